@@ -1,0 +1,158 @@
+//! Events: the immutable rows of the journal. This file says what one looks like, not who may write it.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::catalog::EventType;
+use crate::ids::{EventId, RunId, ThreadId};
+use crate::message::Message;
+
+/// A position in a thread's journal: starts at 1, strictly increasing, never reused.
+pub type Seq = u64;
+
+/// JSON text kept exactly as it was written, so that reading and writing an event changes no byte.
+pub type RawJson = Box<RawValue>;
+
+/// An event about to be appended; the journal gives it its `seq`.
+#[derive(Debug, Clone)]
+pub struct NewEvent {
+    /// The event's own id.
+    pub event_id: EventId,
+    /// What happened.
+    pub event_type: EventType,
+    /// The run it happened in, if any.
+    pub run_id: Option<RunId>,
+    /// Appending the same `(thread, run, event_key)` again returns the first row's seq and stores nothing.
+    pub event_key: Option<String>,
+    /// The fact; its shape belongs to the event type.
+    pub content: RawJson,
+    /// Where it came from and other notes about the fact; `null` when there are none.
+    pub metadata: Option<RawJson>,
+    /// When it happened.
+    pub created_at: Timestamp,
+}
+
+/// One stored event.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Event {
+    /// The thread it belongs to.
+    pub thread_id: ThreadId,
+    /// Its position in that thread.
+    pub seq: Seq,
+    /// The event's own id.
+    pub event_id: EventId,
+    /// The run it happened in, if any.
+    pub run_id: Option<RunId>,
+    /// The stored name of its type; `EventType::from_name` gives the known ones.
+    pub event_type: String,
+    /// The stored name of its category.
+    pub category: String,
+    /// The fact.
+    pub content: RawJson,
+    /// Notes about the fact.
+    pub metadata: Option<RawJson>,
+    /// When it happened.
+    pub created_at: Timestamp,
+}
+
+impl NewEvent {
+    /// Returns an event without run, key or metadata.
+    ///
+    /// # Errors
+    /// When `content` cannot be written as JSON (a map with keys that are not text).
+    pub fn new(
+        event_type: EventType,
+        content: &impl Serialize,
+        created_at: Timestamp,
+    ) -> Result<Self, serde_json::Error> {
+        Ok(Self {
+            event_id: EventId::generate(),
+            event_type,
+            run_id: None,
+            event_key: None,
+            content: serde_json::value::to_raw_value(content)?,
+            metadata: None,
+            created_at,
+        })
+    }
+
+    /// Returns the event that stores `message`.
+    ///
+    /// # Errors
+    /// When the message cannot be written as JSON.
+    pub fn message(message: &Message, created_at: Timestamp) -> Result<Self, serde_json::Error> {
+        let event_type = match message {
+            Message::Human(_) => EventType::HumanMessage,
+            Message::Ai(_) => EventType::AiMessage,
+            Message::Tool(_) => EventType::ToolMessage,
+        };
+        Self::new(event_type, message, created_at)
+    }
+
+    /// Sets the run.
+    #[must_use]
+    pub fn in_run(mut self, run_id: RunId) -> Self {
+        self.run_id = Some(run_id);
+        self
+    }
+
+    /// Sets the key that makes a repeated append store one row.
+    #[must_use]
+    pub fn keyed(mut self, event_key: impl Into<String>) -> Self {
+        self.event_key = Some(event_key.into());
+        self
+    }
+
+    /// Sets the metadata.
+    ///
+    /// # Errors
+    /// When `metadata` cannot be written as JSON.
+    pub fn with_metadata(mut self, metadata: &impl Serialize) -> Result<Self, serde_json::Error> {
+        self.metadata = Some(serde_json::value::to_raw_value(metadata)?);
+        Ok(self)
+    }
+}
+
+impl Event {
+    /// Returns the known type; `None` for one written by a later version.
+    pub fn kind(&self) -> Option<EventType> {
+        EventType::from_name(&self.event_type)
+    }
+
+    /// Returns the message this event stores; `None` when it stores something else or cannot be read.
+    pub fn message(&self) -> Option<Message> {
+        match self.kind()? {
+            EventType::HumanMessage | EventType::AiMessage | EventType::ToolMessage => {
+                serde_json::from_str(self.content.get()).ok()
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the content as a JSON value; `null` when it cannot be read.
+    pub fn content_value(&self) -> Value {
+        serde_json::from_str(self.content.get()).unwrap_or(Value::Null)
+    }
+
+    /// Returns the metadata as a JSON value; `null` when there is none.
+    pub fn metadata_value(&self) -> Value {
+        self.metadata.as_ref().and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null)
+    }
+}
+
+impl PartialEq for Event {
+    fn eq(&self, other: &Self) -> bool {
+        let raw = |json: &Option<RawJson>| json.as_ref().map(|json| json.get().to_owned());
+        self.thread_id == other.thread_id
+            && self.seq == other.seq
+            && self.event_id == other.event_id
+            && self.run_id == other.run_id
+            && self.event_type == other.event_type
+            && self.category == other.category
+            && self.content.get() == other.content.get()
+            && raw(&self.metadata) == raw(&other.metadata)
+            && self.created_at == other.created_at
+    }
+}

@@ -1,0 +1,127 @@
+//! The stored rows of a handoff and its proposals. Which status may follow which is a rule of the `handoff` room.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::ids::{AssistantId, HandoffId, RunId, ThreadId};
+use crate::summary::HandoffSummary;
+
+/// Where a handoff stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HandoffStatus {
+    /// Asked for; nothing has been drafted.
+    Requested,
+    /// A draft of the current iteration is being made.
+    Drafting,
+    /// A stored proposal waits for a person.
+    AwaitingDecision,
+    /// Accepted: the child thread exists.
+    Accepted,
+    /// The child's block is written.
+    Seeded,
+    /// The child's first turn is complete and the block is cleared.
+    Cleaned,
+    /// A person said no.
+    Declined,
+    /// Shown, and nothing else.
+    Previewed,
+    /// It could not be completed.
+    Failed,
+    /// Nobody answered.
+    Expired,
+}
+
+impl HandoffStatus {
+    /// Every status.
+    pub const ALL: [Self; 10] = [
+        Self::Requested,
+        Self::Drafting,
+        Self::AwaitingDecision,
+        Self::Accepted,
+        Self::Seeded,
+        Self::Cleaned,
+        Self::Declined,
+        Self::Previewed,
+        Self::Failed,
+        Self::Expired,
+    ];
+
+    /// Returns the stored name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Requested => "requested",
+            Self::Drafting => "drafting",
+            Self::AwaitingDecision => "awaiting_decision",
+            Self::Accepted => "accepted",
+            Self::Seeded => "seeded",
+            Self::Cleaned => "cleaned",
+            Self::Declined => "declined",
+            Self::Previewed => "previewed",
+            Self::Failed => "failed",
+            Self::Expired => "expired",
+        }
+    }
+
+    /// Returns the status of that stored name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == name)
+    }
+
+    /// Returns whether the handoff still waits for a draft or a decision; a parent thread has one such at most.
+    pub const fn is_pending(self) -> bool {
+        matches!(self, Self::Requested | Self::Drafting | Self::AwaitingDecision)
+    }
+}
+
+/// One stored handoff.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Handoff {
+    /// Its id, the same through all iterations; the idempotency key of its acceptance.
+    pub handoff_id: HandoffId,
+    /// The assistant whose work moves on.
+    pub assistant_id: AssistantId,
+    /// The thread that is handed off.
+    pub parent_thread_id: ThreadId,
+    /// The thread it seeds, chosen at the request so that an acceptance can be repeated; it exists from
+    /// [`HandoffStatus::Accepted`] on.
+    pub child_thread_id: ThreadId,
+    /// Where it stands.
+    pub status: HandoffStatus,
+    /// The iteration being drafted, shown or accepted; 0 for the first.
+    pub iteration: u32,
+    /// What the next thread is for, if the person said so.
+    pub goal: Option<String>,
+    /// The run that carries it.
+    pub run_id: Option<RunId>,
+    /// How it was asked for: limits and flags, as the request gave them.
+    pub options: Value,
+    /// The hash of what was accepted.
+    pub accepted_sha256: Option<String>,
+    /// Why it failed, was declined or could not write the block.
+    pub note: Option<String>,
+    /// When it was asked for.
+    pub created_at: Timestamp,
+    /// When its status last changed.
+    pub updated_at: Timestamp,
+}
+
+/// One stored proposal. An accepted edit is stored as one more, so that what is injected is always a proposal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Proposal {
+    /// The handoff it belongs to.
+    pub handoff_id: HandoffId,
+    /// 0 for the first.
+    pub iteration: u32,
+    /// The structured summary.
+    pub summary_json: HandoffSummary,
+    /// What people read, what is stored and what is injected: the same bytes.
+    pub summary_md: String,
+    /// Lowercase hex SHA-256 of `summary_md`.
+    pub summary_sha256: String,
+    /// The feedback that led to it; `None` for the first.
+    pub feedback: Option<String>,
+    /// When it was made.
+    pub created_at: Timestamp,
+}

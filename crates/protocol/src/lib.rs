@@ -1,0 +1,30 @@
+//! The words of Segue: every shape that is stored or sent, and nothing that acts on them.
+//!
+//! A reader finds here what a thread, an event, a message, an interrupt, a decision and a summary look like.
+//! There is deliberately no I/O, no async and no rule: which event to write, when to hand off or how to render a
+//! summary is decided in the rooms that depend on this one.
+
+pub mod catalog;
+pub mod decision;
+pub mod event;
+pub mod handoff;
+pub mod ids;
+pub mod interrupt;
+pub mod message;
+pub mod run;
+pub mod summary;
+pub mod thread;
+
+pub use catalog::{Category, EventType};
+pub use decision::{Decision, Decisions};
+pub use event::{Event, NewEvent, RawJson, Seq};
+pub use handoff::{Handoff, HandoffStatus, Proposal};
+pub use ids::{AssistantId, CheckpointId, EventId, HandoffId, IdError, InterruptId, RunId, ThreadId};
+pub use interrupt::{ActionRequest, Interrupt, InterruptPayload, InterruptStatus, ReviewConfig};
+pub use message::{AiMessage, Block, HumanMessage, Message, ToolMessage, ToolStatus, Usage};
+pub use run::{Checkpoint, PendingActivity, Run, RunStatus};
+pub use summary::{CarryOver, Coverage, HandoffSummary, ItemKind, SummaryItem, TodoItem, TodoStatus};
+pub use thread::{HandoffMark, ParentKind, Thread, ThreadStatus};
+
+/// The version of every stored or sent shape that carries `schema_version`; readers ignore unknown fields.
+pub const SCHEMA_VERSION: u32 = 1;

@@ -1,0 +1,128 @@
+//! Threads: one conversation each. Listing, naming and forking them is done by the rooms above.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::ids::{AssistantId, HandoffId, ThreadId};
+
+/// One stored thread, with the counters that make a list cheap.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Thread {
+    /// Its id.
+    pub thread_id: ThreadId,
+    /// The assistant that works in it.
+    pub assistant_id: AssistantId,
+    /// The thread it came from, if any.
+    pub parent_id: Option<ThreadId>,
+    /// How it came from its parent.
+    pub parent_kind: Option<ParentKind>,
+    /// Its name, if it has one.
+    pub name: Option<String>,
+    /// Whether something runs or waits in it.
+    pub status: ThreadStatus,
+    /// Notes about it; `handoff` and `last_handoff` are reserved.
+    pub metadata: Map<String, Value>,
+    /// The beginning of the first thing a person said in it.
+    pub first_prompt: Option<String>,
+    /// Events of category `message`.
+    pub message_count: u64,
+    /// The highest seq handed out.
+    pub last_seq: u64,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When something last happened in it.
+    pub updated_at: Timestamp,
+}
+
+/// How a thread came from its parent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ParentKind {
+    /// A reviewed summary was passed on; the thread began blank.
+    Handoff,
+    /// The transcript was copied.
+    Fork,
+}
+
+impl ParentKind {
+    /// Returns the stored name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Handoff => "handoff",
+            Self::Fork => "fork",
+        }
+    }
+
+    /// Returns the kind of that stored name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Handoff, Self::Fork].into_iter().find(|kind| kind.as_str() == name)
+    }
+}
+
+/// Whether something runs or waits in a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ThreadStatus {
+    /// Nothing runs.
+    Idle,
+    /// A run is active.
+    Busy,
+    /// A run waits for a decision.
+    Interrupted,
+    /// The last run failed.
+    Error,
+}
+
+impl ThreadStatus {
+    /// Every status.
+    pub const ALL: [Self; 4] = [Self::Idle, Self::Busy, Self::Interrupted, Self::Error];
+
+    /// Returns the stored name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Busy => "busy",
+            Self::Interrupted => "interrupted",
+            Self::Error => "error",
+        }
+    }
+
+    /// Returns the status of that stored name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == name)
+    }
+}
+
+/// What both threads of a handoff carry in `metadata.handoff`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandoffMark {
+    /// The handoff.
+    pub handoff_id: HandoffId,
+    /// The parent.
+    pub source_thread_id: ThreadId,
+    /// The child.
+    pub child_thread_id: ThreadId,
+    /// In the child: its first complete turn is still to come.
+    pub pending: bool,
+    /// In the child: the block is still to be cleared.
+    pub cleanup_required: bool,
+    /// When the handoff was asked for.
+    pub created_at: Timestamp,
+    /// When the block was cleared.
+    pub last_cleanup_at: Option<Timestamp>,
+}
+
+impl HandoffMark {
+    /// The metadata key it is stored under.
+    pub const KEY: &'static str = "handoff";
+    /// The metadata key of the parent's newest accepted handoff, kept for audit.
+    pub const LAST_KEY: &'static str = "last_handoff";
+}
+
+impl Thread {
+    /// Returns the handoff mark in the metadata, if there is a readable one.
+    pub fn handoff(&self) -> Option<HandoffMark> {
+        self.metadata.get(HandoffMark::KEY).and_then(|value| serde_json::from_value(value.clone()).ok())
+    }
+}

@@ -1,1 +1,4 @@
-//! Placeholder.
+//! Running a turn.
+mod tool;
+
+pub use tool::{Tool, ToolContext, ToolOutput};

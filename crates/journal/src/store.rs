@@ -1,0 +1,358 @@
+//! The storage trait: what can be written together, and what can be asked. It names no database.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use protocol::{
+    AssistantId, Category, Checkpoint, Decisions, Event, Handoff, HandoffId, HandoffStatus, Interrupt,
+    InterruptId, NewEvent, Proposal, Run, RunId, RunStatus, Seq, Thread, ThreadId, ThreadStatus, Usage,
+};
+use serde_json::{Map, Value};
+
+use crate::Result;
+
+/// Writes that take effect together or not at all.
+#[derive(Debug, Clone, Default)]
+pub struct Transaction {
+    /// When set, nothing is written unless this run is active and its lease belongs to this owner.
+    pub fence: Option<Fence>,
+    /// The writes, performed in order.
+    pub writes: Vec<Write>,
+}
+
+/// The proof that a process may still write for a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fence {
+    /// The run.
+    pub run_id: RunId,
+    /// The name under which the run was admitted or reclaimed.
+    pub owner: String,
+}
+
+/// One write.
+#[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "writes are short-lived and moved once")]
+pub enum Write {
+    /// Creates a thread; an existing one with this id stays as it is.
+    CreateThread(Thread),
+    /// Changes a thread's name, status or metadata.
+    UpdateThread {
+        /// The thread.
+        thread_id: ThreadId,
+        /// The changes.
+        patch: ThreadPatch,
+    },
+    /// Removes a thread with everything that belongs to it; its seqs are never handed out again.
+    DeleteThread {
+        /// The thread.
+        thread_id: ThreadId,
+    },
+    /// Appends events to one thread.
+    Append {
+        /// The thread; it must exist.
+        thread_id: ThreadId,
+        /// The events, in order.
+        events: Vec<NewEvent>,
+    },
+    /// Admits a run; fails with [`crate::Error::Busy`] when another run of the thread is active.
+    AdmitRun(Run),
+    /// Changes a run.
+    UpdateRun {
+        /// The run.
+        run_id: RunId,
+        /// The changes.
+        patch: RunPatch,
+    },
+    /// Takes over an active run whose lease has ended; fails with [`crate::Error::Fenced`] when it has not.
+    ReclaimRun {
+        /// The run.
+        run_id: RunId,
+        /// The new owner.
+        owner: String,
+        /// The present; the lease must have ended before it.
+        now: Timestamp,
+        /// When the new lease ends.
+        lease_until: Timestamp,
+    },
+    /// Stores a checkpoint. Its `head_seq` is set to the thread's last seq, appends of this transaction included.
+    PutCheckpoint(Checkpoint),
+    /// Stores a pending interrupt; one with the same id stays as it is.
+    RaiseInterrupt(Interrupt),
+    /// Answers an interrupt; fails with [`crate::Error::AlreadyDecided`] unless it is pending.
+    ResolveInterrupt {
+        /// The interrupt.
+        interrupt_id: InterruptId,
+        /// The answer; `None` withdraws the question.
+        decisions: Option<Decisions>,
+        /// When.
+        at: Timestamp,
+    },
+    /// Stores a handoff; fails with [`crate::Error::HandoffPending`] when its parent has a pending one.
+    CreateHandoff(Handoff),
+    /// Moves a handoff; fails with [`crate::Error::HandoffMoved`] unless it stands at `from`.
+    MoveHandoff {
+        /// The handoff.
+        handoff_id: HandoffId,
+        /// Where it must stand.
+        from: HandoffStatus,
+        /// Where it goes.
+        to: HandoffStatus,
+        /// What else changes.
+        patch: HandoffPatch,
+        /// When.
+        at: Timestamp,
+    },
+    /// Stores a proposal; fails with [`crate::Error::Differs`] when another text has the same iteration.
+    PutProposal(Proposal),
+    /// Adds an item to the outbox; one with the same `(kind, key)` is replaced.
+    Enqueue(OutboxItem),
+    /// Removes an item from the outbox.
+    Dequeue {
+        /// The kind.
+        kind: String,
+        /// The key.
+        key: String,
+    },
+    /// Remembers which thread a session was imported into.
+    PutImport(ImportSource),
+}
+
+/// Changes to a thread; fields that are `None` stay.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ThreadPatch {
+    /// The new name.
+    pub name: Option<String>,
+    /// The new status.
+    pub status: Option<ThreadStatus>,
+    /// Metadata keys to set; a `null` removes the key.
+    pub metadata: Map<String, Value>,
+    /// The new time of the last change; `None` keeps it (a rename is not an activity).
+    pub updated_at: Option<Timestamp>,
+}
+
+/// Changes to a run; fields that are `None` stay.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RunPatch {
+    /// The new status. A terminal status also ends the lease.
+    pub status: Option<RunStatus>,
+    /// Why it ended.
+    pub error: Option<String>,
+    /// When the renewed lease ends.
+    pub lease_until: Option<Timestamp>,
+    /// Tokens to add.
+    pub add_usage: Option<Usage>,
+    /// The time of the change.
+    pub at: Option<Timestamp>,
+}
+
+/// Changes to a handoff; fields that are `None` stay.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HandoffPatch {
+    /// The new iteration.
+    pub iteration: Option<u32>,
+    /// The run that carries it.
+    pub run_id: Option<RunId>,
+    /// The hash of what was accepted.
+    pub accepted_sha256: Option<String>,
+    /// Why.
+    pub note: Option<String>,
+}
+
+/// Something to be sent to the outside, at least once.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OutboxItem {
+    /// The kind, such as `mirror_summary`.
+    pub kind: String,
+    /// The key within the kind, such as a handoff id.
+    pub key: String,
+    /// What is to be sent.
+    pub payload: Value,
+    /// Attempts so far.
+    pub attempts: u32,
+    /// When it was added.
+    pub created_at: Timestamp,
+}
+
+/// A session that was imported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportSource {
+    /// Names the session across files: format and session id, or a digest of its beginning.
+    pub source_key: String,
+    /// The thread it went into.
+    pub thread_id: ThreadId,
+    /// Entries imported so far.
+    pub entries: u64,
+    /// Digest of those entries, as a chain.
+    pub chain: String,
+    /// When it was last imported.
+    pub updated_at: Timestamp,
+}
+
+/// What a transaction did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Committed {
+    /// The seqs of each [`Write::Append`], in order; a repeated `event_key` gives the first row's seq.
+    pub seqs: Vec<Vec<Seq>>,
+    /// How many of the appended events were stored (the others were repetitions).
+    pub stored: u64,
+}
+
+/// A page of events of one thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventQuery {
+    /// Only events after this seq.
+    pub after: Option<Seq>,
+    /// Only events before this seq.
+    pub before: Option<Seq>,
+    /// Only these categories; empty means all.
+    pub categories: Vec<Category>,
+    /// The most events to return, 1 to [`crate::PAGE_ROWS_MAX`].
+    pub limit: usize,
+}
+
+impl EventQuery {
+    /// Returns a query for the first `limit` events after `seq`, of every category.
+    pub const fn after(seq: Seq, limit: usize) -> Self {
+        Self { after: Some(seq), before: None, categories: Vec::new(), limit }
+    }
+}
+
+/// The order of a thread list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Most recently active first.
+    #[default]
+    Recent,
+    /// Most recently created first.
+    Created,
+}
+
+/// Which threads to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ThreadFilter {
+    /// Only threads of this assistant.
+    pub assistant_id: Option<AssistantId>,
+    /// Only children of this thread.
+    pub parent_id: Option<ThreadId>,
+    /// The order.
+    pub order: Order,
+    /// How many to skip.
+    pub offset: usize,
+    /// The most threads to return, 1 to [`crate::PAGE_ROWS_MAX`].
+    pub limit: usize,
+}
+
+/// Which handoffs to list; every set field must match. Newest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HandoffFilter {
+    /// Only handoffs of this parent.
+    pub parent_thread_id: Option<ThreadId>,
+    /// Only the handoff that seeded (or would seed) this thread.
+    pub child_thread_id: Option<ThreadId>,
+    /// Only handoffs of this assistant.
+    pub assistant_id: Option<AssistantId>,
+    /// Only handoffs at one of these; empty means all.
+    pub statuses: Vec<HandoffStatus>,
+}
+
+/// One place where a search found something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SearchHit {
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// The event.
+    pub seq: Seq,
+    /// `human`, `ai` or `tool`.
+    pub role: String,
+    /// The passage, with the words found between `\u{2}` and `\u{3}`.
+    pub snippet: String,
+    /// When it was said.
+    pub created_at: Timestamp,
+}
+
+/// What `segue doctor` asks a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Health {
+    /// Where the data is, for people.
+    pub location: String,
+    /// The version of the schema.
+    pub schema_version: u32,
+    /// Threads stored.
+    pub threads: u64,
+    /// Events stored.
+    pub events: u64,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// What an integrity check found wrong; empty when all is well.
+    pub problems: Vec<String>,
+}
+
+/// A journal's storage. One conformance suite holds for every implementation.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// Performs the writes of `transaction` together and returns once they would survive a power cut.
+    async fn commit(&self, transaction: Transaction) -> Result<Committed>;
+
+    /// Returns the thread, or `None`.
+    async fn thread(&self, thread_id: ThreadId) -> Result<Option<Thread>>;
+
+    /// Returns a page of threads, without reading any message.
+    async fn threads(&self, filter: ThreadFilter) -> Result<Vec<Thread>>;
+
+    /// Returns up to ten ids of threads that begin with `prefix` (hyphens and case are ignored).
+    async fn threads_by_prefix(&self, prefix: &str) -> Result<Vec<ThreadId>>;
+
+    /// Returns a page of events in ascending order: with `after` the first ones after it, otherwise the newest
+    /// ones before `before` (or of all). Both bounds together are honoured. An unknown thread has no events.
+    async fn events(&self, thread_id: ThreadId, query: EventQuery) -> Result<Vec<Event>>;
+
+    /// Returns the seq of the event with that key in the thread, of whatever run.
+    async fn seq_of_key(&self, thread_id: ThreadId, event_key: &str) -> Result<Option<Seq>>;
+
+    /// Returns passages that hold every word of `text`, best first.
+    async fn search(&self, text: &str, limit: usize) -> Result<Vec<SearchHit>>;
+
+    /// Returns the run, or `None`.
+    async fn run(&self, run_id: RunId) -> Result<Option<Run>>;
+
+    /// Returns the runs that are active, of one thread or of all.
+    async fn active_runs(&self, thread_id: Option<ThreadId>) -> Result<Vec<Run>>;
+
+    /// Returns the thread's newest checkpoint, or `None`.
+    async fn checkpoint(&self, thread_id: ThreadId) -> Result<Option<Checkpoint>>;
+
+    /// Returns the newest checkpoints that have activities to perform, one a thread.
+    async fn unfinished_checkpoints(&self) -> Result<Vec<Checkpoint>>;
+
+    /// Returns the interrupt, or `None`.
+    async fn interrupt(&self, interrupt_id: InterruptId) -> Result<Option<Interrupt>>;
+
+    /// Returns the thread's pending interrupts, oldest first.
+    async fn pending_interrupts(&self, thread_id: ThreadId) -> Result<Vec<Interrupt>>;
+
+    /// Returns the handoff, or `None`.
+    async fn handoff(&self, handoff_id: HandoffId) -> Result<Option<Handoff>>;
+
+    /// Returns the handoffs that match, newest first.
+    async fn handoffs(&self, filter: HandoffFilter) -> Result<Vec<Handoff>>;
+
+    /// Returns the handoff's proposals in order of iteration.
+    async fn proposals(&self, handoff_id: HandoffId) -> Result<Vec<Proposal>>;
+
+    /// Returns the items of the outbox, oldest first.
+    async fn outbox(&self, kind: &str) -> Result<Vec<OutboxItem>>;
+
+    /// Returns where a session was imported, or `None`.
+    async fn import_source(&self, source_key: &str) -> Result<Option<ImportSource>>;
+
+    /// Returns counts and, at [`HealthDepth::Integrity`], what a check of every page found.
+    async fn health(&self, depth: HealthDepth) -> Result<Health>;
+}
+
+/// How much a health check reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HealthDepth {
+    /// Counts only.
+    Counts,
+    /// Every page of the database.
+    Integrity,
+}

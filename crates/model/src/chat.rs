@@ -1,0 +1,95 @@
+//! The request, the stream and the trait every provider implements. It knows no wire format.
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use protocol::{AiMessage, Message};
+use serde_json::Value;
+
+use crate::name::ModelName;
+use crate::{Error, Result};
+
+/// What a model is sent.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ChatRequest {
+    /// Instructions, one block each, in order; the stable ones first so that caches hit.
+    pub system: Vec<String>,
+    /// The conversation. The adapter sends a legal form of it, whatever is here.
+    pub messages: Vec<Message>,
+    /// The tools the model may call.
+    pub tools: Vec<ToolSpec>,
+    /// The most tokens the answer may have; `None` leaves it to the provider's default for the model.
+    pub max_output_tokens: Option<u64>,
+    /// A JSON schema the answer must follow, for providers that can enforce one.
+    pub answer_schema: Option<Value>,
+}
+
+/// A tool as it is described to a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolSpec {
+    /// The name, of `a–z A–Z 0–9 _ -`, at most 64 characters.
+    pub name: String,
+    /// When and how to use it.
+    pub description: String,
+    /// JSON schema of the arguments; an object.
+    pub parameters: Value,
+}
+
+/// What a model takes and gives at most.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Tokens of request and answer together, if known.
+    pub context_tokens: Option<u64>,
+    /// Tokens of the answer, if known.
+    pub output_tokens: Option<u64>,
+}
+
+/// One piece of a streamed answer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Part {
+    /// More text.
+    Text(String),
+    /// More reasoning.
+    Thinking(String),
+    /// A tool call began; its arguments follow with the whole answer.
+    ToolCall {
+        /// The provider's id of the call.
+        id: String,
+        /// The tool's name.
+        name: String,
+    },
+    /// The whole answer, last. The text parts joined equal its text.
+    Done(AiMessage),
+}
+
+/// A streamed answer: parts, then [`Part::Done`], or an error after which nothing follows.
+pub type PartStream = BoxStream<'static, Result<Part>>;
+
+/// A model that answers.
+#[async_trait]
+pub trait ChatModel: Send + Sync {
+    /// Returns `provider/name`.
+    fn name(&self) -> &ModelName;
+
+    /// Returns what the model takes and gives at most.
+    fn limits(&self) -> Limits;
+
+    /// Sends one request and returns its answer as it arrives. Transient failures before the first part are
+    /// retried within the limits of the provider's settings. Dropping the stream cancels the request.
+    async fn stream(&self, request: &ChatRequest) -> Result<PartStream>;
+
+    /// Sends one request and returns the whole answer.
+    async fn answer(&self, request: &ChatRequest) -> Result<AiMessage> {
+        use futures::StreamExt;
+        let mut parts = self.stream(request).await?;
+        while let Some(part) = parts.next().await {
+            match part? {
+                Part::Done(message) => return Ok(message),
+                Part::Text(_) | Part::Thinking(_) | Part::ToolCall { .. } => {}
+            }
+        }
+        Err(Error::Broken {
+            model: self.name().clone(),
+            reason: "the stream ended without an answer".to_owned(),
+        })
+    }
+}

@@ -1,2 +1,69 @@
-//! Placeholder.
-fn main() {}
+//! The project's own commands: `cargo xtask test`, `ci`, `tidy`, `eval-handoff` and `bench`.
+//!
+//! This file reads the arguments and picks the command. It knows no rule and no step; nothing in Segue depends on
+//! this crate, and this crate depends on no room.
+
+mod bench;
+mod ci;
+mod command;
+mod evaluation;
+mod machine;
+mod metadata;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+
+const USAGE: &str = "\
+cargo xtask COMMAND
+
+  test                  set up what the tests need on this machine, then everything of `ci`
+  ci                    format, tidy, clippy, docs, tests; stops at the first failure
+  tidy                  the house rules that a program can check
+  eval-handoff [ARG…]   score handoff summaries on the conversations in ../shared/data; ARGs go to the scorer
+                        (--dev: with the development build)
+  bench [ARG…]          run the benches of every room; ARGs go to `cargo bench`
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match workspace_root().and_then(|root| dispatch(&root, &args)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(root: &Path, args: &[String]) -> anyhow::Result<()> {
+    let Some((name, rest)) = args.split_first() else {
+        print!("{USAGE}");
+        return Ok(());
+    };
+    match (name.as_str(), rest) {
+        ("test", []) => {
+            machine::set_up(root)?;
+            ci::run(root)
+        }
+        ("ci", []) => ci::run(root),
+        ("tidy", []) => tidy::run(root),
+        ("eval-handoff", _) => evaluation::run(root, rest),
+        ("bench", _) => bench::run(root, rest),
+        ("help" | "--help" | "-h", _) => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        ("test" | "ci" | "tidy", [extra, ..]) => bail!("`{name}` takes no argument, got `{extra}`"),
+        (other, _) => bail!("there is no command `{other}`\n\n{USAGE}"),
+    }
+}
+
+/// Returns the folder of the workspace: the parent of this crate's.
+fn workspace_root() -> anyhow::Result<PathBuf> {
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").context("find the workspace: run `cargo xtask`")?;
+    let root = Path::new(&manifest).parent().context("find the workspace above xtask")?;
+    Ok(root.to_owned())
+}

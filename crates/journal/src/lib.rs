@@ -7,6 +7,7 @@
 
 mod error;
 mod store;
+pub mod view;
 
 pub use error::Error;
 pub use store::{

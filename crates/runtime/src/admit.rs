@@ -1,0 +1,199 @@
+//! Admission: the one transaction that begins or resumes a run. The person's words are journaled here, before any
+//! model is called, exactly once.
+
+use jiff::{SignedDuration, Timestamp};
+use journal::{Store, Transaction, Write};
+use protocol::{
+    AssistantId, Checkpoint, CheckpointId, Decisions, EventType, Interrupt, InterruptStatus, NewEvent, Run,
+    RunId, RunStatus, ThreadId, ThreadStatus, Usage,
+};
+use serde_json::json;
+
+use crate::error::{Error, Rejection};
+use crate::graph::Graph;
+use crate::step::Channels;
+use crate::turn::DECISIONS_CHANNEL;
+use crate::{Result, step::Update};
+
+/// How long a run may stay silent before another process may take it over.
+pub(crate) const LEASE: SignedDuration = SignedDuration::from_secs(30);
+
+/// Who admits a run, and when.
+#[derive(Debug, Clone)]
+pub struct Admission {
+    /// The new run's id.
+    pub run_id: RunId,
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// The assistant.
+    pub assistant_id: AssistantId,
+    /// `provider/name` of the model the run will use, if any.
+    pub model: Option<String>,
+    /// The name of this process in leases.
+    pub owner: String,
+    /// The present.
+    pub now: Timestamp,
+}
+
+/// What a new run begins with.
+#[derive(Debug, Clone, Default)]
+pub struct Start {
+    /// Facts to journal and rows to change with the admission; the person's message is one of them.
+    pub update: Update,
+    /// State channels the graph's entry edge reads; they replace those of the checkpoint before.
+    pub channels: Channels,
+}
+
+/// Admits a run that begins at the graph's entry.
+///
+/// # Errors
+/// [`journal::Error::Busy`] when another run of the thread is active; nothing is written then.
+pub async fn admit(
+    store: &dyn Store,
+    graph: &Graph,
+    admission: &Admission,
+    start: Start,
+) -> Result<Checkpoint> {
+    let before = store.checkpoint(admission.thread_id).await?;
+    let mut channels = before.as_ref().map(|point| point.channels.clone()).unwrap_or_default();
+    channels.remove(DECISIONS_CHANNEL);
+    channels.extend(start.channels);
+    channels.extend(start.update.channels);
+    channels.retain(|_, value| !value.is_null());
+    let mut activities = before.map(|point| point.activities).unwrap_or_default();
+    activities.extend(start.update.activities);
+    let next = graph.first(&channels);
+    let checkpoint = checkpoint(admission, channels, activities, next);
+    let mut events = start.update.events;
+    events.push(started(admission, "admitted")?);
+    let mut writes = vec![Write::AdmitRun(run(admission))];
+    writes.extend(start.update.writes);
+    commit(store, admission, writes, events, &checkpoint).await?;
+    Ok(checkpoint)
+}
+
+/// Admits a run that resumes at the node whose interrupt is answered. The caller has checked the answer.
+///
+/// # Errors
+/// [`journal::Error::AlreadyDecided`] when someone else answered first; nothing is written then.
+pub async fn resume(
+    store: &dyn Store,
+    admission: &Admission,
+    interrupt: &Interrupt,
+    decisions: &Decisions,
+) -> Result<Checkpoint> {
+    let before = store.checkpoint(admission.thread_id).await?;
+    let (mut channels, activities) =
+        before.map(|point| (point.channels, point.activities)).unwrap_or_default();
+    channels.insert(DECISIONS_CHANNEL.to_owned(), serde_json::to_value(decisions)?);
+    let checkpoint = checkpoint(admission, channels, activities, Some(interrupt.node.clone()));
+    let writes = vec![
+        Write::ResolveInterrupt {
+            interrupt_id: interrupt.interrupt_id,
+            decisions: Some(decisions.clone()),
+            at: admission.now,
+        },
+        Write::AdmitRun(run(admission)),
+    ];
+    commit(store, admission, writes, vec![started(admission, "resumed")?], &checkpoint).await?;
+    Ok(checkpoint)
+}
+
+/// Takes over an active run whose process is gone, and returns where it stands.
+///
+/// # Errors
+/// [`journal::Error::Fenced`] when its lease has not ended at `now`.
+pub async fn reclaim(store: &dyn Store, run: &Run, owner: &str, now: Timestamp) -> Result<Checkpoint> {
+    let reclaim =
+        Write::ReclaimRun { run_id: run.run_id, owner: owner.to_owned(), now, lease_until: now + LEASE };
+    store.commit(Transaction { fence: None, writes: vec![reclaim] }).await?;
+    store.checkpoint(run.thread_id).await?.ok_or_else(|| {
+        journal::Error::NotFound { what: "checkpoint of thread", id: run.thread_id.to_string() }.into()
+    })
+}
+
+/// Checks the rules every answer obeys: one decision an action, of a type the action allows.
+///
+/// # Errors
+/// The [`Rejection`]; the interrupt stays as it is.
+pub fn check_decisions(interrupt: &Interrupt, decisions: &Decisions) -> std::result::Result<(), Rejection> {
+    if interrupt.status != InterruptStatus::Pending {
+        return Err(Rejection::Stale(format!("it is {}", interrupt.status.as_str())));
+    }
+    let requests = &interrupt.payload.action_requests;
+    if decisions.decisions.len() != requests.len() {
+        return Err(Rejection::Count { given: decisions.decisions.len(), expected: requests.len() });
+    }
+    for (request, decision) in requests.iter().zip(&decisions.decisions) {
+        let config =
+            interrupt.payload.review_configs.iter().find(|config| config.action_name == request.name);
+        let allowed = config.map(|config| config.allowed_decisions.clone()).unwrap_or_default();
+        if !allowed.iter().any(|name| name == decision.type_name()) {
+            let given = decision.type_name().to_owned();
+            return Err(Rejection::NotAllowed { given, action: request.name.clone(), allowed });
+        }
+    }
+    Ok(())
+}
+
+async fn commit(
+    store: &dyn Store,
+    admission: &Admission,
+    mut writes: Vec<Write>,
+    events: Vec<NewEvent>,
+    checkpoint: &Checkpoint,
+) -> std::result::Result<(), Error> {
+    let events = events.into_iter().map(|event| event.in_run(admission.run_id)).collect();
+    writes.push(Write::Append { thread_id: admission.thread_id, events });
+    writes.push(Write::UpdateThread {
+        thread_id: admission.thread_id,
+        patch: journal::ThreadPatch {
+            status: Some(ThreadStatus::Busy),
+            updated_at: Some(admission.now),
+            ..journal::ThreadPatch::default()
+        },
+    });
+    writes.push(Write::PutCheckpoint(checkpoint.clone()));
+    store.commit(Transaction { fence: None, writes }).await?;
+    Ok(())
+}
+
+fn started(admission: &Admission, how: &str) -> Result<NewEvent> {
+    let content = json!({"how": how, "model": admission.model});
+    Ok(NewEvent::new(EventType::RunStarted, &content, admission.now)?)
+}
+
+fn run(admission: &Admission) -> Run {
+    Run {
+        run_id: admission.run_id,
+        thread_id: admission.thread_id,
+        assistant_id: admission.assistant_id.clone(),
+        status: RunStatus::Running,
+        model: admission.model.clone(),
+        error: None,
+        lease_owner: Some(admission.owner.clone()),
+        lease_until: Some(admission.now + LEASE),
+        usage: Usage::default(),
+        created_at: admission.now,
+        updated_at: admission.now,
+    }
+}
+
+fn checkpoint(
+    admission: &Admission,
+    channels: Channels,
+    activities: Vec<protocol::PendingActivity>,
+    next: Option<String>,
+) -> Checkpoint {
+    Checkpoint {
+        checkpoint_id: CheckpointId::generate(),
+        thread_id: admission.thread_id,
+        run_id: admission.run_id,
+        step: 0,
+        head_seq: 0,
+        next,
+        channels,
+        activities,
+        created_at: admission.now,
+    }
+}

@@ -1,0 +1,63 @@
+//! What can go wrong between a client and a run. A failing run is not an error: it is a [`crate::RunEnd`].
+
+use protocol::{InterruptId, ThreadId};
+
+/// Why an answer to an interrupt cannot be taken; the interrupt stays pending.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Rejection {
+    /// Not exactly one decision per action.
+    #[error("{given} decisions were given for {expected} actions")]
+    Count {
+        /// How many were given.
+        given: usize,
+        /// How many actions wait.
+        expected: usize,
+    },
+    /// The type of decision is not among those the action allows.
+    #[error("`{given}` is not allowed for {action}; allowed: {}", allowed.join(", "))]
+    NotAllowed {
+        /// The decision's type.
+        given: String,
+        /// The action.
+        action: String,
+        /// What it allows.
+        allowed: Vec<String>,
+    },
+    /// The decision's own fields cannot be used.
+    #[error("{0}")]
+    Invalid(String),
+    /// The decision names something that is no longer current.
+    #[error("{0}")]
+    Stale(String),
+}
+
+/// A run that could not be admitted, resumed or driven.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The journal failed.
+    #[error(transparent)]
+    Journal(#[from] journal::Error),
+    /// The answer was refused.
+    #[error("answer interrupt {interrupt_id}: {rejection}")]
+    Rejected {
+        /// The interrupt.
+        interrupt_id: InterruptId,
+        /// Why.
+        rejection: Rejection,
+    },
+    /// The checkpoint names a node or activity this program does not have.
+    #[error("continue thread {thread_id}: this version has no {what} `{name}`")]
+    Unknown {
+        /// The thread.
+        thread_id: ThreadId,
+        /// `node` or `activity`.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// A step could not be written as JSON.
+    #[error("write a step as JSON")]
+    Json(#[from] serde_json::Error),
+}

@@ -1,0 +1,210 @@
+//! The turn machine: told what happened, it answers with the one thing to do next. Pure: no I/O, no clock.
+
+use std::collections::VecDeque;
+
+use protocol::{Checkpoint, Decisions, InterruptPayload, PendingActivity, RunStatus};
+use serde_json::Value;
+
+use crate::graph::Graph;
+use crate::step::{Channels, Failure, FailureKind, Update};
+
+/// The channel that holds the answer to the interrupt of the node in `next`, from admission to the step's commit.
+pub(crate) const DECISIONS_CHANNEL: &str = "_decisions";
+
+/// What happened.
+#[derive(Debug)]
+pub enum Input {
+    /// The node ran.
+    Ran(Result<Update, Failure>),
+    /// The step, or the confirmation of an activity, is durable.
+    Committed,
+    /// The activity at the head of the queue was performed.
+    Performed(Result<Update, Failure>),
+    /// A person stopped the run or its time is up: instead of `Ran`, with what the node returned, or instead of
+    /// `Committed`. Activities that were decided are performed all the same.
+    Stop {
+        /// What the node had produced.
+        update: Update,
+        /// How the run ends.
+        status: RunStatus,
+        /// Why.
+        why: String,
+    },
+}
+
+/// How a run comes to rest.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ending {
+    /// The run's last status.
+    pub status: RunStatus,
+    /// Why, when it did not succeed: kind, message, hint.
+    pub failure: Option<(String, String, Option<String>)>,
+    /// What is asked, when it is interrupted.
+    pub interrupt: Option<InterruptPayload>,
+}
+
+/// What to do next.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one effect exists at a time")]
+pub enum Effect {
+    /// Run this node.
+    Run {
+        /// The node.
+        node: String,
+        /// The answer to its interrupt, if the run resumed with one.
+        decisions: Option<Decisions>,
+    },
+    /// Make this durable, in one transaction, together with the checkpoint.
+    Commit {
+        /// What the step or activity changed.
+        update: Update,
+        /// Set when this is the run's last commit.
+        ending: Option<Ending>,
+    },
+    /// Perform this activity.
+    Perform(PendingActivity),
+    /// The run is at rest.
+    Rest(Ending),
+}
+
+#[derive(Debug)]
+enum Phase {
+    Running(String),
+    Performing,
+    Committing(Option<Ending>),
+    Resting,
+}
+
+/// The state of one run of the graph.
+pub struct Turn<'g> {
+    graph: &'g Graph,
+    steps_max: u64,
+    phase: Phase,
+    /// Steps so far, the admission not counted.
+    pub step: u64,
+    /// The state.
+    pub channels: Channels,
+    /// The node to execute next; `None` when the graph is idle.
+    pub next: Option<String>,
+    /// Activities decided and not confirmed.
+    pub activities: VecDeque<PendingActivity>,
+}
+
+impl<'g> Turn<'g> {
+    /// Takes up a run at its checkpoint; answers with the first thing to do.
+    pub fn begin(graph: &'g Graph, checkpoint: &Checkpoint, steps_max: u64) -> (Self, Effect) {
+        let mut turn = Self {
+            graph,
+            steps_max,
+            phase: Phase::Resting,
+            step: checkpoint.step,
+            channels: checkpoint.channels.clone(),
+            next: checkpoint.next.clone(),
+            activities: checkpoint.activities.iter().cloned().collect(),
+        };
+        let effect = turn.proceed();
+        (turn, effect)
+    }
+
+    /// Takes what happened and answers with the next thing to do.
+    pub fn advance(&mut self, input: Input) -> Effect {
+        let phase = std::mem::replace(&mut self.phase, Phase::Resting);
+        match (phase, input) {
+            (Phase::Running(node), Input::Ran(Ok(update))) => self.step_done(&node, update),
+            (
+                Phase::Running(_) | Phase::Performing,
+                Input::Ran(Err(failure)) | Input::Performed(Err(failure)),
+            ) => self.fail(failure),
+            (Phase::Performing, Input::Performed(Ok(update))) => {
+                self.activities.pop_front();
+                self.apply(&update);
+                self.commit(update)
+            }
+            (Phase::Committing(Some(ending)), Input::Committed) => Effect::Rest(ending),
+            (Phase::Committing(None), Input::Committed) => self.proceed(),
+            (Phase::Committing(Some(ending)), Input::Stop { .. }) => Effect::Rest(ending),
+            (Phase::Committing(None), Input::Stop { .. }) if !self.activities.is_empty() => self.proceed(),
+            (Phase::Running(_) | Phase::Committing(None), Input::Stop { update, status, why }) => {
+                self.apply(&update);
+                let failure = Some((status.as_str().to_owned(), why, None));
+                self.end(update, Ending { status, failure, interrupt: None })
+            }
+            (phase, input) => {
+                let message = format!("advance a turn: {input:?} is no answer to {phase:?}");
+                self.fail(Failure::new(FailureKind::Internal, message))
+            }
+        }
+    }
+
+    fn step_done(&mut self, node: &str, update: Update) -> Effect {
+        self.step += 1;
+        self.channels.remove(DECISIONS_CHANNEL);
+        self.apply(&update);
+        if let Some(payload) = update.interrupt.clone() {
+            self.next = Some(node.to_owned());
+            return self.end(
+                update,
+                Ending { status: RunStatus::Interrupted, failure: None, interrupt: Some(payload) },
+            );
+        }
+        self.next = self.graph.after(node, &self.channels);
+        self.commit(update)
+    }
+
+    fn apply(&mut self, update: &Update) {
+        for (key, value) in &update.channels {
+            match value {
+                Value::Null => drop(self.channels.remove(key)),
+                value => drop(self.channels.insert(key.clone(), value.clone())),
+            }
+        }
+        self.activities.extend(update.activities.iter().cloned());
+    }
+
+    /// Commits, and ends the run in the same transaction when nothing is left to do.
+    fn commit(&mut self, update: Update) -> Effect {
+        if self.next.is_none() && self.activities.is_empty() {
+            return self.end(update, Ending { status: RunStatus::Success, failure: None, interrupt: None });
+        }
+        self.phase = Phase::Committing(None);
+        Effect::Commit { update, ending: None }
+    }
+
+    fn end(&mut self, update: Update, ending: Ending) -> Effect {
+        self.phase = Phase::Committing(Some(ending.clone()));
+        Effect::Commit { update, ending: Some(ending) }
+    }
+
+    fn fail(&mut self, failure: Failure) -> Effect {
+        let reason = (failure.kind.as_str().to_owned(), failure.message, failure.hint);
+        self.apply(&failure.partial);
+        self.end(
+            *failure.partial,
+            Ending { status: RunStatus::Error, failure: Some(reason), interrupt: None },
+        )
+    }
+
+    /// Goes on from a durable point: activities first, then the next node.
+    fn proceed(&mut self) -> Effect {
+        if let Some(activity) = self.activities.front() {
+            self.phase = Phase::Performing;
+            return Effect::Perform(activity.clone());
+        }
+        let Some(node) = self.next.clone() else {
+            return self.end(
+                Update::default(),
+                Ending { status: RunStatus::Success, failure: None, interrupt: None },
+            );
+        };
+        if self.step >= self.steps_max {
+            let why = format!("the run reached its limit of {} steps", self.steps_max);
+            let failure = Some((RunStatus::Timeout.as_str().to_owned(), why, None));
+            return self
+                .end(Update::default(), Ending { status: RunStatus::Timeout, failure, interrupt: None });
+        }
+        let decisions =
+            self.channels.get(DECISIONS_CHANNEL).and_then(|value| serde_json::from_value(value.clone()).ok());
+        self.phase = Phase::Running(node.clone());
+        Effect::Run { node, decisions }
+    }
+}

@@ -1,0 +1,100 @@
+//! The steps that every change has to pass, as data, and running them in order. What each one checks is decided by
+//! the tool it calls; nothing is set up here.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use crate::command::Command;
+use crate::tidy;
+
+/// One step.
+struct Step {
+    name: &'static str,
+    action: Action,
+}
+
+enum Action {
+    Run(Command),
+    Tidy,
+}
+
+impl Action {
+    /// Returns the command that repeats this step alone.
+    fn shown(&self) -> String {
+        match self {
+            Self::Run(command) => command.to_string(),
+            Self::Tidy => "cargo xtask tidy".to_owned(),
+        }
+    }
+
+    fn perform(&self, root: &Path) -> anyhow::Result<()> {
+        match self {
+            Self::Run(command) => command.run(root),
+            Self::Tidy => tidy::run(root),
+        }
+    }
+}
+
+/// The cheap steps come first, the tests last so that their closing line is the last thing on the screen.
+fn steps() -> Vec<Step> {
+    let run = |name, command| Step { name, action: Action::Run(command) };
+    vec![
+        run("format", Command::line("cargo fmt --all --check")),
+        Step { name: "tidy", action: Action::Tidy },
+        run(
+            "clippy",
+            Command::line("cargo clippy --locked --workspace --all-targets -- -D warnings"),
+        ),
+        run(
+            "docs",
+            Command::line("cargo doc --locked --workspace --no-deps").env("RUSTDOCFLAGS", "-D warnings"),
+        ),
+        run("tests", Command::line("cargo nextest run --locked --workspace --all-targets")),
+    ]
+}
+
+/// Performs every step and stops at the first that fails.
+///
+/// # Errors
+/// Names the step that failed and the command that repeats it alone.
+pub fn run(root: &Path) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    let mut times = Vec::new();
+    for step in steps() {
+        println!("── {}: {}", step.name, step.action.shown());
+        let started = Instant::now();
+        step.action.perform(root).with_context(|| {
+            format!("step `{}` failed; repeat it alone with: {}", step.name, step.action.shown())
+        })?;
+        times.push(format!("{} {}", step.name, seconds(started.elapsed())));
+        println!("── {}: ok in {}", step.name, seconds(started.elapsed()));
+    }
+    println!("── all steps passed in {} ({})", seconds(begin.elapsed()), times.join(", "));
+    Ok(())
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_step_can_be_repeated_alone() {
+        let shown: Vec<String> = steps().iter().map(|step| step.action.shown()).collect();
+        assert_eq!(
+            shown,
+            [
+                "cargo fmt --all --check",
+                "cargo xtask tidy",
+                "cargo clippy --locked --workspace --all-targets -- -D warnings",
+                "RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps",
+                "cargo nextest run --locked --workspace --all-targets",
+            ]
+        );
+    }
+}

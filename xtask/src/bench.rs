@@ -1,34 +1,76 @@
-//! `cargo xtask bench`: runs the benches of every room that has some. The figures are printed by the benches.
+//! `cargo xtask bench`: runs the benches of every room that has some, then measures the built program. Figures are
+//! printed, not judged.
 
-use std::fs;
+mod program;
+mod session;
+
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
+use toml_edit::{Document, Item};
 
 use crate::command::Command;
+use crate::metadata::Metadata;
 
-/// Runs the benches; `args` go to `cargo bench`.
+/// Runs every bench; an argument names a room, or `program`, to run alone.
 ///
 /// # Errors
-/// When no room has a bench, or one fails.
+/// When the argument names nothing that has benches, or a bench fails.
 pub fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
-    let rooms = rooms_with_benches(&root.join("crates"))?;
-    if rooms.is_empty() {
-        bail!("run benches: no room has a `benches` folder");
+    let rooms = rooms_with_benches(root)?;
+    match args {
+        [] => {
+            run_rooms(root, &rooms)?;
+            run_program(root)
+        }
+        [name] if name == "program" => run_program(root),
+        [name] if rooms.contains(name) => run_rooms(root, std::slice::from_ref(name)),
+        _ => bail!("run benches: name one of {}, program", rooms.join(", ")),
     }
-    // `--bench *` leaves the unit tests out, which `cargo bench` would run as benches of zero length.
-    let command = Command::line("cargo bench --locked --bench *");
-    rooms.iter().fold(command, |command, room| command.arg("-p").arg(room)).args(args).run(root)
 }
 
-fn rooms_with_benches(crates: &Path) -> anyhow::Result<Vec<String>> {
+fn run_rooms(root: &Path, rooms: &[String]) -> anyhow::Result<()> {
+    for room in rooms {
+        // `--bench *` leaves the unit tests out, which `cargo bench` would run as benches of zero length.
+        Command::line("cargo bench --locked --bench * -p").arg(room).run(root)?;
+    }
+    Ok(())
+}
+
+fn run_program(root: &Path) -> anyhow::Result<()> {
+    Command::line("cargo build --locked --release -p segue").run(root)?;
+    let target = Metadata::read(root)?.target_folder;
+    program::measure(&target.join("release").join("segue"), &target.join("bench"))
+}
+
+/// Returns the rooms whose manifest declares a bench.
+fn rooms_with_benches(root: &Path) -> anyhow::Result<Vec<String>> {
     let mut rooms = Vec::new();
-    for entry in fs::read_dir(crates).with_context(|| format!("read {}", crates.display()))? {
-        let entry = entry?;
-        if entry.path().join("benches").is_dir() {
-            rooms.push(entry.file_name().to_string_lossy().into_owned());
+    for entry in std::fs::read_dir(root.join("crates"))? {
+        let folder = entry?.path();
+        let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
+        let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
+        if let Some(name) = name.filter(|_| declares_bench(&manifest)) {
+            rooms.push(name);
         }
     }
     rooms.sort();
     Ok(rooms)
+}
+
+fn declares_bench(manifest: &str) -> bool {
+    let Ok(manifest) = Document::parse(manifest) else { return false };
+    manifest.get("bench").is_some_and(Item::is_array_of_tables)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_room_with_a_declared_bench_is_found() {
+        assert!(declares_bench("[[bench]]\nname = \"append\"\nharness = false\n"));
+        assert!(!declares_bench("[package]\nname = \"bench\"\n"));
+        assert!(!declares_bench(""));
+    }
 }

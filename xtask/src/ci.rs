@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::bail;
 
 use crate::command::Command;
 use crate::tidy;
@@ -31,7 +31,10 @@ impl Action {
 
     fn perform(&self, root: &Path) -> anyhow::Result<()> {
         match self {
-            Self::Run(command) => command.run(root),
+            Self::Run(command) => match command.status(root)? {
+                status if status.success() => Ok(()),
+                status => bail!("{status}"),
+            },
             Self::Tidy => tidy::run(root),
         }
     }
@@ -43,15 +46,12 @@ fn steps() -> Vec<Step> {
     vec![
         run("format", Command::line("cargo fmt --all --check")),
         Step { name: "tidy", action: Action::Tidy },
-        run(
-            "clippy",
-            Command::line("cargo clippy --locked --workspace --all-targets -- -D warnings"),
-        ),
+        run("clippy", Command::line("cargo clippy --locked --workspace --all-targets -- -D warnings")),
         run(
             "docs",
             Command::line("cargo doc --locked --workspace --no-deps").env("RUSTDOCFLAGS", "-D warnings"),
         ),
-        run("tests", Command::line("cargo nextest run --locked --workspace --all-targets")),
+        run("tests", Command::line("cargo nextest run --locked --workspace")),
     ]
 }
 
@@ -65,9 +65,9 @@ pub fn run(root: &Path) -> anyhow::Result<()> {
     for step in steps() {
         println!("── {}: {}", step.name, step.action.shown());
         let started = Instant::now();
-        step.action.perform(root).with_context(|| {
-            format!("step `{}` failed; repeat it alone with: {}", step.name, step.action.shown())
-        })?;
+        if let Err(error) = step.action.perform(root) {
+            bail!("step `{}` failed ({error:#}); repeat it alone with: {}", step.name, step.action.shown());
+        }
         times.push(format!("{} {}", step.name, seconds(started.elapsed())));
         println!("── {}: ok in {}", step.name, seconds(started.elapsed()));
     }
@@ -93,7 +93,7 @@ mod tests {
                 "cargo xtask tidy",
                 "cargo clippy --locked --workspace --all-targets -- -D warnings",
                 "RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps",
-                "cargo nextest run --locked --workspace --all-targets",
+                "cargo nextest run --locked --workspace",
             ]
         );
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
-use std::process::{Command as Process, Stdio};
+use std::process::{Command as Process, ExitStatus, Stdio};
 
 use anyhow::{Context, bail};
 
@@ -47,12 +47,19 @@ impl Command {
     /// # Errors
     /// When it cannot be started or ends with another status than 0.
     pub fn run(&self, folder: &Path) -> anyhow::Result<()> {
-        let status =
-            self.process(folder).status().with_context(|| format!("start `{}`", self.program))?;
+        let status = self.status(folder)?;
         if !status.success() {
             bail!("`{self}` ended with {status}");
         }
         Ok(())
+    }
+
+    /// Runs the command with its output on the terminal and returns how it ended.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn status(&self, folder: &Path) -> anyhow::Result<ExitStatus> {
+        self.process(folder).status().with_context(|| format!("start `{}`", self.program))
     }
 
     /// Runs the command and returns what it wrote to its standard output.

@@ -24,7 +24,7 @@ cargo xtask COMMAND
   tidy                  the house rules that a program can check
   eval-handoff [ARG…]   score handoff summaries on the conversations in ../shared/data; ARGs go to the scorer
                         (--dev: with the development build)
-  bench [ARG…]          run the benches of every room; ARGs go to `cargo bench`
+  bench [ROOM|program]  the figures of every room that has benches, then of the program; or of one alone
 ";
 
 fn main() -> ExitCode {

@@ -1,1 +1,35 @@
-//! Placeholder.
+//! Assembly: configuration, the one graph with its nodes in their one order, and the calls a front end makes: open,
+//! import, send, hand off, decide, recover, list.
+//!
+//! The terminal and HTTP are faces of [`Agent`] and hold no rules. This room holds none of its own either: what a
+//! handoff is, how a turn runs and what a message means is decided in the rooms below.
+
+mod agent;
+mod assembly;
+mod doctor;
+mod error;
+mod handoffs;
+mod home;
+mod import;
+mod models;
+mod threads;
+mod turns;
+
+pub use agent::{Agent, Settings};
+pub use home::config::Config;
+pub use doctor::{Check, Verdict};
+pub use error::{Class, Error};
+pub use handoffs::{Decided, HandoffRequest, PendingHandoff};
+pub use home::Home;
+pub use import::{ImportOptions, ImportReport, ImportedThread};
+pub use models::{ModelStatus, ProviderStatus};
+pub use threads::{ThreadNode, export_markdown};
+
+pub use journal::view::{BoundaryEntry, HistoryEntry, HistoryItem};
+pub use journal::{EventQuery, Order, SearchHit, ThreadFilter};
+pub use runtime::{Frame, Frames, RunEnd};
+pub use tokio_util::sync::CancellationToken;
+pub use transcripts::{Discovered, Found};
+
+/// The result type of this room.
+pub type Result<T> = std::result::Result<T, Error>;

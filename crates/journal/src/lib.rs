@@ -6,10 +6,12 @@
 //! Nothing in this room changes or removes an event, except the deletion of a whole thread.
 
 mod error;
+mod sqlite;
 mod store;
 pub mod view;
 
 pub use error::Error;
+pub use sqlite::{OpenOptions, Sqlite};
 pub use store::{
     Committed, EventQuery, Fence, HandoffFilter, HandoffPatch, Health, HealthDepth, ImportSource, Order,
     OutboxItem, RunPatch, SearchHit, Store, ThreadFilter, ThreadPatch, Transaction, Write,

@@ -8,6 +8,10 @@ mod chat;
 mod error;
 mod name;
 
+pub mod extractive;
+pub mod tokens;
+pub mod transcript;
+
 pub use chat::{ChatModel, ChatRequest, Limits, Part, PartStream, ToolSpec};
 pub use error::Error;
 pub use name::{ModelName, Provider};

@@ -21,7 +21,7 @@ pub use event::{Event, NewEvent, RawJson, Seq};
 pub use handoff::{Handoff, HandoffStatus, Proposal};
 pub use ids::{AssistantId, CheckpointId, EventId, HandoffId, IdError, InterruptId, RunId, ThreadId};
 pub use interrupt::{ActionRequest, Interrupt, InterruptPayload, InterruptStatus, ReviewConfig};
-pub use message::{AiMessage, Block, HumanMessage, Message, ToolMessage, ToolStatus, Usage};
+pub use message::{AiMessage, Block, HumanMessage, Message, StopReason, ToolMessage, ToolStatus, Usage};
 pub use run::{Checkpoint, PendingActivity, Run, RunStatus};
 pub use summary::{CarryOver, Coverage, HandoffSummary, ItemKind, SummaryItem, TodoItem, TodoStatus};
 pub use thread::{HandoffMark, ParentKind, Thread, ThreadStatus};

@@ -43,6 +43,26 @@ pub struct AiMessage {
     /// True when the call was cancelled or broke off: what is here is what had arrived.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub incomplete: bool,
+    /// Why the model stopped, if the provider said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<StopReason>,
+}
+
+/// Why a model stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// It had said everything.
+    EndTurn,
+    /// It waits for the results of its tool calls.
+    ToolCalls,
+    /// It reached the limit of the answer or of its window.
+    MaxTokens,
+    /// It, or a filter of the provider, declined to go on.
+    Refusal,
+    /// Anything else, such as a stop word.
+    #[serde(other)]
+    Other,
 }
 
 /// What one tool call returned.

@@ -12,10 +12,9 @@ mod error;
 mod frame;
 mod graph;
 mod hook;
-mod model_node;
+mod node;
 mod step;
 mod tool;
-mod tools_node;
 mod turn;
 
 pub use activity::{Activities, Activity};
@@ -25,10 +24,10 @@ pub use error::{Error, Rejection};
 pub use frame::{Frame, Frames};
 pub use graph::{Edge, Graph, Node};
 pub use hook::Hook;
-pub use model_node::{MODEL_NODE, ModelNode, wants_tools};
-pub use step::{Channels, Failure, FailureKind, StepContext, Update};
+pub use node::model::{MODEL_NODE, ModelNode, wants_tools};
+pub use node::tools::{TOOLS_NODE, ToolsNode};
+pub use step::{Channels, Failure, FailureKind, StepContext, Update, model_hint};
 pub use tool::{Tool, ToolContext, ToolOutput};
-pub use tools_node::{TOOLS_NODE, ToolsNode};
 pub use turn::{Effect, Ending, Input, Turn};
 
 /// The result type of this room.

@@ -123,19 +123,21 @@ impl From<serde_json::Error> for Failure {
 
 impl From<model::Error> for Failure {
     fn from(error: model::Error) -> Self {
-        let (kind, hint) = match &error {
-            model::Error::Unauthorized { .. } => {
-                (FailureKind::Config, "check the key: `segue models` shows where it is read from")
-            }
-            model::Error::Setup { .. } => (FailureKind::Config, "`segue models` shows what is configured"),
-            model::Error::Overflow { .. } => {
-                (FailureKind::Model, "hand the thread off: `segue handoff THREAD` starts a short one")
-            }
-            model::Error::Refused { .. } => {
-                (FailureKind::Model, "check the model's name, or choose another with `--model`")
-            }
-            _ => (FailureKind::Model, "try again, or choose another model with `--model`"),
+        let kind = match &error {
+            model::Error::Unauthorized { .. } | model::Error::Setup { .. } => FailureKind::Config,
+            _ => FailureKind::Model,
         };
-        Self::new(kind, error.to_string()).with_hint(hint)
+        Self::new(kind, error.to_string()).with_hint(model_hint(&error))
+    }
+}
+
+/// Returns what a person can do about a failed model call.
+pub const fn model_hint(error: &model::Error) -> &'static str {
+    match error {
+        model::Error::Unauthorized { .. } => "check the key: `segue models` shows where it is read from",
+        model::Error::Setup { .. } => "`segue models` shows what is configured",
+        model::Error::Overflow { .. } => "hand the thread off: `segue handoff THREAD` starts a short one",
+        model::Error::Refused { .. } => "check the model's name, or choose another with `--model`",
+        _ => "try again, or choose another model with `--model`",
     }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::frame::Frame;
 use crate::graph::Node;
-use crate::model_node::TOOLS_WANTED_CHANNEL;
+use crate::node::model::TOOLS_WANTED_CHANNEL;
 use crate::step::{Failure, StepContext, Update};
 use crate::tool::{Tool, ToolContext, ToolOutput};
 

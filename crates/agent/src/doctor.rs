@@ -1,0 +1,152 @@
+//! The doctor: looks at everything a handoff relies on and says what is wrong and what to do. It changes nothing.
+
+use journal::HealthDepth;
+use memory::AgentFile;
+use protocol::HandoffStatus;
+use serde::Serialize;
+
+use crate::agent::Agent;
+use crate::home::lease;
+
+/// What a check found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// As it should be.
+    Ok,
+    /// Works, but a person should know.
+    Warn,
+    /// Does not work.
+    Fail,
+}
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// What was looked at.
+    pub name: &'static str,
+    /// What was found.
+    pub verdict: Verdict,
+    /// One line.
+    pub detail: String,
+    /// What to do, when something is wrong.
+    pub hint: Option<String>,
+}
+
+impl Check {
+    /// Returns a finding.
+    pub fn new(name: &'static str, verdict: Verdict, detail: impl Into<String>) -> Self {
+        Self { name, verdict, detail: detail.into(), hint: None }
+    }
+
+    /// Sets what to do.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl Agent {
+    /// Looks at the home folder, the database, the block, pending handoffs, cut-off runs and models.
+    pub async fn doctor(&self) -> Vec<Check> {
+        let mut checks = vec![self.home_check(), self.database_check().await, self.block_check()];
+        checks.push(self.pending_check().await);
+        checks.push(self.runs_check().await);
+        checks.push(self.models_check());
+        checks
+    }
+
+    fn home_check(&self) -> Check {
+        let root = self.settings.home.root();
+        let detail = root.display().to_string();
+        match std::fs::metadata(root) {
+            Ok(metadata) if is_private(&metadata) => Check::new("home", Verdict::Ok, detail),
+            Ok(_) => Check::new("home", Verdict::Warn, format!("{detail} can be read by others"))
+                .with_hint(format!("chmod 700 {detail}")),
+            Err(error) => Check::new("home", Verdict::Fail, format!("{detail}: {error}")),
+        }
+    }
+
+    async fn database_check(&self) -> Check {
+        match self.store.health(HealthDepth::Integrity).await {
+            Ok(health) if health.problems.is_empty() => Check::new(
+                "database",
+                Verdict::Ok,
+                format!(
+                    "{}: schema {}, {} threads, {} events, {} bytes",
+                    health.location, health.schema_version, health.threads, health.events, health.bytes
+                ),
+            ),
+            Ok(health) => Check::new("database", Verdict::Fail, health.problems.join("; "))
+                .with_hint(format!("copy {} away before anything else writes to it", health.location)),
+            Err(error) => Check::new("database", Verdict::Fail, error.to_string()),
+        }
+    }
+
+    fn block_check(&self) -> Check {
+        let path = self.settings.home.agent_md(&self.settings.assistant_id);
+        match AgentFile::new(path.clone()).read() {
+            Ok(snapshot) => Check::new("agent.md", Verdict::Ok, format!("{}: {}", path.display(), snapshot.describe())),
+            Err(error) => Check::new("agent.md", Verdict::Warn, error.to_string()).with_hint(error.hint()),
+        }
+    }
+
+    async fn pending_check(&self) -> Check {
+        match self.pending_handoffs(None).await {
+            Ok(pending) if pending.is_empty() => Check::new("handoffs", Verdict::Ok, "none is pending"),
+            Ok(pending) => {
+                let lines: Vec<String> = pending
+                    .iter()
+                    .map(|pending| format!("{} of thread {}", pending.proposal.summary_json.title, pending.handoff.parent_thread_id))
+                    .collect();
+                Check::new("handoffs", Verdict::Warn, format!("{} wait for a decision: {}", lines.len(), lines.join("; ")))
+                    .with_hint("`segue handoff THREAD` shows it again")
+            }
+            Err(error) => Check::new("handoffs", Verdict::Fail, error.to_string()),
+        }
+    }
+
+    async fn runs_check(&self) -> Check {
+        let folder = self.settings.home.processes();
+        let cut_off = match self.store.active_runs(None).await {
+            Ok(runs) => runs
+                .into_iter()
+                .filter(|run| run.lease_owner.as_deref().is_none_or(|owner| lease::is_gone(&folder, owner)))
+                .map(|run| run.thread_id.to_string())
+                .collect::<Vec<_>>(),
+            Err(error) => return Check::new("runs", Verdict::Fail, error.to_string()),
+        };
+        let unseeded = journal::HandoffFilter {
+            statuses: vec![HandoffStatus::Accepted],
+            ..journal::HandoffFilter::default()
+        };
+        let unseeded = self.store.handoffs(unseeded).await.map(|handoffs| handoffs.len()).unwrap_or_default();
+        if cut_off.is_empty() && unseeded == 0 {
+            return Check::new("runs", Verdict::Ok, "none was cut off");
+        }
+        Check::new("runs", Verdict::Warn, format!("cut off in threads: {}; {unseeded} acceptances unfinished", cut_off.join(", ")))
+            .with_hint("`segue chat -t THREAD` goes on where it stopped")
+    }
+
+    fn models_check(&self) -> Check {
+        let status = self.models();
+        match (status.default, self.models.open()) {
+            (Some(name), Ok(Some(_))) => Check::new("models", Verdict::Ok, format!("{name} is used")),
+            (Some(name), Err(error)) => Check::new("models", Verdict::Fail, format!("{name}: {error}"))
+                .with_hint("`segue models` shows what is missing"),
+            (_, _) => Check::new("models", Verdict::Warn, "none is configured: handoffs use the offline extract")
+                .with_hint("`segue models` shows how to set one up"),
+        }
+    }
+}
+
+#[cfg(unix)]
+fn is_private(metadata: &std::fs::Metadata) -> bool {
+    std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o077 == 0
+}
+
+#[cfg(not(unix))]
+const fn is_private(_metadata: &std::fs::Metadata) -> bool {
+    true
+}

@@ -1,0 +1,201 @@
+//! What can go wrong at the surface, sorted by who can mend it, with what to do next.
+
+use std::path::PathBuf;
+
+use protocol::{HandoffId, HandoffStatus, ThreadId};
+
+/// Who can mend a failure; front ends turn it into exit codes and HTTP statuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// The person asked for something that is not there or not possible.
+    User,
+    /// Another client was first, or a run is active.
+    Conflict,
+    /// A setting is wrong.
+    Config,
+    /// A model could not be used.
+    Model,
+    /// The data cannot be read or written.
+    Store,
+    /// Segue is at fault.
+    Internal,
+}
+
+/// A failed call.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The home folder cannot be used.
+    #[error("use the home folder {}: {reason}", path.display())]
+    Home {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A setting cannot be read.
+    #[error("read {}: {reason}", path.display())]
+    Config {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with the line.
+        reason: String,
+    },
+    /// No model is configured, and the call needs one.
+    #[error("answer in thread {thread_id}: no model is configured")]
+    NoModel {
+        /// The thread.
+        thread_id: ThreadId,
+    },
+    /// No thread's id begins with that.
+    #[error("find a thread `{prefix}`")]
+    UnknownThread {
+        /// What was given.
+        prefix: String,
+    },
+    /// Several threads' ids begin with that.
+    #[error("choose among {} threads that begin with `{prefix}`", matches.len())]
+    AmbiguousThread {
+        /// What was given.
+        prefix: String,
+        /// The first of them.
+        matches: Vec<ThreadId>,
+    },
+    /// There is no handoff with that id.
+    #[error("find handoff {handoff_id}")]
+    UnknownHandoff {
+        /// What was given.
+        handoff_id: HandoffId,
+    },
+    /// The handoff was decided before, here or elsewhere.
+    #[error("decide handoff {handoff_id}: it is {} already", status.as_str())]
+    Decided {
+        /// The handoff.
+        handoff_id: HandoffId,
+        /// Its outcome.
+        status: HandoffStatus,
+    },
+    /// The run that carries a handoff ended without a proposal.
+    #[error("draft a handoff of thread {thread_id}: {reason}")]
+    NotDrafted {
+        /// The thread.
+        thread_id: ThreadId,
+        /// Why.
+        reason: String,
+    },
+    /// A file or folder cannot be read.
+    #[error("read {}: {reason}", path.display())]
+    Input {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The journal failed.
+    #[error(transparent)]
+    Journal(#[from] journal::Error),
+    /// A run could not be admitted or driven.
+    #[error(transparent)]
+    Runtime(#[from] runtime::Error),
+    /// A model could not be set up.
+    #[error(transparent)]
+    Model(#[from] model::Error),
+    /// A session file could not be read.
+    #[error(transparent)]
+    Transcript(#[from] transcripts::Error),
+    /// agent.md could not be read or written.
+    #[error(transparent)]
+    Memory(#[from] memory::Error),
+    /// Something could not be written as JSON.
+    #[error("write JSON")]
+    Json(#[from] serde_json::Error),
+}
+
+impl Error {
+    /// Returns who can mend it.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::UnknownThread { .. }
+            | Self::AmbiguousThread { .. }
+            | Self::UnknownHandoff { .. }
+            | Self::Input { .. }
+            | Self::Transcript(_) => Class::User,
+            Self::Decided { .. } => Class::Conflict,
+            Self::Home { .. } | Self::Memory(_) => Class::Store,
+            Self::Config { .. } => Class::Config,
+            Self::NoModel { .. } => Class::Config,
+            Self::NotDrafted { .. } | Self::Json(_) => Class::Internal,
+            Self::Journal(error) => journal_class(error),
+            Self::Runtime(error) => match error {
+                runtime::Error::Journal(error) => journal_class(error),
+                runtime::Error::Rejected { .. } => Class::User,
+                _ => Class::Internal,
+            },
+            Self::Model(error) => match error {
+                model::Error::Setup { .. } | model::Error::Unauthorized { .. } => Class::Config,
+                _ => Class::Model,
+            },
+        }
+    }
+
+    /// Returns what a person can do about it, as one sentence.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Home { .. } => "set SEGUE_HOME to a folder you can write to".to_owned(),
+            Self::Config { .. } => "mend the file, or move it away to go on with the defaults".to_owned(),
+            Self::NoModel { .. } => {
+                "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or pass `--model PROVIDER/NAME`; \
+                 `segue models` shows what is missing"
+                    .to_owned()
+            }
+            Self::UnknownThread { .. } => {
+                "`segue threads list` shows the threads; the beginning of an id is enough".to_owned()
+            }
+            Self::AmbiguousThread { matches, .. } => {
+                let ids: Vec<String> = matches.iter().take(5).map(ToString::to_string).collect();
+                format!("give more of the id: {}", ids.join(", "))
+            }
+            Self::UnknownHandoff { .. } => "`segue doctor` lists the pending ones".to_owned(),
+            Self::Decided { .. } => "the first decision holds; `segue threads tree` shows what came of it".to_owned(),
+            Self::NotDrafted { .. } => "run the same command again: it goes on where this one stopped".to_owned(),
+            Self::Input { .. } => "check the path and its permissions".to_owned(),
+            Self::Journal(error) | Self::Runtime(runtime::Error::Journal(error)) => return journal_hint(error),
+            Self::Runtime(runtime::Error::Rejected { .. }) => "the handoff still waits: decide again".to_owned(),
+            Self::Runtime(_) | Self::Json(_) => return None,
+            Self::Model(error) => return Some(runtime::model_hint(error).to_owned()),
+            Self::Transcript(error) => return Some(error.hint().to_owned()),
+            Self::Memory(error) => return Some(error.hint().to_owned()),
+        };
+        Some(hint)
+    }
+}
+
+fn journal_class(error: &journal::Error) -> Class {
+    match error {
+        journal::Error::NotFound { .. } | journal::Error::Invalid { .. } => Class::User,
+        journal::Error::Busy { .. }
+        | journal::Error::Fenced { .. }
+        | journal::Error::AlreadyDecided { .. }
+        | journal::Error::HandoffPending { .. }
+        | journal::Error::HandoffMoved { .. } => Class::Conflict,
+        _ => Class::Store,
+    }
+}
+
+fn journal_hint(error: &journal::Error) -> Option<String> {
+    let hint = match error {
+        journal::Error::Busy { .. } | journal::Error::Fenced { .. } => {
+            "wait until it is done, or stop the other process; then try again"
+        }
+        journal::Error::HandoffPending { .. } => "decide it first: `segue handoff THREAD` shows it again",
+        journal::Error::NewerSchema { .. } => "update segue, or point SEGUE_HOME at another folder",
+        journal::Error::Corrupt { .. } => {
+            "nothing was changed; copy the file away, then `segue doctor` says what can be read"
+        }
+        journal::Error::Locked { .. } => "close the other segue, or try again in a moment",
+        journal::Error::Denied { .. } => "make the folder writable, or set SEGUE_HOME to one that is",
+        journal::Error::DiskFull { .. } => "free some space and try again; nothing half-written was kept",
+        _ => return None,
+    };
+    Some(hint.to_owned())
+}

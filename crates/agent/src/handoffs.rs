@@ -1,0 +1,215 @@
+//! Handoffs, as a front end asks for them: request, look, decide. The rules are in the `handoff` room.
+
+use handoff::{Options, Request};
+use jiff::Timestamp;
+use journal::HandoffFilter;
+use protocol::{Decisions, Handoff, HandoffId, HandoffStatus, Interrupt, Proposal, RunStatus, ThreadId};
+use runtime::{Frames, RunEnd};
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::Agent;
+use crate::assembly::Purpose;
+use crate::{Error, Result};
+
+/// How a handoff is asked for.
+pub type HandoffRequest = Options;
+
+/// A handoff that waits for a decision: what to show, and what to answer.
+#[derive(Debug, Clone, Serialize)]
+pub struct PendingHandoff {
+    /// The handoff.
+    pub handoff: Handoff,
+    /// What is to be decided; its payload holds the proposal as it is stored.
+    pub interrupt: Interrupt,
+    /// The newest proposal.
+    pub proposal: Proposal,
+    /// Messages of the parent that came after what the summary covers.
+    pub uncovered_messages: u64,
+    /// False when it was requested before, here or elsewhere, and is shown again.
+    pub is_new: bool,
+}
+
+/// What a decision led to.
+#[derive(Debug, Clone, Serialize)]
+pub struct Decided {
+    /// The handoff as it stands.
+    pub handoff: Handoff,
+    /// The proposal that was decided about.
+    pub proposal: Proposal,
+    /// The child thread, once the handoff is accepted.
+    pub child_thread_id: Option<ThreadId>,
+    /// The next proposal, when the decision asked for one.
+    pub next: Option<PendingHandoff>,
+}
+
+impl Agent {
+    /// Drafts a handoff of the thread and stores the proposal. A handoff that is pending already is shown again,
+    /// without another draft; one whose draft was cut off is drafted to its end.
+    ///
+    /// # Errors
+    /// When another run is active, the draft was stopped, or the journal fails.
+    pub async fn request_handoff(
+        &self,
+        thread_id: ThreadId,
+        request: HandoffRequest,
+        frames: &Frames,
+        cancel: &CancellationToken,
+    ) -> Result<PendingHandoff> {
+        self.thread(thread_id).await?;
+        self.recover(thread_id, frames, cancel).await?;
+        let pending = self.pending_of(thread_id).await?;
+        let model = self.models.open()?;
+        let mut start = match &pending {
+            Some(handoff) => match self.interrupt_of(handoff).await? {
+                Some(interrupt) => return self.pending(handoff.clone(), interrupt, Shown::Again).await,
+                None => handoff::restart(),
+            },
+            None => handoff::start(&Request {
+                handoff_id: HandoffId::generate(),
+                child_thread_id: ThreadId::generate(),
+                parent_thread_id: thread_id,
+                assistant_id: self.settings.assistant_id.clone(),
+                now: Timestamp::now(),
+                options: request,
+            })?,
+        };
+        start.channels.extend(Purpose::Handoff.channels());
+        let end = self.run(thread_id, start, model.as_ref(), (frames, cancel)).await?;
+        self.proposed(thread_id, end).await
+    }
+
+    async fn proposed(&self, thread_id: ThreadId, end: RunEnd) -> Result<PendingHandoff> {
+        let reason = match (end.status, end.interrupt) {
+            (RunStatus::Interrupted, Some(interrupt)) => {
+                let handoff = self.pending_of(thread_id).await?;
+                let handoff = handoff.ok_or_else(|| Error::UnknownThread { prefix: thread_id.to_string() })?;
+                return self.pending(handoff, interrupt, Shown::First).await;
+            }
+            (status, _) => end.error.unwrap_or_else(|| format!("the run ended as {}", status.as_str())),
+        };
+        Err(Error::NotDrafted { thread_id, reason })
+    }
+
+    /// Answers a pending handoff. The first decision holds.
+    ///
+    /// # Errors
+    /// [`Error::Decided`] when someone else was first; [`runtime::Error::Rejected`] when the decision cannot be
+    /// taken, and the handoff still waits then.
+    pub async fn decide_handoff(
+        &self,
+        handoff_id: HandoffId,
+        decisions: &Decisions,
+        frames: &Frames,
+        cancel: &CancellationToken,
+    ) -> Result<Decided> {
+        let handoff = self.handoff(handoff_id).await?;
+        let thread_id = handoff.parent_thread_id;
+        let Some(interrupt) = self.interrupt_of(&handoff).await? else {
+            return Err(Error::Decided { handoff_id, status: handoff.status });
+        };
+        let model = self.models.open()?;
+        let driver = self.driver(model.as_ref())?;
+        let interrupt_id = interrupt.interrupt_id;
+        let rejected = |rejection| runtime::Error::Rejected { interrupt_id, rejection };
+        runtime::check_decisions(&interrupt, decisions).map_err(rejected)?;
+        if let Some(node) = driver.graph.get(&interrupt.node) {
+            node.check(&interrupt, decisions).map_err(rejected)?;
+        }
+        let admission = self.admission(thread_id, model.as_ref(), &driver.owner);
+        match runtime::resume(&*self.store, &admission, &interrupt, decisions).await {
+            Ok(checkpoint) => {
+                let end = driver.drive(&checkpoint, frames, cancel).await?;
+                self.decided(handoff_id, end).await
+            }
+            Err(runtime::Error::Journal(journal::Error::AlreadyDecided { .. })) => {
+                let status = self.handoff(handoff_id).await?.status;
+                Err(Error::Decided { handoff_id, status })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn decided(&self, handoff_id: HandoffId, end: RunEnd) -> Result<Decided> {
+        let handoff = self.handoff(handoff_id).await?;
+        let (status, parent) = (handoff.status, handoff.parent_thread_id);
+        if matches!(end.status, RunStatus::Error | RunStatus::Timeout) {
+            let reason = end.error.unwrap_or_else(|| "the run failed".to_owned());
+            return Err(Error::NotDrafted { thread_id: parent, reason });
+        }
+        let next = match end.interrupt {
+            Some(interrupt) => Some(self.pending(handoff.clone(), interrupt, Shown::First).await?),
+            None => None,
+        };
+        let proposal = self.newest_proposal(&handoff).await?;
+        let accepted =
+            matches!(status, HandoffStatus::Accepted | HandoffStatus::Seeded | HandoffStatus::Cleaned);
+        let child_thread_id = accepted.then_some(handoff.child_thread_id);
+        Ok(Decided { handoff, proposal, child_thread_id, next })
+    }
+
+    /// Returns the handoffs that wait for a decision, of one thread or of all, newest first.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn pending_handoffs(&self, thread_id: Option<ThreadId>) -> Result<Vec<PendingHandoff>> {
+        let filter = HandoffFilter {
+            parent_thread_id: thread_id,
+            statuses: vec![HandoffStatus::AwaitingDecision],
+            ..HandoffFilter::default()
+        };
+        let mut pending = Vec::new();
+        for handoff in self.store.handoffs(filter).await? {
+            if let Some(interrupt) = self.interrupt_of(&handoff).await? {
+                pending.push(self.pending(handoff, interrupt, Shown::Again).await?);
+            }
+        }
+        Ok(pending)
+    }
+
+    /// Returns the handoff, which must exist.
+    ///
+    /// # Errors
+    /// [`Error::UnknownHandoff`] when it does not.
+    pub async fn handoff(&self, handoff_id: HandoffId) -> Result<Handoff> {
+        self.store.handoff(handoff_id).await?.ok_or(Error::UnknownHandoff { handoff_id })
+    }
+
+    async fn pending_of(&self, thread_id: ThreadId) -> Result<Option<Handoff>> {
+        let filter = HandoffFilter {
+            parent_thread_id: Some(thread_id),
+            statuses: HandoffStatus::ALL.into_iter().filter(|status| status.is_pending()).collect(),
+            ..HandoffFilter::default()
+        };
+        Ok(self.store.handoffs(filter).await?.into_iter().next())
+    }
+
+    async fn interrupt_of(&self, handoff: &Handoff) -> Result<Option<Interrupt>> {
+        let id = handoff.handoff_id.to_string();
+        let pending = self.store.pending_interrupts(handoff.parent_thread_id).await?;
+        Ok(pending.into_iter().find(|interrupt| {
+            interrupt.payload.action_requests.iter().any(|request| {
+                request.args.get("handoff_id").and_then(serde_json::Value::as_str) == Some(id.as_str())
+            })
+        }))
+    }
+
+    async fn pending(&self, handoff: Handoff, interrupt: Interrupt, shown: Shown) -> Result<PendingHandoff> {
+        let proposal = self.newest_proposal(&handoff).await?;
+        let covered = proposal.summary_json.coverage.last_seq;
+        let uncovered_messages =
+            handoff::uncovered_messages(&self.store, handoff.parent_thread_id, covered).await?;
+        Ok(PendingHandoff { handoff, interrupt, proposal, uncovered_messages, is_new: shown == Shown::First })
+    }
+
+    async fn newest_proposal(&self, handoff: &Handoff) -> Result<Proposal> {
+        let newest = self.store.proposals(handoff.handoff_id).await?.pop();
+        newest.ok_or(Error::UnknownHandoff { handoff_id: handoff.handoff_id })
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    First,
+    Again,
+}

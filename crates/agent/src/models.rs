@@ -1,0 +1,149 @@
+//! Models: which are configured, why the others are not, and how one is chosen and opened.
+
+use std::sync::Arc;
+
+use model::{ChatModel, ModelName, Provider};
+use secrecy::SecretString;
+use serde::Serialize;
+
+use crate::home::config::Config;
+use crate::{Error, Result};
+
+/// What `segue models` tells about one provider.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ProviderStatus {
+    /// The provider's name, as used in `provider/name`.
+    pub provider: String,
+    /// Whether a model of it can be used.
+    pub configured: bool,
+    /// Where the key was found, or what is missing.
+    pub reason: String,
+    /// Where it is reached.
+    pub base_url: String,
+}
+
+/// What `segue models` tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ModelStatus {
+    /// The model that is used when none is named; `None` means the offline extract.
+    pub default: Option<String>,
+    /// Where the default was set.
+    pub default_from: Option<String>,
+    /// Every provider.
+    pub providers: Vec<ProviderStatus>,
+}
+
+/// Chooses and opens models.
+#[derive(Debug, Clone)]
+pub(crate) struct Models {
+    config: Config,
+    /// Named on the command line or by a client.
+    named: Option<String>,
+}
+
+/// A provider's settings as found, and where.
+struct Found {
+    settings: model::Settings,
+    key_from: Option<String>,
+    base_url: String,
+}
+
+impl Models {
+    pub(crate) fn new(config: Config, named: Option<String>) -> Self {
+        Self { config, named }
+    }
+
+    /// Returns the name of the model to use and where it was set.
+    fn choice(&self) -> Option<(String, String)> {
+        let named = self.named.clone().map(|name| (name, "--model".to_owned()));
+        let environment = || variable("SEGUE_MODEL").map(|name| (name, "SEGUE_MODEL".to_owned()));
+        let file = || self.config.model.clone().map(|name| (name, "config.toml".to_owned()));
+        named.or_else(environment).or_else(file).or_else(|| self.only_configured())
+    }
+
+    /// Returns the default model of the first provider whose key is in the environment or the settings.
+    fn only_configured(&self) -> Option<(String, String)> {
+        Provider::ALL.into_iter().find_map(|provider| {
+            let found = self.find(provider);
+            let (key_from, name) = (found.key_from?, provider.default_model()?);
+            Some((format!("{}/{name}", provider.as_str()), key_from))
+        })
+    }
+
+    /// Opens the model to use; `None` when none is configured.
+    pub(crate) fn open(&self) -> Result<Option<Arc<dyn ChatModel>>> {
+        let Some((text, from)) = self.choice() else { return Ok(None) };
+        if text == "extractive" || text == "none" {
+            return Ok(None);
+        }
+        let name: ModelName = text.parse().map_err(|error: model::ModelNameError| {
+            Error::Model(model::Error::Setup { what: from, reason: error.to_string() })
+        })?;
+        let found = self.find(name.provider);
+        if found.key_from.is_none() && name.provider.needs_key(&found.base_url) {
+            let reason = missing(name.provider);
+            return Err(Error::Model(model::Error::Setup { what: name.to_string(), reason }));
+        }
+        Ok(Some(model::connect(name, found.settings)?))
+    }
+
+    pub(crate) fn status(&self) -> ModelStatus {
+        let choice = self.choice();
+        let providers = Provider::ALL.into_iter().map(|provider| self.provider_status(provider)).collect();
+        ModelStatus {
+            default: choice.as_ref().map(|(name, _)| name.clone()),
+            default_from: choice.map(|(_, from)| from),
+            providers,
+        }
+    }
+
+    fn provider_status(&self, provider: Provider) -> ProviderStatus {
+        let found = self.find(provider);
+        let needs_key = provider.needs_key(&found.base_url);
+        let reason = match &found.key_from {
+            Some(from) => format!("key from {from}"),
+            None if needs_key => missing(provider),
+            None => "needs no key".to_owned(),
+        };
+        ProviderStatus {
+            provider: provider.as_str().to_owned(),
+            configured: found.key_from.is_some() || !needs_key,
+            reason,
+            base_url: found.base_url,
+        }
+    }
+
+    fn find(&self, provider: Provider) -> Found {
+        let config = self.config.providers.get(provider.as_str()).cloned().unwrap_or_default();
+        let own = config.api_key_env.clone().into_iter();
+        let names = own.chain(provider.key_variables().iter().map(|name| (*name).to_owned()));
+        let from_environment = names.into_iter().find_map(|name| Some((variable(&name)?, name)));
+        let (api_key, key_from) = match (from_environment, config.api_key) {
+            (Some((key, name)), _) => (Some(SecretString::from(key)), Some(name)),
+            (None, Some(key)) => (Some(key), Some("config.toml".to_owned())),
+            (None, None) => (None, None),
+        };
+        let base_url = provider
+            .url_variables()
+            .iter()
+            .find_map(|name| variable(name))
+            .or(config.base_url)
+            .unwrap_or_else(|| provider.base_url().to_owned());
+        let settings = model::Settings {
+            api_key,
+            base_url: Some(base_url.clone()),
+            context_tokens: config.context_tokens,
+            ..model::Settings::default()
+        };
+        Found { settings, key_from, base_url }
+    }
+}
+
+fn missing(provider: Provider) -> String {
+    let names = provider.key_variables().join(" or ");
+    format!("no key: set {names}, or `api_key` under [providers.{}] in config.toml", provider.as_str())
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.trim().is_empty())
+}

@@ -1,0 +1,293 @@
+//! Threads, as a front end shows and changes them: find, list, tree, search, rename, fork, delete, export, history.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use journal::view::{HistoryEntry, HistoryItem, history};
+use journal::{EventQuery, HandoffFilter, SearchHit, ThreadFilter, ThreadPatch, Transaction, Write};
+use protocol::{
+    Block, Event, EventId, EventType, HandoffStatus, Message, NewEvent, ParentKind, Seq, Thread, ThreadId,
+};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::agent::Agent;
+use crate::turns::blank;
+use crate::{Error, Result};
+
+/// A thread with the threads that came from it.
+#[derive(Debug, Clone, Serialize)]
+pub struct ThreadNode {
+    /// The thread.
+    pub thread: Thread,
+    /// The threads that came from it, oldest first.
+    pub children: Vec<ThreadNode>,
+}
+
+impl Agent {
+    /// Returns the thread whose id begins with `prefix`; `last` is the most recently active one.
+    ///
+    /// # Errors
+    /// When there is none, or more than one.
+    pub async fn find_thread(&self, prefix: &str) -> Result<Thread> {
+        if prefix == "last" {
+            let newest = self.threads(ThreadFilter { limit: 1, ..ThreadFilter::default() }).await?;
+            return newest.into_iter().next().ok_or_else(|| Error::UnknownThread { prefix: prefix.to_owned() });
+        }
+        let mut matches = self.store.threads_by_prefix(prefix).await?;
+        match (matches.pop(), matches.is_empty()) {
+            (None, _) => Err(Error::UnknownThread { prefix: prefix.to_owned() }),
+            (Some(only), true) => self.thread(only).await,
+            (Some(last), false) => {
+                matches.push(last);
+                Err(Error::AmbiguousThread { prefix: prefix.to_owned(), matches })
+            }
+        }
+    }
+
+    /// Returns a page of threads.
+    ///
+    /// # Errors
+    /// When the page has no rows or too many, or the journal fails.
+    pub async fn threads(&self, filter: ThreadFilter) -> Result<Vec<Thread>> {
+        Ok(self.store.threads(filter).await?)
+    }
+
+    /// Returns all threads under those they came from, most recently active first. With `root`, only the tree that
+    /// thread belongs to, from its oldest ancestor.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn thread_tree(&self, root: Option<ThreadId>) -> Result<Vec<ThreadNode>> {
+        let mut all: Vec<Thread> = Vec::new();
+        loop {
+            let filter =
+                ThreadFilter { offset: all.len(), limit: journal::PAGE_ROWS_MAX, ..ThreadFilter::default() };
+            let page = self.store.threads(filter).await?;
+            let full = page.len() == journal::PAGE_ROWS_MAX;
+            all.extend(page);
+            if !full {
+                break;
+            }
+        }
+        Ok(tree(all, root))
+    }
+
+    /// Returns passages that hold every word of `text`.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn search(&self, text: &str, limit: usize) -> Result<Vec<SearchHit>> {
+        Ok(self.store.search(text, limit).await?)
+    }
+
+    /// Gives the thread another name. It is not an activity: its place in the list stays.
+    ///
+    /// # Errors
+    /// When the thread does not exist, or the journal fails.
+    pub async fn rename_thread(&self, thread_id: ThreadId, name: &str) -> Result<Thread> {
+        let now = Timestamp::now();
+        let renamed = NewEvent::new(EventType::ThreadRenamed, &json!({"name": name}), now)?;
+        let writes = vec![
+            Write::UpdateThread {
+                thread_id,
+                patch: ThreadPatch { name: Some(name.to_owned()), ..ThreadPatch::default() },
+            },
+            Write::Append { thread_id, events: vec![renamed] },
+        ];
+        self.store.commit(Transaction { fence: None, writes }).await?;
+        self.thread(thread_id).await
+    }
+
+    /// Copies the thread's transcript, up to and including `until`, into a new thread.
+    ///
+    /// # Errors
+    /// When the thread does not exist, or the journal fails.
+    pub async fn fork_thread(&self, thread_id: ThreadId, until: Option<Seq>) -> Result<Thread> {
+        let parent = self.thread(thread_id).await?;
+        let now = Timestamp::now();
+        let name = parent.name.as_ref().map(|name| format!("{name} (fork)"));
+        let mut thread = blank(ThreadId::generate(), parent.assistant_id.clone(), name, now);
+        thread.parent_id = Some(thread_id);
+        thread.parent_kind = Some(ParentKind::Fork);
+        let origin = json!({"origin": "fork", "parent_thread_id": thread_id, "until": until});
+        let mut events = vec![NewEvent::new(EventType::ThreadCreated, &origin, now)?];
+        for event in self.events(thread_id).await? {
+            if until.is_some_and(|until| event.seq > until) {
+                break;
+            }
+            events.extend(copied(&event)?);
+        }
+        let writes = vec![
+            Write::CreateThread(thread.clone()),
+            Write::Append { thread_id: thread.thread_id, events },
+        ];
+        self.store.commit(Transaction { fence: None, writes }).await?;
+        self.thread(thread.thread_id).await
+    }
+
+    /// Removes the thread with everything that belongs to it. The block of a child that never had its first turn
+    /// goes with it.
+    ///
+    /// # Errors
+    /// When the thread does not exist or is busy, or `agent.md` cannot be written.
+    pub async fn delete_thread(&self, thread_id: ThreadId) -> Result<()> {
+        self.thread(thread_id).await?;
+        let filter = HandoffFilter {
+            child_thread_id: Some(thread_id),
+            statuses: vec![HandoffStatus::Accepted, HandoffStatus::Seeded],
+            ..HandoffFilter::default()
+        };
+        for handoff in self.store.handoffs(filter).await? {
+            self.acceptance().withdraw(&handoff).await.map_err(|reason| Error::Input {
+                path: self.settings.home.agent_md(&handoff.assistant_id),
+                reason,
+            })?;
+        }
+        let writes = vec![Write::DeleteThread { thread_id }];
+        self.store.commit(Transaction { fence: None, writes }).await?;
+        Ok(())
+    }
+
+    /// Returns every event of the thread, in order.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn events(&self, thread_id: ThreadId) -> Result<Vec<Event>> {
+        let mut events: Vec<Event> = Vec::new();
+        loop {
+            let after = events.last().map_or(0, |event| event.seq);
+            let page = self.store.events(thread_id, EventQuery::after(after, journal::PAGE_ROWS_MAX)).await?;
+            if page.is_empty() {
+                return Ok(events);
+            }
+            events.extend(page);
+        }
+    }
+
+    /// Returns what people are shown of the thread.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn history(&self, thread_id: ThreadId) -> Result<Vec<HistoryEntry>> {
+        Ok(history(&self.events(thread_id).await?))
+    }
+
+    /// Returns a page of what people are shown of the thread; cursors and order as in [`journal::Store::events`].
+    ///
+    /// # Errors
+    /// When the page has no rows or too many, or the journal fails.
+    pub async fn history_page(&self, thread_id: ThreadId, query: EventQuery) -> Result<Vec<HistoryEntry>> {
+        Ok(history(&self.store.events(thread_id, query).await?))
+    }
+}
+
+/// Returns the copy of an event for a fork: what was said, not what happened to runs and handoffs of the parent.
+fn copied(event: &Event) -> Result<Option<NewEvent>> {
+    let Some(event_type) = event.kind() else { return Ok(None) };
+    let said = matches!(
+        event_type,
+        EventType::HumanMessage
+            | EventType::AiMessage
+            | EventType::ToolMessage
+            | EventType::ImportedNote
+            | EventType::ImportedBoundary
+            | EventType::ImportedSummary
+    );
+    if !said {
+        return Ok(None);
+    }
+    let mut metadata = match event.metadata_value() {
+        serde_json::Value::Object(map) => map,
+        _ => serde_json::Map::new(),
+    };
+    metadata.insert("forked_from".to_owned(), json!({"thread_id": event.thread_id, "seq": event.seq}));
+    let copy = NewEvent {
+        event_id: EventId::generate(),
+        event_type,
+        run_id: None,
+        event_key: None,
+        content: event.content.clone(),
+        metadata: Some(serde_json::value::to_raw_value(&metadata)?),
+        created_at: event.created_at,
+    };
+    Ok(Some(copy))
+}
+
+fn tree(all: Vec<Thread>, root: Option<ThreadId>) -> Vec<ThreadNode> {
+    let parents: BTreeMap<ThreadId, Option<ThreadId>> =
+        all.iter().map(|thread| (thread.thread_id, thread.parent_id)).collect();
+    let top = root.map(|id| oldest_ancestor(&parents, id));
+    let mut children: BTreeMap<ThreadId, Vec<Thread>> = BTreeMap::new();
+    let mut roots = Vec::new();
+    for thread in all {
+        match thread.parent_id.filter(|parent| parents.contains_key(parent)) {
+            Some(parent) => children.entry(parent).or_default().push(thread),
+            None => roots.push(thread),
+        }
+    }
+    roots.into_iter().filter(|thread| top.is_none_or(|id| id == thread.thread_id)).map(|t| grow(t, &mut children)).collect()
+}
+
+/// A chain longer than the number of threads is a cycle; the walk stops there.
+fn oldest_ancestor(parents: &BTreeMap<ThreadId, Option<ThreadId>>, from: ThreadId) -> ThreadId {
+    let mut id = from;
+    for _ in 0..parents.len() {
+        match parents.get(&id).copied().flatten().filter(|parent| parents.contains_key(parent)) {
+            Some(parent) => id = parent,
+            None => return id,
+        }
+    }
+    id
+}
+
+fn grow(thread: Thread, children: &mut BTreeMap<ThreadId, Vec<Thread>>) -> ThreadNode {
+    let mut own = children.remove(&thread.thread_id).unwrap_or_default();
+    own.sort_by_key(|child| child.created_at);
+    ThreadNode { thread, children: own.into_iter().map(|child| grow(child, children)).collect() }
+}
+
+/// Returns the history as Markdown for people; reasoning is left out.
+pub fn export_markdown(thread: &Thread, entries: &[HistoryEntry]) -> String {
+    let mut out = format!("# {}\n", thread.name.as_deref().unwrap_or("Thread"));
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "\nThread `{}`\n", thread.thread_id);
+    for entry in entries {
+        let (who, text) = match &entry.what {
+            HistoryItem::Message(message) => (speaker(message), markdown(message)),
+            HistoryItem::Boundary(boundary) => ("Earlier messages condensed by the original agent", boundary.text.clone()),
+        };
+        if !text.trim().is_empty() {
+            let _ = writeln!(out, "## {who} · {}\n\n{}\n", entry.seq, text.trim_end());
+        }
+    }
+    out
+}
+
+const fn speaker(message: &Message) -> &'static str {
+    match message {
+        Message::Human(_) => "Human",
+        Message::Ai(_) => "AI",
+        Message::Tool(_) => "Tool",
+    }
+}
+
+fn markdown(message: &Message) -> String {
+    let mut text = String::new();
+    for block in message.content() {
+        match block {
+            Block::Text { text: part } => {
+                let _ = writeln!(text, "{part}");
+            }
+            Block::ToolCall { name, args, .. } => {
+                let _ = writeln!(text, "`{name}` {args}");
+            }
+            Block::Media { media_type, .. } => {
+                let _ = writeln!(text, "[{media_type}]");
+            }
+            Block::Thinking { .. } | Block::Opaque { .. } => {}
+        }
+    }
+    text
+}

@@ -1,0 +1,245 @@
+//! The acceptance service: what an accepted handoff does outside its parent's step (contract §7). One idempotent
+//! saga, keyed by the handoff's id: every part notices what was done before.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use journal::{HandoffFilter, HandoffPatch, OutboxItem, Store, ThreadPatch, Transaction, Write};
+use memory::AgentFile;
+use protocol::{
+    AssistantId, EventType, Handoff, HandoffId, HandoffMark, HandoffStatus, NewEvent, ParentKind, Proposal, Thread,
+    ThreadStatus,
+};
+use runtime::{Activity, Failure, FailureKind, Frame, Frames, Update};
+use serde_json::{Map, Value, json};
+
+/// The name the acceptance is stored under.
+pub const ACCEPT_ACTIVITY: &str = "accept_handoff";
+/// The outbox kind of an accepted summary's copy.
+pub const MIRROR_KIND: &str = "mirror_summary";
+
+/// Performs acceptances and keeps the managed block in step with the handoffs that are pending.
+#[derive(Clone)]
+pub struct Acceptance {
+    /// Where threads and handoffs are.
+    pub store: Arc<dyn Store>,
+    /// Where each assistant's `agent.md` is.
+    pub agent_md: Arc<dyn Fn(&AssistantId) -> PathBuf + Send + Sync>,
+}
+
+#[async_trait]
+impl Activity for Acceptance {
+    fn name(&self) -> &'static str {
+        ACCEPT_ACTIVITY
+    }
+
+    async fn perform(&self, args: &Value, frames: &Frames) -> Result<Update, Failure> {
+        let handoff_id = handoff_id(args)?;
+        let iteration = args.get("iteration").and_then(Value::as_u64).unwrap_or(0);
+        let mut handoff = self.handoff(handoff_id).await?;
+        let proposal = self.proposal(handoff_id, iteration).await?;
+        if handoff.status == HandoffStatus::AwaitingDecision {
+            self.create_child(&handoff, &proposal).await?;
+            handoff = self.handoff(handoff_id).await?;
+        }
+        if handoff.status == HandoffStatus::Accepted {
+            self.seed(&handoff, &proposal, frames).await?;
+        }
+        Ok(Update::default())
+    }
+}
+
+impl Acceptance {
+    /// Part one, one transaction: the child, the marks on both threads, the status, the audit event, the outbox row.
+    async fn create_child(&self, handoff: &Handoff, proposal: &Proposal) -> Result<(), Failure> {
+        let now = Timestamp::now();
+        let parent = handoff.parent_thread_id;
+        let content = json!({
+            "handoff_id": handoff.handoff_id, "iteration": proposal.iteration,
+            "summary_sha256": proposal.summary_sha256, "child_thread_id": handoff.child_thread_id,
+        });
+        let accepted = NewEvent::new(EventType::HandoffAccepted, &content, now)?;
+        let origin = json!({"origin": "handoff", "handoff_id": handoff.handoff_id, "parent_thread_id": parent});
+        let created = NewEvent::new(EventType::ThreadCreated, &origin, now)?;
+        let writes = vec![
+            Write::MoveHandoff {
+                handoff_id: handoff.handoff_id,
+                from: HandoffStatus::AwaitingDecision,
+                to: HandoffStatus::Accepted,
+                patch: HandoffPatch {
+                    iteration: Some(proposal.iteration),
+                    accepted_sha256: Some(proposal.summary_sha256.clone()),
+                    ..HandoffPatch::default()
+                },
+                at: now,
+            },
+            Write::CreateThread(child(handoff, proposal, now)?),
+            Write::Append { thread_id: handoff.child_thread_id, events: vec![created] },
+            Write::UpdateThread { thread_id: parent, patch: parent_patch(handoff)? },
+            Write::Append { thread_id: parent, events: vec![accepted] },
+            Write::Enqueue(OutboxItem {
+                kind: MIRROR_KIND.to_owned(),
+                key: handoff.handoff_id.to_string(),
+                payload: json!({"handoff_id": handoff.handoff_id, "iteration": proposal.iteration}),
+                attempts: 0,
+                created_at: now,
+            }),
+        ];
+        self.store.commit(Transaction { fence: None, writes }).await?;
+        Ok(())
+    }
+
+    /// Part two: the block, then the status. A file that cannot be written does not undo the acceptance: the child
+    /// gets its summary from the handoff's row, and the failure is shown and kept.
+    async fn seed(&self, handoff: &Handoff, proposal: &Proposal, frames: &Frames) -> Result<(), Failure> {
+        let path = (self.agent_md)(&handoff.assistant_id);
+        let summary = proposal.summary_md.clone();
+        let written = write_block(path.clone(), summary).await;
+        if let Err(problem) = &written {
+            tracing::warn!(handoff.id = %handoff.handoff_id, "handoff {}: {problem}", handoff.handoff_id);
+            frames.send(Frame::Notice {
+                text: format!("{problem}. The new thread has its summary all the same; `segue doctor` tells more."),
+            });
+        }
+        let now = Timestamp::now();
+        let note = written.err();
+        let content = json!({"handoff_id": handoff.handoff_id, "file": path, "error": note});
+        let writes = vec![
+            Write::MoveHandoff {
+                handoff_id: handoff.handoff_id,
+                from: HandoffStatus::Accepted,
+                to: HandoffStatus::Seeded,
+                patch: HandoffPatch { note, ..HandoffPatch::default() },
+                at: now,
+            },
+            Write::Append {
+                thread_id: handoff.parent_thread_id,
+                events: vec![NewEvent::new(EventType::HandoffSeeded, &content, now)?],
+            },
+        ];
+        self.store.commit(Transaction { fence: None, writes }).await?;
+        tracing::info!(handoff.id = %handoff.handoff_id, "handoff {} succeeded", handoff.handoff_id);
+        Ok(())
+    }
+
+    /// Makes the block of `handoff` go away: the file then shows the newest other pending summary of the
+    /// assistant, or the placeholder. A block that shows something else is left alone.
+    ///
+    /// # Errors
+    /// One line that says what could not be read or written.
+    pub async fn withdraw(&self, handoff: &Handoff) -> Result<(), String> {
+        let failed = |error: journal::Error| error.to_string();
+        let own = self.accepted(handoff).await.map_err(failed)?;
+        let filter = HandoffFilter {
+            assistant_id: Some(handoff.assistant_id.clone()),
+            statuses: vec![HandoffStatus::Seeded],
+            ..HandoffFilter::default()
+        };
+        let mut other = None;
+        for candidate in self.store.handoffs(filter).await.map_err(failed)? {
+            if candidate.handoff_id != handoff.handoff_id && self.is_pending(&candidate).await.map_err(failed)? {
+                other = self.accepted(&candidate).await.map_err(failed)?;
+                break;
+            }
+        }
+        let path = (self.agent_md)(&handoff.assistant_id);
+        let Some(own) = own else { return Ok(()) };
+        let now = Timestamp::now();
+        blocking(move || {
+            let file = AgentFile::new(path);
+            match other {
+                Some(other) => file.swap_block(&own.summary_md, &other.summary_md, now),
+                None => file.clear_block(&own.summary_md, now),
+            }
+        })
+        .await
+        .map(drop)
+    }
+
+    /// Returns the summary that was accepted; `None` before that.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn accepted(&self, handoff: &Handoff) -> journal::Result<Option<Proposal>> {
+        let Some(sha256) = &handoff.accepted_sha256 else { return Ok(None) };
+        let proposals = self.store.proposals(handoff.handoff_id).await?;
+        Ok(proposals.into_iter().find(|proposal| proposal.summary_sha256 == *sha256))
+    }
+
+    async fn is_pending(&self, handoff: &Handoff) -> journal::Result<bool> {
+        let child = self.store.thread(handoff.child_thread_id).await?;
+        Ok(child.and_then(|child| child.handoff()).is_some_and(|mark| mark.pending))
+    }
+
+    pub(crate) async fn handoff(&self, handoff_id: HandoffId) -> Result<Handoff, Failure> {
+        let found = self.store.handoff(handoff_id).await?;
+        found.ok_or_else(|| Failure::new(FailureKind::Internal, format!("find handoff {handoff_id}")))
+    }
+
+    async fn proposal(&self, handoff_id: HandoffId, iteration: u64) -> Result<Proposal, Failure> {
+        let proposals = self.store.proposals(handoff_id).await?;
+        let found = proposals.into_iter().find(|proposal| u64::from(proposal.iteration) == iteration);
+        found.ok_or_else(|| {
+            Failure::new(FailureKind::Internal, format!("find proposal {iteration} of handoff {handoff_id}"))
+        })
+    }
+}
+
+pub(crate) fn handoff_id(args: &Value) -> Result<HandoffId, Failure> {
+    let text = args.get("handoff_id").and_then(Value::as_str).unwrap_or_default();
+    text.parse().map_err(|error| Failure::new(FailureKind::Internal, format!("read an activity: {error}")))
+}
+
+async fn write_block(path: PathBuf, summary: String) -> Result<(), String> {
+    blocking(move || AgentFile::new(path).write_block(&summary, Timestamp::now()).map(drop)).await
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, memory::Error> + Send + 'static,
+) -> Result<T, String> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done.map_err(|error| error.to_string()),
+        Err(_) => Err("write the summary block: the writer stopped".to_owned()),
+    }
+}
+
+fn child(handoff: &Handoff, proposal: &Proposal, now: Timestamp) -> Result<Thread, serde_json::Error> {
+    let mark = HandoffMark { pending: true, cleanup_required: true, ..settled(handoff) };
+    let metadata = Map::from_iter([(HandoffMark::KEY.to_owned(), serde_json::to_value(mark)?)]);
+    Ok(Thread {
+        thread_id: handoff.child_thread_id,
+        assistant_id: handoff.assistant_id.clone(),
+        parent_id: Some(handoff.parent_thread_id),
+        parent_kind: Some(ParentKind::Handoff),
+        name: Some(proposal.summary_json.title.clone()),
+        status: ThreadStatus::Idle,
+        metadata,
+        first_prompt: None,
+        message_count: 0,
+        last_seq: 0,
+        created_at: now,
+        updated_at: now,
+    })
+}
+
+fn parent_patch(handoff: &Handoff) -> Result<ThreadPatch, serde_json::Error> {
+    let mark = serde_json::to_value(settled(handoff))?;
+    let last = json!({"handoff_id": handoff.handoff_id, "child_thread_id": handoff.child_thread_id});
+    let metadata = Map::from_iter([(HandoffMark::KEY.to_owned(), mark), (HandoffMark::LAST_KEY.to_owned(), last)]);
+    Ok(ThreadPatch { metadata, ..ThreadPatch::default() })
+}
+
+/// The mark as the parent carries it: nothing of it is due there.
+fn settled(handoff: &Handoff) -> HandoffMark {
+    HandoffMark {
+        handoff_id: handoff.handoff_id,
+        source_thread_id: handoff.parent_thread_id,
+        child_thread_id: handoff.child_thread_id,
+        pending: false,
+        cleanup_required: false,
+        created_at: handoff.created_at,
+        last_cleanup_at: None,
+    }
+}

@@ -1,0 +1,200 @@
+//! The node that asks for a decision, and turns the answer into what follows. It has no side effect: an accept is
+//! an activity, performed after the answer is durable.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use journal::{HandoffPatch, Store, Write};
+use protocol::{
+    Decisions, EventType, Handoff, HandoffStatus, Interrupt, NewEvent, PendingActivity, Proposal, ThreadId,
+};
+use runtime::{Failure, FailureKind, Node, Rejection, StepContext, Update};
+use serde_json::{Value, json};
+
+use crate::accept::ACCEPT_ACTIVITY;
+use crate::decide::{self, Outcome};
+use crate::lifecycle::{self, Step};
+use crate::payload::{Situation, payload};
+use crate::request::{Metadata, cleared, keys};
+use crate::sha256_hex;
+
+/// The name of the node.
+pub const APPROVAL_NODE: &str = "handoff_approval";
+
+/// Asks for a decision about the stored proposal.
+pub struct HandoffApproval {
+    /// How often a proposal may be refined.
+    pub max_refinements: u32,
+    /// Whether there is a model that can redraft.
+    pub can_refine: bool,
+}
+
+#[async_trait]
+impl Node for HandoffApproval {
+    fn name(&self) -> &'static str {
+        APPROVAL_NODE
+    }
+
+    async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
+        let metadata = Metadata::read(step.channels).ok_or_else(lost)?;
+        let handoff = step.store.handoff(metadata.handoff_id).await?.ok_or_else(lost)?;
+        let proposals = step.store.proposals(metadata.handoff_id).await?;
+        let current = proposals.last().ok_or_else(lost)?;
+        match step.decisions {
+            None => {
+                let situation = self.situation(&step, &metadata, &proposals).await?;
+                Ok(Update { interrupt: Some(payload(current, &situation)?), ..Update::default() })
+            }
+            Some(decisions) => {
+                let left = self.refinements_left(&proposals);
+                let outcome = decide::single(decisions)
+                    .and_then(|decision| decide::outcome(current, left, decision))
+                    .map_err(|rejection| Failure::new(FailureKind::Internal, rejection.to_string()))?;
+                follow(&handoff, current, outcome, Timestamp::now())
+            }
+        }
+    }
+
+    fn check(&self, interrupt: &Interrupt, decisions: &Decisions) -> Result<(), Rejection> {
+        let (proposal, left) = decide::shown(interrupt)?;
+        let outcome = decide::outcome(&proposal, left, decide::single(decisions)?)?;
+        match outcome {
+            Outcome::Refine(_) if !self.can_refine => Err(Rejection::Invalid(
+                "no model is configured to redraft: edit the text yourself, or set one up (`segue models`)".to_owned(),
+            )),
+            Outcome::Accept | Outcome::AcceptEdited(_) | Outcome::Refine(_) | Outcome::Decline(_) | Outcome::Preview => {
+                Ok(())
+            }
+        }
+    }
+}
+
+impl HandoffApproval {
+    fn refinements_left(&self, proposals: &[Proposal]) -> u32 {
+        let used = proposals.iter().filter(|proposal| proposal.feedback.is_some()).count();
+        self.max_refinements.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX))
+    }
+
+    async fn situation(
+        &self,
+        step: &StepContext<'_>,
+        metadata: &Metadata,
+        proposals: &[Proposal],
+    ) -> Result<Situation, Failure> {
+        let last_covered = proposals.last().map_or(0, |proposal| proposal.summary_json.coverage.last_seq);
+        Ok(Situation {
+            preview_only: metadata.options.preview_only,
+            uncovered_messages: uncovered_messages(step.store, metadata.parent_thread_id, last_covered).await?,
+            remaining_refinements: if self.can_refine { self.refinements_left(proposals) } else { 0 },
+            feedback_history: proposals.iter().filter_map(|proposal| proposal.feedback.clone()).collect(),
+            notice: None,
+        })
+    }
+}
+
+/// Returns how many messages came after `last_covered`.
+///
+/// # Errors
+/// When the journal fails.
+pub async fn uncovered_messages(
+    store: &Arc<dyn Store>,
+    thread_id: ThreadId,
+    last_covered: protocol::Seq,
+) -> journal::Result<u64> {
+    let mut count = 0;
+    let mut after = last_covered;
+    loop {
+        let query = journal::EventQuery {
+            categories: vec![protocol::Category::Message],
+            ..journal::EventQuery::after(after, journal::PAGE_ROWS_MAX)
+        };
+        let page = store.events(thread_id, query).await?;
+        let Some(last) = page.last() else { return Ok(count) };
+        after = last.seq;
+        count += page.len() as u64;
+    }
+}
+
+/// Returns what a checked decision changes.
+fn follow(handoff: &Handoff, current: &Proposal, outcome: Outcome, now: Timestamp) -> Result<Update, Failure> {
+    let id = handoff.handoff_id;
+    match outcome {
+        Outcome::Accept => accept(handoff, current.iteration, &current.summary_sha256),
+        Outcome::AcceptEdited(edited) => {
+            let iteration = current.iteration + 1;
+            let mut summary_json = edited.summary_json;
+            summary_json.iteration = iteration;
+            let summary_sha256 = sha256_hex(edited.summary_md.as_bytes());
+            let mut update = accept(handoff, iteration, &summary_sha256)?;
+            let summary_md = edited.summary_md;
+            update.writes.push(Write::PutProposal(Proposal {
+                handoff_id: id,
+                iteration,
+                summary_json,
+                summary_md,
+                summary_sha256,
+                feedback: None,
+                created_at: now,
+            }));
+            let patch = HandoffPatch { iteration: Some(iteration), ..HandoffPatch::default() };
+            let waiting = HandoffStatus::AwaitingDecision;
+            update.writes.push(Write::MoveHandoff { handoff_id: id, from: waiting, to: waiting, patch, at: now });
+            Ok(update)
+        }
+        Outcome::Refine(feedback) => refine(handoff, current, &feedback, now),
+        Outcome::Decline(message) => {
+            let content = json!({"handoff_id": id, "message": message});
+            rest(handoff, Step::Decline, NewEvent::new(EventType::HandoffDeclined, &content, now)?, message)
+        }
+        Outcome::Preview => {
+            let content = json!({"handoff_id": id});
+            rest(handoff, Step::Preview, NewEvent::new(EventType::HandoffPreviewed, &content, now)?, None)
+        }
+    }
+}
+
+fn accept(handoff: &Handoff, iteration: u32, sha256: &str) -> Result<Update, Failure> {
+    lifecycle::next(handoff.status, Step::Accept).map_err(illegal)?;
+    let args = json!({"handoff_id": handoff.handoff_id, "iteration": iteration, "summary_sha256": sha256});
+    let mut channels = cleared();
+    channels.insert(keys::DECISION.to_owned(), json!({"type": "approve"}));
+    channels.insert(keys::APPROVED.to_owned(), true.into());
+    channels.insert("child_thread_id".to_owned(), json!(handoff.child_thread_id));
+    let activities = vec![PendingActivity { name: ACCEPT_ACTIVITY.to_owned(), args }];
+    Ok(Update { channels, activities, ..Update::default() })
+}
+
+fn refine(handoff: &Handoff, current: &Proposal, feedback: &str, now: Timestamp) -> Result<Update, Failure> {
+    let to = lifecycle::next(handoff.status, Step::Draft).map_err(illegal)?;
+    let iteration = current.iteration + 1;
+    let patch = HandoffPatch { iteration: Some(iteration), ..HandoffPatch::default() };
+    let from = handoff.status;
+    let mut update = Update::default();
+    update.writes.push(Write::MoveHandoff { handoff_id: handoff.handoff_id, from, to, patch, at: now });
+    update.channels.insert(keys::ITERATION.to_owned(), iteration.into());
+    update.channels.insert(keys::FEEDBACK.to_owned(), feedback.into());
+    update.channels.insert(keys::PREVIOUS_SUMMARY.to_owned(), current.summary_md.clone().into());
+    Ok(update)
+}
+
+fn rest(handoff: &Handoff, step: Step, event: NewEvent, note: Option<String>) -> Result<Update, Failure> {
+    let to = lifecycle::next(handoff.status, step).map_err(illegal)?;
+    let patch = HandoffPatch { note, ..HandoffPatch::default() };
+    let at = event.created_at;
+    let write =
+        Write::MoveHandoff { handoff_id: handoff.handoff_id, from: handoff.status, to, patch, at };
+    let mut channels = cleared();
+    channels.insert(keys::DECISION.to_owned(), json!({"type": to.as_str()}));
+    channels.insert(keys::APPROVED.to_owned(), Value::Bool(false));
+    Ok(Update { events: vec![event], channels, writes: vec![write], ..Update::default() })
+}
+
+fn lost() -> Failure {
+    Failure::new(FailureKind::Internal, "find the proposal that waits for a decision")
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the shape `map_err` asks for")]
+fn illegal(error: lifecycle::IllegalTransition) -> Failure {
+    Failure::new(FailureKind::Internal, error.to_string())
+}

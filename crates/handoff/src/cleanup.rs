@@ -1,0 +1,134 @@
+//! The end of a child's first complete turn: the mark, the edge and the node that clear its block exactly once
+//! (contract §3 and §8), and the activity that does it.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use journal::{HandoffPatch, ThreadPatch, Transaction, Write};
+use protocol::{EventType, HandoffMark, HandoffStatus, NewEvent, PendingActivity, Thread};
+use runtime::{Activity, Channels, Failure, Frame, Frames, Node, StepContext, Update};
+use serde_json::{Map, Value, json};
+
+use crate::accept::{Acceptance, handoff_id};
+use crate::request::keys;
+
+/// The name of the node that marks the first complete turn.
+pub const MARK_NODE: &str = "mark_first_handoff_turn";
+/// The name of the node that has the block cleared.
+pub const CLEANUP_NODE: &str = "cleanup_handoff";
+/// The name the clearing is stored under.
+pub const CLEAR_ACTIVITY: &str = "clear_handoff_block";
+
+/// Returns the channels with which a turn of `thread` begins, so that the graph knows whether a handoff's cleanup
+/// is due at its end.
+pub fn turn_channels(thread: &Thread) -> Channels {
+    let due = thread.handoff().is_some_and(|mark| mark.child_thread_id == thread.thread_id && mark.cleanup_required);
+    let value = if due { Value::Bool(false) } else { Value::Null };
+    Channels::from_iter([(keys::FIRST_TURN_DONE.to_owned(), value)])
+}
+
+/// The edge after a turn: to the mark when a cleanup is due, otherwise the graph is idle.
+pub fn after_turn(channels: &Channels) -> Option<&'static str> {
+    channels.contains_key(keys::FIRST_TURN_DONE).then_some(MARK_NODE)
+}
+
+/// The edge after the mark: to the cleanup once the first turn is done.
+pub fn should_cleanup_handoff(channels: &Channels) -> Option<&'static str> {
+    let done = channels.get(keys::FIRST_TURN_DONE).and_then(Value::as_bool) == Some(true);
+    done.then_some(CLEANUP_NODE)
+}
+
+/// Marks that the child's first turn is complete: from here on its summary is not injected.
+pub struct MarkFirstTurn;
+
+#[async_trait]
+impl Node for MarkFirstTurn {
+    fn name(&self) -> &'static str {
+        MARK_NODE
+    }
+
+    async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
+        let mut update = Update::default();
+        let thread = step.store.thread(step.thread_id).await?;
+        if let Some(mut mark) = thread.and_then(|thread| thread.handoff()) {
+            mark.pending = false;
+            update.writes.push(set_mark(&mark)?);
+        }
+        update.channels.insert(keys::FIRST_TURN_DONE.to_owned(), true.into());
+        Ok(update)
+    }
+}
+
+/// Has the child's block cleared.
+pub struct HandoffCleanup;
+
+#[async_trait]
+impl Node for HandoffCleanup {
+    fn name(&self) -> &'static str {
+        CLEANUP_NODE
+    }
+
+    async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
+        let mut update = Update::default();
+        update.channels.insert(keys::FIRST_TURN_DONE.to_owned(), Value::Null);
+        let thread = step.store.thread(step.thread_id).await?;
+        if let Some(mark) = thread.and_then(|thread| thread.handoff()) {
+            let args = json!({"handoff_id": mark.handoff_id});
+            update.activities.push(PendingActivity { name: CLEAR_ACTIVITY.to_owned(), args });
+        }
+        Ok(update)
+    }
+}
+
+/// Clears the block of a child whose first turn is complete.
+#[derive(Clone)]
+pub struct BlockClearing {
+    /// The service that owns the block.
+    pub acceptance: Acceptance,
+}
+
+#[async_trait]
+impl Activity for BlockClearing {
+    fn name(&self) -> &'static str {
+        CLEAR_ACTIVITY
+    }
+
+    async fn perform(&self, args: &Value, frames: &Frames) -> Result<Update, Failure> {
+        let handoff = self.acceptance.handoff(handoff_id(args)?).await?;
+        if handoff.status != HandoffStatus::Seeded {
+            return Ok(Update::default());
+        }
+        if let Err(problem) = self.acceptance.withdraw(&handoff).await {
+            tracing::warn!(handoff.id = %handoff.handoff_id, "handoff {}: block reset failed: {problem}", handoff.handoff_id);
+            let text = format!("{problem}. The block stays in agent.md and is cleared after the next turn.");
+            frames.send(Frame::Notice { text });
+            return Ok(Update::default());
+        }
+        let now = Timestamp::now();
+        let store = &self.acceptance.store;
+        let event = NewEvent::new(EventType::HandoffCleaned, &json!({"handoff_id": handoff.handoff_id}), now)?;
+        let mut writes = vec![Write::MoveHandoff {
+            handoff_id: handoff.handoff_id,
+            from: HandoffStatus::Seeded,
+            to: HandoffStatus::Cleaned,
+            patch: HandoffPatch::default(),
+            at: now,
+        }];
+        if let Some(mut mark) = store.thread(handoff.child_thread_id).await?.and_then(|thread| thread.handoff()) {
+            mark.pending = false;
+            mark.cleanup_required = false;
+            mark.last_cleanup_at = Some(now);
+            writes.push(set_mark(&mark)?);
+            writes.push(Write::Append { thread_id: handoff.child_thread_id, events: vec![event] });
+        }
+        store.commit(Transaction { fence: None, writes }).await?;
+        Ok(Update::default())
+    }
+}
+
+fn set_mark(mark: &HandoffMark) -> Result<Write, serde_json::Error> {
+    let metadata = Map::from_iter([(HandoffMark::KEY.to_owned(), serde_json::to_value(mark)?)]);
+    Ok(Write::UpdateThread {
+        thread_id: mark.child_thread_id,
+        patch: ThreadPatch { metadata, ..ThreadPatch::default() },
+    })
+}

@@ -1,0 +1,119 @@
+//! What a decision about a proposal means. Pure: it reads the proposal and the decision, and changes nothing.
+
+use protocol::{Decision, HandoffSummary, Interrupt, Proposal};
+use runtime::Rejection;
+use serde_json::{Map, Value};
+
+use crate::edit;
+use crate::payload::{ACTION_ALIAS, ACTION_NAME};
+
+/// What a decision asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Outcome {
+    /// The proposal as it was shown.
+    Accept,
+    /// The person's own text.
+    AcceptEdited(Box<Edited>),
+    /// Another draft.
+    Refine(String),
+    /// No, and why.
+    Decline(Option<String>),
+    /// Nothing; it was only shown.
+    Preview,
+}
+
+/// A summary a person changed.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Edited {
+    pub(crate) summary_json: HandoffSummary,
+    pub(crate) summary_md: String,
+}
+
+/// Returns what `decision` asks for, given what was shown.
+pub(crate) fn outcome(shown: &Proposal, refinements_left: u32, decision: &Decision) -> Result<Outcome, Rejection> {
+    match decision {
+        Decision::Approve { args, summary_sha256 } => {
+            check_hash(shown, summary_sha256.as_deref())?;
+            match args {
+                Some(args) if !args.is_empty() => edited_markdown(shown, args),
+                Some(_) | None => Ok(Outcome::Accept),
+            }
+        }
+        Decision::Edit { edited_action } => {
+            if edited_action.name != ACTION_NAME && edited_action.name != ACTION_ALIAS {
+                let name = &edited_action.name;
+                return Err(Rejection::Invalid(format!("the edited action is `{name}`, expected `{ACTION_NAME}`")));
+            }
+            edited(shown, refinements_left, &edited_action.args)
+        }
+        Decision::Reject { message } => Ok(Outcome::Decline(message.clone())),
+        Decision::Preview {} => Ok(Outcome::Preview),
+    }
+}
+
+fn check_hash(shown: &Proposal, given: Option<&str>) -> Result<(), Rejection> {
+    match given {
+        Some(hash) if hash != shown.summary_sha256 => Err(Rejection::Stale(format!(
+            "summary_sha256 is not that of the current proposal (iteration {}); look at it again",
+            shown.iteration
+        ))),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn edited(shown: &Proposal, refinements_left: u32, args: &Map<String, Value>) -> Result<Outcome, Rejection> {
+    if let Some(json) = args.get("summary_json") {
+        let edited = edit::from_json(&shown.summary_json, json)?;
+        return Ok(Outcome::AcceptEdited(Box::new(edited)));
+    }
+    if args.contains_key("summary_md") {
+        return edited_markdown(shown, args);
+    }
+    match args.get("feedback").and_then(Value::as_str).map(str::trim) {
+        Some("") => Err(Rejection::Invalid("the feedback is empty: say what should change".to_owned())),
+        Some(_) if refinements_left == 0 => Err(Rejection::Invalid(
+            "no refinement is left: accept, edit the text yourself, or decline".to_owned(),
+        )),
+        Some(feedback) => Ok(Outcome::Refine(feedback.to_owned())),
+        None => Err(Rejection::Invalid("an edit needs `summary_json`, `summary_md` or `feedback`".to_owned())),
+    }
+}
+
+fn edited_markdown(shown: &Proposal, args: &Map<String, Value>) -> Result<Outcome, Rejection> {
+    let title = args.get("title").and_then(Value::as_str);
+    let text = match args.get("summary_md") {
+        Some(Value::String(text)) => text.as_str(),
+        Some(_) => return Err(Rejection::Invalid("`summary_md` must be text".to_owned())),
+        None => &shown.summary_md,
+    };
+    let edited = edit::from_markdown(&shown.summary_json, text, title)?;
+    Ok(Outcome::AcceptEdited(Box::new(edited)))
+}
+
+/// Returns the one decision of an answer that was checked.
+pub(crate) fn single(decisions: &protocol::Decisions) -> Result<&Decision, Rejection> {
+    match decisions.decisions.as_slice() {
+        [decision] => Ok(decision),
+        other => Err(Rejection::Count { given: other.len(), expected: 1 }),
+    }
+}
+
+/// Returns the proposal an interrupt shows, as far as a decision needs it.
+pub(crate) fn shown(interrupt: &Interrupt) -> Result<(Proposal, u32), Rejection> {
+    let unreadable = || Rejection::Invalid("the stored interrupt cannot be read".to_owned());
+    let args = &interrupt.payload.action_requests.first().ok_or_else(unreadable)?.args;
+    let text = |key: &str| args.get(key).and_then(Value::as_str).map(str::to_owned).ok_or_else(unreadable);
+    let summary: HandoffSummary =
+        args.get("summary_json").and_then(|json| serde_json::from_value(json.clone()).ok()).ok_or_else(unreadable)?;
+    let left = args.get("remaining_refinements").and_then(Value::as_u64).unwrap_or(0);
+    let proposal = Proposal {
+        handoff_id: summary.handoff_id,
+        iteration: summary.iteration,
+        summary_md: text("summary_md")?,
+        summary_sha256: text("summary_sha256")?,
+        feedback: None,
+        created_at: interrupt.created_at,
+        summary_json: summary,
+    };
+    Ok((proposal, u32::try_from(left).unwrap_or(u32::MAX)))
+}

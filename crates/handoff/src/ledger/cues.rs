@@ -1,0 +1,75 @@
+//! The words by which rules and decisions are recognised in a few common languages. They are general on purpose: what
+//! they miss is still in the thread, and what they catch is shown to a person before anything is stored.
+
+use std::sync::LazyLock;
+
+use aho_corasick::{AhoCorasick, Match};
+
+/// Orders.
+const STRICT: [&str; 38] = [
+    "must", "never", "always", "do not", "don't", "dont", "don’t", "only", "instead", "make sure", "ensure", "avoid",
+    "no need", "stop", "let's not", "rather than", "required", "forbidden", "niemals", "immer", "auf keinen fall", "nicht", "jamais", "toujours", "nunca",
+    "siempre", "mai", "sempre", "нельзя", "никогда", "всегда", "不要", "必须", "禁止", "务必", "必ず", "しないで", "절대",
+];
+/// Wishes.
+const SOFT: [&str; 24] = [
+    "should", "shouldn't", "shouldnt", "prefer", "without", "keep", "remove", "rename", "i want", "i'd like", "i would like", "we need to", "needs to",
+    "please use", "stattdessen", "bitte", "nur", "plutôt", "seulement", "sin", "应该", "不应", "别", "ください",
+];
+/// Statements of choice.
+const CHOICES: [&str; 30] = [
+    "decided", "decision", "let's go with", "go with", "going with", "we'll use", "i'll use", "we will use", "chose", "chosen", "settled on",
+    "opted", "instead of", "agreed", "rather than", "the approach", "root cause", "turns out", "because of", "trade-off", "approved", "rejected",
+    "entschieden", "décidé", "decidido", "决定", "选择", "改用", "採用", "решили",
+];
+
+static RULE_CUES: LazyLock<AhoCorasick> = LazyLock::new(|| build(STRICT.iter().chain(&SOFT)));
+static CHOICE_CUES: LazyLock<AhoCorasick> = LazyLock::new(|| build(CHOICES.iter()));
+
+fn build<'a>(words: impl Iterator<Item = &'a &'a str>) -> AhoCorasick {
+    AhoCorasick::builder().ascii_case_insensitive(true).build(words).expect("the words are constants that the tests build")
+}
+
+/// Returns whether `sentence` gives a rule, and if so whether as an order.
+pub(super) fn rule(sentence: &str) -> Option<bool> {
+    let mut found = None;
+    for hit in RULE_CUES.find_overlapping_iter(sentence).filter(|hit| is_word(sentence, hit)) {
+        found = Some(found == Some(true) || hit.pattern().as_usize() < STRICT.len());
+    }
+    found
+}
+
+/// Returns whether `text` states a choice.
+pub(super) fn is_choice(text: &str) -> bool {
+    CHOICE_CUES.find_iter(text).any(|hit| is_word(text, &hit))
+}
+
+/// Returns whether the hit is not a part of a longer word; scripts without spaces have no words to be part of.
+fn is_word(text: &str, hit: &Match) -> bool {
+    if text.as_bytes()[hit.start()] >= 0xE3 {
+        return true;
+    }
+    let before = text[..hit.start()].chars().next_back();
+    let after = text[hit.end()..].chars().next();
+    !before.is_some_and(char::is_alphanumeric) && !after.is_some_and(|c| c.is_alphanumeric() || c == '_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_recognised() {
+        for (sentence, expected) in [
+            ("Never push to main.", Some(true)),
+            ("I'd like tabs", Some(false)),
+            ("The mustard is green.", None),
+            ("请不要提交", Some(true)),
+            ("Bitte keine neuen Abhängigkeiten", Some(false)),
+            ("it works", None),
+        ] {
+            assert_eq!(rule(sentence), expected, "{sentence:?}");
+        }
+        assert!(is_choice("We decided on B.") && !is_choice("Undecided."));
+    }
+}

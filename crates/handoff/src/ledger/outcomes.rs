@@ -1,0 +1,163 @@
+//! How tool calls ended: the last state of each check, and the errors that nothing after them resolved. A failing
+//! check that later passed, or an edit that worked the second time, is no error.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
+use protocol::{Seq, ToolStatus};
+
+use super::facts::{CheckRun, Quote};
+use super::tally::Tally;
+use crate::identifier::{self, Kind};
+use crate::limits::{ERRORS_MAX, OPEN_CALLS_MAX};
+use crate::shell::{self, Check, Outcome};
+use crate::tool_use::{ToolUse, head, tail};
+
+/// Bytes looked at on each end of a tool's result.
+const RESULT_BYTES_MAX: usize = 4_096;
+/// Characters of a line that may be an error's message.
+const ERROR_LINE_CHARS: std::ops::RangeInclusive<usize> = 8..=300;
+
+static ERROR_CUES: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    AhoCorasick::builder()
+        .ascii_case_insensitive(true)
+        .build([
+            "error", "panic", "fatal", "cannot ", "undefined", "not found", "permission denied", "no such file",
+            "failed", "traceback", "exception", "denied", "invalid", "unable to", "timed out", "fail:",
+        ])
+        .expect("the words are constants that the tests build")
+});
+
+/// A call that waits for its result.
+#[derive(Debug)]
+struct OpenCall {
+    order: u64,
+    /// Calls with the same key are attempts at the same thing.
+    key: String,
+    check: Option<(Check, String)>,
+    /// True when the exit status is that of a later program in a pipe.
+    is_piped: bool,
+}
+
+/// An error and what would resolve it.
+#[derive(Debug)]
+struct OpenError {
+    key: String,
+    quote: Quote,
+}
+
+/// Folds calls and results.
+#[derive(Debug, Default)]
+pub(super) struct Outcomes {
+    calls: HashMap<String, OpenCall>,
+    calls_seen: u64,
+    checks: Vec<CheckRun>,
+    errors: Vec<OpenError>,
+    /// Error types named in failures.
+    pub(super) types: Tally,
+}
+
+impl Outcomes {
+    /// Takes a call.
+    pub(super) fn call(&mut self, id: &str, tool: &str, usage: &ToolUse) {
+        self.calls_seen += 1;
+        let order = self.calls_seen;
+        if self.calls.len() >= OPEN_CALLS_MAX {
+            let oldest = self.calls.iter().min_by_key(|(_, call)| call.order).map(|(id, _)| id.clone());
+            oldest.and_then(|id| self.calls.remove(&id));
+        }
+        let command = usage.command.as_deref().unwrap_or_default();
+        let check = shell::check_of(command);
+        let subject = match &check {
+            Some((_, name)) => name.clone(),
+            None if !command.is_empty() => shell::heads(command).join(" "),
+            None => usage.writes.first().or(usage.reads.first()).cloned().unwrap_or_default(),
+        };
+        let is_piped = command.contains('|') || command.contains("; ");
+        self.calls.insert(id.to_owned(), OpenCall { order, key: format!("{tool} {subject}"), check, is_piped });
+    }
+
+    /// Returns whether a call waits for its result.
+    pub(super) fn has_open_calls(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
+    /// Gives up waiting: a new request begins.
+    pub(super) fn abandon_calls(&mut self) {
+        self.calls.clear();
+    }
+
+    /// Takes a result.
+    pub(super) fn result(&mut self, seq: Seq, call_id: &str, text: &str, status: ToolStatus) {
+        let call = self.calls.remove(call_id);
+        let failed = status == ToolStatus::Error;
+        match call {
+            Some(OpenCall { check: Some((check, name)), key, is_piped, .. }) => {
+                let told = shell::outcome_of(tail(text, RESULT_BYTES_MAX));
+                let outcome = match (failed, told, is_piped) {
+                    (true, _, _) => Outcome::Failed,
+                    (false, Some(told), _) => told,
+                    (false, None, false) => Outcome::Passed,
+                    (false, None, true) => return,
+                };
+                self.check(CheckRun { name, seq, detail: None, check, outcome }, &key, text);
+            }
+            Some(call) if failed => self.fail(seq, call.key, text),
+            Some(call) => self.errors.retain(|error| error.key != call.key),
+            None if failed => self.fail(seq, String::new(), text),
+            None => {}
+        }
+    }
+
+    fn check(&mut self, mut run: CheckRun, key: &str, text: &str) {
+        self.checks.retain(|known| known.name != run.name);
+        self.errors.retain(|error| error.key != *key);
+        if run.failed() {
+            run.detail = error_line(text);
+            self.count_types(run.seq, text);
+        }
+        self.checks.insert(0, run);
+        self.checks.truncate(ERRORS_MAX);
+    }
+
+    fn fail(&mut self, seq: Seq, key: String, text: &str) {
+        self.count_types(seq, text);
+        let line = error_line(text).or_else(|| text.lines().map(str::trim).find(|line| line.len() > 3).map(str::to_owned));
+        let Some(line) = line else { return };
+        self.errors.retain(|error| (error.key != key || key.is_empty()) && error.quote.text != line);
+        self.errors.insert(0, OpenError { key, quote: Quote { seq, text: line } });
+        self.errors.truncate(ERRORS_MAX);
+    }
+
+    fn count_types(&mut self, seq: Seq, text: &str) {
+        for part in ends(text) {
+            identifier::scan(part, |kind, name| {
+                if kind == Kind::Error {
+                    self.types.add(name, seq);
+                }
+            });
+        }
+    }
+
+    /// Returns the last run of each check and the open errors, the latest first.
+    pub(super) fn into_parts(self) -> (Vec<CheckRun>, Vec<Quote>) {
+        (self.checks, self.errors.into_iter().map(|error| error.quote).collect())
+    }
+}
+
+/// Returns the two ends of a text, or the whole when it is short.
+fn ends(text: &str) -> impl Iterator<Item = &str> {
+    let long = text.len() > 2 * RESULT_BYTES_MAX;
+    let first = if long { head(text, RESULT_BYTES_MAX) } else { text };
+    std::iter::once(first).chain(long.then(|| tail(text, RESULT_BYTES_MAX)))
+}
+
+/// Returns the first line that says what went wrong.
+fn error_line(text: &str) -> Option<String> {
+    ends(text)
+        .flat_map(str::lines)
+        .map(str::trim)
+        .find(|line| ERROR_LINE_CHARS.contains(&line.len()) && ERROR_CUES.is_match(*line))
+        .map(str::to_owned)
+}

@@ -1,0 +1,81 @@
+//! Counts names with bounded memory: the most used and the newest stay. What a name means is not known here.
+
+use std::collections::HashMap;
+
+use protocol::Seq;
+
+use super::facts::Name;
+use crate::limits::{NAME_BYTES_MAX, NAMES_KEPT_MAX, NAMES_MAX};
+
+/// How often and how lately names were used.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    counts: HashMap<Box<str>, (u32, Seq)>,
+}
+
+impl Tally {
+    /// Counts one use.
+    pub(super) fn add(&mut self, name: &str, seq: Seq) {
+        if name.len() > NAME_BYTES_MAX {
+            return;
+        }
+        if let Some((count, last)) = self.counts.get_mut(name) {
+            *count += 1;
+            *last = seq;
+            return;
+        }
+        if self.counts.len() >= NAMES_MAX {
+            self.prune();
+        }
+        self.counts.insert(name.into(), (1, seq));
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.counts.clear();
+    }
+
+    /// Halves the number of names: those used once go first, the oldest first.
+    fn prune(&mut self) {
+        let mut order: Vec<(bool, Seq)> = self.counts.values().map(|(count, last)| (*count > 1, *last)).collect();
+        order.sort_unstable();
+        let middle = order[order.len() / 2];
+        self.counts.retain(|_, (count, last)| (*count > 1, *last) > middle);
+    }
+
+    /// Returns the names by `order`, the largest first.
+    fn by<K: Ord>(&self, order: impl Fn(u32, Seq) -> K) -> Vec<Name> {
+        let mut names: Vec<(&str, u32, Seq)> =
+            self.counts.iter().map(|(name, (count, last))| (&**name, *count, *last)).collect();
+        names.sort_unstable_by(|a, b| order(b.1, b.2).cmp(&order(a.1, a.2)).then_with(|| a.0.cmp(b.0)));
+        names.truncate(NAMES_KEPT_MAX);
+        names.into_iter().map(|(text, count, last)| Name { text: text.to_owned(), count, seq: last }).collect()
+    }
+
+    /// Returns the most used names first.
+    pub(super) fn most_used(&self) -> Vec<Name> {
+        self.by(|count, last| (count, last))
+    }
+
+    /// Returns the latest used names first.
+    pub(super) fn latest(&self) -> Vec<Name> {
+        self.by(|count, last| (last, count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_bounded_and_what_is_used_often_stays() {
+        let mut tally = Tally::default();
+        for seq in 1..50_000 {
+            tally.add(&format!("name_{seq}"), seq);
+            tally.add("often", seq);
+        }
+        assert!(tally.counts.len() <= NAMES_MAX);
+        assert_eq!(tally.most_used()[0].text, "often");
+        assert_eq!(tally.latest().len(), NAMES_KEPT_MAX);
+    }
+}

@@ -1,0 +1,64 @@
+//! The interrupt payload that asks for a decision about a proposal (contract §5). It is built from stored rows only,
+//! so that what is shown is what is stored.
+
+use protocol::{ActionRequest, InterruptPayload, Proposal, ReviewConfig, SCHEMA_VERSION};
+use serde_json::{Map, Value, json};
+
+/// The wire name of the middleware that asks.
+pub const MIDDLEWARE_SOURCE: &str = "HandoffApprovalMiddleware";
+/// The name of the action.
+pub const ACTION_NAME: &str = "handoff_summary";
+/// Another name of the action that readers accept.
+pub const ACTION_ALIAS: &str = "approve_handoff";
+
+/// What the payload says beside the proposal.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Situation {
+    /// The handoff was asked for as a preview.
+    pub preview_only: bool,
+    /// Messages of the parent that came after what the summary covers.
+    pub uncovered_messages: u64,
+    /// Refinements that are still possible.
+    pub remaining_refinements: u32,
+    /// All feedback so far, oldest first.
+    pub feedback_history: Vec<String>,
+    /// Why the proposal is not the one that was asked for, such as a failed refinement.
+    pub notice: Option<String>,
+}
+
+/// Returns the payload for `proposal`.
+///
+/// # Errors
+/// When the summary cannot be written as JSON.
+pub fn payload(proposal: &Proposal, situation: &Situation) -> Result<InterruptPayload, serde_json::Error> {
+    let summary = &proposal.summary_json;
+    let mut args = Map::new();
+    args.insert("handoff_id".to_owned(), json!(proposal.handoff_id));
+    args.insert("assistant_id".to_owned(), json!(summary.assistant_id));
+    args.insert("parent_thread_id".to_owned(), json!(summary.parent_thread_id));
+    args.insert("summary_json".to_owned(), serde_json::to_value(summary)?);
+    args.insert("summary_md".to_owned(), json!(proposal.summary_md));
+    args.insert("summary_sha256".to_owned(), json!(proposal.summary_sha256));
+    args.insert("preview_only".to_owned(), json!(situation.preview_only));
+    args.insert("iteration".to_owned(), json!(proposal.iteration));
+    if let Some(feedback) = situation.feedback_history.last() {
+        args.insert("feedback".to_owned(), json!(feedback));
+        args.insert("feedback_history".to_owned(), json!(situation.feedback_history));
+    }
+    if let Some(notice) = &situation.notice {
+        args.insert("notice".to_owned(), json!(notice));
+    }
+    args.insert("uncovered_messages".to_owned(), json!(situation.uncovered_messages));
+    args.insert("remaining_refinements".to_owned(), json!(situation.remaining_refinements));
+    let allowed = ["approve", "edit", "reject", "preview"].map(str::to_owned).to_vec();
+    Ok(InterruptPayload {
+        schema_version: SCHEMA_VERSION,
+        middleware_source: MIDDLEWARE_SOURCE.to_owned(),
+        action_requests: vec![ActionRequest {
+            name: ACTION_NAME.to_owned(),
+            description: "Preview handoff summary for approval".to_owned(),
+            args: Value::Object(args),
+        }],
+        review_configs: vec![ReviewConfig { action_name: ACTION_NAME.to_owned(), allowed_decisions: allowed }],
+    })
+}

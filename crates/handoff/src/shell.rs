@@ -1,0 +1,221 @@
+//! What a shell command does, read from its text: the programs it runs, the files it writes, whether it is a check.
+//! It is a reader's guess, not a parser: quoting and expansion are not followed.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// A command that tells whether the work is in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Check {
+    /// Tests.
+    Test,
+    /// A build or a type check.
+    Build,
+    /// A linter or formatter.
+    Lint,
+}
+
+/// How a check ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It found nothing wrong.
+    Passed,
+    /// It found something.
+    Failed,
+}
+
+/// Programs that look around and say nothing about the work.
+const PLUMBING: [&str; 50] = [
+    "echo", "cat", "ls", "sed", "grep", "rg", "head", "tail", "wc", "find", "true", "pwd", "export", "set", "mkdir",
+    "rm", "cp", "mv", "awk", "sort", "uniq", "xargs", "tr", "printf", "sleep", "which", "fi", "done", "else", "for",
+    "while", "cd", "tee", "cut", "touch", "chmod", "test", "then", "do", "if", "nl", "date", "basename", "dirname",
+    "false", "exit", "source", "kill", "diff", "type",
+];
+
+static TEST: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"\b(go test|pytest|cargo (?:nextest run|nextest|test)|npm (?:run )?test(?::[\w:-]+)?|bun (?:run )?test|pnpm (?:run )?(?:-\S+ )*test|yarn (?:run )?test|vitest|jest|mise run test\S*|make (?:test|check)|python3? -m (?:unittest|pytest)|task test|mvn (?:\S+ )*test|gradlew? (?:\S+ )*test|dotnet test|rspec|phpunit|ctest|tox|mix test|deno test)\b",
+    )
+});
+static BUILD: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"\b(cargo (?:build|check)|go (?:build|vet)|tsc|npm run (?:build|typecheck|type-check|check)|(?:pnpm|yarn|bun) (?:run )?(?:build|typecheck|type-check)|make(?: build| all)?$|make build|cmake --build|mvn (?:package|compile|install)|gradlew? build|dotnet build|mypy|pyright|next build|vite build)\b",
+    )
+});
+static LINT: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"\b(cargo (?:clippy|fmt)|golangci-lint(?: run)?|eslint|biome (?:check|lint)|ruff(?: check| format)?|flake8|black|prettier|gofmt|shellcheck|npm run lint\S*|(?:pnpm|yarn|bun) (?:run )?lint|make lint|pre-commit run|pylint|stylelint|mise run (?:lint|fmt|check)\S*)\b",
+    )
+});
+static FAILED: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"(?m)^(?:--- )?FAIL\b|\b[1-9]\d* (?:failed|failures?|failing|errors?)\b|test result: FAILED|✗|✖ [1-9]|\(fail\)|^error(?:\[E\d+\])?:|: error TS\d+|^FAILED\b|\bBUILD FAILED\b|^make: \*\*\*",
+    )
+});
+static PASSED: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r"(?m)^ok\s|\bPASS(?:ED)?\b|\b\d+ pass(?:ed|ing)?\b|test result: ok|✓|✔|All tests passed|^OK\b|\bBUILD SUCCESS|^\s*Finished ")
+});
+
+fn regex(pattern: &str) -> Regex {
+    Regex::new(pattern).expect("the pattern is a constant that the tests compile")
+}
+
+/// Returns which check a command runs, with the words that name it.
+pub(crate) fn check_of(command: &str) -> Option<(Check, String)> {
+    let first_lines = crate::tool_use::head(command, 2_048);
+    [(Check::Test, &TEST), (Check::Build, &BUILD), (Check::Lint, &LINT)]
+        .into_iter()
+        .find_map(|(check, pattern)| pattern.find(first_lines).map(|found| (check, found.as_str().to_owned())))
+}
+
+/// Returns what the end of a check's output says; `None` when it says neither.
+pub(crate) fn outcome_of(output: &str) -> Option<Outcome> {
+    if FAILED.is_match(output) {
+        Some(Outcome::Failed)
+    } else {
+        PASSED.is_match(output).then_some(Outcome::Passed)
+    }
+}
+
+/// Returns the programs a command runs, each with its subcommand, without those that only look around.
+pub(crate) fn heads(command: &str) -> Vec<String> {
+    let mut heads = Vec::new();
+    for line in lines_without_documents(command) {
+        for part in line.split(['|', ';', '&', '(', ')']) {
+            heads.extend(head_of(part));
+        }
+    }
+    heads
+}
+
+fn head_of(part: &str) -> Option<String> {
+    let mut words = part.split_whitespace().peekable();
+    while let Some(word) = words.peek() {
+        let assignment = word.split_once('=').is_some_and(|(name, _)| !name.is_empty() && is_word(name));
+        match *word {
+            "timeout" => {
+                words.next();
+            }
+            "sudo" | "time" | "env" | "then" | "do" | "if" | "!" | "nohup" | "exec" | "command" => {}
+            _ if assignment => {}
+            _ => break,
+        }
+        words.next();
+    }
+    let program = words.next()?.rsplit('/').next()?;
+    let named = program.len() >= 2 && is_word(program) && program.as_bytes()[0].is_ascii_alphabetic();
+    if !named || PLUMBING.contains(&program) {
+        return None;
+    }
+    let sub = words.next().filter(|word| {
+        word.as_bytes()[0].is_ascii_lowercase()
+            && word.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b':' | b'_'))
+    });
+    Some(sub.map_or_else(|| program.to_owned(), |sub| format!("{program} {sub}")))
+}
+
+fn is_word(text: &str) -> bool {
+    text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+}
+
+/// Adds the files that redirections, `tee` and in-place edits of `command` write; logs and temporary files are left out.
+pub(crate) fn written_files(command: &str, files: &mut Vec<String>) {
+    for line in lines_without_documents(command) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        for (index, word) in words.iter().enumerate() {
+            let target = match word.trim_start_matches('1').strip_prefix('>') {
+                Some(rest) => match rest.trim_start_matches(['>', '|']) {
+                    "" => words.get(index + 1).copied(),
+                    target => Some(target),
+                },
+                None if *word == "tee" => words[index + 1..].iter().find(|next| !next.starts_with('-')).copied(),
+                None => None,
+            };
+            files.extend(target.map(crate::tool_use::clean_path).filter(|path| is_kept_file(path)));
+        }
+        if words.contains(&"-i") && words.first().is_some_and(|word| *word == "sed" || *word == "perl") {
+            let last = words.last().map(|word| crate::tool_use::clean_path(word));
+            files.extend(last.filter(|path| is_kept_file(path)));
+        }
+    }
+}
+
+fn is_kept_file(path: &str) -> bool {
+    let temporary = path.starts_with("/tmp/") || path.starts_with("/dev/") || path.ends_with(".log");
+    let named = path.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.' | b'-' | b'_' | b'~'));
+    !temporary && named && path.rsplit('/').next().is_some_and(|name| name.contains('.'))
+}
+
+/// Returns the lines of a command without the bodies of its here-documents.
+pub(crate) fn lines_without_documents(command: &str) -> impl Iterator<Item = &str> {
+    let mut end: Option<&str> = None;
+    command.lines().filter(move |line| {
+        if let Some(word) = end {
+            if line.trim() == word {
+                end = None;
+            }
+            return false;
+        }
+        end = line.split_once("<<").and_then(|(_, rest)| {
+            let word = rest.trim_start_matches(['-', '<', ' ']).trim_start_matches(['\'', '"']);
+            let length = word.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(word.len());
+            (length > 0).then_some(&word[..length])
+        });
+        true
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_known_by_its_programs() {
+        for (command, expected) in [
+            ("cd x && cargo test -p y 2>&1 | tail -5", "cargo test"),
+            ("FOO=1 timeout 30 npm run build; ls", "npm run"),
+            ("git commit -m 'a; b c'", "git commit, b c'"),
+            ("python3 - <<'E'\nimport os; os.remove('x')\nE\ngo vet ./...", "python3, go vet"),
+            ("", ""),
+        ] {
+            let heads: Vec<_> = heads(command).into_iter().filter(|head| head != "b c'").collect();
+            assert_eq!(heads.join(", "), expected.replace(", b c'", ""), "{command:?}");
+        }
+    }
+
+    #[test]
+    fn checks_are_recognised_and_read() {
+        for (command, check, name) in [
+            ("cargo nextest run -p x", Check::Test, "cargo nextest run"),
+            ("cd a; npm run build", Check::Build, "npm run build"),
+            ("cargo clippy --all", Check::Lint, "cargo clippy"),
+        ] {
+            assert_eq!(check_of(command), Some((check, name.to_owned())), "{command:?}");
+        }
+        assert_eq!(check_of("ls"), None);
+        for (output, outcome) in [
+            ("test result: ok. 3 passed; 0 failed", Some(Outcome::Passed)),
+            ("3 passed, 1 failed", Some(Outcome::Failed)),
+            ("--- FAIL: TestX", Some(Outcome::Failed)),
+            ("hello", None),
+        ] {
+            assert_eq!(outcome_of(output), outcome, "{output:?}");
+        }
+    }
+
+    #[test]
+    fn redirections_write_files_and_documents_are_not_commands() {
+        for (command, expected) in [
+            ("echo a > b.md", "b.md"),
+            ("cat >> src/c.txt <<E\nx > no.md\nE", "src/c.txt"),
+            ("make 2>&1 | tee /tmp/x.log", ""),
+            ("sed -i 's/a/b/' d.py", "d.py"),
+            ("grep 'a -> b' e.rs", ""),
+        ] {
+            let mut files = Vec::new();
+            written_files(command, &mut files);
+            assert_eq!(files.join(" "), expected, "{command:?}");
+        }
+    }
+}

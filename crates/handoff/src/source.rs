@@ -1,0 +1,174 @@
+//! Journal events as the summariser sees them: who said what, and whether anybody meant it. Nothing is judged here.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use protocol::{Event, EventType, Message, Seq};
+use serde::Deserialize;
+
+/// One event, read for summarising.
+#[derive(Debug, Clone)]
+pub struct Item {
+    /// Its position in the thread.
+    pub seq: Seq,
+    /// When it happened.
+    pub at: Timestamp,
+    /// What it is.
+    pub what: What,
+    /// True for what happened inside a sub-agent.
+    pub side: bool,
+    /// True for text that reached the model in the person's name but that nobody typed.
+    pub injected: bool,
+}
+
+/// What an event is to a summary.
+#[derive(Debug, Clone)]
+pub enum What {
+    /// Something a person, a model or a tool said.
+    Message(Message),
+    /// Text that nobody said.
+    Note,
+    /// A place where the context was condensed.
+    Boundary,
+    /// The summary that was written at a boundary.
+    ImportedSummary(String),
+    /// Everything else: lifecycle, traces, and events of a later version.
+    Other,
+}
+
+/// The provenance an importer or a middleware leaves in an event's metadata.
+#[derive(Default, Deserialize)]
+struct Provenance {
+    #[serde(default)]
+    side: bool,
+    #[serde(default)]
+    injected: bool,
+}
+
+/// Elements that agent harnesses put inside a person's message; names ending in `-` or `_` are prefixes.
+const HARNESS_ELEMENTS: [&str; 12] = [
+    "system-reminder",
+    "command-",
+    "local-command",
+    "task-notification",
+    "bash-",
+    "ide_",
+    "environment_context",
+    "user_instructions",
+    "instructions",
+    "skill",
+    "turn_aborted",
+    "subagent_notification",
+];
+
+/// Lines that agent harnesses write in the person's name.
+const HARNESS_LINES: [&str; 4] =
+    ["[Request interrupted", "Caveat: The messages below", "# AGENTS.md", "Base directory for this skill"];
+
+impl Item {
+    /// Returns the event as an item; what cannot be read becomes [`What::Other`].
+    pub fn from_event(event: &Event) -> Self {
+        let provenance: Provenance = event
+            .metadata
+            .as_ref()
+            .and_then(|raw| serde_json::from_str(raw.get()).ok())
+            .unwrap_or_default();
+        let what = match event.kind() {
+            Some(EventType::HumanMessage | EventType::AiMessage | EventType::ToolMessage) => {
+                event.message().map_or(What::Other, What::Message)
+            }
+            Some(EventType::ImportedNote) => What::Note,
+            Some(EventType::ImportedBoundary) => What::Boundary,
+            Some(EventType::ImportedSummary) => What::ImportedSummary(summary_text(event)),
+            _ => What::Other,
+        };
+        let side = provenance.side || event.category == "subagent";
+        Self { seq: event.seq, at: event.created_at, what, side, injected: provenance.injected }
+    }
+
+    /// Returns what a person wrote, without what a harness wrapped around it; `None` when nobody wrote anything.
+    pub fn user_text(&self) -> Option<String> {
+        match &self.what {
+            What::Message(message @ Message::Human(_)) if !self.side && !self.injected => {
+                let text = message.text();
+                let text = without_harness(&text);
+                let text = text.trim();
+                (!text.is_empty()).then(|| text.to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns whether this counts as a message of the main conversation.
+    pub fn is_message(&self) -> bool {
+        !self.side && !self.injected && matches!(self.what, What::Message(_))
+    }
+}
+
+fn summary_text(event: &Event) -> String {
+    #[derive(Deserialize)]
+    struct Content {
+        text: String,
+    }
+    serde_json::from_str::<Content>(event.content.get()).map(|content| content.text).unwrap_or_default()
+}
+
+/// Removes the elements and lines that harnesses add to a person's text.
+fn without_harness(text: &str) -> Cow<'_, str> {
+    if !text.contains('<') && !HARNESS_LINES.iter().any(|line| text.contains(line)) {
+        return Cow::Borrowed(text);
+    }
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find('<') {
+        kept.push_str(&rest[..start]);
+        rest = &rest[start..];
+        match harness_element(rest) {
+            Some(length) => rest = &rest[length..],
+            None => {
+                kept.push('<');
+                rest = &rest[1..];
+            }
+        }
+    }
+    kept.push_str(rest);
+    if HARNESS_LINES.iter().any(|line| kept.trim_start().starts_with(line)) {
+        return Cow::Borrowed("");
+    }
+    Cow::Owned(kept)
+}
+
+/// Returns the length of the harness element that `text` starts with, its end tag included. One that is never closed
+/// reaches to the end only where harnesses leave it open: at the very start of a message, which the caller trims.
+fn harness_element(text: &str) -> Option<usize> {
+    let name_end = text[1..].find(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_'))? + 1;
+    let name = &text[1..name_end];
+    let known = |element: &&str| {
+        let is_prefix = element.ends_with(['-', '_']) || **element == "local-command";
+        name.eq_ignore_ascii_case(element)
+            || is_prefix && name.get(..element.len()).is_some_and(|head| head.eq_ignore_ascii_case(element))
+    };
+    HARNESS_ELEMENTS.iter().find(known)?;
+    let close = format!("</{name}>");
+    text.find(&close).map(|at| at + close.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn l8_harness_text_inside_a_persons_message_is_not_what_they_said() {
+        for (text, said) in [
+            ("fix it", "fix it"),
+            ("fix it <system-reminder>never mind</system-reminder> now", "fix it  now"),
+            ("<command-name>/clear</command-name><command-args></command-args>", ""),
+            ("<ide_opened_file>a.rs</ide_opened_file>\nfix it", "fix it"),
+            ("[Request interrupted by user]", ""),
+            ("a < b and <Vec<T>> stays", "a < b and <Vec<T>> stays"),
+            ("<system-reminder>never closed", "<system-reminder>never closed"),
+        ] {
+            assert_eq!(without_harness(text).trim(), said, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! What a tool call of any agent means: which files it reads or writes, which command it runs, what it does to a task
+//! list. It reads arguments only; results and their success belong to the ledger.
+
+use protocol::{TodoItem, TodoStatus};
+use serde_json::Value;
+
+use crate::identifier::{self, Kind};
+use crate::shell;
+
+/// The meaning of one tool call.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct ToolUse {
+    /// Files it reads.
+    pub reads: Vec<String>,
+    /// Files it writes.
+    pub writes: Vec<String>,
+    /// The shell command it runs.
+    pub command: Option<String>,
+    /// What it does to a task list.
+    pub task: Option<TaskChange>,
+    /// Codes and ids among its arguments: what it acts on when it is not about files.
+    pub values: Vec<String>,
+}
+
+/// What a call does to a task list.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum TaskChange {
+    /// The whole list, anew.
+    Replace(Vec<TodoItem>),
+    /// One more task; its id is in the result.
+    Create(String),
+    /// A task's new state; `None` removes it.
+    Update {
+        /// The id the creation reported.
+        id: String,
+        /// Its state.
+        status: Option<TodoStatus>,
+    },
+}
+
+const WRITING: [&str; 17] = [
+    "edit", "write", "multiedit", "multi_edit", "notebookedit", "apply_patch", "write_file", "replace", "create",
+    "str_replace", "str_replace_editor", "str_replace_based_edit_tool", "insert", "patch", "file_editor", "create_file",
+    "edit_file",
+];
+const READING: [&str; 8] = ["read", "view", "read_file", "open", "open_file", "goto", "view_file", "notebookread"];
+const SHELLS: [&str; 12] = [
+    "bash", "shell", "exec_command", "run_shell_command", "run", "execute_bash", "local_shell_call", "local_shell",
+    "powershell", "terminal", "shell_command", "run_in_terminal",
+];
+const PATH_KEYS: [&str; 6] = ["file_path", "filePath", "path", "filename", "notebook_path", "absolute_path"];
+const PATCH_KEYS: [&str; 5] = ["patchText", "input", "patch", "_raw", "_"];
+const COMMAND_KEYS: [&str; 5] = ["command", "cmd", "_raw", "input", "script"];
+/// Keys that say in one line what a call is about, the best first.
+const SUBJECT_KEYS: [&str; 12] = [
+    "file_path", "filePath", "path", "command", "cmd", "pattern", "query", "subject", "url", "description", "prompt",
+    "question",
+];
+
+/// Bytes of a command that are looked at.
+const COMMAND_BYTES_MAX: usize = 8_192;
+/// Argument values of one call that are looked at.
+const VALUES_MAX: usize = 20;
+
+impl ToolUse {
+    /// Returns the meaning of a call of the tool `name`.
+    pub(crate) fn of(name: &str, args: &Value) -> Self {
+        let tool = name.rsplit("__").next().unwrap_or(name).to_ascii_lowercase();
+        let mut usage = Self { task: task_change(&tool, args), ..Self::default() };
+        if usage.task.is_some() {
+            return usage;
+        }
+        if SHELLS.contains(&tool.as_str()) {
+            usage.run(command_of(args));
+        } else if WRITING.contains(&tool.as_str()) {
+            let views = args.get("command").and_then(Value::as_str) == Some("view");
+            usage.touch(args, if views { Access::Read } else { Access::Write });
+        } else if READING.contains(&tool.as_str()) {
+            usage.touch(args, Access::Read);
+        } else {
+            collect_values(args, &mut usage.values);
+        }
+        usage
+    }
+
+    fn touch(&mut self, args: &Value, access: Access) {
+        let list = match access {
+            Access::Read => &mut self.reads,
+            Access::Write => &mut self.writes,
+        };
+        let text = |key: &&str| args.get(**key).and_then(Value::as_str);
+        list.extend(PATH_KEYS.iter().filter_map(|key| text(&key)).map(clean_path));
+        if let Access::Write = access {
+            PATCH_KEYS.iter().filter_map(|key| text(&key)).for_each(|patch| patched_files(patch, &mut self.writes));
+        }
+    }
+
+    fn run(&mut self, command: String) {
+        let command = head(&command, COMMAND_BYTES_MAX).to_owned();
+        patched_files(&command, &mut self.writes);
+        shell::written_files(&command, &mut self.writes);
+        for line in shell::lines_without_documents(&command) {
+            identifier::scan(line, |kind, name| {
+                let path = clean_path(name);
+                if kind == Kind::Path && names_file(&path) && !self.writes.contains(&path) {
+                    self.reads.push(path);
+                }
+            });
+        }
+        self.command = Some(command);
+    }
+}
+
+enum Access {
+    Read,
+    Write,
+}
+
+fn names_file(path: &str) -> bool {
+    path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).is_some_and(|(_, end)| identifier::is_extension(end))
+}
+
+/// Returns the shell command among the arguments.
+fn command_of(args: &Value) -> String {
+    let value = COMMAND_KEYS.iter().find_map(|key| args.get(*key));
+    match value {
+        Some(Value::String(command)) => command.clone(),
+        Some(Value::Array(words)) => {
+            let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+            let shell = words.first().is_some_and(|first| first.ends_with("sh"));
+            if shell { words.last().copied().unwrap_or_default().to_owned() } else { words.join(" ") }
+        }
+        _ => String::new(),
+    }
+}
+
+/// Returns a path as it is compared and shown.
+pub(crate) fn clean_path(path: &str) -> String {
+    let path = path.trim().trim_matches(['\'', '"', '`', ',', ';']).replace('\\', "/");
+    path.strip_prefix("./").map_or(path.clone(), str::to_owned)
+}
+
+/// Adds the files that a patch in the `*** Update File: …` form changes.
+fn patched_files(text: &str, files: &mut Vec<String>) {
+    if !text.contains("*** ") {
+        return;
+    }
+    for line in text.lines() {
+        let file = ["*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "]
+            .iter()
+            .find_map(|prefix| line.strip_prefix(prefix));
+        files.extend(file.map(clean_path));
+    }
+}
+
+fn task_change(tool: &str, args: &Value) -> Option<TaskChange> {
+    let text = |key: &str| args.get(key).and_then(Value::as_str);
+    match tool {
+        "todowrite" | "write_todos" | "todo_write" | "manage_todo_list" => {
+            args.get("todos").or_else(|| args.get("todoList")).and_then(todo_list)
+        }
+        "update_plan" => args.get("plan").and_then(todo_list),
+        "taskcreate" => text("subject").or_else(|| text("description")).map(|s| TaskChange::Create(s.to_owned())),
+        "taskupdate" => {
+            let id = args.get("taskId").or_else(|| args.get("id"))?;
+            let id = id.as_str().map_or_else(|| id.to_string(), str::to_owned);
+            let status = text("status")?;
+            Some(TaskChange::Update { id, status: (status != "deleted").then(|| todo_status(status)) })
+        }
+        _ => None,
+    }
+}
+
+fn todo_list(value: &Value) -> Option<TaskChange> {
+    let items = value.as_array()?;
+    let todos = items
+        .iter()
+        .filter_map(|item| {
+            let text = ["content", "step", "title", "text", "description"].iter().find_map(|key| item.get(*key)?.as_str())?;
+            let status = item.get("status").and_then(Value::as_str).map_or(TodoStatus::Pending, todo_status);
+            Some(TodoItem { text: text.to_owned(), status })
+        })
+        .collect();
+    Some(TaskChange::Replace(todos))
+}
+
+fn todo_status(name: &str) -> TodoStatus {
+    match name {
+        "completed" | "done" | "cancelled" => TodoStatus::Completed,
+        "in_progress" | "in-progress" | "active" => TodoStatus::InProgress,
+        _ => TodoStatus::Pending,
+    }
+}
+
+/// Adds the short strings among `args` that look like ids or codes.
+fn collect_values(args: &Value, values: &mut Vec<String>) {
+    if values.len() >= VALUES_MAX {
+        return;
+    }
+    match args {
+        Value::Object(fields) => fields.values().for_each(|value| collect_values(value, values)),
+        Value::Array(items) => items.iter().take(VALUES_MAX).for_each(|value| collect_values(value, values)),
+        Value::String(text) if is_code(text) => values.push(text.clone()),
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn is_code(text: &str) -> bool {
+    (3..=40).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'@' | b'.' | b':' | b'#' | b'-'))
+        && text.bytes().any(|b| b.is_ascii_digit() || matches!(b, b'_' | b'@'))
+}
+
+/// Returns a call in one line: the tool's name and what it is about.
+pub(crate) fn one_line(name: &str, args: &Value, chars_max: usize) -> String {
+    let usage = ToolUse::of(name, args);
+    let subject = if usage.writes.is_empty() {
+        let subject = SUBJECT_KEYS.iter().find_map(|key| args.get(*key)?.as_str().map(str::to_owned));
+        subject.or_else(|| usage.command.filter(|command| !command.is_empty())).unwrap_or_else(|| compact(args))
+    } else {
+        usage.writes[..usage.writes.len().min(4)].join(" ")
+    };
+    let mut line = format!("[{name}]");
+    for word in subject.split_whitespace() {
+        if line.len() > chars_max {
+            break;
+        }
+        line.push(' ');
+        line.push_str(head(word, chars_max));
+    }
+    head(&line, chars_max).to_owned()
+}
+
+fn compact(args: &Value) -> String {
+    match args {
+        Value::Object(fields) if fields.is_empty() => String::new(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+/// Returns the beginning of `text`, at most `bytes_max` bytes, ending between characters.
+pub(crate) fn head(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
+}
+
+/// Returns the end of `text`, at most `bytes_max` bytes, beginning between characters.
+pub(crate) fn tail(text: &str, bytes_max: usize) -> &str {
+    &text[text.ceil_char_boundary(text.len().saturating_sub(bytes_max))..]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn files_are_found_whatever_the_agent() {
+        for (name, args, reads, writes) in [
+            ("Read", json!({"file_path": "./src/a.rs"}), "src/a.rs", ""),
+            ("Edit", json!({"file_path": "/x/a.rs", "old_string": ""}), "", "/x/a.rs"),
+            ("mcp__fs__write_file", json!({"path": "a.rs"}), "", "a.rs"),
+            ("apply_patch", json!({"input": "*** Begin Patch\n*** Update File: b.py\n@@\n"}), "", "b.py"),
+            ("str_replace_editor", json!({"command": "view", "path": "c.py"}), "c.py", ""),
+            ("str_replace_editor", json!({"command": "create", "path": "c.py"}), "", "c.py"),
+            ("Bash", json!({"command": "sed -n 1,9p src/x.ts > /dev/null"}), "src/x.ts", ""),
+            ("shell", json!({"command": ["bash", "-lc", "cat > notes.md <<'E'\n> quoted.md\nE"]}), "", "notes.md"),
+            ("get_user", json!({"user_id": "mia_3668"}), "", ""),
+        ] {
+            let usage = ToolUse::of(name, &args);
+            assert_eq!((usage.reads.join(" "), usage.writes.join(" ")), (reads.into(), writes.into()), "{name} {args}");
+        }
+    }
+
+    #[test]
+    fn task_lists_are_read_whatever_the_agent() {
+        let done = |text: &str| TodoItem { text: text.into(), status: TodoStatus::Completed };
+        for (name, args, change) in [
+            ("TodoWrite", json!({"todos": [{"content": "a", "status": "completed"}]}), TaskChange::Replace(vec![done("a")])),
+            ("update_plan", json!({"plan": [{"step": "b", "status": "completed"}]}), TaskChange::Replace(vec![done("b")])),
+            ("TaskCreate", json!({"subject": "c"}), TaskChange::Create("c".into())),
+            (
+                "TaskUpdate",
+                json!({"taskId": 3, "status": "in_progress"}),
+                TaskChange::Update { id: "3".into(), status: Some(TodoStatus::InProgress) },
+            ),
+        ] {
+            assert_eq!(ToolUse::of(name, &args).task, Some(change), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_call_is_one_line() {
+        assert_eq!(one_line("Bash", &json!({"command": "a\n  b"}), 80), "[Bash] a b");
+        assert_eq!(one_line("Bash", &json!({"command": "日本語日本語"}), 12), "[Bash] 日");
+        assert_eq!(one_line("noop", &json!({}), 80), "[noop]");
+    }
+}

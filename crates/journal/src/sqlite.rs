@@ -1,0 +1,225 @@
+//! The journal in SQLite: one file, one thread that writes, a few connections that read. It holds no rule of its own;
+//! `tables` says how each kind of row is kept, `writer` how transactions are grouped.
+
+mod connect;
+mod faults;
+mod health;
+mod readers;
+mod schema;
+mod tables;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use protocol::{
+    Checkpoint, Event, Handoff, HandoffId, Interrupt, InterruptId, Proposal, Run, RunId, Seq, Thread,
+    ThreadId,
+};
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use self::faults::Place;
+use self::readers::Readers;
+use self::tables::{events, handoffs, keyed, runs, search, threads};
+use self::writer::{Job, QUEUE_MAX, Request, Writer};
+use crate::{
+    Committed, Error, EventQuery, HandoffFilter, Health, HealthDepth, ImportSource, OutboxItem, Result,
+    SearchHit, Store, ThreadFilter, Transaction,
+};
+
+/// How a database is opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// How long a read or write waits for another process before it fails with [`Error::Locked`].
+    pub lock_wait: Duration,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { lock_wait: Duration::from_secs(5) }
+    }
+}
+
+/// A journal in a SQLite database.
+///
+/// Dropping it waits until everything that was queued is written; nothing is written after that. Several of them, in
+/// one process or many, may have the same file open.
+pub struct Sqlite {
+    place: Arc<Place>,
+    /// `None` only while it is being dropped.
+    jobs: Option<mpsc::Sender<Job>>,
+    /// `None` for a database in memory, which has one connection only: the writer's.
+    readers: Option<Arc<Readers>>,
+    writer: Option<JoinHandle<()>>,
+}
+
+impl Sqlite {
+    /// Opens the database at `path`. A missing file is created (mode 0600), and so is its folder (0700); an older
+    /// schema is migrated.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::NewerSchema`], [`Error::Denied`], [`Error::Locked`], [`Error::DiskFull`] and
+    /// [`Error::Io`], each before anything is written.
+    pub fn open(path: &Path) -> Result<Self> {
+        Self::open_with(path, OpenOptions::default())
+    }
+
+    /// Opens the database at `path` as `options` say.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_with(path: &Path, options: OpenOptions) -> Result<Self> {
+        let path = std::path::absolute(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        let place = Arc::new(Place(path));
+        let connection = connect::writer(&place, options.lock_wait).map_err(|error| place.explain(error))?;
+        let readers = Arc::new(Readers::new(Arc::clone(&place), options.lock_wait));
+        Self::start(connection, place, Some(readers))
+    }
+
+    /// Opens an empty database that ends when it is dropped.
+    ///
+    /// # Errors
+    /// When the engine cannot start.
+    pub fn in_memory() -> Result<Self> {
+        let place = Arc::new(Place(PathBuf::from(":memory:")));
+        let connection = connect::memory(&place)?;
+        Self::start(connection, place, None)
+    }
+
+    fn start(connection: Connection, place: Arc<Place>, readers: Option<Arc<Readers>>) -> Result<Self> {
+        let (sender, receiver) = mpsc::channel(QUEUE_MAX);
+        let writer = Writer::new(connection, Arc::clone(&place), receiver);
+        let thread = std::thread::Builder::new()
+            .name("journal-writer".to_owned())
+            .spawn(move || writer.run())
+            .map_err(|source| Error::Io { path: place.0.clone(), source })?;
+        Ok(Self { place, jobs: Some(sender), readers, writer: Some(thread) })
+    }
+
+    async fn send<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> Result<T> {
+        let jobs = self.jobs.as_ref().ok_or(Error::Closed)?;
+        let (reply, answer) = oneshot::channel();
+        jobs.send(job(reply)).await.map_err(|_| Error::Closed)?;
+        answer.await.map_err(|_| Error::Closed)
+    }
+
+    async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let answer = match &self.readers {
+            Some(readers) => readers.ask(question).await,
+            None => {
+                self.send(|reply| {
+                    Job::Ask(Box::new(move |connection| {
+                        // Whoever does not wait any longer does not need the answer.
+                        let _ = reply.send(question(connection));
+                    }))
+                })
+                .await?
+            }
+        };
+        answer.map_err(|error| self.place.explain(error))
+    }
+}
+
+impl Drop for Sqlite {
+    fn drop(&mut self) {
+        // The last connection to close copies the log into the database, which only the writer's can.
+        self.readers = None;
+        self.jobs = None;
+        if let Some(Err(_)) = self.writer.take().map(JoinHandle::join) {
+            tracing::error!(path = %self.place.0.display(), "the journal's writer panicked");
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Sqlite {
+    async fn commit(&self, transaction: Transaction) -> Result<Committed> {
+        self.send(|reply| Job::Commit(Request { transaction, reply })).await?
+    }
+
+    async fn thread(&self, thread_id: ThreadId) -> Result<Option<Thread>> {
+        self.ask(move |db| threads::find(db, thread_id)).await
+    }
+
+    async fn threads(&self, filter: ThreadFilter) -> Result<Vec<Thread>> {
+        self.ask(move |db| threads::list(db, &filter)).await
+    }
+
+    async fn threads_by_prefix(&self, prefix: &str) -> Result<Vec<ThreadId>> {
+        let prefix = prefix.to_owned();
+        self.ask(move |db| threads::by_prefix(db, &prefix)).await
+    }
+
+    async fn events(&self, thread_id: ThreadId, query: EventQuery) -> Result<Vec<Event>> {
+        self.ask(move |db| events::page(db, thread_id, &query)).await
+    }
+
+    async fn seq_of_key(&self, thread_id: ThreadId, event_key: &str) -> Result<Option<Seq>> {
+        let event_key = event_key.to_owned();
+        self.ask(move |db| events::seq_of_key(db, thread_id, &event_key)).await
+    }
+
+    async fn search(&self, text: &str, limit: usize) -> Result<Vec<SearchHit>> {
+        self.send(Job::Index).await??;
+        let text = text.to_owned();
+        self.ask(move |db| search::find(db, &text, limit)).await
+    }
+
+    async fn run(&self, run_id: RunId) -> Result<Option<Run>> {
+        self.ask(move |db| runs::find(db, run_id)).await
+    }
+
+    async fn active_runs(&self, thread_id: Option<ThreadId>) -> Result<Vec<Run>> {
+        self.ask(move |db| runs::active(db, thread_id)).await
+    }
+
+    async fn checkpoint(&self, thread_id: ThreadId) -> Result<Option<Checkpoint>> {
+        self.ask(move |db| runs::checkpoint(db, thread_id)).await
+    }
+
+    async fn unfinished_checkpoints(&self) -> Result<Vec<Checkpoint>> {
+        self.ask(runs::unfinished_checkpoints).await
+    }
+
+    async fn interrupt(&self, interrupt_id: InterruptId) -> Result<Option<Interrupt>> {
+        self.ask(move |db| runs::interrupt(db, interrupt_id)).await
+    }
+
+    async fn pending_interrupts(&self, thread_id: ThreadId) -> Result<Vec<Interrupt>> {
+        self.ask(move |db| runs::pending_interrupts(db, thread_id)).await
+    }
+
+    async fn handoff(&self, handoff_id: HandoffId) -> Result<Option<Handoff>> {
+        self.ask(move |db| handoffs::find(db, handoff_id)).await
+    }
+
+    async fn handoffs(&self, filter: HandoffFilter) -> Result<Vec<Handoff>> {
+        self.ask(move |db| handoffs::list(db, &filter)).await
+    }
+
+    async fn proposals(&self, handoff_id: HandoffId) -> Result<Vec<Proposal>> {
+        self.ask(move |db| handoffs::proposals(db, handoff_id)).await
+    }
+
+    async fn outbox(&self, kind: &str) -> Result<Vec<OutboxItem>> {
+        let kind = kind.to_owned();
+        self.ask(move |db| keyed::outbox(db, &kind)).await
+    }
+
+    async fn import_source(&self, source_key: &str) -> Result<Option<ImportSource>> {
+        let source_key = source_key.to_owned();
+        self.ask(move |db| keyed::import_source(db, &source_key)).await
+    }
+
+    async fn health(&self, depth: HealthDepth) -> Result<Health> {
+        let place = Arc::clone(&self.place);
+        self.ask(move |db| health::check(db, &place, depth)).await
+    }
+}

@@ -1,0 +1,65 @@
+//! What the database engine reports, turned into what a caller acts on. The only place that knows engine codes.
+
+use std::path::PathBuf;
+
+use rusqlite::{ErrorCode, ffi};
+
+use crate::Error;
+
+/// Where the data is; every engine failure is told with it.
+#[derive(Debug, Clone)]
+pub(crate) struct Place(pub(crate) PathBuf);
+
+impl Place {
+    /// Returns `error` with engine failures told apart.
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        match error {
+            Error::Sqlite(engine) => self.fault(&engine),
+            other => other,
+        }
+    }
+
+    /// Returns what an engine failure means to a caller.
+    pub(crate) fn fault(&self, engine: &rusqlite::Error) -> Error {
+        let path = self.0.clone();
+        let (code, message) = match engine {
+            rusqlite::Error::SqliteFailure(code, message) => (code, message.clone()),
+            rusqlite::Error::FromSqlConversionFailure(_, _, source) => {
+                return Error::Corrupt { path, reason: source.to_string() };
+            }
+            other => {
+                let code = ffi::Error::new(ffi::SQLITE_ERROR);
+                return Error::Sqlite(rusqlite::Error::SqliteFailure(code, Some(other.to_string())));
+            }
+        };
+        let reason = || message.clone().unwrap_or_else(|| code.to_string());
+        match code.code {
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
+                Error::Locked { path }
+            }
+            ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen => {
+                Error::Denied { path }
+            }
+            ErrorCode::DiskFull => Error::DiskFull { path },
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Error::Corrupt { path, reason: reason() },
+            ErrorCode::SystemIoFailure => {
+                Error::Io { path, source: std::io::Error::other(format!("{}: {code}", reason())) }
+            }
+            _ if is_damaged_schema(code, message.as_deref()) => Error::Corrupt { path, reason: reason() },
+            _ => Error::Sqlite(rusqlite::Error::SqliteFailure(*code, message)),
+        }
+    }
+}
+
+/// A table or column of ours that is gone is reported as a plain error of the statement that names it.
+fn is_damaged_schema(code: &ffi::Error, message: Option<&str>) -> bool {
+    let missing = |text: &str| text.starts_with("no such table") || text.starts_with("no such column");
+    code.extended_code == ffi::SQLITE_ERROR && message.is_some_and(missing)
+}
+
+/// Returns whether `error` is the violation of a unique index.
+pub(crate) fn is_unique_violation(error: &rusqlite::Error) -> bool {
+    matches!(error, rusqlite::Error::SqliteFailure(code, _)
+        if code.extended_code == ffi::SQLITE_CONSTRAINT_UNIQUE
+            || code.extended_code == ffi::SQLITE_CONSTRAINT_PRIMARYKEY)
+}

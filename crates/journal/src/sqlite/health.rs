@@ -1,0 +1,86 @@
+//! How a database is: counts, and what a check of everything finds wrong. It repairs nothing.
+
+use rusqlite::Connection;
+
+use super::faults::Place;
+use super::schema;
+use super::tables::columns::count;
+use crate::{Health, HealthDepth, Result};
+
+/// The most findings of one check that are told.
+const PROBLEMS_MAX: u32 = 100;
+
+/// Rows that contradict each other: each query returns one text per finding.
+const CONTRADICTIONS: &[&str] = &[
+    "SELECT 'thread ' || h.thread_id || ' has ' || count(e.position) || ' events, not ' || (h.last_seq - h.base_seq)
+     FROM thread_heads h LEFT JOIN events e
+       ON e.position > (h.thread_key << 32) | h.base_seq AND e.position <= (h.thread_key << 32) | h.last_seq
+     GROUP BY h.thread_key HAVING count(e.position) <> h.last_seq - h.base_seq",
+    "SELECT 'event ' || e.position || ' is outside its thread' FROM events e
+     LEFT JOIN thread_heads h ON h.thread_key = e.thread_key
+       AND e.seq > h.base_seq AND e.seq <= h.last_seq AND h.updated_at IS NOT NULL
+     WHERE h.thread_key IS NULL",
+    "SELECT 'thread ' || h.thread_id || ' counts ' || h.message_count || ' messages, not ' ||
+            (SELECT count(*) FROM events e WHERE e.position > h.thread_key << 32
+             AND e.position < (h.thread_key + 1) << 32 AND e.category = 'message')
+     FROM thread_heads h WHERE h.message_count <>
+            (SELECT count(*) FROM events e WHERE e.position > h.thread_key << 32
+             AND e.position < (h.thread_key + 1) << 32 AND e.category = 'message')",
+    "SELECT 'thread ' || thread_id || ' is half deleted' FROM thread_heads h
+     WHERE (h.updated_at IS NOT NULL) <> EXISTS (SELECT 1 FROM threads t WHERE t.thread_key = h.thread_key)",
+    "SELECT 'event ' || position || ' is not JSON' FROM events
+     WHERE NOT json_valid(content) OR (metadata IS NOT NULL AND NOT json_valid(metadata))",
+    "SELECT 'agent ' || agent_id || ' has a turn beyond its counter' FROM turn_log l GROUP BY agent_id
+     HAVING max(turn_index) > ifnull((SELECT c.turn_index FROM turn_counters c WHERE c.agent_id = l.agent_id), 0)",
+];
+
+/// Returns counts and, if asked, what is wrong.
+pub(crate) fn check(connection: &Connection, place: &Place, depth: HealthDepth) -> Result<Health> {
+    let (threads, events) = connection.query_row(
+        "SELECT count(*) AS threads, ifnull(sum(last_seq - base_seq), 0) AS events FROM thread_heads
+         WHERE updated_at IS NOT NULL",
+        [],
+        |row| Ok((count(row, "threads")?, count(row, "events")?)),
+    )?;
+    let bytes = connection.query_row(
+        "SELECT page_count * page_size AS bytes FROM pragma_page_count, pragma_page_size",
+        [],
+        |row| count(row, "bytes"),
+    )?;
+    Ok(Health {
+        location: place.0.display().to_string(),
+        schema_version: schema::version(connection, place)?,
+        threads,
+        events,
+        bytes,
+        problems: match depth {
+            HealthDepth::Counts => Vec::new(),
+            HealthDepth::Integrity => problems(connection)?,
+        },
+    })
+}
+
+fn problems(connection: &Connection) -> Result<Vec<String>> {
+    let mut problems = texts(connection, &format!("PRAGMA integrity_check({PROBLEMS_MAX})"))?;
+    problems.retain(|problem| problem != "ok");
+    if !problems.is_empty() {
+        // What is told about rows of a damaged file would be noise.
+        return Ok(problems);
+    }
+    let orphans = format!(
+        "SELECT 'row ' || ifnull(rowid, '') || ' of ' || \"table\" || ' belongs to a missing row of ' || parent
+         FROM pragma_foreign_key_check LIMIT {PROBLEMS_MAX}"
+    );
+    problems.extend(texts(connection, &orphans)?);
+    for query in CONTRADICTIONS {
+        problems.extend(texts(connection, &format!("{query} LIMIT {PROBLEMS_MAX}"))?);
+    }
+    problems.extend(schema::differences(connection)?);
+    Ok(problems)
+}
+
+fn texts(connection: &Connection, sql: &str) -> Result<Vec<String>> {
+    let mut statement = connection.prepare(sql)?;
+    let texts = statement.query_map([], |row| row.get(0))?;
+    Ok(texts.collect::<rusqlite::Result<_>>()?)
+}

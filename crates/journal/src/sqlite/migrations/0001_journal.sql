@@ -1,0 +1,184 @@
+-- The journal's first schema.
+--
+-- Ids are UUIDs in their usual text form and times are RFC 3339 in UTC with nine decimals, so that rows can be read
+-- with any SQLite tool and sort as text. `events` is the exception: it is the one large table, and its ids are blobs.
+
+-- One row for every thread id that ever existed. It outlives the thread, so that a seq is never handed out twice.
+-- The counters that change with every append are here and not in `threads`: this row is narrow and cheap to rewrite.
+CREATE TABLE thread_heads (
+    thread_key    INTEGER PRIMARY KEY,
+    thread_id     TEXT    NOT NULL UNIQUE,
+    last_seq      INTEGER NOT NULL DEFAULT 0,   -- the highest seq handed out
+    base_seq      INTEGER NOT NULL DEFAULT 0,   -- last_seq when the thread was created: its events are base_seq + 1 ..= last_seq
+    indexed_seq   INTEGER NOT NULL DEFAULT 0,   -- how far search has read
+    message_count INTEGER NOT NULL DEFAULT 0,
+    updated_at    TEXT                          -- NULL while no thread has this id
+) STRICT;
+CREATE INDEX thread_heads_recent ON thread_heads (updated_at DESC, thread_id DESC) WHERE updated_at IS NOT NULL;
+
+CREATE TABLE threads (
+    thread_key   INTEGER PRIMARY KEY REFERENCES thread_heads (thread_key),
+    thread_id    TEXT NOT NULL UNIQUE,
+    assistant_id TEXT NOT NULL,
+    parent_id    TEXT,
+    parent_kind  TEXT,
+    name         TEXT,
+    status       TEXT NOT NULL,
+    metadata     TEXT NOT NULL,
+    first_prompt TEXT,
+    created_at   TEXT NOT NULL
+) STRICT;
+CREATE INDEX threads_created ON threads (created_at DESC, thread_id DESC);
+CREATE INDEX threads_parent ON threads (parent_id) WHERE parent_id IS NOT NULL;
+
+-- The log. A row's key is its thread's key and its seq in one number: a thread's events lie together, a page is one
+-- range read, and an append needs no second index for the order.
+CREATE TABLE events (
+    position   INTEGER PRIMARY KEY,              -- thread_key << 32 | seq
+    thread_key    INTEGER GENERATED ALWAYS AS (position >> 32) VIRTUAL,
+    seq           INTEGER GENERATED ALWAYS AS (position & 4294967295) VIRTUAL,
+    event_id      BLOB NOT NULL,
+    run_id        BLOB,
+    category      TEXT NOT NULL,
+    event_type    TEXT NOT NULL,
+    created_at    TEXT NOT NULL,
+    event_key     TEXT,
+    metadata      TEXT,
+    content       TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX events_key ON events (thread_key, event_key, ifnull(run_id, x'')) WHERE event_key IS NOT NULL;
+
+CREATE TABLE runs (
+    run_id             TEXT PRIMARY KEY,
+    thread_id          TEXT NOT NULL REFERENCES threads (thread_id) ON DELETE CASCADE,
+    assistant_id       TEXT NOT NULL,
+    status             TEXT NOT NULL,
+    model              TEXT,
+    error              TEXT,
+    lease_owner        TEXT,
+    lease_until        TEXT,
+    input_tokens       INTEGER NOT NULL,
+    output_tokens      INTEGER NOT NULL,
+    cache_read_tokens  INTEGER NOT NULL,
+    cache_write_tokens INTEGER NOT NULL,
+    created_at         TEXT NOT NULL,
+    updated_at         TEXT NOT NULL
+) STRICT;
+CREATE INDEX runs_thread ON runs (thread_id);
+CREATE UNIQUE INDEX runs_active ON runs (thread_id) WHERE status IN ('pending', 'running');
+
+-- Where each thread resumes: its newest checkpoint, whole.
+CREATE TABLE checkpoints (
+    thread_id     TEXT PRIMARY KEY REFERENCES threads (thread_id) ON DELETE CASCADE,
+    checkpoint_id TEXT NOT NULL,
+    run_id        TEXT NOT NULL,
+    step          INTEGER NOT NULL,
+    head_seq      INTEGER NOT NULL,
+    next          TEXT,
+    channels      TEXT NOT NULL,
+    activities    TEXT NOT NULL,
+    created_at    TEXT NOT NULL
+) STRICT;
+CREATE INDEX checkpoints_unfinished ON checkpoints (thread_id) WHERE activities <> '[]';
+
+-- Which steps there were, without their state: the events up to `head_seq` give it back.
+CREATE TABLE steps (
+    thread_id     TEXT NOT NULL REFERENCES threads (thread_id) ON DELETE CASCADE,
+    run_id        TEXT NOT NULL,
+    step          INTEGER NOT NULL,
+    checkpoint_id TEXT NOT NULL,
+    head_seq      INTEGER NOT NULL,
+    next          TEXT,
+    created_at    TEXT NOT NULL,
+    PRIMARY KEY (thread_id, run_id, step)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE interrupts (
+    interrupt_id TEXT PRIMARY KEY,
+    thread_id    TEXT NOT NULL REFERENCES threads (thread_id) ON DELETE CASCADE,
+    run_id       TEXT NOT NULL,
+    node         TEXT NOT NULL,
+    payload      TEXT NOT NULL,
+    status       TEXT NOT NULL,
+    decisions    TEXT,
+    created_at   TEXT NOT NULL,
+    resolved_at  TEXT
+) STRICT;
+CREATE INDEX interrupts_thread ON interrupts (thread_id);
+CREATE INDEX interrupts_pending ON interrupts (thread_id, created_at) WHERE status = 'pending';
+
+-- A handoff goes with its parent. It stays when its child is deleted, for audit.
+CREATE TABLE handoffs (
+    handoff_id       TEXT PRIMARY KEY,
+    assistant_id     TEXT NOT NULL,
+    parent_thread_id TEXT NOT NULL REFERENCES threads (thread_id) ON DELETE CASCADE,
+    child_thread_id  TEXT NOT NULL,
+    status           TEXT NOT NULL,
+    iteration        INTEGER NOT NULL,
+    goal             TEXT,
+    run_id           TEXT,
+    options          TEXT NOT NULL,
+    accepted_sha256  TEXT,
+    note             TEXT,
+    created_at       TEXT NOT NULL,
+    updated_at       TEXT NOT NULL
+) STRICT;
+CREATE INDEX handoffs_parent ON handoffs (parent_thread_id);
+CREATE INDEX handoffs_child ON handoffs (child_thread_id);
+CREATE INDEX handoffs_status ON handoffs (status);
+CREATE UNIQUE INDEX handoffs_pending ON handoffs (parent_thread_id)
+    WHERE status IN ('requested', 'drafting', 'awaiting_decision');
+
+CREATE TABLE proposals (
+    handoff_id     TEXT NOT NULL REFERENCES handoffs (handoff_id) ON DELETE CASCADE,
+    iteration      INTEGER NOT NULL,
+    summary_json   TEXT NOT NULL,
+    summary_md     TEXT NOT NULL,
+    summary_sha256 TEXT NOT NULL,
+    feedback       TEXT,
+    created_at     TEXT NOT NULL,
+    PRIMARY KEY (handoff_id, iteration)
+) STRICT;
+
+CREATE TABLE outbox (
+    kind       TEXT NOT NULL,
+    key        TEXT NOT NULL,
+    payload    TEXT NOT NULL,
+    attempts   INTEGER NOT NULL,
+    created_at TEXT NOT NULL,
+    PRIMARY KEY (kind, key)
+) STRICT;
+
+CREATE TABLE imports (
+    source_key TEXT PRIMARY KEY,
+    thread_id  TEXT NOT NULL REFERENCES threads (thread_id) ON DELETE CASCADE,
+    entries    INTEGER NOT NULL,
+    chain      TEXT NOT NULL,
+    updated_at TEXT NOT NULL
+) STRICT;
+CREATE INDEX imports_thread ON imports (thread_id);
+
+-- What people and models said, by agent: the source of medium-term memory.
+CREATE TABLE turn_log (
+    agent_id   TEXT    NOT NULL,
+    thread_id  TEXT    NOT NULL REFERENCES threads (thread_id) ON DELETE CASCADE,
+    turn_index INTEGER NOT NULL,
+    role       TEXT    NOT NULL,
+    content    TEXT    NOT NULL,
+    created_at TEXT    NOT NULL,
+    archived   INTEGER NOT NULL DEFAULT 0,
+    seq        INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX turn_log_agent ON turn_log (agent_id, turn_index);
+CREATE INDEX turn_log_thread ON turn_log (thread_id);
+
+-- The last turn index of each agent; it outlives the turns.
+CREATE TABLE turn_counters (
+    agent_id   TEXT PRIMARY KEY,
+    turn_index INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Words of messages; a row's id is the event's. The texts stay in `events`, and appending never writes here.
+CREATE VIRTUAL TABLE search_index USING fts5 (
+    text, content = '', contentless_delete = 1, tokenize = 'porter unicode61'
+);

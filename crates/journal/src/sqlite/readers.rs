@@ -1,0 +1,52 @@
+//! A few connections that only read, each opened when it is first needed and used off the async threads.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::Connection;
+use tokio::sync::Semaphore;
+
+use super::connect;
+use super::faults::Place;
+use crate::{Error, Result};
+
+/// Connections that read at the same time; more readers wait.
+const READERS_MAX: usize = 4;
+
+/// The connections.
+pub(crate) struct Readers {
+    place: Arc<Place>,
+    lock_wait: Duration,
+    free: Semaphore,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Readers {
+    /// Returns a pool without any connection yet.
+    pub(crate) fn new(place: Arc<Place>, lock_wait: Duration) -> Self {
+        Self { place, lock_wait, free: Semaphore::new(READERS_MAX), idle: Mutex::new(Vec::new()) }
+    }
+
+    /// Answers `question` on one of the connections.
+    pub(crate) async fn ask<T: Send + 'static>(
+        self: &Arc<Self>,
+        question: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let _permit = self.free.acquire().await.map_err(|_| Error::Closed)?;
+        let readers = Arc::clone(self);
+        let answer = tokio::task::spawn_blocking(move || readers.answer(question)).await;
+        // A question that panicked took its connection with it; nothing else is affected.
+        answer.unwrap_or(Err(Error::Closed))
+    }
+
+    fn answer<T>(&self, question: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => connect::reader(&self.place, self.lock_wait)?,
+        };
+        let answer = question(&connection);
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        answer
+    }
+}

@@ -1,0 +1,28 @@
+//! The tables: for each kind of row, how it is written and how it is read. Nothing here opens, commits or waits.
+
+pub(crate) mod columns;
+pub(crate) mod events;
+pub(crate) mod handoffs;
+pub(crate) mod keyed;
+pub(crate) mod runs;
+pub(crate) mod search;
+pub(crate) mod threads;
+pub(crate) mod turns;
+
+use crate::{Error, PAGE_ROWS_MAX, Result};
+
+/// Returns `limit` as SQLite takes it, when it is one that a page may have.
+pub(crate) fn page_limit(what: &'static str, limit: usize) -> Result<i64> {
+    if limit == 0 || limit > PAGE_ROWS_MAX {
+        return Err(Error::Invalid {
+            what,
+            reason: format!("the limit must be 1 to {PAGE_ROWS_MAX}, not {limit}"),
+        });
+    }
+    Ok(columns::integer(limit as u64))
+}
+
+/// Returns the failure of a write that names a row nobody stored.
+pub(crate) fn not_found(what: &'static str, id: &impl ToString) -> Error {
+    Error::NotFound { what, id: id.to_string() }
+}

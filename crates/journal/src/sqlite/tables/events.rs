@@ -1,0 +1,226 @@
+//! The log: appending events and reading pages of them. An event that was stored is never changed.
+
+use protocol::{Category, Event, EventId, NewEvent, RawJson, RunId, Seq, ThreadId};
+use rusqlite::types::{FromSqlError, Type};
+use rusqlite::{Connection, Row, ToSql};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::columns::{stored, time};
+use super::page_limit;
+use super::threads::{self, Head};
+use super::turns::TurnLog;
+use crate::{Error, EventQuery, Result};
+
+/// The highest seq of a thread; the key of an event has room for no more.
+const SEQ_MAX: u64 = u32::MAX as u64;
+
+/// What an append did.
+pub(crate) struct Appended {
+    /// One seq per event, in order.
+    pub(crate) seqs: Vec<Seq>,
+    /// How many were stored; the others were repetitions.
+    pub(crate) stored: u64,
+}
+
+/// Appends `events` to the thread.
+pub(crate) fn append(connection: &Connection, thread_id: ThreadId, events: &[NewEvent]) -> Result<Appended> {
+    let mut head = threads::head(connection, thread_id)?;
+    let mut turns = TurnLog::new(thread_id);
+    let mut appended = Appended { seqs: Vec::with_capacity(events.len()), stored: 0 };
+    for event in events {
+        let seq = head.last_seq + 1;
+        check(event, seq)?;
+        let created_at = time(event.created_at);
+        if !insert(connection, position(head.key, seq), event, &created_at)? {
+            appended.seqs.push(first_seq(connection, &head, event)?);
+            continue;
+        }
+        head.last_seq = seq;
+        turns.add(connection, &mut head, (seq, &created_at), event)?;
+        if event.event_type.category() == Category::Message {
+            head.message_count += 1;
+        }
+        if created_at > head.updated_at {
+            head.updated_at = created_at;
+        }
+        appended.seqs.push(seq);
+        appended.stored += 1;
+    }
+    if appended.stored > 0 {
+        turns.finish(connection, &head)?;
+        threads::advance(connection, &head)?;
+    }
+    Ok(appended)
+}
+
+/// Returns the key of an event.
+pub(crate) const fn position(thread_key: i64, seq: Seq) -> i64 {
+    // Bounded by `SEQ_MAX`, so the seq never reaches the bits of the thread.
+    (thread_key << 32) | (seq & SEQ_MAX) as i64
+}
+
+/// Refuses what no store could give back unchanged as text.
+fn check(event: &NewEvent, seq: Seq) -> Result<()> {
+    let invalid = |reason: String| Error::Invalid { what: "an event to append", reason };
+    if seq > SEQ_MAX {
+        return Err(invalid(format!("the thread holds {SEQ_MAX} events, the most there can be")));
+    }
+    for json in [Some(&event.content), event.metadata.as_ref()].into_iter().flatten() {
+        if let Some(byte) = lone_surrogate(json.get()) {
+            return Err(invalid(format!("half of a surrogate pair is escaped at byte {byte} of its JSON")));
+        }
+    }
+    Ok(())
+}
+
+/// Returns where `json` escapes half of a surrogate pair, which is not text and has no UTF-8 form.
+fn lone_surrogate(json: &str) -> Option<usize> {
+    let bytes = json.as_bytes();
+    let unit = |at: usize| {
+        let digits = bytes.get(at..at + 6).filter(|escape| escape.starts_with(b"\\u"))?;
+        u16::from_str_radix(std::str::from_utf8(&digits[2..]).ok()?, 16).ok()
+    };
+    let mut at = 0;
+    while let Some(found) = bytes[at..].iter().position(|byte| *byte == b'\\') {
+        at += found;
+        match unit(at) {
+            Some(0xD800..=0xDBFF) if matches!(unit(at + 6), Some(0xDC00..=0xDFFF)) => at += 12,
+            Some(0xD800..=0xDFFF) => return Some(at),
+            Some(_) => at += 6,
+            None => at += 2,
+        }
+    }
+    None
+}
+
+/// Returns whether the event was stored; it is not when its key is there already.
+fn insert(connection: &Connection, position: i64, event: &NewEvent, created_at: &str) -> Result<bool> {
+    let stored = connection
+        .prepare_cached(
+            "INSERT INTO events (position, event_id, run_id, category, event_type, created_at, event_key, metadata,
+                                 content)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+             ON CONFLICT (thread_key, event_key, ifnull(run_id, x'')) WHERE event_key IS NOT NULL DO NOTHING",
+        )?
+        .execute((
+            position,
+            event.event_id.uuid().as_bytes(),
+            event.run_id.map(|run_id| run_id.uuid().into_bytes()),
+            event.event_type.category().as_str(),
+            event.event_type.as_str(),
+            created_at,
+            &event.event_key,
+            event.metadata.as_ref().map(|json| json.get()),
+            event.content.get(),
+        ))?;
+    Ok(stored == 1)
+}
+
+/// Returns the seq under which an event of this run and key is stored.
+fn first_seq(connection: &Connection, head: &Head, event: &NewEvent) -> Result<Seq> {
+    let run_id = event.run_id.map(|run_id| run_id.uuid().into_bytes().to_vec()).unwrap_or_default();
+    Ok(connection
+        .prepare_cached(
+            "SELECT seq FROM events WHERE thread_key = ?1 AND event_key = ?2 AND ifnull(run_id, x'') = ?3
+             AND event_key IS NOT NULL",
+        )?
+        .query_row((head.key, &event.event_key, run_id), |row| row.get::<_, u32>(0))?
+        .into())
+}
+
+/// Returns the seq of the event with that key, of whatever run.
+pub(crate) fn seq_of_key(
+    connection: &Connection,
+    thread_id: ThreadId,
+    event_key: &str,
+) -> Result<Option<Seq>> {
+    let Some(key) = threads::key(connection, thread_id)? else { return Ok(None) };
+    let seq = connection
+        .prepare_cached(
+            "SELECT min(seq) FROM events WHERE thread_key = ?1 AND event_key = ?2 AND event_key IS NOT NULL",
+        )?
+        .query_row((key, event_key), |row| row.get::<_, Option<u32>>(0))?;
+    Ok(seq.map(Into::into))
+}
+
+/// Returns a page of events in ascending order.
+pub(crate) fn page(connection: &Connection, thread_id: ThreadId, query: &EventQuery) -> Result<Vec<Event>> {
+    let limit = page_limit("events", query.limit)?;
+    let Some(key) = threads::key(connection, thread_id)? else { return Ok(Vec::new()) };
+    let first = position(key, query.after.unwrap_or(0).min(SEQ_MAX));
+    let end = match query.before {
+        Some(before) if before <= SEQ_MAX => position(key, before),
+        Some(_) | None => (key + 1) << 32,
+    };
+    let (names, categories) = category_condition(&query.categories);
+    let mut parameters: Vec<&dyn ToSql> = vec![&first, &end, &limit];
+    parameters.extend(names.iter().map(|name| name as &dyn ToSql));
+    let direction = if query.after.is_some() { "ASC" } else { "DESC" };
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT seq, event_id, run_id, category, event_type, created_at, metadata, content FROM events
+         WHERE position > ?1 AND position < ?2{categories} ORDER BY position {direction} LIMIT ?3"
+    ))?;
+    let rows = statement.query_map(parameters.as_slice(), |row| read(row, thread_id))?;
+    let mut events = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+    if query.after.is_none() {
+        events.reverse();
+    }
+    Ok(events)
+}
+
+/// Returns the names to bind from the fourth parameter on, and the condition that uses them.
+fn category_condition(categories: &[Category]) -> (Vec<&'static str>, String) {
+    if categories.is_empty() {
+        return (Vec::new(), String::new());
+    }
+    let names: Vec<_> = Category::ALL
+        .into_iter()
+        .filter(|category| categories.contains(category))
+        .map(|category| category.as_str())
+        .collect();
+    let placeholders: Vec<_> = (0..names.len()).map(|index| format!("?{}", index + 4)).collect();
+    (names, format!(" AND category IN ({})", placeholders.join(", ")))
+}
+
+fn read(row: &Row<'_>, thread_id: ThreadId) -> rusqlite::Result<Event> {
+    let run_id: Option<[u8; 16]> = row.get("run_id")?;
+    Ok(Event {
+        thread_id,
+        seq: row.get::<_, u32>("seq")?.into(),
+        event_id: EventId::from_uuid(Uuid::from_bytes(row.get("event_id")?)),
+        run_id: run_id.map(|bytes| RunId::from_uuid(Uuid::from_bytes(bytes))),
+        event_type: row.get("event_type")?,
+        category: row.get("category")?,
+        content: raw_json(row.get("content")?)?,
+        metadata: row.get::<_, Option<String>>("metadata")?.map(raw_json).transpose()?,
+        created_at: stored(row, "created_at")?,
+    })
+}
+
+fn raw_json(text: String) -> rusqlite::Result<RawJson> {
+    RawValue::from_string(text).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(0, Type::Text, Box::new(FromSqlError::other(error)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a6_half_a_surrogate_pair_is_found_wherever_it_stands() {
+        for (json, at) in [
+            (r#""plain""#, None),
+            (r#""\ud83d\ude00""#, None),
+            (r#""\\ud83d""#, None),
+            (r#""\u0000\u2028""#, None),
+            (r#""\ud83d""#, Some(1)),
+            (r#""a\n\uDE00""#, Some(4)),
+            (r#""\ud83d\ud83d\ude00""#, Some(1)),
+            (r#""\ud83dA""#, Some(1)),
+        ] {
+            assert_eq!(lone_surrogate(json), at, "{json}");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Threads: creation, changes, deletion, lists, and the counters an append moves. It does not write events.
+
+use protocol::{Thread, ThreadId};
+use rusqlite::{Connection, OptionalExtension, Row, ToSql};
+use serde_json::{Map, Value};
+
+use super::columns::{count, integer, json, json_column, stored, stored_option, time};
+use super::{not_found, page_limit, runs};
+use crate::{Error, Order, Result, ThreadFilter, ThreadPatch};
+
+/// The most ids a prefix is resolved to.
+const PREFIX_IDS_MAX: usize = 10;
+
+const COLUMNS: &str = "h.thread_id, t.assistant_id, t.parent_id, t.parent_kind, t.name, t.status, t.metadata,
+    t.first_prompt, h.message_count, h.last_seq, t.created_at, h.updated_at";
+
+/// What an append needs to know about a thread, and moves.
+pub(crate) struct Head {
+    /// The number its events are stored under.
+    pub(crate) key: i64,
+    /// The highest seq handed out.
+    pub(crate) last_seq: u64,
+    /// Events of category `message`.
+    pub(crate) message_count: u64,
+    /// When something last happened, as stored.
+    pub(crate) updated_at: String,
+    /// Whose thread it is.
+    pub(crate) assistant_id: String,
+    /// Whether a person's first words are known.
+    pub(crate) has_prompt: bool,
+}
+
+/// Returns the thread's head.
+pub(crate) fn head(connection: &Connection, thread_id: ThreadId) -> Result<Head> {
+    connection
+        .prepare_cached(
+            "SELECT h.thread_key, h.last_seq, h.message_count, h.updated_at, t.assistant_id,
+                    t.first_prompt IS NOT NULL AS has_prompt
+             FROM thread_heads h JOIN threads t ON t.thread_key = h.thread_key WHERE h.thread_id = ?1",
+        )?
+        .query_row([thread_id.to_string()], |row| {
+            Ok(Head {
+                key: row.get("thread_key")?,
+                last_seq: count(row, "last_seq")?,
+                message_count: count(row, "message_count")?,
+                updated_at: row.get("updated_at")?,
+                assistant_id: row.get("assistant_id")?,
+                has_prompt: row.get("has_prompt")?,
+            })
+        })
+        .optional()?
+        .ok_or_else(|| not_found("thread", &thread_id))
+}
+
+/// Stores the head's counters.
+pub(crate) fn advance(connection: &Connection, head: &Head) -> Result<()> {
+    connection
+        .prepare_cached(
+            "UPDATE thread_heads SET last_seq = ?2, message_count = ?3, updated_at = ?4 WHERE thread_key = ?1",
+        )?
+        .execute((head.key, integer(head.last_seq), integer(head.message_count), &head.updated_at))?;
+    Ok(())
+}
+
+/// Stores the beginning of the first thing a person said.
+pub(crate) fn set_first_prompt(connection: &Connection, head: &Head, prompt: &str) -> Result<()> {
+    connection
+        .prepare_cached("UPDATE threads SET first_prompt = ?2 WHERE thread_key = ?1")?
+        .execute((head.key, prompt))?;
+    Ok(())
+}
+
+/// Stores a thread; one with this id stays as it is. Counters and the first prompt are the journal's own.
+pub(crate) fn create(connection: &Connection, thread: &Thread) -> Result<()> {
+    let thread_id = thread.thread_id.to_string();
+    connection
+        .prepare_cached("INSERT INTO thread_heads (thread_id) VALUES (?1) ON CONFLICT DO NOTHING")?
+        .execute([&thread_id])?;
+    let is_new = connection
+        .prepare_cached(
+            "UPDATE thread_heads SET updated_at = ?2, base_seq = last_seq, indexed_seq = last_seq, message_count = 0
+             WHERE thread_id = ?1 AND updated_at IS NULL",
+        )?
+        .execute((&thread_id, time(thread.updated_at)))?;
+    if is_new == 0 {
+        return Ok(());
+    }
+    connection
+        .prepare_cached(
+            "INSERT INTO threads (thread_key, thread_id, assistant_id, parent_id, parent_kind, name, status, metadata,
+                                  created_at)
+             SELECT thread_key, thread_id, ?2, ?3, ?4, ?5, ?6, ?7, ?8 FROM thread_heads WHERE thread_id = ?1",
+        )?
+        .execute((
+            &thread_id,
+            thread.assistant_id.as_str(),
+            thread.parent_id.map(|id| id.to_string()),
+            thread.parent_kind.map(|kind| kind.as_str()),
+            &thread.name,
+            thread.status.as_str(),
+            json(&thread.metadata)?,
+            time(thread.created_at),
+        ))?;
+    Ok(())
+}
+
+/// Changes a thread.
+pub(crate) fn update(connection: &Connection, thread_id: ThreadId, patch: &ThreadPatch) -> Result<()> {
+    let id = thread_id.to_string();
+    let metadata = match patch.metadata.is_empty() {
+        true => None,
+        false => Some(json(&patched_metadata(connection, thread_id, &patch.metadata)?)?),
+    };
+    let changed = connection
+        .prepare_cached(
+            "UPDATE threads SET name = ifnull(?2, name), status = ifnull(?3, status), metadata = ifnull(?4, metadata)
+             WHERE thread_id = ?1",
+        )?
+        .execute((&id, &patch.name, patch.status.map(|status| status.as_str()), metadata))?;
+    if changed == 0 {
+        return Err(not_found("thread", &thread_id));
+    }
+    if let Some(updated_at) = patch.updated_at {
+        connection
+            .prepare_cached("UPDATE thread_heads SET updated_at = ?2 WHERE thread_id = ?1")?
+            .execute((&id, time(updated_at)))?;
+    }
+    Ok(())
+}
+
+fn patched_metadata(
+    connection: &Connection,
+    thread_id: ThreadId,
+    patch: &Map<String, Value>,
+) -> Result<Map<String, Value>> {
+    let mut metadata: Map<String, Value> = connection
+        .prepare_cached("SELECT metadata FROM threads WHERE thread_id = ?1")?
+        .query_row([thread_id.to_string()], |row| json_column(row, "metadata"))
+        .optional()?
+        .ok_or_else(|| not_found("thread", &thread_id))?;
+    for (key, value) in patch {
+        if value.is_null() {
+            metadata.shift_remove(key);
+        } else {
+            metadata.insert(key.clone(), value.clone());
+        }
+    }
+    Ok(metadata)
+}
+
+/// Removes a thread with everything that belongs to it; only its id and its last seq stay.
+pub(crate) fn delete(connection: &Connection, thread_id: ThreadId) -> Result<()> {
+    let head = head(connection, thread_id)?;
+    if let Some(run_id) = runs::active_run_of(connection, thread_id)? {
+        return Err(Error::Busy { thread_id, run_id });
+    }
+    let range = (head.key << 32, (head.key + 1) << 32);
+    connection.execute("DELETE FROM search_index WHERE rowid >= ?1 AND rowid < ?2", range)?;
+    connection.execute("DELETE FROM events WHERE position >= ?1 AND position < ?2", range)?;
+    connection.execute("DELETE FROM threads WHERE thread_key = ?1", [head.key])?;
+    connection.execute(
+        "UPDATE thread_heads SET updated_at = NULL, message_count = 0, base_seq = last_seq, indexed_seq = last_seq
+         WHERE thread_key = ?1",
+        [head.key],
+    )?;
+    Ok(())
+}
+
+/// Returns the number a thread's events are stored under, or `None`.
+pub(crate) fn key(connection: &Connection, thread_id: ThreadId) -> Result<Option<i64>> {
+    Ok(connection
+        .prepare_cached("SELECT thread_key FROM thread_heads WHERE thread_id = ?1")?
+        .query_row([thread_id.to_string()], |row| row.get(0))
+        .optional()?)
+}
+
+/// Returns the thread, or `None`.
+pub(crate) fn find(connection: &Connection, thread_id: ThreadId) -> Result<Option<Thread>> {
+    Ok(connection
+        .prepare_cached(&format!(
+            "SELECT {COLUMNS} FROM thread_heads h JOIN threads t ON t.thread_key = h.thread_key
+             WHERE h.thread_id = ?1"
+        ))?
+        .query_row([thread_id.to_string()], read)
+        .optional()?)
+}
+
+/// Returns a page of threads.
+pub(crate) fn list(connection: &Connection, filter: &ThreadFilter) -> Result<Vec<Thread>> {
+    let limit = page_limit("threads", filter.limit)?;
+    let offset = integer(filter.offset as u64);
+    let assistant_id = filter.assistant_id.as_ref().map(|id| id.as_str().to_owned());
+    let parent_id = filter.parent_id.map(|id| id.to_string());
+    let mut parameters: Vec<&dyn ToSql> = vec![&limit, &offset];
+    let mut conditions = String::new();
+    if let Some(assistant_id) = &assistant_id {
+        parameters.push(assistant_id);
+        conditions.push_str(&format!(" AND t.assistant_id = ?{}", parameters.len()));
+    }
+    if let Some(parent_id) = &parent_id {
+        parameters.push(parent_id);
+        conditions.push_str(&format!(" AND t.parent_id = ?{}", parameters.len()));
+    }
+    let order = match filter.order {
+        Order::Recent => "h.updated_at DESC, h.thread_id DESC",
+        Order::Created => "t.created_at DESC, t.thread_id DESC",
+    };
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM thread_heads h JOIN threads t ON t.thread_key = h.thread_key
+         WHERE h.updated_at IS NOT NULL{conditions} ORDER BY {order} LIMIT ?1 OFFSET ?2"
+    ))?;
+    let threads = statement.query_map(parameters.as_slice(), read)?;
+    Ok(threads.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Returns up to ten ids that begin with `prefix`.
+pub(crate) fn by_prefix(connection: &Connection, prefix: &str) -> Result<Vec<ThreadId>> {
+    let Some(prefix) = hyphenated(prefix) else { return Ok(Vec::new()) };
+    // `g` follows every hex digit, and a hyphen precedes them.
+    let end = format!("{prefix}g");
+    let mut statement = connection.prepare_cached(
+        "SELECT thread_id FROM threads WHERE thread_id >= ?1 AND thread_id < ?2 ORDER BY thread_id LIMIT ?3",
+    )?;
+    let ids = statement.query_map((prefix, end, integer(PREFIX_IDS_MAX as u64)), |row| {
+        stored::<ThreadId>(row, "thread_id")
+    })?;
+    Ok(ids.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Returns the beginning of a UUID in its usual form, or `None` when no UUID begins like that.
+fn hyphenated(prefix: &str) -> Option<String> {
+    const HYPHENS_BEFORE: [usize; 4] = [8, 12, 16, 20];
+    const DIGITS_MAX: usize = 32;
+    let mut text = String::new();
+    for (digits, digit) in prefix.chars().filter(|char| *char != '-').enumerate() {
+        if !digit.is_ascii_hexdigit() || digits == DIGITS_MAX {
+            return None;
+        }
+        if HYPHENS_BEFORE.contains(&digits) {
+            text.push('-');
+        }
+        text.push(digit.to_ascii_lowercase());
+    }
+    Some(text)
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Thread> {
+    Ok(Thread {
+        thread_id: stored(row, "thread_id")?,
+        assistant_id: stored(row, "assistant_id")?,
+        parent_id: stored_option(row, "parent_id")?,
+        parent_kind: stored_option(row, "parent_kind")?,
+        name: row.get("name")?,
+        status: stored(row, "status")?,
+        metadata: json_column(row, "metadata")?,
+        first_prompt: row.get("first_prompt")?,
+        message_count: count(row, "message_count")?,
+        last_seq: count(row, "last_seq")?,
+        created_at: stored(row, "created_at")?,
+        updated_at: stored(row, "updated_at")?,
+    })
+}

@@ -1,0 +1,143 @@
+//! What people and models said in plain words: the rows of `turn_log`, and a thread's first prompt. It reads the
+//! content of messages and changes nothing in it.
+
+use std::borrow::Cow;
+
+use protocol::{EventType, NewEvent, Seq, ThreadId};
+use rusqlite::{Connection, OptionalExtension};
+use serde::Deserialize;
+use unicode_segmentation::UnicodeSegmentation;
+
+use super::columns::integer;
+use super::threads::{self, Head};
+use crate::Result;
+
+/// The most grapheme clusters kept of a thread's first prompt.
+const FIRST_PROMPT_GRAPHEMES_MAX: usize = 200;
+
+/// The turns of one append; the agent's counter is read once and stored once.
+pub(crate) struct TurnLog {
+    thread_id: String,
+    /// The agent's counter, once it was read.
+    turn_index: Option<i64>,
+}
+
+impl TurnLog {
+    /// Returns the log of one append to `thread_id`.
+    pub(crate) fn new(thread_id: ThreadId) -> Self {
+        Self { thread_id: thread_id.to_string(), turn_index: None }
+    }
+
+    /// Adds what the event says in words, if it is a person's or a model's message with any.
+    pub(crate) fn add(
+        &mut self,
+        connection: &Connection,
+        head: &mut Head,
+        (seq, created_at): (Seq, &str),
+        event: &NewEvent,
+    ) -> Result<()> {
+        let role = match event.event_type {
+            EventType::HumanMessage => "user",
+            EventType::AiMessage => "assistant",
+            _ => return Ok(()),
+        };
+        if is_beside_the_conversation(event) {
+            return Ok(());
+        }
+        let Some(text) = text_of(event.content.get()) else { return Ok(()) };
+        if role == "user" && !head.has_prompt {
+            let prompt: String = text.trim().graphemes(true).take(FIRST_PROMPT_GRAPHEMES_MAX).collect();
+            threads::set_first_prompt(connection, head, &prompt)?;
+            head.has_prompt = true;
+        }
+        let turn_index = self.next_index(connection, head)?;
+        connection
+            .prepare_cached(
+                "INSERT INTO turn_log (agent_id, thread_id, turn_index, role, content, created_at, seq)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .execute((
+                &head.assistant_id,
+                &self.thread_id,
+                turn_index,
+                role,
+                text.as_ref(),
+                created_at,
+                integer(seq),
+            ))?;
+        Ok(())
+    }
+
+    /// Stores the agent's counter.
+    pub(crate) fn finish(self, connection: &Connection, head: &Head) -> Result<()> {
+        let Some(turn_index) = self.turn_index else { return Ok(()) };
+        connection
+            .prepare_cached(
+                "INSERT INTO turn_counters (agent_id, turn_index) VALUES (?1, ?2)
+                 ON CONFLICT (agent_id) DO UPDATE SET turn_index = excluded.turn_index",
+            )?
+            .execute((&head.assistant_id, turn_index))?;
+        Ok(())
+    }
+
+    fn next_index(&mut self, connection: &Connection, head: &Head) -> Result<i64> {
+        let last = match self.turn_index {
+            Some(last) => last,
+            None => connection
+                .prepare_cached("SELECT turn_index FROM turn_counters WHERE agent_id = ?1")?
+                .query_row([&head.assistant_id], |row| row.get(0))
+                .optional()?
+                .unwrap_or(0),
+        };
+        self.turn_index = Some(last + 1);
+        Ok(last + 1)
+    }
+}
+
+/// Notes that keep a message out of the turns.
+#[derive(Deserialize)]
+struct Notes {
+    /// It was said in a sub-agent.
+    #[serde(default)]
+    side: bool,
+    /// Nobody said it: a harness put it in.
+    #[serde(default)]
+    injected: bool,
+}
+
+fn is_beside_the_conversation(event: &NewEvent) -> bool {
+    event
+        .metadata
+        .as_ref()
+        .and_then(|raw| serde_json::from_str::<Notes>(raw.get()).ok())
+        .is_some_and(|notes| notes.side || notes.injected)
+}
+
+/// The part of a message that holds words; everything else is skipped without being copied.
+#[derive(Deserialize)]
+struct Words<'a> {
+    #[serde(borrow)]
+    content: Vec<Part<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Part<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(default, borrow)]
+    text: Cow<'a, str>,
+}
+
+/// Returns the text blocks of a stored message joined by newlines; `None` when there is no visible text in it.
+pub(crate) fn text_of(content: &str) -> Option<Cow<'_, str>> {
+    let words: Words<'_> = serde_json::from_str(content).ok()?;
+    let mut texts = words.content.into_iter().filter(|part| part.kind == "text").map(|part| part.text);
+    let mut text = texts.next()?;
+    for part in texts {
+        if !text.is_empty() {
+            text.to_mut().push('\n');
+        }
+        text.to_mut().push_str(&part);
+    }
+    (!text.trim().is_empty()).then_some(text)
+}

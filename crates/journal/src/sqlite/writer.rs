@@ -1,0 +1,238 @@
+//! The one thread that writes: it takes transactions from a bounded queue, commits many at once, and answers each
+//! only after the commit returned. It decides nothing about their content.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use super::faults::Place;
+use super::tables::search::{self, CatchUp};
+use super::tables::{events, handoffs, keyed, runs, threads};
+use crate::{Committed, Error, Fence, Result, Transaction, Write};
+
+/// Transactions one commit takes together.
+pub(crate) const GROUP_MAX: usize = 256;
+/// Transactions that may wait; more make their senders wait.
+pub(crate) const QUEUE_MAX: usize = 1_024;
+/// How long a commit waits for as many transactions as the last one had. A sync takes several times as long.
+const GATHER_MAX: Duration = Duration::from_micros(100);
+
+/// A question that is to be answered on the writer's own connection.
+pub(crate) type Question = Box<dyn FnOnce(&Connection) + Send>;
+
+/// What the writer is asked to do.
+pub(crate) enum Job {
+    /// Perform a transaction.
+    Commit(Request),
+    /// Catch up the search index.
+    Index(oneshot::Sender<Result<()>>),
+    /// Answer a question (a database in memory has no other connection).
+    Ask(Question),
+}
+
+/// A transaction and where its answer goes.
+pub(crate) struct Request {
+    /// The transaction.
+    pub(crate) transaction: Transaction,
+    /// Who waits for it.
+    pub(crate) reply: oneshot::Sender<Result<Committed>>,
+}
+
+/// The writer's state; it lives on its own thread until the queue is closed and empty.
+pub(crate) struct Writer {
+    connection: Connection,
+    place: Arc<Place>,
+    jobs: mpsc::Receiver<Job>,
+    /// A job that was taken from the queue while a group was gathered, and does not belong to it.
+    held: Option<Job>,
+    /// Who waits for the search index.
+    index_waiters: Vec<oneshot::Sender<Result<()>>>,
+    /// Transactions of the last commit.
+    last_group: usize,
+}
+
+impl Writer {
+    /// Returns a writer for `connection`, fed by `jobs`.
+    pub(crate) fn new(connection: Connection, place: Arc<Place>, jobs: mpsc::Receiver<Job>) -> Self {
+        Self { connection, place, jobs, held: None, index_waiters: Vec::new(), last_group: 0 }
+    }
+
+    /// Works until the queue is closed and everything in it is done.
+    pub(crate) fn run(mut self) {
+        while let Some(job) = self.next() {
+            match job {
+                Some(Job::Commit(first)) => {
+                    let group = self.gather(first);
+                    self.last_group = group.len();
+                    self.commit_group(group);
+                }
+                Some(Job::Index(waiter)) => self.index_waiters.push(waiter),
+                Some(Job::Ask(question)) => question(&self.connection),
+                None => {}
+            }
+            self.catch_up();
+        }
+    }
+
+    /// Returns the next job; `Some(None)` when there is none but the index is behind, `None` at the end.
+    fn next(&mut self) -> Option<Option<Job>> {
+        if let Some(job) = self.held.take() {
+            return Some(Some(job));
+        }
+        if self.index_waiters.is_empty() {
+            return self.jobs.blocking_recv().map(Some);
+        }
+        Some(self.jobs.try_recv().ok())
+    }
+
+    /// Returns `first` and what else waits. Senders that were just answered need a moment to send again, and a
+    /// group of half the size costs as long a sync.
+    fn gather(&mut self, first: Request) -> Vec<Request> {
+        let mut group = vec![first];
+        let deadline = Instant::now() + GATHER_MAX;
+        while group.len() < GROUP_MAX {
+            match self.jobs.try_recv() {
+                Ok(Job::Commit(request)) => group.push(request),
+                Ok(other) => {
+                    self.held = Some(other);
+                    break;
+                }
+                Err(_) if group.len() < self.last_group && Instant::now() < deadline => {
+                    std::thread::yield_now()
+                }
+                Err(_) => break,
+            }
+        }
+        group
+    }
+
+    fn commit_group(&self, group: Vec<Request>) {
+        let (transactions, replies): (Vec<_>, Vec<_>) =
+            group.into_iter().map(|request| (request.transaction, request.reply)).unzip();
+        let outcomes = match self.perform_group(&transactions) {
+            Ok(outcomes) => outcomes,
+            Err(engine) => replies.iter().map(|_| Err(self.place.fault(&engine))).collect(),
+        };
+        for (reply, outcome) in replies.into_iter().zip(outcomes) {
+            // Whoever does not wait any longer does not need the answer.
+            let _ = reply.send(outcome.map_err(|error| self.place.explain(error)));
+        }
+    }
+
+    /// Performs the transactions in one of the engine's, each able to fail alone.
+    fn perform_group(&self, group: &[Transaction]) -> rusqlite::Result<Vec<Result<Committed>>> {
+        run(&self.connection, "BEGIN IMMEDIATE")?;
+        let outcome = group
+            .iter()
+            .map(|transaction| self.perform_alone(transaction))
+            .collect::<rusqlite::Result<Vec<_>>>()
+            .and_then(|outcomes| run(&self.connection, "COMMIT").map(|()| outcomes));
+        if outcome.is_err() && !self.connection.is_autocommit() {
+            run(&self.connection, "ROLLBACK")?;
+        }
+        outcome
+    }
+
+    fn perform_alone(&self, transaction: &Transaction) -> rusqlite::Result<Result<Committed>> {
+        run(&self.connection, "SAVEPOINT request")?;
+        let outcome = perform(&self.connection, transaction);
+        if self.connection.is_autocommit() {
+            // The engine gave up everything, as it does when the disk is full: the others of the group failed too.
+            return Err(match outcome {
+                Err(Error::Sqlite(engine)) => engine,
+                Ok(_) | Err(_) => rusqlite::Error::InvalidQuery,
+            });
+        }
+        if outcome.is_err() {
+            run(&self.connection, "ROLLBACK TO request")?;
+        }
+        run(&self.connection, "RELEASE request")?;
+        Ok(outcome)
+    }
+
+    /// Indexes one batch, and answers who waits when nothing is left or it failed.
+    fn catch_up(&mut self) {
+        if self.index_waiters.is_empty() {
+            return;
+        }
+        let outcome = self.index_batch();
+        if matches!(outcome, Ok(CatchUp::Unfinished)) {
+            return;
+        }
+        let failure = outcome.err();
+        for waiter in self.index_waiters.drain(..) {
+            let _ = waiter.send(failure.as_ref().map_or(Ok(()), |engine| Err(self.place.fault(engine))));
+        }
+    }
+
+    fn index_batch(&self) -> rusqlite::Result<CatchUp> {
+        run(&self.connection, "BEGIN IMMEDIATE")?;
+        let outcome = search::index_batch(&self.connection)
+            .map_err(|error| match error {
+                Error::Sqlite(engine) => engine,
+                other => rusqlite::Error::ToSqlConversionFailure(Box::new(other)),
+            })
+            .and_then(|progress| run(&self.connection, "COMMIT").map(|()| progress));
+        if outcome.is_err() && !self.connection.is_autocommit() {
+            run(&self.connection, "ROLLBACK")?;
+        }
+        outcome
+    }
+}
+
+fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(|_| ())
+}
+
+/// Performs one transaction's writes in order. Checkpoints come last, because they record the last seq.
+fn perform(connection: &Connection, transaction: &Transaction) -> Result<Committed> {
+    if let Some(fence) = &transaction.fence {
+        runs::check_fence(connection, fence)?;
+    }
+    let mut committed = Committed::default();
+    for write in &transaction.writes {
+        apply(connection, write, &mut committed)?;
+    }
+    for write in &transaction.writes {
+        if let Write::PutCheckpoint(point) = write {
+            runs::put_checkpoint(connection, point)?;
+        }
+    }
+    Ok(committed)
+}
+
+fn apply(connection: &Connection, write: &Write, committed: &mut Committed) -> Result<()> {
+    match write {
+        Write::CreateThread(thread) => threads::create(connection, thread),
+        Write::UpdateThread { thread_id, patch } => threads::update(connection, *thread_id, patch),
+        Write::DeleteThread { thread_id } => threads::delete(connection, *thread_id),
+        Write::Append { thread_id, events } => {
+            let appended = events::append(connection, *thread_id, events)?;
+            committed.seqs.push(appended.seqs);
+            committed.stored += appended.stored;
+            Ok(())
+        }
+        Write::AdmitRun(run) => runs::admit(connection, run),
+        Write::UpdateRun { run_id, patch } => runs::update(connection, *run_id, patch),
+        Write::ReclaimRun { run_id, owner, now, lease_until } => {
+            let fence = Fence { run_id: *run_id, owner: owner.clone() };
+            runs::reclaim(connection, &fence, *now, *lease_until)
+        }
+        Write::PutCheckpoint(_) => Ok(()),
+        Write::RaiseInterrupt(interrupt) => runs::raise_interrupt(connection, interrupt),
+        Write::ResolveInterrupt { interrupt_id, decisions, at } => {
+            runs::resolve_interrupt(connection, *interrupt_id, decisions.as_ref(), *at)
+        }
+        Write::CreateHandoff(handoff) => handoffs::create(connection, handoff),
+        Write::MoveHandoff { handoff_id, from, to, patch, at } => handoffs::advance(
+            connection,
+            &handoffs::Move { handoff_id: *handoff_id, from: *from, to: *to, patch, at: *at },
+        ),
+        Write::PutProposal(proposal) => handoffs::put_proposal(connection, proposal),
+        Write::Enqueue(item) => keyed::enqueue(connection, item),
+        Write::Dequeue { kind, key } => keyed::dequeue(connection, kind, key),
+        Write::PutImport(source) => keyed::put_import(connection, source),
+    }
+}

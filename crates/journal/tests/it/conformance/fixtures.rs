@@ -1,0 +1,176 @@
+//! Rows for the suite, with every value that a test does not care about filled in. They hold no expectation.
+
+use jiff::Timestamp;
+use journal::{Committed, EventQuery, Result, Store, Transaction, Write};
+use protocol::{
+    AssistantId, Category, Checkpoint, CheckpointId, Event, EventType, Handoff, HandoffId, HandoffStatus,
+    HandoffSummary, Interrupt, InterruptId, InterruptPayload, InterruptStatus, Message, NewEvent, Proposal, Run,
+    RunId, RunStatus, Seq, Thread, ThreadId, ThreadStatus, Usage,
+};
+use serde_json::{Map, json};
+
+/// A time; later with every second.
+pub fn at(second: i64) -> Timestamp {
+    Timestamp::new(1_700_000_000 + second, 123_456_789).unwrap()
+}
+
+pub fn thread() -> Thread {
+    Thread {
+        thread_id: ThreadId::generate(),
+        assistant_id: AssistantId::default(),
+        parent_id: None,
+        parent_kind: None,
+        name: None,
+        status: ThreadStatus::Idle,
+        metadata: Map::new(),
+        first_prompt: None,
+        message_count: 0,
+        last_seq: 0,
+        created_at: at(0),
+        updated_at: at(0),
+    }
+}
+
+pub fn run(thread_id: ThreadId, owner: &str) -> Run {
+    Run {
+        run_id: RunId::generate(),
+        thread_id,
+        assistant_id: AssistantId::default(),
+        status: RunStatus::Running,
+        model: Some("scripted/one".to_owned()),
+        error: None,
+        lease_owner: Some(owner.to_owned()),
+        lease_until: Some(at(60)),
+        usage: Usage::default(),
+        created_at: at(0),
+        updated_at: at(0),
+    }
+}
+
+pub fn checkpoint(run: &Run, step: u64) -> Checkpoint {
+    Checkpoint {
+        checkpoint_id: CheckpointId::generate(),
+        thread_id: run.thread_id,
+        run_id: run.run_id,
+        step,
+        head_seq: 0,
+        next: Some("model".to_owned()),
+        channels: Map::from_iter([("_private".to_owned(), json!({"a": [1, null]}))]),
+        activities: Vec::new(),
+        created_at: at(0),
+    }
+}
+
+pub fn interrupt(run: &Run, node: &str, second: i64) -> Interrupt {
+    Interrupt {
+        interrupt_id: InterruptId::derive(run.run_id, 1, node),
+        thread_id: run.thread_id,
+        run_id: run.run_id,
+        node: node.to_owned(),
+        payload: InterruptPayload {
+            schema_version: 1,
+            middleware_source: "HandoffApprovalMiddleware".to_owned(),
+            action_requests: Vec::new(),
+            review_configs: Vec::new(),
+        },
+        status: InterruptStatus::Pending,
+        decisions: None,
+        created_at: at(second),
+        resolved_at: None,
+    }
+}
+
+pub fn handoff(parent_thread_id: ThreadId, second: i64) -> Handoff {
+    Handoff {
+        handoff_id: HandoffId::generate(),
+        assistant_id: AssistantId::default(),
+        parent_thread_id,
+        child_thread_id: ThreadId::generate(),
+        status: HandoffStatus::Requested,
+        iteration: 0,
+        goal: Some("ship it".to_owned()),
+        run_id: None,
+        options: json!({"messages": 40}),
+        accepted_sha256: None,
+        note: None,
+        created_at: at(second),
+        updated_at: at(second),
+    }
+}
+
+pub fn proposal(handoff: &Handoff, iteration: u32, summary_md: &str) -> Proposal {
+    let summary_json: HandoffSummary = serde_json::from_value(json!({
+        "schema_version": 1, "handoff_id": handoff.handoff_id, "assistant_id": handoff.assistant_id,
+        "parent_thread_id": handoff.parent_thread_id, "child_thread_id": null, "title": "T", "tldr": "t",
+        "body": [{"kind": "objective", "text": summary_md, "refs": [1], "verified": true}],
+        "model": "extractive", "model_run_id": null, "tokens_used": 0, "iteration": iteration,
+        "created_at": handoff.created_at,
+        "coverage": {"first_seq": 1, "last_seq": 2, "verbatim": [], "summarized": [], "truncated": [], "excluded": []},
+        "carry_over": {"last_user_request": null, "todos": [], "files_read": [], "files_modified": [], "commands": [],
+                       "errors": []},
+    }))
+    .unwrap();
+    Proposal {
+        handoff_id: handoff.handoff_id,
+        iteration,
+        summary_json,
+        summary_md: summary_md.to_owned(),
+        summary_sha256: format!("{:064x}", summary_md.len()),
+        feedback: None,
+        created_at: at(1),
+    }
+}
+
+pub fn human(text: &str) -> NewEvent {
+    NewEvent::message(&Message::human(text), at(1)).unwrap()
+}
+
+pub fn ai(text: &str) -> NewEvent {
+    NewEvent::message(&Message::ai(text), at(1)).unwrap()
+}
+
+pub fn trace(number: u64) -> NewEvent {
+    NewEvent::new(EventType::ModelCalled, &json!({"purpose": "test", "number": number}), at(1)).unwrap()
+}
+
+pub async fn commit(store: &dyn Store, writes: Vec<Write>) -> Result<Committed> {
+    store.commit(Transaction { fence: None, writes }).await
+}
+
+pub async fn append(store: &dyn Store, thread_id: ThreadId, events: Vec<NewEvent>) -> Result<Vec<Seq>> {
+    let committed = commit(store, vec![Write::Append { thread_id, events }]).await?;
+    Ok(committed.seqs.into_iter().next().unwrap())
+}
+
+/// Creates a thread and returns its id.
+pub async fn create(store: &dyn Store) -> ThreadId {
+    let thread = thread();
+    let thread_id = thread.thread_id;
+    commit(store, vec![Write::CreateThread(thread)]).await.unwrap();
+    thread_id
+}
+
+/// Creates a thread with an active run.
+pub async fn create_run(store: &dyn Store, owner: &str) -> Run {
+    let run = run(create(store).await, owner);
+    commit(store, vec![Write::AdmitRun(run.clone())]).await.unwrap();
+    run
+}
+
+/// Reads every event of a thread, in pages.
+pub async fn all_events(store: &dyn Store, thread_id: ThreadId, categories: &[Category]) -> Vec<Event> {
+    let mut events: Vec<Event> = Vec::new();
+    loop {
+        let after = events.last().map_or(0, |event| event.seq);
+        let query = EventQuery { categories: categories.to_vec(), ..EventQuery::after(after, 97) };
+        let page = store.events(thread_id, query).await.unwrap();
+        if page.is_empty() {
+            return events;
+        }
+        events.extend(page);
+    }
+}
+
+pub fn seqs(events: &[Event]) -> Vec<Seq> {
+    events.iter().map(|event| event.seq).collect()
+}

@@ -1,0 +1,128 @@
+//! What can go wrong with agent.md, told so that a person knows what to do. Nothing is handled here.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::block::Malformed;
+
+/// The result of this room.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why agent.md could not be read or written. The file is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file or its folder may not be read or written by this user, or is read-only.
+    #[error("access {}: permission denied", .path.display())]
+    NotPermitted {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Something that is not a regular file has its name.
+    #[error("use {}: it is not a regular file", .path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file is larger than [`crate::AGENT_MD_BYTES_MAX`].
+    #[error("write the summary block in {}: the file is larger than {bytes_max} bytes, move part of it elsewhere", .path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// The limit.
+        bytes_max: u64,
+    },
+    /// The file is UTF-16; a block written into it would be garbage.
+    #[error("write the summary block in {}: the file is UTF-16, save it as UTF-8", .path.display())]
+    Encoding {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The markers are not one block even after a repair.
+    #[error("write the summary block in {}: {source}", .path.display())]
+    Markers {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with line numbers.
+        source: Malformed,
+    },
+    /// There is no room to write.
+    #[error("write {}: the disk or quota is full", .path.display())]
+    DiskFull {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another process held the lock for too long.
+    #[error("lock {}: another process has held it for {} s", .path.display(), .waited.as_secs())]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+        /// How long this one waited.
+        waited: Duration,
+    },
+    /// Another program kept changing the file between reading and replacing it.
+    #[error("write the summary block in {}: another program changed the file {attempts} times meanwhile", .path.display())]
+    Contended {
+        /// The file.
+        path: PathBuf,
+        /// How often the change was merged again.
+        attempts: u32,
+    },
+    /// Anything else the operating system answered.
+    #[error("{action} {}: {source}", .path.display())]
+    Io {
+        /// What was tried, such as `read`.
+        action: &'static str,
+        /// The path.
+        path: PathBuf,
+        /// The answer.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// Returns what a person can do about it, as one sentence.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::NotPermitted { .. } => "make the file and its folder readable and writable for you",
+            Self::NotAFile { .. } => "move away what is there; Segue creates the file when it needs it",
+            Self::TooLarge { .. } => "move notes that are not needed in every turn into other files",
+            Self::Encoding { .. } => "save the file as UTF-8",
+            Self::Markers { .. } => "leave one <current_thread_summary> block, or none, and try again",
+            Self::DiskFull { .. } => "free some space and try again; the file is as it was",
+            Self::Locked { .. } | Self::Contended { .. } => {
+                "close the program that holds the file and try again"
+            }
+            Self::Io { .. } => "check the folder and try again; the file is as it was",
+        }
+    }
+
+    /// Returns whether the same call may succeed without anyone changing anything.
+    pub const fn is_retryable(&self) -> bool {
+        match self {
+            Self::Locked { .. } | Self::Contended { .. } => true,
+            Self::NotPermitted { .. }
+            | Self::NotAFile { .. }
+            | Self::TooLarge { .. }
+            | Self::Encoding { .. }
+            | Self::Markers { .. }
+            | Self::DiskFull { .. }
+            | Self::Io { .. } => false,
+        }
+    }
+
+    /// Returns a function that turns the system's answer to `action` on `path` into an error.
+    pub(crate) fn on<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> Self + 'a {
+        move |source| {
+            let path = path.to_path_buf();
+            match source.kind() {
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                    Self::NotPermitted { path }
+                }
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull { path },
+                io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => Self::NotAFile { path },
+                _ => Self::Io { action, path, source },
+            }
+        }
+    }
+}

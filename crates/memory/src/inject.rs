@@ -1,0 +1,151 @@
+//! How agent.md and a thread's handed-over summary appear in the system prompt: as delimited, inert reference data.
+//! Whose summary it is and when it is due is decided by the caller.
+
+use crate::block::{self, PLACEHOLDER};
+use crate::file::{AGENT_MD_BYTES_MAX, Extent, Snapshot, sha256};
+
+/// The frame around both texts.
+const TEMPLATE: &str = include_str!("../prompts/agent_md.md");
+
+/// A piece of the system prompt and where it came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    /// What the model reads.
+    pub text: String,
+    /// What a `memory_read` event records.
+    pub sources: Vec<Source>,
+}
+
+/// Something a prompt was made from, by hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// What it is: `agent.md`, `current_thread_summary`, or the name of a prompt file.
+    pub name: &'static str,
+    /// Lowercase hex SHA-256 of its bytes.
+    pub sha256: String,
+}
+
+/// What the template is filled with.
+struct Fields {
+    agent_md: String,
+    current_thread_summary: String,
+}
+
+/// Returns the part of the system prompt that carries `agent_md` and `summary_md`, the summary of this very thread.
+///
+/// What the file's block holds belongs to another thread and never appears; without a summary the placeholder does.
+/// Comments outside code fences are left out. Whatever could be read as a tag is escaped.
+pub fn prompt_section(agent_md: &Snapshot, summary_md: Option<&str>) -> Section {
+    let without_block = block::without(&agent_md.bytes);
+    let notes = without_comments(&String::from_utf8_lossy(&without_block));
+    let mut notes = inert(notes.trim_start_matches('\u{feff}').trim());
+    match agent_md.extent {
+        Extent::Whole => {}
+        Extent::Beginning => {
+            notes.push_str(&format!(
+                "\n[agent.md is longer than {AGENT_MD_BYTES_MAX} bytes; the rest is left out]"
+            ));
+        }
+    }
+    let mut sources = vec![
+        Source { name: "agent.md", sha256: agent_md.sha256.clone() },
+        Source { name: "prompts/agent_md.md", sha256: sha256(TEMPLATE.as_bytes()) },
+    ];
+    sources.extend(
+        summary_md
+            .map(|summary| Source { name: "current_thread_summary", sha256: sha256(summary.as_bytes()) }),
+    );
+    let summary = summary_md.map_or_else(|| PLACEHOLDER.to_owned(), inert);
+    Section { text: fill(&Fields { agent_md: notes, current_thread_summary: summary }), sources }
+}
+
+/// Fills the template in one pass, so that a placeholder in a value stays text.
+fn fill(fields: &Fields) -> String {
+    let mut text =
+        String::with_capacity(TEMPLATE.len() + fields.agent_md.len() + fields.current_thread_summary.len());
+    let mut rest = TEMPLATE;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let (name, after) = after.split_once("}}").expect("a test reads the template to its end");
+        text.push_str(before);
+        text.push_str(field(fields, name).expect("a test looks up every placeholder of the template"));
+        rest = after;
+    }
+    text.push_str(rest);
+    text
+}
+
+fn field<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
+    match name {
+        "agent_md" => Some(&fields.agent_md),
+        "current_thread_summary" => Some(&fields.current_thread_summary),
+        _ => None,
+    }
+}
+
+/// Returns `text` without HTML comments; those in code fences and unclosed ones stay.
+fn without_comments(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut fence: Option<&str> = None;
+    let mut rest = text;
+    // False once a comment was found that nothing closes: no later one is closed either.
+    let mut closable = true;
+    while !rest.is_empty() {
+        let line = &rest[..rest.find('\n').map_or(rest.len(), |at| at + 1)];
+        let opened = if fence.is_none() && closable { line.find("<!--") } else { None };
+        match opened.and_then(|at| Some((at, at + 4 + rest[at + 4..].find("-->")? + 3))) {
+            Some((from, to)) => {
+                kept.push_str(&rest[..from]);
+                rest = &rest[to..];
+                if kept.is_empty() || kept.ends_with('\n') {
+                    rest = rest.strip_prefix("\r\n").or_else(|| rest.strip_prefix('\n')).unwrap_or(rest);
+                }
+            }
+            None => {
+                closable &= opened.is_none();
+                fence = fence_after(fence, line.trim());
+                kept.push_str(line);
+                rest = &rest[line.len()..];
+            }
+        }
+    }
+    kept
+}
+
+/// Returns the mark of the fence that is open after `line`.
+fn fence_after<'a>(open: Option<&'a str>, line: &str) -> Option<&'a str> {
+    match open {
+        Some(mark) if line.starts_with(mark) && line.trim_start_matches(&mark[..1]).is_empty() => None,
+        Some(mark) => Some(mark),
+        None => ["```", "~~~"].into_iter().find(|mark| line.starts_with(mark)),
+    }
+}
+
+/// Returns `text` with every `<` that could begin a tag escaped, and without characters that hide or reorder text.
+fn inert(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '<' if begins_a_tag(rest.as_str()) => safe.push_str("&lt;"),
+            // Overrides of the writing direction, and tag characters, which spell text that people cannot see.
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{e0000}'..='\u{e007f}' => {}
+            _ => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// Returns whether `<` and this text may be read as a tag, invisible characters in between included.
+fn begins_a_tag(after: &str) -> bool {
+    let invisible = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
+            || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+    };
+    let name = after.trim_start_matches(invisible);
+    name.starts_with(|c: char| c.is_alphabetic() || matches!(c, '!' | '?' | '|'))
+        || name.trim_start_matches(|c: char| invisible(c) || c.is_whitespace()).starts_with('/')
+}
+
+#[cfg(test)]
+mod tests;

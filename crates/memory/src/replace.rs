@@ -1,0 +1,309 @@
+//! Replacing one file under a lock, in one step, without losing what another program writes meanwhile. What goes
+//! into the file is not known here.
+//!
+//! A program that takes no lock may append while the new file is being written, or may have opened the old file
+//! before the rename and write into it afterwards. The first is seen by reading again right before the rename; for
+//! the second the old file is kept open as [`Retired`], and what it gains is appended to the new one. What stays
+//! open: a program that opened the file before a rename and writes after this process last looked, which it does
+//! once the folder is on the disk, and again at each of its next writes.
+
+use std::collections::HashSet;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use tempfile::NamedTempFile;
+
+use crate::{AGENT_MD_BYTES_MAX, Error, Result, block};
+
+/// How long to wait for another process to let go of the lock.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(30);
+/// How many links a missing target is followed through.
+const LINKS_MAX: u32 = 16;
+/// What the names of temporary files begin with.
+const TEMPORARY_PREFIX: &str = ".agent.md.";
+/// How often a file that grows is read again before it is replaced.
+const TAILS_MAX: u32 = 8;
+/// The most bytes read of a retired file.
+const LATE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// A file as it was read.
+#[derive(Debug)]
+pub(crate) struct Content {
+    /// The open file.
+    pub file: File,
+    /// What it held.
+    pub bytes: Vec<u8>,
+}
+
+/// A file that was replaced and that someone may still write to.
+#[derive(Debug)]
+pub(crate) struct Retired(Content);
+
+/// What became of an attempt to replace.
+#[derive(Debug)]
+pub(crate) enum Attempt {
+    /// The file is replaced; the one it replaced, if any.
+    Replaced(Option<Retired>),
+    /// Someone changed the file since it was read; nothing was done.
+    Stale,
+}
+
+/// Whether late text was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Late {
+    /// Yes, and it is in the file.
+    Rescued,
+    /// No.
+    Nothing,
+}
+
+/// Returns the file that `path` stands for, links resolved; it may not exist.
+pub(crate) fn resolve(path: &Path) -> Result<PathBuf> {
+    let mut path = path.to_path_buf();
+    for _ in 0..LINKS_MAX {
+        match fs::canonicalize(&path) {
+            Ok(target) => return Ok(target),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::on("find", &path)(error)),
+        }
+        match fs::read_link(&path) {
+            Ok(link) => path = folder(&path).join(link),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(Error::NotAFile { path })
+}
+
+/// Returns the file's content, or `None` when there is no file. Reads no more than the limit and one byte.
+pub(crate) fn read(path: &Path) -> Result<Option<Content>> {
+    match fs::metadata(path) {
+        // Opening a pipe would wait for a writer.
+        Ok(found) if !found.is_file() => return Err(Error::NotAFile { path: path.to_path_buf() }),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::on("read", path)(error)),
+    }
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::on("read", path)(error)),
+    };
+    let bytes = read_all(&mut file, AGENT_MD_BYTES_MAX + 1).map_err(Error::on("read", path))?;
+    Ok(Some(Content { file, bytes }))
+}
+
+/// Takes the lock beside `target`, creating folder and lock file when they are missing.
+///
+/// The lock ends when the file is dropped. The lock file stays: removing it would let two processes lock two files.
+pub(crate) fn lock(target: &Path) -> Result<File> {
+    let folder = folder(target);
+    private_folders(folder).map_err(Error::on("create", folder))?;
+    let mut name = target.file_name().unwrap_or_default().to_os_string();
+    name.push(".lock");
+    let path = folder.join(name);
+    let file = private(OpenOptions::new().create(true).truncate(false).write(true))
+        .open(&path)
+        .map_err(Error::on("open", &path))?;
+    match file.try_lock() {
+        Ok(()) => return Ok(file),
+        Err(fs::TryLockError::WouldBlock) => {}
+        Err(fs::TryLockError::Error(error)) => return Err(Error::on("lock", &path)(error)),
+    }
+    // The system's wait for a lock knows no limit, so a thread waits. If it is late, it lets go at once.
+    let (sender, receiver) = mpsc::sync_channel(1);
+    thread::Builder::new()
+        .name("agent-md-lock".to_owned())
+        .spawn(move || sender.send(file.lock().map(|()| file)))
+        .map_err(Error::on("lock", &path))?;
+    match receiver.recv_timeout(LOCK_WAIT_MAX) {
+        Ok(locked) => locked.map_err(Error::on("lock", &path)),
+        Err(_) => Err(Error::Locked { path, waited: LOCK_WAIT_MAX }),
+    }
+}
+
+/// Puts a file with `bytes` in the place of `target`, durably. Text appended to `target` since it was read is
+/// appended to the new file; any other change makes the attempt stale.
+pub(crate) fn replace(target: &Path, mut read_as: Option<Content>, bytes: &[u8]) -> Result<Attempt> {
+    let on = |action| Error::on(action, target);
+    let folder = folder(target);
+    let mut temporary = tempfile::Builder::new()
+        .prefix(TEMPORARY_PREFIX)
+        .tempfile_in(folder)
+        .map_err(on("create a temporary file beside"))?;
+    temporary.write_all(bytes).map_err(on("write"))?;
+    if let Some(old) = &read_as {
+        copy_metadata(target, old, &temporary)?;
+    }
+    temporary.as_file().sync_all().map_err(on("write"))?;
+    if !carry_tail(target, read_as.as_mut(), &mut temporary)? {
+        return Ok(Attempt::Stale);
+    }
+    let placed = match &read_as {
+        Some(_) => temporary.persist(target),
+        None => temporary.persist_noclobber(target),
+    };
+    match placed {
+        Ok(file) => file.sync_data().map_err(on("write"))?,
+        Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => return Ok(Attempt::Stale),
+        Err(failed) => return Err(on("replace")(failed.error)),
+    }
+    sync_folder(folder).map_err(on("write the folder of"))?;
+    Ok(Attempt::Replaced(read_as.map(Retired)))
+}
+
+/// Appends to `target` what was written to `retired` since it was last read.
+///
+/// A retired file that was written anew gives the lines that `target` does not hold.
+pub(crate) fn rescue(target: &Path, retired: &mut Retired) -> Result<Late> {
+    let on = |action| Error::on(action, target);
+    let known = &retired.0.bytes;
+    let mut bytes = read_all(&mut retired.0.file, LATE_BYTES_MAX).map_err(on("read what replaced"))?;
+    if bytes == *known {
+        return Ok(Late::Nothing);
+    }
+    let present = read(target)?.map(|content| content.bytes).unwrap_or_default();
+    let mut tail = match bytes.strip_prefix(known.as_slice()) {
+        Some(tail) => tail.to_vec(),
+        None => missing_lines(&bytes, &present),
+    };
+    let begins_a_line = known.is_empty() || known.ends_with(b"\n");
+    if begins_a_line && !present.is_empty() && !present.ends_with(b"\n") {
+        tail.insert(0, b'\n');
+    }
+    // In place, as the other program meant to: a second replacement would open the same gap again.
+    let mut file = OpenOptions::new().append(true).create(true).open(target).map_err(on("append to"))?;
+    file.write_all(&tail).and_then(|()| file.sync_data()).map_err(on("append to"))?;
+    retired.0.bytes = std::mem::take(&mut bytes);
+    Ok(Late::Rescued)
+}
+
+/// Writes `bytes` to the first free name of `path`, `path-2`, `path-3`, …, durably; returns the name.
+pub(crate) fn keep_copy(path: &Path, bytes: &[u8]) -> Result<PathBuf> {
+    let mut number = 1_u32;
+    loop {
+        let mut name = path.as_os_str().to_os_string();
+        if number > 1 {
+            name.push(format!("-{number}"));
+        }
+        let name = PathBuf::from(name);
+        match private(OpenOptions::new().create_new(true).write(true)).open(&name) {
+            Ok(mut file) => {
+                file.write_all(bytes).and_then(|()| file.sync_all()).map_err(Error::on("write", &name))?;
+                return Ok(name);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(Error::on("create", &name)(error)),
+        }
+    }
+}
+
+/// Gives the new file the mode, owner and attributes of the old one.
+fn copy_metadata(target: &Path, old: &Content, new: &NamedTempFile) -> Result<()> {
+    let metadata = old.file.metadata().map_err(Error::on("read", target))?;
+    if metadata.permissions().readonly() {
+        return Err(Error::NotPermitted { path: target.to_path_buf() });
+    }
+    copy_owner(&metadata, new.as_file());
+    copy_attributes(target, new.path());
+    new.as_file().set_permissions(metadata.permissions()).map_err(Error::on("set the mode of", target))
+}
+
+/// Appends to `new` what `target` gained since it was read; returns false when it changed in another way.
+fn carry_tail(target: &Path, read_as: Option<&mut Content>, new: &mut NamedTempFile) -> Result<bool> {
+    let Some(known) = read_as else {
+        return Ok(read(target)?.is_none());
+    };
+    for _ in 0..TAILS_MAX {
+        let Some(found) = read(target)? else {
+            return Ok(false);
+        };
+        match found.bytes.strip_prefix(known.bytes.as_slice()) {
+            Some([]) => return Ok(true),
+            Some(tail) if fits(&found.bytes) => new.write_all(tail).map_err(Error::on("write", target))?,
+            Some(_) | None => return Ok(false),
+        }
+        known.bytes = found.bytes;
+    }
+    // Someone appends without a pause. The rest is rescued from the retired file.
+    Ok(true)
+}
+
+/// Returns the lines of `bytes` outside its block that are not among those of `present`.
+fn missing_lines(bytes: &[u8], present: &[u8]) -> Vec<u8> {
+    let present: HashSet<&[u8]> = present.split(|byte| *byte == b'\n').collect();
+    let other = block::without(bytes);
+    let missing = other.split(|byte| *byte == b'\n').filter(|line| !present.contains(line));
+    missing.flat_map(|line| [line, b"\n".as_slice()].concat()).collect()
+}
+
+/// Returns whether `bytes` is no more than the limit.
+pub(crate) fn fits(bytes: &[u8]) -> bool {
+    bytes.len() as u64 <= AGENT_MD_BYTES_MAX
+}
+
+fn read_all(file: &mut File, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    Read::by_ref(file).take(bytes_max).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        Some(_) | None => Path::new("."),
+    }
+}
+
+fn private_folders(folder: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
+fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    options
+}
+
+/// Gives the new file the old one's owner and group where the system lets us; both are ours in the usual case.
+fn copy_owner(old: &fs::Metadata, new: &File) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{MetadataExt, fchown};
+        let same = new.metadata().is_ok_and(|new| new.uid() == old.uid() && new.gid() == old.gid());
+        if !same {
+            let _ =
+                fchown(new, Some(old.uid()), Some(old.gid())).or_else(|_| fchown(new, None, Some(old.gid())));
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = (old, new);
+}
+
+/// Copies extended attributes (access lists, labels) where the system lets us.
+fn copy_attributes(old: &Path, new: &Path) {
+    #[cfg(unix)]
+    for name in xattr::list(old).into_iter().flatten() {
+        if let Ok(Some(value)) = xattr::get(old, &name) {
+            let _ = xattr::set(new, &name, &value);
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = (old, new);
+}
+
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    File::open(folder)?.sync_all()?;
+    #[cfg(not(unix))]
+    let _ = folder;
+    Ok(())
+}

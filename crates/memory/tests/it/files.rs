@@ -1,0 +1,171 @@
+//! One process and one file.
+
+use std::fs;
+use std::path::Path;
+
+use jiff::Timestamp;
+use memory::block::{CLOSE, OPEN, PLACEHOLDER};
+use memory::{AGENT_MD_BYTES_MAX, AgentFile, Error, Extent, Outcome};
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn f2_a_missing_file_is_empty_and_is_created_privately() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = AgentFile::new(folder.path().join("agents/agent/agent.md"));
+    assert_eq!(file.read().unwrap().block, None);
+    assert_eq!(file.clear_block("S", NOW).unwrap().outcome, Outcome::Left);
+    assert_eq!(names(folder.path()), Vec::<String>::new());
+    assert_eq!(file.write_block("S", NOW).unwrap().outcome, Outcome::Changed);
+    assert_eq!(file.read().unwrap().block.as_deref(), Some("S"));
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(file.path()), 0o600);
+        assert_eq!(mode(file.path().parent().unwrap()), 0o700);
+    }
+    assert_eq!(names(file.path().parent().unwrap()), ["agent.md", "agent.md.lock"]);
+}
+
+#[test]
+fn g10_the_previous_text_is_returned_and_can_be_put_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = AgentFile::new(folder.path().join("agent.md"));
+    assert_eq!(file.write_block("first", NOW).unwrap().previous, None);
+    assert_eq!(file.write_block("second", NOW).unwrap().previous.as_deref(), Some("first"));
+    assert_eq!(file.write_block("second", NOW).unwrap().outcome, Outcome::Unchanged);
+    assert_eq!(file.swap_block("second", "first", NOW).unwrap().outcome, Outcome::Changed);
+    assert_eq!(file.read().unwrap().block.as_deref(), Some("first"));
+}
+
+#[test]
+fn g12_clearing_leaves_a_newer_block_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = AgentFile::new(folder.path().join("agent.md"));
+    file.write_block("of B </current_thread_summary>", NOW).unwrap();
+    file.write_block("of D", NOW).unwrap();
+    assert_eq!(file.clear_block("of B </current_thread_summary>", NOW).unwrap().outcome, Outcome::Left);
+    assert_eq!(file.read().unwrap().block.as_deref(), Some("of D"));
+    assert_eq!(file.clear_block("of D", NOW).unwrap().outcome, Outcome::Changed);
+    assert_eq!(file.clear_block("of D", NOW).unwrap().outcome, Outcome::Unchanged);
+    assert_eq!(file.read().unwrap().block.as_deref(), Some(PLACEHOLDER));
+}
+
+#[test]
+fn g11_malformed_markers_are_repaired_once_with_a_backup() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.md");
+    let broken = format!("a\n{CLOSE}\nb\n{OPEN}\nc\n");
+    fs::write(&path, &broken).unwrap();
+    let file = AgentFile::new(&path);
+    assert_eq!(file.read().unwrap().problems.len(), 2);
+    let repair = file.write_block("S", NOW).unwrap().repair.unwrap();
+    assert_eq!(repair.backup.file_name().unwrap(), "agent.md.bak-19700101T000000Z");
+    assert_eq!(fs::read_to_string(&repair.backup).unwrap(), broken);
+    assert_eq!(repair.problems.len(), 2);
+    assert_eq!(
+        fs::read_to_string(&path).unwrap(),
+        format!("a\nb\nc\n\n## Recent Thread Snapshot\n{OPEN}\nS\n{CLOSE}\n")
+    );
+    assert_eq!(file.write_block("T", NOW).unwrap().repair, None);
+    fs::write(&path, &broken).unwrap();
+    let again = file.write_block("S", NOW).unwrap().repair.unwrap();
+    assert_eq!(again.backup.file_name().unwrap(), "agent.md.bak-19700101T000000Z-2");
+}
+
+#[test]
+fn f2_what_cannot_be_used_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.md");
+    let file = AgentFile::new(&path);
+    let check = |expected: &str| {
+        let error =
+            file.write_block("S", NOW).unwrap_err().to_string().replace(path.to_str().unwrap(), "agent.md");
+        assert_eq!(error, expected);
+    };
+    fs::create_dir(&path).unwrap();
+    check("use agent.md: it is not a regular file");
+    assert!(matches!(file.read(), Err(Error::NotAFile { .. })));
+    fs::remove_dir(&path).unwrap();
+    fs::write(&path, b"\xff\xfea\0").unwrap();
+    check("write the summary block in agent.md: the file is UTF-16, save it as UTF-8");
+    fs::write(&path, vec![b'a'; 300_000]).unwrap();
+    check(
+        "write the summary block in agent.md: the file is larger than 262144 bytes, move part of it elsewhere",
+    );
+    let read = file.read().unwrap();
+    assert_eq!((read.extent, read.bytes.len() as u64), (Extent::Beginning, AGENT_MD_BYTES_MAX));
+    let mut permissions = fs::metadata(&path).unwrap().permissions();
+    permissions.set_readonly(true);
+    fs::write(&path, "a").unwrap();
+    fs::set_permissions(&path, permissions).unwrap();
+    check("access agent.md: permission denied");
+    assert_eq!(names(folder.path()), ["agent.md", "agent.md.lock"]);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "a");
+}
+
+#[cfg(unix)]
+#[test]
+fn g11_links_mode_and_attributes_stay() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("real")).unwrap();
+    let (real, link) = (folder.path().join("real/notes.md"), folder.path().join("agent.md"));
+    symlink("real/notes.md", &link).unwrap();
+    let file = AgentFile::new(&link);
+    file.write_block("S", NOW).unwrap();
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
+    let marked = xattr::set(&real, "user.note", b"kept").is_ok();
+    file.write_block("T", NOW).unwrap();
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o640);
+    if marked {
+        assert_eq!(xattr::get(&real, "user.note").unwrap().as_deref(), Some(&b"kept"[..]));
+    }
+    assert_eq!(names(&folder.path().join("real")), ["notes.md", "notes.md.lock"]);
+}
+
+#[test]
+fn g11_text_written_to_a_replaced_file_is_brought_back() {
+    use std::io::Write;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.md");
+    fs::write(&path, "a\n").unwrap();
+    let mut editor = fs::OpenOptions::new().append(true).open(&path).unwrap();
+    let file = AgentFile::new(&path);
+    file.write_block("S", NOW).unwrap();
+    editor.write_all(b"late\n").unwrap();
+    file.write_block("T", NOW).unwrap();
+    editor.write_all(b"later\n").unwrap();
+    file.write_block("U", NOW).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.starts_with("a\n\n## Recent"), "{text}");
+    assert!(text.ends_with(&format!("U\n{CLOSE}\nlate\nlater\n")), "{text}");
+}
+
+#[test]
+fn g11_a_replaced_file_that_is_written_anew_loses_no_line() {
+    use std::io::Write;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.md");
+    fs::write(&path, "a\nb\n").unwrap();
+    let mut editor = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    let file = AgentFile::new(&path);
+    file.write_block("S", NOW).unwrap();
+    editor.set_len(0).unwrap();
+    editor.write_all(b"a\nb, changed\n").unwrap();
+    file.write_block("T", NOW).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.starts_with("a\nb\n\n## Recent") && text.ends_with("\nb, changed\n"), "{text}");
+}

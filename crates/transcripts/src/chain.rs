@@ -1,0 +1,83 @@
+//! A running digest over entries, so that an import sees where a file continues or leaves an earlier one. It compares
+//! nothing and keeps nothing but its last value.
+
+use protocol::ToolStatus;
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+
+use crate::entry::{Body, Entry, Media, Track};
+
+/// The digest of all entries so far.
+///
+/// Two files whose chains agree at entry *n* hold the same first *n* entries. Times and native ids do not count: a copy
+/// of a session may have others.
+#[derive(Debug, Clone, Default)]
+pub struct Chain {
+    last: [u8; 16],
+}
+
+impl Chain {
+    /// Adds an entry and returns the digest of everything up to it: 32 lowercase hex digits.
+    pub fn push(&mut self, entry: &Entry) -> String {
+        let mut hash = Sha256::new();
+        hash.update(self.last);
+        hash_entry(&mut hash, entry);
+        let digest = hash.finalize();
+        self.last.copy_from_slice(&digest[..16]);
+        hex_16(&digest)
+    }
+}
+
+/// Returns the first 16 bytes of `digest` in hex.
+pub(crate) fn hex_16(digest: &[u8]) -> String {
+    hex(&digest[..16])
+}
+
+/// Returns `bytes` in lowercase hex.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Feeds what an entry says into `hash`, every field with its length so that neighbours cannot run together.
+fn hash_entry(hash: &mut Sha256, entry: &Entry) {
+    let mut field = |bytes: &[u8]| {
+        hash.update((bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    };
+    field(entry.kind().as_str().as_bytes());
+    field(entry.role().as_str().as_bytes());
+    field(match entry.track {
+        Track::Main => b"main",
+        Track::Side => b"side",
+    });
+    field(entry.text().as_bytes());
+    match &entry.body {
+        Body::ToolCall { call_id, tool, args } => {
+            field(call_id.as_deref().unwrap_or_default().as_bytes());
+            field(tool.as_bytes());
+            field(args.to_string().as_bytes());
+        }
+        Body::ToolResult { call_id, status, media, .. } => {
+            field(call_id.as_deref().unwrap_or_default().as_bytes());
+            field(match status {
+                ToolStatus::Success => b"success",
+                ToolStatus::Error => b"error",
+            });
+            hash_media(hash, media);
+        }
+        Body::Boundary { details, .. } => field(details.to_string().as_bytes()),
+        Body::Text { media, .. } => hash_media(hash, media),
+        Body::Thinking { .. } | Body::Summary { .. } | Body::Note { .. } => {}
+    }
+}
+
+/// Feeds the digests of images into `hash`.
+fn hash_media(hash: &mut Sha256, media: &[Media]) {
+    for item in media {
+        hash.update(item.sha256.as_deref().unwrap_or_default().as_bytes());
+    }
+}

@@ -1,0 +1,276 @@
+//! One entry of a foreign conversation in one vocabulary for all formats. It does not say how an entry becomes an
+//! event of the journal.
+
+use jiff::Timestamp;
+use protocol::ToolStatus;
+use serde_json::Value;
+
+/// One thing that was said, thought, done or noted, in file order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// The id the file gives it; not unique, because redacted logs repeat placeholders.
+    pub native_id: Option<String>,
+    /// The native id of what it follows, as a hint.
+    pub parent: Option<String>,
+    /// When it happened; the time of the entry before it when the file does not say.
+    pub at: Option<Timestamp>,
+    /// Whether it belongs to the conversation or to a sub-agent.
+    pub track: Track,
+    /// What it is.
+    pub body: Body,
+}
+
+/// Whether an entry belongs to the conversation itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Track {
+    /// The conversation.
+    #[default]
+    Main,
+    /// A sub-agent or side chain.
+    Side,
+}
+
+/// What an entry is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Body {
+    /// Text of a person, of the harness in a person's name, or of the assistant.
+    Text {
+        /// Who wrote it.
+        by: Author,
+        /// The text; an image leaves `[image]` where the format has a place for it.
+        text: String,
+        /// The images that came with it, by reference.
+        media: Vec<Media>,
+    },
+    /// Reasoning of the assistant.
+    Thinking {
+        /// The readable part.
+        text: String,
+    },
+    /// A request to run a tool.
+    ToolCall {
+        /// The id that links the result.
+        call_id: Option<String>,
+        /// The tool's name; empty when the file has none.
+        tool: String,
+        /// The arguments, always an object.
+        args: Value,
+    },
+    /// What a tool returned.
+    ToolResult {
+        /// The id of the call.
+        call_id: Option<String>,
+        /// The tool's name, if the file or the call told.
+        tool: Option<String>,
+        /// The output.
+        text: String,
+        /// The images that came with it, by reference.
+        media: Vec<Media>,
+        /// Whether the tool succeeded.
+        status: ToolStatus,
+    },
+    /// The summary a model wrote at a boundary.
+    Summary {
+        /// The text.
+        text: String,
+    },
+    /// A place where the other agent compacted its context.
+    Boundary {
+        /// What the format calls it.
+        label: String,
+        /// What the format says about it.
+        details: Value,
+    },
+    /// Injected text, system prompts and session notes.
+    Note {
+        /// In whose name it stands in the file.
+        role: Role,
+        /// The text.
+        text: String,
+    },
+}
+
+/// Who wrote a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Author {
+    /// A person.
+    Person,
+    /// The harness, in the place where a person's words stand: reminders, interruptions, observations.
+    Harness,
+    /// The assistant.
+    Assistant,
+}
+
+/// In whose name an entry stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The system prompt or a developer's instruction.
+    System,
+    /// The user.
+    User,
+    /// The assistant.
+    Assistant,
+    /// A tool.
+    Tool,
+    /// Nobody: a mark in the file.
+    Marker,
+}
+
+/// The kinds of [`Body`], without what they hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EntryKind {
+    /// [`Body::Text`].
+    Text,
+    /// [`Body::Thinking`].
+    Thinking,
+    /// [`Body::ToolCall`].
+    ToolCall,
+    /// [`Body::ToolResult`].
+    ToolResult,
+    /// [`Body::Summary`].
+    Summary,
+    /// [`Body::Boundary`].
+    Boundary,
+    /// [`Body::Note`].
+    Note,
+}
+
+/// An image or file by reference; its bytes are never kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Media {
+    /// The media type; empty when the file does not say.
+    pub media_type: String,
+    /// Lowercase hex SHA-256 of the decoded bytes, if they were in the file.
+    pub sha256: Option<String>,
+    /// Size of the decoded bytes.
+    pub bytes: Option<u64>,
+}
+
+impl Role {
+    /// Returns the stored name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+            Self::Marker => "marker",
+        }
+    }
+}
+
+impl EntryKind {
+    /// Returns the name of the kind.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Thinking => "thinking",
+            Self::ToolCall => "tool_call",
+            Self::ToolResult => "tool_result",
+            Self::Summary => "summary",
+            Self::Boundary => "boundary",
+            Self::Note => "meta",
+        }
+    }
+}
+
+impl Entry {
+    /// Returns the kind of the body.
+    pub const fn kind(&self) -> EntryKind {
+        match self.body {
+            Body::Text { .. } => EntryKind::Text,
+            Body::Thinking { .. } => EntryKind::Thinking,
+            Body::ToolCall { .. } => EntryKind::ToolCall,
+            Body::ToolResult { .. } => EntryKind::ToolResult,
+            Body::Summary { .. } => EntryKind::Summary,
+            Body::Boundary { .. } => EntryKind::Boundary,
+            Body::Note { .. } => EntryKind::Note,
+        }
+    }
+
+    /// Returns in whose name the entry stands in the file.
+    pub const fn role(&self) -> Role {
+        match &self.body {
+            Body::Text { by: Author::Person | Author::Harness, .. } | Body::Summary { .. } => Role::User,
+            Body::Text { by: Author::Assistant, .. } | Body::Thinking { .. } | Body::ToolCall { .. } => {
+                Role::Assistant
+            }
+            Body::ToolResult { .. } => Role::Tool,
+            Body::Boundary { .. } => Role::Marker,
+            Body::Note { role, .. } => *role,
+        }
+    }
+
+    /// Returns the text of the entry; the label of a boundary, and nothing for a tool call.
+    pub fn text(&self) -> &str {
+        match &self.body {
+            Body::Text { text, .. }
+            | Body::Thinking { text }
+            | Body::ToolResult { text, .. }
+            | Body::Summary { text }
+            | Body::Note { text, .. } => text,
+            Body::Boundary { label, .. } => label,
+            Body::ToolCall { .. } => "",
+        }
+    }
+
+    /// Returns the text when a person wrote it on the main track: what a title or a last request may use.
+    pub fn human_text(&self) -> Option<&str> {
+        match (&self.body, self.track) {
+            (Body::Text { by: Author::Person, text, .. }, Track::Main) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// What the records of one file share when they are turned into entries.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Origin {
+    pub(crate) native_id: Option<String>,
+    pub(crate) parent: Option<String>,
+    pub(crate) at: Option<Timestamp>,
+    pub(crate) track: Track,
+}
+
+impl Origin {
+    /// Returns the entry with `body` that came from here.
+    pub(crate) fn entry(&self, body: Body) -> Entry {
+        Entry {
+            native_id: self.native_id.clone(),
+            parent: self.parent.clone(),
+            at: self.at,
+            track: self.track,
+            body,
+        }
+    }
+
+    /// Returns an assistant's text.
+    pub(crate) fn assistant(&self, text: impl Into<String>) -> Entry {
+        self.entry(Body::Text { by: Author::Assistant, text: text.into(), media: Vec::new() })
+    }
+
+    /// Returns a piece of reasoning.
+    pub(crate) fn thinking(&self, text: impl Into<String>) -> Entry {
+        self.entry(Body::Thinking { text: text.into() })
+    }
+
+    /// Returns a note.
+    pub(crate) fn note(&self, role: Role, text: impl Into<String>) -> Entry {
+        self.entry(Body::Note { role, text: text.into() })
+    }
+
+    /// Returns a tool call.
+    pub(crate) fn call(&self, call_id: Option<String>, tool: Option<String>, args: Value) -> Entry {
+        self.entry(Body::ToolCall { call_id, tool: tool.unwrap_or_default(), args })
+    }
+
+    /// Returns a compaction point.
+    pub(crate) fn boundary(&self, label: &str, details: Value) -> Entry {
+        self.entry(Body::Boundary { label: label.to_owned(), details })
+    }
+
+    /// Returns a summary.
+    pub(crate) fn summary(&self, text: impl Into<String>) -> Entry {
+        self.entry(Body::Summary { text: text.into() })
+    }
+}

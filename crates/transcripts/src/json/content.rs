@@ -1,0 +1,331 @@
+//! The content of a message as the model providers write it: a text, or a list of typed blocks. It knows all block
+//! fields that any of the formats uses, and no roles.
+
+use std::fmt;
+use std::fmt::Write as _;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use serde::Deserialize;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use crate::chain::hex;
+use crate::entry::Media;
+use crate::json::loose;
+
+/// The content of a message or of a tool result.
+#[derive(Debug, Default)]
+pub(crate) enum Content {
+    /// None, or something that is neither text nor list.
+    #[default]
+    Absent,
+    /// Plain text.
+    Text(String),
+    /// A list of blocks.
+    Blocks(Vec<Part>),
+    /// One object, in the place of a text.
+    Object(Map<String, Value>),
+}
+
+/// One item of a content list.
+#[derive(Debug)]
+pub(crate) enum Part {
+    /// A bare text.
+    Text(String),
+    /// A typed block.
+    Block(Box<Block>),
+    /// Anything else.
+    Other,
+}
+
+/// A typed block: the union of the fields that the formats use.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Block {
+    #[serde(rename = "type", deserialize_with = "loose::text")]
+    pub(crate) kind: Option<String>,
+    #[serde(deserialize_with = "loose::text")]
+    pub(crate) text: Option<String>,
+    #[serde(deserialize_with = "loose::text")]
+    pub(crate) thinking: Option<String>,
+    #[serde(deserialize_with = "loose::text")]
+    pub(crate) id: Option<String>,
+    #[serde(deserialize_with = "loose::text")]
+    pub(crate) name: Option<String>,
+    pub(crate) input: Option<Value>,
+    pub(crate) arguments: Option<Value>,
+    #[serde(deserialize_with = "loose::text")]
+    pub(crate) tool_use_id: Option<String>,
+    #[serde(deserialize_with = "loose::text")]
+    pub(crate) tool_name: Option<String>,
+    pub(crate) content: Content,
+    #[serde(deserialize_with = "loose::flag")]
+    pub(crate) is_error: bool,
+    source: Option<Value>,
+    image_url: Option<Value>,
+    #[serde(deserialize_with = "loose::text")]
+    data: Option<String>,
+    #[serde(rename = "mimeType", deserialize_with = "loose::text")]
+    mime_type: Option<String>,
+}
+
+/// A content as one text, with its images taken out.
+#[derive(Debug, Default)]
+pub(crate) struct Flat {
+    pub(crate) text: String,
+    pub(crate) media: Vec<Media>,
+}
+
+impl Content {
+    /// Returns whether there is nothing: no text, no block, no field.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::Absent => true,
+            Self::Text(text) => text.is_empty(),
+            Self::Blocks(parts) => parts.is_empty(),
+            Self::Object(fields) => fields.is_empty(),
+        }
+    }
+
+    /// Returns the text of all blocks, one per line, and the images.
+    pub(crate) fn flatten(self) -> Flat {
+        match self {
+            Self::Absent => Flat::default(),
+            Self::Text(text) => Flat { text, media: Vec::new() },
+            Self::Object(fields) => Flat { text: object_text(fields), media: Vec::new() },
+            Self::Blocks(parts) => {
+                let mut flat = Flat::default();
+                let mut first = true;
+                for part in parts {
+                    if let Some(text) = part_text(part, &mut flat.media) {
+                        if !std::mem::take(&mut first) {
+                            flat.text.push('\n');
+                        }
+                        flat.text.push_str(&text);
+                    }
+                }
+                flat
+            }
+        }
+    }
+}
+
+impl Block {
+    /// Returns the reference to the image or file in this block; `None` when it holds none.
+    pub(crate) fn media(&mut self) -> Option<Media> {
+        if !matches!(self.kind.as_deref(), Some("image" | "input_image" | "image_url")) {
+            return None;
+        }
+        if let Some(data) = self.data.take() {
+            return Some(base64_media(self.mime_type.take().unwrap_or_default(), &data));
+        }
+        if let Some(Value::Object(mut source)) = self.source.take() {
+            let media_type = source.remove("media_type").and_then(into_text).unwrap_or_default();
+            return Some(match source.remove("data").and_then(into_text) {
+                Some(data) => base64_media(media_type, &data),
+                None => Media { media_type, sha256: None, bytes: None },
+            });
+        }
+        let url = match self.image_url.take() {
+            Some(Value::Object(mut image)) => image.remove("url").and_then(into_text),
+            Some(url) => into_text(url),
+            None => None,
+        };
+        Some(url_media(url.as_deref().unwrap_or_default()))
+    }
+}
+
+/// Returns the arguments of a tool call as an object, whatever they were written as.
+pub(crate) fn arguments(value: Option<Value>) -> Value {
+    match value {
+        None | Some(Value::Null) => Value::Object(Map::new()),
+        Some(Value::Object(fields)) => Value::Object(fields),
+        Some(Value::String(text)) => match serde_json::from_str(&text) {
+            Ok(Value::Object(fields)) => Value::Object(fields),
+            Ok(other) => single("_", other),
+            Err(_) => single("_raw", Value::String(text)),
+        },
+        Some(other) => single("_", other),
+    }
+}
+
+/// Returns an object with one field.
+pub(crate) fn single(name: &str, value: Value) -> Value {
+    Value::Object(Map::from_iter([(name.to_owned(), value)]))
+}
+
+/// Returns the text of a value that is one.
+pub(crate) fn into_text(value: Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// Returns the text of an object in the place of a text: its first telling field, else all of it as JSON.
+fn object_text(mut fields: Map<String, Value>) -> String {
+    for name in ["text", "content", "output"] {
+        if fields.get(name).is_some_and(|value| value.as_str().is_some_and(|text| !text.is_empty())) {
+            return fields.remove(name).and_then(into_text).unwrap_or_default();
+        }
+        if fields.get(name).is_some_and(|value| value.as_array().is_some_and(|items| !items.is_empty())) {
+            let nested = fields.remove(name).and_then(|value| serde_json::from_value::<Content>(value).ok());
+            return nested.unwrap_or_default().flatten().text;
+        }
+    }
+    Value::Object(fields).to_string()
+}
+
+/// Returns what one part adds to the text; images go to `media`.
+fn part_text(part: Part, media: &mut Vec<Media>) -> Option<String> {
+    let mut block = match part {
+        Part::Text(text) => return Some(text),
+        Part::Other => return None,
+        Part::Block(block) => block,
+    };
+    match block.kind.as_deref() {
+        Some("text" | "input_text" | "output_text" | "inputText") => Some(block.text.unwrap_or_default()),
+        Some("tool_reference") => Some(format!("[tool {}]", block.tool_name.unwrap_or_default())),
+        Some("image" | "input_image") => {
+            media.extend(block.media());
+            Some("[image]".to_owned())
+        }
+        _ => {
+            media.extend(block.media());
+            block.text
+        }
+    }
+}
+
+/// Returns the reference to an image given by URL; a `data:` URL holds it.
+fn url_media(url: &str) -> Media {
+    let inline = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
+    match inline {
+        Some((media_type, data)) => base64_media(media_type.to_owned(), data),
+        None => Media { media_type: String::new(), sha256: None, bytes: None },
+    }
+}
+
+/// Returns the reference to base64-encoded bytes; without digest when they cannot be decoded.
+fn base64_media(media_type: String, data: &str) -> Media {
+    let data = data.trim();
+    match STANDARD.decode(data).or_else(|_| STANDARD_NO_PAD.decode(data)) {
+        Ok(bytes) => Media {
+            media_type,
+            sha256: Some(hex(&Sha256::digest(&bytes))),
+            bytes: Some(bytes.len() as u64),
+        },
+        Err(_) => Media { media_type, sha256: None, bytes: None },
+    }
+}
+
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ContentVisitor)
+    }
+}
+
+struct ContentVisitor;
+
+impl<'de> Visitor<'de> for ContentVisitor {
+    type Value = Content;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("text, a list of blocks or an object")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Content, E> {
+        Ok(Content::Text(text.to_owned()))
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Content, E> {
+        Ok(Content::Text(text))
+    }
+
+    fn visit_unit<E>(self) -> Result<Content, E> {
+        Ok(Content::Absent)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Content, E> {
+        Ok(Content::Absent)
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Content, E> {
+        Ok(Content::Text(number.to_string()))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Content, E> {
+        Ok(Content::Text(number.to_string()))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Content, E> {
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{number}");
+        Ok(Content::Text(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Content, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(items)).map(Content::Blocks)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Content, A::Error> {
+        Map::deserialize(MapAccessDeserializer::new(members)).map(Content::Object)
+    }
+}
+
+impl<'de> Deserialize<'de> for Part {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PartVisitor)
+    }
+}
+
+struct PartVisitor;
+
+impl<'de> Visitor<'de> for PartVisitor {
+    type Value = Part;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("text or a block")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Part, E> {
+        Ok(Part::Text(text.to_owned()))
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Part, E> {
+        Ok(Part::Text(text))
+    }
+
+    fn visit_unit<E>(self) -> Result<Part, E> {
+        Ok(Part::Other)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Part, E> {
+        Ok(Part::Other)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Part, E> {
+        Ok(Part::Other)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Part, E> {
+        Ok(Part::Other)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Part, E> {
+        Ok(Part::Other)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Part, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Part::Other)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Part, A::Error> {
+        Block::deserialize(MapAccessDeserializer::new(members)).map(|block| Part::Block(Box::new(block)))
+    }
+}

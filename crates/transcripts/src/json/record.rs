@@ -1,0 +1,114 @@
+//! From bytes to typed records: several glued objects, repairable characters, half-written ends. It reports what it
+//! cannot read and never fails for it.
+
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::Deserializer;
+
+use crate::error::Error;
+use crate::json::repair::repair;
+use crate::output::Output;
+
+/// Decodes the records in `bytes`, which begin at `line`, and gives each to `each`.
+pub(crate) fn decode<T: DeserializeOwned>(
+    bytes: &[u8],
+    line: Option<u64>,
+    out: &mut Output<'_>,
+    each: &mut impl FnMut(T, &mut Output<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut rest = trim_start(bytes);
+    while !rest.is_empty() {
+        let mut values = Deserializer::from_slice(rest).into_iter::<T>();
+        match values.next() {
+            None => return Ok(()),
+            Some(Ok(record)) => {
+                let end = values.byte_offset();
+                each(record, out)?;
+                rest = trim_start(&rest[end..]);
+            }
+            Some(Err(error)) => match repair(rest) {
+                Some(repaired) => {
+                    out.problem(line, repaired.reason);
+                    return decode_repaired(&repaired.bytes, line, out, each);
+                }
+                None => rest = trim_start(skip_damaged(rest, &error, line, out)),
+            },
+        }
+    }
+    Ok(())
+}
+
+/// Decodes one record and returns it; `None`, with a report, when it cannot be read.
+pub(crate) fn decode_one<T: DeserializeOwned>(
+    bytes: &[u8],
+    line: Option<u64>,
+    out: &mut Output<'_>,
+) -> Option<T> {
+    let error = match serde_json::from_slice(bytes) {
+        Ok(record) => return Some(record),
+        Err(error) => error,
+    };
+    if let Some(repaired) = repair(bytes) {
+        out.problem(line, repaired.reason);
+        if let Ok(record) = serde_json::from_slice(&repaired.bytes) {
+            return Some(record);
+        }
+    }
+    out.problem(line, format!("skipped a damaged record: {error}"));
+    None
+}
+
+/// Returns whether there is nothing but white space.
+pub(crate) fn is_blank(bytes: &[u8]) -> bool {
+    trim_start(bytes).is_empty()
+}
+
+/// Decodes bytes that were repaired once; they are not repaired again.
+fn decode_repaired<T: DeserializeOwned>(
+    bytes: &[u8],
+    line: Option<u64>,
+    out: &mut Output<'_>,
+    each: &mut impl FnMut(T, &mut Output<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut rest = trim_start(bytes);
+    while !rest.is_empty() {
+        let mut values = Deserializer::from_slice(rest).into_iter::<T>();
+        match values.next() {
+            None => return Ok(()),
+            Some(Ok(record)) => {
+                let end = values.byte_offset();
+                each(record, out)?;
+                rest = trim_start(&rest[end..]);
+            }
+            Some(Err(error)) => rest = trim_start(skip_damaged(rest, &error, line, out)),
+        }
+    }
+    Ok(())
+}
+
+/// Reports the record at the start of `rest` and returns what follows it; nothing when its end cannot be found.
+fn skip_damaged<'b>(
+    rest: &'b [u8],
+    error: &serde_json::Error,
+    line: Option<u64>,
+    out: &mut Output<'_>,
+) -> &'b [u8] {
+    let mut values = Deserializer::from_slice(rest).into_iter::<IgnoredAny>();
+    if let Some(Ok(_)) = values.next() {
+        out.problem(line, format!("skipped a record of an unexpected shape: {error}"));
+        return &rest[values.byte_offset()..];
+    }
+    let reason = if error.is_eof() {
+        "skipped a half-written record: it ends in the middle".to_owned()
+    } else {
+        format!("skipped what is not JSON: {error}")
+    };
+    out.problem(line, reason);
+    &[]
+}
+
+/// Returns `bytes` without leading white space, commas between glued records and a byte order mark.
+fn trim_start(bytes: &[u8]) -> &[u8] {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let start = bytes.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b','));
+    start.map_or(&[], |start| &bytes[start..])
+}

@@ -1,0 +1,75 @@
+//! Where a conversation is read from: a file of the user, or standard input spooled to a temporary file. It does not
+//! look into the content.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+use crate::error::Error;
+
+/// A readable input with the name that reports give it.
+///
+/// Everything is a file, because a SQLite database needs one and some formats are read twice.
+#[derive(Debug)]
+pub struct Source {
+    path: PathBuf,
+    shown_as: PathBuf,
+    /// Keeps the spooled copy alive for as long as the source.
+    _spooled: Option<NamedTempFile>,
+}
+
+impl Source {
+    /// Returns the source for a file of the user, or for a folder of single events.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        Self { shown_as: path.clone(), path, _spooled: None }
+    }
+
+    /// Copies `input` to a temporary file and returns the source for it, shown as `shown_as` in reports.
+    ///
+    /// # Errors
+    /// When `input` cannot be read or the temporary file cannot be written.
+    pub fn spool(input: &mut impl Read, shown_as: &str) -> Result<Self, Error> {
+        let io = |source| Error::io(shown_as, source);
+        let mut spooled = NamedTempFile::new().map_err(io)?;
+        std::io::copy(input, &mut spooled).map_err(io)?;
+        spooled.flush().map_err(io)?;
+        Ok(Self {
+            path: spooled.path().to_owned(),
+            shown_as: PathBuf::from(shown_as),
+            _spooled: Some(spooled),
+        })
+    }
+
+    /// Returns the path to read.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the path or name to show.
+    pub fn shown_as(&self) -> &Path {
+        &self.shown_as
+    }
+
+    /// Returns the size in bytes, the end point of [`Sink::progress`](crate::Sink::progress); 0 when unknown.
+    pub fn bytes(&self) -> u64 {
+        self.path.metadata().map_or(0, |metadata| metadata.len())
+    }
+
+    /// Returns the name without folders: the conversation's name when the file holds only one.
+    pub(crate) fn name(&self) -> String {
+        self.shown_as.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    }
+
+    /// Opens the file.
+    pub(crate) fn open(&self) -> Result<File, Error> {
+        File::open(&self.path).map_err(|source| self.io(source))
+    }
+
+    /// Returns the error for a failed read of this source.
+    pub(crate) fn io(&self, source: std::io::Error) -> Error {
+        Error::io(&self.shown_as, source)
+    }
+}

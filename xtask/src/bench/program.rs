@@ -1,0 +1,146 @@
+//! What a user waits for: start-up, the thread list and the handoff of a long session, each as a new process of the
+//! built program. Time and peak memory are measured from outside; nothing is read from the program's own clock.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+use super::session;
+
+const START_UPS: usize = 30;
+const THREADS: usize = 10_000;
+const LENGTHS: [usize; 3] = [1_000, 10_000, 100_000];
+/// How often the memory of a running process is looked at.
+const LOOK: Duration = Duration::from_millis(1);
+/// Keys that would make the program use a model instead of the extract.
+const KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
+
+/// What one process took.
+struct Cost {
+    time: Duration,
+    peak_kib: u64,
+}
+
+/// Measures and prints; `folder` is emptied first and removed at the end.
+///
+/// # Errors
+/// When a process fails or a file cannot be written.
+pub fn measure(program: &Path, folder: &Path) -> anyhow::Result<()> {
+    remove(folder)?;
+    fs::create_dir_all(folder)?;
+    println!("program ({})", program.display());
+    let home = folder.join("home");
+    report("segue --version", &median(program, &home, &["--version"])?);
+    for messages in LENGTHS {
+        handoff(program, folder, messages)?;
+    }
+    threads(program, folder)?;
+    remove(folder)
+}
+
+fn handoff(program: &Path, folder: &Path, messages: usize) -> anyhow::Result<()> {
+    let file = folder.join(format!("{messages}.jsonl"));
+    write_session(&file, messages, messages)?;
+    let megabytes = fs::metadata(&file)?.len() as f64 / 1e6;
+    let home = folder.join(format!("home-{messages}"));
+    let path = file.to_string_lossy();
+    let args = ["handoff", &path, "--preview", "--json"];
+    let first = run(program, &home, &args)?;
+    report(&format!("handoff FILE --preview, {messages} messages ({megabytes:.1} MB), first time"), &first);
+    let again = run(program, &home, &args)?;
+    report(&format!("handoff FILE --preview, {messages} messages, imported before"), &again);
+    Ok(())
+}
+
+fn threads(program: &Path, folder: &Path) -> anyhow::Result<()> {
+    let sessions = folder.join("sessions");
+    fs::create_dir_all(&sessions)?;
+    for name in 0..THREADS {
+        write_session(&sessions.join(format!("{name}.jsonl")), name, 4)?;
+    }
+    let home = folder.join("home-threads");
+    let path = sessions.to_string_lossy();
+    report(&format!("import FOLDER, {THREADS} sessions"), &run(program, &home, &["import", &path])?);
+    report(&format!("threads list, {THREADS} threads"), &median(program, &home, &["threads", "list"])?);
+    Ok(())
+}
+
+fn write_session(path: &Path, name: usize, messages: usize) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(File::create(path)?);
+    session::write(&mut out, name, messages)?;
+    out.flush().with_context(|| format!("write {}", path.display()))
+}
+
+fn median(program: &Path, home: &Path, args: &[&str]) -> anyhow::Result<Cost> {
+    let mut costs: Vec<Cost> = (0..START_UPS).map(|_| run(program, home, args)).collect::<Result<_, _>>()?;
+    costs.sort_by_key(|cost| cost.time);
+    Ok(costs.swap_remove(START_UPS / 2))
+}
+
+fn run(program: &Path, home: &Path, args: &[&str]) -> anyhow::Result<Cost> {
+    let mut command = Command::new(program);
+    command.args(args).env("SEGUE_HOME", home).stdin(Stdio::null()).stdout(Stdio::null());
+    for key in KEYS {
+        command.env_remove(key);
+    }
+    let begin = Instant::now();
+    let mut child = command.spawn().with_context(|| format!("start {}", program.display()))?;
+    let process = child.id();
+    // Waiting is left to the kernel, so that looking at the memory does not add to the time.
+    let watch = thread::spawn(move || peak_kib(process));
+    let status = child.wait()?;
+    let time = begin.elapsed();
+    let peak_kib = watch.join().unwrap_or(0);
+    if !status.success() {
+        bail!("`segue {}` ended with {status}", args.join(" "));
+    }
+    Ok(Cost { time, peak_kib })
+}
+
+/// Looks at a process until it is gone; returns the most memory it had, 0 where the system does not tell.
+fn peak_kib(process: u32) -> u64 {
+    let mut peak = 0;
+    while let Some(now) =
+        fs::read_to_string(format!("/proc/{process}/status")).ok().as_deref().and_then(high_water)
+    {
+        peak = now;
+        thread::sleep(LOOK);
+    }
+    peak
+}
+
+fn high_water(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+fn report(what: &str, cost: &Cost) {
+    let milliseconds = cost.time.as_secs_f64() * 1e3;
+    let megabytes = cost.peak_kib as f64 / 1024.0;
+    println!("  {what:<72} {milliseconds:>9.1} ms {megabytes:>7.1} MiB");
+}
+
+fn remove(folder: &Path) -> anyhow::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("empty {}", folder.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_high_water_mark_is_read() {
+        assert_eq!(high_water("Name:\tsegue\nVmHWM:\t    5120 kB\n"), Some(5120));
+        assert_eq!(high_water("Name:\tsegue\n"), None);
+    }
+}

@@ -1,0 +1,126 @@
+//! `cargo xtask tidy`: the house rules that a program can check, over every file that belongs to the project.
+//!
+//! Each rule is a plain function from files to findings, in a file below `tidy/`. Nothing is repaired here, and what
+//! rustfmt, clippy and rustdoc already check is not checked again.
+
+mod files;
+mod licences;
+mod names;
+mod paths;
+mod rooms;
+mod share;
+mod size;
+mod source;
+mod wording;
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+
+use crate::command::Command;
+use crate::metadata::Metadata;
+use source::Source;
+
+/// A broken rule: where, what, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// The file, relative to the workspace.
+    pub path: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// What is there.
+    pub what: String,
+    /// What to do.
+    pub remedy: &'static str,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}; {}", self.path, self.line, self.what, self.remedy)
+    }
+}
+
+/// A file of the project that holds text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextFile {
+    /// Its path relative to the workspace, with `/`.
+    pub path: String,
+    /// What is in it.
+    pub text: String,
+}
+
+/// Checks every rule and prints what is broken, then the measures that have no limit.
+///
+/// # Errors
+/// When a rule is broken, or the files cannot be read.
+pub fn run(root: &Path) -> anyhow::Result<()> {
+    let files = project_files(root)?;
+    let (sources, mut findings) = parse_all(&files);
+    for source in &sources {
+        findings.extend(size::check(source));
+        findings.extend(wording::check(source));
+        findings.extend(names::check(source));
+    }
+    for file in &files {
+        findings.extend(paths::check(file));
+    }
+    findings.extend(files::check(&files));
+    findings.extend(rooms::check(&files)?);
+    findings.extend(licences::check(&Metadata::read(root)?.packages));
+    findings.sort();
+    for finding in &findings {
+        println!("{finding}");
+    }
+    println!("{}", share::measure(&sources));
+    match findings.len() {
+        0 => Ok(()),
+        1 => bail!("1 finding"),
+        count => bail!("{count} findings"),
+    }
+}
+
+/// Returns the text files that git tracks or would track; files of other kinds are left out.
+fn project_files(root: &Path) -> anyhow::Result<Vec<TextFile>> {
+    let listed = Command::line("git ls-files -z --cached --others --exclude-standard").output(root)?;
+    let mut files = Vec::new();
+    for path in listed.split('\0').filter(|path| !path.is_empty()) {
+        // A tracked file that was just deleted or renamed is no longer there.
+        if !root.join(path).is_file() {
+            continue;
+        }
+        let bytes = fs::read(root.join(path)).with_context(|| format!("read {path}"))?;
+        if let Ok(text) = String::from_utf8(bytes) {
+            files.push(TextFile { path: path.to_owned(), text });
+        }
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files.dedup();
+    Ok(files)
+}
+
+/// Returns the Rust files that can be read as Rust, and a finding for each that cannot.
+fn parse_all(files: &[TextFile]) -> (Vec<Source>, Vec<Finding>) {
+    let mut sources = Vec::new();
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| file.path.ends_with(".rs")) {
+        match Source::parse(&file.path, &file.text) {
+            Ok(source) => sources.push(source),
+            Err(finding) => findings.push(finding),
+        }
+    }
+    (sources, findings)
+}
+
+/// What the tests of the rules use: inline sources in, one line per finding out.
+#[cfg(test)]
+mod testing {
+    use super::*;
+
+    /// Returns the findings of `rule` on a source of that path.
+    pub fn findings(rule: fn(&Source) -> Vec<Finding>, path: &str, text: &str) -> Vec<String> {
+        let source = Source::parse(path, text).unwrap();
+        rule(&source).iter().map(ToString::to_string).collect()
+    }
+}

@@ -1,0 +1,125 @@
+//! The licences of everything Segue is built from: permissive ones only. Texts are not compared, only what packages
+//! declare.
+
+use crate::metadata::Package;
+
+use super::Finding;
+
+/// Licences whose terms Segue's own (MIT or Apache-2.0) can carry, as SPDX names.
+const PERMISSIVE: &[&str] = &[
+    "0BSD",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "CC0-1.0",
+    "CDLA-Permissive-2.0",
+    "ISC",
+    "MIT",
+    "MIT-0",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
+
+/// Checks every package that comes from outside the workspace.
+pub fn check(packages: &[Package]) -> Vec<Finding> {
+    let foreign = packages.iter().filter(|package| package.foreign);
+    let refused = foreign.filter(|package| !package.license.as_deref().is_some_and(is_permissive));
+    refused
+        .map(|package| Finding {
+            path: "Cargo.lock".to_owned(),
+            line: 1,
+            what: format!(
+                "{} is under {}",
+                package.name,
+                package.license.as_deref().unwrap_or("no declared licence")
+            ),
+            remedy: "use a crate under a permissive licence",
+        })
+        .collect()
+}
+
+/// Returns whether the SPDX expression can be satisfied with permissive licences alone.
+fn is_permissive(expression: &str) -> bool {
+    // Older manifests write `MIT/Apache-2.0`.
+    let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
+    let mut words = spaced.split_whitespace().peekable();
+    let permissive = any_of(&mut words);
+    permissive == Some(true) && words.next().is_none()
+}
+
+type Words<'a> = std::iter::Peekable<std::str::SplitWhitespace<'a>>;
+
+fn any_of(words: &mut Words<'_>) -> Option<bool> {
+    let mut permissive = all_of(words)?;
+    while words.next_if_eq(&"OR").is_some() {
+        permissive |= all_of(words)?;
+    }
+    Some(permissive)
+}
+
+fn all_of(words: &mut Words<'_>) -> Option<bool> {
+    let mut permissive = one(words)?;
+    while words.next_if_eq(&"AND").is_some() {
+        permissive &= one(words)?;
+    }
+    Some(permissive)
+}
+
+fn one(words: &mut Words<'_>) -> Option<bool> {
+    if words.next_if_eq(&"(").is_some() {
+        let permissive = any_of(words)?;
+        words.next_if_eq(&")")?;
+        return Some(permissive);
+    }
+    let mut license = words.next()?.to_owned();
+    if words.next_if_eq(&"WITH").is_some() {
+        license = format!("{license} WITH {}", words.next()?);
+    }
+    Some(PERMISSIVE.contains(&license.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expression_is_permissive_when_one_choice_is() {
+        for good in [
+            "MIT",
+            "MIT/Apache-2.0",
+            "MIT OR LGPL-3.0",
+            "(MIT OR Apache-2.0) AND Unicode-3.0",
+            "Apache-2.0 WITH LLVM-exception OR GPL-2.0",
+            "ISC AND (Apache-2.0 OR ISC)",
+        ] {
+            assert!(is_permissive(good), "{good}");
+        }
+        for bad in
+            ["GPL-3.0", "MIT AND LGPL-3.0", "MPL-2.0", "", "MIT OR", "(MIT", "MIT)", "MIT GPL-3.0", "Own"]
+        {
+            assert!(!is_permissive(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn unknown_and_copyleft_packages_are_named() {
+        let package = |name: &str, license: Option<&str>, foreign| Package {
+            name: name.to_owned(),
+            license: license.map(str::to_owned),
+            foreign,
+        };
+        let found: Vec<String> = check(&[
+            package("a 1.0.0", Some("MIT"), true),
+            package("b 1.0.0", Some("LGPL-3.0"), true),
+            package("c 1.0.0", None, true),
+            package("segue 0.1.0", None, false),
+        ])
+        .iter()
+        .map(|finding| finding.what.clone())
+        .collect();
+        assert_eq!(found, ["b 1.0.0 is under LGPL-3.0", "c 1.0.0 is under no declared licence"]);
+    }
+}

@@ -1,0 +1,181 @@
+//! Names that are not used: catch-all names, and other words for what the glossary names. The transcripts room reads
+//! other programs' files and may use their words; in the columns of a database ids are text.
+
+use proc_macro2::Span;
+use syn::visit::{self, Visit};
+
+use super::Finding;
+use super::source::Source;
+
+/// Names of modules, files, folders and crates that say nothing about what is inside.
+pub const EMPTY_NAMES: [&str; 8] =
+    ["utils", "util", "common", "core", "helpers", "helper", "manager", "misc"];
+/// Ends of type names that say nothing, in any spelling of the type.
+const EMPTY_ENDS: [&str; 5] = ["Manager", "Helper", "Helpers", "Util", "Utils"];
+/// Types that would be a second word for one of the glossary.
+const OTHER_WORDS: [(&str, &str); 5] = [
+    ("SessionId", "a conversation is a thread: `ThreadId`"),
+    ("ChatId", "a conversation is a thread: `ThreadId`"),
+    ("ConversationId", "a conversation is a thread: `ThreadId`"),
+    ("JobId", "an execution is a run: `RunId`"),
+    ("TaskId", "an execution is a run: `RunId`"),
+];
+/// Ids that have a type of their own.
+const TYPED_IDS: [&str; 5] = ["thread_id", "run_id", "handoff_id", "event_id", "checkpoint_id"];
+/// The room that reads other programs' files.
+const FOREIGN_WORDS: &str = "crates/transcripts/";
+
+/// The folder in which ids are columns.
+const COLUMNS: &str = "/sqlite/";
+
+/// Checks one file.
+pub fn check(source: &Source) -> Vec<Finding> {
+    let mut finder = Finder { source, findings: Vec::new() };
+    finder.visit_file(&source.tree);
+    finder.findings
+}
+
+struct Finder<'a> {
+    source: &'a Source,
+    findings: Vec<Finding>,
+}
+
+impl Finder<'_> {
+    fn record(&mut self, span: Span, what: String, remedy: &'static str) {
+        self.findings.push(self.source.finding(span.start().line, what, remedy));
+    }
+
+    fn check_type(&mut self, ident: &syn::Ident) {
+        let name = ident.to_string();
+        if EMPTY_ENDS.iter().any(|end| name.ends_with(end)) {
+            self.record(ident.span(), format!("a type named `{name}`"), "name it after what it is");
+        }
+        let other = OTHER_WORDS.iter().find(|(word, _)| name == *word);
+        if let Some((_, remedy)) = other.filter(|_| !self.source.path.starts_with(FOREIGN_WORDS)) {
+            self.record(ident.span(), format!("a type named `{name}`"), remedy);
+        }
+    }
+
+    fn check_function(&mut self, ident: &syn::Ident) {
+        let name = ident.to_string();
+        if EMPTY_NAMES.iter().any(|word| name.ends_with(&format!("_{word}"))) {
+            self.record(
+                ident.span(),
+                format!("a function named `{name}`"),
+                "name it with the verb of what it does",
+            );
+        }
+    }
+
+    fn check_id(&mut self, ident: &syn::Ident, kind: &syn::Type) {
+        let path = &self.source.path;
+        let text_belongs = path.starts_with(FOREIGN_WORDS) || path.contains(COLUMNS);
+        if !text_belongs && TYPED_IDS.iter().any(|id| ident == id) && is_text(kind) {
+            self.record(ident.span(), format!("`{ident}` as text"), "use its type from `protocol::ids`");
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Finder<'_> {
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if EMPTY_NAMES.iter().any(|name| item.ident == name) {
+            let what = format!("a module named `{}`", item.ident);
+            self.record(item.ident.span(), what, "name it after what is inside");
+        }
+        visit::visit_item_mod(self, item);
+    }
+
+    fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
+        self.check_type(&item.ident);
+        visit::visit_item_struct(self, item);
+    }
+
+    fn visit_item_enum(&mut self, item: &'ast syn::ItemEnum) {
+        self.check_type(&item.ident);
+        visit::visit_item_enum(self, item);
+    }
+
+    fn visit_item_trait(&mut self, item: &'ast syn::ItemTrait) {
+        self.check_type(&item.ident);
+        visit::visit_item_trait(self, item);
+    }
+
+    fn visit_field(&mut self, field: &'ast syn::Field) {
+        if let Some(ident) = &field.ident {
+            self.check_id(ident, &field.ty);
+        }
+        visit::visit_field(self, field);
+    }
+
+    fn visit_signature(&mut self, signature: &'ast syn::Signature) {
+        self.check_function(&signature.ident);
+        visit::visit_signature(self, signature);
+    }
+
+    fn visit_pat_type(&mut self, typed: &'ast syn::PatType) {
+        if let syn::Pat::Ident(pattern) = &*typed.pat {
+            self.check_id(&pattern.ident, &typed.ty);
+        }
+        visit::visit_pat_type(self, typed);
+    }
+}
+
+/// Returns whether the type is `String`, `&str` or an `Option` of one.
+fn is_text(kind: &syn::Type) -> bool {
+    match kind {
+        syn::Type::Reference(reference) => is_text(&reference.elem),
+        syn::Type::Path(path) => path.path.segments.last().is_some_and(|segment| match &segment.arguments {
+            syn::PathArguments::None => segment.ident == "String" || segment.ident == "str",
+            syn::PathArguments::AngleBracketed(generic) if segment.ident == "Option" => generic
+                .args
+                .iter()
+                .any(|arg| matches!(arg, syn::GenericArgument::Type(inner) if is_text(inner))),
+            syn::PathArguments::AngleBracketed(_) | syn::PathArguments::Parenthesized(_) => false,
+        }),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::testing::findings;
+
+    fn check_text(text: &str, expected: &[&str]) {
+        assert_eq!(findings(check, "crates/a/src/a.rs", text), expected, "{text}");
+    }
+
+    #[test]
+    fn names_that_say_nothing_are_found() {
+        check_text(
+            "mod utils {}",
+            &["crates/a/src/a.rs:1: a module named `utils`; name it after what is inside"],
+        );
+        check_text(
+            "\nstruct ThreadManager;",
+            &["crates/a/src/a.rs:2: a type named `ThreadManager`; name it after what it is"],
+        );
+        check_text(
+            "fn ctx_util() {}",
+            &["crates/a/src/a.rs:1: a function named `ctx_util`; name it with the verb of what it does"],
+        );
+        check_text("mod managers {} struct Utility; fn utilize() {}", &[]);
+    }
+
+    #[test]
+    fn a_thing_has_one_word() {
+        let found = "a type named `SessionId`; a conversation is a thread: `ThreadId`";
+        check_text("struct SessionId(u8);", &[&format!("crates/a/src/a.rs:1: {found}")]);
+        assert!(findings(check, "crates/transcripts/src/a.rs", "struct SessionId(u8);").is_empty());
+    }
+
+    #[test]
+    fn ids_are_never_text() {
+        let found = "crates/a/src/a.rs:1: `run_id` as text; use its type from `protocol::ids`";
+        check_text("struct A { run_id: String }", &[found]);
+        check_text("fn a(run_id: &str) {}", &[found]);
+        check_text("fn a(run_id: Option<String>) {}", &[found]);
+        check_text("fn a(run_id: RunId, request_id: String) {}", &[]);
+        assert!(findings(check, "crates/journal/src/sqlite/a.rs", "struct A { run_id: String }").is_empty());
+    }
+}

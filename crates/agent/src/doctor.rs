@@ -87,7 +87,19 @@ impl Agent {
     fn block_check(&self) -> Check {
         let path = self.settings.home.agent_md(&self.settings.assistant_id);
         match AgentFile::new(path.clone()).read() {
-            Ok(snapshot) => Check::new("agent.md", Verdict::Ok, format!("{}: {}", path.display(), snapshot.describe())),
+            Ok(snapshot) if !snapshot.problems.is_empty() => {
+                let problems: Vec<String> = snapshot.problems.iter().map(ToString::to_string).collect();
+                Check::new("agent.md", Verdict::Warn, format!("{}: {}", path.display(), problems.join("; ")))
+                    .with_hint("the next handoff repairs the block and keeps a copy of the file")
+            }
+            Ok(snapshot) => {
+                let state = match snapshot.block.as_deref() {
+                    None => "no block yet",
+                    Some(text) if text == memory::block::PLACEHOLDER => "the block is empty",
+                    Some(_) => "the block holds the summary of a thread that has not had its first turn",
+                };
+                Check::new("agent.md", Verdict::Ok, format!("{}: {state}", path.display()))
+            }
             Err(error) => Check::new("agent.md", Verdict::Warn, error.to_string()).with_hint(error.hint()),
         }
     }

@@ -161,9 +161,9 @@ impl Error {
             Self::Input { .. } => "check the path and its permissions".to_owned(),
             Self::Journal(error) | Self::Runtime(runtime::Error::Journal(error)) => return journal_hint(error),
             Self::Runtime(runtime::Error::Rejected { .. }) => "the handoff still waits: decide again".to_owned(),
-            Self::Runtime(_) | Self::Json(_) => return None,
+            // What is wrong with a session file says what to do in the same line.
+            Self::Runtime(_) | Self::Json(_) | Self::Transcript(_) => return None,
             Self::Model(error) => return Some(runtime::model_hint(error).to_owned()),
-            Self::Transcript(error) => return Some(error.hint().to_owned()),
             Self::Memory(error) => return Some(error.hint().to_owned()),
         };
         Some(hint)

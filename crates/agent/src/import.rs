@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use transcripts::discover::{self, Places, discover};
 use transcripts::{Chain, Conversation, Entry, Problem, Sink, SinkError, Source};
 
 use crate::agent::Agent;
@@ -59,6 +60,23 @@ pub struct ImportedThread {
     pub is_new: bool,
 }
 
+/// A session file of an agent that is installed on this machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FoundSession {
+    /// The agent's format.
+    pub format: String,
+    /// The file.
+    pub path: PathBuf,
+    /// When it was last written.
+    pub modified: Option<Timestamp>,
+    /// Its size.
+    pub bytes: u64,
+    /// Its title, or the beginning of its first request.
+    pub title: Option<String>,
+    /// The folder it worked in.
+    pub workspace: Option<String>,
+}
+
 /// One damaged part of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ImportProblem {
@@ -89,10 +107,14 @@ impl Agent {
             if path.as_os_str() == "-" {
                 let source = Source::spool(&mut std::io::stdin().lock(), "standard input")?;
                 self.import_source(source, &mut report, (frames, cancel)).await?;
-            } else if path.is_dir() && !transcripts::is_event_folder(path) {
-                self.import_folder(path, &mut report, (frames, cancel)).await?;
-            } else {
-                self.import_source(Source::file(path), &mut report, (frames, cancel)).await?;
+                continue;
+            }
+            let source = Source::file(path);
+            match transcripts::detect(&source) {
+                Err(transcripts::Error::Folder { .. }) => {
+                    self.import_folder(path, &mut report, (frames, cancel)).await?;
+                }
+                Ok(_) | Err(_) => self.import_source(source, &mut report, (frames, cancel)).await?,
             }
             if cancel.is_cancelled() {
                 break;
@@ -101,9 +123,35 @@ impl Agent {
         Ok(report)
     }
 
-    /// Returns the sessions of agents that are installed on this machine, newest first.
-    pub fn discover(&self) -> transcripts::Discovered {
-        transcripts::discover(&transcripts::Places::of_this_machine())
+    /// Returns the sessions of agents that are installed on this machine, newest first, with the titles of the
+    /// newest `titled`, and what could not be looked at.
+    pub fn discover(&self, titled: usize) -> (Vec<FoundSession>, Vec<ImportProblem>) {
+        let discovery = discover(&self.places());
+        let found = discovery.found.into_iter().enumerate().map(|(index, found)| {
+            let source = Source::file(&found.path);
+            let peek = if index < titled { discover::peek(&source, found.format).ok() } else { None };
+            let peek = peek.unwrap_or_default();
+            FoundSession {
+                format: found.format.as_str().to_owned(),
+                path: found.path,
+                modified: found.modified,
+                bytes: found.bytes,
+                title: peek.title,
+                workspace: peek.workspace,
+            }
+        });
+        (found.collect(), discovery.problems.into_iter().map(ImportProblem::from).collect())
+    }
+
+    fn places(&self) -> Places {
+        let folder = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+        Places {
+            home: etcetera::home_dir().unwrap_or_default(),
+            current_folder: self.settings.workspace.clone(),
+            claude_config: folder("CLAUDE_CONFIG_DIR"),
+            codex_home: folder("CODEX_HOME"),
+            data_home: folder("XDG_DATA_HOME"),
+        }
     }
 
     async fn import_folder(
@@ -115,7 +163,11 @@ impl Agent {
         for path in files_below(folder)? {
             match self.import_source(Source::file(&path), report, context).await {
                 Ok(()) => {}
-                Err(Error::Transcript(error)) if error.is_no_session() => report.skipped.push(path),
+                Err(Error::Transcript(
+                    transcripts::Error::Empty { .. }
+                    | transcripts::Error::Binary { .. }
+                    | transcripts::Error::Unrecognized { .. },
+                )) => report.skipped.push(path),
                 Err(Error::Transcript(error)) => {
                     report.problems.push(ImportProblem { path, line: None, reason: error.to_string() });
                 }

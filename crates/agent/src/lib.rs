@@ -21,7 +21,7 @@ pub use doctor::{Check, Verdict};
 pub use error::{Class, Error};
 pub use handoffs::{Decided, HandoffRequest, PendingHandoff};
 pub use home::Home;
-pub use import::{ImportOptions, ImportReport, ImportedThread};
+pub use import::{FoundSession, ImportProblem, ImportReport, ImportedThread};
 pub use models::{ModelStatus, ProviderStatus};
 pub use threads::{ThreadNode, export_markdown};
 
@@ -29,7 +29,6 @@ pub use journal::view::{BoundaryEntry, HistoryEntry, HistoryItem};
 pub use journal::{EventQuery, Order, SearchHit, ThreadFilter};
 pub use runtime::{Frame, Frames, RunEnd};
 pub use tokio_util::sync::CancellationToken;
-pub use transcripts::{Discovered, Found};
 
 /// The result type of this room.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -65,7 +65,7 @@ impl Models {
     fn only_configured(&self) -> Option<(String, String)> {
         Provider::ALL.into_iter().find_map(|provider| {
             let found = self.find(provider);
-            let (key_from, name) = (found.key_from?, provider.default_model()?);
+            let (key_from, name) = (found.key_from?, default_model(provider)?);
             Some((format!("{}/{name}", provider.as_str()), key_from))
         })
     }
@@ -80,7 +80,7 @@ impl Models {
             Error::Model(model::Error::Setup { what: from, reason: error.to_string() })
         })?;
         let found = self.find(name.provider);
-        if found.key_from.is_none() && name.provider.needs_key(&found.base_url) {
+        if found.key_from.is_none() && name.provider.requires_key(Some(&found.base_url)) {
             let reason = missing(name.provider);
             return Err(Error::Model(model::Error::Setup { what: name.to_string(), reason }));
         }
@@ -99,7 +99,7 @@ impl Models {
 
     fn provider_status(&self, provider: Provider) -> ProviderStatus {
         let found = self.find(provider);
-        let needs_key = provider.needs_key(&found.base_url);
+        let needs_key = provider.requires_key(Some(&found.base_url));
         let reason = match &found.key_from {
             Some(from) => format!("key from {from}"),
             None if needs_key => missing(provider),
@@ -124,11 +124,11 @@ impl Models {
             (None, None) => (None, None),
         };
         let base_url = provider
-            .url_variables()
+            .base_url_variables()
             .iter()
             .find_map(|name| variable(name))
             .or(config.base_url)
-            .unwrap_or_else(|| provider.base_url().to_owned());
+            .unwrap_or_else(|| provider.default_base_url().to_owned());
         let settings = model::Settings {
             api_key,
             base_url: Some(base_url.clone()),
@@ -136,6 +136,16 @@ impl Models {
             ..model::Settings::default()
         };
         Found { settings, key_from, base_url }
+    }
+}
+
+/// Returns the model that is used when only a key is set; none for endpoints that may serve anything.
+const fn default_model(provider: Provider) -> Option<&'static str> {
+    match provider {
+        Provider::Anthropic => Some("claude-sonnet-4-5"),
+        Provider::OpenAi => Some("gpt-5"),
+        Provider::Gemini => Some("gemini-2.5-pro"),
+        Provider::OpenAiChat => None,
     }
 }
 

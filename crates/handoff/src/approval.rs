@@ -194,7 +194,6 @@ fn lost() -> Failure {
     Failure::new(FailureKind::Internal, "find the proposal that waits for a decision")
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "the shape `map_err` asks for")]
 fn illegal(error: lifecycle::IllegalTransition) -> Failure {
     Failure::new(FailureKind::Internal, error.to_string())
 }

@@ -94,7 +94,10 @@ impl Ledger {
     /// The context was condensed here: what was spoken of before is no longer what the work is about.
     fn boundary(&mut self, seq: Seq) {
         self.recent_from = seq + 1;
-        self.first_requests.clear();
+        self.last_requests.extend(self.first_requests.drain(..));
+        self.last_requests.make_contiguous().sort_by_key(|quote| quote.seq);
+        let beyond = self.last_requests.len().saturating_sub(LAST_REQUESTS_MAX);
+        self.last_requests.drain(..beyond);
         self.identifiers.clear();
         self.references.clear();
         self.previous_summary = None;
@@ -219,10 +222,12 @@ impl Ledger {
     pub fn finish(self) -> Facts {
         let is_answered = self.is_answered && !self.outcomes.has_open_calls();
         let mut requests = self.first_requests;
-        requests.extend(self.last_requests.into_iter().filter(|quote| quote.seq >= self.recent_from));
+        requests.extend(self.last_requests);
         requests.sort_by_key(|quote| quote.seq);
-        let requests: Vec<Quote> = requests.into_iter().map(clean).collect();
-        let statements: Vec<Quote> = self.statements.into_iter().map(clean).collect();
+        let requests: Vec<Quote> = requests.into_iter().map(|quote| clean(quote, REQUEST_BYTES_MAX)).collect();
+        let statement = |quote| clean(quote, STATEMENT_BYTES_MAX);
+        let statements: Vec<Quote> = self.statements.into_iter().map(statement).collect();
+        let sentence = |quote| clean(quote, 4 * RULE_CHARS_MAX);
         let unanswered = requests.iter().filter(|quote| quote.seq > self.last_statement_at).cloned().collect();
         let error_types = self.outcomes.types.latest();
         let (checks, errors) = self.outcomes.into_parts();
@@ -236,7 +241,7 @@ impl Ledger {
             last_seq: self.last_seq,
             messages: self.messages,
             recent_from: self.recent_from,
-            origin: self.origin.map(clean),
+            origin: self.origin.map(|quote| clean(quote, REQUEST_BYTES_MAX)),
             awaited: statements.last().filter(|_| is_answered).and_then(question),
             requests,
             is_answered,
@@ -246,15 +251,15 @@ impl Ledger {
             files: latest_files(self.files),
             commands: self.commands.most_used(),
             checks: checks.into_iter().map(clean_run).collect(),
-            errors: errors.into_iter().map(clean).collect(),
+            errors: errors.into_iter().map(sentence).collect(),
             error_types,
-            rules: self.rules.into_iter().map(|rule| Rule { quote: clean(rule.quote), ..rule }).collect(),
-            decisions: self.decisions.into_iter().map(clean).collect(),
+            rules: self.rules.into_iter().map(|rule| Rule { quote: sentence(rule.quote), ..rule }).collect(),
+            decisions: self.decisions.into_iter().map(sentence).collect(),
             references: self.references.most_used(),
             identifiers: self.identifiers.most_used(),
             values: self.values.latest(),
             statements,
-            previous_summary: self.previous_summary.map(clean),
+            previous_summary: self.previous_summary.map(|quote| clean(quote, SCAN_BYTES_MAX)),
         }
     }
 }
@@ -305,8 +310,8 @@ fn kept(seq: Seq, text: &str, bytes_max: usize) -> Quote {
     Quote { seq, text: head(text, bytes_max + REDACTION_SLACK_BYTES).to_owned() }
 }
 
-fn clean(quote: Quote) -> Quote {
-    Quote { seq: quote.seq, text: redact(&quote.text).into_owned() }
+fn clean(quote: Quote, bytes_max: usize) -> Quote {
+    Quote { seq: quote.seq, text: head(&redact(&quote.text), bytes_max).to_owned() }
 }
 
 fn clean_run(run: CheckRun) -> CheckRun {

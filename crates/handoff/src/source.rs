@@ -124,7 +124,10 @@ fn without_harness(text: &str) -> Cow<'_, str> {
         kept.push_str(&rest[..start]);
         rest = &rest[start..];
         match harness_element(rest) {
-            Some(length) => rest = &rest[length..],
+            Some(length) => {
+                kept.push(' ');
+                rest = &rest[length..];
+            }
             None => {
                 kept.push('<');
                 rest = &rest[1..];
@@ -138,12 +141,11 @@ fn without_harness(text: &str) -> Cow<'_, str> {
     Cow::Owned(kept)
 }
 
-/// Returns the length of the harness element that `text` starts with, its end tag included. One that is never closed
-/// reaches to the end only where harnesses leave it open: at the very start of a message, which the caller trims.
+/// Returns the length of the harness element that `text` starts with, its end tag included; none when it never ends.
 fn harness_element(text: &str) -> Option<usize> {
     let name_end = text[1..].find(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_'))? + 1;
     let name = &text[1..name_end];
-    let known = |element: &&str| {
+    let known = |element: &&&str| {
         let is_prefix = element.ends_with(['-', '_']) || **element == "local-command";
         name.eq_ignore_ascii_case(element)
             || is_prefix && name.get(..element.len()).is_some_and(|head| head.eq_ignore_ascii_case(element))
@@ -161,7 +163,7 @@ mod tests {
     fn l8_harness_text_inside_a_persons_message_is_not_what_they_said() {
         for (text, said) in [
             ("fix it", "fix it"),
-            ("fix it <system-reminder>never mind</system-reminder> now", "fix it  now"),
+            ("fix it <system-reminder>never mind</system-reminder> now", "fix it   now"),
             ("<command-name>/clear</command-name><command-args></command-args>", ""),
             ("<ide_opened_file>a.rs</ide_opened_file>\nfix it", "fix it"),
             ("[Request interrupted by user]", ""),

@@ -88,7 +88,7 @@ impl ToolUse {
             Access::Read => &mut self.reads,
             Access::Write => &mut self.writes,
         };
-        let text = |key: &&str| args.get(**key).and_then(Value::as_str);
+        let text = |key: &&str| args.get(*key).and_then(Value::as_str);
         list.extend(PATH_KEYS.iter().filter_map(|key| text(&key)).map(clean_path));
         if let Access::Write = access {
             PATCH_KEYS.iter().filter_map(|key| text(&key)).for_each(|patch| patched_files(patch, &mut self.writes));

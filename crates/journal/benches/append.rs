@@ -1,2 +1,147 @@
-//! Placeholder.
-fn main() {}
+//! How fast the journal is where people wait for it: durable appends from many tasks, a page, a list. Files are on
+//! the disk that holds the target folder, because a memory file system syncs for nothing.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use divan::Bencher;
+use divan::counter::ItemsCount;
+use jiff::Timestamp;
+use journal::{EventQuery, Sqlite, Store, ThreadFilter, Transaction, Write};
+use protocol::{AssistantId, EventType, Message, NewEvent, RunId, Thread, ThreadId, ThreadStatus};
+use serde_json::{Map, json};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+const TASKS: usize = 64;
+const APPENDS_PER_TASK: usize = 100;
+
+fn main() {
+    divan::main();
+}
+
+struct Fixture {
+    runtime: Runtime,
+    store: Arc<Sqlite>,
+    _folder: TempDir,
+}
+
+fn fixture() -> Fixture {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let folder = tempfile::tempdir_in(target).expect("the target folder is writable");
+    let store = Arc::new(Sqlite::open(&folder.path().join("segue.db")).expect("an empty folder"));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
+    Fixture { runtime, store, _folder: folder }
+}
+
+impl Fixture {
+    fn commit(&self, writes: Vec<Write>) {
+        let transaction = Transaction { fence: None, writes };
+        self.runtime.block_on(self.store.commit(transaction)).expect("the disk has room");
+    }
+
+    fn threads(&self, count: usize) -> Vec<ThreadId> {
+        let threads: Vec<Thread> = (0..count).map(|_| thread()).collect();
+        let ids = threads.iter().map(|thread| thread.thread_id).collect();
+        self.commit(threads.into_iter().map(Write::CreateThread).collect());
+        ids
+    }
+}
+
+fn thread() -> Thread {
+    Thread {
+        thread_id: ThreadId::generate(),
+        assistant_id: AssistantId::default(),
+        parent_id: None,
+        parent_kind: None,
+        name: None,
+        status: ThreadStatus::Idle,
+        metadata: Map::new(),
+        first_prompt: None,
+        message_count: 0,
+        last_seq: 0,
+        created_at: Timestamp::UNIX_EPOCH,
+        updated_at: Timestamp::UNIX_EPOCH,
+    }
+}
+
+fn message(number: usize) -> NewEvent {
+    let text = format!("{number}: {}", "a sentence of some length. ".repeat(10));
+    let message = if number.is_multiple_of(2) { Message::human(text) } else { Message::ai(text) };
+    NewEvent::message(&message, Timestamp::now()).expect("text is JSON")
+}
+
+fn model_called(number: usize) -> NewEvent {
+    let content = json!({"purpose": "handoff", "model": "scripted/one", "number": number});
+    NewEvent::new(EventType::ModelCalled, &content, Timestamp::now()).expect("JSON")
+}
+
+fn appends(bencher: Bencher<'_, '_>, event: fn(usize) -> NewEvent) {
+    let fixture = fixture();
+    let threads = fixture.threads(TASKS);
+    bencher.counter(ItemsCount::new(TASKS * APPENDS_PER_TASK)).bench(|| {
+        fixture.runtime.block_on(async {
+            let tasks: Vec<_> = threads
+                .iter()
+                .map(|thread_id| tokio::spawn(append_all(Arc::clone(&fixture.store), *thread_id, event)))
+                .collect();
+            for task in tasks {
+                task.await.expect("no append fails");
+            }
+        });
+    });
+}
+
+async fn append_all(store: Arc<Sqlite>, thread_id: ThreadId, event: fn(usize) -> NewEvent) {
+    let run_id = RunId::generate();
+    for number in 0..APPENDS_PER_TASK {
+        let events = vec![event(number).in_run(run_id)];
+        let transaction = Transaction { fence: None, writes: vec![Write::Append { thread_id, events }] };
+        store.commit(transaction).await.expect("the disk has room");
+    }
+}
+
+#[divan::bench(sample_count = 20)]
+fn durable_appends_of_messages_from_64_tasks(bencher: Bencher<'_, '_>) {
+    appends(bencher, message);
+}
+
+#[divan::bench(sample_count = 20)]
+fn durable_appends_of_small_events_from_64_tasks(bencher: Bencher<'_, '_>) {
+    appends(bencher, model_called);
+}
+
+#[divan::bench(args = [1_000, 100_000])]
+fn page_of_50(bencher: Bencher<'_, '_>, events: usize) {
+    let fixture = fixture();
+    let thread_id = fixture.threads(1)[0];
+    for batch in 0..events / 1_000 {
+        let events = (0..1_000).map(|number| message(batch * 1_000 + number)).collect();
+        fixture.commit(vec![Write::Append { thread_id, events }]);
+    }
+    let query =
+        EventQuery { after: None, before: Some(events as u64 / 2), categories: Vec::new(), limit: 50 };
+    bencher.bench(|| fixture.runtime.block_on(fixture.store.events(thread_id, query.clone())));
+}
+
+#[divan::bench]
+fn first_50_of_10_000_threads(bencher: Bencher<'_, '_>) {
+    let fixture = fixture();
+    fixture.threads(10_000);
+    let filter = ThreadFilter { limit: 50, ..ThreadFilter::default() };
+    bencher.bench(|| fixture.runtime.block_on(fixture.store.threads(filter.clone())));
+}
+
+/// What `segue threads list` does with the database, from opening to closing it.
+#[divan::bench]
+fn open_list_and_close_with_10_000_threads(bencher: Bencher<'_, '_>) {
+    let fixture = fixture();
+    fixture.threads(10_000);
+    let Fixture { runtime, store, _folder: folder } = fixture;
+    drop(store);
+    let filter = ThreadFilter { limit: 50, ..ThreadFilter::default() };
+    bencher.bench(|| {
+        let store = Sqlite::open(&folder.path().join("segue.db")).expect("it exists");
+        runtime.block_on(store.threads(filter.clone()))
+    });
+}

@@ -89,16 +89,24 @@ pub fn replace(text: &[u8], summary_md: &str) -> Result<Vec<u8>, Malformed> {
     if !problems.is_empty() {
         return Err(Malformed { problems });
     }
-    let eol = line_ending(text);
-    let content = content_of(summary_md).replace('\n', eol);
     let Some(pair) = found.pairs.first() else {
-        return Ok(insert(text, &found, &content, eol));
+        return Ok(insert(text, &found, summary_md));
     };
+    // The line of the opening tag tells: it ends as the call before this one left it.
+    let old = &text[pair.content.clone()];
+    let eol = match old.iter().position(|byte| *byte == b'\n') {
+        Some(end) => line_ending(&old[..=end]),
+        None => line_ending(text),
+    };
+    let content = content_of(summary_md).replace('\n', eol);
     let new = splice(text, pair.content.clone(), format!("{eol}{content}{eol}").as_bytes());
     // A fence before the block may have ended inside its old text and runs over the whole block without that.
-    if scan(&new).pairs.is_empty() {
+    let after = scan(&new);
+    let stays = after.strays.is_empty()
+        && matches!(after.pairs.as_slice(), [only] if only.range.start == pair.range.start);
+    if !stays {
         let rest = without(text);
-        return Ok(insert(&rest, &scan(&rest), &content, eol));
+        return Ok(insert(&rest, &scan(&rest), summary_md));
     }
     Ok(new)
 }
@@ -201,7 +209,9 @@ fn splice(text: &[u8], range: Range<usize>, new: &[u8]) -> Vec<u8> {
 }
 
 /// Inserts a block into a text that has none.
-fn insert(text: &[u8], found: &Scan, content: &str, eol: &str) -> Vec<u8> {
+fn insert(text: &[u8], found: &Scan, summary_md: &str) -> Vec<u8> {
+    let eol = line_ending(text);
+    let content = content_of(summary_md).replace('\n', eol);
     let tags = format!("{OPEN}{eol}{content}{eol}{CLOSE}{eol}");
     if let Some(at) = found.heading_end {
         let before = if text[..at].ends_with(b"\n") { "" } else { eol };

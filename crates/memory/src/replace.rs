@@ -52,6 +52,17 @@ pub(crate) enum Attempt {
     Stale,
 }
 
+/// What a file gained between being read and being replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tail {
+    /// Nothing.
+    Nothing,
+    /// Text at its end, which the new file has too.
+    Carried,
+    /// Another change.
+    Broken,
+}
+
 /// Whether late text was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Late {
@@ -139,7 +150,8 @@ pub(crate) fn replace(target: &Path, mut read_as: Option<Content>, bytes: &[u8])
         copy_metadata(target, old, &temporary)?;
     }
     temporary.as_file().sync_all().map_err(on("write"))?;
-    if !carry_tail(target, read_as.as_mut(), &mut temporary)? {
+    let tail = carry_tail(target, read_as.as_mut(), &mut temporary)?;
+    if tail == Tail::Broken {
         return Ok(Attempt::Stale);
     }
     let placed = match &read_as {
@@ -147,7 +159,8 @@ pub(crate) fn replace(target: &Path, mut read_as: Option<Content>, bytes: &[u8])
         None => temporary.persist_noclobber(target),
     };
     match placed {
-        Ok(file) => file.sync_data().map_err(on("write"))?,
+        Ok(file) if tail == Tail::Carried => file.sync_data().map_err(on("write"))?,
+        Ok(_) => {}
         Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => return Ok(Attempt::Stale),
         Err(failed) => return Err(on("replace")(failed.error)),
     }
@@ -212,24 +225,26 @@ fn copy_metadata(target: &Path, old: &Content, new: &NamedTempFile) -> Result<()
     new.as_file().set_permissions(metadata.permissions()).map_err(Error::on("set the mode of", target))
 }
 
-/// Appends to `new` what `target` gained since it was read; returns false when it changed in another way.
-fn carry_tail(target: &Path, read_as: Option<&mut Content>, new: &mut NamedTempFile) -> Result<bool> {
+/// Appends to `new` what `target` gained since it was read.
+fn carry_tail(target: &Path, read_as: Option<&mut Content>, new: &mut NamedTempFile) -> Result<Tail> {
     let Some(known) = read_as else {
-        return Ok(read(target)?.is_none());
+        return Ok(if read(target)?.is_none() { Tail::Nothing } else { Tail::Broken });
     };
+    let mut tail = Tail::Nothing;
     for _ in 0..TAILS_MAX {
         let Some(found) = read(target)? else {
-            return Ok(false);
+            return Ok(Tail::Broken);
         };
         match found.bytes.strip_prefix(known.bytes.as_slice()) {
-            Some([]) => return Ok(true),
-            Some(tail) if fits(&found.bytes) => new.write_all(tail).map_err(Error::on("write", target))?,
-            Some(_) | None => return Ok(false),
+            Some([]) => return Ok(tail),
+            Some(more) if fits(&found.bytes) => new.write_all(more).map_err(Error::on("write", target))?,
+            Some(_) | None => return Ok(Tail::Broken),
         }
         known.bytes = found.bytes;
+        tail = Tail::Carried;
     }
     // Someone appends without a pause. The rest is rescued from the retired file.
-    Ok(true)
+    Ok(tail)
 }
 
 /// Returns the lines of `bytes` outside its block that are not among those of `present`.

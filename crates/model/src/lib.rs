@@ -5,16 +5,24 @@
 //! storage here, and no knowledge of what a prompt is for.
 
 mod chat;
+mod connect;
 mod error;
+mod limits;
 mod name;
+mod retry;
+mod sse;
+mod wire;
 
 pub mod extractive;
+pub mod settings;
 pub mod tokens;
 pub mod transcript;
 
 pub use chat::{ChatModel, ChatRequest, Limits, Part, PartStream, ToolSpec};
+pub use connect::connect;
 pub use error::Error;
-pub use name::{ModelName, Provider};
+pub use name::{ModelName, ModelNameError, Provider};
+pub use settings::{Effort, Settings};
 
 /// The result type of this room.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;

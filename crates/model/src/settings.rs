@@ -127,7 +127,9 @@ impl Provider {
     pub fn requires_key(self, base_url: Option<&str>) -> bool {
         match self {
             Self::Anthropic | Self::OpenAi | Self::Gemini => true,
-            Self::OpenAiChat => base_url.is_none_or(|url| url.trim_end_matches('/') == self.default_base_url()),
+            Self::OpenAiChat => {
+                base_url.is_none_or(|url| url.trim_end_matches('/') == self.default_base_url())
+            }
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Between our words and the wire: for each provider, where a request goes, what it looks like, and how its events are
 //! read. Everything here is a pure function or an incremental decoder; sending is done elsewhere.
 
-mod anthropic;
 mod answer;
+mod anthropic;
 mod chat;
 mod fault;
 mod gemini;
@@ -17,7 +17,7 @@ use crate::name::{ModelName, Provider};
 use crate::settings::Effort;
 
 pub(crate) use answer::CallIds;
-pub(crate) use fault::{Fault, classify, describe};
+pub(crate) use fault::{Fault, Report, classify, describe};
 
 /// What a request is shaped for.
 #[derive(Debug, Clone, Copy)]
@@ -76,7 +76,12 @@ pub(crate) fn decoder(model: &ModelName, ids: CallIds) -> Box<dyn Decoder> {
 }
 
 /// Returns the request's body; `messages` is the legal form of the request's own.
-pub(crate) fn body(provider: Provider, request: &ChatRequest, messages: &[Message], target: &Target<'_>) -> Value {
+pub(crate) fn body(
+    provider: Provider,
+    request: &ChatRequest,
+    messages: &[Message],
+    target: &Target<'_>,
+) -> Value {
     match provider {
         Provider::Anthropic => anthropic::body(request, messages, target),
         Provider::OpenAi => responses::body(request, messages, target),
@@ -105,16 +110,17 @@ pub(crate) fn path(provider: Provider, base_path: &str, model: &str) -> String {
 
 fn versioned(base: &str, version: &str) -> String {
     let last = base.rsplit('/').next().unwrap_or_default();
-    let has_version = last.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let has_version =
+        last.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     if has_version { base.to_owned() } else { format!("{base}{version}") }
 }
 
 /// Returns the query that requests carry.
-pub(crate) const fn query(provider: Provider) -> Option<&'static str> {
+pub(crate) const fn query(provider: Provider) -> Option<(&'static str, &'static str)> {
     match provider {
         Provider::Anthropic | Provider::OpenAi | Provider::OpenAiChat => None,
         // Without it the answer is one JSON array instead of events.
-        Provider::Gemini => Some("alt=sse"),
+        Provider::Gemini => Some(("alt", "sse")),
     }
 }
 
@@ -133,6 +139,11 @@ pub(crate) const fn key_header(provider: Provider) -> (&'static str, &'static st
         Provider::OpenAi | Provider::OpenAiChat => ("authorization", "Bearer "),
         Provider::Gemini => ("x-goog-api-key", ""),
     }
+}
+
+/// Returns the text in a field of an event; empty if there is none.
+fn text_of<'a>(value: &'a Value, field: &str) -> &'a str {
+    value.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -165,7 +176,7 @@ mod tests {
     #[test]
     fn k4_no_provider_puts_the_key_into_the_url() {
         for provider in Provider::ALL {
-            assert!(query(provider).is_none_or(|query| !query.contains("key")));
+            assert!(query(provider).is_none_or(|(field, _)| field != "key"));
             assert!(!key_header(provider).0.is_empty());
         }
     }

@@ -208,3 +208,6 @@ impl<'g> Turn<'g> {
         Effect::Run { node, decisions }
     }
 }
+
+#[cfg(test)]
+mod tests;

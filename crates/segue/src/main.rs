@@ -1,2 +1,22 @@
-//! Placeholder.
-fn main() {}
+//! The program: reads the arguments, performs one command, and turns its outcome into an exit code.
+//!
+//! It holds no rules and no SQL: everything that is decided or stored is asked of the `agent` room.
+
+mod cli;
+mod commands;
+mod exit;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return exit::usage(&error),
+    };
+    let format = cli.global.format();
+    let outcome = commands::start(cli);
+    exit::report(outcome, format)
+}

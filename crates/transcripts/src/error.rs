@@ -36,7 +36,7 @@ pub enum Error {
         looks_like: &'static str,
     },
     /// The content is text, but of no known agent.
-    #[error("recognise {}: it looks like {looks_like}; supported are the session files of {}", path.display(), crate::Format::LIST)]
+    #[error("recognise {}: it looks like {looks_like}; supported are the session files of {}", path.display(), crate::detect::FORMATS_SHOWN)]
     Unrecognized {
         /// The file.
         path: PathBuf,

@@ -65,9 +65,7 @@ impl Entry {
             injected: matches!(self.body, Body::Text { by: Author::Harness, .. }),
         };
         let event = match self.body {
-            Body::Summary { text } => {
-                NewEvent::new(EventType::ImportedSummary, &SummaryContent { text }, at)
-            }
+            Body::Summary { text } => NewEvent::new(EventType::ImportedSummary, &SummaryContent { text }, at),
             Body::Boundary { label, details } => {
                 NewEvent::new(EventType::ImportedBoundary, &BoundaryContent { label, details }, at)
             }

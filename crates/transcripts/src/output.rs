@@ -20,8 +20,10 @@ const PROGRESS_EVERY_BYTES: u64 = 256 * 1024;
 /// What was read from one source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Conversations begun and ended.
+    /// Conversations in the source.
     pub conversations: u64,
+    /// Conversations without any entry among them; the sink does not hear of these.
+    pub empty: u64,
     /// Entries given to the sink.
     pub entries: u64,
     /// Problems given to the sink.
@@ -34,6 +36,7 @@ pub(crate) struct Output<'a> {
     shown_as: PathBuf,
     stage: Stage,
     last_at: Option<Timestamp>,
+    line: Option<u64>,
     next_progress: u64,
     report: Report,
 }
@@ -56,6 +59,7 @@ impl<'a> Output<'a> {
             shown_as,
             stage: Stage::Idle,
             last_at: None,
+            line: None,
             next_progress: PROGRESS_EVERY_BYTES,
             report: Report::default(),
         }
@@ -64,6 +68,7 @@ impl<'a> Output<'a> {
     /// Starts a conversation; the one before it ends.
     pub(crate) fn open(&mut self, conversation: Conversation) -> Result<(), Error> {
         self.close()?;
+        self.report.conversations += 1;
         self.last_at = conversation.started_at;
         self.stage = Stage::Waiting { conversation, entries: Vec::new(), bytes: 0 };
         Ok(())
@@ -107,16 +112,30 @@ impl<'a> Output<'a> {
         if matches!(&self.stage, Stage::Waiting { entries, .. } if !entries.is_empty()) {
             self.begin()?;
         }
-        if let Stage::Begun(conversation) = std::mem::replace(&mut self.stage, Stage::Idle) {
-            self.sink.end(&conversation).map_err(Error::Sink)?;
+        match std::mem::replace(&mut self.stage, Stage::Idle) {
+            Stage::Begun(conversation) => self.sink.end(&conversation).map_err(Error::Sink),
+            Stage::Waiting { .. } => {
+                self.report.empty += 1;
+                Ok(())
+            }
+            Stage::Idle => Ok(()),
         }
-        Ok(())
     }
 
-    /// Reports a damaged part of the file.
-    pub(crate) fn problem(&mut self, line: Option<u64>, reason: impl Into<String>) {
+    /// Sets the line that problems are reported on from here.
+    pub(crate) const fn at_line(&mut self, line: u64) {
+        self.line = Some(line);
+    }
+
+    /// Returns the current line, for a reader that looks into a record it was given.
+    pub(crate) fn line(&self) -> u64 {
+        self.line.unwrap_or(1)
+    }
+
+    /// Reports a damaged part of the file, at the current line.
+    pub(crate) fn problem(&mut self, reason: impl Into<String>) {
         self.report.problems += 1;
-        self.sink.problem(Problem { path: self.shown_as.clone(), line, reason: reason.into() });
+        self.sink.problem(Problem { path: self.shown_as.clone(), line: self.line, reason: reason.into() });
     }
 
     /// Tells the sink how far reading has come, not more often than is useful.
@@ -139,7 +158,6 @@ impl<'a> Output<'a> {
         if let Stage::Waiting { conversation, entries, .. } = std::mem::replace(&mut self.stage, Stage::Idle)
         {
             self.sink.begin(&conversation).map_err(Error::Sink)?;
-            self.report.conversations += 1;
             self.report.entries += entries.len() as u64;
             for entry in entries {
                 self.sink.entry(entry).map_err(Error::Sink)?;

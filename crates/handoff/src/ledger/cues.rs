@@ -30,13 +30,20 @@ fn build<'a>(words: impl Iterator<Item = &'a &'a str>) -> AhoCorasick {
     AhoCorasick::builder().ascii_case_insensitive(true).build(words).expect("the words are constants that the tests build")
 }
 
-/// Returns whether `sentence` gives a rule, and if so whether as an order.
+/// Words of somebody who wonders rather than orders.
+const HEDGES: [&str; 8] = ["i think", "seems", "maybe", "perhaps", "i guess", "not sure", "wonder", "fyi"];
+
+/// Returns whether `sentence` gives a rule, and if so whether as an order: a question or a guess is none.
 pub(super) fn rule(sentence: &str) -> Option<bool> {
     let mut found = None;
     for hit in RULE_CUES.find_overlapping_iter(sentence).filter(|hit| is_word(sentence, hit)) {
         found = Some(found == Some(true) || hit.pattern().as_usize() < STRICT.len());
     }
-    found
+    let is_order = found? && !sentence.trim_end().ends_with(['?', '？']) && {
+        let lower = sentence.to_lowercase();
+        !HEDGES.iter().any(|hedge| lower.contains(hedge))
+    };
+    Some(is_order)
 }
 
 /// Returns whether `text` states a choice.
@@ -63,6 +70,7 @@ mod tests {
         for (sentence, expected) in [
             ("Never push to main.", Some(true)),
             ("I'd like tabs", Some(false)),
+            ("I think it always breaks", Some(false)),
             ("The mustard is green.", None),
             ("请不要提交", Some(true)),
             ("Bitte keine neuen Abhängigkeiten", Some(false)),

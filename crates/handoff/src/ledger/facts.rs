@@ -78,7 +78,7 @@ pub struct Facts {
     pub recent_from: Seq,
     /// The person's first message in the whole thread.
     pub origin: Option<Quote>,
-    /// The person's messages in order: the first few since `recent_from` (of the thread, when nothing was condensed), and the last ones.
+    /// The person's messages in order: the first few since `recent_from`, and the last ones whatever was condensed.
     pub requests: Vec<Quote>,
     /// Whether the last request was answered with no tool call left open.
     pub is_answered: bool,

@@ -12,23 +12,19 @@ const PROBLEMS_MAX: u32 = 100;
 
 /// Rows that contradict each other: each query returns one text per finding.
 const CONTRADICTIONS: &[&str] = &[
-    "SELECT 'thread ' || h.thread_id || ' has ' || count(e.position) || ' events, not ' || (h.last_seq - h.base_seq)
-     FROM thread_heads h LEFT JOIN events e
-       ON e.position > (h.thread_key << 32) | h.base_seq AND e.position <= (h.thread_key << 32) | h.last_seq
-     GROUP BY h.thread_key HAVING count(e.position) <> h.last_seq - h.base_seq",
-    "SELECT 'event ' || e.position || ' is outside its thread' FROM events e
+    "SELECT 'thread ' || h.thread_id || ' has ' || count(e.seq) || ' events, not ' || (h.last_seq - h.base_seq)
+     FROM thread_heads h LEFT JOIN events e ON e.thread_key = h.thread_key AND e.seq > h.base_seq AND e.seq <= h.last_seq
+     GROUP BY h.thread_key HAVING count(e.seq) <> h.last_seq - h.base_seq",
+    "SELECT 'event row ' || e.event_row || ' is outside its thread' FROM events e
      LEFT JOIN thread_heads h ON h.thread_key = e.thread_key
        AND e.seq > h.base_seq AND e.seq <= h.last_seq AND h.updated_at IS NOT NULL
      WHERE h.thread_key IS NULL",
-    "SELECT 'thread ' || h.thread_id || ' counts ' || h.message_count || ' messages, not ' ||
-            (SELECT count(*) FROM events e WHERE e.position > h.thread_key << 32
-             AND e.position < (h.thread_key + 1) << 32 AND e.category = 'message')
-     FROM thread_heads h WHERE h.message_count <>
-            (SELECT count(*) FROM events e WHERE e.position > h.thread_key << 32
-             AND e.position < (h.thread_key + 1) << 32 AND e.category = 'message')",
+    "SELECT 'thread ' || h.thread_id || ' counts ' || h.message_count || ' messages, not ' || count(e.seq)
+     FROM thread_heads h LEFT JOIN events e ON e.thread_key = h.thread_key AND e.category = 'message'
+     GROUP BY h.thread_key HAVING count(e.seq) <> h.message_count",
     "SELECT 'thread ' || thread_id || ' is half deleted' FROM thread_heads h
      WHERE (h.updated_at IS NOT NULL) <> EXISTS (SELECT 1 FROM threads t WHERE t.thread_key = h.thread_key)",
-    "SELECT 'event ' || position || ' is not JSON' FROM events
+    "SELECT 'event row ' || event_row || ' is not JSON' FROM events
      WHERE NOT json_valid(content) OR (metadata IS NOT NULL AND NOT json_valid(metadata))",
     "SELECT 'agent ' || agent_id || ' has a turn beyond its counter' FROM turn_log l GROUP BY agent_id
      HAVING max(turn_index) > ifnull((SELECT c.turn_index FROM turn_counters c WHERE c.agent_id = l.agent_id), 0)",

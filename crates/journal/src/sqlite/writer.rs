@@ -121,15 +121,38 @@ impl Writer {
         }
     }
 
-    /// Performs the transactions in one of the engine's, each able to fail alone.
+    /// Performs the transactions in one of the engine's. When one of them fails, all are performed once more, each
+    /// able to fail alone: the savepoints this takes copy every page that changes, too much for the usual case.
     fn perform_group(&self, group: &[Transaction]) -> rusqlite::Result<Vec<Result<Committed>>> {
+        let together = self.in_transaction(|| {
+            Ok(group
+                .iter()
+                .map(|transaction| perform(&self.connection, transaction))
+                .collect::<Result<Vec<_>>>())
+        })?;
+        match (together, group) {
+            (Ok(committed), _) => Ok(committed.into_iter().map(Ok).collect()),
+            (Err(error), [_]) => Ok(vec![Err(error)]),
+            (Err(_), _) => self
+                .in_transaction(|| {
+                    let alone = group.iter().map(|transaction| self.perform_alone(transaction));
+                    Ok(Ok(alone.collect::<rusqlite::Result<Vec<_>>>()?))
+                })?
+                .map_err(engine_failure),
+        }
+    }
+
+    /// Commits what `work` does if it returns `Ok(Ok(..))`, and undoes it otherwise.
+    fn in_transaction<T>(
+        &self,
+        work: impl FnOnce() -> rusqlite::Result<Result<T>>,
+    ) -> rusqlite::Result<Result<T>> {
         run(&self.connection, "BEGIN IMMEDIATE")?;
-        let outcome = group
-            .iter()
-            .map(|transaction| self.perform_alone(transaction))
-            .collect::<rusqlite::Result<Vec<_>>>()
-            .and_then(|outcomes| run(&self.connection, "COMMIT").map(|()| outcomes));
-        if outcome.is_err() && !self.connection.is_autocommit() {
+        let outcome = match work() {
+            Ok(Ok(done)) => run(&self.connection, "COMMIT").map(|()| Ok(done)),
+            failed => failed,
+        };
+        if !matches!(outcome, Ok(Ok(_))) && !self.connection.is_autocommit() {
             run(&self.connection, "ROLLBACK")?;
         }
         outcome
@@ -140,10 +163,7 @@ impl Writer {
         let outcome = perform(&self.connection, transaction);
         if self.connection.is_autocommit() {
             // The engine gave up everything, as it does when the disk is full: the others of the group failed too.
-            return Err(match outcome {
-                Err(Error::Sqlite(engine)) => engine,
-                Ok(_) | Err(_) => rusqlite::Error::InvalidQuery,
-            });
+            return Err(outcome.err().map_or(rusqlite::Error::InvalidQuery, engine_failure));
         }
         if outcome.is_err() {
             run(&self.connection, "ROLLBACK TO request")?;
@@ -168,17 +188,15 @@ impl Writer {
     }
 
     fn index_batch(&self) -> rusqlite::Result<CatchUp> {
-        run(&self.connection, "BEGIN IMMEDIATE")?;
-        let outcome = search::index_batch(&self.connection)
-            .map_err(|error| match error {
-                Error::Sqlite(engine) => engine,
-                other => rusqlite::Error::ToSqlConversionFailure(Box::new(other)),
-            })
-            .and_then(|progress| run(&self.connection, "COMMIT").map(|()| progress));
-        if outcome.is_err() && !self.connection.is_autocommit() {
-            run(&self.connection, "ROLLBACK")?;
-        }
-        outcome
+        self.in_transaction(|| Ok(search::index_batch(&self.connection)))?.map_err(engine_failure)
+    }
+}
+
+/// Returns what the engine reported, or a stand-in that keeps the message of a failure of another kind.
+fn engine_failure(error: Error) -> rusqlite::Error {
+    match error {
+        Error::Sqlite(engine) => engine,
+        other => rusqlite::Error::ToSqlConversionFailure(Box::new(other)),
     }
 }
 

@@ -1,6 +1,8 @@
 //! The journal's tests: the conformance suite against every backend, and what only a file can suffer. They need no
 //! service and no network.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod conformance;
 mod crash;
 mod damage;

@@ -193,9 +193,11 @@ proptest! {
         prop_assert_eq!(problems(&text), vec![]);
         for summary in &summaries {
             let outside = without(&text);
-            text = replace(&text, summary).unwrap();
-            prop_assert_eq!(problems(&text), vec![]);
-            prop_assert_eq!(current(&text).unwrap(), content_of(summary));
+            let before = text;
+            text = replace(&before, summary).unwrap();
+            let shown = || format!("{}\n=>\n{}", String::from_utf8_lossy(&before), String::from_utf8_lossy(&text));
+            prop_assert_eq!(problems(&text), vec![], "{}", shown());
+            prop_assert_eq!(current(&text).unwrap(), content_of(summary), "{}", shown());
             prop_assert_eq!(plain_lines(&without(&text)), plain_lines(&outside));
             prop_assert_eq!(&replace(&text, summary).unwrap(), &text);
         }

@@ -6,14 +6,14 @@ use std::collections::HashMap;
 use super::words::Words;
 
 /// Sentences that are looked at; later ones score 0.
-pub const SENTENCES_MAX: usize = 20_000;
+const SENTENCES_MAX: usize = 20_000;
 
 /// Words below which a sentence counts less: two words are rarely worth quoting.
 const FULL_WEIGHT_WORDS: usize = 6;
 
 /// Returns a score of `0.0..=1.0` for each sentence, the best one 1; code blocks and sentences without words score 0.
 ///
-/// Only the first [`SENTENCES_MAX`] sentences are looked at. The same input gives the same scores on every machine.
+/// Only the first 20,000 sentences are looked at. The same input gives the same scores on every machine.
 pub fn rank(sentences: &[&str]) -> Vec<f32> {
     let considered = &sentences[..sentences.len().min(SENTENCES_MAX)];
     let vectors = vectors(considered);

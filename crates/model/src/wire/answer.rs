@@ -146,7 +146,8 @@ impl Answer {
     pub(super) fn call(&mut self, key: Key, id: &str, name: &str) {
         let id = self.ids.unique(id);
         self.parts.push(Part::ToolCall { id: id.clone(), name: name.to_owned() });
-        self.blocks.push((key, Growing::Call { id, name: name.to_owned(), args: Args::Pieces(String::new()) }));
+        self.blocks
+            .push((key, Growing::Call { id, name: name.to_owned(), args: Args::Pieces(String::new()) }));
     }
 
     /// Adds to the arguments of the call at `key`.
@@ -198,7 +199,9 @@ impl Growing {
     fn whole(self, provider: &str) -> Block {
         match self {
             Self::Text(text) => Block::Text { text },
-            Self::Thinking { text, raw } => Block::Thinking { text, provider: Some(provider.to_owned()), raw },
+            Self::Thinking { text, raw } => {
+                Block::Thinking { text, provider: Some(provider.to_owned()), raw }
+            }
             Self::Call { id, name, args } => Block::ToolCall { id, name, args: args.whole() },
             Self::Opaque(raw) => Block::Opaque { provider: provider.to_owned(), raw },
         }

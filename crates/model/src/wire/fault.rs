@@ -62,8 +62,14 @@ impl Report {
         });
         let error = event.get("error").unwrap_or(event);
         let code = error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
-        report.status = code.filter(|code| (400..600).contains(code)).unwrap_or_else(|| status_of(&report.kind));
+        report.status =
+            code.filter(|code| (400..600).contains(code)).unwrap_or_else(|| report.status_of_kind());
         report
+    }
+
+    /// Returns the status that the reported kind stands for, for a failure that came with 200.
+    pub(crate) fn status_of_kind(&self) -> u16 {
+        status_of(&self.kind)
     }
 }
 
@@ -78,7 +84,10 @@ fn status_of(kind: &str) -> u16 {
         (&["invalid", "context_length", "not_found", "billing", "unsupported"], 400),
     ];
     let kind = kind.to_ascii_lowercase();
-    table.iter().find(|(words, _)| words.iter().any(|word| kind.contains(word))).map_or(500, |(_, status)| *status)
+    table
+        .iter()
+        .find(|(words, _)| words.iter().any(|word| kind.contains(word)))
+        .map_or(500, |(_, status)| *status)
 }
 
 /// Returns the error a caller sees, and whether trying again may help without anyone changing anything.
@@ -88,7 +97,9 @@ pub(crate) fn classify(model: &ModelName, report: Report) -> (Error, bool) {
     match status {
         401 | 403 => (Error::Unauthorized { model, status, message }, false),
         // An account without credit answers like one that is too fast, but waiting does not fill it.
-        429 if kind.contains("insufficient_quota") => (Error::Refused { model, status, message, request_id }, false),
+        429 if kind.contains("insufficient_quota") => {
+            (Error::Refused { model, status, message, request_id }, false)
+        }
         429 | 503 | 529 => (Error::Limited { model, status, retry_after }, true),
         413 => (Error::Overflow { model, message }, false),
         400..=499 if is_overflow(&kind, &message) => (Error::Overflow { model, message }, false),
@@ -171,7 +182,11 @@ mod tests {
         check(400, error("This model's maximum context length is 128000 tokens."), "Overflow false");
         check(400, json!({"error": {"message": "no", "code": "context_length_exceeded"}}), "Overflow false");
         check(400, error("the request exceeds the available context size"), "Overflow false");
-        check(400, error("The input token count (9) exceeds the maximum number of tokens allowed (8)."), "Overflow false");
+        check(
+            400,
+            error("The input token count (9) exceeds the maximum number of tokens allowed (8)."),
+            "Overflow false",
+        );
         check(400, error("input length and `max_tokens` exceed context limit: 1 + 2 > 2"), "Overflow false");
         check(400, error("max_tokens must be positive"), "Refused false");
         check(404, error("no such model"), "Refused false");
@@ -181,11 +196,23 @@ mod tests {
     #[test]
     fn every_dialect_of_an_error_is_read() {
         for (body, kind, message) in [
-            (json!({"type": "error", "error": {"type": "overloaded_error", "message": "Busy"}}), "overloaded_error", "Busy"),
-            (json!({"error": {"code": 429, "message": "Slow", "status": "RESOURCE_EXHAUSTED"}}), "RESOURCE_EXHAUSTED", "Slow"),
+            (
+                json!({"type": "error", "error": {"type": "overloaded_error", "message": "Busy"}}),
+                "overloaded_error",
+                "Busy",
+            ),
+            (
+                json!({"error": {"code": 429, "message": "Slow", "status": "RESOURCE_EXHAUSTED"}}),
+                "RESOURCE_EXHAUSTED",
+                "Slow",
+            ),
             (json!([{"error": {"code": 400, "message": "Bad"}}]), "", "Bad"),
             (json!({"error": "model not found"}), "", "model not found"),
-            (json!({"object": "error", "message": "vLLM says no", "type": "BadRequest"}), "BadRequest", "vLLM says no"),
+            (
+                json!({"object": "error", "message": "vLLM says no", "type": "BadRequest"}),
+                "BadRequest",
+                "vLLM says no",
+            ),
             (json!({"detail": "Not Found"}), "", "Not Found"),
         ] {
             let report = Report::read(400, &body).expect("it is read");

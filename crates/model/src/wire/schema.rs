@@ -36,9 +36,7 @@ mod tests {
     #[test]
     fn only_closed_objects_that_require_everything_are_strict() {
         let inner = json!({"type": "object", "properties": {"b": {}}});
-        let closed = |b: Value| {
-            json!({"type": "object", "properties": {"a": b}, "required": ["a"], "additionalProperties": false})
-        };
+        let closed = |b: Value| json!({"type": "object", "properties": {"a": b}, "required": ["a"], "additionalProperties": false});
         check(closed(json!({"type": "string"})), true);
         check(closed(inner.clone()), false);
         check(closed(json!({"type": "array", "items": inner})), false);

@@ -2,7 +2,6 @@
 //! fields that any of the formats uses, and no roles.
 
 use std::fmt;
-use std::fmt::Write as _;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
@@ -213,11 +212,9 @@ fn url_media(url: &str) -> Media {
 fn base64_media(media_type: String, data: &str) -> Media {
     let data = data.trim();
     match STANDARD.decode(data).or_else(|_| STANDARD_NO_PAD.decode(data)) {
-        Ok(bytes) => Media {
-            media_type,
-            sha256: Some(hex(&Sha256::digest(&bytes))),
-            bytes: Some(bytes.len() as u64),
-        },
+        Ok(bytes) => {
+            Media { media_type, sha256: Some(hex(&Sha256::digest(&bytes))), bytes: Some(bytes.len() as u64) }
+        }
         Err(_) => Media { media_type, sha256: None, bytes: None },
     }
 }
@@ -262,10 +259,7 @@ impl<'de> Visitor<'de> for ContentVisitor {
     }
 
     fn visit_f64<E>(self, number: f64) -> Result<Content, E> {
-        let mut text = String::new();
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{number}");
-        Ok(Content::Text(text))
+        Ok(Content::Text(number.to_string()))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Content, A::Error> {

@@ -18,17 +18,27 @@ pub(crate) fn read<T: DeserializeOwned>(
     out: &mut Output<'_>,
     mut each: impl FnMut(T, &mut Output<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
+    read_raw(source, out, |line, out| decode(line, out, &mut each))
+}
+
+/// Reads every line of `source` that is not blank and gives its bytes to `each`.
+pub(crate) fn read_raw(
+    source: &Source,
+    out: &mut Output<'_>,
+    mut each: impl FnMut(&[u8], &mut Output<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
     let mut lines = Lines::new(BufReader::with_capacity(READ_BUFFER_BYTES, source.open()?));
     loop {
         match lines.next().map_err(|error| source.io(error))? {
             Line::End => return Ok(()),
             Line::TooLong { bytes } => {
-                out.problem(Some(lines.number), too_long(bytes));
+                out.at_line(lines.number);
+                out.problem(too_long(bytes));
             }
             Line::Whole(line) => {
-                let number = Some(lines.number);
                 if !is_blank(&line) {
-                    decode(&line, number, out, &mut each)?;
+                    out.at_line(lines.number);
+                    each(&line, out)?;
                 }
                 lines.give_back(line);
             }
@@ -94,11 +104,6 @@ impl<R: BufRead> Lines<R> {
             let done = end.is_some() || available.is_empty();
             self.reader.consume(used);
             self.bytes += used as u64;
-            if end.is_some() && length == 0 {
-                // An empty line still counts, and must not read as the end.
-                self.number += 1;
-                return Ok(Line::Whole(line));
-            }
             if done {
                 break;
             }

@@ -8,10 +8,9 @@ use crate::error::Error;
 use crate::json::repair::repair;
 use crate::output::Output;
 
-/// Decodes the records in `bytes`, which begin at `line`, and gives each to `each`.
+/// Decodes the records in `bytes` and gives each to `each`.
 pub(crate) fn decode<T: DeserializeOwned>(
     bytes: &[u8],
-    line: Option<u64>,
     out: &mut Output<'_>,
     each: &mut impl FnMut(T, &mut Output<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
@@ -27,10 +26,10 @@ pub(crate) fn decode<T: DeserializeOwned>(
             }
             Some(Err(error)) => match repair(rest) {
                 Some(repaired) => {
-                    out.problem(line, repaired.reason);
-                    return decode_repaired(&repaired.bytes, line, out, each);
+                    out.problem(repaired.reason);
+                    return decode_repaired(&repaired.bytes, out, each);
                 }
-                None => rest = trim_start(skip_damaged(rest, &error, line, out)),
+                None => rest = trim_start(skip_damaged(rest, &error, out)),
             },
         }
     }
@@ -38,22 +37,18 @@ pub(crate) fn decode<T: DeserializeOwned>(
 }
 
 /// Decodes one record and returns it; `None`, with a report, when it cannot be read.
-pub(crate) fn decode_one<T: DeserializeOwned>(
-    bytes: &[u8],
-    line: Option<u64>,
-    out: &mut Output<'_>,
-) -> Option<T> {
+pub(crate) fn decode_one<T: DeserializeOwned>(bytes: &[u8], out: &mut Output<'_>) -> Option<T> {
     let error = match serde_json::from_slice(bytes) {
         Ok(record) => return Some(record),
         Err(error) => error,
     };
     if let Some(repaired) = repair(bytes) {
-        out.problem(line, repaired.reason);
+        out.problem(repaired.reason);
         if let Ok(record) = serde_json::from_slice(&repaired.bytes) {
             return Some(record);
         }
     }
-    out.problem(line, format!("skipped a damaged record: {error}"));
+    out.problem(format!("skipped a damaged record: {error}"));
     None
 }
 
@@ -65,7 +60,6 @@ pub(crate) fn is_blank(bytes: &[u8]) -> bool {
 /// Decodes bytes that were repaired once; they are not repaired again.
 fn decode_repaired<T: DeserializeOwned>(
     bytes: &[u8],
-    line: Option<u64>,
     out: &mut Output<'_>,
     each: &mut impl FnMut(T, &mut Output<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
@@ -79,22 +73,17 @@ fn decode_repaired<T: DeserializeOwned>(
                 each(record, out)?;
                 rest = trim_start(&rest[end..]);
             }
-            Some(Err(error)) => rest = trim_start(skip_damaged(rest, &error, line, out)),
+            Some(Err(error)) => rest = trim_start(skip_damaged(rest, &error, out)),
         }
     }
     Ok(())
 }
 
 /// Reports the record at the start of `rest` and returns what follows it; nothing when its end cannot be found.
-fn skip_damaged<'b>(
-    rest: &'b [u8],
-    error: &serde_json::Error,
-    line: Option<u64>,
-    out: &mut Output<'_>,
-) -> &'b [u8] {
+fn skip_damaged<'b>(rest: &'b [u8], error: &serde_json::Error, out: &mut Output<'_>) -> &'b [u8] {
     let mut values = Deserializer::from_slice(rest).into_iter::<IgnoredAny>();
     if let Some(Ok(_)) = values.next() {
-        out.problem(line, format!("skipped a record of an unexpected shape: {error}"));
+        out.problem(format!("skipped a record of an unexpected shape: {error}"));
         return &rest[values.byte_offset()..];
     }
     let reason = if error.is_eof() {
@@ -102,7 +91,7 @@ fn skip_damaged<'b>(
     } else {
         format!("skipped what is not JSON: {error}")
     };
-    out.problem(line, reason);
+    out.problem(reason);
     &[]
 }
 

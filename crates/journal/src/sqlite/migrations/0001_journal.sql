@@ -31,21 +31,22 @@ CREATE TABLE threads (
 CREATE INDEX threads_created ON threads (created_at DESC, thread_id DESC);
 CREATE INDEX threads_parent ON threads (parent_id) WHERE parent_id IS NOT NULL;
 
--- The log. A row's key is its thread's key and its seq in one number: a thread's events lie together, a page is one
--- range read, and an append needs no second index for the order.
+-- The log. Rows are in the order of their arrival, so that appends to many threads touch few pages.
 CREATE TABLE events (
-    position   INTEGER PRIMARY KEY,              -- thread_key << 32 | seq
-    thread_key    INTEGER GENERATED ALWAYS AS (position >> 32) VIRTUAL,
-    seq           INTEGER GENERATED ALWAYS AS (position & 4294967295) VIRTUAL,
-    event_id      BLOB NOT NULL,
-    run_id        BLOB,
-    category      TEXT NOT NULL,
-    event_type    TEXT NOT NULL,
-    created_at    TEXT NOT NULL,
-    event_key     TEXT,
-    metadata      TEXT,
-    content       TEXT NOT NULL
+    event_row  INTEGER PRIMARY KEY,
+    thread_key INTEGER NOT NULL,
+    seq        INTEGER NOT NULL,
+    event_id   BLOB    NOT NULL,
+    run_id     BLOB,
+    category   TEXT    NOT NULL,
+    event_type TEXT    NOT NULL,
+    created_at TEXT    NOT NULL,
+    turn_index INTEGER,                         -- where turn_log has what it says in words
+    event_key  TEXT,
+    metadata   TEXT,
+    content    TEXT    NOT NULL
 ) STRICT;
+CREATE UNIQUE INDEX events_seq ON events (thread_key, seq);
 CREATE UNIQUE INDEX events_key ON events (thread_key, event_key, ifnull(run_id, x'')) WHERE event_key IS NOT NULL;
 
 CREATE TABLE runs (
@@ -158,10 +159,11 @@ CREATE TABLE imports (
 ) STRICT;
 CREATE INDEX imports_thread ON imports (thread_id);
 
--- What people and models said, by agent: the source of medium-term memory.
+-- What people and models said, by agent: the source of medium-term memory. A thread's turns are found through its
+-- events; an index by thread would cost every append a page.
 CREATE TABLE turn_log (
     agent_id   TEXT    NOT NULL,
-    thread_id  TEXT    NOT NULL REFERENCES threads (thread_id) ON DELETE CASCADE,
+    thread_id  TEXT    NOT NULL,
     turn_index INTEGER NOT NULL,
     role       TEXT    NOT NULL,
     content    TEXT    NOT NULL,
@@ -170,7 +172,6 @@ CREATE TABLE turn_log (
     seq        INTEGER NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX turn_log_agent ON turn_log (agent_id, turn_index);
-CREATE INDEX turn_log_thread ON turn_log (thread_id);
 
 -- The last turn index of each agent; it outlives the turns.
 CREATE TABLE turn_counters (
@@ -178,7 +179,7 @@ CREATE TABLE turn_counters (
     turn_index INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Words of messages; a row's id is the event's. The texts stay in `events`, and appending never writes here.
+-- Words of messages; a row's id is its event_row. The texts stay in `events`, and appending never writes here.
 CREATE VIRTUAL TABLE search_index USING fts5 (
     text, content = '', contentless_delete = 1, tokenize = 'porter unicode61'
 );

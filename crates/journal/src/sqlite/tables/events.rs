@@ -2,17 +2,17 @@
 
 use protocol::{Category, Event, EventId, NewEvent, RawJson, RunId, Seq, ThreadId};
 use rusqlite::types::{FromSqlError, Type};
-use rusqlite::{Connection, Row, ToSql};
+use rusqlite::{Connection, OptionalExtension, Row, ToSql};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::columns::{stored, time};
+use super::columns::{integer, stored, time};
 use super::page_limit;
 use super::threads::{self, Head};
 use super::turns::TurnLog;
 use crate::{Error, EventQuery, Result};
 
-/// The highest seq of a thread; the key of an event has room for no more.
+/// The highest seq of a thread.
 const SEQ_MAX: u64 = u32::MAX as u64;
 
 /// What an append did.
@@ -31,13 +31,14 @@ pub(crate) fn append(connection: &Connection, thread_id: ThreadId, events: &[New
     for event in events {
         let seq = head.last_seq + 1;
         check(event, seq)?;
-        let created_at = time(event.created_at);
-        if !insert(connection, position(head.key, seq), event, &created_at)? {
-            appended.seqs.push(first_seq(connection, &head, event)?);
+        if let Some(first) = first_seq(connection, &head, event)? {
+            appended.seqs.push(first);
             continue;
         }
+        let created_at = time(event.created_at);
+        let turn_index = turns.add(connection, &mut head, (seq, &created_at), event)?;
+        insert(connection, (head.key, seq), event, (&created_at, turn_index))?;
         head.last_seq = seq;
-        turns.add(connection, &mut head, (seq, &created_at), event)?;
         if event.event_type.category() == Category::Message {
             head.message_count += 1;
         }
@@ -52,12 +53,6 @@ pub(crate) fn append(connection: &Connection, thread_id: ThreadId, events: &[New
         threads::advance(connection, &head)?;
     }
     Ok(appended)
-}
-
-/// Returns the key of an event.
-pub(crate) const fn position(thread_key: i64, seq: Seq) -> i64 {
-    // Bounded by `SEQ_MAX`, so the seq never reaches the bits of the thread.
-    (thread_key << 32) | (seq & SEQ_MAX) as i64
 }
 
 /// Refuses what no store could give back unchanged as text.
@@ -94,39 +89,47 @@ fn lone_surrogate(json: &str) -> Option<usize> {
     None
 }
 
-/// Returns whether the event was stored; it is not when its key is there already.
-fn insert(connection: &Connection, position: i64, event: &NewEvent, created_at: &str) -> Result<bool> {
-    let stored = connection
+fn insert(
+    connection: &Connection,
+    (thread_key, seq): (i64, Seq),
+    event: &NewEvent,
+    (created_at, turn_index): (&str, Option<i64>),
+) -> Result<()> {
+    connection
         .prepare_cached(
-            "INSERT INTO events (position, event_id, run_id, category, event_type, created_at, event_key, metadata,
-                                 content)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
-             ON CONFLICT (thread_key, event_key, ifnull(run_id, x'')) WHERE event_key IS NOT NULL DO NOTHING",
+            "INSERT INTO events (thread_key, seq, event_id, run_id, category, event_type, created_at, turn_index,
+                                 event_key, metadata, content)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
         )?
         .execute((
-            position,
+            thread_key,
+            integer(seq),
             event.event_id.uuid().as_bytes(),
             event.run_id.map(|run_id| run_id.uuid().into_bytes()),
             event.event_type.category().as_str(),
             event.event_type.as_str(),
             created_at,
+            turn_index,
             &event.event_key,
             event.metadata.as_ref().map(|json| json.get()),
             event.content.get(),
         ))?;
-    Ok(stored == 1)
+    Ok(())
 }
 
-/// Returns the seq under which an event of this run and key is stored.
-fn first_seq(connection: &Connection, head: &Head, event: &NewEvent) -> Result<Seq> {
-    let run_id = event.run_id.map(|run_id| run_id.uuid().into_bytes().to_vec()).unwrap_or_default();
-    Ok(connection
+/// Returns the seq under which an event of this run and key is stored already.
+fn first_seq(connection: &Connection, head: &Head, event: &NewEvent) -> Result<Option<Seq>> {
+    let Some(event_key) = &event.event_key else { return Ok(None) };
+    let run_id = event.run_id.map(|run_id| run_id.uuid().into_bytes());
+    let run_id = run_id.as_ref().map_or(&[][..], |bytes| bytes);
+    let seq = connection
         .prepare_cached(
             "SELECT seq FROM events WHERE thread_key = ?1 AND event_key = ?2 AND ifnull(run_id, x'') = ?3
              AND event_key IS NOT NULL",
         )?
-        .query_row((head.key, &event.event_key, run_id), |row| row.get::<_, u32>(0))?
-        .into())
+        .query_row((head.key, event_key, run_id), |row| row.get::<_, u32>(0))
+        .optional()?;
+    Ok(seq.map(Into::into))
 }
 
 /// Returns the seq of the event with that key, of whatever run.
@@ -148,18 +151,15 @@ pub(crate) fn seq_of_key(
 pub(crate) fn page(connection: &Connection, thread_id: ThreadId, query: &EventQuery) -> Result<Vec<Event>> {
     let limit = page_limit("events", query.limit)?;
     let Some(key) = threads::key(connection, thread_id)? else { return Ok(Vec::new()) };
-    let first = position(key, query.after.unwrap_or(0).min(SEQ_MAX));
-    let end = match query.before {
-        Some(before) if before <= SEQ_MAX => position(key, before),
-        Some(_) | None => (key + 1) << 32,
-    };
+    let after = integer(query.after.unwrap_or(0));
+    let before = integer(query.before.unwrap_or(u64::MAX));
     let (names, categories) = category_condition(&query.categories);
-    let mut parameters: Vec<&dyn ToSql> = vec![&first, &end, &limit];
+    let mut parameters: Vec<&dyn ToSql> = vec![&key, &after, &before, &limit];
     parameters.extend(names.iter().map(|name| name as &dyn ToSql));
     let direction = if query.after.is_some() { "ASC" } else { "DESC" };
     let mut statement = connection.prepare_cached(&format!(
         "SELECT seq, event_id, run_id, category, event_type, created_at, metadata, content FROM events
-         WHERE position > ?1 AND position < ?2{categories} ORDER BY position {direction} LIMIT ?3"
+         WHERE thread_key = ?1 AND seq > ?2 AND seq < ?3{categories} ORDER BY seq {direction} LIMIT ?4"
     ))?;
     let rows = statement.query_map(parameters.as_slice(), |row| read(row, thread_id))?;
     let mut events = rows.collect::<rusqlite::Result<Vec<_>>>()?;
@@ -169,7 +169,7 @@ pub(crate) fn page(connection: &Connection, thread_id: ThreadId, query: &EventQu
     Ok(events)
 }
 
-/// Returns the names to bind from the fourth parameter on, and the condition that uses them.
+/// Returns the names to bind from the fifth parameter on, and the condition that uses them.
 fn category_condition(categories: &[Category]) -> (Vec<&'static str>, String) {
     if categories.is_empty() {
         return (Vec::new(), String::new());
@@ -179,7 +179,7 @@ fn category_condition(categories: &[Category]) -> (Vec<&'static str>, String) {
         .filter(|category| categories.contains(category))
         .map(|category| category.as_str())
         .collect();
-    let placeholders: Vec<_> = (0..names.len()).map(|index| format!("?{}", index + 4)).collect();
+    let placeholders: Vec<_> = (0..names.len()).map(|index| format!("?{}", index + 5)).collect();
     (names, format!(" AND category IN ({})", placeholders.join(", ")))
 }
 

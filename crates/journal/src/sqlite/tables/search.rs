@@ -80,10 +80,10 @@ fn index_thread(
     budget: &mut Budget,
 ) -> Result<i64> {
     let mut statement = connection.prepare_cached(
-        "SELECT position, seq, content FROM events
-         WHERE position > ?1 AND position <= ?2 AND category = 'message' ORDER BY position",
+        "SELECT event_row, seq, content FROM events
+         WHERE thread_key = ?1 AND seq > ?2 AND seq <= ?3 AND category = 'message' ORDER BY seq",
     )?;
-    let mut rows = statement.query(((key << 32) | indexed_seq, (key << 32) | last_seq))?;
+    let mut rows = statement.query((key, indexed_seq, last_seq))?;
     while let Some(row) = rows.next()? {
         let content = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
         if let Some(text) = text_of(content) {
@@ -106,7 +106,7 @@ pub(crate) fn find(connection: &Connection, text: &str, limit: usize) -> Result<
     let Some(query) = match_expression(text)? else { return Ok(Vec::new()) };
     let mut statement = connection.prepare_cached(
         "SELECT h.thread_id, e.seq, e.event_type, e.created_at, e.content
-         FROM search_index s CROSS JOIN events e ON e.position = s.rowid
+         FROM search_index s CROSS JOIN events e ON e.event_row = s.rowid
          CROSS JOIN thread_heads h ON h.thread_key = e.thread_key
          WHERE search_index MATCH ?1 ORDER BY s.rank, s.rowid DESC LIMIT ?2",
     )?;

@@ -154,9 +154,18 @@ pub(crate) fn delete(connection: &Connection, thread_id: ThreadId) -> Result<()>
     if let Some(run_id) = runs::active_run_of(connection, thread_id)? {
         return Err(Error::Busy { thread_id, run_id });
     }
-    let range = (head.key << 32, (head.key + 1) << 32);
-    connection.execute("DELETE FROM search_index WHERE rowid >= ?1 AND rowid < ?2", range)?;
-    connection.execute("DELETE FROM events WHERE position >= ?1 AND position < ?2", range)?;
+    connection.execute(
+        "DELETE FROM search_index WHERE rowid IN (
+             SELECT e.event_row FROM events e JOIN thread_heads h ON h.thread_key = e.thread_key
+             WHERE e.thread_key = ?1 AND e.seq <= h.indexed_seq AND e.category = 'message')",
+        [head.key],
+    )?;
+    connection.execute(
+        "DELETE FROM turn_log WHERE agent_id = ?1 AND turn_index IN (
+             SELECT turn_index FROM events WHERE thread_key = ?2 AND turn_index IS NOT NULL)",
+        (&head.assistant_id, head.key),
+    )?;
+    connection.execute("DELETE FROM events WHERE thread_key = ?1", [head.key])?;
     connection.execute("DELETE FROM threads WHERE thread_key = ?1", [head.key])?;
     connection.execute(
         "UPDATE thread_heads SET updated_at = NULL, message_count = 0, base_seq = last_seq, indexed_seq = last_seq

@@ -28,23 +28,23 @@ impl TurnLog {
         Self { thread_id: thread_id.to_string(), turn_index: None }
     }
 
-    /// Adds what the event says in words, if it is a person's or a model's message with any.
+    /// Adds what the event says in words, if it is a person's or a model's message with any, and returns its index.
     pub(crate) fn add(
         &mut self,
         connection: &Connection,
         head: &mut Head,
         (seq, created_at): (Seq, &str),
         event: &NewEvent,
-    ) -> Result<()> {
+    ) -> Result<Option<i64>> {
         let role = match event.event_type {
             EventType::HumanMessage => "user",
             EventType::AiMessage => "assistant",
-            _ => return Ok(()),
+            _ => return Ok(None),
         };
         if is_beside_the_conversation(event) {
-            return Ok(());
+            return Ok(None);
         }
-        let Some(text) = text_of(event.content.get()) else { return Ok(()) };
+        let Some(text) = text_of(event.content.get()) else { return Ok(None) };
         if role == "user" && !head.has_prompt {
             let prompt: String = text.trim().graphemes(true).take(FIRST_PROMPT_GRAPHEMES_MAX).collect();
             threads::set_first_prompt(connection, head, &prompt)?;
@@ -65,7 +65,7 @@ impl TurnLog {
                 created_at,
                 integer(seq),
             ))?;
-        Ok(())
+        Ok(Some(turn_index))
     }
 
     /// Stores the agent's counter.

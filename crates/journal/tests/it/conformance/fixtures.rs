@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use journal::{Committed, EventQuery, Result, Store, Transaction, Write};
 use protocol::{
     AssistantId, Category, Checkpoint, CheckpointId, Event, EventType, Handoff, HandoffId, HandoffStatus,
-    HandoffSummary, Interrupt, InterruptId, InterruptPayload, InterruptStatus, Message, NewEvent, Proposal, Run,
-    RunId, RunStatus, Seq, Thread, ThreadId, ThreadStatus, Usage,
+    HandoffSummary, Interrupt, InterruptId, InterruptPayload, InterruptStatus, Message, NewEvent, Proposal,
+    Run, RunId, RunStatus, Seq, Thread, ThreadId, ThreadStatus, Usage,
 };
 use serde_json::{Map, json};
 

@@ -86,7 +86,11 @@ pub async fn a6_content_comes_back_byte_for_byte(store: Subject) {
     assert_eq!(stored.len(), texts.len());
     for (event, json) in stored.iter().zip(&texts) {
         assert!(event.content.get() == json, "content of event {}", event.seq);
-        assert!(event.metadata.as_ref().is_some_and(|raw| raw.get() == json), "metadata of event {}", event.seq);
+        assert!(
+            event.metadata.as_ref().is_some_and(|raw| raw.get() == json),
+            "metadata of event {}",
+            event.seq
+        );
     }
 }
 
@@ -103,7 +107,8 @@ pub async fn a7_a_repeated_key_stores_one_row(store: Subject) {
     let run_id = RunId::generate();
     let keyed = |key: &str| trace(7).in_run(run_id).keyed(key);
     assert_eq!(append(&*store, thread_id, vec![trace(0), keyed("a")]).await.unwrap(), [1, 2]);
-    let writes = vec![Write::Append { thread_id, events: vec![keyed("a"), keyed("b"), keyed("b"), keyed("a")] }];
+    let writes =
+        vec![Write::Append { thread_id, events: vec![keyed("a"), keyed("b"), keyed("b"), keyed("a")] }];
     let committed = commit(&*store, writes).await.unwrap();
     assert_eq!((committed.seqs, committed.stored), (vec![vec![2, 3, 3, 2]], 1));
     // The key belongs to the run, and to the thread.

@@ -1,0 +1,184 @@
+//! Handoffs, proposals, outbox, imports.
+
+use std::sync::Arc;
+
+use journal::{Error, HandoffFilter, HandoffPatch, ImportSource, OutboxItem, Write};
+use protocol::{Handoff, HandoffId, HandoffStatus, Proposal, RunId, ThreadId};
+use serde_json::json;
+
+use super::Subject;
+use super::fixtures::{at, commit, create, handoff, proposal};
+
+fn moved(handoff: &Handoff, from: HandoffStatus, to: HandoffStatus) -> Write {
+    let handoff_id = handoff.handoff_id;
+    Write::MoveHandoff { handoff_id, from, to, patch: HandoffPatch::default(), at: at(9) }
+}
+
+pub async fn a_parent_has_one_pending_handoff(store: Subject) {
+    let parent = create(&*store).await;
+    let (first, second) = (handoff(parent, 1), handoff(parent, 2));
+    // The same request twice, because an answer was lost, is one handoff.
+    commit(&*store, vec![Write::CreateHandoff(first.clone()), Write::CreateHandoff(first.clone())])
+        .await
+        .unwrap();
+    let refused = commit(&*store, vec![Write::CreateHandoff(second.clone())]).await;
+    assert!(
+        matches!(refused, Err(Error::HandoffPending { handoff_id, .. }) if handoff_id == first.handoff_id),
+        "{refused:?}"
+    );
+    // Another thread of the same assistant may have its own.
+    let other = handoff(create(&*store).await, 3);
+    commit(&*store, vec![Write::CreateHandoff(other)]).await.unwrap();
+    commit(&*store, vec![moved(&first, HandoffStatus::Requested, HandoffStatus::Failed)]).await.unwrap();
+    commit(&*store, vec![Write::CreateHandoff(second.clone())]).await.unwrap();
+    let back = commit(&*store, vec![moved(&first, HandoffStatus::Failed, HandoffStatus::Drafting)]).await;
+    assert!(matches!(back, Err(Error::HandoffPending { handoff_id, .. }) if handoff_id == second.handoff_id));
+    let different = Handoff { child_thread_id: ThreadId::generate(), ..second };
+    let different = commit(&*store, vec![Write::CreateHandoff(different)]).await;
+    assert!(matches!(different, Err(Error::Differs { what: "handoff", .. })), "{different:?}");
+}
+
+pub async fn a_handoff_moves_from_where_it_stands(store: Subject) {
+    let handoff = handoff(create(&*store).await, 1);
+    commit(&*store, vec![Write::CreateHandoff(handoff.clone())]).await.unwrap();
+    assert_eq!(store.handoff(handoff.handoff_id).await.unwrap(), Some(handoff.clone()));
+    let patch = HandoffPatch {
+        iteration: Some(2),
+        run_id: Some(RunId::generate()),
+        accepted_sha256: Some("ab".to_owned()),
+        note: Some("why".to_owned()),
+    };
+    let full = Write::MoveHandoff {
+        handoff_id: handoff.handoff_id,
+        from: HandoffStatus::Requested,
+        to: HandoffStatus::AwaitingDecision,
+        patch: patch.clone(),
+        at: at(7),
+    };
+    commit(&*store, vec![full.clone()]).await.unwrap();
+    let expected = Handoff {
+        status: HandoffStatus::AwaitingDecision,
+        iteration: 2,
+        run_id: patch.run_id,
+        accepted_sha256: patch.accepted_sha256,
+        note: patch.note,
+        updated_at: at(7),
+        ..handoff.clone()
+    };
+    assert_eq!(store.handoff(handoff.handoff_id).await.unwrap(), Some(expected.clone()));
+    let refused = commit(&*store, vec![full]).await;
+    assert!(matches!(refused, Err(Error::HandoffMoved { status: HandoffStatus::AwaitingDecision, .. })));
+    commit(&*store, vec![moved(&handoff, HandoffStatus::AwaitingDecision, HandoffStatus::Accepted)])
+        .await
+        .unwrap();
+    let stored = store.handoff(handoff.handoff_id).await.unwrap().unwrap();
+    assert_eq!(stored, Handoff { status: HandoffStatus::Accepted, updated_at: at(9), ..expected });
+    let unknown = Handoff { handoff_id: HandoffId::generate(), ..handoff };
+    let unknown =
+        commit(&*store, vec![moved(&unknown, HandoffStatus::Requested, HandoffStatus::Failed)]).await;
+    assert!(matches!(unknown, Err(Error::NotFound { what: "handoff", .. })), "{unknown:?}");
+}
+
+pub async fn g20_of_concurrent_moves_one_wins(store: Subject) {
+    let handoff = handoff(create(&*store).await, 1);
+    commit(&*store, vec![Write::CreateHandoff(handoff.clone())]).await.unwrap();
+    let mut tasks = Vec::new();
+    for number in 0..10 {
+        let store = Arc::clone(&store);
+        let to = if number % 2 == 0 { HandoffStatus::Accepted } else { HandoffStatus::Declined };
+        let write = moved(&handoff, HandoffStatus::Requested, to);
+        tasks.push(tokio::spawn(async move { (commit(&*store, vec![write]).await, to) }));
+    }
+    let mut winners = Vec::new();
+    let mut outcomes = Vec::new();
+    for task in tasks {
+        match task.await.unwrap() {
+            (Ok(_), to) => winners.push(to),
+            (Err(Error::HandoffMoved { status, .. }), _) => outcomes.push(status),
+            (Err(other), _) => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(winners.len(), 1);
+    assert!(outcomes.iter().all(|outcome| *outcome == winners[0]), "each loser is told the outcome");
+}
+
+pub async fn g1_a_stored_proposal_never_changes(store: Subject) {
+    let handoff = handoff(create(&*store).await, 1);
+    let first = proposal(&handoff, 0, "first\r\ntext \u{2028} 👍");
+    let unknown = commit(&*store, vec![Write::PutProposal(first.clone())]).await;
+    assert!(matches!(unknown, Err(Error::NotFound { what: "handoff", .. })), "{unknown:?}");
+    let second = Proposal { feedback: Some("shorter".to_owned()), ..proposal(&handoff, 1, "second") };
+    let writes = vec![
+        Write::CreateHandoff(handoff.clone()),
+        Write::PutProposal(second.clone()),
+        Write::PutProposal(first.clone()),
+        Write::PutProposal(first.clone()),
+    ];
+    commit(&*store, writes).await.unwrap();
+    let differs = commit(&*store, vec![Write::PutProposal(proposal(&handoff, 0, "changed"))]).await;
+    assert!(matches!(differs, Err(Error::Differs { what: "proposal", .. })), "{differs:?}");
+    assert_eq!(store.proposals(handoff.handoff_id).await.unwrap(), [first, second]);
+}
+
+pub async fn handoffs_are_found_by_what_is_known(store: Subject) {
+    let (one, two) = (create(&*store).await, create(&*store).await);
+    let failed = Handoff { status: HandoffStatus::Failed, ..handoff(one, 1) };
+    let pending = handoff(one, 3);
+    let other = Handoff { assistant_id: "reviewer".parse().unwrap(), ..handoff(two, 2) };
+    let writes = [&failed, &pending, &other].map(|handoff| Write::CreateHandoff(handoff.clone()));
+    commit(&*store, writes.to_vec()).await.unwrap();
+    let all = HandoffFilter::default;
+    for (filter, expected) in [
+        (all(), vec![&pending, &other, &failed]),
+        (HandoffFilter { parent_thread_id: Some(one), ..all() }, vec![&pending, &failed]),
+        (HandoffFilter { child_thread_id: Some(other.child_thread_id), ..all() }, vec![&other]),
+        (HandoffFilter { assistant_id: Some(other.assistant_id.clone()), ..all() }, vec![&other]),
+        (HandoffFilter { statuses: vec![HandoffStatus::Failed], ..all() }, vec![&failed]),
+        (
+            HandoffFilter {
+                parent_thread_id: Some(one),
+                statuses: vec![HandoffStatus::Requested, HandoffStatus::Drafting],
+                ..all()
+            },
+            vec![&pending],
+        ),
+        (HandoffFilter { parent_thread_id: Some(ThreadId::generate()), ..all() }, vec![]),
+    ] {
+        let found = store.handoffs(filter.clone()).await.unwrap();
+        assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{filter:?}");
+    }
+}
+
+pub async fn the_outbox_keeps_one_item_a_key(store: Subject) {
+    let item = |key: &str, attempts, second| OutboxItem {
+        kind: "mirror_summary".to_owned(),
+        key: key.to_owned(),
+        payload: json!({"attempt": attempts}),
+        attempts,
+        created_at: at(second),
+    };
+    let other = OutboxItem { kind: "other".to_owned(), ..item("a", 0, 0) };
+    let writes = [item("a", 0, 2), item("b", 0, 1), item("a", 1, 2), other].map(Write::Enqueue);
+    commit(&*store, writes.to_vec()).await.unwrap();
+    assert_eq!(store.outbox("mirror_summary").await.unwrap(), [item("b", 0, 1), item("a", 1, 2)]);
+    let dequeue = Write::Dequeue { kind: "mirror_summary".to_owned(), key: "b".to_owned() };
+    commit(&*store, vec![dequeue.clone(), dequeue]).await.unwrap();
+    assert_eq!(store.outbox("mirror_summary").await.unwrap(), [item("a", 1, 2)]);
+    assert!(store.outbox("unknown").await.unwrap().is_empty());
+}
+
+pub async fn an_import_is_remembered(store: Subject) {
+    let thread_id = create(&*store).await;
+    let source = |entries: u64| ImportSource {
+        source_key: "claude:abc".to_owned(),
+        thread_id,
+        entries,
+        chain: format!("{entries:x}"),
+        updated_at: at(1),
+    };
+    assert_eq!(store.import_source("claude:abc").await.unwrap(), None);
+    commit(&*store, vec![Write::PutImport(source(3))]).await.unwrap();
+    commit(&*store, vec![Write::PutImport(source(5))]).await.unwrap();
+    assert_eq!(store.import_source("claude:abc").await.unwrap(), Some(source(5)));
+    assert_eq!(store.import_source("claude:ab").await.unwrap(), None);
+}

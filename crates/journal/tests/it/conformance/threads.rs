@@ -1,0 +1,255 @@
+//! Threads: creation, changes, lists, prefixes, deletion, counters.
+
+use journal::{
+    Error, EventQuery, HandoffFilter, HealthDepth, ImportSource, Order, PAGE_ROWS_MAX, ThreadFilter,
+};
+use journal::{ThreadPatch, Write};
+use protocol::{
+    AssistantId, HandoffStatus, Message, NewEvent, ParentKind, RunId, RunStatus, Thread, ThreadId,
+    ThreadStatus,
+};
+use serde_json::{Map, Value, json};
+
+use super::Subject;
+use super::fixtures::{
+    ai, all_events, append, at, checkpoint, commit, create, create_run, handoff, human, interrupt, proposal,
+    seqs, thread, trace,
+};
+
+fn page(limit: usize) -> ThreadFilter {
+    ThreadFilter { limit, ..ThreadFilter::default() }
+}
+
+fn ids(threads: &[Thread]) -> Vec<ThreadId> {
+    threads.iter().map(|thread| thread.thread_id).collect()
+}
+
+pub async fn h1_prefixes_resolve(store: Subject) {
+    for text in [
+        "0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b",
+        "0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1c",
+        "f0000000-0000-7000-8000-000000000000",
+    ] {
+        let thread = Thread { thread_id: text.parse().unwrap(), ..thread() };
+        commit(&*store, vec![Write::CreateThread(thread)]).await.unwrap();
+    }
+    for (prefix, matches) in [
+        ("", 3),
+        ("0192f0c1", 2),
+        ("0192F0C12D3E7", 2),
+        ("0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1c", 1),
+        ("0192f0c12d3e7a4b8c5d6e7f80910a1c", 1),
+        ("0192f0c12d3e7a4b8c5d6e7f80910a1c0", 0),
+        ("f", 1),
+        ("e", 0),
+        ("%", 0),
+        ("../../x", 0),
+        ("ä", 0),
+    ] {
+        assert_eq!(store.threads_by_prefix(prefix).await.unwrap().len(), matches, "{prefix}");
+    }
+}
+
+pub async fn h2_creation_is_idempotent(store: Subject) {
+    let first = Thread {
+        name: Some("first".to_owned()),
+        parent_id: Some(ThreadId::generate()),
+        parent_kind: Some(ParentKind::Fork),
+        metadata: Map::from_iter([("a".to_owned(), json!([1, {"b": null}]))]),
+        updated_at: at(9),
+        ..thread()
+    };
+    commit(&*store, vec![Write::CreateThread(first.clone())]).await.unwrap();
+    append(&*store, first.thread_id, vec![trace(0)]).await.unwrap();
+    let second = Thread { name: Some("second".to_owned()), ..first.clone() };
+    commit(&*store, vec![Write::CreateThread(second.clone()), Write::CreateThread(second)]).await.unwrap();
+    let stored = store.thread(first.thread_id).await.unwrap().unwrap();
+    assert_eq!(stored, Thread { last_seq: 1, ..first });
+    assert_eq!(store.thread(ThreadId::generate()).await.unwrap(), None);
+}
+
+pub async fn h2_metadata_is_patched_key_by_key(store: Subject) {
+    let thread_id = create(&*store).await;
+    let update = |metadata: Value| Write::UpdateThread {
+        thread_id,
+        patch: ThreadPatch { metadata: metadata.as_object().unwrap().clone(), ..ThreadPatch::default() },
+    };
+    commit(&*store, vec![update(json!({"a": 1, "b": 2, "c": 3}))]).await.unwrap();
+    commit(&*store, vec![update(json!({"b": null, "c": {"d": 4}, "unknown": null}))]).await.unwrap();
+    let patch = ThreadPatch {
+        name: Some("named".to_owned()),
+        status: Some(ThreadStatus::Interrupted),
+        updated_at: None,
+        metadata: Map::new(),
+    };
+    commit(&*store, vec![Write::UpdateThread { thread_id, patch }]).await.unwrap();
+    let stored = store.thread(thread_id).await.unwrap().unwrap();
+    assert_eq!(Value::Object(stored.metadata), json!({"a": 1, "c": {"d": 4}}));
+    assert_eq!((stored.name.as_deref(), stored.status), (Some("named"), ThreadStatus::Interrupted));
+    assert_eq!(stored.updated_at, at(0), "a rename is not an activity");
+    let unknown = Write::UpdateThread { thread_id: ThreadId::generate(), patch: ThreadPatch::default() };
+    assert!(matches!(commit(&*store, vec![unknown]).await, Err(Error::NotFound { .. })));
+}
+
+pub async fn h4_lists_are_ordered_and_paged(store: Subject) {
+    let parent = create(&*store).await;
+    let reviewer: AssistantId = "reviewer".parse().unwrap();
+    let mut expected = Vec::new();
+    for second in 1..=5 {
+        let thread = Thread {
+            created_at: at(100 - second),
+            updated_at: at(second),
+            assistant_id: if second == 3 { reviewer.clone() } else { AssistantId::default() },
+            parent_id: (second > 3).then_some(parent),
+            ..thread()
+        };
+        expected.push(thread.thread_id);
+        commit(&*store, vec![Write::CreateThread(thread)]).await.unwrap();
+    }
+    let recent: Vec<_> = expected.iter().rev().copied().chain([parent]).collect();
+    let created: Vec<_> = expected.iter().copied().chain([parent]).collect();
+    assert_eq!(ids(&store.threads(page(10)).await.unwrap()), recent);
+    assert_eq!(ids(&store.threads(ThreadFilter { offset: 1, ..page(2) }).await.unwrap()), recent[1..3]);
+    assert_eq!(
+        ids(&store.threads(ThreadFilter { order: Order::Created, ..page(10) }).await.unwrap()),
+        created
+    );
+    let children = ThreadFilter { parent_id: Some(parent), ..page(10) };
+    assert_eq!(ids(&store.threads(children).await.unwrap()), recent[..2]);
+    let reviewed = ThreadFilter { assistant_id: Some(reviewer), ..page(10) };
+    assert_eq!(ids(&store.threads(reviewed).await.unwrap()), recent[2..3]);
+    for limit in [0, PAGE_ROWS_MAX + 1] {
+        assert!(matches!(store.threads(page(limit)).await, Err(Error::Invalid { .. })), "{limit}");
+    }
+    // What happens in a thread brings it to the front; an older event does not send it back.
+    let patch = ThreadPatch { updated_at: Some(at(0)), ..ThreadPatch::default() };
+    commit(&*store, vec![Write::UpdateThread { thread_id: expected[0], patch }]).await.unwrap();
+    append(&*store, expected[0], vec![NewEvent { created_at: at(50), ..trace(0) }, trace(1)]).await.unwrap();
+    let first = store.threads(page(1)).await.unwrap();
+    assert_eq!((first[0].thread_id, first[0].updated_at), (expected[0], at(50)));
+}
+
+pub async fn counters_follow_the_messages(store: Subject) {
+    let thread_id = create(&*store).await;
+    let injected = human("a reminder").with_metadata(&json!({"injected": true})).unwrap();
+    let side = human("for a sub-agent").with_metadata(&json!({"side": true})).unwrap();
+    let image = NewEvent::message(
+        &Message::Human(
+            serde_json::from_value(json!({"content": [{"type": "media", "media_type": "image/png"}]}))
+                .unwrap(),
+        ),
+        at(2),
+    )
+    .unwrap();
+    append(&*store, thread_id, vec![trace(0), injected, side, image]).await.unwrap();
+    assert_eq!(store.thread(thread_id).await.unwrap().unwrap().first_prompt, None);
+    append(&*store, thread_id, vec![human("\n fix the test \n"), ai("Looking."), human("thanks")])
+        .await
+        .unwrap();
+    let stored = store.thread(thread_id).await.unwrap().unwrap();
+    assert_eq!(stored.first_prompt.as_deref(), Some("fix the test"));
+    assert_eq!((stored.message_count, stored.last_seq, stored.updated_at), (6, 7, at(2)));
+}
+
+pub async fn a_first_prompt_is_cut_between_graphemes(store: Subject) {
+    let thread_id = create(&*store).await;
+    let family = "👩‍👩‍👧‍👦";
+    append(&*store, thread_id, vec![human(&family.repeat(300))]).await.unwrap();
+    let prompt = store.thread(thread_id).await.unwrap().unwrap().first_prompt.unwrap();
+    assert_eq!(prompt, family.repeat(200));
+}
+
+pub async fn h3_deletion_removes_what_belongs_to_the_thread(store: Subject) {
+    let run = create_run(&*store, "one").await;
+    let thread_id = run.thread_id;
+    let (as_parent, other) = (handoff(thread_id, 0), create(&*store).await);
+    let as_child = protocol::Handoff { child_thread_id: thread_id, ..handoff(other, 0) };
+    let asked = interrupt(&run, "approval", 1);
+    let import = ImportSource {
+        source_key: "key".to_owned(),
+        thread_id,
+        entries: 1,
+        chain: String::new(),
+        updated_at: at(0),
+    };
+    let writes = vec![
+        Write::Append { thread_id, events: vec![human("one"), ai("two"), trace(3)] },
+        Write::PutCheckpoint(checkpoint(&run, 1)),
+        Write::RaiseInterrupt(asked.clone()),
+        Write::CreateHandoff(as_parent.clone()),
+        Write::PutProposal(proposal(&as_parent, 0, "text")),
+        Write::CreateHandoff(as_child.clone()),
+        Write::PutImport(import),
+    ];
+    commit(&*store, writes).await.unwrap();
+    append(&*store, other, vec![human("stays")]).await.unwrap();
+
+    let busy = commit(&*store, vec![Write::DeleteThread { thread_id }]).await;
+    assert!(matches!(busy, Err(Error::Busy { run_id, .. }) if run_id == run.run_id), "{busy:?}");
+    let patch = journal::RunPatch { status: Some(RunStatus::Success), ..journal::RunPatch::default() };
+    commit(&*store, vec![Write::UpdateRun { run_id: run.run_id, patch }]).await.unwrap();
+    commit(&*store, vec![Write::DeleteThread { thread_id }]).await.unwrap();
+
+    assert_eq!(store.thread(thread_id).await.unwrap(), None);
+    assert!(store.events(thread_id, EventQuery::after(0, 9)).await.unwrap().is_empty());
+    assert_eq!(store.run(run.run_id).await.unwrap(), None);
+    assert_eq!(store.checkpoint(thread_id).await.unwrap(), None);
+    assert_eq!(store.interrupt(asked.interrupt_id).await.unwrap(), None);
+    assert_eq!(store.handoff(as_parent.handoff_id).await.unwrap(), None);
+    assert!(store.proposals(as_parent.handoff_id).await.unwrap().is_empty());
+    assert_eq!(store.import_source("key").await.unwrap(), None);
+    assert!(store.threads_by_prefix(&thread_id.to_string()).await.unwrap().is_empty());
+    assert_eq!(ids(&store.threads(page(9)).await.unwrap()), [other]);
+    // For audit, the handoff that seeded it stays with the parent.
+    let filter = HandoffFilter { child_thread_id: Some(thread_id), ..HandoffFilter::default() };
+    assert_eq!(store.handoffs(filter).await.unwrap(), [as_child]);
+    let health = store.health(HealthDepth::Integrity).await.unwrap();
+    assert_eq!((health.threads, health.events, health.problems), (1, 1, vec![]));
+    let again = commit(&*store, vec![Write::DeleteThread { thread_id }]).await;
+    assert!(matches!(again, Err(Error::NotFound { .. })), "{again:?}");
+}
+
+pub async fn a26_a_deleted_thread_takes_no_event(store: Subject) {
+    let thread_id = create(&*store).await;
+    commit(&*store, vec![Write::DeleteThread { thread_id }]).await.unwrap();
+    let run = super::fixtures::run(thread_id, "late");
+    let import = ImportSource {
+        source_key: "key".to_owned(),
+        thread_id,
+        entries: 1,
+        chain: String::new(),
+        updated_at: at(0),
+    };
+    for write in [
+        Write::Append { thread_id, events: vec![trace(0)] },
+        Write::PutCheckpoint(checkpoint(&run, 1)),
+        Write::RaiseInterrupt(interrupt(&run, "approval", 1)),
+        Write::AdmitRun(run),
+        Write::CreateHandoff(handoff(thread_id, 0)),
+        Write::PutImport(import),
+        Write::UpdateThread { thread_id, patch: ThreadPatch::default() },
+    ] {
+        let refused = commit(&*store, vec![write.clone()]).await;
+        assert!(matches!(refused, Err(Error::NotFound { what: "thread", .. })), "{write:?}: {refused:?}");
+    }
+    assert!(store.active_runs(None).await.unwrap().is_empty());
+    let filter = HandoffFilter { statuses: vec![HandoffStatus::Requested], ..HandoffFilter::default() };
+    assert!(store.handoffs(filter).await.unwrap().is_empty());
+    assert_eq!(store.run(RunId::generate()).await.unwrap(), None);
+}
+
+pub async fn h3_an_id_can_begin_again(store: Subject) {
+    let before = thread();
+    let thread_id = before.thread_id;
+    commit(&*store, vec![Write::CreateThread(before.clone())]).await.unwrap();
+    append(&*store, thread_id, vec![human("old words").keyed("k"), ai("old answer")]).await.unwrap();
+    commit(&*store, vec![Write::DeleteThread { thread_id }, Write::CreateThread(before.clone())])
+        .await
+        .unwrap();
+    assert_eq!(store.thread(thread_id).await.unwrap(), Some(Thread { last_seq: 2, ..before }));
+    assert!(all_events(&*store, thread_id, &[]).await.is_empty());
+    assert_eq!(append(&*store, thread_id, vec![human("new words").keyed("k")]).await.unwrap(), [3]);
+    assert_eq!(seqs(&all_events(&*store, thread_id, &[]).await), [3]);
+    assert_eq!(store.thread(thread_id).await.unwrap().unwrap().first_prompt.as_deref(), Some("new words"));
+    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+}

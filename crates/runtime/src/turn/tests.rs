@@ -1,0 +1,233 @@
+//! The turn machine as tables: what happened → what is to be done. No driver, no store.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use protocol::{Checkpoint, CheckpointId, PendingActivity, RunId, RunStatus, ThreadId};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::graph::{Edge, Node};
+use crate::step::{FailureKind, StepContext};
+
+struct Named(&'static str);
+
+#[async_trait]
+impl Node for Named {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+
+    async fn run(&self, _step: StepContext<'_>) -> Result<Update, Failure> {
+        Ok(Update::default())
+    }
+}
+
+fn graph() -> Graph {
+    let again = |channels: &Channels| channels.contains_key("again").then_some("ask");
+    Graph::new(Edge::To("work"))
+        .node(Arc::new(Named("work")), Edge::To("ask"))
+        .node(Arc::new(Named("ask")), Edge::When(again))
+}
+
+fn at(next: Option<&str>, channels: Value, activities: &[&str]) -> Checkpoint {
+    let Value::Object(channels) = channels else { unreachable!("tests give an object") };
+    Checkpoint {
+        checkpoint_id: CheckpointId::generate(),
+        thread_id: ThreadId::generate(),
+        run_id: RunId::generate(),
+        step: 0,
+        head_seq: 0,
+        next: next.map(str::to_owned),
+        channels,
+        activities: activities.iter().map(|name| activity(name)).collect(),
+        created_at: Timestamp::UNIX_EPOCH,
+    }
+}
+
+fn activity(name: &str) -> PendingActivity {
+    PendingActivity { name: name.to_owned(), args: Value::Null }
+}
+
+fn asking() -> Update {
+    let payload = InterruptPayload {
+        schema_version: 1,
+        middleware_source: "Test".to_owned(),
+        action_requests: Vec::new(),
+        review_configs: Vec::new(),
+    };
+    Update { interrupt: Some(payload), ..Update::default() }
+}
+
+fn setting(key: &str, value: Value) -> Update {
+    Update { channels: Channels::from_iter([(key.to_owned(), value)]), ..Update::default() }
+}
+
+fn stop(update: Update) -> Input {
+    Input::Stop { update, status: RunStatus::Cancelled, why: "it was stopped".to_owned() }
+}
+
+/// Returns an effect as one word or two.
+fn told(effect: &Effect) -> String {
+    match effect {
+        Effect::Run { node, decisions } => {
+            format!("run {node}{}", if decisions.is_some() { " with an answer" } else { "" })
+        }
+        Effect::Commit { ending: None, .. } => "commit".to_owned(),
+        Effect::Commit { ending: Some(ending), .. } => format!("commit, {}", ending.status.as_str()),
+        Effect::Perform(activity) => format!("perform {}", activity.name),
+        Effect::Rest(ending) => format!("rest, {}", ending.status.as_str()),
+    }
+}
+
+#[track_caller]
+fn check(checkpoint: &Checkpoint, inputs: Vec<Input>, expected: &[&str]) {
+    let graph = graph();
+    let (mut turn, effect) = Turn::begin(&graph, checkpoint, 10);
+    let mut effects = vec![told(&effect)];
+    effects.extend(inputs.into_iter().map(|input| told(&turn.advance(input))));
+    assert_eq!(effects, expected);
+}
+
+#[test]
+fn a_turn_runs_its_nodes_and_commits_after_each() {
+    check(
+        &at(Some("work"), json!({}), &[]),
+        vec![
+            Input::Ran(Ok(Update::default())),
+            Input::Committed,
+            Input::Ran(Ok(Update::default())),
+            Input::Committed,
+        ],
+        &["run work", "commit", "run ask", "commit, success", "rest, success"],
+    );
+}
+
+#[test]
+fn a_conditional_edge_reads_the_state_the_step_left() {
+    check(
+        &at(Some("ask"), json!({}), &[]),
+        vec![
+            Input::Ran(Ok(setting("again", json!(true)))),
+            Input::Committed,
+            Input::Ran(Ok(setting("again", Value::Null))),
+        ],
+        &["run ask", "commit", "run ask", "commit, success"],
+    );
+}
+
+#[test]
+fn an_interrupt_ends_the_run_in_the_transaction_that_stores_it() {
+    check(
+        &at(Some("ask"), json!({}), &[]),
+        vec![Input::Ran(Ok(asking())), Input::Committed],
+        &["run ask", "commit, interrupted", "rest, interrupted"],
+    );
+}
+
+#[test]
+fn the_answer_reaches_the_node_that_asked_and_no_other() {
+    let answered = at(Some("ask"), json!({"_decisions": {"decisions": [{"type": "approve"}]}}), &[]);
+    check(
+        &answered,
+        vec![Input::Ran(Ok(setting("again", json!(true)))), Input::Committed],
+        &["run ask with an answer", "commit", "run ask"],
+    );
+}
+
+#[test]
+fn activities_are_performed_after_the_commit_in_order_each_confirmed_by_one() {
+    let two = Update { activities: vec![activity("first"), activity("second")], ..Update::default() };
+    check(
+        &at(Some("ask"), json!({}), &[]),
+        vec![
+            Input::Ran(Ok(two)),
+            Input::Committed,
+            Input::Performed(Ok(Update::default())),
+            Input::Committed,
+            Input::Performed(Ok(Update::default())),
+            Input::Committed,
+        ],
+        &[
+            "run ask",
+            "commit",
+            "perform first",
+            "commit",
+            "perform second",
+            "commit, success",
+            "rest, success",
+        ],
+    );
+}
+
+#[test]
+fn m2_a_checkpoint_with_activities_performs_them_before_anything_else() {
+    check(
+        &at(None, json!({}), &["left_over"]),
+        vec![Input::Performed(Ok(Update::default())), Input::Committed],
+        &["perform left_over", "commit, success", "rest, success"],
+    );
+}
+
+#[test]
+fn a_failed_activity_stays_in_the_checkpoint_to_be_repeated() {
+    let graph = graph();
+    let (mut turn, _) = Turn::begin(&graph, &at(None, json!({}), &["left_over"]), 10);
+    let effect = turn.advance(Input::Performed(Err(Failure::new(FailureKind::Store, "no"))));
+    assert_eq!(told(&effect), "commit, error");
+    assert_eq!(turn.activities.len(), 1);
+}
+
+#[test]
+fn a_failed_step_keeps_what_it_had_and_its_node_runs_again_on_resume() {
+    let graph = graph();
+    let (mut turn, _) = Turn::begin(&graph, &at(Some("work"), json!({}), &[]), 10);
+    let failure = Failure::new(FailureKind::Model, "down").keeping(setting("kept", json!(1)));
+    let effect = turn.advance(Input::Ran(Err(failure)));
+    assert_eq!(told(&effect), "commit, error");
+    assert_eq!((turn.next.as_deref(), turn.channels.get("kept")), (Some("work"), Some(&json!(1))));
+}
+
+#[test]
+fn a_stop_keeps_what_the_node_returned_and_begins_nothing_more() {
+    check(
+        &at(Some("work"), json!({}), &[]),
+        vec![stop(Update::default()), Input::Committed],
+        &["run work", "commit, cancelled", "rest, cancelled"],
+    );
+    check(
+        &at(Some("work"), json!({}), &[]),
+        vec![Input::Ran(Ok(Update::default())), stop(Update::default()), Input::Committed],
+        &["run work", "commit", "commit, cancelled", "rest, cancelled"],
+    );
+}
+
+#[test]
+fn a_stop_does_not_undo_what_was_decided() {
+    let one = Update { activities: vec![activity("accept")], ..Update::default() };
+    check(
+        &at(Some("ask"), json!({}), &[]),
+        vec![
+            Input::Ran(Ok(one)),
+            stop(Update::default()),
+            Input::Performed(Ok(Update::default())),
+            Input::Committed,
+        ],
+        &["run ask", "commit", "perform accept", "commit, success", "rest, success"],
+    );
+}
+
+#[test]
+fn the_limit_of_steps_ends_the_run_with_its_reason() {
+    let graph = graph();
+    let (mut turn, _) = Turn::begin(&graph, &at(Some("ask"), json!({"again": true}), &[]), 1);
+    turn.advance(Input::Ran(Ok(Update::default())));
+    let effect = turn.advance(Input::Committed);
+    assert_eq!(told(&effect), "commit, timeout");
+}
+
+#[test]
+fn an_answer_to_nothing_is_an_internal_failure_not_a_panic() {
+    check(&at(Some("work"), json!({}), &[]), vec![Input::Committed], &["run work", "commit, error"]);
+}

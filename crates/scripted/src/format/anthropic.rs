@@ -1,0 +1,62 @@
+//! Anthropic Messages, as a server speaks it.
+
+use serde_json::{Value, json};
+
+use super::{Event, Events, halves};
+use crate::script::{Reply, Stop};
+
+pub(super) fn events(reply: &Reply, number: usize) -> Events {
+    let tokens = reply.tokens_or_default();
+    let id = format!("msg_{number}");
+    let usage = json!({"input_tokens": tokens.input, "output_tokens": 1});
+    let mut content = vec![
+        json!({"type": "message_start", "message": {"id": id, "role": "assistant", "content": [], "usage": usage}}),
+        json!({"type": "ping"}),
+    ];
+    let mut index = 0;
+    let mut block = |start: Value, deltas: Vec<Value>| {
+        content.push(json!({"type": "content_block_start", "index": index, "content_block": start}));
+        content.extend(
+            deltas
+                .into_iter()
+                .map(|delta| json!({"type": "content_block_delta", "index": index, "delta": delta})),
+        );
+        content.push(json!({"type": "content_block_stop", "index": index}));
+        index += 1;
+    };
+    if !reply.thinking.is_empty() {
+        let pieces = reply.thinking.iter().map(|text| json!({"type": "thinking_delta", "thinking": text}));
+        let signature = json!({"type": "signature_delta", "signature": format!("signature-{number}")});
+        block(
+            json!({"type": "thinking", "thinking": "", "signature": ""}),
+            pieces.chain([signature]).collect(),
+        );
+    }
+    if !reply.text.is_empty() {
+        let pieces = reply.text.iter().map(|text| json!({"type": "text_delta", "text": text}));
+        block(json!({"type": "text", "text": ""}), pieces.collect());
+    }
+    for call in &reply.calls {
+        let pieces =
+            halves(&call.args).map(|piece| json!({"type": "input_json_delta", "partial_json": piece}));
+        block(json!({"type": "tool_use", "id": call.id, "name": call.name, "input": {}}), pieces.to_vec());
+    }
+    let reason = match reply.stop_or_default() {
+        Stop::EndTurn => "end_turn",
+        Stop::ToolCalls => "tool_use",
+        Stop::MaxTokens => "max_tokens",
+        Stop::Refusal => "refusal",
+    };
+    let end = [
+        json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": tokens.output}}),
+        json!({"type": "message_stop"}),
+    ];
+    Events {
+        content: content.iter().map(Event::typed).collect(),
+        end: end.iter().map(Event::typed).collect(),
+    }
+}
+
+pub(super) fn overloaded() -> Event {
+    Event::typed(&json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}))
+}

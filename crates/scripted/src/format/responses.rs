@@ -1,0 +1,93 @@
+//! OpenAI Responses, as a server speaks it.
+
+use serde_json::{Value, json};
+
+use super::{Event, Events, halves};
+use crate::script::{Call, Reply, Stop};
+
+pub(super) fn events(reply: &Reply, number: usize) -> Events {
+    let id = format!("resp_{number}");
+    let mut content =
+        vec![json!({"type": "response.created", "response": {"id": id, "status": "in_progress"}})];
+    let mut items = 0;
+    if !reply.thinking.is_empty() {
+        content.extend(reasoning(&reply.thinking, items, number));
+        items += 1;
+    }
+    if !reply.text.is_empty() {
+        content.extend(message(&reply.text, items, number));
+        items += 1;
+    }
+    for call in &reply.calls {
+        content.extend(function_call(call, items));
+        items += 1;
+    }
+    let tokens = reply.tokens_or_default();
+    let usage = json!({"input_tokens": tokens.input, "output_tokens": tokens.output});
+    let incomplete = |reason: &str| {
+        let response = json!({"id": id, "status": "incomplete", "incomplete_details": {"reason": reason}, "usage": usage});
+        json!({"type": "response.incomplete", "response": response})
+    };
+    let end = match reply.stop_or_default() {
+        Stop::EndTurn | Stop::ToolCalls => {
+            json!({"type": "response.completed", "response": {"id": id, "status": "completed", "usage": usage}})
+        }
+        Stop::MaxTokens => incomplete("max_output_tokens"),
+        Stop::Refusal => incomplete("content_filter"),
+    };
+    Events { content: content.iter().map(Event::typed).collect(), end: vec![Event::typed(&end)] }
+}
+
+fn added(index: u64, item: &Value) -> Value {
+    json!({"type": "response.output_item.added", "output_index": index, "item": item})
+}
+
+fn done(index: u64, item: &Value) -> Value {
+    json!({"type": "response.output_item.done", "output_index": index, "item": item})
+}
+
+fn reasoning(pieces: &[String], index: u64, number: usize) -> Vec<Value> {
+    let id = format!("rs_{number}");
+    let mut events = vec![
+        added(index, &json!({"id": id, "type": "reasoning", "summary": []})),
+        json!({"type": "response.reasoning_summary_part.added", "output_index": index, "summary_index": 0}),
+    ];
+    events.extend(pieces.iter().map(|text| {
+        json!({"type": "response.reasoning_summary_text.delta", "output_index": index, "summary_index": 0, "delta": text})
+    }));
+    let summary = json!([{"type": "summary_text", "text": pieces.concat()}]);
+    let encrypted = format!("encrypted-{number}");
+    let item = json!({"id": id, "type": "reasoning", "summary": summary, "encrypted_content": encrypted});
+    events.push(done(index, &item));
+    events
+}
+
+fn message(pieces: &[String], index: u64, number: usize) -> Vec<Value> {
+    let id = format!("item_{number}");
+    let mut events =
+        vec![added(index, &json!({"id": id, "type": "message", "role": "assistant", "content": []}))];
+    events.extend(pieces.iter().map(|text| {
+        json!({"type": "response.output_text.delta", "output_index": index, "content_index": 0, "delta": text})
+    }));
+    let content = json!([{"type": "output_text", "text": pieces.concat()}]);
+    events.push(done(index, &json!({"id": id, "type": "message", "role": "assistant", "content": content})));
+    events
+}
+
+fn function_call(call: &Call, index: u64) -> Vec<Value> {
+    let item = |arguments: String| {
+        json!({"id": format!("fc_{index}"), "type": "function_call", "call_id": call.id, "name": call.name,
+               "arguments": arguments})
+    };
+    let mut events = vec![added(index, &item(String::new()))];
+    events.extend(halves(&call.args).map(|piece| {
+        json!({"type": "response.function_call_arguments.delta", "output_index": index, "delta": piece})
+    }));
+    events.push(done(index, &item(call.args.to_string())));
+    events
+}
+
+pub(super) fn overloaded() -> Event {
+    let error = json!({"code": "server_is_overloaded", "message": "Overloaded"});
+    Event::typed(&json!({"type": "response.failed", "response": {"status": "failed", "error": error}}))
+}

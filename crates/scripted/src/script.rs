@@ -1,0 +1,282 @@
+//! What a server shall answer, in order; readable from JSON. How an answer looks on the wire is not decided here.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The answers of a server.
+///
+/// Each request gets the first reply that is not used up and whose matcher, if it has one, accepts the request.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Script {
+    /// The replies, in order.
+    pub replies: Vec<Reply>,
+}
+
+/// One answer: what the model says, or how the server fails.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Reply {
+    /// Which requests it answers; any if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when: Option<Matcher>,
+    /// Whether it is used once or for every request it accepts.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub always: bool,
+    /// Reasoning, one piece per event.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub thinking: Vec<String>,
+    /// Text, one piece per event.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub text: Vec<String>,
+    /// Tool calls of one batch.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<Call>,
+    /// Tokens; 10 and 5 if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<Tokens>,
+    /// Why the model stops; its calls if it makes some, else the end of its turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop: Option<Stop>,
+    /// The size of the pieces in which the bytes are sent; a piece may end in the middle of a character.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub piece_bytes: Option<usize>,
+    /// How it fails.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<Fault>,
+}
+
+/// Which requests a reply answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Matcher {
+    /// What the path must contain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// What some text of the body must contain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contains: Option<String>,
+}
+
+/// A tool call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Call {
+    /// The id; may be empty, as some servers have it.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// The arguments.
+    pub args: Value,
+}
+
+/// Tokens of one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tokens {
+    /// Of the request.
+    pub input: u64,
+    /// Of the answer.
+    pub output: u64,
+}
+
+/// Why the model stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stop {
+    /// It has said everything.
+    EndTurn,
+    /// It waits for results.
+    ToolCalls,
+    /// It reached its limit.
+    MaxTokens,
+    /// It declines.
+    Refusal,
+}
+
+/// How an answer fails.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// An answer with this status instead of a stream.
+    Status {
+        /// The status.
+        status: u16,
+        /// Headers, such as `retry-after`.
+        #[serde(default)]
+        headers: BTreeMap<String, String>,
+        /// The body, sent as it is.
+        #[serde(default)]
+        body: String,
+    },
+    /// Nothing, not even a status, until the client gives up.
+    Hang,
+    /// The text, then nothing until the client gives up.
+    Stall,
+    /// The text, then the connection is closed without the end that the protocol demands.
+    Half,
+    /// The text, then a clean end of the body without the answer's own end.
+    Cut,
+    /// An event whose data is no JSON.
+    BrokenJson,
+    /// A stream without a single event.
+    Empty,
+    /// The text, then an event that reports the provider as overloaded.
+    Overloaded,
+}
+
+impl Script {
+    /// Returns a script of these replies.
+    pub fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
+        Self { replies: replies.into_iter().collect() }
+    }
+}
+
+impl Reply {
+    /// Returns a reply that says `text` in one piece.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::pieces([text.into()])
+    }
+
+    /// Returns a reply that says its text in these pieces.
+    pub fn pieces(pieces: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { text: pieces.into_iter().map(Into::into).collect(), ..Self::default() }
+    }
+
+    /// Returns a reply that calls one tool.
+    pub fn call(id: impl Into<String>, name: impl Into<String>, args: Value) -> Self {
+        Self::default().and_call(id, name, args)
+    }
+
+    /// Returns a reply that fails.
+    pub fn fault(fault: Fault) -> Self {
+        Self { fault: Some(fault), ..Self::default() }
+    }
+
+    /// Returns a reply of this status that asks to be tried again at once, so that no test waits.
+    pub fn status(status: u16, body: impl Into<String>) -> Self {
+        let headers = BTreeMap::from([("retry-after".to_owned(), "0".to_owned())]);
+        Self::fault(Fault::Status { status, headers, body: body.into() })
+    }
+
+    /// Adds a tool call.
+    #[must_use]
+    pub fn and_call(mut self, id: impl Into<String>, name: impl Into<String>, args: Value) -> Self {
+        self.calls.push(Call { id: id.into(), name: name.into(), args });
+        self
+    }
+
+    /// Sets the reasoning before the text.
+    #[must_use]
+    pub fn thinking(mut self, pieces: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.thinking = pieces.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets the tokens.
+    #[must_use]
+    pub fn tokens(mut self, input: u64, output: u64) -> Self {
+        self.tokens = Some(Tokens { input, output });
+        self
+    }
+
+    /// Sets why the model stops.
+    #[must_use]
+    pub fn stop(mut self, stop: Stop) -> Self {
+        self.stop = Some(stop);
+        self
+    }
+
+    /// Sets the size of the pieces in which the bytes are sent.
+    #[must_use]
+    pub fn in_pieces_of(mut self, bytes: usize) -> Self {
+        self.piece_bytes = Some(bytes);
+        self
+    }
+
+    /// Makes the reply fail after its text.
+    #[must_use]
+    pub fn then(mut self, fault: Fault) -> Self {
+        self.fault = Some(fault);
+        self
+    }
+
+    /// Makes it answer only requests with this text in their body.
+    #[must_use]
+    pub fn when_body_contains(mut self, text: impl Into<String>) -> Self {
+        self.when.get_or_insert_default().contains = Some(text.into());
+        self
+    }
+
+    /// Makes it answer only requests with this text in their path.
+    #[must_use]
+    pub fn when_path_contains(mut self, text: impl Into<String>) -> Self {
+        self.when.get_or_insert_default().path = Some(text.into());
+        self
+    }
+
+    /// Makes it answer every request it accepts instead of one.
+    #[must_use]
+    pub fn repeated(mut self) -> Self {
+        self.always = true;
+        self
+    }
+
+    pub(crate) fn tokens_or_default(&self) -> Tokens {
+        self.tokens.unwrap_or(Tokens { input: 10, output: 5 })
+    }
+
+    pub(crate) fn stop_or_default(&self) -> Stop {
+        self.stop.unwrap_or(if self.calls.is_empty() { Stop::EndTurn } else { Stop::ToolCalls })
+    }
+}
+
+impl Matcher {
+    pub(crate) fn accepts(&self, path: &str, body: &Value) -> bool {
+        self.path.as_deref().is_none_or(|part| path.contains(part))
+            && self.contains.as_deref().is_none_or(|part| holds(body, part))
+    }
+}
+
+/// Returns whether some text of the value contains `part`.
+fn holds(value: &Value, part: &str) -> bool {
+    match value {
+        Value::String(text) => text.contains(part),
+        Value::Array(items) => items.iter().any(|item| holds(item, part)),
+        Value::Object(fields) => fields.values().any(|item| holds(item, part)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_script_reads_as_it_is_written() {
+        let script = Script::new([
+            Reply::pieces(["a", "b"]).thinking(["hm"]).tokens(1, 2).stop(Stop::MaxTokens).in_pieces_of(1),
+            Reply::call("c1", "read", json!({"path": "x"})).when_body_contains("x").when_path_contains("/v1"),
+            Reply::status(429, "slow"),
+            Reply::text("a").then(Fault::Half).repeated(),
+        ]);
+        let text = serde_json::to_string(&script).expect("it is written");
+        assert_eq!(serde_json::from_str::<Script>(&text).expect("it is read"), script);
+    }
+
+    #[test]
+    fn a_short_script_is_enough_and_a_misspelt_one_is_refused() {
+        let read = |text: &str| serde_json::from_str::<Script>(text);
+        assert_eq!(
+            read(r#"{"replies":[{"text":["hi"]}]}"#).expect("it is read"),
+            Script::new([Reply::text("hi")])
+        );
+        let hang = read(r#"{"replies":[{"fault":"hang"}]}"#).expect("it is read");
+        assert_eq!(hang, Script::new([Reply::fault(Fault::Hang)]));
+        assert!(read(r#"{"replies":[{"txet":["hi"]}]}"#).is_err());
+    }
+}

@@ -1,0 +1,276 @@
+//! The server: records each request and plays the next reply. It runs on a thread of its own, so that tests with and
+//! without a runtime can use it, and ends when it is dropped.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{CONTENT_TYPE, HeaderMap};
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures::stream::{self, StreamExt};
+use serde_json::Value;
+use tokio::sync::{oneshot, watch};
+
+use crate::format::{Event, Format};
+use crate::script::{Fault, Reply, Script};
+
+/// Why a server could not be started.
+#[derive(Debug, thiserror::Error)]
+#[error("start a scripted server on the loopback interface: {0}")]
+pub struct Error(#[from] io::Error);
+
+/// A request as it arrived.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recorded {
+    /// The method.
+    pub method: String,
+    /// The path with the query.
+    pub path: String,
+    /// The headers; names are lowercase.
+    pub headers: BTreeMap<String, String>,
+    /// The body; a string if it is no JSON.
+    pub body: Value,
+}
+
+/// A running server; it ends when it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    url: String,
+    shared: Arc<Shared>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<Played>,
+    /// How many requests there were.
+    calls: watch::Sender<usize>,
+    /// How many clients went away while a reply hung.
+    gone: watch::Sender<usize>,
+}
+
+#[derive(Debug)]
+struct Played {
+    /// Replies with whether they are used up.
+    replies: Vec<(Reply, bool)>,
+    requests: Vec<Recorded>,
+}
+
+impl Server {
+    /// Starts a server on a free port of the loopback interface.
+    ///
+    /// # Errors
+    /// When there is no such port, or no thread for it.
+    pub fn start(script: Script) -> Result<Self, Error> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let replies = script.replies.into_iter().map(|reply| (reply, false)).collect();
+        let state = Mutex::new(Played { replies, requests: Vec::new() });
+        let shared = Arc::new(Shared { state, calls: watch::Sender::new(0), gone: watch::Sender::new(0) });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let app = Router::new().fallback(answer).with_state(shared.clone());
+        let thread = std::thread::Builder::new().name("scripted".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                let serve = async { axum::serve(tokio::net::TcpListener::from_std(listener)?, app).await };
+                tokio::select! {
+                    // Only a listener that the system took away ends it; the clients see their connections fail.
+                    _ = serve => {}
+                    _ = stopped => {}
+                }
+            });
+        })?;
+        Ok(Self { url, shared, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Returns the base URL, without a version.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Returns the requests so far, in order.
+    pub fn requests(&self) -> Vec<Recorded> {
+        self.shared.lock().requests.clone()
+    }
+
+    /// Returns how many requests there were so far.
+    pub fn calls(&self) -> usize {
+        self.shared.lock().requests.len()
+    }
+
+    /// Waits until there were `count` requests in all.
+    pub async fn called(&self, count: usize) {
+        // It fails only without a sender, and `self` holds one.
+        let _ = self.shared.calls.subscribe().wait_for(|calls| *calls >= count).await;
+    }
+
+    /// Waits until `count` clients in all have gone away while a reply hung or stalled.
+    pub async fn clients_gone(&self, count: usize) {
+        // It fails only without a sender, and `self` holds one.
+        let _ = self.shared.gone.subscribe().wait_for(|gone| *gone >= count).await;
+    }
+
+    /// Waits for the server to end, which it does not by itself.
+    pub fn wait(mut self) {
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread has been printed there.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Played> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records the request and returns its number and the reply it gets.
+    fn play(&self, request: Recorded) -> (usize, Option<Reply>) {
+        let mut played = self.lock();
+        let accepts =
+            |reply: &Reply| reply.when.as_ref().is_none_or(|when| when.accepts(&request.path, &request.body));
+        let reply =
+            played.replies.iter_mut().find(|(reply, used)| !used && accepts(reply)).map(|(reply, used)| {
+                *used = !reply.always;
+                reply.clone()
+            });
+        played.requests.push(request);
+        let number = played.requests.len();
+        self.calls.send_replace(number);
+        (number, reply)
+    }
+}
+
+/// Counts a client as gone when it is dropped with the reply that hung.
+struct Hanging(Arc<Shared>);
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        self.0.gone.send_modify(|gone| *gone += 1);
+    }
+}
+
+async fn answer(
+    State(shared): State<Arc<Shared>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let Some(format) = Format::of_path(uri.path()) else {
+        return (StatusCode::NOT_FOUND, format!("no wire format is spoken at {}", uri.path()))
+            .into_response();
+    };
+    let request = Recorded {
+        method: method.to_string(),
+        path: uri.to_string(),
+        headers: headers
+            .iter()
+            .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
+            .collect(),
+        body: serde_json::from_slice(&body)
+            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&body).into_owned())),
+    };
+    match shared.play(request) {
+        (number, Some(reply)) => played(format, &reply, number, shared).await,
+        (number, None) => {
+            let text = format!("the script has no reply for request {number}");
+            let body = serde_json::json!({"error": {"message": text}}).to_string();
+            (StatusCode::INTERNAL_SERVER_ERROR, [("retry-after", "0")], body).into_response()
+        }
+    }
+}
+
+async fn played(format: Format, reply: &Reply, number: usize, shared: Arc<Shared>) -> Response {
+    let events = format.events(reply, number);
+    let content = events.content;
+    match &reply.fault {
+        None => streamed(reply, content.into_iter().chain(events.end).collect(), Ending::Clean),
+        Some(Fault::Cut) => streamed(reply, content, Ending::Clean),
+        Some(Fault::Half) => streamed(reply, content, Ending::Abrupt),
+        Some(Fault::Stall) => streamed(reply, content, Ending::Never(Hanging(shared))),
+        Some(Fault::Empty) => streamed(reply, Vec::new(), Ending::Clean),
+        Some(Fault::BrokenJson) => {
+            let broken = Event { name: None, data: "{\"type\":".to_owned() };
+            streamed(reply, content.into_iter().chain([broken]).collect(), Ending::Clean)
+        }
+        Some(Fault::Overloaded) => {
+            streamed(reply, content.into_iter().chain([format.overloaded()]).collect(), Ending::Clean)
+        }
+        Some(Fault::Hang) => {
+            let _hanging = Hanging(shared);
+            std::future::pending().await
+        }
+        Some(Fault::Status { status, headers, body }) => {
+            let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            let mut response = (status, body.clone()).into_response();
+            response.headers_mut().remove(CONTENT_TYPE);
+            for (name, value) in headers {
+                if let (Ok(name), Ok(value)) = (name.parse::<axum::http::HeaderName>(), value.parse()) {
+                    response.headers_mut().insert(name, value);
+                }
+            }
+            response
+        }
+    }
+}
+
+/// How a stream ends.
+enum Ending {
+    Clean,
+    Abrupt,
+    Never(Hanging),
+}
+
+fn streamed(reply: &Reply, events: Vec<Event>, ending: Ending) -> Response {
+    let chunks: Vec<Bytes> = match reply.piece_bytes {
+        None => events.iter().map(|event| Bytes::from(event.to_wire())).collect(),
+        Some(size) => {
+            let wire: String = events.iter().map(Event::to_wire).collect();
+            wire.as_bytes().chunks(size.max(1)).map(Bytes::copy_from_slice).collect()
+        }
+    };
+    // Yielding lets the connection write what it has, so that pieces travel apart and none is lost to a later fault.
+    let chunks = stream::iter(chunks).then(|chunk| async move {
+        tokio::task::yield_now().await;
+        Ok::<_, io::Error>(chunk)
+    });
+    let body = match ending {
+        Ending::Clean => Body::from_stream(chunks),
+        Ending::Abrupt => {
+            let broken = stream::once(async {
+                tokio::task::yield_now().await;
+                Err(io::Error::from(io::ErrorKind::ConnectionReset))
+            });
+            Body::from_stream(chunks.chain(broken))
+        }
+        Ending::Never(hanging) => {
+            let never = stream::once(async move {
+                let _hanging = hanging;
+                std::future::pending().await
+            });
+            Body::from_stream(chunks.chain(never))
+        }
+    };
+    ([(CONTENT_TYPE, "text/event-stream")], body).into_response()
+}

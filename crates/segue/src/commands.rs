@@ -1,0 +1,106 @@
+//! The commands: each asks the agent for what its arguments name, and shows the answer.
+
+pub(crate) mod chat;
+pub(crate) mod doctor;
+pub(crate) mod handoff;
+pub(crate) mod history;
+pub(crate) mod import;
+pub(crate) mod models;
+pub(crate) mod review;
+pub(crate) mod run;
+pub(crate) mod threads;
+
+use std::io::{self, Write};
+
+use agent::{Agent, Home, Settings};
+use protocol::ThreadId;
+use serde::Serialize;
+
+use crate::cli::{Cli, Command, Format, Global};
+use crate::exit::{Code, Failure, Outcome};
+use crate::terminal::screen::Screen;
+
+/// The lengths an id is shortened to: up to a hyphen, so that it is easily read and selected.
+const SHORT_IDS: [usize; 4] = [8, 13, 18, 23];
+
+/// What every command works with.
+pub(crate) struct Context {
+    /// The agent that is asked.
+    pub(crate) agent: Agent,
+    /// Where answers are shown.
+    pub(crate) screen: Screen,
+    /// In which form.
+    pub(crate) format: Format,
+}
+
+impl Context {
+    /// Opens the agent that the options name.
+    fn open(global: &Global, model: Option<String>) -> Result<Self, Failure> {
+        let agent = Agent::open(settings(global, model)?)?;
+        Ok(Self { agent, screen: Screen::new(global.color), format: global.format() })
+    }
+
+    /// Writes one JSON object to stdout.
+    pub(crate) fn json(&self, value: &impl Serialize) -> Result<(), Failure> {
+        let mut stdout = io::stdout().lock();
+        serde_json::to_writer(&mut stdout, value)?;
+        stdout.write_all(b"\n")?;
+        Ok(())
+    }
+
+    /// Returns the shortest beginning of the id that names this thread and no other.
+    pub(crate) async fn short_id(&self, thread_id: ThreadId) -> String {
+        let full = thread_id.to_string();
+        for length in SHORT_IDS {
+            if self.agent.find_thread(&full[..length]).await.is_ok() {
+                return full[..length].to_owned();
+            }
+        }
+        full
+    }
+}
+
+/// Performs the command.
+pub(crate) fn start(cli: Cli) -> Outcome {
+    log_to_stderr();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let outcome = runtime.block_on(perform(cli));
+    // Work that was given up must not keep the program from ending.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn perform(cli: Cli) -> Outcome {
+    let global = cli.global;
+    let open = |model: Option<String>| Context::open(&global, model);
+    match cli.command {
+        Command::Handoff(args) => handoff::run(&open(args.model.name.clone())?, args).await,
+        Command::Import(args) => import::run(&open(None)?, args).await,
+        Command::Chat(args) => chat::run(open(args.model.name.clone())?, args).await,
+        Command::Run(args) => run::run(&open(args.model.name.clone())?, args).await,
+        Command::Threads(args) => threads::run(&open(None)?, args).await,
+        Command::History(args) => history::run(&open(None)?, args).await,
+        Command::Models => models::run(&open(None)?),
+        Command::Doctor => doctor::run(&global).await,
+    }
+}
+
+/// Returns what the agent is opened with.
+fn settings(global: &Global, model: Option<String>) -> Result<Settings, Failure> {
+    let home = global.home.clone().or_else(|| std::env::var_os("SEGUE_HOME"));
+    let workspace = std::env::current_dir().map_err(|error| {
+        Failure::new(Code::User, format!("use the current folder: {error}")).with_hint("change to a folder that exists")
+    })?;
+    Ok(Settings { home: Home::locate(home.as_deref())?, workspace, assistant_id: global.assistant.clone(), model })
+}
+
+/// Logs go to stderr, and only when `SEGUE_LOG` asks for them.
+fn log_to_stderr() {
+    let Ok(filter) = std::env::var("SEGUE_LOG") else { return };
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
+        .with_writer(io::stderr)
+        .with_ansi(false);
+    // Nothing else sets a subscriber; were it so, that one may keep its place.
+    let _ = logs.try_init();
+}

@@ -1,0 +1,73 @@
+//! What a person sees when a thread is opened: its title, what was carried over into it, the last of what was said,
+//! and what waits for a decision. It changes nothing.
+
+use agent::{EventQuery, HistoryItem};
+use protocol::{Category, Message, Proposal, Thread, ThreadId};
+
+use crate::commands::{Context, history, threads};
+use crate::exit::Failure;
+use crate::terminal::safe::one_line;
+use crate::terminal::{summary, wrap};
+
+/// Events that are read for the last messages.
+const EVENTS_READ_MAX: usize = 40;
+/// Messages that are shown again.
+const MESSAGES_SHOWN_MAX: usize = 4;
+
+/// Shows where the conversation stands.
+pub(super) async fn show(context: &Context, thread: Option<&Thread>) -> Result<(), Failure> {
+    let Some(thread) = thread else { return Ok(()) };
+    let (screen, style) = (&context.screen, context.screen.style);
+    let id = context.short_id(thread.thread_id).await;
+    let title = threads::title(thread);
+    screen.line("")?;
+    screen.line(format!("{} {}", style.bold(wrap::shorten(&title, screen.columns.saturating_sub(id.len() + 1))), style.dim(&id)))?;
+    match carried_over(context, thread).await? {
+        Some(proposal) => {
+            screen.line(style.dim("Carried over into the first turn, once:"))?;
+            screen.line("")?;
+            screen.line(summary::body(screen, &proposal.summary_json))?;
+            screen.line("")?;
+        }
+        None => last_messages(context, thread.thread_id).await?,
+    }
+    pending(context, thread.thread_id).await
+}
+
+/// Returns the summary the thread's first turn will be given, if that turn is still to come.
+async fn carried_over(context: &Context, thread: &Thread) -> Result<Option<Proposal>, Failure> {
+    let Some(mark) = thread.handoff() else { return Ok(None) };
+    match mark.pending && mark.child_thread_id == thread.thread_id {
+        // The newest proposal is the accepted one: nothing is drafted after an acceptance.
+        true => Ok(context.agent.store().proposals(mark.handoff_id).await.map_err(agent::Error::from)?.pop()),
+        false => Ok(None),
+    }
+}
+
+async fn last_messages(context: &Context, thread_id: ThreadId) -> Result<(), Failure> {
+    let query =
+        EventQuery { after: None, before: None, categories: vec![Category::Message], limit: EVENTS_READ_MAX };
+    let entries = context.agent.history_page(thread_id, query).await?;
+    let said: Vec<_> = entries
+        .into_iter()
+        .filter(|entry| match &entry.what {
+            HistoryItem::Message(message @ (Message::Human(_) | Message::Ai(_))) => !message.text().trim().is_empty(),
+            HistoryItem::Message(Message::Tool(_)) | HistoryItem::Boundary(_) => false,
+        })
+        .collect();
+    context.screen.line("")?;
+    for entry in &said[said.len().saturating_sub(MESSAGES_SHOWN_MAX)..] {
+        history::show(&context.screen, entry)?;
+    }
+    Ok(())
+}
+
+/// Offers what waits for a decision.
+async fn pending(context: &Context, thread_id: ThreadId) -> Result<(), Failure> {
+    for pending in context.agent.pending_handoffs(Some(thread_id)).await? {
+        let title = one_line(&pending.proposal.summary_json.title);
+        let text = format!("A handoff of this thread waits for a decision: {title}. /handoff shows it.");
+        context.screen.line(context.screen.style.warn(wrap::wrap(&text, context.screen.columns, "", "")))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! `segue history`: what was said in a thread, a page at a time, whatever was condensed since.
+
+use agent::{EventQuery, HistoryEntry, HistoryItem};
+use protocol::{Block, Category, Message, Seq, ThreadId};
+use serde::Serialize;
+
+use crate::cli::{self, Format};
+use crate::commands::Context;
+use crate::exit::{Code, Failure, Outcome};
+use crate::terminal::markdown::Markdown;
+use crate::terminal::safe::{one_line, safe};
+use crate::terminal::screen::Screen;
+use crate::terminal::stream::call;
+use crate::terminal::wrap::shorten;
+
+/// Lines of a tool's result that are shown.
+const RESULT_LINES_MAX: usize = 6;
+
+/// The page `--json` prints.
+#[derive(Serialize)]
+struct Page<'a> {
+    thread_id: ThreadId,
+    entries: &'a [HistoryEntry],
+    first_seq: Option<Seq>,
+    last_seq: Option<Seq>,
+}
+
+/// Performs the command.
+pub(crate) async fn run(context: &Context, args: cli::History) -> Outcome {
+    let thread = context.agent.find_thread(&args.thread).await?;
+    let query = EventQuery {
+        after: args.after,
+        before: args.before,
+        categories: vec![Category::Message, Category::Middleware],
+        limit: args.limit as usize,
+    };
+    let entries = context.agent.history_page(thread.thread_id, query).await?;
+    let (first_seq, last_seq) = (entries.first().map(|entry| entry.seq), entries.last().map(|entry| entry.seq));
+    if context.format == Format::Json {
+        context.json(&Page { thread_id: thread.thread_id, entries: &entries, first_seq, last_seq })?;
+        return Ok(Code::Done);
+    }
+    for entry in &entries {
+        show(&context.screen, entry)?;
+    }
+    if let Some(first) = first_seq.filter(|first| args.after.is_none() && *first > 1) {
+        let earlier = format!("Earlier: `segue history {} --before {first}`", args.thread);
+        context.screen.note(context.screen.style.dim(earlier));
+    }
+    Ok(Code::Done)
+}
+
+/// Shows one entry under a line that says who, where and when.
+///
+/// # Errors
+/// When stdout cannot be written to.
+pub(crate) fn show(screen: &Screen, entry: &HistoryEntry) -> Result<(), Failure> {
+    let style = screen.style;
+    let at = entry.created_at.strftime("%Y-%m-%d %H:%M");
+    match &entry.what {
+        HistoryItem::Message(message) => {
+            let who = match message {
+                Message::Human(_) => style.good("you"),
+                Message::Ai(_) => style.bold("assistant"),
+                Message::Tool(_) => "tool".to_owned(),
+            };
+            screen.line(format!("{who} {}", style.dim(format!("#{} {at}", entry.seq))))?;
+            show_message(screen, message)?;
+        }
+        HistoryItem::Boundary(boundary) => {
+            let head = match boundary.kind {
+                "imported_summary" => "the original agent's own summary",
+                _ => "earlier messages condensed by the original agent",
+            };
+            screen.line(style.warn(format!("── {head} #{} {at}", entry.seq)))?;
+            show_text(screen, &boundary.text)?;
+        }
+    }
+    screen.line("")?;
+    Ok(())
+}
+
+fn show_message(screen: &Screen, message: &Message) -> Result<(), Failure> {
+    if let Message::Tool(result) = message {
+        let text = protocol::message::joined_text(&result.content);
+        return show_result(screen, &text);
+    }
+    for block in message.content() {
+        match block {
+            Block::Text { text } => show_text(screen, text)?,
+            Block::ToolCall { name, args, .. } => {
+                let line = call(name, args);
+                screen.line(screen.style.dim(format!("→ {}", shorten(&line, screen.columns.saturating_sub(2)))))?;
+            }
+            Block::Media { media_type, .. } => {
+                screen.line(screen.style.dim(format!("[{}]", one_line(media_type))))?;
+            }
+            Block::Thinking { .. } | Block::Opaque { .. } => {}
+        }
+    }
+    Ok(())
+}
+
+fn show_text(screen: &Screen, text: &str) -> Result<(), Failure> {
+    let mut markdown = Markdown::new(screen);
+    screen.write(&markdown.push(text))?;
+    screen.write(&markdown.finish())?;
+    Ok(())
+}
+
+fn show_result(screen: &Screen, text: &str) -> Result<(), Failure> {
+    let text = safe(text);
+    let mut lines = text.lines();
+    for line in lines.by_ref().take(RESULT_LINES_MAX) {
+        screen.line(screen.style.dim(shorten(line, screen.columns)))?;
+    }
+    let more = lines.count();
+    if more > 0 {
+        screen.line(screen.style.dim(format!("… {more} more lines")))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,385 @@
+//! `segue threads`: list, show, tree, search, rename, fork, delete, export.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+use agent::{SearchHit, ThreadFilter, ThreadNode};
+use jiff::Timestamp;
+use protocol::{Block, Message, ParentKind, Thread, ThreadId, ThreadStatus};
+use serde_json::json;
+
+use crate::cli::{ExportFormat, Format, Threads};
+use crate::commands::Context;
+use crate::exit::{Code, Failure, Outcome};
+use crate::terminal::question::{Choice, ask};
+use crate::terminal::safe::{one_line, safe};
+use crate::terminal::screen::Audience;
+use crate::terminal::table::{Column, table};
+use crate::terminal::wrap::{shorten, width, wrap};
+
+/// The fewest characters of an id that are shown.
+const ID_CHARS_MIN: usize = 8;
+
+/// Performs the command.
+pub(crate) async fn run(context: &Context, args: Threads) -> Outcome {
+    match args {
+        Threads::List { limit } => list(context, limit as usize).await?,
+        Threads::Show { thread } => show(context, &thread).await?,
+        Threads::Tree { thread } => tree(context, thread.as_deref()).await?,
+        Threads::Search { words, limit } => search(context, &words.join(" "), limit as usize).await?,
+        Threads::Rename { thread, name } => rename(context, &thread, &name.join(" ")).await?,
+        Threads::Fork { thread, until } => {
+            let parent = context.agent.find_thread(&thread).await?;
+            let fork = context.agent.fork_thread(parent.thread_id, until).await?;
+            tell(context, "Forked into", &fork).await?;
+        }
+        Threads::Delete { thread, yes } => return delete(context, &thread, if yes { Ask::Never } else { Ask::First }).await,
+        Threads::Export { thread, format, output } => export(context, &thread, format, output.as_deref()).await?,
+    }
+    Ok(Code::Done)
+}
+
+/// Shows a page of threads, most recently active first.
+///
+/// # Errors
+/// When the journal or stdout fails.
+pub(crate) async fn list(context: &Context, limit: usize) -> Result<(), Failure> {
+    let threads = context.agent.threads(ThreadFilter { limit, ..ThreadFilter::default() }).await?;
+    if context.format == Format::Json {
+        return context.json(&threads);
+    }
+    if threads.is_empty() {
+        context.screen.line("There are no threads. `segue import PATH` brings one in; `segue chat` begins one.")?;
+        return Ok(());
+    }
+    let now = Timestamp::now();
+    let ids = short_ids(threads.iter().map(|thread| thread.thread_id));
+    let rows: Vec<Vec<String>> = threads
+        .iter()
+        .zip(ids)
+        .map(|(thread, id)| {
+            let messages = thread.message_count.to_string();
+            vec![id, ago(now, thread.updated_at), messages, state(thread).to_owned(), title(thread)]
+        })
+        .collect();
+    let columns = [
+        Column::Left("ID"),
+        Column::Left("ACTIVE"),
+        Column::Right("MESSAGES"),
+        Column::Left("STATE"),
+        Column::Flexible("NAME"),
+    ];
+    for line in table(&context.screen, &columns, &rows) {
+        context.screen.line(line)?;
+    }
+    if threads.len() == limit {
+        context.screen.note(context.screen.style.dim(format!("The newest {limit}; `--limit N` shows more.")));
+    }
+    Ok(())
+}
+
+async fn show(context: &Context, prefix: &str) -> Result<(), Failure> {
+    let thread = context.agent.find_thread(prefix).await?;
+    if context.format == Format::Json {
+        return context.json(&thread);
+    }
+    let time = |at: Timestamp| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
+    let mut facts = vec![
+        ("id", thread.thread_id.to_string()),
+        ("assistant", thread.assistant_id.to_string()),
+        ("state", thread.status.as_str().to_owned()),
+        ("messages", format!("{} (events: {})", thread.message_count, thread.last_seq)),
+        ("created", time(thread.created_at)),
+        ("active", time(thread.updated_at)),
+    ];
+    if let (Some(parent), Some(kind)) = (thread.parent_id, thread.parent_kind) {
+        facts.push(("parent", format!("{parent} ({})", kind.as_str())));
+    }
+    if let Some(mark) = thread.handoff() {
+        let waits = mark.pending && mark.child_thread_id == thread.thread_id;
+        let state = if waits { "its summary goes into the first turn" } else { "done" };
+        facts.push(("handoff", format!("{}: {state}", mark.handoff_id)));
+    }
+    if let Some(prompt) = &thread.first_prompt {
+        facts.push(("begins", one_line(prompt)));
+    }
+    let screen = &context.screen;
+    screen.line(screen.style.bold(wrap(&title(&thread), screen.columns, "", "")))?;
+    for (name, value) in facts {
+        let lead = screen.style.dim(format!("{name:<10}"));
+        screen.line(wrap(&value, screen.columns, &lead, "          "))?;
+    }
+    Ok(())
+}
+
+async fn tree(context: &Context, prefix: Option<&str>) -> Result<(), Failure> {
+    let root = match prefix {
+        Some(prefix) => Some(context.agent.find_thread(prefix).await?.thread_id),
+        None => None,
+    };
+    let nodes = context.agent.thread_tree(root).await?;
+    if context.format == Format::Json {
+        return context.json(&nodes);
+    }
+    let mut all = Vec::new();
+    gather(&nodes, &mut all);
+    let ids: BTreeMap<ThreadId, String> = all.iter().copied().zip(short_ids(all.iter().copied())).collect();
+    for node in &nodes {
+        show_node(context, node, &ids, ("", ""))?;
+    }
+    Ok(())
+}
+
+fn gather(nodes: &[ThreadNode], ids: &mut Vec<ThreadId>) {
+    for node in nodes {
+        ids.push(node.thread.thread_id);
+        gather(&node.children, ids);
+    }
+}
+
+fn show_node(
+    context: &Context,
+    node: &ThreadNode,
+    ids: &BTreeMap<ThreadId, String>,
+    (own, below): (&str, &str),
+) -> Result<(), Failure> {
+    let (screen, thread) = (&context.screen, &node.thread);
+    let how = match thread.parent_kind {
+        Some(ParentKind::Fork) => " (fork)",
+        Some(ParentKind::Handoff) | None => "",
+    };
+    let id = ids.get(&thread.thread_id).map(String::as_str).unwrap_or_default();
+    let lead = format!("{own}{id}{how}  ");
+    let columns = screen.columns.saturating_sub(width(&lead)).max(10);
+    screen.line(format!("{}{}", screen.style.dim(&lead), shorten(&title(thread), columns)))?;
+    for (at, child) in node.children.iter().enumerate() {
+        let is_last = at + 1 == node.children.len();
+        let (mark, lead) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        show_node(context, child, ids, (&format!("{below}{mark}"), &format!("{below}{lead}")))?;
+    }
+    Ok(())
+}
+
+async fn search(context: &Context, words: &str, limit: usize) -> Result<(), Failure> {
+    let hits = context.agent.search(words, limit).await?;
+    if context.format == Format::Json {
+        let hits: Vec<serde_json::Value> = hits.iter().map(hit_json).collect();
+        return context.json(&hits);
+    }
+    if hits.is_empty() {
+        context.screen.line(format!("Nothing holds every word of `{}`.", one_line(words)))?;
+        return Ok(());
+    }
+    let (screen, style) = (&context.screen, context.screen.style);
+    let mut ids: Vec<ThreadId> = hits.iter().map(|hit| hit.thread_id).collect();
+    ids.sort();
+    ids.dedup();
+    let short: BTreeMap<ThreadId, String> = ids.iter().copied().zip(short_ids(ids.iter().copied())).collect();
+    for hit in &hits {
+        let id = short.get(&hit.thread_id).map(String::as_str).unwrap_or_default();
+        screen.line(format!("{} {}", style.code(id), style.dim(format!("#{} {}", hit.seq, one_line(&hit.role)))))?;
+        let snippet = emphasised(&hit.snippet, |word| style.bold(word));
+        screen.line(wrap(&snippet, screen.text_columns(), "  ", "  "))?;
+    }
+    Ok(())
+}
+
+fn hit_json(hit: &SearchHit) -> serde_json::Value {
+    json!({
+        "thread_id": hit.thread_id, "seq": hit.seq, "role": hit.role,
+        "snippet": emphasised(&hit.snippet, str::to_owned), "created_at": hit.created_at,
+    })
+}
+
+/// Returns the passage on one line, the words that were found passed through `found`.
+fn emphasised(snippet: &str, found: impl Fn(&str) -> String) -> String {
+    let mut out = String::new();
+    for (at, part) in snippet.split('\u{2}').enumerate() {
+        let (word, rest) = match part.split_once('\u{3}') {
+            Some((word, rest)) if at > 0 => (word, rest),
+            Some(_) | None => ("", part),
+        };
+        if !word.is_empty() {
+            out.push_str(&found(&one_line(word)));
+        }
+        out.push_str(&safe(rest).replace('\n', " "));
+    }
+    out
+}
+
+async fn rename(context: &Context, prefix: &str, name: &str) -> Result<(), Failure> {
+    let name = one_line(name);
+    if name.is_empty() {
+        return Err(Failure::new(Code::User, "rename the thread: the name is empty"));
+    }
+    let thread = context.agent.find_thread(prefix).await?;
+    let renamed = context.agent.rename_thread(thread.thread_id, &name).await?;
+    tell(context, "Renamed", &renamed).await
+}
+
+/// Whether a person is asked before something is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ask {
+    First,
+    Never,
+}
+
+async fn delete(context: &Context, prefix: &str, confirm: Ask) -> Outcome {
+    let thread = context.agent.find_thread(prefix).await?;
+    if confirm == Ask::First && !confirmed(context, &thread)? {
+        context.screen.note("Nothing was deleted.");
+        return Ok(Code::Done);
+    }
+    context.agent.delete_thread(thread.thread_id).await?;
+    match context.format {
+        Format::Json => context.json(&json!({"deleted": thread.thread_id}))?,
+        Format::Text => context.screen.line(format!("Deleted {} {}", thread.thread_id, title(&thread)))?,
+    }
+    Ok(Code::Done)
+}
+
+fn confirmed(context: &Context, thread: &Thread) -> Result<bool, Failure> {
+    if context.screen.audience == Audience::Program || context.format == Format::Json {
+        return Err(Failure::new(Code::User, format!("delete thread {}: nobody can be asked", thread.thread_id))
+            .with_hint("add `--yes` to delete it without a question"));
+    }
+    let messages = super::import::count(thread.message_count, "message");
+    context.screen.line(format!("Delete `{}` with its {messages}? This cannot be undone.", title(thread)))?;
+    let choices = [
+        Choice { key: 'y', label: "Delete", answer: true },
+        Choice { key: 'n', label: "Keep", answer: false },
+    ];
+    Ok(ask(&context.screen, &choices, "Keep")?.unwrap_or(false))
+}
+
+async fn export(
+    context: &Context,
+    prefix: &str,
+    format: ExportFormat,
+    output: Option<&Path>,
+) -> Result<(), Failure> {
+    let thread = context.agent.find_thread(prefix).await?;
+    let mut entries = context.agent.history(thread.thread_id).await?;
+    let text = match (format, context.format) {
+        (ExportFormat::Md, Format::Text) => agent::export_markdown(&thread, &entries),
+        (ExportFormat::Json, _) | (ExportFormat::Md, Format::Json) => {
+            entries.iter_mut().for_each(leave_out_reasoning);
+            serde_json::to_string_pretty(&json!({"thread": thread, "history": entries}))? + "\n"
+        }
+    };
+    match output {
+        Some(path) => std::fs::write(path, text).map_err(|error| {
+            Failure::new(Code::User, format!("write {}: {error}", path.display())).with_hint("name a file you can write")
+        }),
+        None => {
+            let mut stdout = std::io::stdout().lock();
+            match context.screen.audience {
+                Audience::Person => stdout.write_all(safe(&text).as_bytes())?,
+                Audience::Program => stdout.write_all(text.as_bytes())?,
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Reasoning is not part of what was said.
+fn leave_out_reasoning(entry: &mut agent::HistoryEntry) {
+    if let agent::HistoryItem::Message(Message::Ai(answer)) = &mut entry.what {
+        answer.content.retain(|block| !matches!(block, Block::Thinking { .. }));
+    }
+}
+
+async fn tell(context: &Context, what: &str, thread: &Thread) -> Result<(), Failure> {
+    if context.format == Format::Json {
+        return context.json(thread);
+    }
+    let id = context.short_id(thread.thread_id).await;
+    context.screen.line(format!("{what} {}  {}", context.screen.style.code(id), title(thread)))?;
+    Ok(())
+}
+
+/// Returns what a thread is called, or how it begins.
+pub(crate) fn title(thread: &Thread) -> String {
+    let text = thread.name.as_deref().or(thread.first_prompt.as_deref()).unwrap_or("(nothing was said yet)");
+    one_line(text)
+}
+
+/// Returns what is to be done in a thread, if anything.
+fn state(thread: &Thread) -> &'static str {
+    match thread.status {
+        ThreadStatus::Idle => match thread.handoff() {
+            Some(mark) if mark.pending && mark.child_thread_id == thread.thread_id => "fresh",
+            Some(_) | None => "",
+        },
+        ThreadStatus::Busy => "busy",
+        ThreadStatus::Interrupted => "waits",
+        ThreadStatus::Error => "failed",
+    }
+}
+
+/// Returns the beginnings of the ids, all of one length, that are distinct among them.
+pub(crate) fn short_ids(ids: impl Iterator<Item = ThreadId>) -> Vec<String> {
+    let ids: Vec<String> = ids.map(|id| id.to_string()).collect();
+    let mut sorted: Vec<&str> = ids.iter().map(String::as_str).collect();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let common = |pair: &[&str]| pair[0].bytes().zip(pair[1].bytes()).take_while(|(a, b)| a == b).count();
+    let needed = sorted.windows(2).map(|pair| common(pair) + 1).max().unwrap_or(0).max(ID_CHARS_MIN);
+    // An id that ends in a hyphen looks cut off.
+    let ends_in_hyphen = ids.first().is_some_and(|id| id.as_bytes().get(needed - 1) == Some(&b'-'));
+    let needed = if ends_in_hyphen { needed + 1 } else { needed };
+    ids.into_iter().map(|id| id.chars().take(needed).collect()).collect()
+}
+
+/// Returns how long ago something was, or its date.
+pub(crate) fn ago(now: Timestamp, at: Timestamp) -> String {
+    let seconds = now.as_second().saturating_sub(at.as_second());
+    match seconds {
+        ..60 => "just now".to_owned(),
+        60..3_600 => format!("{} min ago", seconds / 60),
+        3_600..86_400 => format!("{} h ago", seconds / 3_600),
+        86_400..604_800 => format!("{} d ago", seconds / 86_400),
+        _ => at.strftime("%Y-%m-%d").to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_shown_as_long_as_they_must_be_to_differ() {
+        let check = |ids: &[&str], expected: &[&str]| {
+            assert_eq!(short_ids(ids.iter().map(|id| id.parse().unwrap())), expected);
+        };
+        check(&[], &[]);
+        check(&["0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b"], &["0192f0c1"]);
+        check(
+            &["0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b", "0192f0c1-2d3f-7a4b-8c5d-6e7f80910a1b"],
+            &["0192f0c1-2d3e", "0192f0c1-2d3f"],
+        );
+        check(
+            &["0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b", "0192f0c2-2d3f-7a4b-8c5d-6e7f80910a1b"],
+            &["0192f0c1", "0192f0c2"],
+        );
+    }
+
+    #[test]
+    fn times_are_told_as_people_do() {
+        let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
+        let check = |at: &str, expected: &str| assert_eq!(ago(now, at.parse().unwrap()), expected);
+        check("2026-11-21T11:59:30Z", "just now");
+        check("2026-11-21T12:05:00Z", "just now");
+        check("2026-11-21T11:30:00Z", "30 min ago");
+        check("2026-11-21T09:00:00Z", "3 h ago");
+        check("2026-11-18T09:00:00Z", "3 d ago");
+        check("2026-10-01T09:00:00Z", "2026-10-01");
+    }
+
+    #[test]
+    fn found_words_stand_out_and_nothing_else_of_the_passage_acts() {
+        let text = emphasised("a \u{2}flaky\u{3} test\n\u{1b}[2Jand \u{2}flaky\u{3}", |word| format!("<{word}>"));
+        assert_eq!(text, "a <flaky> test and <flaky>");
+    }
+}

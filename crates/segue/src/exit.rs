@@ -1,0 +1,275 @@
+//! How a command ends: exit codes, and the one line with its hint that tells a person what failed. It mends nothing.
+
+use std::error::Error as _;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use agent::{Class, RunEnd};
+use protocol::RunStatus;
+use serde_json::json;
+
+use crate::cli::Format;
+use crate::terminal::safe::one_line;
+
+/// What the exit codes mean; shown by `segue --help`.
+pub(crate) const EXIT_CODES: &str = "Exit codes:
+  0    done
+  1    segue is at fault
+  2    the request names something that is not there, or cannot be read as asked
+  3    a setting is wrong or missing
+  4    the model could not be used
+  5    the data could not be read or written
+  6    another client was first, or a run is active
+  7    a handoff waits for a decision
+  130  stopped by Ctrl-C";
+
+/// Why the program ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Code {
+    /// Done.
+    Done,
+    /// Segue is at fault.
+    Internal,
+    /// The person asked for something that is not there or not possible.
+    User,
+    /// A setting is wrong.
+    Config,
+    /// A model could not be used.
+    Model,
+    /// The data cannot be read or written.
+    Store,
+    /// Another client was first, or a run is active.
+    Conflict,
+    /// Something waits for a decision.
+    Undecided,
+    /// A person stopped it.
+    Cancelled,
+}
+
+impl Code {
+    /// Returns the number the process ends with.
+    pub(crate) const fn number(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Internal => 1,
+            Self::User => 2,
+            Self::Config => 3,
+            Self::Model => 4,
+            Self::Store => 5,
+            Self::Conflict => 6,
+            Self::Undecided => 7,
+            Self::Cancelled => 130,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Internal => "internal",
+            Self::User => "user",
+            Self::Config => "config",
+            Self::Model => "model",
+            Self::Store => "store",
+            Self::Conflict => "conflict",
+            Self::Undecided => "undecided",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl From<Class> for Code {
+    fn from(class: Class) -> Self {
+        match class {
+            Class::User => Self::User,
+            Class::Conflict => Self::Conflict,
+            Class::Config => Self::Config,
+            Class::Model => Self::Model,
+            Class::Store => Self::Store,
+            Class::Internal => Self::Internal,
+        }
+    }
+}
+
+/// A command that did not do what it was asked.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Something failed, and a person is told.
+    Told(Told),
+    /// Whoever read the output went away; nobody is left to tell.
+    OutputClosed,
+}
+
+/// What a person is told.
+#[derive(Debug)]
+pub(crate) struct Told {
+    /// How the program ends.
+    pub(crate) code: Code,
+    /// A fragment that reads after "failed to ".
+    pub(crate) what: String,
+    /// What to do about it.
+    pub(crate) hint: Option<String>,
+}
+
+/// How a command ended.
+pub(crate) type Outcome = Result<Code, Failure>;
+
+impl Failure {
+    /// Returns a failure without a hint.
+    pub(crate) fn new(code: Code, what: impl Into<String>) -> Self {
+        Self::Told(Told { code, what: what.into(), hint: None })
+    }
+
+    /// Sets what to do about it.
+    #[must_use]
+    pub(crate) fn with_hint(self, text: impl Into<String>) -> Self {
+        match self {
+            Self::Told(told) => Self::Told(Told { hint: Some(text.into()), ..told }),
+            Self::OutputClosed => Self::OutputClosed,
+        }
+    }
+
+    /// Returns the failure of a command that a person stopped.
+    pub(crate) fn cancelled(what: &str) -> Self {
+        Self::new(Code::Cancelled, format!("{what}: it was stopped"))
+    }
+}
+
+impl From<agent::Error> for Failure {
+    fn from(error: agent::Error) -> Self {
+        let code = Code::from(error.class());
+        Self::Told(Told { code, what: chain(&error), hint: error.hint() })
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::OutputClosed,
+            _ => Self::new(Code::Store, format!("use the terminal or a file: {error}")),
+        }
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        match error.io_error_kind() {
+            Some(io::ErrorKind::BrokenPipe) => Self::OutputClosed,
+            _ => Self::new(Code::Internal, format!("write JSON: {error}")),
+        }
+    }
+}
+
+/// Returns the error and its sources, each said once.
+pub(crate) fn chain(error: &agent::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// Returns how a program ends whose run came to rest as `end`.
+pub(crate) fn of_run(end: &RunEnd) -> Outcome {
+    let code = match (end.status, end.kind.as_deref()) {
+        (RunStatus::Success | RunStatus::Pending | RunStatus::Running, _) => return Ok(Code::Done),
+        (RunStatus::Interrupted, _) => return Ok(Code::Undecided),
+        (RunStatus::Cancelled, _) => Code::Cancelled,
+        // The limits of a run are settings.
+        (RunStatus::Timeout, _) | (RunStatus::Error, Some("config")) => Code::Config,
+        (RunStatus::Error, Some("model")) => Code::Model,
+        (RunStatus::Error, Some("store")) => Code::Store,
+        (RunStatus::Error, _) => Code::Internal,
+    };
+    let reason = end.error.clone().unwrap_or_else(|| format!("the run ended as {}", end.status.as_str()));
+    let what = format!("complete the turn: {reason}");
+    Err(Failure::Told(Told { code, what, hint: end.hint.clone() }))
+}
+
+/// Tells what failed on stderr, and returns what the process ends with.
+pub(crate) fn report(outcome: Outcome, format: Format) -> ExitCode {
+    let code = match outcome {
+        Ok(code) => code,
+        Err(Failure::OutputClosed) => Code::Done,
+        Err(Failure::Told(told)) => {
+            tell(&told, format);
+            told.code
+        }
+    };
+    ExitCode::from(code.number())
+}
+
+/// Writes one failure to stderr: a line with its hint, or a JSON object.
+pub(crate) fn tell(told: &Told, format: Format) {
+    let text = format!("failed to {}", one_line(&flat(&told.what)));
+    let mut stderr = io::stderr().lock();
+    // A closed stderr leaves only the exit code to tell.
+    let _ = match format {
+        Format::Text => {
+            let hint = told.hint.as_ref().map(|hint| format!("  hint: {}\n", one_line(hint)));
+            write!(stderr, "segue: {text}\n{}", hint.unwrap_or_default())
+        }
+        Format::Json => {
+            let error = json!({"code": told.code.number(), "class": told.code.name(), "message": text, "hint": told.hint});
+            writeln!(stderr, "{}", json!({"error": error}))
+        }
+    };
+}
+
+/// Reports arguments that cannot be read, a request for help or for the version.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    let wants_json = std::env::args_os().any(|argument| argument == "--json");
+    if error.use_stderr() && wants_json {
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default();
+        let what = format!("read the arguments: {}", first.trim_start_matches("error: "));
+        let told = Told { code: Code::User, what, hint: Some("`segue --help` shows what there is".to_owned()) };
+        tell(&told, Format::Json);
+        return ExitCode::from(told.code.number());
+    }
+    // A reader that went away needs no help text.
+    let _ = error.print();
+    ExitCode::from(if error.use_stderr() { Code::User.number() } else { Code::Done.number() })
+}
+
+/// Returns a message of several lines as one, without the lines that draw the place of a mistake.
+fn flat(text: &str) -> String {
+    let is_drawing = |line: &str| line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ').starts_with('|');
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty() && !is_drawing(line)).collect();
+    lines.join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_of_several_lines_is_told_as_one() {
+        let toml = "read config.toml: TOML parse error at line 1, column 3\n  |\n1 | a b\n  |   ^\nexpected `=`\n";
+        assert_eq!(flat(toml), "read config.toml: TOML parse error at line 1, column 3: expected `=`");
+        assert_eq!(flat("find a thread `x`"), "find a thread `x`");
+    }
+
+    #[test]
+    fn every_exit_code_is_documented_with_its_number() {
+        let codes = [
+            Code::Done,
+            Code::Internal,
+            Code::User,
+            Code::Config,
+            Code::Model,
+            Code::Store,
+            Code::Conflict,
+            Code::Undecided,
+            Code::Cancelled,
+        ];
+        for code in codes {
+            assert!(EXIT_CODES.contains(&format!("\n  {} ", code.number())), "{code:?}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Editing a text in the person's own editor, on a private file that is removed afterwards. What the text means is up
+//! to the caller.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::exit::{Code, Failure};
+
+/// Editors that are tried when none is set.
+const FALLBACKS: [&str; 2] = ["vi", "nano"];
+
+/// What became of a text.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Edited {
+    /// It is as it was, or empty.
+    Unchanged,
+    /// It is another one.
+    Text(String),
+}
+
+/// Lets the person edit `text` in a file in `folder`; `head` explains, as a comment that is not part of the text.
+///
+/// # Errors
+/// When no editor can be started, or it reports a failure: nothing is taken over then.
+pub(crate) fn edit(folder: &Path, head: &str, text: &str) -> Result<Edited, Failure> {
+    let editor = choose(|name| std::env::var(name).ok(), on_path)?;
+    let mut file = tempfile::Builder::new().prefix("handoff-").suffix(".md").tempfile_in(folder)?;
+    write!(file, "<!--\n{}\n-->\n{text}", head.replace("-->", "->"))?;
+    file.flush()?;
+    let status = command(&editor, file.path()).status().map_err(|error| no_editor(&format!("start `{editor}`: {error}")))?;
+    if !status.success() {
+        return Err(no_editor(&format!("edit the summary: `{editor}` ended with {status}")));
+    }
+    // Read by its path: an editor may have put another file in its place.
+    let edited = fs::read_to_string(file.path())?;
+    let edited = without_head(&edited).trim();
+    Ok(match edited.is_empty() || edited == text.trim() {
+        true => Edited::Unchanged,
+        false => Edited::Text(format!("{edited}\n")),
+    })
+}
+
+fn choose(
+    variable: impl Fn(&str) -> Option<String>,
+    exists: impl Fn(&str) -> bool,
+) -> Result<String, Failure> {
+    let set = ["VISUAL", "EDITOR"].into_iter().filter_map(variable).find(|value| !value.trim().is_empty());
+    let fallback = || FALLBACKS.into_iter().find(|name| exists(name)).map(str::to_owned);
+    set.or_else(fallback).ok_or_else(|| no_editor("find an editor"))
+}
+
+fn no_editor(what: &str) -> Failure {
+    Failure::new(Code::User, what).with_hint("set EDITOR to the editor you use, such as `nano`")
+}
+
+fn on_path(name: &str) -> bool {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).any(|folder: PathBuf| folder.join(name).is_file())
+}
+
+/// The variable may hold arguments and quotes, which are the shell's to read.
+#[cfg(unix)]
+fn command(editor: &str, file: &Path) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(format!("{editor} \"$@\"")).arg(editor).arg(file);
+    command
+}
+
+#[cfg(not(unix))]
+fn command(editor: &str, file: &Path) -> Command {
+    let mut words = editor.split_whitespace();
+    let mut command = Command::new(words.next().unwrap_or(editor));
+    command.args(words).arg(file);
+    command
+}
+
+fn without_head(text: &str) -> &str {
+    let text = text.trim_start_matches('\u{feff}').trim_start();
+    text.strip_prefix("<!--").and_then(|rest| rest.split_once("-->")).map_or(text, |(_, rest)| rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_comment_at_the_top_is_not_part_of_the_text() {
+        assert_eq!(without_head("<!--\nhow\n-->\n# T\n<!-- mine -->\n"), "\n# T\n<!-- mine -->\n");
+        assert_eq!(without_head("# T\n"), "# T\n");
+        assert_eq!(without_head("<!-- unclosed\n# T\n"), "<!-- unclosed\n# T\n");
+    }
+
+    #[test]
+    fn the_editor_is_the_one_that_is_set_else_one_that_is_there() {
+        let check = |set: &[(&str, &str)], there: &[&str], expected: Option<&str>| {
+            let variable =
+                |name: &str| set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+            let chosen = choose(variable, |name| there.contains(&name));
+            assert_eq!(chosen.ok().as_deref(), expected);
+        };
+        check(&[("VISUAL", "code -w"), ("EDITOR", "ed")], &["vi"], Some("code -w"));
+        check(&[("VISUAL", " "), ("EDITOR", "ed")], &["vi"], Some("ed"));
+        check(&[], &["vi", "nano"], Some("vi"));
+        check(&[], &["nano"], Some("nano"));
+        check(&[], &[], None);
+    }
+}

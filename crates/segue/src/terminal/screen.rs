@@ -1,0 +1,76 @@
+//! The screen: where lines go, how wide they may be, and whether anyone can answer.
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+
+use crate::cli::ColorChoice;
+use crate::terminal::style::Style;
+
+/// Columns where the width is not known.
+const COLUMNS_DEFAULT: usize = 80;
+/// The narrowest screen that is laid out for.
+const COLUMNS_MIN: usize = 40;
+/// The widest line of running text; longer ones are hard to read.
+const TEXT_COLUMNS_MAX: usize = 100;
+
+/// Whether someone sits at the terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// Keys can be read and answers shown.
+    Person,
+    /// A pipe or a file.
+    Program,
+}
+
+/// Where lines go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Screen {
+    /// How text is emphasised.
+    pub(crate) style: Style,
+    /// The columns of a line.
+    pub(crate) columns: usize,
+    /// Who looks at it.
+    pub(crate) audience: Audience,
+}
+
+impl Screen {
+    /// Returns the screen of this process.
+    pub(crate) fn new(color: ColorChoice) -> Self {
+        let is_terminal = io::stdout().is_terminal();
+        let audience = match is_terminal && io::stdin().is_terminal() {
+            true => Audience::Person,
+            false => Audience::Program,
+        };
+        Self { style: Style::choose(color, is_terminal), columns: columns(is_terminal), audience }
+    }
+
+    /// Returns the columns of a line of running text.
+    pub(crate) fn text_columns(&self) -> usize {
+        self.columns.min(TEXT_COLUMNS_MAX)
+    }
+
+    /// Writes a line to stdout.
+    pub(crate) fn line(&self, text: impl Display) -> io::Result<()> {
+        writeln!(io::stdout().lock(), "{text}")
+    }
+
+    /// Writes text to stdout at once, without a newline of its own.
+    pub(crate) fn write(&self, text: &str) -> io::Result<()> {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(text.as_bytes())?;
+        stdout.flush()
+    }
+
+    /// Writes a line to stderr, for what is not the command's result.
+    pub(crate) fn note(&self, text: impl Display) {
+        // Whoever closed stderr does not want to know.
+        let _ = writeln!(io::stderr().lock(), "{text}");
+    }
+}
+
+fn columns(is_terminal: bool) -> usize {
+    let named = || std::env::var("COLUMNS").ok()?.parse::<usize>().ok();
+    let measured = || crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns));
+    let found = if is_terminal { measured().or_else(named) } else { named() };
+    found.filter(|columns| *columns > 0).unwrap_or(COLUMNS_DEFAULT).max(COLUMNS_MIN)
+}

@@ -1,0 +1,82 @@
+//! How fast session files are read, per format, without storing anything.
+
+use std::path::{Path, PathBuf};
+
+use divan::counter::BytesCount;
+use divan::{Bencher, black_box};
+use transcripts::{Chain, Conversation, Entry, Format, Problem, Sink, SinkError, Source};
+
+fn main() {
+    divan::main();
+}
+
+/// Real session files, beside the workspace; the bench prints nothing for those that are absent.
+const FILES: [&str; 9] = [
+    "claude/cc-cli-0442a060.jsonl",
+    "codex/cx-agentv-019f03e0.jsonl",
+    "copilot/cp-agentv-10fb4666.jsonl",
+    "pi/pi-before-compaction.jsonl",
+    "opencode/oc-nimbus-30bfbb6f.parent.json",
+    "taubench/tau-gpt4o-airline-t0-24.json",
+    "openhands/oh-multi-swe-1.jsonl",
+    "aider/aider-chat-history-a.md",
+    "langgraph/lg-tau-airline.sqlite",
+];
+
+struct Discard;
+
+impl Sink for Discard {
+    fn begin(&mut self, _: &Conversation) -> Result<(), SinkError> {
+        Ok(())
+    }
+    fn entry(&mut self, entry: Entry) -> Result<(), SinkError> {
+        black_box(entry);
+        Ok(())
+    }
+    fn end(&mut self, _: &Conversation) -> Result<(), SinkError> {
+        Ok(())
+    }
+    fn problem(&mut self, _: Problem) {}
+    fn progress(&mut self, _: u64) {}
+}
+
+/// Adds every entry to a chain, as an importer does.
+#[derive(Default)]
+struct Chained(Chain);
+
+impl Sink for Chained {
+    fn begin(&mut self, _: &Conversation) -> Result<(), SinkError> {
+        Ok(())
+    }
+    fn entry(&mut self, entry: Entry) -> Result<(), SinkError> {
+        black_box(self.0.push(&entry));
+        Ok(())
+    }
+    fn end(&mut self, _: &Conversation) -> Result<(), SinkError> {
+        Ok(())
+    }
+    fn problem(&mut self, _: Problem) {}
+    fn progress(&mut self, _: u64) {}
+}
+
+fn open(file: &str) -> Option<(Source, Format, u64)> {
+    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/open").join(file);
+    let bytes = path.metadata().ok()?.len();
+    let source = Source::file(path);
+    let format = transcripts::detect(&source).ok()?;
+    Some((source, format, bytes))
+}
+
+#[divan::bench(args = FILES)]
+fn read(bencher: Bencher, file: &str) {
+    let Some((source, format, bytes)) = open(file) else { return };
+    bencher.counter(BytesCount::new(bytes)).bench(|| transcripts::read(&source, format, &mut Discard));
+}
+
+#[divan::bench(args = FILES)]
+fn read_and_chain(bencher: Bencher, file: &str) {
+    let Some((source, format, bytes)) = open(file) else { return };
+    bencher
+        .counter(BytesCount::new(bytes))
+        .bench(|| transcripts::read(&source, format, &mut Chained::default()));
+}

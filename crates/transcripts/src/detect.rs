@@ -1,0 +1,232 @@
+//! Which agent wrote a file, decided from its first bytes. The name of the file decides only where the content leaves
+//! two readings open.
+
+use std::io::Read;
+use std::path::Path;
+
+use crate::detect::shape::Shape;
+use crate::error::Error;
+use crate::formats::aider::SESSION_START;
+use crate::source::Source;
+
+pub(crate) mod shape;
+
+/// How much of a file is looked at.
+const HEAD_BYTES: u64 = 64 * 1024;
+
+/// How far into a file a zero byte shows that it is not text.
+const BINARY_BYTES: usize = 8 * 1024;
+
+/// What every SQLite 3 database starts with.
+const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
+
+/// The formats as an error names them.
+pub(crate) const FORMATS_SHOWN: &str = "Claude Code, Codex, OpenCode, pi, Gemini CLI, Copilot CLI, aider, OpenHands, \
+     SWE-agent, OpenAI chat messages and LangGraph checkpoints";
+
+/// First bytes of files that people take for session files.
+const MAGIC: [(&[u8], &str); 7] = [
+    (b"\x1f\x8b", "gzip"),
+    (b"PK\x03\x04", "a zip archive"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"%PDF", "a PDF"),
+    (b"\x89PNG", "an image"),
+    (b"\xff\xfe", "UTF-16 text"),
+    (b"\xfe\xff", "UTF-16 text"),
+];
+
+/// Types of Claude Code records that carry neither a parent nor a message.
+const CLAUDE_TYPES: [&str; 8] = [
+    "file-history-snapshot",
+    "queue-operation",
+    "permission-mode",
+    "last-prompt",
+    "pr-link",
+    "custom-title",
+    "agent-name",
+    "summary",
+];
+
+/// The agent whose session files have this form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// Claude Code.
+    Claude,
+    /// Codex CLI.
+    Codex,
+    /// OpenCode.
+    OpenCode,
+    /// pi.
+    Pi,
+    /// Gemini CLI.
+    Gemini,
+    /// GitHub Copilot CLI.
+    Copilot,
+    /// aider.
+    Aider,
+    /// OpenHands.
+    OpenHands,
+    /// SWE-agent and mini-swe-agent.
+    SweAgent,
+    /// Messages of OpenAI's chat completions, bare or in result files of tau-bench and tau2-bench.
+    OpenAi,
+    /// LangGraph checkpoints in SQLite.
+    LangGraph,
+}
+
+impl Format {
+    /// Returns the stored name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::OpenCode => "opencode",
+            Self::Pi => "pi",
+            Self::Gemini => "gemini",
+            Self::Copilot => "copilot",
+            Self::Aider => "aider",
+            Self::OpenHands => "openhands",
+            Self::SweAgent => "sweagent",
+            Self::OpenAi => "openai",
+            Self::LangGraph => "langgraph",
+        }
+    }
+
+    /// Returns whether two sessions of this format never share an id; LangGraph's `1` and a benchmark's `0` do.
+    pub(crate) const fn session_ids_are_unique(self) -> bool {
+        match self {
+            Self::Claude | Self::Codex | Self::OpenCode | Self::Pi | Self::Gemini | Self::Copilot => true,
+            Self::Aider | Self::OpenHands | Self::SweAgent | Self::OpenAi | Self::LangGraph => false,
+        }
+    }
+}
+
+/// Returns the format of `source`.
+///
+/// # Errors
+/// [`Error::Missing`], [`Error::Empty`], [`Error::Folder`], [`Error::Binary`] or [`Error::Unrecognized`], each naming
+/// the source; [`Error::Io`] when it cannot be read.
+pub fn detect(source: &Source) -> Result<Format, Error> {
+    let path = || source.shown_as().to_owned();
+    if source.path().is_dir() {
+        return if is_event_folder(source.path()) {
+            Ok(Format::OpenHands)
+        } else {
+            Err(Error::Folder { path: path() })
+        };
+    }
+    let head = head(source)?;
+    if head.starts_with(SQLITE_MAGIC) {
+        return Ok(Format::LangGraph);
+    }
+    if let Some((_, looks_like)) = MAGIC.iter().find(|(magic, _)| head.starts_with(magic)) {
+        return Err(Error::Binary { path: path(), looks_like });
+    }
+    if head[..head.len().min(BINARY_BYTES)].contains(&0) {
+        return Err(Error::Binary { path: path(), looks_like: "it holds zero bytes" });
+    }
+    let text = trimmed(&head);
+    if text.is_empty() && (head.len() as u64) < HEAD_BYTES {
+        return Err(Error::Empty { path: path() });
+    }
+    let found = match text.first() {
+        Some(b'{') => object(&Shape::of(text), &source.name()),
+        Some(b'[') => list(&Shape::of(text), &source.name()),
+        _ => is_aider(text, &source.name()).then_some(Format::Aider),
+    };
+    found.ok_or_else(|| Error::Unrecognized { path: path(), looks_like: looks_like(text) })
+}
+
+/// Returns the first bytes of `source`.
+pub(crate) fn head(source: &Source) -> Result<Vec<u8>, Error> {
+    let mut head = Vec::new();
+    source.open()?.take(HEAD_BYTES).read_to_end(&mut head).map_err(|error| source.io(error))?;
+    Ok(head)
+}
+
+/// Returns `head` without byte order mark and white space at its start.
+fn trimmed(head: &[u8]) -> &[u8] {
+    head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start()
+}
+
+/// Returns whether a folder holds OpenHands events: files named by number.
+fn is_event_folder(folder: &Path) -> bool {
+    ["0.json", "1.json"].iter().any(|name| folder.join(name).is_file())
+}
+
+/// Returns the format of a file that starts with an object: one large object, or one record per line.
+fn object(shape: &Shape, name: &str) -> Option<Format> {
+    let has = |key| shape.has(1, key);
+    let of_type = |value| shape.has_value(1, "type", value);
+    let first_type = shape.first_value(1, "type").unwrap_or_default();
+    if of_type("session_meta") || (has("payload") && has("timestamp")) {
+        Some(Format::Codex)
+    } else if first_type == "session.start" || (has("data") && has("parentId") && first_type.contains('.')) {
+        Some(Format::Copilot)
+    } else if first_type == "session" {
+        Some(Format::Pi)
+    } else if has("projectHash") || has("$set") || has("$rewindTo") {
+        Some(Format::Gemini)
+    } else if (has("info") && shape.has_value_start(2, "id", "ses_"))
+        || (has("projectID") && shape.has_value_start(1, "id", "ses_"))
+    {
+        Some(Format::OpenCode)
+    } else if has("simulations") || shape.has(2, "environment_info") {
+        Some(Format::OpenAi)
+    } else if has("parentUuid")
+        || has("leafUuid")
+        || has("isSidechain")
+        || (has("sessionId") && has("message"))
+        || CLAUDE_TYPES.iter().any(|value| of_type(value))
+    {
+        Some(Format::Claude)
+    } else if has("trajectory") || has("trajectory_format") || (has("history") && has("environment")) {
+        Some(Format::SweAgent)
+    } else if has("instance_id")
+        || (has("issue") && (has("history") || has("instruction")))
+        || ((has("action") || has("observation")) && (has("source") || has("args") || has("extras")))
+    {
+        Some(Format::OpenHands)
+    } else if has("messages") && shape.has(3, "role") {
+        Some(if is_trajectory(name) { Format::SweAgent } else { Format::OpenAi })
+    } else {
+        None
+    }
+}
+
+/// Returns the format of a file that starts with a list.
+fn list(shape: &Shape, name: &str) -> Option<Format> {
+    let has = |key| shape.has(2, key);
+    if has("traj") || (has("task_id") && has("reward")) {
+        Some(Format::OpenAi)
+    } else if has("role") {
+        // Both write a bare list of messages; only the name tells whose words the user's are.
+        Some(if is_trajectory(name) { Format::SweAgent } else { Format::OpenAi })
+    } else if has("action") || has("observation") {
+        Some(Format::OpenHands)
+    } else if has("messages") && shape.has(4, "role") {
+        Some(Format::OpenAi)
+    } else {
+        None
+    }
+}
+
+fn is_trajectory(name: &str) -> bool {
+    name.ends_with(".traj") || name.ends_with(".traj.json")
+}
+
+/// Returns whether a text is aider's history: a session starts in it, or it has the history's own name.
+fn is_aider(text: &[u8], name: &str) -> bool {
+    text.split(|byte| *byte == b'\n').any(|line| line.starts_with(SESSION_START.as_bytes()))
+        || name.ends_with(".aider.chat.history.md")
+}
+
+/// Returns what a text that no reader takes seems to be.
+fn looks_like(text: &[u8]) -> &'static str {
+    match text.first() {
+        Some(b'<') => "an HTML or XML page",
+        Some(b'{' | b'[') => "JSON of another program",
+        Some(_) => "plain text",
+        None => "white space",
+    }
+}

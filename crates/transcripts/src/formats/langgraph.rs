@@ -1,0 +1,240 @@
+//! LangGraph checkpoints in SQLite. Every checkpoint holds all messages of its time; the conversation is the union over
+//! a thread's checkpoints, and messages that vanish mark a compaction. Subgraphs are not read.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use protocol::ToolStatus;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OpenFlags};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+
+use crate::conversation::{Conversation, text_digest};
+use crate::detect::Format;
+use crate::entry::{Body, Origin, Role};
+use crate::error::Error;
+use crate::formats::{msgpack, user_or_harness};
+use crate::json::content::{Content, arguments};
+use crate::json::loose;
+use crate::output::Output;
+use crate::source::Source;
+
+/// How the message starts in which LangChain's middleware puts its summary.
+const SUMMARY_START: &str = "Here is a summary of the conversation";
+
+/// The parts of the database file that another program may not have merged yet.
+const LOG_SUFFIX: &str = "-wal";
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Message {
+    content: Content,
+    #[serde(rename = "type", deserialize_with = "loose::text")]
+    kind: Option<String>,
+    #[serde(deserialize_with = "loose::text")]
+    id: Option<String>,
+    #[serde(deserialize_with = "loose::text")]
+    name: Option<String>,
+    tool_calls: Option<Vec<ToolCall>>,
+    #[serde(deserialize_with = "loose::text")]
+    tool_call_id: Option<String>,
+    #[serde(deserialize_with = "loose::text")]
+    status: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ToolCall {
+    #[serde(deserialize_with = "loose::text")]
+    id: Option<String>,
+    #[serde(deserialize_with = "loose::text")]
+    name: Option<String>,
+    args: Option<Value>,
+}
+
+/// A database opened for reading, with the copy it may have needed.
+struct Database {
+    connection: Connection,
+    _copy: Option<TempDir>,
+}
+
+/// Reads every thread of a database.
+pub(crate) fn read(source: &Source, out: &mut Output<'_>) -> Result<(), Error> {
+    let failed = |error| Error::Database { path: source.shown_as().to_owned(), source: error };
+    let database = open(source)?;
+    let mut bytes = 0;
+    for thread in threads(&database.connection).map_err(failed)? {
+        let mut conversation = Conversation::new(Format::LangGraph, &thread);
+        conversation.identify(Some(thread.clone()));
+        out.open(conversation)?;
+        let mut reading = Reading::default();
+        let mut statement = database
+            .connection
+            .prepare_cached(
+                "SELECT checkpoint_id, type, checkpoint FROM checkpoints
+                 WHERE thread_id = ?1 AND checkpoint_ns = '' ORDER BY checkpoint_id",
+            )
+            .map_err(failed)?;
+        let mut rows = statement.query([&thread]).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            let id: String = row.get(0).map_err(failed)?;
+            let encoding: Option<String> = row.get(1).map_err(failed)?;
+            let blob = match row.get_ref(2).map_err(failed)? {
+                ValueRef::Blob(blob) | ValueRef::Text(blob) => blob,
+                ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => continue,
+            };
+            bytes += blob.len() as u64;
+            match decode(encoding.as_deref(), blob) {
+                Ok(checkpoint) => reading.checkpoint(&id, checkpoint, out)?,
+                Err(reason) => out.problem(format!("skipped checkpoint {id} of thread {thread}: {reason}")),
+            }
+            out.progress(bytes.min(source.bytes()));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the ids of all threads.
+fn threads(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut statement =
+        connection.prepare("SELECT DISTINCT CAST(thread_id AS TEXT) FROM checkpoints ORDER BY 1")?;
+    let rows = statement.query_map([], |row| row.get(0))?;
+    rows.collect()
+}
+
+/// Opens the database without leaving files beside it.
+fn open(source: &Source) -> Result<Database, Error> {
+    let failed = |error| Error::Database { path: source.shown_as().to_owned(), source: error };
+    let log = with_suffix(source.path(), LOG_SUFFIX);
+    if !log.metadata().is_ok_and(|metadata| metadata.len() > 0) {
+        let uri = format!("file:{}?mode=ro&immutable=1", escaped(source.path()));
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        let connection = Connection::open_with_flags(uri, flags).map_err(failed)?;
+        return Ok(Database { connection, _copy: None });
+    }
+    // An immutable database is read without its log, so the newest messages would be missing: read a copy with it.
+    let io = |error| source.io(error);
+    let folder = tempfile::tempdir().map_err(io)?;
+    let copy = folder.path().join("checkpoints.db");
+    std::fs::copy(source.path(), &copy).map_err(io)?;
+    std::fs::copy(&log, with_suffix(&copy, LOG_SUFFIX)).map_err(io)?;
+    let connection = Connection::open(&copy).map_err(failed)?;
+    Ok(Database { connection, _copy: Some(folder) })
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// Returns a path in which nothing ends the path part of a URI.
+fn escaped(path: &Path) -> String {
+    path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23")
+}
+
+/// Returns a checkpoint as JSON.
+fn decode(encoding: Option<&str>, blob: &[u8]) -> Result<Value, String> {
+    match encoding {
+        Some("msgpack") => msgpack::read(blob).map_err(|error| error.to_string()),
+        Some("json") | None => serde_json::from_slice(blob).map_err(|error| error.to_string()),
+        Some(other) => Err(format!("its encoding {other} is not known")),
+    }
+}
+
+/// One thread while it is read.
+#[derive(Default)]
+struct Reading {
+    seen: HashSet<String>,
+    before: Vec<String>,
+}
+
+impl Reading {
+    /// Reads the messages that a checkpoint adds, after a boundary when it lost some.
+    fn checkpoint(&mut self, id: &str, mut checkpoint: Value, out: &mut Output<'_>) -> Result<(), Error> {
+        let at = checkpoint.get("ts").and_then(Value::as_str).and_then(loose::parse_time);
+        let messages = match checkpoint.pointer_mut("/channel_values/messages").map(Value::take) {
+            Some(Value::Array(messages)) => messages,
+            _ => Vec::new(),
+        };
+        let messages: Vec<Message> = messages.into_iter().filter_map(unwrap_message).collect();
+        let ids: Vec<String> = messages.iter().map(message_id).collect();
+        let present: HashSet<&String> = ids.iter().collect();
+        let removed = self.before.iter().filter(|id| !present.contains(id)).count();
+        if removed > 0 {
+            let origin = Origin { native_id: Some(id.to_owned()), at, ..Origin::default() };
+            let label = format!("messages removed: {removed}");
+            out.push(origin.boundary(&label, json!({"messages_removed": removed})))?;
+        }
+        for (message, id) in messages.into_iter().zip(&ids) {
+            if self.seen.insert(id.clone()) {
+                let origin = Origin { native_id: message.id.clone(), at, ..Origin::default() };
+                push(message, &origin, out)?;
+            }
+        }
+        self.before = ids;
+        Ok(())
+    }
+}
+
+/// Returns the message inside the wrapping of its encoding; `None` when it is none.
+fn unwrap_message(value: Value) -> Option<Message> {
+    let Value::Object(mut fields) = value else { return None };
+    let (class, arguments) = if fields.contains_key("lc") {
+        let class = fields.get("id").and_then(Value::as_array).and_then(|path| path.last()).cloned();
+        (class, fields.remove("kwargs").unwrap_or_default())
+    } else if fields.contains_key("__class__") {
+        (fields.remove("__class__"), fields.remove("value").unwrap_or_default())
+    } else if fields.contains_key("type") && fields.contains_key("content") {
+        (None, Value::Object(fields))
+    } else {
+        return None;
+    };
+    let arguments = if arguments.is_object() { arguments } else { Value::Object(Map::new()) };
+    let mut message: Message = serde_json::from_value(arguments).ok()?;
+    if message.kind.as_deref().unwrap_or_default().is_empty() {
+        message.kind = class.and_then(|class| Some(class.as_str()?.replace("Message", "").to_lowercase()));
+    }
+    Some(message)
+}
+
+/// Returns the id of a message; one made from its content when it has none.
+fn message_id(message: &Message) -> String {
+    message.id.clone().unwrap_or_else(|| text_digest(&format!("{:?}{:?}", message.kind, message.content)))
+}
+
+fn push(message: Message, origin: &Origin, out: &mut Output<'_>) -> Result<(), Error> {
+    let kind = message.kind.unwrap_or_default();
+    let flat = message.content.flatten();
+    match kind.as_str() {
+        "human" | "user" if flat.text.starts_with(SUMMARY_START) => out.push(origin.summary(flat.text)),
+        "human" | "user" => {
+            let by = user_or_harness(&flat.text);
+            out.push(origin.entry(Body::Text { by, text: flat.text, media: flat.media }))
+        }
+        "ai" | "assistant" => {
+            if !flat.text.is_empty() {
+                out.push(origin.assistant(flat.text))?;
+            }
+            message
+                .tool_calls
+                .unwrap_or_default()
+                .into_iter()
+                .try_for_each(|call| out.push(origin.call(call.id, call.name, arguments(call.args))))
+        }
+        "tool" => out.push(origin.entry(Body::ToolResult {
+            call_id: message.tool_call_id,
+            tool: message.name,
+            text: flat.text,
+            media: flat.media,
+            status: match message.status.as_deref() {
+                Some("error") => ToolStatus::Error,
+                _ => ToolStatus::Success,
+            },
+        })),
+        "system" => out.push(origin.note(Role::System, flat.text)),
+        _ => Ok(()),
+    }
+}

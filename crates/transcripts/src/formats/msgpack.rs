@@ -1,0 +1,71 @@
+//! MessagePack as LangGraph writes it, read into JSON values. Objects of Python classes are extension types that hold
+//! another MessagePack array; they become `{"__class__": name, "value": argument}`.
+
+use rmpv::Value as Packed;
+use serde_json::{Map, Number, Value};
+
+/// How deep values and extension types may nest.
+const DEPTH_MAX: usize = 64;
+
+/// Returns the value in `bytes` as JSON.
+pub(crate) fn read(bytes: &[u8]) -> Result<Value, rmpv::decode::Error> {
+    read_nested(bytes, DEPTH_MAX)
+}
+
+fn read_nested(bytes: &[u8], depth: usize) -> Result<Value, rmpv::decode::Error> {
+    let mut rest = bytes;
+    let packed = rmpv::decode::read_value_with_max_depth(&mut rest, DEPTH_MAX)?;
+    Ok(to_json(packed, depth))
+}
+
+/// Turns a packed value into JSON; what has no counterpart becomes `null`.
+fn to_json(packed: Packed, depth: usize) -> Value {
+    let Some(depth) = depth.checked_sub(1) else { return Value::Null };
+    match packed {
+        Packed::Nil => Value::Null,
+        Packed::Boolean(flag) => Value::Bool(flag),
+        Packed::Integer(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(number), _) => Value::from(number),
+            (None, Some(number)) => Value::from(number),
+            (None, None) => Value::Null,
+        },
+        Packed::F32(number) => Number::from_f64(f64::from(number)).map_or(Value::Null, Value::Number),
+        Packed::F64(number) => Number::from_f64(number).map_or(Value::Null, Value::Number),
+        Packed::String(text) => Value::String(lossy(&text)),
+        // Bytes are images or pickles; neither belongs into a text.
+        Packed::Binary(_) => Value::Null,
+        Packed::Array(items) => items.into_iter().map(|item| to_json(item, depth)).collect(),
+        Packed::Map(members) => Value::Object(
+            members
+                .into_iter()
+                .map(|(name, value)| (key(name, depth), to_json(value, depth)))
+                .collect::<Map<_, _>>(),
+        ),
+        Packed::Ext(_, payload) => object(&payload, depth),
+    }
+}
+
+/// Returns the object of a Python class: a packed array of module, class, argument and constructor.
+fn object(payload: &[u8], depth: usize) -> Value {
+    match read_nested(payload, depth) {
+        Ok(Value::Array(mut parts)) if parts.len() >= 2 => {
+            let value = if parts.len() > 2 { parts.swap_remove(2) } else { Value::Null };
+            let class = parts.swap_remove(1);
+            Value::Object(Map::from_iter([("__class__".to_owned(), class), ("value".to_owned(), value)]))
+        }
+        Ok(other) => other,
+        Err(_) => Value::Null,
+    }
+}
+
+/// Returns the name of a member; names that are no text are written as JSON.
+fn key(name: Packed, depth: usize) -> String {
+    match to_json(name, depth) {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
+}
+
+fn lossy(text: &rmpv::Utf8String) -> String {
+    text.as_str().map_or_else(|| String::from_utf8_lossy(text.as_bytes()).into_owned(), str::to_owned)
+}

@@ -1,0 +1,128 @@
+"""Scores the offline handoff summary on real transcripts, with the scorer that comes with the data.
+
+  eval_handoff.py DATA_DIR EXAMPLE_BINARY [--cases NAME_PART] [--verbose]
+
+DATA_DIR holds score_handoff.py and the folder `open`; EXAMPLE_BINARY is the built example `eval_handoff`. The binary is
+run once over all cases; every answer is scored, and each bar is printed with PASS or MISS. The exit code is 1 when a bar is missed.
+"""
+import argparse, json, os, re, subprocess, sys
+
+BUDGETS = (300, 1000)
+SELECTION_TOKENS = 4000
+DIMS = ("files", "future", "last", "todos", "goal", "rules", "errors", "refs", "idents")
+
+
+def cases_of(scorer, folder):
+    """Returns (path, name, cut, case): the case's own window decides the gold, everything before the cut is the input."""
+    out = []
+    for path in scorer.find([folder]):
+        try:
+            built = scorer.build_cases(path)
+        except ValueError as error:
+            print("skipped", path, error, file=sys.stderr)
+            continue
+        for case in built:
+            case.fmt = os.path.basename(os.path.dirname(path))
+            stem, cut = case.name.rsplit("@", 1)
+            name = stem.split("::", 1)[1] if "::" in stem else None
+            out.append((path, name, int(cut), case))
+    return out
+
+
+def run(binary, cases):
+    """Returns the binary's answer for every case, in order."""
+    requests = "".join(
+        json.dumps(dict(path=path, name=name, cut=cut, budgets=BUDGETS)) + "\n" for path, name, cut, _ in cases)
+    done = subprocess.run([binary], input=requests, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit("the example failed:\n" + done.stderr)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def mean(values):
+    values = [v for v in values if v is not None]
+    return sum(values) / len(values) if values else None
+
+
+def percent(value, width=5):
+    return "-".rjust(width) if value is None else ("%.1f" % (100 * value)).rjust(width)
+
+
+def table(title, rows):
+    print("\n%s" % title)
+    print("budget   n tokens SCORE cover " + " ".join(d[:6].rjust(6) for d in DIMS) + " halluc contra")
+    for budget in BUDGETS + (SELECTION_TOKENS,):
+        x = [r for r in rows if r["budget_tokens"] == budget]
+        if not x:
+            continue
+        label = "select" if budget == SELECTION_TOKENS else str(budget)
+        print("%6s %3d %6d %5.1f %s " % (label, len(x), mean([r["tokens"] for r in x]), mean([r["score"] for r in x]),
+                                         percent(mean([r["coverage"] for r in x])))
+              + " ".join(percent(mean([r[d] for r in x]), 6) for d in DIMS)
+              + percent(mean([r["halluc"] for r in x]), 7) + percent(mean([r["contra"] for r in x if r["contra_n"]]), 7))
+
+
+def bars(rows):
+    """Prints the bars on the long complete cases; returns whether all are reached."""
+    def of(budget):
+        return [r for r in rows if r["budget_tokens"] == budget]
+
+    def score(budget):
+        return mean([r["score"] for r in of(budget)])
+
+    short = of(BUDGETS[0])
+    summaries = [r for r in rows if r["budget_tokens"] != SELECTION_TOKENS]
+    kept = all(r["tokens"] <= r["budget_tokens"] for r in summaries)
+    told = sum("told as done" in why for r in summaries for why in r["contra_why"])
+    checks = [
+        ("SCORE at 300 tokens >= 60", score(300), score(300) >= 60),
+        ("SCORE at 1,000 tokens >= 70", score(1000), score(1000) >= 70),
+        ("last request at 300 tokens >= 90", 100 * mean([r["last"] for r in short]), mean([r["last"] for r in short]) >= .9),
+        ("files at 300 tokens >= 90", 100 * mean([r["files"] for r in short]), mean([r["files"] for r in short]) >= .9),
+        ("hallucination 0", 100 * max(r["halluc"] for r in summaries), max(r["halluc"] for r in summaries) == 0),
+        ("no open todo told as done", told, told == 0),
+        ("budget always kept", 100 * mean([float(r["tokens"] <= r["budget_tokens"]) for r in summaries]), kept),
+        ("selection covers >= 84 %", 100 * mean([r["coverage"] for r in of(SELECTION_TOKENS)]), mean([r["coverage"] for r in of(SELECTION_TOKENS)]) >= .84),
+    ]
+    print("\nBars on the long complete cases")
+    for name, value, passed in checks:
+        print("%s  %-34s %6.1f" % ("PASS" if passed else "MISS", name, value))
+    return all(passed for _, _, passed in checks)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data"), parser.add_argument("binary")
+    parser.add_argument("--cases", default="", help="only cases whose name contains this")
+    parser.add_argument("--verbose", action="store_true", help="print every case's score, misses and summary")
+    options = parser.parse_args()
+    sys.path.insert(0, options.data)
+    sys.dont_write_bytecode = True
+    import score_handoff as scorer
+
+    cases = [c for c in cases_of(scorer, os.path.join(options.data, "open")) if options.cases in c[3].name]
+    rows = []
+    for (path, _, _, case), answer in zip(cases, run(options.binary, cases), strict=True):
+        texts = [(b, answer["summaries"][str(b)]) for b in BUDGETS]
+        if answer.get("selection"):
+            texts.append((SELECTION_TOKENS, answer["selection"]))
+        for budget, text in texts:
+            row = scorer.score(case, text, budget)
+            row.update(case=case.name, kind=case.kind, complete=case.complete, budget_tokens=budget,
+                       window=scorer.toks(case.text))
+            rows.append(row)
+            if options.verbose:
+                print("%-60s %5d SCORE %5.1f " % (case.name[:60], budget, row["score"])
+                      + " ".join("%s%s" % (d, percent(row[d])) for d in DIMS), row["bad"], row["contra_why"])
+                if budget != SELECTION_TOKENS:
+                    print(re.sub("(?m)^", "    ", text))
+    long = [r for r in rows if r["window"] >= scorer.LONG and r["complete"]]
+    table("A. Long windows, synthetic cuts", [r for r in long if r["kind"] == "synthetic"])
+    table("B/C. Long windows, real compaction points", [r for r in long if r["kind"] == "real"])
+    table("All long windows", long)
+    table("D. Short conversations", [r for r in rows if r["window"] < scorer.LONG])
+    sys.exit(0 if bars(long) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -57,8 +57,14 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> Result<PendingHandoff> {
         self.thread(thread_id).await?;
+        let before = self.pending_of(thread_id).await?;
         self.recover(thread_id, frames, cancel).await?;
         let pending = self.pending_of(thread_id).await?;
+        if let (Some(decided), None) = (before, &pending) {
+            // Recovery finished a handoff that was decided before a crash; asking again would draft a second one.
+            let status = self.handoff(decided.handoff_id).await?.status;
+            return Err(Error::Decided { handoff_id: decided.handoff_id, status });
+        }
         let model = self.models.open()?;
         let mut start = match &pending {
             Some(handoff) => match self.interrupt_of(handoff).await? {

@@ -93,7 +93,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let mut answers = BTreeMap::new();
     for (path, cases) in by_path {
-        let source = Source::open(&path)?;
+        let source = Source::file(&path);
         let format = transcripts::detect(&source)?;
         let mut reader = Reader { format, thread_id: ThreadId::generate(), conversation: String::new(), cases };
         transcripts::read(&source, format, &mut reader)?;

@@ -10,8 +10,13 @@ use crate::redact::REDACTED;
 use crate::render::without_hidden;
 use crate::source::{Item, What};
 
+#[cfg(test)]
+mod tests;
+
 /// Characters below which a word of a code span says too little to be looked for.
 const WORD_CHARS_MIN: usize = 3;
+/// What stands around a word without being part of it.
+const PUNCTUATION: [char; 7] = [',', ';', ':', '.', '"', '\'', '…'];
 /// Names that are looked for.
 const NAMES_MAX: usize = 2_000;
 
@@ -31,7 +36,8 @@ impl Grounding {
         Self::of(&summary.body)
     }
 
-    fn of(body: &[SummaryItem]) -> Self {
+    /// Begins to look for the names in `body`.
+    pub(crate) fn of(body: &[SummaryItem]) -> Self {
         let mut names = Vec::new();
         let mut owners = Vec::new();
         for (owner, item) in body.iter().enumerate() {
@@ -120,7 +126,8 @@ impl Grounding {
         self.mark(&mut summary.body)
     }
 
-    fn mark(self, body: &mut [SummaryItem]) -> usize {
+    /// Marks the items of `body`, which this was made of.
+    pub(crate) fn mark(self, body: &mut [SummaryItem]) -> usize {
         for item in body.iter_mut() {
             item.verified = true;
         }
@@ -143,8 +150,9 @@ fn names_of<'a>(text: &'a str, mut found: impl FnMut(&'a str)) {
     };
     identifier::scan(text, |_, name| take(name));
     for line in text.lines() {
-        for code in line.split('`').skip(1).step_by(2) {
-            code.split_whitespace().map(|word| word.trim_end_matches('…')).for_each(&mut take);
+        let spans = line.matches('`').count() / 2;
+        for code in line.split('`').skip(1).step_by(2).take(spans) {
+            code.split_whitespace().map(|word| word.trim_matches(PUNCTUATION)).for_each(&mut take);
         }
     }
 }

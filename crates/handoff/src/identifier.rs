@@ -67,7 +67,7 @@ const fn continues_name(byte: u8) -> bool {
 }
 
 fn ends_url(c: char) -> bool {
-    c.is_whitespace() || matches!(c, '<' | '>' | '"' | '\'' | '`' | ')' | ']' | '}' | '|' | '\\')
+    c.is_whitespace() || matches!(c, '<' | '>' | '"' | '\'' | '`' | ')' | ']' | '}' | '|' | '\\' | '…' | '“' | '”' | '’')
 }
 
 /// Returns the kind of a word and the part of it that is the name.
@@ -91,6 +91,9 @@ fn classify(word: &str) -> Option<(Kind, &str)> {
     let word = word.split(':').next().unwrap_or(word).trim_matches('.');
     if word.len() < 2 {
         return None;
+    }
+    if is_error(word) {
+        return Some((Kind::Error, word));
     }
     if digits > 0 && is_reference(word) {
         return Some((Kind::Reference, word));

@@ -8,7 +8,7 @@ use protocol::{AiMessage, Block, Message, Seq, ToolMessage};
 
 use crate::identifier::{self, Kind};
 use crate::limits::{
-    FIRST_REQUESTS_MAX, LAST_REQUESTS_MAX, NAMES_KEPT_MAX, NAMES_MAX, REQUEST_BYTES_MAX, RULE_CHARS_MAX, RULES_MAX,
+    FIRST_REQUESTS_MAX, LAST_REQUESTS_MAX, NAME_BYTES_MAX, NAMES_KEPT_MAX, NAMES_MAX, REQUEST_BYTES_MAX, RULE_CHARS_MAX, RULES_MAX,
     SCAN_BYTES_MAX, STATEMENT_BYTES_MAX, STATEMENTS_MAX,
 };
 use crate::redact::redact;
@@ -180,7 +180,7 @@ impl Ledger {
     }
 
     fn file(&mut self, path: &str, change: impl FnOnce(&mut (Seq, Seq))) {
-        if path.is_empty() || path.len() > crate::limits::NAME_BYTES_MAX {
+        if path.is_empty() || path.len() > NAME_BYTES_MAX || path.contains(['`', '\n', '"']) {
             return;
         }
         if self.files.len() >= NAMES_MAX && !self.files.contains_key(path) {

@@ -23,6 +23,8 @@ mod shell;
 mod source;
 mod summarization;
 mod tool_use;
+#[cfg(test)]
+mod transcript;
 mod window;
 
 pub use accept::{ACCEPT_ACTIVITY, Acceptance, MIRROR_KIND};

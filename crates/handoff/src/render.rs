@@ -7,6 +7,9 @@ use protocol::{HandoffSummary, ItemKind, SummaryItem};
 use crate::limits::{BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
 use crate::phrase::{clip, flat};
 
+#[cfg(test)]
+mod tests;
+
 /// The element of `agent.md` that a summary's text must not open or close.
 const BLOCK_ELEMENT: &str = "current_thread_summary";
 /// What is shown after an item that names something its source does not contain.

@@ -15,6 +15,9 @@ use crate::render;
 use crate::source::{Item, What};
 use crate::tool_use::{head, one_line};
 
+#[cfg(test)]
+mod tests;
+
 /// Graphemes of one assistant message.
 const STATEMENT_GRAPHEMES: usize = 1_500;
 /// Graphemes of one request of the person, and of the first and last.

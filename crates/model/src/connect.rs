@@ -2,7 +2,9 @@
 //! legal form of a conversation and the rules of waiting are next door; the environment is the caller's to read.
 
 mod failure;
+mod retry;
 mod route;
+mod sse;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,11 +21,11 @@ use uuid::Uuid;
 use crate::chat::{ChatModel, ChatRequest, Limits, PartStream};
 use crate::name::ModelName;
 use crate::settings::Settings;
-use crate::sse::Reading;
 use crate::wire::{self, CallIds, Target};
-use crate::{Result, limits, retry, transcript};
+use crate::{Result, limits, transcript};
 use failure::Failure;
 use route::Route;
+use sse::Reading;
 
 /// Headers in which providers give the id of a request.
 const REQUEST_ID_HEADERS: [&str; 3] = ["request-id", "x-request-id", "x-goog-request-id"];

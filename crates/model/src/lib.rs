@@ -9,8 +9,6 @@ mod connect;
 mod error;
 mod limits;
 mod name;
-mod retry;
-mod sse;
 mod wire;
 
 pub mod extractive;

@@ -8,7 +8,7 @@ use protocol::{AssistantId, Seq};
 
 use crate::exit::EXIT_CODES;
 
-/// Hand a long agent session over to a fresh thread, with a summary you have reviewed.
+/// Hand a long agent session over to a fresh thread, with a summary you have reviewed
 #[derive(Debug, Parser)]
 #[command(name = "segue", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
 pub(crate) struct Cli {
@@ -27,8 +27,9 @@ pub(crate) struct Global {
     /// Which assistant works; it has its own agent.md
     #[arg(long, global = true, value_name = "ID", default_value_t, help_heading = "Global options")]
     pub(crate) assistant: AssistantId,
-    /// When to use colour; NO_COLOR is respected
+    /// When to use colour: auto, always or never; NO_COLOR is respected
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN", help_heading = "Global options")]
+    #[arg(hide_possible_values = true)]
     pub(crate) color: ColorChoice,
     /// Print JSON for programs instead of text
     #[arg(long, global = true, help_heading = "Global options")]
@@ -63,20 +64,15 @@ pub(crate) enum ColorChoice {
     Never,
 }
 
+/// What the program is asked to do; each command is described where its arguments are.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Carry what matters of a thread into a fresh one, with a summary you review
     Handoff(Handoff),
-    /// Read sessions of other agents into threads
     Import(Import),
-    /// Talk in a thread
     Chat(Chat),
-    /// Send one message and print the answer
     Run(Run),
-    /// List, show and change threads
     #[command(subcommand)]
     Threads(Threads),
-    /// Print what was said in a thread
     History(History),
     /// Show which models can be used, and why others cannot
     Models,
@@ -84,7 +80,7 @@ pub(crate) enum Command {
     Doctor,
 }
 
-/// Carry what matters of a thread into a fresh one, with a summary you review.
+/// Carry what matters of a thread into a fresh one, with a summary you review
 ///
 /// A handoff is a bridge, not a fork: the new thread begins blank, and only the summary you accept goes along, into
 /// its first turn. The old thread stays as it is. Works offline; with a model configured, the model drafts.
@@ -115,7 +111,7 @@ pub(crate) struct Handoff {
     pub(crate) model: Model,
 }
 
-/// Read sessions of other agents into threads.
+/// Read sessions of other agents into threads
 ///
 /// The format is detected. Importing a session again adds only what is new.
 #[derive(Debug, Args)]
@@ -128,7 +124,7 @@ pub(crate) struct Import {
     pub(crate) discover: bool,
 }
 
-/// Talk in a thread.
+/// Talk in a thread
 #[derive(Debug, Args)]
 pub(crate) struct Chat {
     /// Thread to go on in: the beginning of its id, or `last` [default: a new thread]
@@ -138,7 +134,7 @@ pub(crate) struct Chat {
     pub(crate) model: Model,
 }
 
-/// Send one message and print the answer.
+/// Send one message and print the answer
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// Thread to go on in: the beginning of its id, or `last`
@@ -162,7 +158,7 @@ pub(crate) struct Model {
     pub(crate) name: Option<String>,
 }
 
-/// List, show and change threads.
+/// List, show and change threads
 #[derive(Debug, Subcommand)]
 pub(crate) enum Threads {
     /// List threads, most recently active first
@@ -218,8 +214,8 @@ pub(crate) enum Threads {
     Export {
         /// The beginning of its id, or `last`
         thread: String,
-        /// The form of the transcript
-        #[arg(long, value_enum, default_value_t)]
+        /// The form of the transcript: md or json
+        #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
         format: ExportFormat,
         /// The file to write [default: standard output]
         #[arg(short, long, value_name = "FILE")]
@@ -237,7 +233,7 @@ pub(crate) enum ExportFormat {
     Json,
 }
 
-/// Print what was said in a thread.
+/// Print what was said in a thread
 #[derive(Debug, Args)]
 pub(crate) struct History {
     /// The beginning of its id, or `last`

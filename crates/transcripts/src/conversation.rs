@@ -45,7 +45,8 @@ pub struct Problem {
 
 /// Receives conversations one after the other: `begin`, its entries, `end`.
 pub trait Sink {
-    /// A conversation starts. Its [`source_key`](Conversation::source_key) is final; its title may still come.
+    /// A conversation starts. Its [`source_key`](Conversation::source_key) is final; title, model and parent may still
+    /// be learned and are complete at [`end`](Self::end).
     ///
     /// # Errors
     /// When it cannot be taken; reading stops.

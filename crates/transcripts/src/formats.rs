@@ -1,4 +1,4 @@
-//! One reader per agent, each from its own records to the common entries. No reader decides which format a file has.
+//! One reader per agent, each from its own records to the one form of entries. No reader decides which format a file has.
 
 pub(crate) mod aider;
 pub(crate) mod chat;

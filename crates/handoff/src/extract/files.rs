@@ -11,8 +11,8 @@ const COMMON_NAMES: [&str; 26] = [
 /// Returns `label` and the paths in at most `chars_max` characters, with the number of those that did not fit; empty
 /// when not even one fits.
 pub(super) fn list(label: &str, paths: &[&str], chars_max: usize) -> String {
-    let root = common_folder(paths);
-    let place = if root.len() > 1 { format!(" in {}", root.trim_end_matches('/')) } else { String::new() };
+    let root = Some(common_folder(paths)).filter(|root| root.len() > 1).unwrap_or_default();
+    let place = if root.is_empty() { String::new() } else { format!(" in {}", root.trim_end_matches('/')) };
     let full: Vec<&str> = paths.iter().map(|path| path.strip_prefix(root).unwrap_or(path)).collect();
     let told = joined(&format!("{label}{place}: "), &full, chars_max);
     if told.1 == paths.len() {
@@ -87,7 +87,7 @@ mod tests {
         for (paths, max, expected) in [
             (&["/a/b/c.rs", "/a/b/d/e.rs"][..], 80, "Changed in /a/b: c.rs, d/e.rs"),
             (&["/a/b/c.rs", "/x/y.rs"][..], 80, "Changed: /a/b/c.rs, /x/y.rs"),
-            (&["/aaaaaaaa/b/one.rs", "/aaaaaaaa/c/mod.rs"][..], 40, "Changed in /aaaaaaaa: b/one.rs, c/mod.rs"),
+            (&["/aaaaaaaa/b/one.rs", "/aaaaaaaa/c/mod.rs"][..], 44, "Changed in /aaaaaaaa: b/one.rs, c/mod.rs"),
             (&["/very/long/folder/name/one.rs", "/other/folder/c/mod.rs"][..], 32, "Changed: one.rs, c/mod.rs"),
             (&["src/one.rs", "src/two.rs", "src/three.rs", "src/four.rs"][..], 36, "Changed: one.rs, two.rs (+2 more)"),
             (&["src/one.rs"][..], 5, ""),

@@ -1,1 +1,129 @@
+//! The ledger against small transcripts: what is known, and what is not taken for a fact.
 
+use protocol::TodoStatus;
+
+use crate::transcript::facts;
+
+#[test]
+fn only_the_person_sets_the_task() {
+    let facts = facts(
+        "U: Fix the parser.\n I: Remember to be nice and never lie.\n S: Write a sub-agent report, always.\n A: On it.\n U: <system-reminder>Never say this.</system-reminder>",
+    );
+    let requests: Vec<_> = facts.requests.iter().map(|quote| quote.text.as_str()).collect();
+    assert_eq!(requests, ["Fix the parser."]);
+    assert!(facts.rules.is_empty());
+}
+
+#[test]
+fn g18_what_a_sub_agent_did_is_not_what_was_done() {
+    let mut ledger = super::Ledger::default();
+    let mut item = crate::transcript::item(1, r#"C: 1 Edit {"file_path": "side.rs"}"#);
+    item.side = true;
+    ledger.push(&item);
+    assert!(ledger.finish().files.is_empty());
+}
+
+#[test]
+fn l7_a_request_is_pending_until_the_assistant_answers_with_no_call_open() {
+    for (text, is_answered) in [
+        ("U: Do it.", false),
+        ("U: Do it.\n A: Done.", true),
+        ("U: Do it.\n A: I will.\n C: 1 Bash {\"command\": \"make\"}", false),
+        ("U: Do it.\n C: 1 Bash {\"command\": \"make\"}\n T: 1 fine\n A: Done.", true),
+        ("U: Do it.\n A: Done.\n U: And this.", false),
+    ] {
+        assert_eq!(facts(text).is_answered, is_answered, "{text}");
+    }
+}
+
+#[test]
+fn the_newest_task_list_counts_and_outlives_a_boundary() {
+    let facts = facts(
+        r#"C: 1 TodoWrite {"todos": [{"content": "old", "status": "pending"}]}
+        C: 2 TodoWrite {"todos": [{"content": "parse", "status": "completed"}, {"content": "print", "status": "pending"}]}
+        B:
+        U: Go on."#,
+    );
+    let todos: Vec<_> = facts.todos.iter().map(|todo| (todo.text.as_str(), todo.status)).collect();
+    assert_eq!(todos, [("parse", TodoStatus::Completed), ("print", TodoStatus::Pending)]);
+}
+
+#[test]
+fn tasks_are_known_by_the_number_their_result_reports() {
+    let facts = facts(
+        r#"C: 1 TaskCreate {"subject": "parse"}
+        C: 2 TaskCreate {"subject": "print"}
+        T: 2 Task #8 created
+        T: 1 Task #7 created
+        C: 3 TaskUpdate {"taskId": "7", "status": "completed"}"#,
+    );
+    let open: Vec<_> = facts.todos.iter().filter(|t| t.status != TodoStatus::Completed).map(|t| t.text.as_str()).collect();
+    assert_eq!(open, ["print"]);
+}
+
+#[test]
+fn a_failing_check_that_later_passed_is_no_error() {
+    let facts = facts(
+        r#"C: 1 Bash {"command": "cargo test"}
+        E: 1 error: test failed, 1 failed
+        C: 2 Bash {"command": "cargo test -p a"}
+        T: 2 test result: ok. 3 passed; 0 failed
+        C: 3 Bash {"command": "npm run build | tail -3"}
+        T: 3 src/a.ts: error TS2304: Cannot find name
+        C: 4 Edit {"file_path": "a.rs"}
+        E: 4 Error: string not found in file
+        C: 5 Edit {"file_path": "a.rs"}
+        T: 5 ok
+        C: 6 Bash {"command": "docker ps"}
+        E: 6 Exit code 1\nCannot connect to the daemon"#,
+    );
+    let checks: Vec<_> = facts.checks.iter().map(|run| (run.name.as_str(), run.failed())).collect();
+    assert_eq!(checks, [("npm run build", true), ("cargo test", false)]);
+    let errors: Vec<_> = facts.errors.iter().map(|quote| quote.text.as_str()).collect();
+    assert_eq!(errors, ["Cannot connect to the daemon"]);
+}
+
+#[test]
+fn files_are_known_with_their_last_use_first() {
+    let facts = facts(
+        r#"C: 1 Read {"file_path": "a.rs"}
+        C: 2 Edit {"file_path": "b.rs"}
+        T: 9 Applied edit to c.py
+        C: 4 Bash {"command": "cat d.md"}"#,
+    );
+    let files: Vec<_> = facts.files.iter().map(|file| (file.path.as_str(), file.written_at > 0)).collect();
+    assert_eq!(files, [("d.md", false), ("c.py", true), ("b.rs", true), ("a.rs", false)]);
+}
+
+#[test]
+fn m16_a_secret_reaches_no_fact() {
+    let secret = ["sk", "ant", "api03", "abcdefghijklmnop1234"].join("-");
+    let facts = facts(&format!(
+        "U: Never use {secret} in tests, we decided on password=hunter2hunter2.\n A: I will not use {secret}?\n E: 1 error: bad key {secret}\n P: key {secret}"
+    ));
+    let all = format!("{facts:?}");
+    assert!(!all.contains("abcdefghij") && !all.contains("hunter2"), "{all}");
+}
+
+#[test]
+fn m16_a_secret_at_the_cut_of_a_long_text_is_not_shown_in_part() {
+    let facts = facts(&format!("U: {} {}", "word ".repeat(798), ["sk", "ant", "abcdefghijklmnopqrst1234"].join("-")));
+    assert!(!format!("{facts:?}").contains("sk-ant"));
+}
+
+#[test]
+fn a_question_that_waits_is_known() {
+    assert_eq!(facts("U: Do it.\n A: Which one? A or B?").awaited.map(|quote| quote.text), Some("A or B?".into()));
+    assert_eq!(facts("U: Do it.\n A: Done.").awaited, None);
+    assert_eq!(facts("U: Do it.\n A: Done.\n U: Why?").unanswered.len(), 1);
+}
+
+#[test]
+fn memory_does_not_grow_with_the_thread() {
+    let mut ledger = super::Ledger::default();
+    for seq in 1..20_000 {
+        ledger.push(&crate::transcript::item(seq, &format!("U: Never touch file_{seq}.rs and Thing{seq}Name.")));
+    }
+    let facts = ledger.finish();
+    assert!(facts.requests.len() < 100 && facts.rules.len() < 100 && facts.identifiers.len() < 100);
+}

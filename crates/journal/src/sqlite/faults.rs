@@ -63,3 +63,39 @@ pub(crate) fn is_unique_violation(error: &rusqlite::Error) -> bool {
         if code.extended_code == ffi::SQLITE_CONSTRAINT_UNIQUE
             || code.extended_code == ffi::SQLITE_CONSTRAINT_PRIMARYKEY)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(code: i32, variant: &str) {
+        let engine = rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some("message".to_owned()));
+        let told = format!("{:?}", Place(PathBuf::from("/x")).explain(Error::Sqlite(engine)));
+        assert!(told.starts_with(variant), "{code}: {told}");
+    }
+
+    #[test]
+    fn engine_codes_become_what_a_caller_acts_on() {
+        check(ffi::SQLITE_BUSY, "Locked");
+        check(ffi::SQLITE_BUSY_SNAPSHOT, "Locked");
+        check(ffi::SQLITE_LOCKED, "Locked");
+        check(ffi::SQLITE_READONLY, "Denied");
+        check(ffi::SQLITE_READONLY_DIRECTORY, "Denied");
+        check(ffi::SQLITE_CANTOPEN, "Denied");
+        check(ffi::SQLITE_PERM, "Denied");
+        check(ffi::SQLITE_FULL, "DiskFull");
+        check(ffi::SQLITE_CORRUPT, "Corrupt");
+        check(ffi::SQLITE_CORRUPT_INDEX, "Corrupt");
+        check(ffi::SQLITE_NOTADB, "Corrupt");
+        check(ffi::SQLITE_IOERR_WRITE, "Io");
+        check(ffi::SQLITE_CONSTRAINT_CHECK, "Sqlite");
+        check(ffi::SQLITE_ERROR, "Sqlite");
+    }
+
+    #[test]
+    fn a_table_that_is_gone_is_damage() {
+        let message = Some("no such table: events".to_owned());
+        let engine = rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_ERROR), message);
+        assert!(matches!(Place(PathBuf::from("/x")).fault(&engine), Error::Corrupt { .. }));
+    }
+}

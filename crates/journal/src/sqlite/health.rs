@@ -1,6 +1,6 @@
 //! How a database is: counts, and what a check of everything finds wrong. It repairs nothing.
 
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 
 use super::faults::Place;
 use super::schema;
@@ -26,8 +26,10 @@ const CONTRADICTIONS: &[&str] = &[
      WHERE (h.updated_at IS NOT NULL) <> EXISTS (SELECT 1 FROM threads t WHERE t.thread_key = h.thread_key)",
     "SELECT 'event row ' || event_row || ' is not JSON' FROM events
      WHERE NOT json_valid(content) OR (metadata IS NOT NULL AND NOT json_valid(metadata))",
-    "SELECT 'agent ' || agent_id || ' has a turn beyond its counter' FROM turn_log l GROUP BY agent_id
-     HAVING max(turn_index) > ifnull((SELECT c.turn_index FROM turn_counters c WHERE c.agent_id = l.agent_id), 0)",
+    "SELECT 'turn ' || l.turn_index || ' of agent ' || l.agent_id || ' has no event' FROM turn_log l
+     LEFT JOIN thread_heads h ON h.thread_id = l.thread_id
+     LEFT JOIN events e ON e.thread_key = h.thread_key AND e.seq = l.seq AND e.turn_index = l.turn_index
+     WHERE e.seq IS NULL",
 ];
 
 /// Returns counts and, if asked, what is wrong.
@@ -75,8 +77,19 @@ fn problems(connection: &Connection) -> Result<Vec<String>> {
     Ok(problems)
 }
 
+/// Returns the texts a query finds; damage that stops it is the last of them.
 fn texts(connection: &Connection, sql: &str) -> Result<Vec<String>> {
     let mut statement = connection.prepare(sql)?;
-    let texts = statement.query_map([], |row| row.get(0))?;
-    Ok(texts.collect::<rusqlite::Result<_>>()?)
+    let mut texts = Vec::new();
+    for text in statement.query_map([], |row| row.get(0))? {
+        match text {
+            Ok(text) => texts.push(text),
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
+                texts.push(error.to_string());
+                break;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(texts)
 }

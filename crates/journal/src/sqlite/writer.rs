@@ -16,8 +16,11 @@ use crate::{Committed, Error, Fence, Result, Transaction, Write};
 pub(crate) const GROUP_MAX: usize = 256;
 /// Transactions that may wait; more make their senders wait.
 pub(crate) const QUEUE_MAX: usize = 1_024;
-/// How long a commit waits for as many transactions as the last one had. A sync takes several times as long.
+/// How long a commit waits for as many transactions as recent ones had. A sync takes several times as long.
 const GATHER_MAX: Duration = Duration::from_micros(100);
+
+/// What part of the transactions expected is given up with each commit that had fewer.
+const EXPECTED_DECAY: usize = 8;
 
 /// A question that is to be answered on the writer's own connection.
 pub(crate) type Question = Box<dyn FnOnce(&Connection) + Send>;
@@ -49,14 +52,14 @@ pub(crate) struct Writer {
     held: Option<Job>,
     /// Who waits for the search index.
     index_waiters: Vec<oneshot::Sender<Result<()>>>,
-    /// Transactions of the last commit.
-    last_group: usize,
+    /// Transactions that recent commits had.
+    expected: usize,
 }
 
 impl Writer {
     /// Returns a writer for `connection`, fed by `jobs`.
     pub(crate) fn new(connection: Connection, place: Arc<Place>, jobs: mpsc::Receiver<Job>) -> Self {
-        Self { connection, place, jobs, held: None, index_waiters: Vec::new(), last_group: 0 }
+        Self { connection, place, jobs, held: None, index_waiters: Vec::new(), expected: 0 }
     }
 
     /// Works until the queue is closed and everything in it is done.
@@ -65,7 +68,7 @@ impl Writer {
             match job {
                 Some(Job::Commit(first)) => {
                     let group = self.gather(first);
-                    self.last_group = group.len();
+                    self.expected = group.len().max(self.expected - self.expected.div_ceil(EXPECTED_DECAY));
                     self.commit_group(group);
                 }
                 Some(Job::Index(waiter)) => self.index_waiters.push(waiter),
@@ -99,7 +102,7 @@ impl Writer {
                     self.held = Some(other);
                     break;
                 }
-                Err(_) if group.len() < self.last_group && Instant::now() < deadline => {
+                Err(_) if group.len() < self.expected && Instant::now() < deadline => {
                     std::thread::yield_now()
                 }
                 Err(_) => break,

@@ -1,1 +1,142 @@
-//! Placeholder.
+//! Databases that cannot be used: each is told apart, and none is written to.
+
+use std::fs;
+use std::io::{Seek, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use journal::{Error, EventQuery, HealthDepth, OpenOptions, Sqlite, Store, Write};
+use tempfile::TempDir;
+
+use crate::conformance::fixtures::{append, commit, create, human, thread};
+
+/// A folder, and in it a database with a thread of 2,000 messages.
+async fn database() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    let store = Sqlite::open(&path).unwrap();
+    let thread_id = create(&store).await;
+    let messages = (0..2_000).map(|number| human(&format!("{number} {}", "words ".repeat(40))));
+    append(&store, thread_id, messages.collect()).await.unwrap();
+    drop(store);
+    (folder, path)
+}
+
+fn overwrite(path: &Path, offset: u64, bytes: &[u8]) {
+    let mut file = fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.seek(SeekFrom::Start(offset)).unwrap();
+    file.write_all(bytes).unwrap();
+}
+
+fn open_error(path: &Path) -> Error {
+    Sqlite::open(path).err().unwrap()
+}
+
+#[tokio::test]
+async fn a4_a_damaged_database_is_refused_and_left_as_it_is() {
+    type Damage = fn(&Path);
+    let damages: [(&str, Damage); 6] = [
+        ("not a database", |path| {
+            fs::write(path, "just some text, long enough to be read ".repeat(40)).unwrap()
+        }),
+        ("a damaged header", |path| overwrite(path, 0, &[0xFF; 100])),
+        ("a damaged schema", |path| overwrite(path, 100, &[0xFF; 3_900])),
+        ("cut in half", |path| {
+            let length = fs::metadata(path).unwrap().len();
+            fs::OpenOptions::new().write(true).open(path).unwrap().set_len(length / 2).unwrap();
+        }),
+        ("emptied beside its log", |path| {
+            fs::write(path, "").unwrap();
+            fs::write(path.with_extension("db-wal"), "frames").unwrap();
+        }),
+        ("of another program", |path| {
+            fs::remove_file(path).unwrap();
+            rusqlite::Connection::open(path).unwrap().execute_batch("CREATE TABLE notes (text)").unwrap();
+        }),
+    ];
+    for (what, damage) in damages {
+        let (_folder, path) = database().await;
+        damage(&path);
+        let before = fs::read(&path).unwrap();
+        let error = open_error(&path);
+        assert!(
+            matches!(&error, Error::Corrupt { path: named, reason } if *named == path && !reason.is_empty()),
+            "{what}: {error:?}"
+        );
+        assert!(fs::read(&path).unwrap() == before, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a4_damage_inside_is_told_when_it_is_met() {
+    let (_folder, path) = database().await;
+    // The pages in the middle hold events; the first pages, the schema.
+    let middle = fs::metadata(&path).unwrap().len() / 2 / 4_096 * 4_096;
+    overwrite(&path, middle, &[0xFF; 4_096 * 8]);
+    let store = Sqlite::open(&path).unwrap();
+    let thread_id = store.threads_by_prefix("").await.unwrap()[0];
+    let read = store.events(thread_id, EventQuery::after(0, 5_000)).await;
+    assert!(matches!(read, Err(Error::Corrupt { .. })), "{read:?}");
+    assert!(!store.health(HealthDepth::Integrity).await.unwrap().problems.is_empty());
+}
+
+#[tokio::test]
+async fn rows_that_contradict_each_other_are_problems() {
+    let (_folder, path) = database().await;
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    raw.execute_batch("DELETE FROM events WHERE seq = 77; UPDATE schema_migrations SET checksum = 'edited';")
+        .unwrap();
+    let problems = Sqlite::open(&path).unwrap().health(HealthDepth::Integrity).await.unwrap().problems;
+    for part in ["has 1999 events, not 2000", "counts 2000 messages, not 1999", "migration 1"] {
+        assert!(problems.iter().any(|problem| problem.contains(part)), "{part}: {problems:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused() {
+    let (_folder, path) = database().await;
+    rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 9_999).unwrap();
+    let error = open_error(&path);
+    assert!(matches!(error, Error::NewerSchema { found: 9_999, .. }), "{error:?}");
+}
+
+#[test]
+fn a_folder_is_no_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = open_error(folder.path());
+    assert!(matches!(&error, Error::Io { path, .. } if path == folder.path()), "{error:?}");
+    let below_a_file = folder.path().join("file");
+    fs::write(&below_a_file, "").unwrap();
+    let error = open_error(&below_a_file.join("segue.db"));
+    assert!(matches!(error, Error::Io { .. }), "{error:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_without_permission_is_denied() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o500)).unwrap();
+    match Sqlite::open(&folder.path().join("segue.db")) {
+        Err(error) => assert!(matches!(error, Error::Denied { .. }), "{error:?}"),
+        Ok(_) => println!("not tested: this user may write everywhere"),
+    }
+}
+
+#[tokio::test]
+async fn a_lock_held_too_long_is_told_and_harms_nothing() {
+    let (_folder, path) = database().await;
+    let options = OpenOptions { lock_wait: Duration::from_millis(20) };
+    let store = Sqlite::open_with(&path, options.clone()).unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let refused = commit(&store, vec![Write::CreateThread(thread())]).await;
+    assert!(matches!(&refused, Err(error @ Error::Locked { .. }) if error.is_retryable()), "{refused:?}");
+    let search = store.search("words", 1).await;
+    assert!(matches!(search, Err(Error::Locked { .. })), "{search:?}");
+    assert_eq!(store.health(HealthDepth::Counts).await.unwrap().threads, 1, "reading goes on");
+    Sqlite::open_with(&path, options).unwrap();
+    other.execute_batch("ROLLBACK").unwrap();
+    commit(&store, vec![Write::CreateThread(thread())]).await.unwrap();
+    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+}

@@ -1,1 +1,174 @@
-//! Placeholder.
+//! What the SQLite backend promises beyond the trait: files, restarts, the rows other rooms read, closing.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use journal::{HealthDepth, Sqlite, Store, ThreadFilter, Write};
+use protocol::{EventType, NewEvent, Thread};
+use serde_json::json;
+
+use crate::conformance::fixtures::{ai, all_events, append, at, commit, create, human, thread, trace};
+
+#[cfg(unix)]
+#[tokio::test]
+async fn k6_files_and_folders_are_the_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("a").join("b");
+    let store = Sqlite::open(&home.join("segue.db")).unwrap();
+    create(&store).await;
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for (name, expected) in
+        [("", 0o700), ("segue.db", 0o600), ("segue.db-wal", 0o600), ("segue.db-shm", 0o600)]
+    {
+        assert_eq!(mode(&home.join(name)), expected, "{name}");
+    }
+    assert_eq!(mode(&folder.path().join("a")), 0o700);
+}
+
+#[tokio::test]
+async fn a2_seqs_go_on_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    let thread = thread();
+    let thread_id = thread.thread_id;
+    let create = || vec![Write::CreateThread(thread.clone())];
+    let store = Sqlite::open(&path).unwrap();
+    commit(&store, create()).await.unwrap();
+    assert_eq!(append(&store, thread_id, vec![human("one")]).await.unwrap(), [1]);
+    let stored = all_events(&store, thread_id, &[]).await;
+    drop(store);
+    let store = Sqlite::open(&path).unwrap();
+    assert_eq!(all_events(&store, thread_id, &[]).await, stored);
+    assert_eq!(append(&store, thread_id, vec![trace(0)]).await.unwrap(), [2]);
+    commit(&store, vec![Write::DeleteThread { thread_id }]).await.unwrap();
+    drop(store);
+    let store = Sqlite::open(&path).unwrap();
+    commit(&store, create()).await.unwrap();
+    assert_eq!(append(&store, thread_id, vec![trace(0)]).await.unwrap(), [3]);
+}
+
+#[test]
+fn j5_closing_writes_what_was_queued_and_nothing_after() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    let runtime = || tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let first = runtime();
+    let store = Arc::new(Sqlite::open(&path).unwrap());
+    let thread_id = first.block_on(create(&*store));
+    let queued = Arc::clone(&store);
+    // The answer is never waited for: the runtime ends first.
+    first.spawn(async move { append(&*queued, thread_id, vec![trace(0)]).await });
+    first.block_on(tokio::task::yield_now());
+    drop(first);
+    drop(store);
+    assert!(!path.with_extension("db-wal").exists(), "the log is folded into the database");
+    let store = Sqlite::open(&path).unwrap();
+    assert_eq!(runtime().block_on(all_events(&store, thread_id, &[])).len(), 1);
+}
+
+#[tokio::test]
+async fn turn_log_has_what_people_and_models_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    let store = Sqlite::open(&path).unwrap();
+    let reviewer = Thread { assistant_id: "reviewer".parse().unwrap(), ..thread() };
+    let (one, two, gone) = (create(&store).await, reviewer.thread_id, create(&store).await);
+    commit(&store, vec![Write::CreateThread(reviewer)]).await.unwrap();
+    let flagged = |flag: &str| human("hidden").with_metadata(&json!({flag: true, "line": 3})).unwrap();
+    let call = json!({"type": "ai", "content": [{"type": "tool_call", "id": "1", "name": "ls", "args": {}}]});
+    let parts = json!({"type": "ai", "content": [{"type": "thinking", "text": "hm"}, {"type": "text", "text": "a\u{0}"},
+                                                 {"type": "text", "text": "b"}], "model": "m"});
+    let stored_ai = |content| NewEvent::new(EventType::AiMessage, &content, at(2)).unwrap();
+    append(&store, gone, vec![human("from a thread that is deleted")]).await.unwrap();
+    append(&store, one, vec![human("hello").keyed("k"), flagged("side"), flagged("injected"), trace(0)])
+        .await
+        .unwrap();
+    append(&store, two, vec![human("other agent")]).await.unwrap();
+    append(&store, one, vec![human("hello").keyed("k"), stored_ai(call), stored_ai(parts), ai("done")])
+        .await
+        .unwrap();
+    commit(&store, vec![Write::DeleteThread { thread_id: gone }]).await.unwrap();
+
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    let mut statement = raw
+        .prepare(
+            "SELECT agent_id, thread_id, turn_index, role, content, created_at, archived, seq FROM turn_log
+             ORDER BY agent_id, turn_index",
+        )
+        .unwrap();
+    let rows: Vec<String> = statement
+        .query_map([], |row| {
+            let text = |index| row.get::<_, String>(index);
+            let number = |index| row.get::<_, i64>(index);
+            let thread = if text(1)? == one.to_string() { "one" } else { "two" };
+            Ok(format!(
+                "{} {thread} {} {} {:?} {} {} {}",
+                text(0)?,
+                number(2)?,
+                text(3)?,
+                text(4)?,
+                text(5)?,
+                number(6)?,
+                number(7)?
+            ))
+        })
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    assert_eq!(
+        rows,
+        [
+            "agent one 2 user \"hello\" 2023-11-14T22:13:21.123456789Z 0 1",
+            "agent one 3 assistant \"a\\0\\nb\" 2023-11-14T22:13:22.123456789Z 0 6",
+            "agent one 4 assistant \"done\" 2023-11-14T22:13:21.123456789Z 0 7",
+            "reviewer two 1 user \"other agent\" 2023-11-14T22:13:21.123456789Z 0 1",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn h4_a_list_reads_no_event() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    let store = Sqlite::open(&path).unwrap();
+    let thread_id = create(&store).await;
+    append(&store, thread_id, vec![human("hello")]).await.unwrap();
+    rusqlite::Connection::open(&path).unwrap().execute_batch("DROP TABLE events").unwrap();
+    let threads = store.threads(ThreadFilter { limit: 5, ..ThreadFilter::default() }).await.unwrap();
+    assert_eq!((threads[0].message_count, threads[0].first_prompt.as_deref()), (1, Some("hello")));
+    assert_eq!(store.health(HealthDepth::Counts).await.unwrap().events, 1);
+}
+
+#[tokio::test]
+async fn h4_lists_come_from_an_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    drop(Sqlite::open(&path).unwrap());
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    let plan: Vec<String> = raw
+        .prepare(
+            "EXPLAIN QUERY PLAN SELECT h.thread_id FROM thread_heads h JOIN threads t ON t.thread_key = h.thread_key
+             WHERE h.updated_at IS NOT NULL ORDER BY h.updated_at DESC, h.thread_id DESC LIMIT 50",
+        )
+        .unwrap()
+        .query_map([], |row| row.get("detail"))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    assert!(plan[0].contains("thread_heads_recent"), "{plan:?}");
+    assert!(!plan.iter().any(|step| step.contains("TEMP B-TREE")), "{plan:?}");
+}
+
+#[tokio::test]
+async fn two_stores_in_one_process_see_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    let (one, two) = (Sqlite::open(&path).unwrap(), Sqlite::open(&path).unwrap());
+    let thread_id = create(&one).await;
+    for (number, store) in [&one, &two, &one, &two].into_iter().enumerate() {
+        let seqs = append(store, thread_id, vec![trace(number as u64)]).await.unwrap();
+        assert_eq!(seqs, [number as u64 + 1]);
+    }
+    assert_eq!(all_events(&one, thread_id, &[]).await, all_events(&two, thread_id, &[]).await);
+}

@@ -5,10 +5,10 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::sse::Stopped;
 use crate::wire::{Fault, Report, classify, describe};
 
 use super::route::Route;
+use super::sse::Stopped;
 
 /// A failed attempt.
 #[derive(Debug)]

@@ -56,9 +56,10 @@ pub fn violations(messages: &[Message], profile: &Profile) -> Vec<Violation> {
         check.message(index, message);
     }
     let last = messages.len().saturating_sub(1);
-    check.ensure(check.expected.is_empty(), last, Rule::Answered);
-    check.ensure(!messages.is_empty(), 0, Rule::NotEmpty);
-    check.ensure(!matches!(messages.last(), Some(Message::Ai(_))), last, Rule::NotModelLast);
+    let is_open = !check.expected.is_empty();
+    check.note(last, is_open.then_some(Rule::Answered));
+    check.note(0, messages.is_empty().then_some(Rule::NotEmpty));
+    check.note(last, matches!(messages.last(), Some(Message::Ai(_))).then_some(Rule::NotModelLast));
     check.found
 }
 
@@ -79,10 +80,8 @@ struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    fn ensure(&mut self, holds: bool, index: usize, rule: Rule) {
-        if !holds {
-            self.found.push(Violation { index, rule });
-        }
+    fn note(&mut self, index: usize, broken: Option<Rule>) {
+        self.found.extend(broken.map(|rule| Violation { index, rule }));
     }
 
     fn message(&mut self, index: usize, message: &'a Message) {
@@ -91,17 +90,19 @@ impl<'a> Check<'a> {
             Message::Ai(_) => Role::Model,
             Message::Tool(_) => Role::Tool,
         };
-        self.ensure(self.previous.is_some() || role == Role::Human, index, Rule::HumanFirst);
-        self.ensure(self.previous != Some(role) || role == Role::Tool, index, Rule::Alternation);
+        self.note(index, (self.previous.is_none() && role != Role::Human).then_some(Rule::HumanFirst));
+        let repeats = self.previous == Some(role) && role != Role::Tool;
+        self.note(index, repeats.then_some(Rule::Alternation));
         self.previous = Some(role);
-        self.ensure(!message.content().is_empty(), index, Rule::Content);
+        self.note(index, message.content().is_empty().then_some(Rule::Content));
         match message {
             Message::Tool(tool) => {
-                let expected = self.expected.pop();
-                self.ensure(expected == Some(tool.call_id.as_str()), index, Rule::Result);
+                let answers_another = self.expected.pop() != Some(tool.call_id.as_str());
+                self.note(index, answers_another.then_some(Rule::Result));
             }
             Message::Human(_) | Message::Ai(_) => {
-                self.ensure(self.expected.is_empty(), index, Rule::Answered);
+                let is_open = !self.expected.is_empty();
+                self.note(index, is_open.then_some(Rule::Answered));
                 self.expected = message.tool_calls().map(|(id, _, _)| id).collect();
                 self.expected.reverse();
             }
@@ -116,30 +117,34 @@ impl<'a> Check<'a> {
 
     fn model_message(&mut self, index: usize, content: &[Block]) {
         let is_thinking = |block: &Block| matches!(block, Block::Thinking { .. });
-        self.ensure(!content.iter().all(is_thinking), index, Rule::Content);
-        let may_end_so = self.profile.ends_in_thinking();
-        self.ensure(may_end_so || !content.last().is_some_and(is_thinking), index, Rule::OwnBlocks);
+        self.note(index, content.iter().all(is_thinking).then_some(Rule::Content));
+        let ends_so = content.last().is_some_and(is_thinking) && !self.profile.ends_in_thinking();
+        self.note(index, ends_so.then_some(Rule::OwnBlocks));
     }
 
     fn block(&mut self, index: usize, block: &'a Block, role: Role) {
         let ours = self.profile.provider.as_str();
+        let misplaced = (role != Role::Model).then_some(Rule::BlockKind);
         match block {
-            Block::Text { text } => self.ensure(!text.trim().is_empty(), index, Rule::NotBlank),
-            Block::Media { .. } => self.ensure(false, index, Rule::BlockKind),
+            Block::Text { text } => self.note(index, text.trim().is_empty().then_some(Rule::NotBlank)),
+            Block::Media { .. } => self.note(index, Some(Rule::BlockKind)),
             Block::Thinking { provider, raw, .. } => {
-                self.ensure(role == Role::Model, index, Rule::BlockKind);
-                self.ensure(provider.as_deref() == Some(ours) && raw.is_some(), index, Rule::OwnBlocks);
+                self.note(index, misplaced);
+                let foreign = provider.as_deref() != Some(ours) || raw.is_none();
+                self.note(index, foreign.then_some(Rule::OwnBlocks));
             }
             Block::Opaque { provider, .. } => {
-                self.ensure(role == Role::Model, index, Rule::BlockKind);
-                self.ensure(provider == ours, index, Rule::OwnBlocks);
+                self.note(index, misplaced);
+                self.note(index, (provider != ours).then_some(Rule::OwnBlocks));
             }
             Block::ToolCall { id, name, args } => {
-                self.ensure(role == Role::Model, index, Rule::BlockKind);
-                let is_new = self.ids.insert(id);
-                self.ensure(is_new && is_legal(id, self.profile.call_id_chars_max), index, Rule::CallId);
-                self.ensure(is_legal(name, self.profile.tool_name_chars_max), index, Rule::ToolName);
-                self.ensure(args.is_object(), index, Rule::Args);
+                self.note(index, misplaced);
+                let repeated = !self.ids.insert(id);
+                let illegal = !is_legal(id, self.profile.call_id_chars_max);
+                self.note(index, (repeated || illegal).then_some(Rule::CallId));
+                let illegal = !is_legal(name, self.profile.tool_name_chars_max);
+                self.note(index, illegal.then_some(Rule::ToolName));
+                self.note(index, (!args.is_object()).then_some(Rule::Args));
             }
         }
     }

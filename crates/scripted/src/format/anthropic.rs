@@ -41,20 +41,22 @@ pub(super) fn events(reply: &Reply, number: usize) -> Events {
             halves(&call.args).map(|piece| json!({"type": "input_json_delta", "partial_json": piece}));
         block(json!({"type": "tool_use", "id": call.id, "name": call.name, "input": {}}), pieces.to_vec());
     }
+    let content = content.iter().map(Event::typed).collect();
+    Events { content, end: end(reply).iter().map(Event::typed).collect() }
+}
+
+fn end(reply: &Reply) -> [Value; 2] {
     let reason = match reply.stop_or_default() {
         Stop::EndTurn => "end_turn",
         Stop::ToolCalls => "tool_use",
         Stop::MaxTokens => "max_tokens",
         Stop::Refusal => "refusal",
     };
-    let end = [
-        json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": tokens.output}}),
+    let usage = json!({"output_tokens": reply.tokens_or_default().output});
+    [
+        json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": usage}),
         json!({"type": "message_stop"}),
-    ];
-    Events {
-        content: content.iter().map(Event::typed).collect(),
-        end: end.iter().map(Event::typed).collect(),
-    }
+    ]
 }
 
 pub(super) fn overloaded() -> Event {

@@ -55,7 +55,10 @@ pub(crate) async fn run(context: Context, args: cli::Chat) -> Outcome {
                         return Ok(Code::Done);
                     }
                 }
-                None => chat.send(&text).await?,
+                None => match chat.send(&text).await {
+                    Ok(()) => {}
+                    Err(failure) => chat.tell(failure)?,
+                },
             },
             Line::Abandoned => chat.say("Ctrl-D or /quit leaves.")?,
             Line::End => return Ok(Code::Done),
@@ -137,13 +140,8 @@ impl Chat {
             |frame| stream.show(&frame),
         )
         .await?;
-        match end {
-            Ok(end) => {
-                stream.finish()?;
-                self.ended(&end)
-            }
-            Err(error) => self.tell(error.into()),
-        }
+        stream.finish()?;
+        self.ended(&end?)
     }
 
     fn ended(&self, end: &RunEnd) -> Result<(), Failure> {

@@ -8,12 +8,13 @@ use protocol::{Coverage, Decision, Decisions, Handoff, HandoffStatus, HandoffSum
 use serde::Serialize;
 
 use crate::cli::{self, Format};
-use crate::commands::{Context, import, review};
+use crate::commands::{Context, import, review, threads};
 use crate::exit::{Code, Failure, Outcome};
 use crate::terminal::progress::{Progress, Unit};
 use crate::terminal::safe::one_line;
 use crate::terminal::screen::Audience;
 use crate::terminal::watch::watch;
+use crate::terminal::wrap::shorten;
 
 /// Where the answer comes from.
 enum Answer {
@@ -60,6 +61,9 @@ pub(crate) async fn run(context: &Context, args: cli::Handoff) -> Outcome {
     };
     let pending = draft(context, thread.thread_id, request).await?;
     if context.format == Format::Text {
+        let (screen, id) = (&context.screen, context.short_id(thread.thread_id).await);
+        let from = format!("Handoff of {id} {}", threads::title(&thread));
+        screen.line(screen.style.dim(shorten(&from, screen.columns)))?;
         review::show(context, &pending)?;
     }
     let reached = settle(context, &pending, answer).await?;

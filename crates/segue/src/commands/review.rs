@@ -88,7 +88,7 @@ pub(crate) async fn ask_person(context: &Context, pending: &PendingHandoff) -> R
         let decision = match answer {
             Answer::Accept => acceptance(pending),
             Answer::Preview => Decision::Preview {},
-            Answer::Decline => match ask_line(&context.screen, "Reason, if you like")? {
+            Answer::Decline => match ask_line(&context.screen, "Reason (Enter for none)")? {
                 Some(reason) => Decision::Reject { message: Some(reason.trim().to_owned()).filter(|text| !text.is_empty()) },
                 None => continue,
             },

@@ -59,17 +59,15 @@ pub(crate) async fn list(context: &Context, limit: usize) -> Result<(), Failure>
         .iter()
         .zip(ids)
         .map(|(thread, id)| {
-            let messages = thread.message_count.to_string();
-            vec![id, ago(now, thread.updated_at), messages, state(thread).to_owned(), title(thread)]
+            let name = match state(thread) {
+                "" => title(thread),
+                state => format!("[{state}] {}", title(thread)),
+            };
+            vec![id, ago(now, thread.updated_at), thread.message_count.to_string(), name]
         })
         .collect();
-    let columns = [
-        Column::Left("ID"),
-        Column::Left("ACTIVE"),
-        Column::Right("MESSAGES"),
-        Column::Left("STATE"),
-        Column::Flexible("NAME"),
-    ];
+    let columns =
+        [Column::Left("ID"), Column::Left("ACTIVE"), Column::Right("MESSAGES"), Column::Flexible("NAME")];
     for line in table(&context.screen, &columns, &rows) {
         context.screen.line(line)?;
     }

@@ -138,7 +138,9 @@ fn parent_session(text: &str) -> Option<String> {
     let (_, rest) = text.rsplit_once(PARENT_LOG)?;
     let path = rest.split_whitespace().next()?;
     let name = path.rsplit(['/', '\\']).next()?;
-    Some(name.trim_end_matches(".jsonl").to_owned())
+    let id = name.trim_end_matches(".jsonl");
+    // A scrubbed path names nobody.
+    (!id.is_empty() && !id.contains("REDACTED")).then(|| id.to_owned())
 }
 
 fn origin(record: &mut Record) -> Origin {
@@ -195,7 +197,7 @@ fn user(mut record: Record, calls: &mut OpenCalls, out: &mut Output<'_>) -> Resu
     }
 }
 
-/// Reads the blocks of a user record; its images go with its first text.
+/// Reads the blocks of a user record; its images go with the first text that the harness did not add.
 fn user_blocks(
     mut parts: Vec<Part>,
     meta: bool,
@@ -210,7 +212,11 @@ fn user_blocks(
             Some("tool_result") => out.push(origin.entry(tool_result(*block, calls)))?,
             Some("text") => {
                 let text = block.text.unwrap_or_default();
-                out.push(origin.entry(user_text(text, meta, std::mem::take(&mut media))))?;
+                let images = match user_or_harness(&text) {
+                    Author::Person | Author::Assistant => std::mem::take(&mut media),
+                    Author::Harness => Vec::new(),
+                };
+                out.push(origin.entry(user_text(text, meta, images)))?;
             }
             _ => {}
         }
@@ -271,4 +277,22 @@ fn assistant(mut record: Record, calls: &mut OpenCalls, out: &mut Output<'_>) ->
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handed_over_plan_names_the_session_it_came_from() {
+        for (text, expected) in [
+            ("Plan … read the full transcript at: /h/.claude/projects/-p/ab-12.jsonl", Some("ab-12")),
+            ("read the full transcript at: C:\\p\\ab-12.jsonl\nmore", Some("ab-12")),
+            ("read the full transcript at: /h/.REDACTED.jsonl", None),
+            ("read the full transcript at: ", None),
+            ("a plan", None),
+        ] {
+            assert_eq!(parent_session(text).as_deref(), expected, "{text}");
+        }
+    }
 }

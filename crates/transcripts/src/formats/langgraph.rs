@@ -137,11 +137,12 @@ fn escaped(path: &Path) -> String {
 
 /// Returns a checkpoint as JSON.
 fn decode(encoding: Option<&str>, blob: &[u8]) -> Result<Value, String> {
-    match encoding {
-        Some("msgpack") => msgpack::read(blob).map_err(|error| error.to_string()),
-        Some("json") | None => serde_json::from_slice(blob).map_err(|error| error.to_string()),
-        Some(other) => Err(format!("its encoding {other} is not known")),
-    }
+    let value = match encoding {
+        Some("msgpack") => msgpack::read(blob).map_err(|error| error.to_string())?,
+        Some("json") | None => serde_json::from_slice(blob).map_err(|error| error.to_string())?,
+        Some(other) => return Err(format!("its encoding {other} is not known")),
+    };
+    if value.is_object() { Ok(value) } else { Err("it holds no object".to_owned()) }
 }
 
 /// One thread while it is read.

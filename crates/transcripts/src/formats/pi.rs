@@ -101,10 +101,17 @@ fn session(record: Record, origin: &Origin, out: &mut Output<'_>) -> Result<(), 
     {
         conversation.identify(origin.native_id.clone());
         conversation.workspace = record.cwd;
-        conversation.parent_session = record.parent_session.or(record.branched_from);
+        conversation.parent_session = record.parent_session.or(record.branched_from).map(|path| id_of(&path));
         conversation.started_at = origin.at;
     }
     out.push(origin.note(Role::Marker, "session"))
+}
+
+/// Returns the session id in the path of a log, `<time>_<id>.jsonl`; the text itself when it is no such path.
+fn id_of(path: &str) -> String {
+    let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
+    let name = name.strip_suffix(".jsonl").unwrap_or(name);
+    name.rsplit_once('_').map_or(name, |(_, id)| id).to_owned()
 }
 
 fn compaction(record: Record, origin: &Origin, out: &mut Output<'_>) -> Result<(), Error> {
@@ -168,4 +175,15 @@ fn assistant(content: Content, origin: &Origin, out: &mut Output<'_>) -> Result<
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parent_is_named_by_its_id() {
+        assert_eq!(id_of("/h/.pi/agent/sessions/--p--/2026-01-02T03-04-05-000Z_ab-12.jsonl"), "ab-12");
+        assert_eq!(id_of("ab-12"), "ab-12");
+    }
 }

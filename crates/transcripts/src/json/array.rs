@@ -428,3 +428,56 @@ impl Scan {
 fn unquoted(name: &[u8]) -> &[u8] {
     name.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Checks the pieces of `json`, wanting `list` element by element and `whole` in one piece, read in buffers of any
+    /// size.
+    fn check(json: &str, expected: &[&str]) {
+        for capacity in [1, 2, 3, 7, 4096] {
+            let mut walk = Walk::new(BufReader::with_capacity(capacity, json.as_bytes()));
+            let mut found = Vec::new();
+            loop {
+                let wants = |key: &str| match key {
+                    "list" => Wanted::Elements,
+                    "whole" => Wanted::Whole,
+                    _ => Wanted::Skip,
+                };
+                match walk.next(wants).unwrap() {
+                    Piece::End => break,
+                    Piece::Damaged { line, .. } => found.push(format!("damaged {line}")),
+                    Piece::Member { key, bytes, line } | Piece::Element { key, bytes, line } => {
+                        found.push(format!("{line} {key} {}", String::from_utf8(bytes).unwrap()));
+                    }
+                }
+            }
+            assert_eq!(found, expected, "{json} in buffers of {capacity}");
+        }
+    }
+
+    #[test]
+    fn pieces_are_found_wherever_the_buffer_ends() {
+        check("[]", &[]);
+        check("", &[]);
+        check("[1, \"a\\\"]\" ,{\"b\":[2]}\n,[3]]", &["1  1", "1  \"a\\\"]\"", "1  {\"b\":[2]}", "2  [3]"]);
+        check(
+            "{\"x\":{\"list\":[1]},\n\"list\":[1,\n2],\"whole\":7}",
+            &["2 list 1", "3 list 2", "3 whole 7"],
+        );
+        check("{\"list\":null,\"whole\":{}}", &["1 list null", "1 whole {}"]);
+        check("[1]\n[2]", &["1  1", "2  2"]);
+    }
+
+    #[test]
+    fn damage_keeps_what_came_before() {
+        check("[1,{\"a\":", &["1  1", "damaged 1"]);
+        check("[1,\n", &["1  1", "damaged 2"]);
+        check("[1}2]", &["1  1", "damaged 1"]);
+        check("{\"list\":[1", &["damaged 1"]);
+        check("{list:[1]}", &["damaged 1"]);
+        check("{\"list\" [1]}", &["damaged 1"]);
+        check("text", &["damaged 1"]);
+    }
+}

@@ -48,7 +48,7 @@ pub(crate) fn decode_one<T: DeserializeOwned>(bytes: &[u8], out: &mut Output<'_>
             return Some(record);
         }
     }
-    out.problem(format!("skipped a damaged record: {error}"));
+    out.problem(format!("skipped a damaged record: {}", describe(&error)));
     None
 }
 
@@ -83,16 +83,24 @@ fn decode_repaired<T: DeserializeOwned>(
 fn skip_damaged<'b>(rest: &'b [u8], error: &serde_json::Error, out: &mut Output<'_>) -> &'b [u8] {
     let mut values = Deserializer::from_slice(rest).into_iter::<IgnoredAny>();
     if let Some(Ok(_)) = values.next() {
-        out.problem(format!("skipped a record of an unexpected shape: {error}"));
+        out.problem(format!("skipped a record of an unexpected shape: {}", describe(error)));
         return &rest[values.byte_offset()..];
     }
     let reason = if error.is_eof() {
         "skipped a half-written record: it ends in the middle".to_owned()
     } else {
-        format!("skipped what is not JSON: {error}")
+        format!("skipped what is not JSON: {}", describe(error))
     };
     out.problem(reason);
     &[]
+}
+
+/// Returns what is wrong with a record, without the parser's line number: it counts within the record and would be
+/// taken for the file's.
+fn describe(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
+    what.to_owned()
 }
 
 /// Returns `bytes` without leading white space, commas between glued records and a byte order mark.

@@ -101,3 +101,26 @@ fn unicode_escape(text: &[u8]) -> Option<u32> {
     let digits = text.strip_prefix(b"\\u")?.get(..4)?;
     u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a6_only_what_is_broken_is_replaced() {
+        for (text, expected) in [
+            (r#"{"a":"\ud83d\ude00"}"#, None),
+            (r#"{"a":"\\ud800"}"#, None),
+            (r#"{"a":"NaN -Infinity"}"#, None),
+            (r#"{"a":-1}"#, None),
+            (r#"{"a":"\ud83d"}"#, Some(r#"{"a":"\ufffd"}"#)),
+            (r#"{"a":"\ude00\ud83d\ude00"}"#, Some(r#"{"a":"\ufffd\ud83d\ude00"}"#)),
+            (r#"{"a":"\ud83d\ud83d\ude00"}"#, Some(r#"{"a":"\ufffd\ud83d\ude00"}"#)),
+            (r#"{"a":NaN,"b":-Infinity}"#, Some(r#"{"a":0  ,"b":0        }"#)),
+            (r#"{"a":"\ud8"#, None),
+        ] {
+            let found = repair(text.as_bytes()).map(|repaired| String::from_utf8(repaired.bytes).unwrap());
+            assert_eq!(found.as_deref(), expected, "{text}");
+        }
+    }
+}

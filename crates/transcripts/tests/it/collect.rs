@@ -62,14 +62,17 @@ impl Collected {
         self.entries().filter(|entry| entry.role() == Role::User && entry.kind() == EntryKind::Text).count()
     }
 
-    /// Calls without result and results without call, counted per conversation.
+    /// Calls without result and results without call, counted per conversation; a result that names no call is no orphan.
     pub fn unpaired(&self) -> (usize, usize) {
         self.conversations.iter().fold((0, 0), |(unanswered, orphans), read| {
-            let ids = |kind: EntryKind| -> BTreeSet<&String> {
-                read.entries.iter().filter(|entry| entry.kind() == kind).filter_map(call_id).collect()
+            let ids = |kind: EntryKind| -> BTreeSet<Option<&String>> {
+                read.entries.iter().filter(|entry| entry.kind() == kind).map(call_id).collect()
             };
             let (calls, results) = (ids(EntryKind::ToolCall), ids(EntryKind::ToolResult));
-            (unanswered + calls.difference(&results).count(), orphans + results.difference(&calls).count())
+            (
+                unanswered + calls.difference(&results).count(),
+                orphans + results.difference(&calls).flatten().count(),
+            )
         })
     }
 

@@ -12,6 +12,8 @@ CREATE TABLE thread_heads (
     base_seq      INTEGER NOT NULL DEFAULT 0,   -- last_seq when the thread was created: its events are base_seq + 1 ..= last_seq
     indexed_seq   INTEGER NOT NULL DEFAULT 0,   -- how far search has read
     message_count INTEGER NOT NULL DEFAULT 0,
+    has_prompt    INTEGER NOT NULL DEFAULT 0,   -- whether threads.first_prompt is set
+    assistant_id  TEXT,                         -- as in threads, for the append
     updated_at    TEXT                          -- NULL while no thread has this id
 ) STRICT;
 CREATE INDEX thread_heads_recent ON thread_heads (updated_at DESC, thread_id DESC) WHERE updated_at IS NOT NULL;
@@ -173,8 +175,8 @@ CREATE TABLE turn_log (
 ) STRICT;
 CREATE UNIQUE INDEX turn_log_agent ON turn_log (agent_id, turn_index);
 
--- The last turn index of each agent; it outlives the turns.
-CREATE TABLE turn_counters (
+-- The highest turn index of each agent among the turns that were deleted, so that none is given twice.
+CREATE TABLE turn_floors (
     agent_id   TEXT PRIMARY KEY,
     turn_index INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;

@@ -7,9 +7,8 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::columns::{integer, stored, time};
-use super::page_limit;
 use super::threads::{self, Head};
-use super::turns::TurnLog;
+use super::{page_limit, turns};
 use crate::{Error, EventQuery, Result};
 
 /// The highest seq of a thread.
@@ -26,7 +25,6 @@ pub(crate) struct Appended {
 /// Appends `events` to the thread.
 pub(crate) fn append(connection: &Connection, thread_id: ThreadId, events: &[NewEvent]) -> Result<Appended> {
     let mut head = threads::head(connection, thread_id)?;
-    let mut turns = TurnLog::new(thread_id);
     let mut appended = Appended { seqs: Vec::with_capacity(events.len()), stored: 0 };
     for event in events {
         let seq = head.last_seq + 1;
@@ -36,7 +34,7 @@ pub(crate) fn append(connection: &Connection, thread_id: ThreadId, events: &[New
             continue;
         }
         let created_at = time(event.created_at);
-        let turn_index = turns.add(connection, &mut head, (seq, &created_at), event)?;
+        let turn_index = turns::log(connection, &mut head, (seq, &created_at), event)?;
         insert(connection, (head.key, seq), event, (&created_at, turn_index))?;
         head.last_seq = seq;
         if event.event_type.category() == Category::Message {
@@ -49,7 +47,6 @@ pub(crate) fn append(connection: &Connection, thread_id: ThreadId, events: &[New
         appended.stored += 1;
     }
     if appended.stored > 0 {
-        turns.finish(connection, &head)?;
         threads::advance(connection, &head)?;
     }
     Ok(appended)

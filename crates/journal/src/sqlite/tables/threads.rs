@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Row, ToSql};
 use serde_json::{Map, Value};
 
 use super::columns::{count, integer, json, json_column, stored, stored_option, time};
-use super::{not_found, page_limit, runs};
+use super::{not_found, page_limit, runs, turns};
 use crate::{Error, Order, Result, ThreadFilter, ThreadPatch};
 
 /// The most ids a prefix is resolved to.
@@ -16,6 +16,8 @@ const COLUMNS: &str = "h.thread_id, t.assistant_id, t.parent_id, t.parent_kind, 
 
 /// What an append needs to know about a thread, and moves.
 pub(crate) struct Head {
+    /// Its id, as stored.
+    pub(crate) thread_id: String,
     /// The number its events are stored under.
     pub(crate) key: i64,
     /// The highest seq handed out.
@@ -34,18 +36,18 @@ pub(crate) struct Head {
 pub(crate) fn head(connection: &Connection, thread_id: ThreadId) -> Result<Head> {
     connection
         .prepare_cached(
-            "SELECT h.thread_key, h.last_seq, h.message_count, h.updated_at, t.assistant_id,
-                    t.first_prompt IS NOT NULL AS has_prompt
-             FROM thread_heads h JOIN threads t ON t.thread_key = h.thread_key WHERE h.thread_id = ?1",
+            "SELECT thread_id, thread_key, last_seq, message_count, updated_at, assistant_id, has_prompt
+             FROM thread_heads WHERE thread_id = ?1 AND updated_at IS NOT NULL",
         )?
         .query_row([thread_id.to_string()], |row| {
             Ok(Head {
-                key: row.get("thread_key")?,
-                last_seq: count(row, "last_seq")?,
-                message_count: count(row, "message_count")?,
-                updated_at: row.get("updated_at")?,
-                assistant_id: row.get("assistant_id")?,
-                has_prompt: row.get("has_prompt")?,
+                thread_id: row.get(0)?,
+                key: row.get(1)?,
+                last_seq: row.get::<_, i64>(2)?.unsigned_abs(),
+                message_count: row.get::<_, i64>(3)?.unsigned_abs(),
+                updated_at: row.get(4)?,
+                assistant_id: row.get(5)?,
+                has_prompt: row.get(6)?,
             })
         })
         .optional()?
@@ -56,9 +58,16 @@ pub(crate) fn head(connection: &Connection, thread_id: ThreadId) -> Result<Head>
 pub(crate) fn advance(connection: &Connection, head: &Head) -> Result<()> {
     connection
         .prepare_cached(
-            "UPDATE thread_heads SET last_seq = ?2, message_count = ?3, updated_at = ?4 WHERE thread_key = ?1",
+            "UPDATE thread_heads SET last_seq = ?2, message_count = ?3, updated_at = ?4, has_prompt = ?5
+             WHERE thread_key = ?1",
         )?
-        .execute((head.key, integer(head.last_seq), integer(head.message_count), &head.updated_at))?;
+        .execute((
+            head.key,
+            integer(head.last_seq),
+            integer(head.message_count),
+            &head.updated_at,
+            head.has_prompt,
+        ))?;
     Ok(())
 }
 
@@ -78,10 +87,11 @@ pub(crate) fn create(connection: &Connection, thread: &Thread) -> Result<()> {
         .execute([&thread_id])?;
     let is_new = connection
         .prepare_cached(
-            "UPDATE thread_heads SET updated_at = ?2, base_seq = last_seq, indexed_seq = last_seq, message_count = 0
+            "UPDATE thread_heads SET updated_at = ?2, assistant_id = ?3, base_seq = last_seq, indexed_seq = last_seq,
+                 message_count = 0, has_prompt = 0
              WHERE thread_id = ?1 AND updated_at IS NULL",
         )?
-        .execute((&thread_id, time(thread.updated_at)))?;
+        .execute((&thread_id, time(thread.updated_at), thread.assistant_id.as_str()))?;
     if is_new == 0 {
         return Ok(());
     }
@@ -160,11 +170,7 @@ pub(crate) fn delete(connection: &Connection, thread_id: ThreadId) -> Result<()>
              WHERE e.thread_key = ?1 AND e.seq <= h.indexed_seq AND e.category = 'message')",
         [head.key],
     )?;
-    connection.execute(
-        "DELETE FROM turn_log WHERE agent_id = ?1 AND turn_index IN (
-             SELECT turn_index FROM events WHERE thread_key = ?2 AND turn_index IS NOT NULL)",
-        (&head.assistant_id, head.key),
-    )?;
+    turns::delete(connection, &head)?;
     connection.execute("DELETE FROM events WHERE thread_key = ?1", [head.key])?;
     connection.execute("DELETE FROM threads WHERE thread_key = ?1", [head.key])?;
     connection.execute(

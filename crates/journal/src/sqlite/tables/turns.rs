@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
-use protocol::{EventType, NewEvent, Seq, ThreadId};
-use rusqlite::{Connection, OptionalExtension};
+use protocol::{EventType, NewEvent, Seq};
+use rusqlite::Connection;
 use serde::Deserialize;
 use unicode_segmentation::UnicodeSegmentation;
 
@@ -15,83 +15,58 @@ use crate::Result;
 /// The most grapheme clusters kept of a thread's first prompt.
 const FIRST_PROMPT_GRAPHEMES_MAX: usize = 200;
 
-/// The turns of one append; the agent's counter is read once and stored once.
-pub(crate) struct TurnLog {
-    thread_id: String,
-    /// The agent's counter, once it was read.
-    turn_index: Option<i64>,
+/// Stores what the event says in words, if it is a person's or a model's message with any, and returns the turn's
+/// index: above every index the agent ever had.
+pub(crate) fn log(
+    connection: &Connection,
+    head: &mut Head,
+    (seq, created_at): (Seq, &str),
+    event: &NewEvent,
+) -> Result<Option<i64>> {
+    let role = match event.event_type {
+        EventType::HumanMessage => "user",
+        EventType::AiMessage => "assistant",
+        _ => return Ok(None),
+    };
+    if is_beside_the_conversation(event) {
+        return Ok(None);
+    }
+    let Some(text) = text_of(event.content.get()) else { return Ok(None) };
+    if role == "user" && !head.has_prompt {
+        let prompt: String = text.trim().graphemes(true).take(FIRST_PROMPT_GRAPHEMES_MAX).collect();
+        threads::set_first_prompt(connection, head, &prompt)?;
+        head.has_prompt = true;
+    }
+    let turn_index = connection
+        .prepare_cached(
+            "INSERT INTO turn_log (agent_id, thread_id, turn_index, role, content, created_at, seq)
+             VALUES (?1, ?2,
+                     1 + max(ifnull((SELECT max(turn_index) FROM turn_log WHERE agent_id = ?1), 0),
+                             ifnull((SELECT turn_index FROM turn_floors WHERE agent_id = ?1), 0)),
+                     ?3, ?4, ?5, ?6)
+             RETURNING turn_index",
+        )?
+        .query_row(
+            (&head.assistant_id, &head.thread_id, role, text.as_ref(), created_at, integer(seq)),
+            |row| row.get(0),
+        )?;
+    Ok(Some(turn_index))
 }
 
-impl TurnLog {
-    /// Returns the log of one append to `thread_id`.
-    pub(crate) fn new(thread_id: ThreadId) -> Self {
-        Self { thread_id: thread_id.to_string(), turn_index: None }
-    }
-
-    /// Adds what the event says in words, if it is a person's or a model's message with any, and returns its index.
-    pub(crate) fn add(
-        &mut self,
-        connection: &Connection,
-        head: &mut Head,
-        (seq, created_at): (Seq, &str),
-        event: &NewEvent,
-    ) -> Result<Option<i64>> {
-        let role = match event.event_type {
-            EventType::HumanMessage => "user",
-            EventType::AiMessage => "assistant",
-            _ => return Ok(None),
-        };
-        if is_beside_the_conversation(event) {
-            return Ok(None);
-        }
-        let Some(text) = text_of(event.content.get()) else { return Ok(None) };
-        if role == "user" && !head.has_prompt {
-            let prompt: String = text.trim().graphemes(true).take(FIRST_PROMPT_GRAPHEMES_MAX).collect();
-            threads::set_first_prompt(connection, head, &prompt)?;
-            head.has_prompt = true;
-        }
-        let turn_index = self.next_index(connection, head)?;
-        connection
-            .prepare_cached(
-                "INSERT INTO turn_log (agent_id, thread_id, turn_index, role, content, created_at, seq)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            )?
-            .execute((
-                &head.assistant_id,
-                &self.thread_id,
-                turn_index,
-                role,
-                text.as_ref(),
-                created_at,
-                integer(seq),
-            ))?;
-        Ok(Some(turn_index))
-    }
-
-    /// Stores the agent's counter.
-    pub(crate) fn finish(self, connection: &Connection, head: &Head) -> Result<()> {
-        let Some(turn_index) = self.turn_index else { return Ok(()) };
-        connection
-            .prepare_cached(
-                "INSERT INTO turn_counters (agent_id, turn_index) VALUES (?1, ?2)
-                 ON CONFLICT (agent_id) DO UPDATE SET turn_index = excluded.turn_index",
-            )?
-            .execute((&head.assistant_id, turn_index))?;
-        Ok(())
-    }
-
-    fn next_index(&mut self, connection: &Connection, head: &Head) -> Result<i64> {
-        let last = match self.turn_index {
-            Some(last) => last,
-            None => connection
-                .prepare_cached("SELECT turn_index FROM turn_counters WHERE agent_id = ?1")?
-                .query_row([&head.assistant_id], |row| row.get(0))
-                .optional()?
-                .unwrap_or(0),
-        };
-        self.turn_index = Some(last + 1);
-        Ok(last + 1)
-    }
+/// Removes the turns of a thread; their indexes are not given again.
+pub(crate) fn delete(connection: &Connection, head: &Head) -> Result<()> {
+    connection.execute(
+        "INSERT INTO turn_floors (agent_id, turn_index)
+         SELECT agent_id, max(turn_index) FROM turn_log WHERE agent_id = ?1 GROUP BY agent_id
+         ON CONFLICT (agent_id) DO UPDATE SET turn_index = max(turn_index, excluded.turn_index)",
+        [&head.assistant_id],
+    )?;
+    connection.execute(
+        "DELETE FROM turn_log WHERE agent_id = ?1 AND turn_index IN (
+             SELECT turn_index FROM events WHERE thread_key = ?2 AND turn_index IS NOT NULL)",
+        (&head.assistant_id, head.key),
+    )?;
+    Ok(())
 }
 
 /// Notes that keep a message out of the turns.

@@ -14,7 +14,7 @@ const DELAY_MIN: Duration = Duration::from_millis(500);
 const DELAY_MAX: Duration = Duration::from_secs(8);
 
 /// Returns the delays between attempts where the provider asks for none.
-pub(crate) fn delays(retries_max: usize) -> ExponentialBuilder {
+pub(super) fn delays(retries_max: usize) -> ExponentialBuilder {
     ExponentialBuilder::default()
         .with_min_delay(DELAY_MIN)
         .with_max_delay(DELAY_MAX)
@@ -27,7 +27,7 @@ pub(crate) fn delays(retries_max: usize) -> ExponentialBuilder {
 ///
 /// `planned` is the next of [`delays`], `asked` what the provider asks for, `waited` what all waits so far took.
 /// A wait that would exceed `wait_max` in total is not begun: the caller learns at once.
-pub(crate) fn delay(
+pub(super) fn delay(
     planned: Option<Duration>,
     asked: Option<Duration>,
     waited: Duration,
@@ -38,7 +38,7 @@ pub(crate) fn delay(
 }
 
 /// Returns how long the provider asks to wait: `retry-after-ms`, or `Retry-After` in seconds or as a date.
-pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+pub(super) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     if let Some(milliseconds) = text("retry-after-ms").and_then(|text| text.parse::<f64>().ok()) {
         return Duration::try_from_secs_f64(milliseconds / 1000.0).ok();

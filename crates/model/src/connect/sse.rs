@@ -19,7 +19,7 @@ const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
 /// Why reading stopped.
 #[derive(Debug)]
-pub(crate) enum Stopped {
+pub(super) enum Stopped {
     /// Nothing arrived for too long.
     Silent,
     /// The connection broke.
@@ -49,7 +49,7 @@ impl std::error::Error for Stopped {}
 type Events = BoxStream<'static, Result<eventsource_stream::Event, EventStreamError<Stopped>>>;
 
 /// An answer that is being read.
-pub(crate) struct Reading {
+pub(super) struct Reading {
     events: Events,
     /// `None` once the answer is over or reading stopped.
     decoder: Option<Box<dyn Decoder>>,
@@ -57,19 +57,19 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    pub(crate) fn new(response: Response, decoder: Box<dyn Decoder>, silence_max: Duration) -> Self {
+    pub(super) fn new(response: Response, decoder: Box<dyn Decoder>, silence_max: Duration) -> Self {
         let body = response.bytes_stream().map(|chunk| chunk.map_err(|_| Stopped::Closed));
         let events = bounded(body.boxed(), silence_max).eventsource().boxed();
         Self { events, decoder: Some(decoder), ready: VecDeque::new() }
     }
 
     /// Puts back a part that was taken.
-    pub(crate) fn put_back(&mut self, part: Part) {
+    pub(super) fn put_back(&mut self, part: Part) {
         self.ready.push_front(part);
     }
 
     /// Returns the next part; `None` after the last one. After an error nothing follows.
-    pub(crate) async fn next(&mut self) -> Result<Option<Part>, Stopped> {
+    pub(super) async fn next(&mut self) -> Result<Option<Part>, Stopped> {
         loop {
             if let Some(part) = self.ready.pop_front() {
                 return Ok(Some(part));

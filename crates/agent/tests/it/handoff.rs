@@ -1,0 +1,290 @@
+//! Handoffs through the agent: what is shown is what is stored is what is injected.
+
+use agent::{Error, HandoffRequest};
+use journal::HandoffFilter;
+use protocol::HandoffStatus;
+use scripted::{Fault, Reply, Script, Server};
+
+use crate::world::{
+    DRAFT, DRAFT_PROMPT, World, answering, approve, decisions, drafting_then_answering, import, quiet,
+};
+
+#[tokio::test]
+async fn m1_what_is_shown_is_stored_is_injected_byte_for_byte() {
+    let world = World::new();
+    let server = drafting_then_answering();
+    let (frames, cancel) = quiet();
+    let agent = world.agent_with(&server);
+    let parent = import(&world, &agent).await.unwrap();
+    let shown = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    drop(agent);
+    // Another process decides; nothing is drafted again.
+    let agent = world.agent_with(&server);
+    let again = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    assert_eq!(again.proposal, shown.proposal);
+    assert!(!again.is_new);
+    let decided =
+        agent.decide_handoff(shown.handoff.handoff_id, &approve(&shown), &frames, &cancel).await.unwrap();
+    assert_eq!(server.calls(), 1, "the model was called once for one iteration");
+    assert_eq!(decided.handoff.accepted_sha256.as_deref(), Some(shown.proposal.summary_sha256.as_str()));
+    let block = memory::block::current(world.read_agent_md().as_bytes()).unwrap();
+    assert_eq!(block.trim(), shown.proposal.summary_md.trim());
+    let child = decided.child_thread_id.unwrap();
+    agent.send(child, "Go on.", &frames, &cancel).await.unwrap();
+    let request = server.requests()[1].body["system"].to_string();
+    let injected = serde_json::to_string(shown.proposal.summary_md.trim()).unwrap();
+    assert!(request.contains(injected.trim_matches('"')), "{request}\n{injected}");
+}
+
+#[tokio::test]
+async fn g12_the_summary_is_in_the_first_turn_and_absent_in_the_second() {
+    let world = World::new();
+    let server = drafting_then_answering();
+    let (frames, cancel) = quiet();
+    let agent = world.agent_with(&server);
+    let parent = import(&world, &agent).await.unwrap();
+    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let id = pending.handoff.handoff_id;
+    let child = agent.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap().child_thread_id.unwrap();
+    agent.send(child, "Go on.", &frames, &cancel).await.unwrap();
+    agent.send(child, "And now?", &frames, &cancel).await.unwrap();
+    let requests = server.requests();
+    let title = "Importer drops the last row";
+    assert!(requests[1].body["system"].to_string().contains(title));
+    assert!(!requests[2].body["system"].to_string().contains(title));
+    assert_eq!(memory::block::current(world.read_agent_md().as_bytes()).unwrap(), "None recorded yet.");
+    assert_eq!(agent.handoff(id).await.unwrap().status, HandoffStatus::Cleaned);
+}
+
+#[tokio::test]
+async fn m3_another_thread_never_sees_the_summary_of_a_pending_child() {
+    let world = World::new();
+    let server = drafting_then_answering();
+    let (frames, cancel) = quiet();
+    let agent = world.agent_with(&server);
+    let parent = import(&world, &agent).await.unwrap();
+    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    agent.decide_handoff(pending.handoff.handoff_id, &approve(&pending), &frames, &cancel).await.unwrap();
+    let other = agent.create_thread(None).await.unwrap();
+    agent.send(other.thread_id, "Hello.", &frames, &cancel).await.unwrap();
+    assert!(!server.requests()[1].body.to_string().contains("drops the last row"));
+    assert!(world.read_agent_md().contains("drops the last row"), "the block still waits for its own thread");
+}
+
+#[tokio::test]
+async fn g13_a_first_turn_that_fails_does_not_count() {
+    let world = World::new();
+    let draft = Reply::text(DRAFT).when_body_contains(DRAFT_PROMPT);
+    let refused = Reply::status(400, r#"{"error":{"message":"bad"}}"#);
+    let server = Server::start(Script::new([draft, refused, Reply::text("Done.")])).unwrap();
+    let (frames, cancel) = quiet();
+    let agent = world.agent_with(&server);
+    let parent = import(&world, &agent).await.unwrap();
+    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let id = pending.handoff.handoff_id;
+    let child = agent.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap().child_thread_id.unwrap();
+    let end = agent.send(child, "Go on.", &frames, &cancel).await.unwrap();
+    assert_eq!(end.status, protocol::RunStatus::Error);
+    assert_eq!(agent.handoff(id).await.unwrap().status, HandoffStatus::Seeded);
+    agent.send(child, "Again.", &frames, &cancel).await.unwrap();
+    assert!(server.requests()[2].body["system"].to_string().contains("drops the last row"));
+    assert_eq!(agent.handoff(id).await.unwrap().status, HandoffStatus::Cleaned);
+}
+
+#[tokio::test]
+async fn g15_decline_and_preview_write_nothing_outside_the_journal() {
+    for answer in [r#"{"type":"reject","message":"later"}"#, r#"{"type":"preview"}"#] {
+        let world = World::new();
+        let (frames, cancel) = quiet();
+        let agent = world.agent();
+        std::fs::create_dir_all(world.agent_md().parent().unwrap()).unwrap();
+        std::fs::write(world.agent_md(), "# Mine\n").unwrap();
+        let parent = import(&world, &agent).await.unwrap();
+        let before = agent.store().thread(parent).await.unwrap().unwrap();
+        let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+        let answer = decisions(&format!(r#"{{"decisions":[{answer}]}}"#));
+        let decided = agent.decide_handoff(pending.handoff.handoff_id, &answer, &frames, &cancel).await.unwrap();
+        assert!(!decided.handoff.status.is_pending());
+        assert_eq!(decided.child_thread_id, None);
+        assert_eq!(world.read_agent_md(), "# Mine\n");
+        let after = agent.store().thread(parent).await.unwrap().unwrap();
+        assert_eq!((before.metadata, before.name), (after.metadata, after.name));
+        let children = journal::ThreadFilter { parent_id: Some(parent), limit: 5, ..Default::default() };
+        assert_eq!(agent.store().threads(children).await.unwrap(), []);
+        // Another handoff can be asked for afterwards.
+        agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn g20_the_first_decision_wins_and_the_second_learns_the_outcome() {
+    let world = World::new();
+    let (frames, cancel) = quiet();
+    let (one, two) = (world.agent(), world.agent());
+    let parent = import(&world, &one).await.unwrap();
+    let pending = one.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let id = pending.handoff.handoff_id;
+    one.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap();
+    let late = two.decide_handoff(id, &decisions(r#"{"decisions":[{"type":"reject"}]}"#), &frames, &cancel).await;
+    assert!(matches!(late, Err(Error::Decided { status: HandoffStatus::Seeded, .. })), "{late:?}");
+}
+
+#[tokio::test]
+async fn g3_an_answer_that_cannot_be_taken_leaves_the_handoff_pending() {
+    let world = World::new();
+    let (frames, cancel) = quiet();
+    let agent = world.agent();
+    let parent = import(&world, &agent).await.unwrap();
+    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let id = pending.handoff.handoff_id;
+    for answer in [
+        r#"{"decisions":[]}"#,
+        r#"{"decisions":[{"type":"approve"},{"type":"approve"}]}"#,
+        r#"{"decisions":[{"type":"approve","summary_sha256":"00"}]}"#,
+        r#"{"decisions":[{"type":"approve","args":{"summary_md":"  "}}]}"#,
+        r#"{"decisions":[{"type":"edit","edited_action":{"name":"other","args":{}}}]}"#,
+        r#"{"decisions":[{"type":"edit","edited_action":{"name":"handoff_summary","args":{"feedback":" "}}}]}"#,
+        r#"{"decisions":[{"type":"edit","edited_action":{"name":"handoff_summary","args":{"summary_json":{"title":"T"}}}}]}"#,
+    ] {
+        let refused = agent.decide_handoff(id, &decisions(answer), &frames, &cancel).await;
+        assert!(matches!(refused, Err(Error::Runtime(runtime::Error::Rejected { .. }))), "{answer}: {refused:?}");
+        assert_eq!(agent.handoff(id).await.unwrap().status, HandoffStatus::AwaitingDecision);
+    }
+}
+
+#[tokio::test]
+async fn g1_an_edited_text_is_what_is_stored_and_injected() {
+    let world = World::new();
+    let (frames, cancel) = quiet();
+    let agent = world.agent();
+    let parent = import(&world, &agent).await.unwrap();
+    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let text = "**My title**\nWhere it stands.\n\n### Objective\n- Fix the importer.\n\n### Next steps\n- Write the test.\n";
+    let args = serde_json::json!({"decisions": [{"type": "approve", "args": {"summary_md": text}}]});
+    let decided = agent
+        .decide_handoff(pending.handoff.handoff_id, &decisions(&args.to_string()), &frames, &cancel)
+        .await
+        .unwrap();
+    assert_eq!(decided.proposal.summary_json.title, "My title");
+    assert_eq!(decided.proposal.summary_json.body.len(), 2);
+    assert_eq!(decided.proposal.summary_md, text.trim());
+    assert_eq!(memory::block::current(world.read_agent_md().as_bytes()).unwrap(), text.trim());
+    let child = agent.store().thread(decided.child_thread_id.unwrap()).await.unwrap().unwrap();
+    assert_eq!(child.name.as_deref(), Some("My title"));
+}
+
+#[tokio::test]
+async fn g4_feedback_leads_to_another_draft_with_the_previous_one_in_its_prompt() {
+    let world = World::new();
+    let first = Reply::text(DRAFT).when_body_contains(DRAFT_PROMPT);
+    let better = DRAFT.replace("Importer drops the last row", "Importer: last row and a test");
+    let second = Reply::text(better).when_body_contains("<feedback>");
+    let server = Server::start(Script::new([first, second])).unwrap();
+    let (frames, cancel) = quiet();
+    let agent = world.agent_with(&server);
+    let parent = import(&world, &agent).await.unwrap();
+    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let feedback = decisions(
+        r#"{"decisions":[{"type":"edit","edited_action":{"name":"handoff_summary","args":{"feedback":"Name the test </feedback>."}}}]}"#,
+    );
+    let decided =
+        agent.decide_handoff(pending.handoff.handoff_id, &feedback, &frames, &cancel).await.unwrap();
+    let next = decided.next.unwrap();
+    assert_eq!((next.proposal.iteration, next.handoff.handoff_id), (1, pending.handoff.handoff_id));
+    assert_eq!(next.proposal.summary_json.created_at, pending.proposal.summary_json.created_at);
+    let args = &next.interrupt.payload.action_requests[0].args;
+    assert_eq!(args["iteration"], 1);
+    assert_eq!(args["feedback_history"], serde_json::json!(["Name the test </feedback>."]));
+    let prompt = server.requests()[1].body.to_string();
+    assert!(prompt.contains("Importer drops the last row") && prompt.contains("Name the test &lt;/feedback>"));
+    assert_eq!(server.calls(), 2);
+    agent.decide_handoff(next.handoff.handoff_id, &approve(&next), &frames, &cancel).await.unwrap();
+    assert!(world.read_agent_md().contains("last row and a test"));
+}
+
+#[tokio::test]
+async fn m4_a_model_that_gives_nothing_usable_never_prevents_a_handoff() {
+    let faults = [
+        Reply::fault(Fault::Status { status: 401, headers: Default::default(), body: "{}".to_owned() }),
+        Reply::fault(Fault::Status { status: 404, headers: Default::default(), body: "<html>no</html>".to_owned() }),
+        Reply::fault(Fault::BrokenJson).repeated(),
+        Reply::fault(Fault::Empty).repeated(),
+        Reply::text("  "),
+        Reply::text("I will not summarise that."),
+        Reply::text(r#"{"title":"x"}"#),
+    ];
+    for reply in faults {
+        let world = World::new();
+        let told = format!("{reply:?}");
+        let server = Server::start(Script::new([reply])).unwrap();
+        let (frames, cancel) = quiet();
+        let agent = world.agent_with(&server);
+        let parent = import(&world, &agent).await.unwrap();
+        let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await;
+        let pending = pending.unwrap_or_else(|error| panic!("{told}: {error}"));
+        assert_eq!(pending.proposal.summary_json.model, "extractive", "{told}");
+        assert!(pending.proposal.summary_md.contains("importer drops the last row"), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn m6_a_name_that_the_thread_does_not_contain_is_flagged() {
+    let world = World::new();
+    let draft = DRAFT.replace("one row only.", "one row only in src/invented_file.rs.");
+    let server = Server::start(Script::new([Reply::text(draft)])).unwrap();
+    let (frames, cancel) = quiet();
+    let agent = world.agent_with(&server);
+    let parent = import(&world, &agent).await.unwrap();
+    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let flags: Vec<bool> = pending.proposal.summary_json.body.iter().map(|item| item.verified).collect();
+    assert_eq!(flags, [true, true, false]);
+    assert!(pending.proposal.summary_md.contains("unverified"));
+}
+
+#[tokio::test]
+async fn m5_the_coverage_ledger_is_disjoint_and_complete() {
+    let world = World::new();
+    let (frames, cancel) = quiet();
+    let agent = world.agent();
+    let parent = import(&world, &agent).await.unwrap();
+    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let coverage = &pending.proposal.summary_json.coverage;
+    let mut covered: Vec<u64> = [&coverage.verbatim, &coverage.summarized, &coverage.truncated, &coverage.excluded]
+        .into_iter()
+        .flatten()
+        .flat_map(|(first, last)| *first..=*last)
+        .collect();
+    covered.sort_unstable();
+    assert_eq!(covered, (coverage.first_seq..=coverage.last_seq).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn g9_deleting_a_child_before_its_first_turn_takes_its_block_away() {
+    let world = World::new();
+    let (frames, cancel) = quiet();
+    let agent = world.agent();
+    let parent = import(&world, &agent).await.unwrap();
+    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let id = pending.handoff.handoff_id;
+    let child = agent.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap().child_thread_id.unwrap();
+    agent.delete_thread(child).await.unwrap();
+    assert_eq!(memory::block::current(world.read_agent_md().as_bytes()).unwrap(), "None recorded yet.");
+    let filter = HandoffFilter { parent_thread_id: Some(parent), ..HandoffFilter::default() };
+    assert_eq!(agent.store().handoffs(filter).await.unwrap().len(), 1, "the parent keeps the record");
+}
+
+#[tokio::test]
+async fn an_agent_md_that_cannot_be_written_does_not_cost_the_child_its_summary() {
+    let world = World::new();
+    let server = answering("Fine.");
+    let (frames, cancel) = quiet();
+    let agent = world.agent_with(&server);
+    std::fs::create_dir_all(world.agent_md()).unwrap();
+    let parent = import(&world, &agent).await.unwrap();
+    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let id = pending.handoff.handoff_id;
+    let decided = agent.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap();
+    assert!(decided.handoff.note.is_some(), "the failure is kept where people look");
+    agent.send(decided.child_thread_id.unwrap(), "Go on.", &frames, &cancel).await.unwrap();
+    assert!(server.requests()[1].body["system"].to_string().contains("last row"));
+}

@@ -1,0 +1,157 @@
+//! What lands in the journal, how a repeated import is recognised, and LangGraph databases.
+
+use insta::assert_snapshot;
+use jiff::Timestamp;
+use rmpv::Value as Packed;
+use transcripts::{Chain, Format, Source, detect};
+
+use crate::collect::{read_bytes, read_source};
+
+const SESSION: &str = concat!(
+    r#"{"type":"user","uuid":"u1","sessionId":"s-1","timestamp":"2026-01-02T03:04:05Z","message":{"content":[{"type":"text","text":"look"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGk="}}]}}"#,
+    "\n",
+    r#"{"type":"user","sessionId":"s-1","message":{"content":"[Request interrupted by user]"}}"#,
+    "\n",
+    r#"{"type":"assistant","isSidechain":true,"message":{"content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"a"},{"type":"tool_use","id":"t1","name":"Bash","input":{"c":1}}]}}"#,
+    "\n",
+    r#"{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t1","content":"out"}]}}"#,
+    "\n",
+    r#"{"type":"system","subtype":"compact_boundary","compactMetadata":{"trigger":"auto"}}"#,
+    "\n",
+    r#"{"type":"user","isCompactSummary":true,"message":{"content":"so far"}}"#,
+    "\n",
+    r#"{"type":"user","isMeta":true,"message":{"content":"meta"}}"#,
+    "\n",
+);
+
+#[test]
+fn one_entry_is_one_event() {
+    let (format, read) = read_bytes(SESSION.as_bytes());
+    let mut text = String::new();
+    for entry in read.entries().cloned() {
+        let event = entry.into_event(format, Timestamp::UNIX_EPOCH).unwrap();
+        let metadata = event.metadata.unwrap();
+        text += &format!(
+            "{} {} {}\n  {}\n",
+            event.created_at,
+            event.event_type.as_str(),
+            event.content.get(),
+            metadata.get()
+        );
+    }
+    assert_snapshot!(text);
+}
+
+#[test]
+fn b16_no_image_is_stored_inline() {
+    let (format, read) = read_bytes(SESSION.as_bytes());
+    for entry in read.entries().cloned() {
+        let event = entry.into_event(format, Timestamp::UNIX_EPOCH).unwrap();
+        assert!(!event.content.get().contains("aGk="));
+    }
+}
+
+#[test]
+fn a_missing_time_is_that_of_the_entry_before() {
+    let (_, read) = read_bytes(SESSION.as_bytes());
+    let first = read.entries().next().unwrap().at;
+    assert!(first.is_some() && read.entries().all(|entry| entry.at == first));
+}
+
+#[test]
+fn a_longer_copy_of_a_session_has_the_same_key_and_continues_the_chain() {
+    let digests = |text: &str| -> (String, Vec<String>) {
+        let (_, read) = read_bytes(text.as_bytes());
+        let mut chain = Chain::default();
+        (read.conversations[0].key.clone(), read.entries().map(|entry| chain.push(entry)).collect())
+    };
+    let lines: Vec<&str> = SESSION.lines().collect();
+    let (key, whole) = digests(SESSION);
+    let (prefix_key, prefix) = digests(&lines[..4].join("\n"));
+    assert_eq!(key, prefix_key);
+    assert_eq!(whole[..prefix.len()], prefix[..]);
+    let (_, other) = digests(&SESSION.replace("\"look\"", "\"look!\""));
+    assert!(whole.iter().zip(&other).all(|(a, b)| a != b), "a difference shows in all that follows");
+}
+
+#[test]
+fn placeholders_of_scrubbers_are_no_session_ids() {
+    let (_, read) = read_bytes(SESSION.replace("s-1", "REDACTED").as_bytes());
+    assert_eq!(read.conversations[0].conversation.session_id, None);
+}
+
+/// A message of LangChain as LangGraph packs it.
+fn message(class: &str, kind: &str, id: &str, content: &str) -> Packed {
+    let fields = Packed::Map(vec![
+        ("content".into(), content.into()),
+        ("type".into(), kind.into()),
+        ("id".into(), id.into()),
+    ]);
+    let parts = Packed::Array(vec![
+        "langchain_core.messages".into(),
+        class.into(),
+        fields,
+        "model_validate_json".into(),
+    ]);
+    let mut payload = Vec::new();
+    rmpv::encode::write_value(&mut payload, &parts).unwrap();
+    Packed::Ext(5, payload)
+}
+
+fn checkpoint(messages: Vec<Packed>) -> Vec<u8> {
+    let values = Packed::Map(vec![("messages".into(), Packed::Array(messages))]);
+    let whole = Packed::Map(vec![
+        ("ts".into(), "2026-01-02T03:04:05+00:00".into()),
+        ("channel_values".into(), values),
+    ]);
+    let mut bytes = Vec::new();
+    rmpv::encode::write_value(&mut bytes, &whole).unwrap();
+    bytes
+}
+
+/// Makes a database with three checkpoints of one thread, the last of which lost messages; returns its connection.
+fn database(path: &std::path::Path) -> rusqlite::Connection {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    connection
+        .execute_batch(
+            "CREATE TABLE checkpoints (thread_id TEXT, checkpoint_ns TEXT, checkpoint_id TEXT, type TEXT, checkpoint BLOB)",
+        )
+        .unwrap();
+    let human = || message("HumanMessage", "human", "1", "hi");
+    let ai = || message("AIMessage", "ai", "2", "hello");
+    let summary =
+        || message("HumanMessage", "human", "3", "Here is a summary of the conversation to date: x");
+    for (id, bytes) in [
+        ("a", checkpoint(vec![human()])),
+        ("b", checkpoint(vec![human(), ai()])),
+        ("c", checkpoint(vec![summary()])),
+        ("d", b"\xc1".to_vec()),
+    ] {
+        connection
+            .execute("INSERT INTO checkpoints VALUES ('1', '', ?1, 'msgpack', ?2)", (id, bytes))
+            .unwrap();
+    }
+    connection
+}
+
+#[test]
+fn langgraph_threads_are_the_union_of_their_checkpoints() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sessions.db");
+    drop(database(&path));
+    let source = Source::file(&path);
+    let (read, _) = read_source(&source, detect(&source).unwrap());
+    assert_snapshot!(read.render());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no file is left beside the database");
+}
+
+#[test]
+fn langgraph_databases_in_use_are_read_with_their_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sessions.db");
+    rusqlite::Connection::open(&path).unwrap().pragma_update(None, "journal_mode", "WAL").unwrap();
+    let open = database(&path);
+    let (read, _) = read_source(&Source::file(&path), Format::LangGraph);
+    assert_eq!(read.entries().count(), 4);
+    drop(open);
+}

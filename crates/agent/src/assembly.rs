@@ -6,16 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handoff::{
-    BlockClearing, Drafting, HandoffApproval, HandoffCleanup, HandoffRequestNode, HandoffSummarization, MarkFirstTurn,
+    BlockClearing, Drafting, HandoffApproval, HandoffCleanup, HandoffRequestNode, HandoffSummarization,
+    MarkFirstTurn,
 };
 use memory::AgentMdHook;
 use model::ChatModel;
-use runtime::{Activities, Channels, Driver, Edge, Graph, Hook, Limits, MODEL_NODE, ModelNode, TOOLS_NODE, ToolsNode};
+use runtime::{
+    Activities, Channels, Driver, Edge, Graph, Hook, Limits, MODEL_NODE, ModelNode, TOOLS_NODE, ToolsNode,
+};
 use serde_json::Value;
 
+use self::instructions::Instructions;
 use crate::Result;
 use crate::agent::Agent;
-use self::instructions::Instructions;
 
 /// Channel: what the run was started for; the entry edge reads it.
 const START_CHANNEL: &str = "_start";
@@ -67,7 +70,8 @@ impl Agent {
             max_summary_tokens: config.max_summary_tokens,
             max_input_tokens: config.max_input_tokens,
         };
-        let approval = HandoffApproval { max_refinements: config.max_refinements, can_refine: model.is_some() };
+        let approval =
+            HandoffApproval { max_refinements: config.max_refinements, can_refine: model.is_some() };
         let graph = Graph::new(Edge::When(entry))
             .node(Arc::new(HandoffRequestNode), Edge::To(handoff::SUMMARIZATION_NODE))
             .node(Arc::new(HandoffSummarization { drafting }), Edge::To(handoff::APPROVAL_NODE))

@@ -110,10 +110,19 @@ impl Agent {
             Ok(pending) => {
                 let lines: Vec<String> = pending
                     .iter()
-                    .map(|pending| format!("{} of thread {}", pending.proposal.summary_json.title, pending.handoff.parent_thread_id))
+                    .map(|pending| {
+                        format!(
+                            "{} of thread {}",
+                            pending.proposal.summary_json.title, pending.handoff.parent_thread_id
+                        )
+                    })
                     .collect();
-                Check::new("handoffs", Verdict::Warn, format!("{} wait for a decision: {}", lines.len(), lines.join("; ")))
-                    .with_hint("`segue handoff THREAD` shows it again")
+                Check::new(
+                    "handoffs",
+                    Verdict::Warn,
+                    format!("{} wait for a decision: {}", lines.len(), lines.join("; ")),
+                )
+                .with_hint("`segue handoff THREAD` shows it again")
             }
             Err(error) => Check::new("handoffs", Verdict::Fail, error.to_string()),
         }
@@ -137,8 +146,12 @@ impl Agent {
         if cut_off.is_empty() && unseeded == 0 {
             return Check::new("runs", Verdict::Ok, "none was cut off");
         }
-        Check::new("runs", Verdict::Warn, format!("cut off in threads: {}; {unseeded} acceptances unfinished", cut_off.join(", ")))
-            .with_hint("`segue chat -t THREAD` goes on where it stopped")
+        Check::new(
+            "runs",
+            Verdict::Warn,
+            format!("cut off in threads: {}; {unseeded} acceptances unfinished", cut_off.join(", ")),
+        )
+        .with_hint("`segue chat -t THREAD` goes on where it stopped")
     }
 
     fn models_check(&self) -> Check {
@@ -147,8 +160,10 @@ impl Agent {
             (Some(name), Ok(Some(_))) => Check::new("models", Verdict::Ok, format!("{name} is used")),
             (Some(name), Err(error)) => Check::new("models", Verdict::Fail, format!("{name}: {error}"))
                 .with_hint("`segue models` shows what is missing"),
-            (_, _) => Check::new("models", Verdict::Warn, "none is configured: handoffs use the offline extract")
-                .with_hint("`segue models` shows how to set one up"),
+            (_, _) => {
+                Check::new("models", Verdict::Warn, "none is configured: handoffs use the offline extract")
+                    .with_hint("`segue models` shows how to set one up")
+            }
         }
     }
 }

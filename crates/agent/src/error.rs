@@ -156,11 +156,19 @@ impl Error {
                 format!("give more of the id: {}", ids.join(", "))
             }
             Self::UnknownHandoff { .. } => "`segue doctor` lists the pending ones".to_owned(),
-            Self::Decided { .. } => "the first decision holds; `segue threads tree` shows what came of it".to_owned(),
-            Self::NotDrafted { .. } => "run the same command again: it goes on where this one stopped".to_owned(),
+            Self::Decided { .. } => {
+                "the first decision holds; `segue threads tree` shows what came of it".to_owned()
+            }
+            Self::NotDrafted { .. } => {
+                "run the same command again: it goes on where this one stopped".to_owned()
+            }
             Self::Input { .. } => "check the path and its permissions".to_owned(),
-            Self::Journal(error) | Self::Runtime(runtime::Error::Journal(error)) => return journal_hint(error),
-            Self::Runtime(runtime::Error::Rejected { .. }) => "the handoff still waits: decide again".to_owned(),
+            Self::Journal(error) | Self::Runtime(runtime::Error::Journal(error)) => {
+                return journal_hint(error);
+            }
+            Self::Runtime(runtime::Error::Rejected { .. }) => {
+                "the handoff still waits: decide again".to_owned()
+            }
             // What is wrong with a session file says what to do in the same line.
             Self::Runtime(_) | Self::Json(_) | Self::Transcript(_) => return None,
             Self::Model(error) => return Some(runtime::model_hint(error).to_owned()),

@@ -89,7 +89,8 @@ impl Agent {
         let reason = match (end.status, end.interrupt) {
             (RunStatus::Interrupted, Some(interrupt)) => {
                 let handoff = self.pending_of(thread_id).await?;
-                let handoff = handoff.ok_or_else(|| Error::UnknownThread { prefix: thread_id.to_string() })?;
+                let handoff =
+                    handoff.ok_or_else(|| Error::UnknownThread { prefix: thread_id.to_string() })?;
                 return self.pending(handoff, interrupt, Shown::First).await;
             }
             (status, _) => end.error.unwrap_or_else(|| format!("the run ended as {}", status.as_str())),

@@ -23,10 +23,8 @@ impl Home {
     /// When neither `SEGUE_HOME` nor a home folder of the user is known, or the path is not absolute.
     pub fn locate(segue_home: Option<&std::ffi::OsStr>) -> Result<Self> {
         let root = match segue_home {
-            Some(path) if !path.is_empty() => std::path::absolute(path).map_err(|error| Error::Home {
-                path: PathBuf::from(path),
-                reason: error.to_string(),
-            })?,
+            Some(path) if !path.is_empty() => std::path::absolute(path)
+                .map_err(|error| Error::Home { path: PathBuf::from(path), reason: error.to_string() })?,
             Some(_) | None => etcetera::choose_base_strategy()
                 .map_err(|_| Error::Home {
                     path: PathBuf::from("~"),

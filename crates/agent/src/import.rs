@@ -101,7 +101,12 @@ impl Agent {
     /// # Errors
     /// When a named file cannot be read or holds no session, or the journal fails. What was imported before that
     /// stays; the same call goes on from there.
-    pub async fn import(&self, paths: &[PathBuf], frames: &Frames, cancel: &CancellationToken) -> Result<ImportReport> {
+    pub async fn import(
+        &self,
+        paths: &[PathBuf],
+        frames: &Frames,
+        cancel: &CancellationToken,
+    ) -> Result<ImportReport> {
         let mut report = ImportReport::default();
         for path in paths {
             if path.as_os_str() == "-" {
@@ -352,7 +357,9 @@ impl<'a> Pass<'a> {
         match reader.await {
             Ok(Err(error)) if !cancel.is_cancelled() => Err(error.into()),
             Ok(_) => Ok(diverged),
-            Err(error) => Err(Error::Input { path: self.source.shown_as().to_owned(), reason: error.to_string() }),
+            Err(error) => {
+                Err(Error::Input { path: self.source.shown_as().to_owned(), reason: error.to_string() })
+            }
         }
     }
 
@@ -378,9 +385,11 @@ impl<'a> Pass<'a> {
     async fn create(&self, thread_id: ThreadId, key: &str, conversation: &Conversation) -> Result<()> {
         let now = Timestamp::now();
         let at = conversation.started_at.unwrap_or(now);
-        let mut thread = blank(thread_id, self.agent.settings.assistant_id.clone(), conversation.title.clone(), at);
+        let mut thread =
+            blank(thread_id, self.agent.settings.assistant_id.clone(), conversation.title.clone(), at);
         thread.metadata = provenance(conversation, self.source.shown_as());
-        let writes = vec![Write::CreateThread(thread), Write::PutImport(place_of(key, thread_id, 0, "", now))];
+        let writes =
+            vec![Write::CreateThread(thread), Write::PutImport(place_of(key, thread_id, 0, "", now))];
         self.agent.store.commit(Transaction { fence: None, writes }).await?;
         Ok(())
     }
@@ -410,7 +419,9 @@ impl<'a> Pass<'a> {
 
     /// At the last stored entry, tells whether this file continues it or is another history.
     async fn compare(&self, place: &mut Place, chain: &str) -> Result<()> {
-        let Some(known) = place.known.as_ref().filter(|known| known.entries == place.seen) else { return Ok(()) };
+        let Some(known) = place.known.as_ref().filter(|known| known.entries == place.seen) else {
+            return Ok(());
+        };
         if known.chain == chain {
             place.state = PlaceState::Appending;
             return Ok(());

@@ -16,11 +16,11 @@ mod threads;
 mod turns;
 
 pub use agent::{Agent, Settings};
-pub use home::config::Config;
 pub use doctor::{Check, Verdict};
 pub use error::{Class, Error};
 pub use handoffs::{Decided, HandoffRequest, PendingHandoff};
 pub use home::Home;
+pub use home::config::Config;
 pub use import::{FoundSession, ImportProblem, ImportReport, ImportedThread};
 pub use models::{ModelStatus, ProviderStatus};
 pub use threads::{ThreadNode, export_markdown};

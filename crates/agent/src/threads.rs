@@ -33,7 +33,10 @@ impl Agent {
     pub async fn find_thread(&self, prefix: &str) -> Result<Thread> {
         if prefix == "last" {
             let newest = self.threads(ThreadFilter { limit: 1, ..ThreadFilter::default() }).await?;
-            return newest.into_iter().next().ok_or_else(|| Error::UnknownThread { prefix: prefix.to_owned() });
+            return newest
+                .into_iter()
+                .next()
+                .ok_or_else(|| Error::UnknownThread { prefix: prefix.to_owned() });
         }
         let mut matches = self.store.threads_by_prefix(prefix).await?;
         match (matches.pop(), matches.is_empty()) {
@@ -119,10 +122,8 @@ impl Agent {
             }
             events.extend(copied(&event)?);
         }
-        let writes = vec![
-            Write::CreateThread(thread.clone()),
-            Write::Append { thread_id: thread.thread_id, events },
-        ];
+        let writes =
+            vec![Write::CreateThread(thread.clone()), Write::Append { thread_id: thread.thread_id, events }];
         self.store.commit(Transaction { fence: None, writes }).await?;
         self.thread(thread.thread_id).await
     }
@@ -227,7 +228,11 @@ fn tree(all: Vec<Thread>, root: Option<ThreadId>) -> Vec<ThreadNode> {
             None => roots.push(thread),
         }
     }
-    roots.into_iter().filter(|thread| top.is_none_or(|id| id == thread.thread_id)).map(|t| grow(t, &mut children)).collect()
+    roots
+        .into_iter()
+        .filter(|thread| top.is_none_or(|id| id == thread.thread_id))
+        .map(|t| grow(t, &mut children))
+        .collect()
 }
 
 /// A chain longer than the number of threads is a cycle; the walk stops there.
@@ -256,7 +261,9 @@ pub fn export_markdown(thread: &Thread, entries: &[HistoryEntry]) -> String {
     for entry in entries {
         let (who, text) = match &entry.what {
             HistoryItem::Message(message) => (speaker(message), markdown(message)),
-            HistoryItem::Boundary(boundary) => ("Earlier messages condensed by the original agent", boundary.text.clone()),
+            HistoryItem::Boundary(boundary) => {
+                ("Earlier messages condensed by the original agent", boundary.text.clone())
+            }
         };
         if !text.trim().is_empty() {
             let _ = writeln!(out, "## {who} · {}\n\n{}\n", entry.seq, text.trim_end());

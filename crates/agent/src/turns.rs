@@ -2,9 +2,7 @@
 
 use jiff::Timestamp;
 use model::ChatModel;
-use protocol::{
-    AssistantId, EventType, Message, NewEvent, RunId, Thread, ThreadId, ThreadStatus,
-};
+use protocol::{AssistantId, EventType, Message, NewEvent, RunId, Thread, ThreadId, ThreadStatus};
 use runtime::{Admission, Frames, MODEL_NODE, RunEnd, Start, Update};
 use serde_json::{Map, json};
 use std::sync::Arc;
@@ -132,7 +130,12 @@ impl Agent {
 }
 
 /// Returns a thread in which nothing has happened.
-pub(crate) fn blank(thread_id: ThreadId, assistant_id: AssistantId, name: Option<String>, now: Timestamp) -> Thread {
+pub(crate) fn blank(
+    thread_id: ThreadId,
+    assistant_id: AssistantId,
+    name: Option<String>,
+    now: Timestamp,
+) -> Thread {
     Thread {
         thread_id,
         assistant_id,

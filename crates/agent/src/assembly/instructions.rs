@@ -16,7 +16,11 @@ pub(crate) struct Instructions {
 
 #[async_trait]
 impl Hook for Instructions {
-    async fn before_model(&self, _step: &StepContext<'_>, request: &mut ChatRequest) -> Result<Update, Failure> {
+    async fn before_model(
+        &self,
+        _step: &StepContext<'_>,
+        request: &mut ChatRequest,
+    ) -> Result<Update, Failure> {
         request.system.insert(0, text(&self.workspace.to_string_lossy()));
         Ok(Update::default())
     }

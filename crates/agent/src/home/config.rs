@@ -82,7 +82,8 @@ impl Config {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(failed(error.to_string())),
         };
-        let config: Self = toml_edit::de::from_str(&text).map_err(|error| failed(error.to_string().trim().to_owned()))?;
+        let config: Self =
+            toml_edit::de::from_str(&text).map_err(|error| failed(error.to_string().trim().to_owned()))?;
         let known = model::Provider::ALL.map(model::Provider::as_str);
         match config.providers.keys().find(|name| !known.contains(&name.as_str())) {
             Some(name) => Err(failed(format!("unknown provider `{name}`; known: {}", known.join(", ")))),

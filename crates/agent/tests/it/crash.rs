@@ -1,4 +1,4 @@
-//! The crash matrix: the whole road, with a crash before and after every commit, then reopened and walked again.
+//! The crash matrix: the whole road, in a process that dies before or after each commit, then walked again by another.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use agent::{Agent, Error};
 use journal::{EventQuery, HandoffFilter, Store};
 use protocol::{Category, HandoffMark, HandoffStatus, Message, ThreadId};
 
-use crate::world::{Crashing, DRAFT_PROMPT, World, approve, drafting_then_answering, import, quiet};
+use crate::world::{DRAFT_PROMPT, Dying, World, approve, drafting_then_answering, import, quiet};
 
 /// What is left at the end of the road, as far as a person can see it.
 #[derive(Debug, PartialEq)]
@@ -64,8 +64,12 @@ async fn look(world: &World, store: &Arc<dyn Store>, parent: ThreadId, server: &
         let query = EventQuery { categories: vec![Category::Message], ..EventQuery::after(0, 1_000) };
         store.events(thread_id, query)
     };
-    let handoffs = store.handoffs(HandoffFilter { parent_thread_id: Some(parent), ..HandoffFilter::default() }).await.unwrap();
-    let filter = journal::ThreadFilter { parent_id: Some(parent), limit: 10, ..journal::ThreadFilter::default() };
+    let handoffs = store
+        .handoffs(HandoffFilter { parent_thread_id: Some(parent), ..HandoffFilter::default() })
+        .await
+        .unwrap();
+    let filter =
+        journal::ThreadFilter { parent_id: Some(parent), limit: 10, ..journal::ThreadFilter::default() };
     let children = store.threads(filter).await.unwrap();
     let child = &children[0];
     let mark: HandoffMark = child.handoff().unwrap();
@@ -91,32 +95,57 @@ async fn look(world: &World, store: &Arc<dyn Store>, parent: ThreadId, server: &
     }
 }
 
-async fn after_crash_at(boundary: usize) -> (Seen, usize, usize) {
+const FOLDER: &str = "SEGUE_TEST_FOLDER";
+const BOUNDARY: &str = "SEGUE_TEST_BOUNDARY";
+const MODEL: &str = "anthropic/claude-test";
+
+/// The part that runs in a process of its own, and dies there. Without the variables there is nothing to do.
+#[tokio::test]
+async fn process_that_dies() {
+    let (Ok(folder), Ok(boundary)) = (std::env::var(FOLDER), std::env::var(BOUNDARY)) else { return };
+    let world = World::at(folder.into());
+    let dying = Dying::at(world.store(), boundary.parse().unwrap());
+    walk(&world, &world.agent_over(dying, MODEL)).await.unwrap();
+}
+
+/// Walks the road in a process that dies at `boundary`, and again in this one; returns what is left and how often
+/// the model was called.
+async fn after_death_at(boundary: usize) -> (Seen, usize) {
+    let world = World::new();
+    let server = drafting_then_answering();
+    world.configure(&server);
+    let mut process = std::process::Command::new(std::env::current_exe().unwrap());
+    process.args(["--exact", "crash::process_that_dies", "--nocapture"]);
+    process.env(FOLDER, world.folder()).env(BOUNDARY, boundary.to_string());
+    let output = process.output().unwrap();
+    assert!(!output.status.success(), "boundary {boundary} was not reached");
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("panicked"), "boundary {boundary}: {output:?}");
+    let store = world.store();
+    let parent = walk(&world, &world.agent_over(Arc::clone(&store), MODEL)).await.unwrap();
+    let seen = look(&world, &store, parent, &server).await;
+    (seen, server.calls())
+}
+
+#[tokio::test]
+async fn m2_a_process_that_dies_at_any_commit_leaves_before_or_after_and_never_between() {
     let world = World::new();
     let server = drafting_then_answering();
     world.configure(&server);
     let store = world.store();
-    let crashing = Crashing::at(Arc::clone(&store), boundary);
-    let first = world.agent_over(crashing.clone(), "anthropic/claude-test");
-    let road = walk(&world, &first).await;
-    assert_eq!(road.is_err(), crashing.crashed(), "boundary {boundary}: {road:?}");
-    drop(first);
-    let again = world.agent_over(Arc::clone(&store), "anthropic/claude-test");
-    let parent = walk(&world, &again).await.unwrap();
-    let calls = server.calls();
-    (look(&world, &store, parent, &server).await, crashing.commits(), calls)
-}
-
-#[tokio::test]
-async fn m2_a_crash_at_any_commit_leaves_before_or_after_and_never_between() {
-    let (expected, commits, calls) = after_crash_at(usize::MAX).await;
-    assert!(commits >= 15, "the road has {commits} commits, so the matrix has {} points", commits * 2);
+    let counting = Dying::at(Arc::clone(&store), usize::MAX);
+    let parent = walk(&world, &world.agent_over(counting.clone(), MODEL)).await.unwrap();
+    let expected = look(&world, &store, parent, &server).await;
     assert_eq!(expected.handoffs, [HandoffStatus::Cleaned]);
     assert_eq!(expected.block, "None recorded yet.");
     assert_eq!(expected.mark, (false, false, true));
-    for boundary in 0..commits * 2 {
-        let (seen, _, calls_again) = after_crash_at(boundary).await;
-        assert_eq!(seen, expected, "crash at boundary {boundary}");
-        assert!(calls_again <= calls + 1, "boundary {boundary}: at most the call whose answer was lost is repeated");
+    let boundaries = counting.commits() * 2;
+    assert!(boundaries >= 30, "the matrix has {boundaries} points");
+    for boundary in 0..boundaries {
+        let (seen, calls) = after_death_at(boundary).await;
+        assert_eq!(seen, expected, "death at boundary {boundary}");
+        assert!(
+            calls <= server.calls() + 1,
+            "boundary {boundary}: only a call whose answer was lost is repeated"
+        );
     }
 }

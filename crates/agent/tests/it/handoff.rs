@@ -45,7 +45,12 @@ async fn g12_the_summary_is_in_the_first_turn_and_absent_in_the_second() {
     let parent = import(&world, &agent).await.unwrap();
     let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     let id = pending.handoff.handoff_id;
-    let child = agent.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap().child_thread_id.unwrap();
+    let child = agent
+        .decide_handoff(id, &approve(&pending), &frames, &cancel)
+        .await
+        .unwrap()
+        .child_thread_id
+        .unwrap();
     agent.send(child, "Go on.", &frames, &cancel).await.unwrap();
     agent.send(child, "And now?", &frames, &cancel).await.unwrap();
     let requests = server.requests();
@@ -82,7 +87,12 @@ async fn g13_a_first_turn_that_fails_does_not_count() {
     let parent = import(&world, &agent).await.unwrap();
     let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     let id = pending.handoff.handoff_id;
-    let child = agent.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap().child_thread_id.unwrap();
+    let child = agent
+        .decide_handoff(id, &approve(&pending), &frames, &cancel)
+        .await
+        .unwrap()
+        .child_thread_id
+        .unwrap();
     let end = agent.send(child, "Go on.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, protocol::RunStatus::Error);
     assert_eq!(agent.handoff(id).await.unwrap().status, HandoffStatus::Seeded);
@@ -101,9 +111,11 @@ async fn g15_decline_and_preview_write_nothing_outside_the_journal() {
         std::fs::write(world.agent_md(), "# Mine\n").unwrap();
         let parent = import(&world, &agent).await.unwrap();
         let before = agent.store().thread(parent).await.unwrap().unwrap();
-        let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+        let pending =
+            agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
         let answer = decisions(&format!(r#"{{"decisions":[{answer}]}}"#));
-        let decided = agent.decide_handoff(pending.handoff.handoff_id, &answer, &frames, &cancel).await.unwrap();
+        let decided =
+            agent.decide_handoff(pending.handoff.handoff_id, &answer, &frames, &cancel).await.unwrap();
         assert!(!decided.handoff.status.is_pending());
         assert_eq!(decided.child_thread_id, None);
         assert_eq!(world.read_agent_md(), "# Mine\n");
@@ -125,7 +137,8 @@ async fn g20_the_first_decision_wins_and_the_second_learns_the_outcome() {
     let pending = one.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     let id = pending.handoff.handoff_id;
     one.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap();
-    let late = two.decide_handoff(id, &decisions(r#"{"decisions":[{"type":"reject"}]}"#), &frames, &cancel).await;
+    let late =
+        two.decide_handoff(id, &decisions(r#"{"decisions":[{"type":"reject"}]}"#), &frames, &cancel).await;
     assert!(matches!(late, Err(Error::Decided { status: HandoffStatus::Seeded, .. })), "{late:?}");
 }
 
@@ -147,7 +160,10 @@ async fn g3_an_answer_that_cannot_be_taken_leaves_the_handoff_pending() {
         r#"{"decisions":[{"type":"edit","edited_action":{"name":"handoff_summary","args":{"summary_json":{"title":"T"}}}}]}"#,
     ] {
         let refused = agent.decide_handoff(id, &decisions(answer), &frames, &cancel).await;
-        assert!(matches!(refused, Err(Error::Runtime(runtime::Error::Rejected { .. }))), "{answer}: {refused:?}");
+        assert!(
+            matches!(refused, Err(Error::Runtime(runtime::Error::Rejected { .. }))),
+            "{answer}: {refused:?}"
+        );
         assert_eq!(agent.handoff(id).await.unwrap().status, HandoffStatus::AwaitingDecision);
     }
 }
@@ -196,7 +212,9 @@ async fn g4_feedback_leads_to_another_draft_with_the_previous_one_in_its_prompt(
     assert_eq!(args["iteration"], 1);
     assert_eq!(args["feedback_history"], serde_json::json!(["Name the test </feedback>."]));
     let prompt = server.requests()[1].body.to_string();
-    assert!(prompt.contains("Importer drops the last row") && prompt.contains("Name the test &lt;/feedback>"));
+    assert!(
+        prompt.contains("Importer drops the last row") && prompt.contains("Name the test &lt;/feedback>")
+    );
     assert_eq!(server.calls(), 2);
     agent.decide_handoff(next.handoff.handoff_id, &approve(&next), &frames, &cancel).await.unwrap();
     assert!(world.read_agent_md().contains("last row and a test"));
@@ -206,7 +224,11 @@ async fn g4_feedback_leads_to_another_draft_with_the_previous_one_in_its_prompt(
 async fn m4_a_model_that_gives_nothing_usable_never_prevents_a_handoff() {
     let faults = [
         Reply::fault(Fault::Status { status: 401, headers: Default::default(), body: "{}".to_owned() }),
-        Reply::fault(Fault::Status { status: 404, headers: Default::default(), body: "<html>no</html>".to_owned() }),
+        Reply::fault(Fault::Status {
+            status: 404,
+            headers: Default::default(),
+            body: "<html>no</html>".to_owned(),
+        }),
         Reply::fault(Fault::BrokenJson).repeated(),
         Reply::fault(Fault::Empty).repeated(),
         Reply::text("  "),
@@ -249,11 +271,12 @@ async fn m5_the_coverage_ledger_is_disjoint_and_complete() {
     let parent = import(&world, &agent).await.unwrap();
     let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     let coverage = &pending.proposal.summary_json.coverage;
-    let mut covered: Vec<u64> = [&coverage.verbatim, &coverage.summarized, &coverage.truncated, &coverage.excluded]
-        .into_iter()
-        .flatten()
-        .flat_map(|(first, last)| *first..=*last)
-        .collect();
+    let mut covered: Vec<u64> =
+        [&coverage.verbatim, &coverage.summarized, &coverage.truncated, &coverage.excluded]
+            .into_iter()
+            .flatten()
+            .flat_map(|(first, last)| *first..=*last)
+            .collect();
     covered.sort_unstable();
     assert_eq!(covered, (coverage.first_seq..=coverage.last_seq).collect::<Vec<_>>());
 }
@@ -266,7 +289,12 @@ async fn g9_deleting_a_child_before_its_first_turn_takes_its_block_away() {
     let parent = import(&world, &agent).await.unwrap();
     let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     let id = pending.handoff.handoff_id;
-    let child = agent.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap().child_thread_id.unwrap();
+    let child = agent
+        .decide_handoff(id, &approve(&pending), &frames, &cancel)
+        .await
+        .unwrap()
+        .child_thread_id
+        .unwrap();
     agent.delete_thread(child).await.unwrap();
     assert_eq!(memory::block::current(world.read_agent_md().as_bytes()).unwrap(), "None recorded yet.");
     let filter = HandoffFilter { parent_thread_id: Some(parent), ..HandoffFilter::default() };

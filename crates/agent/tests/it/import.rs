@@ -36,7 +36,8 @@ async fn importing_again_adds_only_what_is_new() {
     assert_eq!((grown.threads[0].events_new, grown.threads[0].thread_id), (1, first.threads[0].thread_id));
     std::fs::write(&path, claude(&["one"])).unwrap();
     assert_eq!(report(&world, &path).await.threads[0].events_new, 0, "an earlier copy adds nothing");
-    let events = world.agent().store().events(first.threads[0].thread_id, EventQuery::after(0, 100)).await.unwrap();
+    let events =
+        world.agent().store().events(first.threads[0].thread_id, EventQuery::after(0, 100)).await.unwrap();
     assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 2, 3]);
 }
 

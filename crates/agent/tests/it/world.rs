@@ -1,33 +1,44 @@
 //! A home folder of its own, a session to import, and an agent over a journal that can be made to crash.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use agent::{Agent, CancellationToken, Frames, Home, PendingHandoff, Settings};
 use async_trait::async_trait;
 use journal::{
-    Committed, EventQuery, HandoffFilter, Health, HealthDepth, ImportSource, OutboxItem, SearchHit, Sqlite, Store,
-    ThreadFilter, Transaction,
+    Committed, EventQuery, HandoffFilter, Health, HealthDepth, ImportSource, OutboxItem, SearchHit, Sqlite,
+    Store, ThreadFilter, Transaction,
 };
 use protocol::{
-    Checkpoint, Decisions, Event, Handoff, HandoffId, Interrupt, InterruptId, Proposal, Run, RunId, Seq, Thread,
-    ThreadId,
+    Checkpoint, Decisions, Event, Handoff, HandoffId, Interrupt, InterruptId, Proposal, Run, RunId, Seq,
+    Thread, ThreadId,
 };
 use scripted::{Reply, Script, Server};
 use tempfile::TempDir;
 
 pub struct World {
-    folder: TempDir,
+    folder: PathBuf,
+    _removed_at_end: Option<TempDir>,
 }
 
 impl World {
     pub fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        let folder = tempfile::tempdir().unwrap();
+        Self { folder: folder.path().to_owned(), _removed_at_end: Some(folder) }
+    }
+
+    /// Returns the world that another process made.
+    pub fn at(folder: PathBuf) -> Self {
+        Self { folder, _removed_at_end: None }
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     pub fn home(&self) -> Home {
-        Home::locate(Some(self.folder.path().join("home").as_os_str())).unwrap()
+        Home::locate(Some(self.folder.join("home").as_os_str())).unwrap()
     }
 
     pub fn agent_md(&self) -> PathBuf {
@@ -61,7 +72,7 @@ impl World {
     }
 
     pub fn agent_over(&self, store: Arc<dyn Store>, model: &str) -> Agent {
-        let workspace = self.folder.path().join("workspace");
+        let workspace = self.folder.join("workspace");
         std::fs::create_dir_all(&workspace).unwrap();
         let settings = Settings {
             home: self.home(),
@@ -74,7 +85,7 @@ impl World {
 
     /// Writes a small session of an agent and returns its path.
     pub fn session(&self) -> PathBuf {
-        let path = self.folder.path().join("session.json");
+        let path = self.folder.join("session.json");
         std::fs::write(&path, SESSION).unwrap();
         path
     }
@@ -129,15 +140,15 @@ pub fn drafting_then_answering() -> Server {
     Server::start(Script::new([draft, Reply::text("The test passes.").repeated()])).unwrap()
 }
 
-/// A journal that stops taking anything, as a dead process does, before or after one of its commits.
-pub struct Crashing {
+/// A journal whose process dies before or after one of its commits.
+pub struct Dying {
     inner: Arc<dyn Store>,
     commits: AtomicUsize,
     boundary: usize,
 }
 
-impl Crashing {
-    /// Crashes at `boundary`: an even one lies before the commit number `boundary / 2`, an odd one after it.
+impl Dying {
+    /// Dies at `boundary`: an even one lies before the commit number `boundary / 2`, an odd one after it.
     pub fn at(inner: Arc<dyn Store>, boundary: usize) -> Arc<Self> {
         Arc::new(Self { inner, commits: AtomicUsize::new(0), boundary })
     }
@@ -145,81 +156,73 @@ impl Crashing {
     pub fn commits(&self) -> usize {
         self.commits.load(Ordering::SeqCst)
     }
-
-    pub fn crashed(&self) -> bool {
-        self.commits() > self.boundary / 2
-    }
-
-    fn alive(&self) -> journal::Result<&dyn Store> {
-        if self.crashed() { Err(journal::Error::Closed) } else { Ok(&*self.inner) }
-    }
 }
 
 #[async_trait]
-impl Store for Crashing {
+impl Store for Dying {
     async fn commit(&self, transaction: Transaction) -> journal::Result<Committed> {
-        let inner = self.alive()?;
-        let number = self.commits.load(Ordering::SeqCst);
-        let done = if number == self.boundary / 2 && self.boundary.is_multiple_of(2) {
-            Err(journal::Error::Closed)
-        } else {
-            inner.commit(transaction).await
-        };
-        self.commits.fetch_add(1, Ordering::SeqCst);
-        if self.crashed() { Err(journal::Error::Closed) } else { done }
+        let number = self.commits.fetch_add(1, Ordering::SeqCst);
+        if self.boundary == number * 2 {
+            std::process::abort();
+        }
+        let done = self.inner.commit(transaction).await;
+        if self.boundary == number * 2 + 1 {
+            std::process::abort();
+        }
+        done
     }
     async fn thread(&self, thread_id: ThreadId) -> journal::Result<Option<Thread>> {
-        self.alive()?.thread(thread_id).await
+        self.inner.thread(thread_id).await
     }
     async fn threads(&self, filter: ThreadFilter) -> journal::Result<Vec<Thread>> {
-        self.alive()?.threads(filter).await
+        self.inner.threads(filter).await
     }
     async fn threads_by_prefix(&self, prefix: &str) -> journal::Result<Vec<ThreadId>> {
-        self.alive()?.threads_by_prefix(prefix).await
+        self.inner.threads_by_prefix(prefix).await
     }
     async fn events(&self, thread_id: ThreadId, query: EventQuery) -> journal::Result<Vec<Event>> {
-        self.alive()?.events(thread_id, query).await
+        self.inner.events(thread_id, query).await
     }
     async fn seq_of_key(&self, thread_id: ThreadId, event_key: &str) -> journal::Result<Option<Seq>> {
-        self.alive()?.seq_of_key(thread_id, event_key).await
+        self.inner.seq_of_key(thread_id, event_key).await
     }
     async fn search(&self, text: &str, limit: usize) -> journal::Result<Vec<SearchHit>> {
-        self.alive()?.search(text, limit).await
+        self.inner.search(text, limit).await
     }
     async fn run(&self, run_id: RunId) -> journal::Result<Option<Run>> {
-        self.alive()?.run(run_id).await
+        self.inner.run(run_id).await
     }
     async fn active_runs(&self, thread_id: Option<ThreadId>) -> journal::Result<Vec<Run>> {
-        self.alive()?.active_runs(thread_id).await
+        self.inner.active_runs(thread_id).await
     }
     async fn checkpoint(&self, thread_id: ThreadId) -> journal::Result<Option<Checkpoint>> {
-        self.alive()?.checkpoint(thread_id).await
+        self.inner.checkpoint(thread_id).await
     }
     async fn unfinished_checkpoints(&self) -> journal::Result<Vec<Checkpoint>> {
-        self.alive()?.unfinished_checkpoints().await
+        self.inner.unfinished_checkpoints().await
     }
     async fn interrupt(&self, interrupt_id: InterruptId) -> journal::Result<Option<Interrupt>> {
-        self.alive()?.interrupt(interrupt_id).await
+        self.inner.interrupt(interrupt_id).await
     }
     async fn pending_interrupts(&self, thread_id: ThreadId) -> journal::Result<Vec<Interrupt>> {
-        self.alive()?.pending_interrupts(thread_id).await
+        self.inner.pending_interrupts(thread_id).await
     }
     async fn handoff(&self, handoff_id: HandoffId) -> journal::Result<Option<Handoff>> {
-        self.alive()?.handoff(handoff_id).await
+        self.inner.handoff(handoff_id).await
     }
     async fn handoffs(&self, filter: HandoffFilter) -> journal::Result<Vec<Handoff>> {
-        self.alive()?.handoffs(filter).await
+        self.inner.handoffs(filter).await
     }
     async fn proposals(&self, handoff_id: HandoffId) -> journal::Result<Vec<Proposal>> {
-        self.alive()?.proposals(handoff_id).await
+        self.inner.proposals(handoff_id).await
     }
     async fn outbox(&self, kind: &str) -> journal::Result<Vec<OutboxItem>> {
-        self.alive()?.outbox(kind).await
+        self.inner.outbox(kind).await
     }
     async fn import_source(&self, source_key: &str) -> journal::Result<Option<ImportSource>> {
-        self.alive()?.import_source(source_key).await
+        self.inner.import_source(source_key).await
     }
     async fn health(&self, depth: HealthDepth) -> journal::Result<Health> {
-        self.alive()?.health(depth).await
+        self.inner.health(depth).await
     }
 }

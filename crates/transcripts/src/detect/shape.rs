@@ -43,8 +43,12 @@ impl Shape {
                 b',' => name_next = open.last() == Some(&b'{'),
                 b'"' => {
                     let end = string_end(bytes, at + 1);
-                    shape.add(&bytes[at + 1..end], open.len(), name_next);
-                    name_next = false;
+                    let text = &bytes[at + 1..end];
+                    if std::mem::take(&mut name_next) {
+                        shape.add_name(text, open.len());
+                    } else {
+                        shape.add_value(text, open.len());
+                    }
                     at = end;
                 }
                 _ => {}
@@ -81,21 +85,29 @@ impl Shape {
             .map(|member| member.value.as_deref())
     }
 
-    /// Adds a string: a name, or the text of the name before it.
-    fn add(&mut self, text: &[u8], depth: usize, is_name: bool) {
-        if depth > DEPTH_MAX || text.len() > VALUE_BYTES_MAX {
-            return;
+    /// Adds a name.
+    fn add_name(&mut self, text: &[u8], depth: usize) {
+        if let Some(name) = kept(text, depth) {
+            self.members.push(Member { depth, name, value: None });
         }
-        let text = String::from_utf8_lossy(text).into_owned();
-        if is_name {
-            self.members.push(Member { depth, name: text, value: None });
-        } else if let Some(last) = self.members.last_mut()
+    }
+
+    /// Adds the text of the name before it; a text elsewhere, such as in a list, is not kept.
+    fn add_value(&mut self, text: &[u8], depth: usize) {
+        if let Some(value) = kept(text, depth)
+            && let Some(last) = self.members.last_mut()
             && last.depth == depth
             && last.value.is_none()
         {
-            last.value = Some(text);
+            last.value = Some(value);
         }
     }
+}
+
+/// Returns a text that is short and high enough to be kept.
+fn kept(text: &[u8], depth: usize) -> Option<String> {
+    let kept = depth <= DEPTH_MAX && text.len() <= VALUE_BYTES_MAX;
+    kept.then(|| String::from_utf8_lossy(text).into_owned())
 }
 
 /// Returns where the string that begins at `from` ends; the end of the bytes when it does not.

@@ -76,6 +76,15 @@ struct Attachment {
     prompt: Content,
 }
 
+/// What the text of a user record is.
+#[derive(Debug, Clone, Copy)]
+enum Standing {
+    /// Part of the conversation.
+    Said,
+    /// Marked as injected by the record.
+    Injected,
+}
+
 /// Reads a session log.
 pub(crate) fn read(source: &Source, out: &mut Output<'_>) -> Result<(), Error> {
     out.open(Conversation::new(Format::Claude, source.name()))?;
@@ -186,13 +195,14 @@ fn user(mut record: Record, calls: &mut OpenCalls, out: &mut Output<'_>) -> Resu
     if record.is_compact_summary {
         return out.push(origin.summary(content.flatten().text));
     }
+    let standing = if record.is_meta { Standing::Injected } else { Standing::Said };
     match content {
         Content::Text(text) => {
             let command = text.starts_with("<command-") || text.starts_with("<local-command");
-            let meta = record.is_meta || command;
-            out.push(origin.entry(user_text(text, meta, Vec::new())))
+            let standing = if command { Standing::Injected } else { standing };
+            out.push(origin.entry(user_text(text, standing, Vec::new())))
         }
-        Content::Blocks(parts) => user_blocks(parts, record.is_meta, &origin, calls, out),
+        Content::Blocks(parts) => user_blocks(parts, standing, &origin, calls, out),
         Content::Absent | Content::Object(_) => Ok(()),
     }
 }
@@ -200,7 +210,7 @@ fn user(mut record: Record, calls: &mut OpenCalls, out: &mut Output<'_>) -> Resu
 /// Reads the blocks of a user record; its images go with the first text that the harness did not add.
 fn user_blocks(
     mut parts: Vec<Part>,
-    meta: bool,
+    standing: Standing,
     origin: &Origin,
     calls: &mut OpenCalls,
     out: &mut Output<'_>,
@@ -216,7 +226,7 @@ fn user_blocks(
                     Author::Person | Author::Assistant => std::mem::take(&mut media),
                     Author::Harness => Vec::new(),
                 };
-                out.push(origin.entry(user_text(text, meta, images)))?;
+                out.push(origin.entry(user_text(text, standing, images)))?;
             }
             _ => {}
         }
@@ -231,12 +241,11 @@ fn image(part: &mut Part) -> Option<Media> {
     }
 }
 
-fn user_text(text: String, meta: bool, media: Vec<Media>) -> Body {
-    if meta {
-        return Body::Note { role: Role::User, text };
+fn user_text(text: String, standing: Standing, media: Vec<Media>) -> Body {
+    match standing {
+        Standing::Injected => Body::Note { role: Role::User, text },
+        Standing::Said => Body::Text { by: user_or_harness(&text), text, media },
     }
-    let by = user_or_harness(&text);
-    Body::Text { by, text, media }
 }
 
 fn tool_result(block: Block, calls: &mut OpenCalls) -> Body {

@@ -135,7 +135,8 @@ fn event(mut fields: Event, reading: &mut Reading, out: &mut Output<'_>) -> Resu
             if action == "message" {
                 let source = named(&fields, "source");
                 let user = source.as_deref().map_or(first, |source| source == "user");
-                return out.push(origin.entry(message(&mut fields, user)));
+                let author = if user { Author::Person } else { Author::Assistant };
+                return out.push(origin.entry(message(&mut fields, author)));
             }
             act(&action, fields, &origin, reading, out)
         }
@@ -146,13 +147,16 @@ fn event(mut fields: Event, reading: &mut Reading, out: &mut Output<'_>) -> Resu
     }
 }
 
-fn message(fields: &mut Event, user: bool) -> Body {
+fn message(fields: &mut Event, author: Author) -> Body {
     let mut args = take_args(fields);
     let text = take_text(&mut args, "content")
         .or_else(|| take_text(fields, "message"))
         .or_else(|| take_text(fields, "content"))
         .unwrap_or_default();
-    let by = if user { user_or_harness(&text) } else { Author::Assistant };
+    let by = match author {
+        Author::Person | Author::Harness => user_or_harness(&text),
+        Author::Assistant => Author::Assistant,
+    };
     Body::Text { by, text, media: Vec::new() }
 }
 

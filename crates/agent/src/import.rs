@@ -327,7 +327,7 @@ impl<'a> Pass<'a> {
                 chain: Chain::default(),
                 batch: Vec::new(),
                 batch_bytes: 0,
-                fallback: Timestamp::now(),
+                fallback: written_at(&source),
             };
             transcripts::read(&source, format, &mut teller)
         });
@@ -384,7 +384,7 @@ impl<'a> Pass<'a> {
 
     async fn create(&self, thread_id: ThreadId, key: &str, conversation: &Conversation) -> Result<()> {
         let now = Timestamp::now();
-        let at = conversation.started_at.unwrap_or(now);
+        let at = conversation.started_at.unwrap_or_else(|| written_at(self.source));
         let mut thread =
             blank(thread_id, self.agent.settings.assistant_id.clone(), conversation.title.clone(), at);
         thread.metadata = provenance(conversation, self.source.shown_as());
@@ -487,6 +487,12 @@ impl<'a> Pass<'a> {
         self.agent.store.commit(Transaction { fence: None, writes }).await?;
         self.agent.thread(place.thread_id).await
     }
+}
+
+/// Returns when the file was last written: the time of entries that have none.
+fn written_at(source: &Source) -> Timestamp {
+    let modified = source.path().metadata().and_then(|metadata| metadata.modified()).ok();
+    modified.and_then(|time| Timestamp::try_from(time).ok()).unwrap_or_else(Timestamp::now)
 }
 
 fn place_of(key: &str, thread_id: ThreadId, entries: u64, chain: &str, now: Timestamp) -> ImportSource {

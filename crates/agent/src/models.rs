@@ -133,6 +133,7 @@ impl Models {
             api_key,
             base_url: Some(base_url.clone()),
             context_tokens: config.context_tokens,
+            effort: config.effort.as_deref().and_then(model::Effort::from_name),
             ..model::Settings::default()
         };
         Found { settings, key_from, base_url }

@@ -12,7 +12,15 @@ fn main() {
 
 /// Returns a thread of debugging turns: a request, an answer, a call, a result of 2 kB.
 fn thread(messages: u64) -> Vec<Item> {
-    (1..=messages).map(|seq| Item { seq, at: Timestamp::UNIX_EPOCH, what: What::Message(message(seq)), side: false, injected: false }).collect()
+    (1..=messages)
+        .map(|seq| Item {
+            seq,
+            at: Timestamp::UNIX_EPOCH,
+            what: What::Message(message(seq)),
+            side: false,
+            injected: false,
+        })
+        .collect()
 }
 
 fn message(seq: u64) -> Message {

@@ -95,7 +95,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (path, cases) in by_path {
         let source = Source::file(&path);
         let format = transcripts::detect(&source)?;
-        let mut reader = Reader { format, thread_id: ThreadId::generate(), conversation: String::new(), cases };
+        let mut reader =
+            Reader { format, thread_id: ThreadId::generate(), conversation: String::new(), cases };
         transcripts::read(&source, format, &mut reader)?;
         answers.extend(reader.cases.into_iter().map(|case| (case.index, answer(case))));
     }

@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use journal::{HandoffFilter, HandoffPatch, OutboxItem, Store, ThreadPatch, Transaction, Write};
 use memory::AgentFile;
 use protocol::{
-    AssistantId, EventType, Handoff, HandoffId, HandoffMark, HandoffStatus, NewEvent, ParentKind, Proposal, Thread,
-    ThreadStatus,
+    AssistantId, EventType, Handoff, HandoffId, HandoffMark, HandoffStatus, NewEvent, ParentKind, Proposal,
+    Thread, ThreadStatus,
 };
 use runtime::{Activity, Failure, FailureKind, Frame, Frames, Update};
 use serde_json::{Map, Value, json};
@@ -61,7 +61,8 @@ impl Acceptance {
             "summary_sha256": proposal.summary_sha256, "child_thread_id": handoff.child_thread_id,
         });
         let accepted = NewEvent::new(EventType::HandoffAccepted, &content, now)?;
-        let origin = json!({"origin": "handoff", "handoff_id": handoff.handoff_id, "parent_thread_id": parent});
+        let origin =
+            json!({"origin": "handoff", "handoff_id": handoff.handoff_id, "parent_thread_id": parent});
         let created = NewEvent::new(EventType::ThreadCreated, &origin, now)?;
         let writes = vec![
             Write::MoveHandoff {
@@ -100,7 +101,9 @@ impl Acceptance {
         if let Err(problem) = &written {
             tracing::warn!(handoff.id = %handoff.handoff_id, "handoff {}: {problem}", handoff.handoff_id);
             frames.send(Frame::Notice {
-                text: format!("{problem}. The new thread has its summary all the same; `segue doctor` tells more."),
+                text: format!(
+                    "{problem}. The new thread has its summary all the same; `segue doctor` tells more."
+                ),
             });
         }
         let now = Timestamp::now();
@@ -139,7 +142,9 @@ impl Acceptance {
         };
         let mut other = None;
         for candidate in self.store.handoffs(filter).await.map_err(failed)? {
-            if candidate.handoff_id != handoff.handoff_id && self.is_pending(&candidate).await.map_err(failed)? {
+            if candidate.handoff_id != handoff.handoff_id
+                && self.is_pending(&candidate).await.map_err(failed)?
+            {
                 other = self.accepted(&candidate).await.map_err(failed)?;
                 break;
             }
@@ -227,7 +232,8 @@ fn child(handoff: &Handoff, proposal: &Proposal, now: Timestamp) -> Result<Threa
 fn parent_patch(handoff: &Handoff) -> Result<ThreadPatch, serde_json::Error> {
     let mark = serde_json::to_value(settled(handoff))?;
     let last = json!({"handoff_id": handoff.handoff_id, "child_thread_id": handoff.child_thread_id});
-    let metadata = Map::from_iter([(HandoffMark::KEY.to_owned(), mark), (HandoffMark::LAST_KEY.to_owned(), last)]);
+    let metadata =
+        Map::from_iter([(HandoffMark::KEY.to_owned(), mark), (HandoffMark::LAST_KEY.to_owned(), last)]);
     Ok(ThreadPatch { metadata, ..ThreadPatch::default() })
 }
 

@@ -61,11 +61,14 @@ impl Node for HandoffApproval {
         let outcome = decide::outcome(&proposal, left, decide::single(decisions)?)?;
         match outcome {
             Outcome::Refine(_) if !self.can_refine => Err(Rejection::Invalid(
-                "no model is configured to redraft: edit the text yourself, or set one up (`segue models`)".to_owned(),
+                "no model is configured to redraft: edit the text yourself, or set one up (`segue models`)"
+                    .to_owned(),
             )),
-            Outcome::Accept | Outcome::AcceptEdited(_) | Outcome::Refine(_) | Outcome::Decline(_) | Outcome::Preview => {
-                Ok(())
-            }
+            Outcome::Accept
+            | Outcome::AcceptEdited(_)
+            | Outcome::Refine(_)
+            | Outcome::Decline(_)
+            | Outcome::Preview => Ok(()),
         }
     }
 }
@@ -85,7 +88,8 @@ impl HandoffApproval {
         let last_covered = proposals.last().map_or(0, |proposal| proposal.summary_json.coverage.last_seq);
         Ok(Situation {
             preview_only: metadata.options.preview_only,
-            uncovered_messages: uncovered_messages(step.store, metadata.parent_thread_id, last_covered).await?,
+            uncovered_messages: uncovered_messages(step.store, metadata.parent_thread_id, last_covered)
+                .await?,
             remaining_refinements: if self.can_refine { self.refinements_left(proposals) } else { 0 },
             feedback_history: proposals.iter().filter_map(|proposal| proposal.feedback.clone()).collect(),
             notice: None,
@@ -117,7 +121,12 @@ pub async fn uncovered_messages(
 }
 
 /// Returns what a checked decision changes.
-fn follow(handoff: &Handoff, current: &Proposal, outcome: Outcome, now: Timestamp) -> Result<Update, Failure> {
+fn follow(
+    handoff: &Handoff,
+    current: &Proposal,
+    outcome: Outcome,
+    now: Timestamp,
+) -> Result<Update, Failure> {
     let id = handoff.handoff_id;
     match outcome {
         Outcome::Accept => accept(handoff, current.iteration, &current.summary_sha256),
@@ -139,7 +148,13 @@ fn follow(handoff: &Handoff, current: &Proposal, outcome: Outcome, now: Timestam
             }));
             let patch = HandoffPatch { iteration: Some(iteration), ..HandoffPatch::default() };
             let waiting = HandoffStatus::AwaitingDecision;
-            update.writes.push(Write::MoveHandoff { handoff_id: id, from: waiting, to: waiting, patch, at: now });
+            update.writes.push(Write::MoveHandoff {
+                handoff_id: id,
+                from: waiting,
+                to: waiting,
+                patch,
+                at: now,
+            });
             Ok(update)
         }
         Outcome::Refine(feedback) => refine(handoff, current, &feedback, now),
@@ -182,8 +197,7 @@ fn rest(handoff: &Handoff, step: Step, event: NewEvent, note: Option<String>) ->
     let to = lifecycle::next(handoff.status, step).map_err(illegal)?;
     let patch = HandoffPatch { note, ..HandoffPatch::default() };
     let at = event.created_at;
-    let write =
-        Write::MoveHandoff { handoff_id: handoff.handoff_id, from: handoff.status, to, patch, at };
+    let write = Write::MoveHandoff { handoff_id: handoff.handoff_id, from: handoff.status, to, patch, at };
     let mut channels = cleared();
     channels.insert(keys::DECISION.to_owned(), json!({"type": to.as_str()}));
     channels.insert(keys::APPROVED.to_owned(), Value::Bool(false));

@@ -21,7 +21,9 @@ pub const CLEAR_ACTIVITY: &str = "clear_handoff_block";
 /// Returns the channels with which a turn of `thread` begins, so that the graph knows whether a handoff's cleanup
 /// is due at its end.
 pub fn turn_channels(thread: &Thread) -> Channels {
-    let due = thread.handoff().is_some_and(|mark| mark.child_thread_id == thread.thread_id && mark.cleanup_required);
+    let due = thread
+        .handoff()
+        .is_some_and(|mark| mark.child_thread_id == thread.thread_id && mark.cleanup_required);
     let value = if due { Value::Bool(false) } else { Value::Null };
     Channels::from_iter([(keys::FIRST_TURN_DONE.to_owned(), value)])
 }
@@ -105,7 +107,8 @@ impl Activity for BlockClearing {
         }
         let now = Timestamp::now();
         let store = &self.acceptance.store;
-        let event = NewEvent::new(EventType::HandoffCleaned, &json!({"handoff_id": handoff.handoff_id}), now)?;
+        let event =
+            NewEvent::new(EventType::HandoffCleaned, &json!({"handoff_id": handoff.handoff_id}), now)?;
         let mut writes = vec![Write::MoveHandoff {
             handoff_id: handoff.handoff_id,
             from: HandoffStatus::Seeded,
@@ -113,7 +116,9 @@ impl Activity for BlockClearing {
             patch: HandoffPatch::default(),
             at: now,
         }];
-        if let Some(mut mark) = store.thread(handoff.child_thread_id).await?.and_then(|thread| thread.handoff()) {
+        if let Some(mut mark) =
+            store.thread(handoff.child_thread_id).await?.and_then(|thread| thread.handoff())
+        {
             mark.pending = false;
             mark.cleanup_required = false;
             mark.last_cleanup_at = Some(now);

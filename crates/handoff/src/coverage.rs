@@ -43,7 +43,9 @@ impl CoverageBuilder {
     /// Says more exactly how an event that was marked before reached the summariser.
     pub fn refine(&mut self, seq: Seq, reach: Reach) {
         let at = self.runs.partition_point(|&(_, last, _)| last < seq);
-        let Some(&(first, last, was)) = self.runs.get(at).filter(|(first, _, _)| *first <= seq) else { return };
+        let Some(&(first, last, was)) = self.runs.get(at).filter(|(first, _, _)| *first <= seq) else {
+            return;
+        };
         let before = (first < seq).then(|| (first, seq - 1, was));
         let after = (seq < last).then(|| (seq + 1, last, was));
         self.runs.splice(at..=at, before.into_iter().chain([(seq, seq, reach)]).chain(after));
@@ -91,7 +93,9 @@ fn joined(runs: Vec<(Seq, Seq, Reach)>) -> Vec<(Seq, Seq, Reach)> {
 
 /// Halves the number of ranges: pairs of neighbours become one with the weaker claim.
 fn merged(runs: Vec<(Seq, Seq, Reach)>) -> Vec<(Seq, Seq, Reach)> {
-    let pairs = runs.chunks(2).map(|pair| (pair[0].0, pair[pair.len() - 1].1, pair.iter().map(|run| run.2).max().unwrap_or(pair[0].2)));
+    let pairs = runs.chunks(2).map(|pair| {
+        (pair[0].0, pair[pair.len() - 1].1, pair.iter().map(|run| run.2).max().unwrap_or(pair[0].2))
+    });
     joined(pairs.collect())
 }
 

@@ -30,7 +30,11 @@ pub(crate) struct Edited {
 }
 
 /// Returns what `decision` asks for, given what was shown.
-pub(crate) fn outcome(shown: &Proposal, refinements_left: u32, decision: &Decision) -> Result<Outcome, Rejection> {
+pub(crate) fn outcome(
+    shown: &Proposal,
+    refinements_left: u32,
+    decision: &Decision,
+) -> Result<Outcome, Rejection> {
     match decision {
         Decision::Approve { args, summary_sha256 } => {
             check_hash(shown, summary_sha256.as_deref())?;
@@ -42,7 +46,9 @@ pub(crate) fn outcome(shown: &Proposal, refinements_left: u32, decision: &Decisi
         Decision::Edit { edited_action } => {
             if edited_action.name != ACTION_NAME && edited_action.name != ACTION_ALIAS {
                 let name = &edited_action.name;
-                return Err(Rejection::Invalid(format!("the edited action is `{name}`, expected `{ACTION_NAME}`")));
+                return Err(Rejection::Invalid(format!(
+                    "the edited action is `{name}`, expected `{ACTION_NAME}`"
+                )));
             }
             edited(shown, refinements_left, &edited_action.args)
         }
@@ -75,7 +81,9 @@ fn edited(shown: &Proposal, refinements_left: u32, args: &Map<String, Value>) ->
             "no refinement is left: accept, edit the text yourself, or decline".to_owned(),
         )),
         Some(feedback) => Ok(Outcome::Refine(feedback.to_owned())),
-        None => Err(Rejection::Invalid("an edit needs `summary_json`, `summary_md` or `feedback`".to_owned())),
+        None => {
+            Err(Rejection::Invalid("an edit needs `summary_json`, `summary_md` or `feedback`".to_owned()))
+        }
     }
 }
 
@@ -103,8 +111,10 @@ pub(crate) fn shown(interrupt: &Interrupt) -> Result<(Proposal, u32), Rejection>
     let unreadable = || Rejection::Invalid("the stored interrupt cannot be read".to_owned());
     let args = &interrupt.payload.action_requests.first().ok_or_else(unreadable)?.args;
     let text = |key: &str| args.get(key).and_then(Value::as_str).map(str::to_owned).ok_or_else(unreadable);
-    let summary: HandoffSummary =
-        args.get("summary_json").and_then(|json| serde_json::from_value(json.clone()).ok()).ok_or_else(unreadable)?;
+    let summary: HandoffSummary = args
+        .get("summary_json")
+        .and_then(|json| serde_json::from_value(json.clone()).ok())
+        .ok_or_else(unreadable)?;
     let left = args.get("remaining_refinements").and_then(Value::as_u64).unwrap_or(0);
     let proposal = Proposal {
         handoff_id: summary.handoff_id,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use minijinja::{Environment, UndefinedBehavior};
 use model::{ChatModel, ChatRequest, Part};
+use protocol::message::StopReason;
 use protocol::{AiMessage, ItemKind, Message, Seq, SummaryItem};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -112,7 +113,10 @@ async fn whole(model: &Arc<dyn ChatModel>, request: &ChatRequest) -> model::Resu
             return Ok(answer);
         }
     }
-    Err(model::Error::Broken { model: model.name().clone(), reason: "the stream ended without an answer".to_owned() })
+    Err(model::Error::Broken {
+        model: model.name().clone(),
+        reason: "the stream ended without an answer".to_owned(),
+    })
 }
 
 /// Returns the instructions and the input of the drafting prompt.
@@ -148,14 +152,23 @@ pub(crate) fn prompt_sha256() -> String {
 /// Reads an answer: strictly, then once more after the repairs that need no guess, such as a code fence around it.
 fn read(answer: AiMessage) -> Result<Drafted, DraftError> {
     let text = Message::Ai(answer.clone()).text();
+    match answer.stop {
+        Some(StopReason::MaxTokens) => return Err(DraftError::Unusable("it was cut off".to_owned())),
+        Some(StopReason::Refusal) => {
+            return Err(DraftError::Unusable("the model declined to write it".to_owned()));
+        }
+        Some(StopReason::EndTurn | StopReason::ToolCalls | StopReason::Other) | None => {}
+    }
     if text.trim().is_empty() {
         return Err(DraftError::Unusable("it is empty".to_owned()));
     }
     if answer.incomplete {
         return Err(DraftError::Unusable("it was cut off".to_owned()));
     }
-    let parsed = serde_json::from_str::<Answer>(&text).or_else(|_| serde_json::from_str(outermost_object(&text)));
-    let parsed = parsed.map_err(|error| DraftError::Unusable(format!("it is not the JSON asked for: {error}")))?;
+    let parsed =
+        serde_json::from_str::<Answer>(&text).or_else(|_| serde_json::from_str(outermost_object(&text)));
+    let parsed =
+        parsed.map_err(|error| DraftError::Unusable(format!("it is not the JSON asked for: {error}")))?;
     check(parsed, answer)
 }
 
@@ -173,7 +186,12 @@ fn check(parsed: Answer, answer: AiMessage) -> Result<Drafted, DraftError> {
     let mut body: Vec<SummaryItem> = parsed
         .body
         .into_iter()
-        .map(|item| SummaryItem { kind: kind(item.kind), text: line(&item.text), refs: item.refs, verified: true })
+        .map(|item| SummaryItem {
+            kind: kind(item.kind),
+            text: line(&item.text),
+            refs: item.refs,
+            verified: true,
+        })
         .filter(|item| !item.text.is_empty())
         .collect();
     body.sort_by_key(|item| item.kind);
@@ -270,7 +288,8 @@ mod tests {
     #[test]
     fn g6_items_come_in_the_order_of_their_kinds() {
         let text = r#"{"title":"T","tldr":"L","body":[{"kind":"artifact","text":"c"},{"kind":"objective","text":"a"},{"kind":"progress","text":"b"}]}"#;
-        let drafted = read(AiMessage { content: vec![protocol::Block::text(text)], ..AiMessage::default() }).unwrap();
+        let drafted =
+            read(AiMessage { content: vec![protocol::Block::text(text)], ..AiMessage::default() }).unwrap();
         let texts: Vec<&str> = drafted.body.iter().map(|item| item.text.as_str()).collect();
         assert_eq!(texts, ["a", "b", "c"]);
     }

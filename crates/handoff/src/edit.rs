@@ -17,7 +17,11 @@ const EDITED_TOKENS_MAX: u64 = 4_000;
 const AUTHOR: &str = "user";
 
 /// Reads a summary from the Markdown a person edited.
-pub(crate) fn from_markdown(shown: &HandoffSummary, text: &str, title: Option<&str>) -> Result<Edited, Rejection> {
+pub(crate) fn from_markdown(
+    shown: &HandoffSummary,
+    text: &str,
+    title: Option<&str>,
+) -> Result<Edited, Rejection> {
     let text = clean(&without_comments(text));
     let text = text.trim();
     if text.is_empty() {
@@ -66,7 +70,8 @@ fn missing(name: &str) -> Rejection {
 }
 
 fn checked(summary_json: HandoffSummary, summary_md: String) -> Result<Edited, Rejection> {
-    let too_long = |what: &str, max: usize| Err(Rejection::Invalid(format!("the {what} is over {max} characters")));
+    let too_long =
+        |what: &str, max: usize| Err(Rejection::Invalid(format!("the {what} is over {max} characters")));
     if summary_json.title.trim().is_empty() {
         return Err(Rejection::Invalid("the title is empty".to_owned()));
     }
@@ -83,11 +88,15 @@ fn checked(summary_json: HandoffSummary, summary_md: String) -> Result<Edited, R
     }
     if summary_json.body.len() > BODY_ITEMS_MAX {
         let found = summary_json.body.len();
-        return Err(Rejection::Invalid(format!("there are {found} items, at most {BODY_ITEMS_MAX} are allowed")));
+        return Err(Rejection::Invalid(format!(
+            "there are {found} items, at most {BODY_ITEMS_MAX} are allowed"
+        )));
     }
     let tokens = model::tokens::estimate(&summary_md);
     if tokens > EDITED_TOKENS_MAX {
-        return Err(Rejection::Invalid(format!("the text has {tokens} tokens, at most {EDITED_TOKENS_MAX} are allowed")));
+        return Err(Rejection::Invalid(format!(
+            "the text has {tokens} tokens, at most {EDITED_TOKENS_MAX} are allowed"
+        )));
     }
     Ok(Edited { summary_json, summary_md })
 }
@@ -148,7 +157,9 @@ fn item(kind: ItemKind, line: &str, body: &mut Vec<SummaryItem>) {
 /// Returns the text of a title line, as it is rendered or as a Markdown heading.
 fn title(line: &str) -> Option<String> {
     let bold = line.strip_prefix("**").and_then(|rest| rest.strip_suffix("**"));
-    bold.or_else(|| line.strip_prefix("# ")).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+    bold.or_else(|| line.strip_prefix("# "))
+        .map(|text| text.trim().to_owned())
+        .filter(|text| !text.is_empty())
 }
 
 /// Returns a line without the backslash that rendering puts before what Markdown would read as a block.
@@ -158,8 +169,10 @@ fn unguarded(line: &str) -> &str {
 
 /// Returns `text` without characters that hide or reorder others, and unable to open or close the block.
 fn clean(text: &str) -> String {
-    let visible: String =
-        text.chars().filter(|c| matches!(c, '\n' | '\t') || !(c.is_control() || render::is_hidden(*c))).collect();
+    let visible: String = text
+        .chars()
+        .filter(|c| matches!(c, '\n' | '\t') || !(c.is_control() || render::is_hidden(*c)))
+        .collect();
     memory::block::neutralise(&visible)
 }
 

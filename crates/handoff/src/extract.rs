@@ -112,11 +112,13 @@ fn cost(lines: &[Line]) -> usize {
 fn items(facts: &Facts, told: Vec<(ItemKind, Vec<Line>)>) -> Vec<SummaryItem> {
     let mut items: Vec<SummaryItem> = Vec::with_capacity(ItemKind::ALL.len());
     for kind in ItemKind::ALL {
-        let lines: Vec<&Line> = told.iter().filter(|(of, _)| *of == kind).flat_map(|(_, lines)| lines).collect();
+        let lines: Vec<&Line> =
+            told.iter().filter(|(of, _)| *of == kind).flat_map(|(_, lines)| lines).collect();
         if lines.is_empty() {
             continue;
         }
-        let mut refs: Vec<Seq> = lines.iter().flat_map(|line| line.refs.iter().copied()).filter(|seq| *seq > 0).collect();
+        let mut refs: Vec<Seq> =
+            lines.iter().flat_map(|line| line.refs.iter().copied()).filter(|seq| *seq > 0).collect();
         refs.sort_unstable();
         refs.dedup();
         let beyond = refs.len().saturating_sub(REFS_MAX);
@@ -166,7 +168,9 @@ fn title(facts: &Facts, goal: Option<&str>) -> String {
     let text = source.map(|text| first_sentence(&text)).unwrap_or_default();
     if text.is_empty() {
         let first = facts.statements.first().map(|quote| clip(&first_sentence(&quote.text), TITLE_GRAPHEMES));
-        return first.filter(|text| !text.is_empty()).unwrap_or_else(|| "Thread without a request".to_owned());
+        return first
+            .filter(|text| !text.is_empty())
+            .unwrap_or_else(|| "Thread without a request".to_owned());
     }
     clip(&text, TITLE_GRAPHEMES.min(TITLE_GRAPHEMES_MAX))
 }
@@ -174,9 +178,15 @@ fn title(facts: &Facts, goal: Option<&str>) -> String {
 /// Returns the first sentence that says something, without the mark it ends on.
 fn first_sentence(text: &str) -> String {
     let text = without_tags(head(text, TITLE_BYTES_MAX));
-    let sentences: Vec<String> =
-        model::extractive::sentences(&text).take(8).map(plain).filter(|sentence| !sentence.is_empty()).collect();
-    let telling = sentences.iter().find(|sentence| weight(sentence) >= 3 && sentence.contains(' ')).or(sentences.first());
+    let sentences: Vec<String> = model::extractive::sentences(&text)
+        .take(8)
+        .map(plain)
+        .filter(|sentence| !sentence.is_empty())
+        .collect();
+    let telling = sentences
+        .iter()
+        .find(|sentence| weight(sentence) >= 3 && sentence.contains(' '))
+        .or(sentences.first());
     let sentence = telling.map(|sentence| render::inert(sentence)).unwrap_or_default();
     let mut letters = sentence.trim_end_matches(['.', ':', '!', ' ', ',']).chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
@@ -207,14 +217,21 @@ fn tldr(facts: &Facts) -> String {
     });
     let sentence = parts.join(", ");
     let mut letters = sentence.chars();
-    let sentence: String = letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default();
+    let sentence: String =
+        letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default();
     clip(&format!("{sentence}."), TLDR_GRAPHEMES_MAX)
 }
 
 /// Returns what goes along with the summary whatever its text says.
 pub fn carry_over(facts: &Facts) -> CarryOver {
     let paths = |wanted: fn(&FileUse) -> bool| {
-        facts.files.iter().filter(|file| wanted(file)).take(CARRIED_MAX).map(|file| file.path.clone()).collect()
+        facts
+            .files
+            .iter()
+            .filter(|file| wanted(file))
+            .take(CARRIED_MAX)
+            .map(|file| file.path.clone())
+            .collect()
     };
     let failing = facts.checks.iter().filter(|run| run.failed()).map(|run| match &run.detail {
         Some(detail) => format!("{}: {detail}", run.name),

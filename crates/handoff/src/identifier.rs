@@ -19,13 +19,13 @@ pub(crate) enum Kind {
 }
 
 const EXTENSIONS: [&str; 92] = [
-    "bash", "bat", "c", "cc", "cfg", "cjs", "conf", "cpp", "cs", "css", "csv", "dart", "db", "diff", "env", "erl",
-    "ex", "example", "exs", "fish", "go", "gradle", "graphql", "h", "hcl", "hpp", "hs", "html", "ini", "ipynb",
-    "java", "jpg", "js", "json", "jsonc", "jsonl", "jsx", "kt", "kts", "less", "lock", "log", "lua", "md", "mdx",
-    "mjs", "ml", "mod", "mts", "nix", "patch", "pdf", "php", "pl", "plist", "png", "pony", "proto", "ps1", "py",
-    "pyi", "r", "rb", "rs", "rst", "scala", "scss", "service", "sh", "sol", "sql", "sqlite", "sum", "svelte", "svg",
-    "swift", "tf", "toml", "traj", "ts", "tsv", "tsx", "txt", "vue", "wasm", "xml", "yaml", "yml", "zig", "zsh",
-    "snap", "tmpl",
+    "bash", "bat", "c", "cc", "cfg", "cjs", "conf", "cpp", "cs", "css", "csv", "dart", "db", "diff", "env",
+    "erl", "ex", "example", "exs", "fish", "go", "gradle", "graphql", "h", "hcl", "hpp", "hs", "html", "ini",
+    "ipynb", "java", "jpg", "js", "json", "jsonc", "jsonl", "jsx", "kt", "kts", "less", "lock", "log", "lua",
+    "md", "mdx", "mjs", "ml", "mod", "mts", "nix", "patch", "pdf", "php", "pl", "plist", "png", "pony",
+    "proto", "ps1", "py", "pyi", "r", "rb", "rs", "rst", "scala", "scss", "service", "sh", "sol", "sql",
+    "sqlite", "sum", "svelte", "svg", "swift", "tf", "toml", "traj", "ts", "tsv", "tsx", "txt", "vue",
+    "wasm", "xml", "yaml", "yml", "zig", "zsh", "snap", "tmpl",
 ];
 
 const UNITS: [&str; 14] =
@@ -67,7 +67,8 @@ const fn continues_name(byte: u8) -> bool {
 }
 
 fn ends_url(c: char) -> bool {
-    c.is_whitespace() || matches!(c, '<' | '>' | '"' | '\'' | '`' | ')' | ']' | '}' | '|' | '\\' | '…' | '“' | '”' | '’')
+    c.is_whitespace()
+        || matches!(c, '<' | '>' | '"' | '\'' | '`' | ')' | ']' | '}' | '|' | '\\' | '…' | '“' | '”' | '’')
 }
 
 /// Returns the kind of a word and the part of it that is the name.
@@ -76,7 +77,8 @@ fn classify(word: &str) -> Option<(Kind, &str)> {
         return None;
     }
     if let Some(flag) = word.strip_prefix("--") {
-        let long = flag.len() >= 3 && flag.bytes().all(|b| b.is_ascii_lowercase() || b == b'-' || b.is_ascii_digit());
+        let long = flag.len() >= 3
+            && flag.bytes().all(|b| b.is_ascii_lowercase() || b == b'-' || b.is_ascii_digit());
         return long.then_some((Kind::Identifier, word));
     }
     let word = word.trim_start_matches(['-', ':', '$', '@']);
@@ -119,7 +121,8 @@ fn path(word: &str) -> Option<&str> {
     let extension = name.rsplit_once('.').map(|(_, extension)| extension);
     let known = extension.is_some_and(is_extension);
     let slashes = word.bytes().filter(|&byte| byte == b'/').count();
-    let rooted = word.starts_with('/') || word.starts_with("./") || word.starts_with("~/") || word.starts_with("../");
+    let rooted =
+        word.starts_with('/') || word.starts_with("./") || word.starts_with("~/") || word.starts_with("../");
     (known || slashes >= 2 || rooted && slashes >= 1 && word.len() > 5).then_some(word)
 }
 
@@ -161,7 +164,10 @@ fn is_version(word: &str) -> bool {
 
 fn is_date(word: &str) -> bool {
     let bytes = word.as_bytes();
-    bytes.len() == 10 && bytes[4] == b'-' && bytes[7] == b'-' && bytes.iter().filter(|b| b.is_ascii_digit()).count() == 8
+    bytes.len() == 10
+        && bytes[4] == b'-'
+        && bytes[7] == b'-'
+        && bytes.iter().filter(|b| b.is_ascii_digit()).count() == 8
 }
 
 fn is_number(word: &str) -> bool {
@@ -178,10 +184,13 @@ fn is_error(word: &str) -> bool {
         .iter()
         .any(|end| word.len() > end.len() && word.ends_with(end));
     let code = word.len() == 5 && word.starts_with('E') && word[1..].bytes().all(|b| b.is_ascii_digit());
-    let errno = ["ENOENT", "EACCES", "EPERM", "ECONN", "ETIMEDOUT", "EADDRINUSE", "SIGSEGV", "SIGKILL", "SIGABRT"]
-        .iter()
-        .any(|code| word.starts_with(code));
-    (type_name && word.as_bytes()[0].is_ascii_uppercase() && is_plain(word)) || code || errno && is_plain(word)
+    let errno =
+        ["ENOENT", "EACCES", "EPERM", "ECONN", "ETIMEDOUT", "EADDRINUSE", "SIGSEGV", "SIGKILL", "SIGABRT"]
+            .iter()
+            .any(|code| word.starts_with(code));
+    (type_name && word.as_bytes()[0].is_ascii_uppercase() && is_plain(word))
+        || code
+        || errno && is_plain(word)
 }
 
 fn is_plain(word: &str) -> bool {
@@ -195,7 +204,8 @@ fn is_identifier(word: &str) -> bool {
     }
     let snake = word.trim_matches('_').contains('_');
     let bytes = word.as_bytes();
-    let humps = bytes.windows(2).filter(|pair| !pair[0].is_ascii_uppercase() && pair[1].is_ascii_uppercase()).count();
+    let humps =
+        bytes.windows(2).filter(|pair| !pair[0].is_ascii_uppercase() && pair[1].is_ascii_uppercase()).count();
     snake || humps >= 1 && bytes.iter().any(u8::is_ascii_lowercase)
 }
 
@@ -215,8 +225,14 @@ mod tests {
             ("nothing to see here, and/or there.", ""),
             ("see src/lib.rs:12 and ./a.md.", "Path src/lib.rs, Path ./a.md"),
             ("(https://x.test/a?b=c).", "Url https://x.test/a?b=c"),
-            ("call `parse_all` or parseAll in HttpClient", "Identifier parse_all, Identifier parseAll, Identifier HttpClient"),
-            ("#12 ABC-34 v1.2.3 2026-01-31 deadbeef1", "Reference #12, Reference ABC-34, Reference v1.2.3, Reference 2026-01-31, Reference deadbeef1"),
+            (
+                "call `parse_all` or parseAll in HttpClient",
+                "Identifier parse_all, Identifier parseAll, Identifier HttpClient",
+            ),
+            (
+                "#12 ABC-34 v1.2.3 2026-01-31 deadbeef1",
+                "Reference #12, Reference ABC-34, Reference v1.2.3, Reference 2026-01-31, Reference deadbeef1",
+            ),
             ("took 12ms, 1500 rows, 7 files, 40%", "Number 12ms, Number 1500, Number 40%"),
             ("TypeError and E0308 with --no-verify", "Error TypeError, Error E0308, Identifier --no-verify"),
             ("日本語 src/日.rs 🦀", ""),

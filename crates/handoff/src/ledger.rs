@@ -8,8 +8,8 @@ use protocol::{AiMessage, Block, Message, Seq, ToolMessage};
 
 use crate::identifier::{self, Kind};
 use crate::limits::{
-    FIRST_REQUESTS_MAX, LAST_REQUESTS_MAX, NAME_BYTES_MAX, NAMES_KEPT_MAX, NAMES_MAX, REQUEST_BYTES_MAX, RULE_CHARS_MAX, RULES_MAX,
-    SCAN_BYTES_MAX, STATEMENT_BYTES_MAX, STATEMENTS_MAX,
+    FIRST_REQUESTS_MAX, LAST_REQUESTS_MAX, NAME_BYTES_MAX, NAMES_KEPT_MAX, NAMES_MAX, REQUEST_BYTES_MAX,
+    RULE_CHARS_MAX, RULES_MAX, SCAN_BYTES_MAX, STATEMENT_BYTES_MAX, STATEMENTS_MAX,
 };
 use crate::redact::redact;
 use crate::shell;
@@ -131,7 +131,11 @@ impl Ledger {
                 Block::Text { text } if !text.trim().is_empty() => {
                     self.speak(seq, text);
                     self.decide(seq, head(text, STATEMENT_BYTES_MAX));
-                    push_bounded(&mut self.statements, kept(seq, text.trim(), STATEMENT_BYTES_MAX), STATEMENTS_MAX);
+                    push_bounded(
+                        &mut self.statements,
+                        kept(seq, text.trim(), STATEMENT_BYTES_MAX),
+                        STATEMENTS_MAX,
+                    );
                     self.last_statement_at = seq;
                     self.is_answered = !message.incomplete && !self.outcomes.has_open_calls();
                 }
@@ -224,11 +228,13 @@ impl Ledger {
         let mut requests = self.first_requests;
         requests.extend(self.last_requests);
         requests.sort_by_key(|quote| quote.seq);
-        let requests: Vec<Quote> = requests.into_iter().map(|quote| clean(quote, REQUEST_BYTES_MAX)).collect();
+        let requests: Vec<Quote> =
+            requests.into_iter().map(|quote| clean(quote, REQUEST_BYTES_MAX)).collect();
         let statement = |quote| clean(quote, STATEMENT_BYTES_MAX);
         let statements: Vec<Quote> = self.statements.into_iter().map(statement).collect();
         let sentence = |quote| clean(quote, 4 * RULE_CHARS_MAX);
-        let unanswered = requests.iter().filter(|quote| quote.seq > self.last_statement_at).cloned().collect();
+        let unanswered =
+            requests.iter().filter(|quote| quote.seq > self.last_statement_at).cloned().collect();
         let error_types = self.outcomes.types.latest();
         let (checks, errors) = self.outcomes.into_parts();
         let todos_seq = self.tasks.seq;
@@ -266,7 +272,8 @@ impl Ledger {
 
 /// Returns whether the sentence is a rule, and if so whether it is an order.
 fn rule(sentence: &str) -> Option<bool> {
-    if sentence.len() > 4 * RULE_CHARS_MAX || sentence.chars().count() > RULE_CHARS_MAX || !is_prose(sentence) {
+    if sentence.len() > 4 * RULE_CHARS_MAX || sentence.chars().count() > RULE_CHARS_MAX || !is_prose(sentence)
+    {
         return None;
     }
     cues::rule(sentence)
@@ -280,12 +287,16 @@ fn is_prose(sentence: &str) -> bool {
 /// Returns the question a statement ends on.
 fn question(statement: &Quote) -> Option<Quote> {
     let last = sentences(&statement.text).last()?;
-    last.trim_end_matches(['*', '_', ')', ' ']).ends_with(['?', '？']).then(|| Quote { seq: statement.seq, text: last.to_owned() })
+    last.trim_end_matches(['*', '_', ')', ' '])
+        .ends_with(['?', '？'])
+        .then(|| Quote { seq: statement.seq, text: last.to_owned() })
 }
 
 fn latest_files(files: HashMap<String, (Seq, Seq)>) -> Vec<FileUse> {
-    let mut files: Vec<FileUse> =
-        files.into_iter().map(|(path, (read_at, written_at))| FileUse { path, read_at, written_at }).collect();
+    let mut files: Vec<FileUse> = files
+        .into_iter()
+        .map(|(path, (read_at, written_at))| FileUse { path, read_at, written_at })
+        .collect();
     files.sort_unstable_by(|a, b| {
         let last = |file: &FileUse| file.read_at.max(file.written_at);
         last(b).cmp(&last(a)).then_with(|| a.path.cmp(&b.path))

@@ -43,11 +43,11 @@ pub use redact::{REDACTED, redact};
 pub use render::{fit, render};
 pub use request::{Options, Request, restart, start};
 pub use select::{Selection, Selector};
-pub use summarization::{
-    Drafting, EXTRACTIVE, HandoffRequestNode, HandoffSummarization, REQUEST_NODE, SUMMARIZATION_NODE, after_decision,
-    entry,
-};
 pub use source::{Item, What};
+pub use summarization::{
+    Drafting, EXTRACTIVE, HandoffRequestNode, HandoffSummarization, REQUEST_NODE, SUMMARIZATION_NODE,
+    after_decision, entry,
+};
 
 /// Returns the lowercase hex SHA-256 of `bytes`.
 pub(crate) fn sha256_hex(bytes: &[u8]) -> String {

@@ -63,8 +63,15 @@ mod tests {
     #[test]
     fn m2_a_handoff_that_rests_is_never_moved_again() {
         let steps = [
-            Step::Draft, Step::Propose, Step::Accept, Step::Seed, Step::Clean, Step::Decline, Step::Preview,
-            Step::Fail, Step::Expire,
+            Step::Draft,
+            Step::Propose,
+            Step::Accept,
+            Step::Seed,
+            Step::Clean,
+            Step::Decline,
+            Step::Preview,
+            Step::Fail,
+            Step::Expire,
         ];
         for from in HandoffStatus::ALL {
             let ways: Vec<Step> = steps.into_iter().filter(|step| next(from, *step).is_ok()).collect();

@@ -59,6 +59,9 @@ pub fn payload(proposal: &Proposal, situation: &Situation) -> Result<InterruptPa
             description: "Preview handoff summary for approval".to_owned(),
             args: Value::Object(args),
         }],
-        review_configs: vec![ReviewConfig { action_name: ACTION_NAME.to_owned(), allowed_decisions: allowed }],
+        review_configs: vec![ReviewConfig {
+            action_name: ACTION_NAME.to_owned(),
+            allowed_decisions: allowed,
+        }],
     })
 }

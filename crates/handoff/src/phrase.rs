@@ -30,7 +30,8 @@ fn without_marker(line: &str) -> &str {
     let bare = line.trim_start_matches(['#', '>', '|']).trim_start();
     let bare = ["- ", "* ", "+ ", "• "].iter().find_map(|marker| bare.strip_prefix(marker)).unwrap_or(bare);
     let digits = bare.bytes().take_while(u8::is_ascii_digit).count();
-    let numbered = (1..=2).contains(&digits) && (bare[digits..].starts_with(". ") || bare[digits..].starts_with(") "));
+    let numbered =
+        (1..=2).contains(&digits) && (bare[digits..].starts_with(". ") || bare[digits..].starts_with(") "));
     if numbered { bare[digits + 2..].trim_start() } else { bare }
 }
 
@@ -65,23 +66,32 @@ pub(crate) fn clip(text: &str, graphemes_max: usize) -> String {
     if text.len() <= graphemes_max {
         return text.to_owned();
     }
-    let mut graphemes = text.grapheme_indices(true);
-    let Some((end, _)) = graphemes.nth(graphemes_max.saturating_sub(1)) else { return text.to_owned() };
-    if graphemes.next().is_none() {
+    if text.graphemes(true).nth(graphemes_max).is_none() {
         return text.to_owned();
     }
+    let Some((end, _)) = text.grapheme_indices(true).nth(graphemes_max.saturating_sub(2)) else {
+        return String::new();
+    };
     let cut = &text[..end];
     // A word is given up for a clean end only when most of the text remains: some scripts have no spaces.
     let space = cut.rfind(char::is_whitespace).filter(|at| *at * 3 >= end * 2);
     let kept = space.map_or(cut, |at| &cut[..at]).trim_end_matches([' ', ',', ';', ':', '.', '-', '(']);
-    if graphemes_max == 0 { String::new() } else { format!("{kept}{CUT}") }
+    // The beginning of a long name is set apart, so that the mark is not read as a part of it.
+    let gap = if space.is_none() && kept.ends_with(|c: char| c.is_ascii_graphic()) { " " } else { "" };
+    if graphemes_max == 0 { String::new() } else { format!("{kept}{gap}{CUT}") }
 }
 
 /// Returns about how many words of `text` carry meaning: those of four letters and more, and characters of scripts
 /// that write without spaces.
 pub(crate) fn weight(text: &str) -> usize {
     text.split(|c: char| !c.is_alphanumeric())
-        .map(|word| if word.starts_with(|c: char| c >= '\u{2e80}') { word.chars().count() / 2 } else { usize::from(word.len() > 3) })
+        .map(|word| {
+            if word.starts_with(|c: char| c >= '\u{2e80}') {
+                word.chars().count() / 2
+            } else {
+                usize::from(word.len() > 3)
+            }
+        })
         .sum()
 }
 
@@ -98,10 +108,11 @@ mod tests {
     fn l9_a_clip_ends_between_words_and_never_inside_a_character() {
         for (text, max, expected) in [
             ("short", 10, "short"),
-            ("one two three", 9, "one two…"),
+            ("one two three", 10, "one two…"),
             ("exactly ten", 11, "exactly ten"),
-            ("日本語日本語", 4, "日本語…"),
-            ("👨‍👩‍👧‍👦👨‍👩‍👧‍👦👨‍👩‍👧‍👦", 2, "👨‍👩‍👧‍👦…"),
+            ("https://x.test/a/long/path", 10, "https://x …"),
+            ("日本語日本語", 5, "日本語…"),
+            ("👨‍👩‍👧‍👦👨‍👩‍👧‍👦👨‍👩‍👧‍👦👨‍👩‍👧‍👦", 3, "👨‍👩‍👧‍👦…"),
             ("anything", 0, ""),
         ] {
             assert_eq!(clip(text, max), expected, "{text:?} at {max}");

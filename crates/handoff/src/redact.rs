@@ -14,10 +14,49 @@ static HINTS: LazyLock<AhoCorasick> = LazyLock::new(|| {
     AhoCorasick::builder()
         .ascii_case_insensitive(true)
         .build([
-            "sk-", "sk_", "pk_", "rk_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "akia", "asia",
-            "aiza", "ya29.", "npm_", "pypi-", "hf_", "lsv2_", "eyj", "-----begin", "password", "passwd", "secret", "token",
-            "api_key", "apikey", "api-key", "authorization", "bearer", "access_key", "accesskey", "private_key", "credential",
-            "://", "dckr_pat_", "sg.", "shpat_", "whsec_", "gsk_", "xai-", "aws_",
+            "sk-",
+            "sk_",
+            "pk_",
+            "rk_",
+            "ghp_",
+            "gho_",
+            "ghu_",
+            "ghs_",
+            "ghr_",
+            "github_pat_",
+            "glpat-",
+            "xox",
+            "akia",
+            "asia",
+            "aiza",
+            "ya29.",
+            "npm_",
+            "pypi-",
+            "hf_",
+            "lsv2_",
+            "eyj",
+            "-----begin",
+            "password",
+            "passwd",
+            "secret",
+            "token",
+            "api_key",
+            "apikey",
+            "api-key",
+            "authorization",
+            "bearer",
+            "access_key",
+            "accesskey",
+            "private_key",
+            "credential",
+            "://",
+            "dckr_pat_",
+            "sg.",
+            "shpat_",
+            "whsec_",
+            "gsk_",
+            "xai-",
+            "aws_",
         ])
         .expect("the words are constants that the tests build")
 });
@@ -60,9 +99,14 @@ pub fn redact(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let keys = KEYS.replace_all(text, REDACTED);
-    let urls = URL_PASSWORD.replace_all(&keys, |found: &Captures<'_>| format!("{}{REDACTED}{}", &found[1], &found[3]));
+    let urls = URL_PASSWORD
+        .replace_all(&keys, |found: &Captures<'_>| format!("{}{REDACTED}{}", &found[1], &found[3]));
     let all = ASSIGNMENTS.replace_all(&urls, |found: &Captures<'_>| {
-        if looks_secret(&found[1], &found[2]) { format!("{}{REDACTED}", &found[1]) } else { found[0].to_owned() }
+        if looks_secret(&found[1], &found[2]) {
+            format!("{}{REDACTED}", &found[1])
+        } else {
+            found[0].to_owned()
+        }
     });
     match all {
         Cow::Borrowed(same) if same == text => Cow::Borrowed(text),
@@ -71,7 +115,10 @@ pub fn redact(text: &str) -> Cow<'_, str> {
 }
 
 fn looks_secret(name: &str, value: &str) -> bool {
-    if value.starts_with(REDACTED) || value.starts_with(['$', '&', '*', '[', '%', '.', '/']) || value.contains("::") {
+    if value.starts_with(REDACTED)
+        || value.starts_with(['$', '&', '*', '[', '%', '.', '/'])
+        || value.contains("::")
+    {
         return false;
     }
     let digits = value.bytes().any(|b| b.is_ascii_digit());
@@ -86,7 +133,10 @@ fn looks_secret(name: &str, value: &str) -> bool {
     if path_or_count && !password {
         return false;
     }
-    digits && letters || symbols && letters && assigned || value.len() >= 20 && upper && lower || password && assigned
+    digits && letters
+        || symbols && letters && assigned
+        || value.len() >= 20 && upper && lower
+        || password && assigned
 }
 
 #[cfg(test)]

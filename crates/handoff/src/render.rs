@@ -75,7 +75,9 @@ pub(crate) fn without_hidden(text: &str) -> String {
         match c {
             c if c.is_whitespace() || c.is_control() => visible.push(' '),
             // Joiners belong to emoji and to scripts that need them; beside ASCII they only hide something.
-            '\u{200c}' | '\u{200d}' if visible.ends_with(|before: char| !before.is_ascii()) => visible.push(c),
+            '\u{200c}' | '\u{200d}' if visible.ends_with(|before: char| !before.is_ascii()) => {
+                visible.push(c)
+            }
             c if is_hidden(c) => {}
             c => visible.push(c),
         }
@@ -157,9 +159,10 @@ const LEAST_NEEDED: [ItemKind; 6] = [
 /// Makes the summary a little shorter; returns false when nothing can be given up.
 fn cut_once(summary: &mut HandoffSummary) -> bool {
     let repeated = |kind: &ItemKind| summary.body.iter().filter(|item| item.kind == *kind).count() > 1;
-    let kind = LEAST_NEEDED.into_iter().find(repeated).or_else(|| {
-        LEAST_NEEDED.into_iter().find(|kind| summary.body.iter().any(|item| item.kind == *kind))
-    });
+    let kind = LEAST_NEEDED
+        .into_iter()
+        .find(repeated)
+        .or_else(|| LEAST_NEEDED.into_iter().find(|kind| summary.body.iter().any(|item| item.kind == *kind)));
     if summary.body.len() > BODY_ITEMS_MIN
         && let Some(at) = kind.and_then(|kind| summary.body.iter().rposition(|item| item.kind == kind))
     {

@@ -107,7 +107,8 @@ pub fn start(request: &Request) -> Result<Start, serde_json::Error> {
     let mut channels = cleared();
     channels.insert(keys::REQUESTED.to_owned(), true.into());
     channels.insert(keys::METADATA.to_owned(), serde_json::to_value(metadata)?);
-    let update = Update { events: vec![event], writes: vec![Write::CreateHandoff(handoff)], ..Update::default() };
+    let update =
+        Update { events: vec![event], writes: vec![Write::CreateHandoff(handoff)], ..Update::default() };
     Ok(Start { update, channels })
 }
 

@@ -93,7 +93,13 @@ impl Piece {
 impl Selector {
     /// Returns a selector of events from the position `from` on, into `tokens_max` tokens.
     pub fn new(from: Seq, tokens_max: u64) -> Self {
-        Self { from, tokens_max, pieces: VecDeque::new(), pieces_tokens: 0, coverage: CoverageBuilder::default() }
+        Self {
+            from,
+            tokens_max,
+            pieces: VecDeque::new(),
+            pieces_tokens: 0,
+            coverage: CoverageBuilder::default(),
+        }
     }
 
     /// Takes the next event.
@@ -101,7 +107,9 @@ impl Selector {
         let covered = item.seq >= self.from && !item.side && !item.injected;
         let reach = match &item.what {
             What::Message(_) | What::ImportedSummary(_) | What::Boundary if covered => Reach::Summarized,
-            What::Message(_) | What::ImportedSummary(_) | What::Boundary | What::Note | What::Other => Reach::Excluded,
+            What::Message(_) | What::ImportedSummary(_) | What::Boundary | What::Note | What::Other => {
+                Reach::Excluded
+            }
         };
         self.coverage.mark(item.seq, reach);
         match &item.what {
@@ -155,7 +163,8 @@ impl Selector {
         if message.status != ToolStatus::Error {
             return;
         }
-        let call = self.pieces.iter_mut().rev().find(|piece| piece.call_id.as_deref() == Some(&message.call_id));
+        let call =
+            self.pieces.iter_mut().rev().find(|piece| piece.call_id.as_deref() == Some(&message.call_id));
         let text = message.content.iter().find_map(|block| match block {
             Block::Text { text } => Some(text.as_str()),
             _ => None,
@@ -216,7 +225,8 @@ impl Selector {
             }
             left = left.saturating_sub(cost);
             if all[at].seq >= self.from {
-                self.coverage.refine(all[at].seq, if shown == whole { Reach::Verbatim } else { Reach::Truncated });
+                self.coverage
+                    .refine(all[at].seq, if shown == whole { Reach::Verbatim } else { Reach::Truncated });
             }
             lines.push((at, line));
         }
@@ -263,7 +273,8 @@ fn escape(text: &str) -> String {
     let mut rest = text;
     while let Some(at) = rest.find('<') {
         escaped.push_str(&rest[..at]);
-        let opens = rest[at + 1..].starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '!' | '?'));
+        let opens =
+            rest[at + 1..].starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '!' | '?'));
         escaped.push_str(if opens { "&lt;" } else { "<" });
         rest = &rest[at + 1..];
     }

@@ -27,10 +27,10 @@ pub(crate) enum Outcome {
 
 /// Programs that look around and say nothing about the work.
 const PLUMBING: [&str; 50] = [
-    "echo", "cat", "ls", "sed", "grep", "rg", "head", "tail", "wc", "find", "true", "pwd", "export", "set", "mkdir",
-    "rm", "cp", "mv", "awk", "sort", "uniq", "xargs", "tr", "printf", "sleep", "which", "fi", "done", "else", "for",
-    "while", "cd", "tee", "cut", "touch", "chmod", "test", "then", "do", "if", "nl", "date", "basename", "dirname",
-    "false", "exit", "source", "kill", "diff", "type",
+    "echo", "cat", "ls", "sed", "grep", "rg", "head", "tail", "wc", "find", "true", "pwd", "export", "set",
+    "mkdir", "rm", "cp", "mv", "awk", "sort", "uniq", "xargs", "tr", "printf", "sleep", "which", "fi",
+    "done", "else", "for", "while", "cd", "tee", "cut", "touch", "chmod", "test", "then", "do", "if", "nl",
+    "date", "basename", "dirname", "false", "exit", "source", "kill", "diff", "type",
 ];
 
 static TEST: LazyLock<Regex> = LazyLock::new(|| {
@@ -54,7 +54,9 @@ static FAILED: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 static PASSED: LazyLock<Regex> = LazyLock::new(|| {
-    regex(r"(?m)^ok\s|\bPASS(?:ED)?\b|\b\d+ pass(?:ed|ing)?\b|test result: ok|✓|✔|All tests passed|^OK\b|\bBUILD SUCCESS|^\s*Finished ")
+    regex(
+        r"(?m)^ok\s|\bPASS(?:ED)?\b|\b\d+ pass(?:ed|ing)?\b|test result: ok|✓|✔|All tests passed|^OK\b|\bBUILD SUCCESS|^\s*Finished ",
+    )
 });
 
 fn regex(pattern: &str) -> Regex {
@@ -64,9 +66,9 @@ fn regex(pattern: &str) -> Regex {
 /// Returns which check a command runs, with the words that name it.
 pub(crate) fn check_of(command: &str) -> Option<(Check, String)> {
     let first_lines = crate::tool_use::head(command, 2_048);
-    [(Check::Test, &TEST), (Check::Build, &BUILD), (Check::Lint, &LINT)]
-        .into_iter()
-        .find_map(|(check, pattern)| pattern.find(first_lines).map(|found| (check, found.as_str().to_owned())))
+    [(Check::Test, &TEST), (Check::Build, &BUILD), (Check::Lint, &LINT)].into_iter().find_map(
+        |(check, pattern)| pattern.find(first_lines).map(|found| (check, found.as_str().to_owned())),
+    )
 }
 
 /// Returns what the end of a check's output says; `None` when it says neither.
@@ -126,7 +128,8 @@ fn head_of(part: &str) -> Option<String> {
     }
     let program = words.next()?.rsplit('/').next()?;
     let is_script = program.rsplit_once('.').is_none_or(|(_, end)| matches!(end, "sh" | "py" | "js" | "rb"));
-    let named = program.len() >= 2 && is_word(program) && program.as_bytes()[0].is_ascii_lowercase() && is_script;
+    let named =
+        program.len() >= 2 && is_word(program) && program.as_bytes()[0].is_ascii_lowercase() && is_script;
     if !named || PLUMBING.contains(&program) {
         return None;
     }
@@ -151,7 +154,9 @@ pub(crate) fn written_files(command: &str, files: &mut Vec<String>) {
                     "" => words.get(index + 1).copied(),
                     target => Some(target),
                 },
-                None if *word == "tee" => words[index + 1..].iter().find(|next| !next.starts_with('-')).copied(),
+                None if *word == "tee" => {
+                    words[index + 1..].iter().find(|next| !next.starts_with('-')).copied()
+                }
                 None => None,
             };
             files.extend(target.map(crate::tool_use::clean_path).filter(|path| is_kept_file(path)));
@@ -165,7 +170,8 @@ pub(crate) fn written_files(command: &str, files: &mut Vec<String>) {
 
 fn is_kept_file(path: &str) -> bool {
     let temporary = path.starts_with("/tmp/") || path.starts_with("/dev/") || path.ends_with(".log");
-    let named = path.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.' | b'-' | b'_' | b'~'));
+    let named =
+        path.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.' | b'-' | b'_' | b'~'));
     !temporary && named && path.rsplit('/').next().is_some_and(|name| name.contains('.'))
 }
 

@@ -68,11 +68,8 @@ const HARNESS_LINES: [&str; 4] =
 impl Item {
     /// Returns the event as an item; what cannot be read becomes [`What::Other`].
     pub fn from_event(event: &Event) -> Self {
-        let provenance: Provenance = event
-            .metadata
-            .as_ref()
-            .and_then(|raw| serde_json::from_str(raw.get()).ok())
-            .unwrap_or_default();
+        let provenance: Provenance =
+            event.metadata.as_ref().and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
         let what = match event.kind() {
             Some(EventType::HumanMessage | EventType::AiMessage | EventType::ToolMessage) => {
                 event.message().map_or(What::Other, What::Message)

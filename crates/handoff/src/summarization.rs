@@ -150,7 +150,8 @@ impl HandoffSummarization {
         max_summary_tokens: u64,
     ) -> Result<Input, Failure> {
         let limits = self.drafting.model.as_ref().and_then(|model| model.limits().context_tokens);
-        let by_window = limits.map(|tokens| (tokens / WINDOW_SHARE).clamp(INPUT_TOKENS_MAX, MODEL_INPUT_TOKENS_MAX));
+        let by_window =
+            limits.map(|tokens| (tokens / WINDOW_SHARE).clamp(INPUT_TOKENS_MAX, MODEL_INPUT_TOKENS_MAX));
         let tokens_max = self.drafting.max_input_tokens.or(by_window).unwrap_or(INPUT_TOKENS_MAX);
         let mut selector = Selector::new(0, tokens_max);
         window.each(step, "select", |item| selector.see(item)).await?;
@@ -187,7 +188,9 @@ async fn with_model(
     step.frames.send(Frame::Progress { what: format!("draft with {name}"), done: 0, total: None });
     let (drafted, problem) = match draft::draft(model, &input.prompt, step.cancel).await {
         Ok(drafted) => (Some(drafted), None),
-        Err(error @ (DraftError::Stopped | DraftError::Prompt(_) | DraftError::Record(_))) => return Err(error),
+        Err(error @ (DraftError::Stopped | DraftError::Prompt(_) | DraftError::Record(_))) => {
+            return Err(error);
+        }
         Err(error @ (DraftError::Model(_) | DraftError::Unusable(_))) => (None, Some(error.to_string())),
     };
     let usage = drafted.as_ref().and_then(|drafted| drafted.answer.usage).unwrap_or_default();
@@ -198,7 +201,9 @@ async fn with_model(
     });
     update.events.push(NewEvent::new(EventType::ModelCalled, &content, Timestamp::now())?);
     if let Some(problem) = problem {
-        step.frames.send(Frame::Notice { text: format!("failed to {problem}; the model is left out of this draft") });
+        step.frames.send(Frame::Notice {
+            text: format!("failed to {problem}; the model is left out of this draft"),
+        });
     }
     Ok(drafted.map(|Drafted { title, tldr, body, .. }| Draft {
         title,
@@ -280,7 +285,8 @@ fn propose(
 
 /// A refinement that gave nothing usable: the last good proposal waits again.
 fn unrefined(handoff: &Handoff, mut update: Update) -> Result<Update, Failure> {
-    let patch = HandoffPatch { iteration: Some(handoff.iteration.saturating_sub(1)), ..HandoffPatch::default() };
+    let patch =
+        HandoffPatch { iteration: Some(handoff.iteration.saturating_sub(1)), ..HandoffPatch::default() };
     update.writes.push(moved(handoff, Step::Propose, patch, Timestamp::now())?);
     update.channels.insert(keys::FEEDBACK.to_owned(), Value::Null);
     update.channels.insert(keys::PREVIOUS_SUMMARY.to_owned(), Value::Null);

@@ -39,21 +39,56 @@ pub(crate) enum TaskChange {
 }
 
 const WRITING: [&str; 17] = [
-    "edit", "write", "multiedit", "multi_edit", "notebookedit", "apply_patch", "write_file", "replace", "create",
-    "str_replace", "str_replace_editor", "str_replace_based_edit_tool", "insert", "patch", "file_editor", "create_file",
+    "edit",
+    "write",
+    "multiedit",
+    "multi_edit",
+    "notebookedit",
+    "apply_patch",
+    "write_file",
+    "replace",
+    "create",
+    "str_replace",
+    "str_replace_editor",
+    "str_replace_based_edit_tool",
+    "insert",
+    "patch",
+    "file_editor",
+    "create_file",
     "edit_file",
 ];
-const READING: [&str; 8] = ["read", "view", "read_file", "open", "open_file", "goto", "view_file", "notebookread"];
+const READING: [&str; 8] =
+    ["read", "view", "read_file", "open", "open_file", "goto", "view_file", "notebookread"];
 const SHELLS: [&str; 12] = [
-    "bash", "shell", "exec_command", "run_shell_command", "run", "execute_bash", "local_shell_call", "local_shell",
-    "powershell", "terminal", "shell_command", "run_in_terminal",
+    "bash",
+    "shell",
+    "exec_command",
+    "run_shell_command",
+    "run",
+    "execute_bash",
+    "local_shell_call",
+    "local_shell",
+    "powershell",
+    "terminal",
+    "shell_command",
+    "run_in_terminal",
 ];
 const PATH_KEYS: [&str; 6] = ["file_path", "filePath", "path", "filename", "notebook_path", "absolute_path"];
 const PATCH_KEYS: [&str; 5] = ["patchText", "input", "patch", "_raw", "_"];
 const COMMAND_KEYS: [&str; 5] = ["command", "cmd", "_raw", "input", "script"];
 /// Keys that say in one line what a call is about, the best first.
 const SUBJECT_KEYS: [&str; 12] = [
-    "file_path", "filePath", "path", "command", "cmd", "pattern", "query", "subject", "url", "description", "prompt",
+    "file_path",
+    "filePath",
+    "path",
+    "command",
+    "cmd",
+    "pattern",
+    "query",
+    "subject",
+    "url",
+    "description",
+    "prompt",
     "question",
 ];
 
@@ -88,10 +123,13 @@ impl ToolUse {
             Access::Read => &mut self.reads,
             Access::Write => &mut self.writes,
         };
-        let text = |key: &&str| args.get(*key).and_then(Value::as_str);
-        list.extend(PATH_KEYS.iter().filter_map(|key| text(&key)).map(clean_path));
+        let text = |key: &str| args.get(key).and_then(Value::as_str);
+        list.extend(PATH_KEYS.iter().filter_map(|key| text(key)).map(clean_path));
         if let Access::Write = access {
-            PATCH_KEYS.iter().filter_map(|key| text(&key)).for_each(|patch| patched_files(patch, &mut self.writes));
+            PATCH_KEYS
+                .iter()
+                .filter_map(|key| text(key))
+                .for_each(|patch| patched_files(patch, &mut self.writes));
         }
     }
 
@@ -117,7 +155,10 @@ enum Access {
 }
 
 fn names_file(path: &str) -> bool {
-    path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).is_some_and(|(_, end)| identifier::is_extension(end))
+    path.rsplit('/')
+        .next()
+        .and_then(|name| name.rsplit_once('.'))
+        .is_some_and(|(_, end)| identifier::is_extension(end))
 }
 
 /// Returns the shell command among the arguments.
@@ -160,7 +201,9 @@ fn task_change(tool: &str, args: &Value) -> Option<TaskChange> {
             args.get("todos").or_else(|| args.get("todoList")).and_then(todo_list)
         }
         "update_plan" => args.get("plan").and_then(todo_list),
-        "taskcreate" => text("subject").or_else(|| text("description")).map(|s| TaskChange::Create(s.to_owned())),
+        "taskcreate" => {
+            text("subject").or_else(|| text("description")).map(|s| TaskChange::Create(s.to_owned()))
+        }
         "taskupdate" => {
             let id = args.get("taskId").or_else(|| args.get("id"))?;
             let id = id.as_str().map_or_else(|| id.to_string(), str::to_owned);
@@ -176,7 +219,9 @@ fn todo_list(value: &Value) -> Option<TaskChange> {
     let todos = items
         .iter()
         .filter_map(|item| {
-            let text = ["content", "step", "title", "text", "description"].iter().find_map(|key| item.get(*key)?.as_str())?;
+            let text = ["content", "step", "title", "text", "description"]
+                .iter()
+                .find_map(|key| item.get(*key)?.as_str())?;
             let status = item.get("status").and_then(Value::as_str).map_or(TodoStatus::Pending, todo_status);
             Some(TodoItem { text: text.to_owned(), status })
         })
@@ -207,7 +252,9 @@ fn collect_values(args: &Value, values: &mut Vec<String>) {
 
 fn is_code(text: &str) -> bool {
     (3..=40).contains(&text.len())
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'@' | b'.' | b':' | b'#' | b'-'))
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'@' | b'.' | b':' | b'#' | b'-'))
         && text.bytes().any(|b| b.is_ascii_digit() || matches!(b, b'_' | b'@'))
 }
 
@@ -216,11 +263,15 @@ pub(crate) fn one_line(name: &str, args: &Value, chars_max: usize) -> String {
     let usage = ToolUse::of(name, args);
     let subject = if usage.writes.is_empty() {
         let subject = SUBJECT_KEYS.iter().find_map(|key| args.get(*key)?.as_str().map(str::to_owned));
-        subject.or_else(|| usage.command.filter(|command| !command.is_empty())).unwrap_or_else(|| compact(args))
+        subject
+            .or_else(|| usage.command.filter(|command| !command.is_empty()))
+            .unwrap_or_else(|| compact(args))
     } else {
         usage.writes[..usage.writes.len().min(4)].join(" ")
     };
     let mut line = format!("[{name}]");
+    // Line breaks inside quoted scripts would otherwise glue an `n` to the next word.
+    let subject = subject.replace("\\n", " ");
     for word in subject.split_whitespace() {
         if line.len() > chars_max {
             break;
@@ -265,11 +316,20 @@ mod tests {
             ("str_replace_editor", json!({"command": "view", "path": "c.py"}), "c.py", ""),
             ("str_replace_editor", json!({"command": "create", "path": "c.py"}), "", "c.py"),
             ("Bash", json!({"command": "sed -n 1,9p src/x.ts > /dev/null"}), "src/x.ts", ""),
-            ("shell", json!({"command": ["bash", "-lc", "cat > notes.md <<'E'\n> quoted.md\nE"]}), "", "notes.md"),
+            (
+                "shell",
+                json!({"command": ["bash", "-lc", "cat > notes.md <<'E'\n> quoted.md\nE"]}),
+                "",
+                "notes.md",
+            ),
             ("get_user", json!({"user_id": "mia_3668"}), "", ""),
         ] {
             let usage = ToolUse::of(name, &args);
-            assert_eq!((usage.reads.join(" "), usage.writes.join(" ")), (reads.into(), writes.into()), "{name} {args}");
+            assert_eq!(
+                (usage.reads.join(" "), usage.writes.join(" ")),
+                (reads.into(), writes.into()),
+                "{name} {args}"
+            );
         }
     }
 
@@ -277,8 +337,16 @@ mod tests {
     fn task_lists_are_read_whatever_the_agent() {
         let done = |text: &str| TodoItem { text: text.into(), status: TodoStatus::Completed };
         for (name, args, change) in [
-            ("TodoWrite", json!({"todos": [{"content": "a", "status": "completed"}]}), TaskChange::Replace(vec![done("a")])),
-            ("update_plan", json!({"plan": [{"step": "b", "status": "completed"}]}), TaskChange::Replace(vec![done("b")])),
+            (
+                "TodoWrite",
+                json!({"todos": [{"content": "a", "status": "completed"}]}),
+                TaskChange::Replace(vec![done("a")]),
+            ),
+            (
+                "update_plan",
+                json!({"plan": [{"step": "b", "status": "completed"}]}),
+                TaskChange::Replace(vec![done("b")]),
+            ),
             ("TaskCreate", json!({"subject": "c"}), TaskChange::Create("c".into())),
             (
                 "TaskUpdate",

@@ -87,7 +87,8 @@ impl Window {
 
 /// Returns the person's first message, if it is near the beginning, as it is in every thread a person began.
 async fn first_request(step: &StepContext<'_>) -> Result<Option<Event>, Failure> {
-    let query = EventQuery { categories: vec![Category::Message], ..EventQuery::after(0, FIRST_REQUEST_WITHIN) };
+    let query =
+        EventQuery { categories: vec![Category::Message], ..EventQuery::after(0, FIRST_REQUEST_WITHIN) };
     let page = step.store.events(step.thread_id, query).await?;
     Ok(page.into_iter().find(|event| Item::from_event(event).user_text().is_some()))
 }

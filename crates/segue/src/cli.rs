@@ -28,7 +28,14 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "ID", default_value_t, help_heading = "Global options")]
     pub(crate) assistant: AssistantId,
     /// When to use colour: auto, always or never; NO_COLOR is respected
-    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN", help_heading = "Global options")]
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "WHEN",
+        help_heading = "Global options"
+    )]
     #[arg(hide_possible_values = true)]
     pub(crate) color: ColorChoice,
     /// Print JSON for programs instead of text

@@ -89,9 +89,15 @@ async fn perform(cli: Cli) -> Outcome {
 fn settings(global: &Global, model: Option<String>) -> Result<Settings, Failure> {
     let home = global.home.clone().or_else(|| std::env::var_os("SEGUE_HOME"));
     let workspace = std::env::current_dir().map_err(|error| {
-        Failure::new(Code::User, format!("use the current folder: {error}")).with_hint("change to a folder that exists")
+        Failure::new(Code::User, format!("use the current folder: {error}"))
+            .with_hint("change to a folder that exists")
     })?;
-    Ok(Settings { home: Home::locate(home.as_deref())?, workspace, assistant_id: global.assistant.clone(), model })
+    Ok(Settings {
+        home: Home::locate(home.as_deref())?,
+        workspace,
+        assistant_id: global.assistant.clone(),
+        model,
+    })
 }
 
 /// Logs go to stderr, and only when `SEGUE_LOG` asks for them.

@@ -228,7 +228,8 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         let text = error.to_string();
         let first = text.lines().next().unwrap_or_default();
         let what = format!("read the arguments: {}", first.trim_start_matches("error: "));
-        let told = Told { code: Code::User, what, hint: Some("`segue --help` shows what there is".to_owned()) };
+        let told =
+            Told { code: Code::User, what, hint: Some("`segue --help` shows what there is".to_owned()) };
         tell(&told, Format::Json);
         return ExitCode::from(told.code.number());
     }
@@ -239,8 +240,10 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 
 /// Returns a message of several lines as one, without the lines that draw the place of a mistake.
 fn flat(text: &str) -> String {
-    let is_drawing = |line: &str| line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ').starts_with('|');
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty() && !is_drawing(line)).collect();
+    let is_drawing =
+        |line: &str| line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ').starts_with('|');
+    let lines: Vec<&str> =
+        text.lines().map(str::trim).filter(|line| !line.is_empty() && !is_drawing(line)).collect();
     lines.join(": ")
 }
 
@@ -250,7 +253,8 @@ mod tests {
 
     #[test]
     fn a_message_of_several_lines_is_told_as_one() {
-        let toml = "read config.toml: TOML parse error at line 1, column 3\n  |\n1 | a b\n  |   ^\nexpected `=`\n";
+        let toml =
+            "read config.toml: TOML parse error at line 1, column 3\n  |\n1 | a b\n  |   ^\nexpected `=`\n";
         assert_eq!(flat(toml), "read config.toml: TOML parse error at line 1, column 3: expected `=`");
         assert_eq!(flat("find a thread `x`"), "find a thread `x`");
     }

@@ -34,6 +34,8 @@ pub struct ProviderConfig {
     pub api_key_env: Option<String>,
     /// Tokens of the model's window, where Segue does not know it.
     pub context_tokens: Option<u64>,
+    /// How much the model reasons: `low`, `medium` or `high`; the provider decides without it.
+    pub effort: Option<String>,
 }
 
 /// How handoffs are drafted.
@@ -85,6 +87,14 @@ impl Config {
         let config: Self =
             toml_edit::de::from_str(&text).map_err(|error| failed(error.to_string().trim().to_owned()))?;
         let known = model::Provider::ALL.map(model::Provider::as_str);
+        if let Some(effort) = config
+            .providers
+            .values()
+            .filter_map(|provider| provider.effort.as_deref())
+            .find(|name| model::Effort::from_name(name).is_none())
+        {
+            return Err(failed(format!("unknown effort `{effort}`; known: low, medium, high")));
+        }
         match config.providers.keys().find(|name| !known.contains(&name.as_str())) {
             Some(name) => Err(failed(format!("unknown provider `{name}`; known: {}", known.join(", ")))),
             None => Ok(config),

@@ -1,11 +1,33 @@
 //! Tells a list of paths shortly: the common folder once, then the names, the most recent first.
 
-
-
 /// Names that say little without their folder.
 const COMMON_NAMES: [&str; 26] = [
-    "index", "main", "mod", "lib", "readme", "__init__", "package", "cargo", "test", "tests", "types", "utils", "config",
-    "settings", "app", "setup", "makefile", "dockerfile", "go", "page", "skill", "types.d", "conftest", "error", "client", "server",
+    "index",
+    "main",
+    "mod",
+    "lib",
+    "readme",
+    "__init__",
+    "package",
+    "cargo",
+    "test",
+    "tests",
+    "types",
+    "utils",
+    "config",
+    "settings",
+    "app",
+    "setup",
+    "makefile",
+    "dockerfile",
+    "go",
+    "page",
+    "skill",
+    "types.d",
+    "conftest",
+    "error",
+    "client",
+    "server",
 ];
 
 /// Returns `label` and the paths in at most `chars_max` characters, with the number of those that did not fit; empty
@@ -77,7 +99,6 @@ fn short_name(path: &str) -> &str {
     if is_common { folder.map_or(path, |at| &path[at + 1..]) } else { name }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,9 +108,21 @@ mod tests {
         for (paths, max, expected) in [
             (&["/a/b/c.rs", "/a/b/d/e.rs"][..], 80, "Changed in /a/b: c.rs, d/e.rs"),
             (&["/a/b/c.rs", "/x/y.rs"][..], 80, "Changed: /a/b/c.rs, /x/y.rs"),
-            (&["/aaaaaaaa/b/one.rs", "/aaaaaaaa/c/mod.rs"][..], 44, "Changed in /aaaaaaaa: b/one.rs, c/mod.rs"),
-            (&["/very/long/folder/name/one.rs", "/other/folder/c/mod.rs"][..], 32, "Changed: one.rs, c/mod.rs"),
-            (&["src/one.rs", "src/two.rs", "src/three.rs", "src/four.rs"][..], 36, "Changed: one.rs, two.rs (+2 more)"),
+            (
+                &["/aaaaaaaa/b/one.rs", "/aaaaaaaa/c/mod.rs"][..],
+                44,
+                "Changed in /aaaaaaaa: b/one.rs, c/mod.rs",
+            ),
+            (
+                &["/very/long/folder/name/one.rs", "/other/folder/c/mod.rs"][..],
+                32,
+                "Changed: one.rs, c/mod.rs",
+            ),
+            (
+                &["src/one.rs", "src/two.rs", "src/three.rs", "src/four.rs"][..],
+                36,
+                "Changed: one.rs, two.rs (+2 more)",
+            ),
             (&["src/one.rs"][..], 5, ""),
             (&[][..], 80, "Changed: "),
         ] {

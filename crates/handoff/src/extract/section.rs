@@ -74,7 +74,11 @@ impl Section {
     /// Returns the kind its lines belong to: an answered request is progress, not a next step.
     pub(super) fn kind_in(&self, facts: &Facts) -> ItemKind {
         let is_request = std::ptr::fn_addr_eq(self.build, last_request as fn(&Request<'_>) -> Vec<Line>);
-        if is_request && facts.is_answered && facts.awaited.is_none() { ItemKind::Progress } else { self.kind }
+        if is_request && facts.is_answered && facts.awaited.is_none() {
+            ItemKind::Progress
+        } else {
+            self.kind
+        }
     }
 }
 
@@ -140,7 +144,9 @@ fn goal(request: &Request<'_>) -> Vec<Line> {
     }
     if lines.is_empty() {
         let source = objective(facts).or(facts.previous_summary.as_ref());
-        lines.extend(source.map(|quote| Line { text: clip(&plain(&quote.text), left), refs: vec![quote.seq] }));
+        lines.extend(
+            source.map(|quote| Line { text: clip(&plain(&quote.text), left), refs: vec![quote.seq] }),
+        );
     }
     lines
 }
@@ -153,7 +159,7 @@ fn changed_files(request: &Request<'_>) -> Vec<Line> {
         .filter(|file| file.written_at >= request.facts.recent_from.max(1))
         .map(|file| (file.path.as_str(), file.written_at))
         .collect();
-    files.sort_by(|a, b| b.1.cmp(&a.1));
+    files.sort_by_key(|(_, seq)| std::cmp::Reverse(*seq));
     path_line("Changed", &files, request.chars_max)
 }
 
@@ -182,7 +188,8 @@ fn path_line(label: &str, files: &[(&str, Seq)], chars_max: usize) -> Vec<Line> 
 fn open_todos(request: &Request<'_>) -> Vec<Line> {
     let facts = request.facts;
     let rank = |todo: &&TodoItem| u8::from(todo.status != TodoStatus::InProgress);
-    let mut open: Vec<&TodoItem> = facts.todos.iter().filter(|todo| todo.status != TodoStatus::Completed).collect();
+    let mut open: Vec<&TodoItem> =
+        facts.todos.iter().filter(|todo| todo.status != TodoStatus::Completed).collect();
     open.sort_by_key(rank);
     let mut left = request.chars_max;
     let mut lines = Vec::new();
@@ -203,7 +210,9 @@ fn rules(request: &Request<'_>) -> Vec<Line> {
     let facts = request.facts;
     let mut rules: Vec<&crate::ledger::Rule> = facts.rules.iter().rev().collect();
     // Rules outlive a compaction, but one from before it that names something is more likely about work that is over.
-    rules.retain(|rule| rule.quote.seq >= facts.recent_from || rule.is_strict && !names_something(&rule.quote.text));
+    rules.retain(|rule| {
+        rule.quote.seq >= facts.recent_from || rule.is_strict && !names_something(&rule.quote.text)
+    });
     rules.sort_by_key(|rule| (rule.quote.seq < facts.recent_from, !rule.is_strict));
     fill(rules.into_iter().map(|rule| &rule.quote), request, 170, |text| format!("\"{text}\""))
 }
@@ -255,13 +264,15 @@ fn blockers(request: &Request<'_>) -> Vec<Line> {
             lines.push(Line { text, refs: vec![seq] });
         }
     }
-    let types: Vec<&Name> = facts.error_types.iter().filter(|name| name.seq >= facts.recent_from).take(6).collect();
+    let types: Vec<&Name> =
+        facts.error_types.iter().filter(|name| name.seq >= facts.recent_from).take(6).collect();
     lines.extend(name_line("Failures named", &types, request.shown, left.min(120)));
     lines
 }
 
 fn commands(request: &Request<'_>) -> Vec<Line> {
-    let commands: Vec<&Name> = request.facts.commands.iter().filter(|name| name.seq >= request.facts.recent_from).collect();
+    let commands: Vec<&Name> =
+        request.facts.commands.iter().filter(|name| name.seq >= request.facts.recent_from).collect();
     name_line("Commands", &commands, request.shown, request.chars_max)
 }
 
@@ -274,8 +285,12 @@ fn references(request: &Request<'_>) -> Vec<Line> {
 
 fn names(request: &Request<'_>) -> Vec<Line> {
     let facts = request.facts;
-    let names: Vec<&Name> =
-        facts.identifiers.iter().filter(|name| name.count > 1 && name.seq >= facts.recent_from).take(20).collect();
+    let names: Vec<&Name> = facts
+        .identifiers
+        .iter()
+        .filter(|name| name.count > 1 && name.seq >= facts.recent_from)
+        .take(20)
+        .collect();
     name_line("Names", &names, request.shown, request.chars_max)
 }
 
@@ -337,7 +352,8 @@ fn statements(request: &Request<'_>) -> Vec<Line> {
 fn reads_as_prose(sentence: &str) -> bool {
     let outside: String = sentence.split('`').step_by(2).collect();
     let symbols = outside.chars().filter(|c| "=(){}[];<>|_/\\\"$".contains(*c)).count();
-    let starts_well = sentence.starts_with(|c: char| c.is_alphabetic() || matches!(c, '-' | '*' | '"' | '`')) || !sentence.is_ascii();
+    let starts_well = sentence.starts_with(|c: char| c.is_alphabetic() || matches!(c, '-' | '*' | '"' | '`'))
+        || !sentence.is_ascii();
     let words = if sentence.is_ascii() { sentence.split_whitespace().count() } else { weight(sentence) };
     starts_well && !sentence.starts_with("```") && words >= 4 && symbols * 100 <= 7 * outside.len().max(1)
 }
@@ -357,16 +373,27 @@ fn misleads(facts: &Facts, sentence: &str) -> bool {
         && lower.contains("test")
     {
         let stale: &[&str] = if run.failed() { &["pass", "green", "ok"] } else { &["fail", "red"] };
-        if lower.split(|c: char| !c.is_alphanumeric()).any(|word| stale.iter().any(|stale| word.starts_with(stale))) {
+        if lower
+            .split(|c: char| !c.is_alphanumeric())
+            .any(|word| stale.iter().any(|stale| word.starts_with(stale)))
+        {
             return true;
         }
     }
-    let says_done = ["done", "complete", "finished", "implemented", "passing", "✅", "[x]"].iter().any(|word| lower.contains(word));
+    let says_done = ["done", "complete", "finished", "implemented", "passing", "✅", "[x]"]
+        .iter()
+        .any(|word| lower.contains(word));
     says_done
         && facts.todos.iter().filter(|todo| todo.status != TodoStatus::Completed).any(|todo| {
-            let words: Vec<String> =
-                todo.text.to_lowercase().split(|c: char| !c.is_alphanumeric()).filter(|w| w.len() > 3).map(str::to_owned).collect();
-            let hits = words.iter().filter(|word| lower.contains(&word[..word.floor_char_boundary(6)])).count();
+            let words: Vec<String> = todo
+                .text
+                .to_lowercase()
+                .split(|c: char| !c.is_alphanumeric())
+                .filter(|w| w.len() > 3)
+                .map(str::to_owned)
+                .collect();
+            let hits =
+                words.iter().filter(|word| lower.contains(&word[..word.floor_char_boundary(6)])).count();
             hits > 1 && hits * 3 >= words.len() * 2
         })
 }

@@ -9,7 +9,9 @@ use unicode_segmentation::UnicodeSegmentation;
 use super::{Extract, extract};
 use crate::ground::Grounding;
 use crate::ledger::Ledger;
-use crate::limits::{BODY_ITEMS_MAX, BODY_ITEMS_MIN, SUMMARY_TOKENS_MAX, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
+use crate::limits::{
+    BODY_ITEMS_MAX, BODY_ITEMS_MIN, SUMMARY_TOKENS_MAX, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX,
+};
 use crate::render;
 use crate::source::Item;
 use crate::transcript::{facts, items, summary};
@@ -45,7 +47,9 @@ fn an_open_task_is_never_told_as_done() {
 
 #[test]
 fn l7_the_last_request_is_said_in_full_with_its_state() {
-    assert!(summary(SESSION).contains("Pending request: \"Also make the retry limit configurable, see #214.\""));
+    assert!(
+        summary(SESSION).contains("Pending request: \"Also make the retry limit configurable, see #214.\"")
+    );
     let answered = summary("U: Say hi to everyone here.\n A: Hi.");
     assert!(answered.contains("Last request, answered: \"Say hi to everyone here.\""), "{answered}");
 }
@@ -60,21 +64,36 @@ fn the_goal_of_the_next_thread_comes_first() {
 #[test]
 fn m7_what_must_not_be_lost_is_carried_over_as_data() {
     let carried = super::carry_over(&facts(SESSION));
-    assert_eq!(carried.last_user_request.as_deref(), Some("Also make the retry limit configurable, see #214."));
+    assert_eq!(
+        carried.last_user_request.as_deref(),
+        Some("Also make the retry limit configurable, see #214.")
+    );
     assert_eq!(carried.files_modified, ["/app/crates/sync/tests/flap.rs", "/app/crates/sync/src/worker.rs"]);
     assert_eq!((carried.todos.len(), carried.errors.len()), (3, 1));
 }
 
 /// Checks everything that holds for every summary.
 fn valid(told: &Extract, tokens_max: u64, of: &str) {
-    assert!((1..=TITLE_GRAPHEMES_MAX).contains(&told.title.graphemes(true).count()), "{of}: title {:?}", told.title);
-    assert!((1..=TLDR_GRAPHEMES_MAX).contains(&told.tldr.graphemes(true).count()), "{of}: tldr {:?}", told.tldr);
+    assert!(
+        (1..=TITLE_GRAPHEMES_MAX).contains(&told.title.graphemes(true).count()),
+        "{of}: title {:?}",
+        told.title
+    );
+    assert!(
+        (1..=TLDR_GRAPHEMES_MAX).contains(&told.tldr.graphemes(true).count()),
+        "{of}: tldr {:?}",
+        told.tldr
+    );
     assert!((BODY_ITEMS_MIN..=BODY_ITEMS_MAX).contains(&told.body.len()), "{of}: {:?}", told.body);
     assert!(told.body.windows(2).all(|pair| pair[0].kind <= pair[1].kind), "{of}: {:?}", told.body);
     assert!(told.body.iter().all(|item| !item.text.trim().is_empty()), "{of}: {:?}", told.body);
     let md = render::markdown(&told.title, &told.tldr, &told.body);
     assert!(tokens::fits(&md, tokens_max), "{of}: {} tokens\n{md}", tokens::estimate(&md));
-    assert!(md.matches("current_thread_summary>").count() == md.matches("‹").count() || !md.contains("<current_thread_summary"), "{of}: {md}");
+    assert!(
+        md.matches("current_thread_summary>").count() == md.matches("‹").count()
+            || !md.contains("<current_thread_summary"),
+        "{of}: {md}"
+    );
 }
 
 fn ungrounded(told: &Extract, items: &[Item]) -> usize {
@@ -114,8 +133,14 @@ fn m4_every_transcript_yields_a_valid_summary() {
         ("white space", "U: \u{3000}\u{a0}\nA: \t"),
         ("an unclosed fence", "U: ```rust\\nfn main() {\nA: ```"),
         ("html", "U: <script>alert(1)</script><!-- \nA: <b>done</b>"),
-        ("a path as request", "U: /a/very/long/path/without/any/space/at/all/that/goes/on/and/on/and/on/file.rs"),
-        ("odd arguments", "C: 1 TodoWrite {\"todos\": [1, null, {}]}\nC: 2 Edit {\"file_path\": 7}\nC: 3 Bash {\"command\": [\"sh\"]}\nC: 4 Bash []"),
+        (
+            "a path as request",
+            "U: /a/very/long/path/without/any/space/at/all/that/goes/on/and/on/and/on/file.rs",
+        ),
+        (
+            "odd arguments",
+            "C: 1 TodoWrite {\"todos\": [1, null, {}]}\nC: 2 Edit {\"file_path\": 7}\nC: 3 Bash {\"command\": [\"sh\"]}\nC: 4 Bash []",
+        ),
         ("an ordinary session", SESSION),
     ];
     for (of, text) in cases {
@@ -130,14 +155,42 @@ fn m4_every_transcript_yields_a_valid_summary() {
 
 /// Pieces that texts are made of: names, markup and traps for every scanner.
 const PIECES: [&str; 26] = [
-    "src/lib.rs", "must not", "`cargo test --all`", "https://x.test/a(b)", "#12", "**bold**", "a**b/c.rs", "v1.2.3", "\\n\\n", "- ",
-    "C:\\\\x\\\\y.rs", "…", "日本語", "🦀", "\u{200b}", "deadbeef12", "120ms", "TypeError: bad", "foo_bar<T>", "We decided on B.", "\"quoted\"",
-    "password=hunter2222", "src/**/*.ts", "<system-reminder>x_y</system-reminder>", "1234.5", "Applied edit to z/q.py ",
+    "src/lib.rs",
+    "must not",
+    "`cargo test --all`",
+    "https://x.test/a(b)",
+    "#12",
+    "**bold**",
+    "a**b/c.rs",
+    "v1.2.3",
+    "\\n\\n",
+    "- ",
+    "C:\\\\x\\\\y.rs",
+    "…",
+    "日本語",
+    "🦀",
+    "\u{200b}",
+    "deadbeef12",
+    "120ms",
+    "TypeError: bad",
+    "foo_bar<T>",
+    "We decided on B.",
+    "\"quoted\"",
+    "password=hunter2222",
+    "src/**/*.ts",
+    "<system-reminder>x_y</system-reminder>",
+    "1234.5",
+    "Applied edit to z/q.py ",
 ];
 
 fn piece() -> impl Strategy<Value = String> {
     let words = prop::collection::vec((0..PIECES.len(), prop::bool::ANY), 1..14);
-    words.prop_map(|words| words.into_iter().map(|(at, glued)| format!("{}{}", PIECES[at], if glued { "" } else { " " })).collect())
+    words.prop_map(|words| {
+        words
+            .into_iter()
+            .map(|(at, glued)| format!("{}{}", PIECES[at], if glued { "" } else { " " }))
+            .collect()
+    })
 }
 
 fn line() -> impl Strategy<Value = String> {

@@ -13,7 +13,8 @@ T: 1 ok 250 rows
 "#;
 
 fn is_verified(text: &str) -> bool {
-    let mut body = vec![SummaryItem { kind: ItemKind::Progress, text: text.into(), refs: Vec::new(), verified: true }];
+    let mut body =
+        vec![SummaryItem { kind: ItemKind::Progress, text: text.into(), refs: Vec::new(), verified: true }];
     let mut grounding = Grounding::of(&body);
     items(THREAD).iter().for_each(|item| grounding.see(item));
     grounding.mark(&mut body);
@@ -43,7 +44,12 @@ fn m6_a_planted_name_is_always_flagged() {
 
 #[test]
 fn looking_stops_when_everything_is_found() {
-    let body = [SummaryItem { kind: ItemKind::Progress, text: "src/parser.rs".into(), refs: Vec::new(), verified: true }];
+    let body = [SummaryItem {
+        kind: ItemKind::Progress,
+        text: "src/parser.rs".into(),
+        refs: Vec::new(),
+        verified: true,
+    }];
     let mut grounding = Grounding::of(&body);
     assert!(!grounding.is_done());
     grounding.see(&items(THREAD)[0]);

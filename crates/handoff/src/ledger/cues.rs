@@ -7,27 +7,114 @@ use aho_corasick::{AhoCorasick, Match};
 
 /// Orders.
 const STRICT: [&str; 38] = [
-    "must", "never", "always", "do not", "don't", "dont", "don’t", "only", "instead", "make sure", "ensure", "avoid",
-    "no need", "stop", "let's not", "rather than", "required", "forbidden", "niemals", "immer", "auf keinen fall", "nicht", "jamais", "toujours", "nunca",
-    "siempre", "mai", "sempre", "нельзя", "никогда", "всегда", "不要", "必须", "禁止", "务必", "必ず", "しないで", "절대",
+    "must",
+    "never",
+    "always",
+    "do not",
+    "don't",
+    "dont",
+    "don’t",
+    "only",
+    "instead",
+    "make sure",
+    "ensure",
+    "avoid",
+    "no need",
+    "stop",
+    "let's not",
+    "rather than",
+    "required",
+    "forbidden",
+    "niemals",
+    "immer",
+    "auf keinen fall",
+    "nicht",
+    "jamais",
+    "toujours",
+    "nunca",
+    "siempre",
+    "mai",
+    "sempre",
+    "нельзя",
+    "никогда",
+    "всегда",
+    "不要",
+    "必须",
+    "禁止",
+    "务必",
+    "必ず",
+    "しないで",
+    "절대",
 ];
 /// Wishes.
 const SOFT: [&str; 24] = [
-    "should", "shouldn't", "shouldnt", "prefer", "without", "keep", "remove", "rename", "i want", "i'd like", "i would like", "we need to", "needs to",
-    "please use", "stattdessen", "bitte", "nur", "plutôt", "seulement", "sin", "应该", "不应", "别", "ください",
+    "should",
+    "shouldn't",
+    "shouldnt",
+    "prefer",
+    "without",
+    "keep",
+    "remove",
+    "rename",
+    "i want",
+    "i'd like",
+    "i would like",
+    "we need to",
+    "needs to",
+    "please use",
+    "stattdessen",
+    "bitte",
+    "nur",
+    "plutôt",
+    "seulement",
+    "sin",
+    "应该",
+    "不应",
+    "别",
+    "ください",
 ];
 /// Statements of choice.
 const CHOICES: [&str; 30] = [
-    "decided", "decision", "let's go with", "go with", "going with", "we'll use", "i'll use", "we will use", "chose", "chosen", "settled on",
-    "opted", "instead of", "agreed", "rather than", "the approach", "root cause", "turns out", "because of", "trade-off", "approved", "rejected",
-    "entschieden", "décidé", "decidido", "决定", "选择", "改用", "採用", "решили",
+    "decided",
+    "decision",
+    "let's go with",
+    "go with",
+    "going with",
+    "we'll use",
+    "i'll use",
+    "we will use",
+    "chose",
+    "chosen",
+    "settled on",
+    "opted",
+    "instead of",
+    "agreed",
+    "rather than",
+    "the approach",
+    "root cause",
+    "turns out",
+    "because of",
+    "trade-off",
+    "approved",
+    "rejected",
+    "entschieden",
+    "décidé",
+    "decidido",
+    "决定",
+    "选择",
+    "改用",
+    "採用",
+    "решили",
 ];
 
 static RULE_CUES: LazyLock<AhoCorasick> = LazyLock::new(|| build(STRICT.iter().chain(&SOFT)));
 static CHOICE_CUES: LazyLock<AhoCorasick> = LazyLock::new(|| build(CHOICES.iter()));
 
 fn build<'a>(words: impl Iterator<Item = &'a &'a str>) -> AhoCorasick {
-    AhoCorasick::builder().ascii_case_insensitive(true).build(words).expect("the words are constants that the tests build")
+    AhoCorasick::builder()
+        .ascii_case_insensitive(true)
+        .build(words)
+        .expect("the words are constants that the tests build")
 }
 
 /// Words of somebody who wonders rather than orders.

@@ -23,14 +23,29 @@ static ERROR_CUES: LazyLock<AhoCorasick> = LazyLock::new(|| {
     AhoCorasick::builder()
         .ascii_case_insensitive(true)
         .build([
-            "error", "panic", "fatal", "cannot ", "undefined", "not found", "permission denied", "no such file",
-            "failed", "traceback", "exception", "denied", "invalid", "unable to", "timed out", "fail:",
+            "error",
+            "panic",
+            "fatal",
+            "cannot ",
+            "undefined",
+            "not found",
+            "permission denied",
+            "no such file",
+            "failed",
+            "traceback",
+            "exception",
+            "denied",
+            "invalid",
+            "unable to",
+            "timed out",
+            "fail:",
         ])
         .expect("the words are constants that the tests build")
 });
 
 /// What harnesses answer for a call that the person did not allow; that is no error of the work.
-const DECLINED: [&str; 6] = ["user doesn't want", "user rejected", "user declined", "by user", "by the user", "user cancelled"];
+const DECLINED: [&str; 6] =
+    ["user doesn't want", "user rejected", "user declined", "by user", "by the user", "user cancelled"];
 
 /// A call that waits for its result.
 #[derive(Debug)]
@@ -78,7 +93,8 @@ impl Outcomes {
             None => usage.writes.first().or(usage.reads.first()).cloned().unwrap_or_default(),
         };
         let is_piped = command.contains('|') || command.contains("; ");
-        self.calls.insert(id.to_owned(), OpenCall { order, key: format!("{tool} {subject}"), check, is_piped });
+        self.calls
+            .insert(id.to_owned(), OpenCall { order, key: format!("{tool} {subject}"), check, is_piped });
     }
 
     /// Returns whether a call waits for its result.
@@ -126,7 +142,8 @@ impl Outcomes {
 
     fn fail(&mut self, seq: Seq, key: String, text: &str) {
         self.count_types(seq, text);
-        let line = error_line(text).or_else(|| text.lines().map(str::trim).find(|line| says_something(line)).map(str::to_owned));
+        let line = error_line(text)
+            .or_else(|| text.lines().map(str::trim).find(|line| says_something(line)).map(str::to_owned));
         let Some(line) = line.filter(|line| !DECLINED.iter().any(|cue| line.contains(cue))) else { return };
         self.errors.retain(|error| (error.key != key || key.is_empty()) && error.quote.text != line);
         self.errors.insert(0, OpenError { key, quote: Quote { seq, text: line } });
@@ -161,14 +178,18 @@ fn error_line(text: &str) -> Option<String> {
     ends(text)
         .flat_map(str::lines)
         .map(str::trim)
-        .find(|line| says_something(line) && ERROR_LINE_CHARS.contains(&line.len()) && ERROR_CUES.is_match(*line))
+        .find(|line| {
+            says_something(line) && ERROR_LINE_CHARS.contains(&line.len()) && ERROR_CUES.is_match(*line)
+        })
         .map(str::to_owned)
 }
 
 /// Returns whether a line is more than an exit status, a heading or a link.
 fn says_something(line: &str) -> bool {
     let lower = head(line, 40).to_ascii_lowercase();
-    let is_status = ["exit code", "exit status", "process exited", "command failed with exit code"].iter().any(|p| lower.starts_with(p));
+    let is_status = ["exit code", "exit status", "process exited", "command failed with exit code"]
+        .iter()
+        .any(|p| lower.starts_with(p));
     let is_pointer = line.starts_with(['#', '>', '$']) || lower.starts_with("http") || line.ends_with(':');
     line.len() > 3 && !is_pointer && !(is_status && line.len() < 40)
 }

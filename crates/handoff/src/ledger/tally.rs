@@ -37,7 +37,8 @@ impl Tally {
 
     /// Halves the number of names: those used once go first, the oldest first.
     fn prune(&mut self) {
-        let mut order: Vec<(bool, Seq)> = self.counts.values().map(|(count, last)| (*count > 1, *last)).collect();
+        let mut order: Vec<(bool, Seq)> =
+            self.counts.values().map(|(count, last)| (*count > 1, *last)).collect();
         order.sort_unstable();
         let middle = order[order.len() / 2];
         self.counts.retain(|_, (count, last)| (*count > 1, *last) > middle);
@@ -49,7 +50,10 @@ impl Tally {
             self.counts.iter().map(|(name, (count, last))| (&**name, *count, *last)).collect();
         names.sort_unstable_by(|a, b| order(b.1, b.2).cmp(&order(a.1, a.2)).then_with(|| a.0.cmp(b.0)));
         names.truncate(NAMES_KEPT_MAX);
-        names.into_iter().map(|(text, count, last)| Name { text: text.to_owned(), count, seq: last }).collect()
+        names
+            .into_iter()
+            .map(|(text, count, last)| Name { text: text.to_owned(), count, seq: last })
+            .collect()
     }
 
     /// Returns the most used names first.

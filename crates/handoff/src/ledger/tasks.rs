@@ -33,7 +33,9 @@ impl Tasks {
                 self.creating.push((call_id.to_owned(), text));
             }
             TaskChange::Update { id, status } => {
-                let Some(at) = self.items.iter().position(|(known, _)| known.as_deref() == Some(&id)) else { return };
+                let Some(at) = self.items.iter().position(|(known, _)| known.as_deref() == Some(&id)) else {
+                    return;
+                };
                 match status {
                     Some(status) => self.items[at].1.status = status,
                     None => {
@@ -54,7 +56,8 @@ impl Tasks {
         let Some((_, rest)) = text.split_once("Task #") else { return };
         let id: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
         if self.items.len() < TASKS_MAX && !id.is_empty() {
-            self.items.push((Some(id), shortened(TodoItem { text: text_of_task, status: TodoStatus::Pending })));
+            self.items
+                .push((Some(id), shortened(TodoItem { text: text_of_task, status: TodoStatus::Pending })));
             self.seq = seq;
         }
     }

@@ -57,7 +57,8 @@ fn tasks_are_known_by_the_number_their_result_reports() {
         T: 1 Task #7 created
         C: 3 TaskUpdate {"taskId": "7", "status": "completed"}"#,
     );
-    let open: Vec<_> = facts.todos.iter().filter(|t| t.status != TodoStatus::Completed).map(|t| t.text.as_str()).collect();
+    let open: Vec<_> =
+        facts.todos.iter().filter(|t| t.status != TodoStatus::Completed).map(|t| t.text.as_str()).collect();
     assert_eq!(open, ["print"]);
 }
 
@@ -107,13 +108,17 @@ fn m16_a_secret_reaches_no_fact() {
 
 #[test]
 fn m16_a_secret_at_the_cut_of_a_long_text_is_not_shown_in_part() {
-    let facts = facts(&format!("U: {} {}", "word ".repeat(798), ["sk", "ant", "abcdefghijklmnopqrst1234"].join("-")));
+    let facts =
+        facts(&format!("U: {} {}", "word ".repeat(798), ["sk", "ant", "abcdefghijklmnopqrst1234"].join("-")));
     assert!(!format!("{facts:?}").contains("sk-ant"));
 }
 
 #[test]
 fn a_question_that_waits_is_known() {
-    assert_eq!(facts("U: Do it.\n A: Which one? A or B?").awaited.map(|quote| quote.text), Some("A or B?".into()));
+    assert_eq!(
+        facts("U: Do it.\n A: Which one? A or B?").awaited.map(|quote| quote.text),
+        Some("A or B?".into())
+    );
     assert_eq!(facts("U: Do it.\n A: Done.").awaited, None);
     assert_eq!(facts("U: Do it.\n A: Done.\n U: Why?").unanswered.len(), 1);
 }
@@ -122,7 +127,10 @@ fn a_question_that_waits_is_known() {
 fn memory_does_not_grow_with_the_thread() {
     let mut ledger = super::Ledger::default();
     for seq in 1..20_000 {
-        ledger.push(&crate::transcript::item(seq, &format!("U: Never touch file_{seq}.rs and Thing{seq}Name.")));
+        ledger.push(&crate::transcript::item(
+            seq,
+            &format!("U: Never touch file_{seq}.rs and Thing{seq}Name."),
+        ));
     }
     let facts = ledger.finish();
     assert!(facts.requests.len() < 100 && facts.rules.len() < 100 && facts.identifiers.len() < 100);

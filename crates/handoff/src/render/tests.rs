@@ -4,7 +4,9 @@ use insta::assert_snapshot;
 use jiff::Timestamp;
 use model::tokens;
 use proptest::prelude::*;
-use protocol::{AssistantId, CarryOver, Coverage, HandoffId, HandoffSummary, ItemKind, SummaryItem, ThreadId};
+use protocol::{
+    AssistantId, CarryOver, Coverage, HandoffId, HandoffSummary, ItemKind, SummaryItem, ThreadId,
+};
 
 use super::{fit, inert, markdown, render};
 use crate::limits::{BODY_ITEMS_MIN, SUMMARY_TOKENS_MAX};
@@ -37,7 +39,8 @@ fn summary(title: &str, tldr: &str, body: Vec<SummaryItem>) -> HandoffSummary {
 fn headings_follow_the_kinds_and_lines_become_bullets() {
     let mut unsure = item(ItemKind::Blocker, "The port 9999 is taken.");
     unsure.verified = false;
-    let body = vec![item(ItemKind::Objective, "Fix it."), item(ItemKind::NextStep, "[ ] One\n[ ] Two"), unsure];
+    let body =
+        vec![item(ItemKind::Objective, "Fix it."), item(ItemKind::NextStep, "[ ] One\n[ ] Two"), unsure];
     assert_snapshot!(markdown("Title", "Half done.", &body));
 }
 
@@ -87,7 +90,11 @@ fn g17_a_summary_over_its_limit_is_cut_in_json_and_markdown_alike() {
 
 #[test]
 fn g17_what_fits_is_not_touched() {
-    let body = vec![item(ItemKind::Objective, "Fix it."), item(ItemKind::Progress, "Half."), item(ItemKind::NextStep, "Go on.")];
+    let body = vec![
+        item(ItemKind::Objective, "Fix it."),
+        item(ItemKind::Progress, "Half."),
+        item(ItemKind::NextStep, "Go on."),
+    ];
     let whole = summary("Title", "Half done.", body);
     assert_eq!(fit(whole.clone(), SUMMARY_TOKENS_MAX), (whole, false));
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::faults::Place;
@@ -48,7 +49,7 @@ pub(crate) fn reader(place: &Place, lock_wait: Duration) -> Result<Connection> {
     let connection = Connection::open_with_flags(&place.0, flags)?;
     connection.busy_timeout(lock_wait)?;
     connection.execute_batch("PRAGMA temp_store = MEMORY; PRAGMA cache_size = -8192;")?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    keep_statements(&connection)?;
     Ok(connection)
 }
 
@@ -56,7 +57,7 @@ pub(crate) fn reader(place: &Place, lock_wait: Duration) -> Result<Connection> {
 pub(crate) fn memory(place: &Place) -> Result<Connection> {
     let connection = Connection::open_in_memory()?;
     connection.execute_batch("PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY;")?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    keep_statements(&connection)?;
     schema::migrate(&connection, place)?;
     Ok(connection)
 }
@@ -73,8 +74,16 @@ fn set_up(connection: &Connection, place: &Place) -> Result<()> {
         "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY;
          PRAGMA cell_size_check = ON; PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};"
     ))?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    keep_statements(connection)?;
     schema::migrate(connection, place)
+}
+
+/// Keeps every statement prepared. Without the planner's stability the engine would prepare some of them again for
+/// each value bound, which costs more than performing them.
+fn keep_statements(connection: &Connection) -> Result<()> {
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    Ok(())
 }
 
 fn prepare_folder(path: &Path) -> Result<()> {

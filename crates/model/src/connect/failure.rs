@@ -55,8 +55,10 @@ impl Route {
             Some(_) => self.describe(&root.to_string()),
             None => "the connection failed".to_owned(),
         };
+        // A closed port of this machine stays closed until a person starts the server.
+        let passing = !(error.is_connect() && self.is_loopback());
         let error = Error::Unreachable { model: self.name.clone(), endpoint: self.origin.clone(), reason };
-        Failure { error, passing: true, retry_after: None }
+        Failure { error, passing, retry_after: None }
     }
 
     /// Returns the failure of an endpoint that says nothing. Waiting as long once more would not help.

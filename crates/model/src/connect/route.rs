@@ -71,7 +71,8 @@ impl Route {
         builder.build().map_err(|error| setup("the HTTP client", error.without_url().to_string()))
     }
 
-    fn is_loopback(&self) -> bool {
+    /// Returns whether the endpoint is on this machine.
+    pub(super) fn is_loopback(&self) -> bool {
         let host = self.url.host_str().unwrap_or_default().trim_matches(['[', ']']);
         host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
     }

@@ -144,11 +144,11 @@ async fn an_endpoint_without_an_answer_is_told_apart() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_is_down_is_unreachable() {
+async fn an_endpoint_of_this_machine_that_is_down_is_unreachable_at_once() {
     let port =
         TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
     let base_url = Some(format!("http://user:{KEY}@127.0.0.1:{port}"));
-    let settings = Settings { api_key: Some(KEY.into()), base_url, retries_max: 0, ..Settings::default() };
+    let settings = Settings { api_key: Some(KEY.into()), base_url, ..Settings::default() };
     for provider in Provider::ALL {
         let error = model(provider, settings.clone()).answer(&question()).await.expect_err("it fails");
         assert_eq!(kind(&error), "Unreachable", "{error:?}");

@@ -88,7 +88,8 @@ impl Chat {
             Some(name) => self.say(&format!("Model: {name}")),
             None => {
                 let style = self.context.screen.style;
-                let text = "No model is configured, so nothing answers here; /handoff and the other commands work.";
+                let text =
+                    "No model is configured, so nothing answers here; /handoff and the other commands work.";
                 self.context.screen.line(style.warn(text))?;
                 self.say("  hint: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY; `segue models` tells more")
             }

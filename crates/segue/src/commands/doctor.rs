@@ -19,7 +19,8 @@ pub(crate) async fn run(global: &Global) -> Outcome {
         }
         Err(error) => {
             let (code, hint) = (Code::from(error.class()), error.hint());
-            let check = Check::new("open", Verdict::Fail, format!("failed to {}", crate::exit::chain(&error)));
+            let check =
+                Check::new("open", Verdict::Fail, format!("failed to {}", crate::exit::chain(&error)));
             (vec![Check { hint, ..check }], code)
         }
     };
@@ -44,7 +45,12 @@ fn show(global: &Global, checks: &[Check]) -> Result<(), Failure> {
         let next = " ".repeat(16);
         screen.line(wrap(&one_line(&check.detail), screen.columns, &lead, &next))?;
         if let Some(hint) = &check.hint {
-            screen.line(style.dim(wrap(&format!("hint: {}", one_line(hint)), screen.columns, &next, &next)))?;
+            screen.line(style.dim(wrap(
+                &format!("hint: {}", one_line(hint)),
+                screen.columns,
+                &next,
+                &next,
+            )))?;
         }
     }
     Ok(())

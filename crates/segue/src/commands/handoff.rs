@@ -4,7 +4,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use agent::{Decided, Frame, HandoffRequest, ImportReport, PendingHandoff};
-use protocol::{Coverage, Decision, Decisions, Handoff, HandoffStatus, HandoffSummary, Proposal, Thread, ThreadId};
+use protocol::{
+    Coverage, Decision, Decisions, Handoff, HandoffStatus, HandoffSummary, Proposal, Thread, ThreadId,
+};
 use serde::Serialize;
 
 use crate::cli::{self, Format};
@@ -98,8 +100,13 @@ pub(crate) async fn show_child(context: &Context, decided: &Decided, child: Thre
     let short = context.short_id(child).await;
     screen.line(format!("{} {}", style.good("Accepted."), one_line(&decided.proposal.summary_json.title)))?;
     screen.line(format!("New thread {short} {}", style.dim(format!("({child})"))))?;
-    if let Some(note) = decided.handoff.note.as_ref().filter(|_| decided.handoff.status == HandoffStatus::Accepted) {
-        screen.note(style.warn(format!("agent.md could not be written; the thread gets its summary all the same: {}", one_line(note))));
+    if let Some(note) =
+        decided.handoff.note.as_ref().filter(|_| decided.handoff.status == HandoffStatus::Accepted)
+    {
+        screen.note(style.warn(format!(
+            "agent.md could not be written; the thread gets its summary all the same: {}",
+            one_line(note)
+        )));
     }
     Ok(())
 }
@@ -110,7 +117,9 @@ fn answer(context: &Context, args: &cli::Handoff) -> Result<Answer, Failure> {
         (Some(path), _, _) => Answer::Given(read(path)?),
         (None, true, _) => Answer::Preview,
         (None, false, true) => Answer::Apply,
-        (None, false, false) if context.format == Format::Text && context.screen.audience == Audience::Person => {
+        (None, false, false)
+            if context.format == Format::Text && context.screen.audience == Audience::Person =>
+        {
             Answer::Ask
         }
         (None, false, false) => Answer::Nobody,
@@ -150,8 +159,11 @@ async fn from_file(context: &Context, path: &Path) -> Result<(Thread, Option<Imp
         }
     }
     let Some(thread) = newest else {
-        return Err(Failure::new(Code::User, format!("hand off {}: it holds no conversation", path.display()))
-            .with_hint("`segue import --discover` lists the sessions of this machine"));
+        return Err(Failure::new(
+            Code::User,
+            format!("hand off {}: it holds no conversation", path.display()),
+        )
+        .with_hint("`segue import --discover` lists the sessions of this machine"));
     };
     if context.format == Format::Text {
         import::note_problems(context, &report);

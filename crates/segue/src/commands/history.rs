@@ -28,14 +28,10 @@ struct Page<'a> {
 /// Performs the command.
 pub(crate) async fn run(context: &Context, args: cli::History) -> Outcome {
     let thread = context.agent.find_thread(&args.thread).await?;
-    let query = EventQuery {
-        after: args.after,
-        before: args.before,
-        categories: vec![Category::Message, Category::Middleware],
-        limit: args.limit as usize,
-    };
+    let query = page(args.after, args.before, args.limit as usize);
     let entries = context.agent.history_page(thread.thread_id, query).await?;
-    let (first_seq, last_seq) = (entries.first().map(|entry| entry.seq), entries.last().map(|entry| entry.seq));
+    let (first_seq, last_seq) =
+        (entries.first().map(|entry| entry.seq), entries.last().map(|entry| entry.seq));
     if context.format == Format::Json {
         context.json(&Page { thread_id: thread.thread_id, entries: &entries, first_seq, last_seq })?;
         return Ok(Code::Done);
@@ -43,11 +39,18 @@ pub(crate) async fn run(context: &Context, args: cli::History) -> Outcome {
     for entry in &entries {
         show(&context.screen, entry)?;
     }
-    if let Some(first) = first_seq.filter(|first| args.after.is_none() && *first > 1) {
+    if let Some(first) = first_seq.filter(|_| args.after.is_none())
+        && !context.agent.history_page(thread.thread_id, page(None, Some(first), 1)).await?.is_empty()
+    {
         let earlier = format!("Earlier: `segue history {} --before {first}`", args.thread);
         context.screen.note(context.screen.style.dim(earlier));
     }
     Ok(Code::Done)
+}
+
+/// Returns a query for what people are shown of a thread.
+fn page(after: Option<Seq>, before: Option<Seq>, limit: usize) -> EventQuery {
+    EventQuery { after, before, categories: vec![Category::Message, Category::Middleware], limit }
 }
 
 /// Shows one entry under a line that says who, where and when.
@@ -90,7 +93,9 @@ fn show_message(screen: &Screen, message: &Message) -> Result<(), Failure> {
             Block::Text { text } => show_text(screen, text)?,
             Block::ToolCall { name, args, .. } => {
                 let line = call(name, args);
-                screen.line(screen.style.dim(format!("→ {}", shorten(&line, screen.columns.saturating_sub(2)))))?;
+                screen.line(
+                    screen.style.dim(format!("→ {}", shorten(&line, screen.columns.saturating_sub(2)))),
+                )?;
             }
             Block::Media { media_type, .. } => {
                 screen.line(screen.style.dim(format!("[{}]", one_line(media_type))))?;

@@ -48,7 +48,8 @@ pub(crate) async fn import(context: &Context, paths: &[PathBuf]) -> Result<Impor
     .await?;
     let report = report?;
     match stopped {
-        true => Err(Failure::cancelled("import everything").with_hint("import again: it goes on where this one stopped")),
+        true => Err(Failure::cancelled("import everything")
+            .with_hint("import again: it goes on where this one stopped")),
         false => Ok(report),
     }
 }
@@ -83,7 +84,11 @@ async fn show(context: &Context, report: &ImportReport) -> Result<(), Failure> {
         let name = thread.name.as_deref().or(thread.first_prompt.as_deref()).unwrap_or("(no name)");
         let lead = format!("{id}  {:<16}  {:<11}  ", news(thread), thread.format);
         let columns = context.screen.columns.saturating_sub(lead.chars().count()).max(10);
-        context.screen.line(format!("{}{}", context.screen.style.dim(&lead), shorten(&one_line(name), columns)))?;
+        context.screen.line(format!(
+            "{}{}",
+            context.screen.style.dim(&lead),
+            shorten(&one_line(name), columns)
+        ))?;
     }
     let new: u64 = report.threads.iter().map(|thread| thread.events_new).sum();
     let mut parts = vec![

@@ -16,7 +16,11 @@ pub(crate) fn run(context: &Context) -> Outcome {
     let (screen, style) = (&context.screen, context.screen.style);
     match (&status.default, &status.default_from) {
         (Some(name), Some(from)) => {
-            screen.line(format!("In use: {} {}", style.bold(one_line(name)), style.dim(format!("(from {})", one_line(from)))))?;
+            screen.line(format!(
+                "In use: {} {}",
+                style.bold(one_line(name)),
+                style.dim(format!("(from {})", one_line(from)))
+            ))?;
         }
         (Some(name), None) => screen.line(format!("In use: {}", style.bold(one_line(name))))?,
         (None, _) => screen.line("No model is configured: handoffs are written by the offline extract.")?,
@@ -24,7 +28,11 @@ pub(crate) fn run(context: &Context) -> Outcome {
     screen.line("")?;
     for provider in &status.providers {
         let mark = if provider.configured { style.good("✓") } else { style.dim("–") };
-        screen.line(format!("{mark} {}  {}", style.bold(&provider.provider), style.dim(one_line(&provider.base_url))))?;
+        screen.line(format!(
+            "{mark} {}  {}",
+            style.bold(&provider.provider),
+            style.dim(one_line(&provider.base_url))
+        ))?;
         screen.line(wrap(&one_line(&provider.reason), screen.text_columns(), "    ", "    "))?;
     }
     if status.default.is_none() {

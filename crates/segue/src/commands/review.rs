@@ -37,11 +37,17 @@ pub(crate) fn show(context: &Context, pending: &PendingHandoff) -> Result<(), Fa
     let screen = &context.screen;
     if !pending.is_new {
         let since = pending.handoff.created_at.strftime("%Y-%m-%d %H:%M UTC");
-        let text = format!("This handoff was asked for at {since} and still waits; it is shown again as it was.");
+        let text =
+            format!("This handoff was asked for at {since} and still waits; it is shown again as it was.");
         screen.line(screen.style.dim(wrap::wrap(&text, screen.text_columns(), "", "")))?;
     }
     if let Some(goal) = &pending.handoff.goal {
-        screen.line(screen.style.dim(wrap::wrap(&format!("Goal: {}", one_line(goal)), screen.text_columns(), "", "  ")))?;
+        screen.line(screen.style.dim(wrap::wrap(
+            &format!("Goal: {}", one_line(goal)),
+            screen.text_columns(),
+            "",
+            "  ",
+        )))?;
     }
     screen.line("")?;
     screen.line(summary::proposal(screen, &pending.proposal, pending.uncovered_messages))?;
@@ -80,7 +86,10 @@ pub(crate) async fn decide(
 ///
 /// # Errors
 /// When the terminal fails, or the answer could not be taken.
-pub(crate) async fn ask_person(context: &Context, pending: &PendingHandoff) -> Result<Option<Decided>, Failure> {
+pub(crate) async fn ask_person(
+    context: &Context,
+    pending: &PendingHandoff,
+) -> Result<Option<Decided>, Failure> {
     // What the person wrote last, so that nothing of it is lost between two visits of the editor.
     let mut draft = pending.proposal.summary_md.clone();
     loop {
@@ -89,7 +98,9 @@ pub(crate) async fn ask_person(context: &Context, pending: &PendingHandoff) -> R
             Answer::Accept => acceptance(pending),
             Answer::Preview => Decision::Preview {},
             Answer::Decline => match ask_line(&context.screen, "Reason (Enter for none)")? {
-                Some(reason) => Decision::Reject { message: Some(reason.trim().to_owned()).filter(|text| !text.is_empty()) },
+                Some(reason) => Decision::Reject {
+                    message: Some(reason.trim().to_owned()).filter(|text| !text.is_empty()),
+                },
                 None => continue,
             },
             Answer::Edit => match edit(context, pending, &mut draft).await? {
@@ -103,13 +114,19 @@ pub(crate) async fn ask_person(context: &Context, pending: &PendingHandoff) -> R
 }
 
 /// Lets the person edit the text until it is taken, or they leave it as it is.
-async fn edit(context: &Context, pending: &PendingHandoff, draft: &mut String) -> Result<Option<Decided>, Failure> {
+async fn edit(
+    context: &Context,
+    pending: &PendingHandoff,
+    draft: &mut String,
+) -> Result<Option<Decided>, Failure> {
     let mut refused: Option<String> = None;
     loop {
         let head = head(refused.as_deref());
         let text = match editor::edit(context.agent.home().root(), &head, draft) {
             Ok(Edited::Text(text)) => text,
-            Ok(Edited::Unchanged) if refused.is_none() && *draft != pending.proposal.summary_md => draft.clone(),
+            Ok(Edited::Unchanged) if refused.is_none() && *draft != pending.proposal.summary_md => {
+                draft.clone()
+            }
             Ok(Edited::Unchanged) => {
                 context.screen.line("The text was not changed.")?;
                 return Ok(None);

@@ -55,7 +55,9 @@ fn prompt(text: String) -> Result<String, Failure> {
         _ => text,
     };
     match text.trim().is_empty() {
-        true => Err(Failure::new(Code::User, "send a message: it is empty").with_hint("pass it with `-p TEXT`")),
+        true => {
+            Err(Failure::new(Code::User, "send a message: it is empty").with_hint("pass it with `-p TEXT`"))
+        }
         false => Ok(text),
     }
 }

@@ -34,8 +34,12 @@ pub(crate) async fn run(context: &Context, args: Threads) -> Outcome {
             let fork = context.agent.fork_thread(parent.thread_id, until).await?;
             tell(context, "Forked into", &fork).await?;
         }
-        Threads::Delete { thread, yes } => return delete(context, &thread, if yes { Ask::Never } else { Ask::First }).await,
-        Threads::Export { thread, format, output } => export(context, &thread, format, output.as_deref()).await?,
+        Threads::Delete { thread, yes } => {
+            return delete(context, &thread, if yes { Ask::Never } else { Ask::First }).await;
+        }
+        Threads::Export { thread, format, output } => {
+            export(context, &thread, format, output.as_deref()).await?
+        }
     }
     Ok(Code::Done)
 }
@@ -50,7 +54,9 @@ pub(crate) async fn list(context: &Context, limit: usize) -> Result<(), Failure>
         return context.json(&threads);
     }
     if threads.is_empty() {
-        context.screen.line("There are no threads. `segue import PATH` brings one in; `segue chat` begins one.")?;
+        context
+            .screen
+            .line("There are no threads. `segue import PATH` brings one in; `segue chat` begins one.")?;
         return Ok(());
     }
     let now = Timestamp::now();
@@ -176,7 +182,11 @@ async fn search(context: &Context, words: &str, limit: usize) -> Result<(), Fail
     let short: BTreeMap<ThreadId, String> = ids.iter().copied().zip(short_ids(ids.iter().copied())).collect();
     for hit in &hits {
         let id = short.get(&hit.thread_id).map(String::as_str).unwrap_or_default();
-        screen.line(format!("{} {}", style.code(id), style.dim(format!("#{} {}", hit.seq, one_line(&hit.role)))))?;
+        screen.line(format!(
+            "{} {}",
+            style.code(id),
+            style.dim(format!("#{} {}", hit.seq, one_line(&hit.role)))
+        ))?;
         let snippet = emphasised(&hit.snippet, |word| style.bold(word));
         screen.line(wrap(&snippet, screen.text_columns(), "  ", "  "))?;
     }
@@ -239,8 +249,11 @@ async fn delete(context: &Context, prefix: &str, confirm: Ask) -> Outcome {
 
 fn confirmed(context: &Context, thread: &Thread) -> Result<bool, Failure> {
     if context.screen.audience == Audience::Program || context.format == Format::Json {
-        return Err(Failure::new(Code::User, format!("delete thread {}: nobody can be asked", thread.thread_id))
-            .with_hint("add `--yes` to delete it without a question"));
+        return Err(Failure::new(
+            Code::User,
+            format!("delete thread {}: nobody can be asked", thread.thread_id),
+        )
+        .with_hint("add `--yes` to delete it without a question"));
     }
     let messages = super::import::count(thread.message_count, "message");
     context.screen.line(format!("Delete `{}` with its {messages}? This cannot be undone.", title(thread)))?;
@@ -268,7 +281,8 @@ async fn export(
     };
     match output {
         Some(path) => std::fs::write(path, text).map_err(|error| {
-            Failure::new(Code::User, format!("write {}: {error}", path.display())).with_hint("name a file you can write")
+            Failure::new(Code::User, format!("write {}: {error}", path.display()))
+                .with_hint("name a file you can write")
         }),
         None => {
             let mut stdout = std::io::stdout().lock();
@@ -377,7 +391,8 @@ mod tests {
 
     #[test]
     fn found_words_stand_out_and_nothing_else_of_the_passage_acts() {
-        let text = emphasised("a \u{2}flaky\u{3} test\n\u{1b}[2Jand \u{2}flaky\u{3}", |word| format!("<{word}>"));
+        let text =
+            emphasised("a \u{2}flaky\u{3} test\n\u{1b}[2Jand \u{2}flaky\u{3}", |word| format!("<{word}>"));
         assert_eq!(text, "a <flaky> test and <flaky>");
     }
 }

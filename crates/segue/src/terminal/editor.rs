@@ -29,7 +29,9 @@ pub(crate) fn edit(folder: &Path, head: &str, text: &str) -> Result<Edited, Fail
     let mut file = tempfile::Builder::new().prefix("handoff-").suffix(".md").tempfile_in(folder)?;
     write!(file, "<!--\n{}\n-->\n{text}", head.replace("-->", "->"))?;
     file.flush()?;
-    let status = command(&editor, file.path()).status().map_err(|error| no_editor(&format!("start `{editor}`: {error}")))?;
+    let status = command(&editor, file.path())
+        .status()
+        .map_err(|error| no_editor(&format!("start `{editor}`: {error}")))?;
     if !status.success() {
         return Err(no_editor(&format!("edit the summary: `{editor}` ended with {status}")));
     }

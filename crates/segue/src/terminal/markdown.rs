@@ -98,7 +98,10 @@ impl Markdown {
 
 fn is_rule(text: &str) -> bool {
     let text = text.trim_end();
-    text.len() >= 3 && ["-", "*", "_"].into_iter().any(|mark| text.trim_matches(mark.chars().next().unwrap_or('-')).is_empty())
+    text.len() >= 3
+        && ["-", "*", "_"]
+            .into_iter()
+            .any(|mark| text.trim_matches(mark.chars().next().unwrap_or('-')).is_empty())
 }
 
 /// Returns the mark of a list item and its text.
@@ -118,7 +121,11 @@ pub(crate) fn inline(text: &str, style: Style) -> String {
     while let Some(at) = rest.find(['`', '*', '_']) {
         let (before, from) = rest.split_at(at);
         out.push_str(before);
-        let opens = before.chars().next_back().or_else(|| out.chars().next_back()).is_none_or(|c| !c.is_alphanumeric());
+        let opens = before
+            .chars()
+            .next_back()
+            .or_else(|| out.chars().next_back())
+            .is_none_or(|c| !c.is_alphanumeric());
         match span(from, opens) {
             Some((Span::Code, inner, after)) => {
                 out.push_str(&style.code(inner));

@@ -56,7 +56,8 @@ pub(crate) fn ask<T: Copy>(screen: &Screen, choices: &[Choice<T>], later: &str) 
 
 /// Asks for one line of text; `None` when the person leaves with Esc, Ctrl-C or Ctrl-D.
 pub(crate) fn ask_line(screen: &Screen, label: &str) -> io::Result<Option<String>> {
-    let prompt = DefaultPrompt::new(DefaultPromptSegment::Basic(label.to_owned()), DefaultPromptSegment::Empty);
+    let prompt =
+        DefaultPrompt::new(DefaultPromptSegment::Basic(label.to_owned()), DefaultPromptSegment::Empty);
     let mut editor = Reedline::create().with_ansi_colors(screen.style == Style::Color);
     match editor.read_line(&prompt) {
         Ok(Signal::Success(line)) => Ok(Some(line)),

@@ -19,7 +19,8 @@ const CHARS_PER_TOKEN: usize = 4;
 /// Returns the whole proposal, ready for the screen.
 pub(crate) fn proposal(screen: &Screen, proposal: &Proposal, uncovered_messages: u64) -> String {
     let summary = &proposal.summary_json;
-    let mut lines = vec![body(screen, summary), String::new()];
+    let title = screen.style.bold(wrap(&one_line(&summary.title), screen.text_columns(), "", ""));
+    let mut lines = vec![title, body(screen, summary), String::new()];
     if summary.body.iter().any(|item| !item.verified) {
         let why = "unverified: the item names something that the covered messages do not contain; check it.";
         lines.push(screen.style.warn(wrap(why, screen.text_columns(), "", "")));
@@ -31,13 +32,10 @@ pub(crate) fn proposal(screen: &Screen, proposal: &Proposal, uncovered_messages:
     lines.join("\n")
 }
 
-/// Returns title, TL;DR and items.
+/// Returns TL;DR and items.
 pub(crate) fn body(screen: &Screen, summary: &HandoffSummary) -> String {
-    let columns = screen.text_columns();
-    let mut lines = vec![
-        screen.style.bold(wrap(&one_line(&summary.title), columns, "", "")),
-        wrap(&inline(&one_line(&summary.tldr), screen.style), columns, "", ""),
-    ];
+    let mut lines =
+        vec![wrap(&inline(&one_line(&summary.tldr), screen.style), screen.text_columns(), "", "")];
     for kind in ItemKind::ALL {
         let items: Vec<&SummaryItem> = summary.body.iter().filter(|item| item.kind == kind).collect();
         if items.is_empty() {
@@ -68,7 +66,10 @@ fn bullets(screen: &Screen, item: &SummaryItem) -> Vec<String> {
     if let Some(last) = lines.last_mut().filter(|_| !item.verified) {
         last.push_str(" (unverified)");
     }
-    lines.iter().map(|line| wrap(&inline(line, screen.style), screen.text_columns(), "  • ", "    ")).collect()
+    lines
+        .iter()
+        .map(|line| wrap(&inline(line, screen.style), screen.text_columns(), "  • ", "    "))
+        .collect()
 }
 
 /// Returns what the summary covers, in numbers that equal its ledger.
@@ -108,7 +109,8 @@ fn origin(proposal: &Proposal) -> Option<String> {
         }
         model => format!("Drafted by {}", one_line(model)),
     };
-    let draft = if summary.iteration > 0 { format!(" · draft {}", summary.iteration + 1) } else { String::new() };
+    let draft =
+        if summary.iteration > 0 { format!(" · draft {}", summary.iteration + 1) } else { String::new() };
     Some(format!("{writer} · about {size} tokens{draft}"))
 }
 
@@ -128,7 +130,8 @@ mod tests {
         };
         let expected = "Covers 214 of 214 events: 40 verbatim · 160 condensed · 14 not included";
         assert_eq!(coverage(&ledger).unwrap(), expected);
-        let newest = Coverage { first_seq: 205, last_seq: 214, verbatim: vec![(205, 214)], ..Coverage::default() };
+        let newest =
+            Coverage { first_seq: 205, last_seq: 214, verbatim: vec![(205, 214)], ..Coverage::default() };
         assert_eq!(coverage(&newest).unwrap(), "Covers 10 of 214 events: 10 verbatim");
         assert_eq!(coverage(&Coverage::default()), None);
     }

@@ -73,7 +73,8 @@ mod tests {
         ];
         let columns = [Column::Left("ID"), Column::Flexible("NAME"), Column::Right("MESSAGES")];
         for columns_of_screen in [40, 80, 120] {
-            let screen = Screen { style: Style::Plain, columns: columns_of_screen, audience: Audience::Program };
+            let screen =
+                Screen { style: Style::Plain, columns: columns_of_screen, audience: Audience::Program };
             let lines = table(&screen, &columns, &rows);
             assert_eq!(lines.len(), 3);
             assert!(lines.iter().all(|line| width(line) <= columns_of_screen), "{lines:#?}");

@@ -55,7 +55,9 @@ pub(crate) fn wrap(text: &str, columns_max: usize, first: &str, next: &str) -> S
     let mut columns = width(first);
     let mut is_empty = true;
     for word in text.split(' ').filter(|word| !word.is_empty()) {
-        for (at, piece) in pieces(word, columns_max.saturating_sub(width(next)).max(8)).into_iter().enumerate() {
+        for (at, piece) in
+            pieces(word, columns_max.saturating_sub(width(next)).max(8)).into_iter().enumerate()
+        {
             let wide = width(&piece);
             let blank = usize::from(!is_empty && at == 0);
             if !is_empty && columns + blank + wide > columns_max {

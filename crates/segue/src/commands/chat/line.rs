@@ -5,8 +5,8 @@ use std::io::{self, BufRead};
 use std::path::Path;
 
 use reedline::{
-    ColumnarMenu, Completer, CompletionResult, DefaultPrompt, DefaultPromptSegment, Emacs, FileBackedHistory, KeyCode,
-    KeyModifiers, MenuBuilder, Reedline, ReedlineEvent, ReedlineMenu, Signal, Span, Suggestion,
+    ColumnarMenu, Completer, CompletionResult, DefaultPrompt, DefaultPromptSegment, Emacs, FileBackedHistory,
+    KeyCode, KeyModifiers, MenuBuilder, Reedline, ReedlineEvent, ReedlineMenu, Signal, Span, Suggestion,
     default_emacs_keybindings,
 };
 
@@ -61,9 +61,11 @@ impl Lines {
             .use_bracketed_paste(true)
             .with_history(Box::new(history))
             .with_completer(Box::new(Commands))
+            .with_quick_completions(true)
             .with_menu(ReedlineMenu::EngineCompleter(menu))
             .with_edit_mode(Box::new(Emacs::new(keys)));
-        let prompt = DefaultPrompt::new(DefaultPromptSegment::Basic("segue".to_owned()), DefaultPromptSegment::Empty);
+        let prompt =
+            DefaultPrompt::new(DefaultPromptSegment::Basic("segue".to_owned()), DefaultPromptSegment::Empty);
         Ok(Self::Editor(Box::new(editor), prompt))
     }
 

@@ -21,7 +21,11 @@ pub(super) async fn show(context: &Context, thread: Option<&Thread>) -> Result<(
     let id = context.short_id(thread.thread_id).await;
     let title = threads::title(thread);
     screen.line("")?;
-    screen.line(format!("{} {}", style.bold(wrap::shorten(&title, screen.columns.saturating_sub(id.len() + 1))), style.dim(&id)))?;
+    screen.line(format!(
+        "{} {}",
+        style.bold(wrap::shorten(&title, screen.columns.saturating_sub(id.len() + 1))),
+        style.dim(&id)
+    ))?;
     match carried_over(context, thread).await? {
         Some(proposal) => {
             screen.line(style.dim("Carried over into the first turn, once:"))?;
@@ -51,7 +55,9 @@ async fn last_messages(context: &Context, thread_id: ThreadId) -> Result<(), Fai
     let said: Vec<_> = entries
         .into_iter()
         .filter(|entry| match &entry.what {
-            HistoryItem::Message(message @ (Message::Human(_) | Message::Ai(_))) => !message.text().trim().is_empty(),
+            HistoryItem::Message(message @ (Message::Human(_) | Message::Ai(_))) => {
+                !message.text().trim().is_empty()
+            }
             HistoryItem::Message(Message::Tool(_)) | HistoryItem::Boundary(_) => false,
         })
         .collect();

@@ -152,10 +152,13 @@ impl Chat {
         match decided.child_thread_id {
             Some(child) => {
                 handoff::show_child(&self.context, &decided, child).await?;
-                let thread = self.context.agent.find_thread(&child.to_string()).await?;
-                self.enter(thread).await
+                self.thread = Some(self.context.agent.find_thread(&child.to_string()).await?);
+                self.say("You are in the new thread; the summary goes into its first turn, once.")
             }
-            None => self.say(&format!("Handoff {}; this thread goes on as it was.", review::outcome(decided.handoff.status))),
+            None => self.say(&format!(
+                "Handoff {}; this thread goes on as it was.",
+                review::outcome(decided.handoff.status)
+            )),
         }
     }
 }
@@ -221,7 +224,10 @@ mod tests {
         let check = |line: &str, goal: &str, messages: Option<u64>, answer: Answer| {
             let words: Vec<&str> = line.split_whitespace().collect();
             let asked = read(&words).unwrap();
-            assert_eq!((asked.goal.join(" ").as_str(), asked.messages, asked.answer), (goal, messages, answer));
+            assert_eq!(
+                (asked.goal.join(" ").as_str(), asked.messages, asked.answer),
+                (goal, messages, answer)
+            );
         };
         check("", "", None, Answer::Ask);
         check("fix the login --apply", "fix the login", None, Answer::Apply);

@@ -49,11 +49,15 @@ pub(crate) fn scan<'a>(text: &'a str, mut found: impl FnMut(Kind, &'a str)) {
             continue;
         }
         let length = bytes[at..].iter().position(|&byte| !continues_name(byte)).unwrap_or(bytes.len() - at);
-        let word = text[at..at + length].trim_end_matches(['.', ':', '-', '@', '+', '*']);
+        at += length;
+        // Most words are prose; nothing below would take them for a name.
+        if bytes[at - length..at].iter().all(u8::is_ascii_lowercase) {
+            continue;
+        }
+        let word = text[at - length..at].trim_end_matches(['.', ':', '-', '@', '+', '*']);
         if let Some((kind, name)) = classify(word) {
             found(kind, name);
         }
-        at += length;
     }
 }
 

@@ -35,27 +35,27 @@ const PLUMBING: [&str; 50] = [
 
 static TEST: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"\b(go test|pytest|cargo (?:nextest run|nextest|test)|npm (?:run )?test(?::[\w:-]+)?|bun (?:run )?test|pnpm (?:run )?(?:-\S+ )*test|yarn (?:run )?test|vitest|jest|mise run test\S*|make (?:test|check)|python3? -m (?:unittest|pytest)|task test|mvn (?:\S+ )*test|gradlew? (?:\S+ )*test|dotnet test|rspec|phpunit|ctest|tox|mix test|deno test)\b",
+        r"(?-u:\b)(go test|pytest|cargo (?:nextest run|nextest|test)|npm (?:run )?test(?::[\w:-]+)?|bun (?:run )?test|pnpm (?:run )?(?:-\S+ )*test|yarn (?:run )?test|vitest|jest|mise run test\S*|make (?:test|check)|python3? -m (?:unittest|pytest)|task test|mvn (?:\S+ )*test|gradlew? (?:\S+ )*test|dotnet test|rspec|phpunit|ctest|tox|mix test|deno test)(?-u:\b)",
     )
 });
 static BUILD: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"\b(cargo (?:build|check)|go (?:build|vet)|tsc|npm run (?:build|typecheck|type-check|check)|(?:pnpm|yarn|bun) (?:run )?(?:build|typecheck|type-check)|make(?: build| all)?$|make build|cmake --build|mvn (?:package|compile|install)|gradlew? build|dotnet build|mypy|pyright|next build|vite build)\b",
+        r"(?-u:\b)(cargo (?:build|check)|go (?:build|vet)|tsc|npm run (?:build|typecheck|type-check|check)|(?:pnpm|yarn|bun) (?:run )?(?:build|typecheck|type-check)|make(?: build| all)?$|make build|cmake --build|mvn (?:package|compile|install)|gradlew? build|dotnet build|mypy|pyright|next build|vite build)(?-u:\b)",
     )
 });
 static LINT: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"\b(cargo (?:clippy|fmt)|golangci-lint(?: run)?|eslint|biome (?:check|lint)|ruff(?: check| format)?|flake8|black|prettier|gofmt|shellcheck|npm run lint\S*|(?:pnpm|yarn|bun) (?:run )?lint|make lint|pre-commit run|pylint|stylelint|mise run (?:lint|fmt|check)\S*)\b",
+        r"(?-u:\b)(cargo (?:clippy|fmt)|golangci-lint(?: run)?|eslint|biome (?:check|lint)|ruff(?: check| format)?|flake8|black|prettier|gofmt|shellcheck|npm run lint\S*|(?:pnpm|yarn|bun) (?:run )?lint|make lint|pre-commit run|pylint|stylelint|mise run (?:lint|fmt|check)\S*)(?-u:\b)",
     )
 });
 static FAILED: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?m)^(?:--- )?FAIL\b|\b[1-9]\d* (?:failed|failures?|failing|errors?)\b|test result: FAILED|✗|✖ [1-9]|\(fail\)|^error(?:\[E\d+\])?:|: error TS\d+|^FAILED\b|\bBUILD FAILED\b|^make: \*\*\*",
+        r"(?m)^(?:--- )?FAIL(?-u:\b)|[1-9] (?:failed|failures?|failing|errors?)(?-u:\b)|[0-9]0 (?:failed|failures?|failing|errors?)(?-u:\b)|test result: FAILED|✗|✖ [1-9]|\(fail\)|^error(?:\[E[0-9]+\])?:|: error TS[0-9]|^FAILED(?-u:\b)|BUILD FAILED|^make: \*\*\*",
     )
 });
 static PASSED: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"(?m)^ok\s|\bPASS(?:ED)?\b|\b\d+ pass(?:ed|ing)?\b|test result: ok|✓|✔|All tests passed|^OK\b|\bBUILD SUCCESS|^\s*Finished ",
+        r"(?m)^ok\s|(?-u:\b)PASS(?:ED)?(?-u:\b)|[0-9] pass(?:ed|ing)?(?-u:\b)|test result: ok|✓|✔|All tests passed|^OK(?-u:\b)|BUILD SUCCESS|^\s*Finished ",
     )
 });
 

@@ -32,7 +32,8 @@ pub struct Fence {
 #[derive(Debug, Clone)]
 #[expect(clippy::large_enum_variant, reason = "writes are short-lived and moved once")]
 pub enum Write {
-    /// Creates a thread; an existing one with this id stays as it is.
+    /// Creates a thread; an existing one with this id stays as it is. `first_prompt`, `message_count` and `last_seq`
+    /// follow from its events and are not taken from here.
     CreateThread(Thread),
     /// Changes a thread's name, status or metadata.
     UpdateThread {
@@ -41,21 +42,25 @@ pub enum Write {
         /// The changes.
         patch: ThreadPatch,
     },
-    /// Removes a thread with everything that belongs to it; its seqs are never handed out again.
+    /// Removes a thread with everything that belongs to it; its seqs are never handed out again. Fails with
+    /// [`crate::Error::Busy`] while a run is active. The handoff that seeded it stays with the parent, for audit.
     DeleteThread {
         /// The thread.
         thread_id: ThreadId,
     },
-    /// Appends events to one thread.
+    /// Appends events to one thread, and moves the time of its last change forward to theirs. JSON that escapes half
+    /// of a surrogate pair is refused as [`crate::Error::Invalid`].
     Append {
         /// The thread; it must exist.
         thread_id: ThreadId,
         /// The events, in order.
         events: Vec<NewEvent>,
     },
-    /// Admits a run; fails with [`crate::Error::Busy`] when another run of the thread is active.
+    /// Admits a run; fails with [`crate::Error::Busy`] when another run of the thread is active, even one whose lease
+    /// has ended. The same run admitted by the same owner again changes nothing.
     AdmitRun(Run),
-    /// Changes a run.
+    /// Changes a run. The first terminal status stays: another status or a renewed lease after it fails with
+    /// [`crate::Error::Fenced`].
     UpdateRun {
         /// The run.
         run_id: RunId,
@@ -86,7 +91,7 @@ pub enum Write {
         /// When.
         at: Timestamp,
     },
-    /// Stores a handoff; fails with [`crate::Error::HandoffPending`] when its parent has a pending one.
+    /// Stores a handoff; the same one again changes nothing. Fails with [`crate::Error::HandoffPending`] when its parent has a pending one.
     CreateHandoff(Handoff),
     /// Moves a handoff; fails with [`crate::Error::HandoffMoved`] unless it stands at `from`.
     MoveHandoff {

@@ -17,7 +17,7 @@ pub const AGENT_MD_BYTES_MAX: u64 = 256 * 1024;
 /// How often a change is merged again when another program changes the file meanwhile.
 const ATTEMPTS_MAX: u32 = 64;
 /// How many replaced files are watched for late writes.
-const RETIRED_MAX: usize = 8;
+const RETIRED_MAX: usize = 64;
 
 /// An agent.md on disk. One value per file and process; calls of several threads take turns.
 #[derive(Debug)]

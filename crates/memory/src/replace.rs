@@ -13,7 +13,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tempfile::NamedTempFile;
 
@@ -27,6 +27,9 @@ const LINKS_MAX: u32 = 16;
 const TEMPORARY_PREFIX: &str = ".agent.md.";
 /// How often a file that grows is read again before it is replaced.
 const TAILS_MAX: u32 = 8;
+/// How often, and after which pause, a line that breaks off is read again.
+const PIECE_READS_MAX: u32 = 20;
+const PIECE_PAUSE: Duration = Duration::from_millis(1);
 /// The most bytes read of a retired file.
 const LATE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
@@ -41,7 +44,11 @@ pub(crate) struct Content {
 
 /// A file that was replaced and that someone may still write to.
 #[derive(Debug)]
-pub(crate) struct Retired(Content);
+pub(crate) struct Retired {
+    content: Content,
+    /// Size and time of change when it was last read.
+    seen: Option<(u64, SystemTime)>,
+}
 
 /// What became of an attempt to replace.
 #[derive(Debug)]
@@ -165,7 +172,7 @@ pub(crate) fn replace(target: &Path, mut read_as: Option<Content>, bytes: &[u8])
         Err(failed) => return Err(on("replace")(failed.error)),
     }
     sync_folder(folder).map_err(on("write the folder of"))?;
-    Ok(Attempt::Replaced(read_as.map(Retired)))
+    Ok(Attempt::Replaced(read_as.map(|content| Retired { content, seen: None })))
 }
 
 /// Appends to `target` what was written to `retired` since it was last read.
@@ -173,9 +180,16 @@ pub(crate) fn replace(target: &Path, mut read_as: Option<Content>, bytes: &[u8])
 /// A retired file that was written anew gives the lines that `target` does not hold.
 pub(crate) fn rescue(target: &Path, retired: &mut Retired) -> Result<Late> {
     let on = |action| Error::on(action, target);
-    let known = &retired.0.bytes;
-    let mut bytes = read_all(&mut retired.0.file, LATE_BYTES_MAX).map_err(on("read what replaced"))?;
+    let known = &retired.content.bytes;
+    let metadata = retired.content.file.metadata().map_err(on("read what replaced"))?;
+    let seen = metadata.modified().ok().map(|modified| (metadata.len(), modified));
+    if seen.is_some() && seen == retired.seen {
+        return Ok(Late::Nothing);
+    }
+    let file = &mut retired.content.file;
+    let bytes = at_line_end(known, || read_all(file, LATE_BYTES_MAX).map_err(on("read what replaced")))?;
     if bytes == *known {
+        retired.seen = seen;
         return Ok(Late::Nothing);
     }
     let present = read(target)?.map(|content| content.bytes).unwrap_or_default();
@@ -190,7 +204,7 @@ pub(crate) fn rescue(target: &Path, retired: &mut Retired) -> Result<Late> {
     // In place, as the other program meant to: a second replacement would open the same gap again.
     let mut file = OpenOptions::new().append(true).create(true).open(target).map_err(on("append to"))?;
     file.write_all(&tail).and_then(|()| file.sync_data()).map_err(on("append to"))?;
-    retired.0.bytes = std::mem::take(&mut bytes);
+    retired.content.bytes = bytes;
     Ok(Late::Rescued)
 }
 
@@ -232,19 +246,32 @@ fn carry_tail(target: &Path, read_as: Option<&mut Content>, new: &mut NamedTempF
     };
     let mut tail = Tail::Nothing;
     for _ in 0..TAILS_MAX {
-        let Some(found) = read(target)? else {
-            return Ok(Tail::Broken);
-        };
-        match found.bytes.strip_prefix(known.bytes.as_slice()) {
+        let read_again = || Ok(read(target)?.map(|content| content.bytes).unwrap_or_default());
+        let found = at_line_end(&known.bytes, read_again)?;
+        match found.strip_prefix(known.bytes.as_slice()) {
             Some([]) => return Ok(tail),
-            Some(more) if fits(&found.bytes) => new.write_all(more).map_err(Error::on("write", target))?,
+            Some(more) if fits(&found) => new.write_all(more).map_err(Error::on("write", target))?,
             Some(_) | None => return Ok(Tail::Broken),
         }
-        known.bytes = found.bytes;
+        known.bytes = found;
         tail = Tail::Carried;
     }
     // Someone appends without a pause. The rest is rescued from the retired file.
     Ok(tail)
+}
+
+/// Reads until what came after `known` ends with a line, for a while: one write can become visible in pieces, and
+/// the pieces of a line must not end up in two places.
+fn at_line_end(known: &[u8], mut read: impl FnMut() -> Result<Vec<u8>>) -> Result<Vec<u8>> {
+    let mut bytes = read()?;
+    for _ in 0..PIECE_READS_MAX {
+        if bytes.len() <= known.len() || bytes.ends_with(b"\n") {
+            break;
+        }
+        thread::sleep(PIECE_PAUSE);
+        bytes = read()?;
+    }
+    Ok(bytes)
 }
 
 /// Returns the lines of `bytes` outside its block that are not among those of `present`.

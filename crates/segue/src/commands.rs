@@ -23,6 +23,10 @@ use crate::terminal::screen::Screen;
 /// The lengths an id is shortened to: up to a hyphen, so that it is easily read and selected.
 const SHORT_IDS: [usize; 4] = [8, 13, 18, 23];
 
+/// What to do where no model is configured.
+pub(crate) const NO_MODEL_HINT: &str =
+    "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY; `segue models` shows what is missing";
+
 /// What every command works with.
 pub(crate) struct Context {
     /// The agent that is asked.

@@ -1,7 +1,12 @@
 //! The agent from the outside: import, handoff, first turn, cleanup, and the same with a crash at every boundary.
 
+#[cfg(test)]
 mod crash;
+#[cfg(test)]
 mod handoff;
+#[cfg(test)]
 mod import;
+#[cfg(test)]
 mod turn;
+#[cfg(test)]
 mod world;

@@ -103,3 +103,29 @@ async fn without_a_model_nothing_is_journaled_and_the_way_out_is_named() {
     assert!(error.hint().unwrap().contains("segue models"));
     assert_eq!(messages(&agent, thread).await, []);
 }
+
+#[tokio::test]
+async fn j1_a_thread_that_another_process_works_on_is_busy_and_loses_nothing() {
+    let world = World::new();
+    let stalled = Reply::text("Working").then(Fault::Stall);
+    let server = Server::start(Script::new([stalled])).unwrap();
+    let (one, two) = (world.agent_with(&server), world.agent_with(&server));
+    let thread = one.create_thread(None).await.unwrap().thread_id;
+    let cancel = CancellationToken::new();
+    let (frames, mut receiver) = Frames::channel();
+    let first = one.send(thread, "First.", &frames, &cancel);
+    let second = async {
+        while !matches!(receiver.recv().await, Some(Frame::Text { .. })) {}
+        let (frames, quiet) = quiet();
+        let refused = two.send(thread, "Second.", &frames, &quiet).await;
+        cancel.cancel();
+        refused
+    };
+    let (first, second) = tokio::join!(first, second);
+    assert_eq!(first.unwrap().status, RunStatus::Cancelled);
+    let error = second.unwrap_err();
+    assert_eq!(error.class(), agent::Class::Conflict, "{error}");
+    assert!(error.hint().is_some());
+    let texts: Vec<String> = messages(&one, thread).await.iter().map(Message::text).collect();
+    assert_eq!(texts, ["First.", "Working"]);
+}

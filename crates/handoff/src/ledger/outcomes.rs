@@ -16,6 +16,10 @@ use crate::tool_use::{ToolUse, head, tail};
 
 /// Bytes looked at on each end of a tool's result.
 const RESULT_BYTES_MAX: usize = 4_096;
+/// Bytes at the end of a check's output in which its summary is looked for.
+const VERDICT_BYTES_MAX: usize = 1_536;
+/// Lines of one result in which error types are looked for.
+const ERROR_LINES_MAX: usize = 12;
 /// Characters of a line that may be an error's message.
 const ERROR_LINE_CHARS: std::ops::RangeInclusive<usize> = 8..=300;
 
@@ -113,7 +117,7 @@ impl Outcomes {
         let failed = status == ToolStatus::Error;
         match call {
             Some(OpenCall { check: Some((check, name)), key, is_piped, .. }) => {
-                let told = shell::outcome_of(tail(text, RESULT_BYTES_MAX));
+                let told = shell::outcome_of(tail(text, VERDICT_BYTES_MAX));
                 let outcome = match (failed, told, is_piped) {
                     (true, _, _) => Outcome::Failed,
                     (false, Some(told), _) => told,
@@ -151,8 +155,8 @@ impl Outcomes {
     }
 
     fn count_types(&mut self, seq: Seq, text: &str) {
-        for part in ends(text) {
-            identifier::scan(part, |kind, name| {
+        for line in error_lines(text).take(ERROR_LINES_MAX) {
+            identifier::scan(line, |kind, name| {
                 if kind == Kind::Error {
                     self.types.add(name, seq);
                 }
@@ -173,14 +177,24 @@ fn ends(text: &str) -> impl Iterator<Item = &str> {
     std::iter::once(first).chain(long.then(|| tail(text, RESULT_BYTES_MAX)))
 }
 
+/// Returns the lines with an error's words.
+fn error_lines(text: &str) -> impl Iterator<Item = &str> {
+    ends(text).flat_map(|part| {
+        let mut from = 0;
+        std::iter::from_fn(move || {
+            let hit = ERROR_CUES.find(part.get(from..)?)?;
+            let start = part[..from + hit.start()].rfind('\n').map_or(0, |at| at + 1);
+            let end = part[from + hit.end()..].find('\n').map_or(part.len(), |at| from + hit.end() + at);
+            from = end + 1;
+            Some(part[start..end].trim())
+        })
+    })
+}
+
 /// Returns the first line that says what went wrong.
 fn error_line(text: &str) -> Option<String> {
-    ends(text)
-        .flat_map(str::lines)
-        .map(str::trim)
-        .find(|line| {
-            says_something(line) && ERROR_LINE_CHARS.contains(&line.len()) && ERROR_CUES.is_match(*line)
-        })
+    error_lines(text)
+        .find(|line| ERROR_LINE_CHARS.contains(&line.len()) && says_something(line))
         .map(str::to_owned)
 }
 

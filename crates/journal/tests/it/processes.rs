@@ -1,6 +1,5 @@
 //! Several processes on one database. A child is this test binary again, told by its environment what to do.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -50,7 +49,7 @@ async fn append_from_tasks(store: &Arc<Sqlite>, thread_id: ThreadId, appends_per
         tasks.push(tokio::spawn(async move {
             for number in 0..appends_per_task {
                 for seq in append(&*store, thread_id, vec![trace(number), trace(number)]).await.unwrap() {
-                    writeln!(std::io::stdout(), "acknowledged {seq}").unwrap();
+                    println!("acknowledged {seq}");
                 }
             }
         }));

@@ -8,7 +8,7 @@ use agent::{Agent, RunEnd, Settings};
 use protocol::{RunStatus, Thread, ThreadId};
 
 use crate::cli::{self, Format};
-use crate::commands::{Context, threads};
+use crate::commands::{Context, NO_MODEL_HINT, threads};
 use crate::exit::{self, Code, Failure, Outcome};
 use crate::terminal::stream::Stream;
 use crate::terminal::watch::watch;
@@ -91,7 +91,7 @@ impl Chat {
                 let text =
                     "No model is configured, so nothing answers here; /handoff and the other commands work.";
                 self.context.screen.line(style.warn(text))?;
-                self.say("  hint: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY; `segue models` tells more")
+                self.say(&format!("  hint: {NO_MODEL_HINT}"))
             }
         }
     }

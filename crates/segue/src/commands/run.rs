@@ -6,7 +6,7 @@ use agent::Frame;
 use protocol::ThreadId;
 
 use crate::cli::{self, Format};
-use crate::commands::Context;
+use crate::commands::{Context, NO_MODEL_HINT};
 use crate::exit::{self, Code, Failure, Outcome};
 use crate::terminal::safe::{one_line, safe};
 use crate::terminal::screen::Audience;
@@ -33,6 +33,10 @@ pub(crate) async fn run(context: &Context, args: cli::Run) -> Outcome {
 async fn thread(context: &Context, named: Option<&str>) -> Result<ThreadId, Failure> {
     match named {
         Some(prefix) => Ok(context.agent.find_thread(prefix).await?.thread_id),
+        // A thread that nothing can answer in would be left behind empty.
+        None if context.agent.models().default.is_none() => {
+            Err(Failure::new(Code::Config, "begin a thread: no model is configured").with_hint(NO_MODEL_HINT))
+        }
         None => {
             let created = context.agent.create_thread(None).await?.thread_id;
             if context.format == Format::Text {

@@ -219,7 +219,8 @@ fn emphasised(snippet: &str, found: impl Fn(&str) -> String) -> String {
 async fn rename(context: &Context, prefix: &str, name: &str) -> Result<(), Failure> {
     let name = one_line(name);
     if name.is_empty() {
-        return Err(Failure::new(Code::User, "rename the thread: the name is empty"));
+        return Err(Failure::new(Code::User, "rename the thread: the name is empty")
+            .with_hint("`segue threads rename THREAD NAME`"));
     }
     let thread = context.agent.find_thread(prefix).await?;
     let renamed = context.agent.rename_thread(thread.thread_id, &name).await?;

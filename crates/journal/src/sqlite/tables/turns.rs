@@ -37,20 +37,36 @@ pub(crate) fn log(
         threads::set_first_prompt(connection, head, &prompt)?;
         head.has_prompt = true;
     }
-    let turn_index = connection
+    let turn_index = 1 + last_index(connection, head)?;
+    head.turn_index = Some(turn_index);
+    connection
         .prepare_cached(
             "INSERT INTO turn_log (agent_id, thread_id, turn_index, role, content, created_at, seq)
-             VALUES (?1, ?2,
-                     1 + max(ifnull((SELECT max(turn_index) FROM turn_log WHERE agent_id = ?1), 0),
-                             ifnull((SELECT turn_index FROM turn_floors WHERE agent_id = ?1), 0)),
-                     ?3, ?4, ?5, ?6)
-             RETURNING turn_index",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )?
-        .query_row(
-            (&head.assistant_id, &head.thread_id, role, text.as_ref(), created_at, integer(seq)),
-            |row| row.get(0),
-        )?;
+        .execute((
+            &head.assistant_id,
+            &head.thread_id,
+            turn_index,
+            role,
+            text.as_ref(),
+            created_at,
+            integer(seq),
+        ))?;
     Ok(Some(turn_index))
+}
+
+fn last_index(connection: &Connection, head: &Head) -> Result<i64> {
+    if let Some(turn_index) = head.turn_index {
+        return Ok(turn_index);
+    }
+    // Two statements instead of one that returns what it inserted: that opens a temporary table each time.
+    Ok(connection
+        .prepare_cached(
+            "SELECT max(ifnull((SELECT max(turn_index) FROM turn_log WHERE agent_id = ?1), 0),
+                        ifnull((SELECT turn_index FROM turn_floors WHERE agent_id = ?1), 0))",
+        )?
+        .query_row([&head.assistant_id], |row| row.get(0))?)
 }
 
 /// Removes the turns of a thread; their indexes are not given again.

@@ -1,0 +1,145 @@
+//! The chat in a terminal, against the scripted model server.
+
+use scripted::{Fault, Reply, Script, Server};
+use serde_json::json;
+
+use crate::sandbox::Sandbox;
+use crate::terminal::Terminal;
+
+const PROMPT: &str = "segue> ";
+
+#[test]
+fn a_turn_streams_shows_its_tool_calls_and_what_it_cost() {
+    let server = Server::start(Script::new([
+        Reply::pieces(["I will ", "look.\n"]).and_call("c1", "read_file", json!({"path": "note.txt"})),
+        Reply::call("c2", "read_file", json!({"path": "missing.txt"})),
+        Reply::pieces(["# Found\nIt says **hi", "** and `x`.\n```\nlet y = 1;\n```\n"]).tokens(1200, 34),
+    ]))
+    .unwrap();
+    let sandbox = Sandbox::new().with_model(&server);
+    sandbox.file("note.txt", "hi\n");
+    let terminal = Terminal::start(&sandbox, 80, &["chat"]);
+    terminal.wait_for(PROMPT);
+    terminal.keys("what does it say?\r");
+    let screen = terminal.wait_for("34");
+    for part in [
+        "I will look.",
+        "✓ read_file path=note.txt",
+        "✗ read_file path=missing.txt · failed",
+        "It says hi and x.",
+        "│ let y = 1;",
+    ] {
+        assert!(screen.contains(part), "{part}:\n{screen}");
+    }
+    assert!(!screen.contains("**") && !screen.contains("```"), "{screen}");
+    terminal.keys("\x04");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn control_c_stops_the_answer_and_keeps_what_had_arrived() {
+    let server = Server::start(Script::new([
+        Reply::text("The first line.\n").then(Fault::Stall),
+        Reply::text("Back again.\n"),
+    ]))
+    .unwrap();
+    let sandbox = Sandbox::new().with_model(&server);
+    let terminal = Terminal::start(&sandbox, 80, &["chat"]);
+    terminal.wait_for(PROMPT);
+    terminal.keys("go\r");
+    terminal.wait_for("The first line.");
+    terminal.keys("\x03");
+    terminal.wait_for("Stopped. What had arrived is kept.");
+    terminal.keys("and now?\r");
+    terminal.wait_for("Back again.");
+    terminal.keys("/quit\r");
+    assert_eq!(terminal.end().0, 0);
+    let second = server.requests()[1].body.to_string();
+    assert!(second.contains("The first line."), "{second}");
+    assert_eq!(sandbox.threads()[0]["status"], "idle");
+}
+
+#[test]
+fn g12_a_handoff_in_the_chat_goes_on_in_the_child_with_its_summary_once() {
+    let server = Server::start(Script::new([
+        Reply::text("Hello to you.\n"),
+        // The draft: no JSON, so that the offline extract writes it.
+        Reply::text("no draft"),
+        Reply { when: None, always: true, ..Reply::text("Going on.\n") },
+    ]))
+    .unwrap();
+    let sandbox = Sandbox::new().with_model(&server);
+    let terminal = Terminal::start(&sandbox, 100, &["chat"]);
+    terminal.wait_for(PROMPT);
+    terminal.keys("please mend the kettle\r");
+    terminal.wait_for("Hello to you.");
+    terminal.keys("/handoff polish the kettle\r");
+    terminal.wait_for("[Esc] Decide later");
+    terminal.keys("a");
+    terminal.wait_for("You are in the new thread");
+    let before = server.calls();
+    for turn in ["first", "second"] {
+        terminal.keys(&format!("{turn}\r"));
+        terminal.wait_until(turn, |screen| {
+            screen.matches("Going on.").count() == server.calls() - before && screen.contains(turn)
+        });
+    }
+    terminal.keys("/quit\r");
+    assert_eq!(terminal.end().0, 0);
+    let requests: Vec<String> =
+        server.requests()[before..].iter().map(|request| request.body.to_string()).collect();
+    assert!(requests[0].contains("kettle"), "{}", requests[0]);
+    assert!(!requests[1].contains("kettle"), "{}", requests[1]);
+}
+
+#[test]
+fn a_child_shows_what_is_carried_over_and_a_pending_handoff_is_offered() {
+    let sandbox = Sandbox::new();
+    let report = sandbox.json(&["handoff", &sandbox.session(), "--apply", "--json"]);
+    let (parent, child) =
+        (report["thread_id"].as_str().unwrap(), report["child_thread_id"].as_str().unwrap());
+    let opened = sandbox.run_with(&["chat", "-t", child], "hello?\n/threads\n/handof\n/help\n/quit\n");
+    assert_eq!(opened.code, 0, "{opened:?}");
+    for part in
+        ["Carried over into the first turn", "Objective", "No model is configured", "/handoff [goal…]"]
+    {
+        assert!(opened.stdout.contains(part), "{part}: {opened:?}");
+    }
+    assert!(opened.stderr.contains("did you mean /handoff?"), "{opened:?}");
+    assert_eq!(sandbox.run(&["handoff", parent]).code, 7);
+    let opened = sandbox.run_with(&["chat", "-t", parent], "");
+    assert!(opened.stdout.contains("waits for a decision"), "{opened:?}");
+    assert!(opened.stdout.contains("run the whole suite"), "the last messages are shown: {opened:?}");
+}
+
+#[test]
+fn j2_a_turn_that_a_crash_cut_off_goes_on_and_its_prompt_is_not_repeated() {
+    let server = Server::start(Script::new([
+        Reply::text("Half of it.\n").then(Fault::Stall),
+        Reply { always: true, ..Reply::text("The whole answer.\n") },
+    ]))
+    .unwrap();
+    let sandbox = Sandbox::new().with_model(&server);
+    let terminal = Terminal::start(&sandbox, 80, &["chat"]);
+    terminal.wait_for(PROMPT);
+    terminal.keys("tell me\r");
+    terminal.wait_for("Half of it.");
+    terminal.kill();
+    let opened = sandbox.run_with(&["chat", "-t", "last"], "/quit\n");
+    assert_eq!(opened.code, 0, "{opened:?}");
+    assert!(opened.stdout.contains("The whole answer."), "{opened:?}");
+    assert!(opened.stdout.contains("had been cut off"), "{opened:?}");
+    let history = sandbox.json(&["history", "last", "--json"]);
+    let humans =
+        history["entries"].as_array().unwrap().iter().filter(|entry| entry["type"] == "human").count();
+    assert_eq!(humans, 1, "{history}");
+}
+
+#[test]
+fn what_a_model_writes_cannot_steer_the_terminal() {
+    let server =
+        Server::start(Script::new([Reply::text("\u{1b}[2J\u{1b}]0;owned\u{7}harm\u{202e}less\n")])).unwrap();
+    let sandbox = Sandbox::new().with_model(&server);
+    let opened = sandbox.run_with(&["chat"], "hi\n");
+    assert!(opened.stdout.contains("harmless\n") && !opened.stdout.contains('\u{1b}'), "{opened:?}");
+}

@@ -1,0 +1,12 @@
+//! The program as a person or a script meets it: the real binary in a home folder of its own, offline, against the
+//! scripted model server or in a terminal that is read back cell by cell. Rules are tested in the rooms that hold them.
+
+mod bad_input;
+mod chat;
+mod handoff;
+mod import;
+mod review;
+mod run;
+mod sandbox;
+mod terminal;
+mod threads;

@@ -1,0 +1,74 @@
+//! `segue run`: the headless turn, the child's first turn after a handoff, and going on after a crash.
+
+use scripted::{Reply, Script, Server};
+use serde_json::{Value, json};
+
+use crate::sandbox::Sandbox;
+
+#[test]
+fn an_answer_goes_to_stdout_and_everything_else_to_stderr() {
+    let server = Server::start(Script::new([
+        Reply::call("c1", "read_file", json!({"path": "note.txt"})),
+        Reply::pieces(["The note ", "says hi."]),
+    ]))
+    .unwrap();
+    let sandbox = Sandbox::new().with_model(&server);
+    sandbox.file("note.txt", "hi\n");
+    let ended = sandbox.run(&["run", "--new", "-p", "what does the note say?"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "The note says hi.\n"), "{ended:?}");
+    assert!(ended.stderr.contains("read_file path=note.txt"), "{ended:?}");
+    let sent = server.requests()[1].body.to_string();
+    assert!(sent.contains("tool_result") && sent.contains("hi"), "{sent}");
+}
+
+#[test]
+fn i4_json_is_one_frame_a_line_and_ends_with_how_the_run_ended() {
+    let server = Server::start(Script::new([Reply::pieces(["a", "b"])])).unwrap();
+    let sandbox = Sandbox::new().with_model(&server);
+    let ended = sandbox.run_with(&["run", "--new", "-p", "-", "--json"], "from a pipe");
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let frames: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let text: String = frames
+        .iter()
+        .filter(|frame| frame["frame"] == "text")
+        .map(|frame| frame["text"].as_str().unwrap())
+        .collect();
+    assert_eq!(text, "ab");
+    let last = frames.last().unwrap();
+    assert_eq!((last["frame"].as_str(), last["status"].as_str()), (Some("run_ended"), Some("success")));
+    assert_eq!(ended.stderr, "");
+}
+
+#[test]
+fn g12_the_summary_is_in_the_childs_first_request_and_absent_in_the_second() {
+    let server = Server::start(Script::new([Reply::text("first"), Reply::text("second")])).unwrap();
+    let mut sandbox = Sandbox::new();
+    let report = sandbox.json(&["handoff", &sandbox.session(), "--apply", "--json"]);
+    let (child, md) = (report["child_thread_id"].as_str().unwrap(), report["summary_md"].as_str().unwrap());
+    sandbox.set("ANTHROPIC_BASE_URL", server.url());
+    sandbox.set("ANTHROPIC_API_KEY", "test-key");
+    let tldr = report["summary_json"]["tldr"].as_str().unwrap();
+    assert!(sandbox.agent_md().unwrap().contains(md.trim()));
+    for answer in ["first\n", "second\n"] {
+        let ended = sandbox.run(&["run", "-t", child, "-p", "go on"]);
+        assert_eq!((ended.code, ended.stdout.as_str()), (0, answer), "{ended:?}");
+    }
+    let requests: Vec<String> = server.requests().iter().map(|request| request.body.to_string()).collect();
+    assert!(requests[0].contains(tldr), "{}", requests[0]);
+    assert!(!requests[1].contains(tldr), "{}", requests[1]);
+    let thread = sandbox.json(&["threads", "show", child, "--json"]);
+    assert_eq!(thread["metadata"]["handoff"]["pending"], false);
+    assert_eq!(thread["metadata"]["handoff"]["cleanup_required"], false);
+    assert!(thread["metadata"]["handoff"]["last_cleanup_at"].is_string());
+    assert!(!sandbox.agent_md().unwrap().contains(tldr));
+}
+
+#[test]
+fn a_turn_on_a_thread_goes_on_from_what_was_said() {
+    let server = Server::start(Script::new([Reply::text("one"), Reply::text("two")])).unwrap();
+    let sandbox = Sandbox::new().with_model(&server);
+    assert_eq!(sandbox.run(&["run", "--new", "-p", "count"]).code, 0);
+    assert_eq!(sandbox.run(&["run", "-t", "last", "-p", "on"]).stdout, "two\n");
+    let messages = server.requests()[1].body["messages"].as_array().unwrap().len();
+    assert_eq!(messages, 3);
+}

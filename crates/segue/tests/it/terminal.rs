@@ -1,0 +1,131 @@
+//! A terminal for the program under test: keys go in, and what a person would see comes out. Waiting is always for
+//! something on the screen, never for time.
+
+use std::io::{Read, Write};
+use std::num::NonZeroU16;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+
+use crate::sandbox::{Sandbox, binary};
+
+/// After this long, what a test waits for will not come.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// The question a program asks a terminal about its cursor.
+const CURSOR_QUERY: &[u8] = b"\x1b[6n";
+/// Lines of the screen: enough that nothing a test looks for scrolls away.
+const ROWS: u16 = 70;
+
+type Writer = Arc<Mutex<Box<dyn Write + Send>>>;
+
+/// A running program and its screen.
+pub struct Terminal {
+    child: Box<dyn Child + Send + Sync>,
+    writer: Writer,
+    shared: Arc<(Mutex<Shared>, Condvar)>,
+    _master: Box<dyn MasterPty + Send>,
+}
+
+struct Shared {
+    parser: vt100::Parser,
+    ended: bool,
+}
+
+impl Terminal {
+    /// Starts the program in a terminal of that many columns.
+    pub fn start(sandbox: &Sandbox, columns: u16, args: &[&str]) -> Self {
+        let size = PtySize { rows: ROWS, cols: columns, pixel_width: 0, pixel_height: 0 };
+        let pair = native_pty_system().openpty(size).unwrap();
+        let mut command = CommandBuilder::new(binary());
+        command.args(args);
+        command.cwd(sandbox.work());
+        command.env_clear();
+        for (name, value) in sandbox.environment() {
+            command.env(name, value);
+        }
+        let child = pair.slave.spawn_command(command).unwrap();
+        drop(pair.slave);
+        let writer: Writer = Arc::new(Mutex::new(pair.master.take_writer().unwrap()));
+        let parser = vt100::Parser::new(cells(ROWS), cells(columns), 0);
+        let shared = Arc::new((Mutex::new(Shared { parser, ended: false }), Condvar::new()));
+        let reader = pair.master.try_clone_reader().unwrap();
+        let (told, answers) = (Arc::clone(&shared), Arc::clone(&writer));
+        std::thread::spawn(move || read(reader, &told, &answers));
+        Self { child, writer, shared, _master: pair.master }
+    }
+
+    /// Presses keys.
+    pub fn keys(&self, keys: &str) {
+        let mut writer = self.writer.lock().unwrap();
+        writer.write_all(keys.as_bytes()).unwrap();
+        writer.flush().unwrap();
+    }
+
+    /// Waits until the screen holds `text`, and returns the screen.
+    #[track_caller]
+    pub fn wait_for(&self, text: &str) -> String {
+        self.wait_until(&format!("`{text}`"), |screen| screen.contains(text))
+    }
+
+    /// Waits until `holds` is true of the screen, and returns the screen.
+    #[track_caller]
+    pub fn wait_until(&self, what: &str, holds: impl Fn(&str) -> bool) -> String {
+        let started = Instant::now();
+        let mut shared = self.shared.0.lock().unwrap();
+        loop {
+            let screen = shared.parser.screen().contents();
+            if holds(&screen) {
+                return screen;
+            }
+            let left = DEADLINE.saturating_sub(started.elapsed());
+            assert!(!left.is_zero() && !shared.ended, "no {what} on the screen:\n{screen}");
+            shared = self.shared.1.wait_timeout(shared, left).unwrap().0;
+        }
+    }
+
+    /// Waits for the program to end; returns its exit code and the last screen.
+    pub fn end(mut self) -> (u32, String) {
+        let code = self.child.wait().unwrap().exit_code();
+        let mut shared = self.shared.0.lock().unwrap();
+        while !shared.ended {
+            let (waited, timeout) = self.shared.1.wait_timeout(shared, DEADLINE).unwrap();
+            shared = waited;
+            assert!(!timeout.timed_out(), "the terminal stays open");
+        }
+        (code, shared.parser.screen().contents())
+    }
+
+    /// Ends the program as a crash does.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+fn cells(count: u16) -> NonZeroU16 {
+    NonZeroU16::new(count).unwrap()
+}
+
+fn read(mut reader: Box<dyn Read + Send>, shared: &(Mutex<Shared>, Condvar), writer: &Writer) {
+    let mut bytes = [0; 4096];
+    let mut tail: Vec<u8> = Vec::new();
+    // A terminal whose program ended gives an error, not an end.
+    while let Ok(count @ 1..) = reader.read(&mut bytes) {
+        let cursor = {
+            let mut shared = shared.0.lock().unwrap();
+            shared.parser.process(&bytes[..count]);
+            shared.parser.screen().cursor_position()
+        };
+        tail.extend_from_slice(&bytes[..count]);
+        while let Some(at) = tail.windows(CURSOR_QUERY.len()).position(|window| window == CURSOR_QUERY) {
+            tail.drain(..at + CURSOR_QUERY.len());
+            let answer = format!("\x1b[{};{}R", cursor.0 + 1, cursor.1 + 1);
+            writer.lock().unwrap().write_all(answer.as_bytes()).unwrap();
+        }
+        tail.drain(..tail.len().saturating_sub(CURSOR_QUERY.len() - 1));
+        shared.1.notify_all();
+    }
+    shared.0.lock().unwrap().ended = true;
+    shared.1.notify_all();
+}

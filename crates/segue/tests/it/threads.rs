@@ -1,0 +1,134 @@
+//! Threads and history: ids by prefix, tables that fit, and changes that do what they say.
+
+use crate::sandbox::Sandbox;
+
+fn two_threads() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.run(&["handoff", &sandbox.session(), "--apply"]);
+    sandbox
+}
+
+#[test]
+fn a_list_fits_the_screen_and_its_ids_find_their_threads() {
+    let mut sandbox = two_threads();
+    for columns in ["80", "120"] {
+        sandbox.set("COLUMNS", columns);
+        let ended = sandbox.run(&["threads", "list"]);
+        assert!(
+            ended.stdout.lines().all(|line| line.chars().count() <= columns.parse().unwrap()),
+            "{ended:?}"
+        );
+        assert_eq!(ended.stdout.lines().count(), 3, "{ended:?}");
+        for line in ended.stdout.lines().skip(1) {
+            let id = line.split_whitespace().next().unwrap();
+            assert!(id.len() >= 8);
+            assert_eq!(sandbox.run(&["threads", "show", id]).code, 0, "{id}");
+        }
+    }
+}
+
+#[test]
+fn h6_a_tree_shows_the_child_under_its_parent() {
+    let sandbox = two_threads();
+    let ended = sandbox.run(&["threads", "tree"]);
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    assert!(lines.len() == 2 && lines[1].starts_with("└─ "), "{ended:?}");
+    let tree = sandbox.json(&["threads", "tree", "last", "--json"]);
+    assert_eq!(tree[0]["children"][0]["thread"]["parent_kind"], "handoff");
+}
+
+#[test]
+fn a_search_shows_the_passage() {
+    let sandbox = two_threads();
+    let ended = sandbox.run(&["threads", "search", "backoff", "suite"]);
+    assert!(ended.stdout.contains("backoff") && ended.stdout.contains("human"), "{ended:?}");
+    let none = sandbox.run(&["threads", "search", "xylophone"]);
+    assert!(none.code == 0 && none.stdout.contains("Nothing holds"), "{none:?}");
+}
+
+#[test]
+fn rename_and_fork_do_what_they_say() {
+    let sandbox = Sandbox::new();
+    sandbox.run(&["import", &sandbox.session()]);
+    sandbox.run(&["threads", "rename", "last", "Flaky", "retry"]);
+    assert_eq!(sandbox.threads()[0]["name"], "Flaky retry");
+    let fork = sandbox.json(&["threads", "fork", "last", "--until", "3", "--json"]);
+    assert_eq!(fork["parent_kind"], "fork");
+    assert_eq!(fork["message_count"], 3);
+    sandbox.run(&["threads", "rename", "last", " "]).assert_told(2, "the name is empty");
+}
+
+#[test]
+fn h3_delete_needs_a_yes_where_nobody_can_be_asked() {
+    let sandbox = two_threads();
+    let child = sandbox.threads().iter().find(|thread| !thread["parent_id"].is_null()).unwrap()["thread_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    sandbox.run(&["threads", "delete", &child]).assert_told(2, "nobody can be asked");
+    assert_eq!(sandbox.threads().len(), 2);
+    assert_eq!(sandbox.run(&["threads", "delete", &child, "--yes"]).code, 0);
+    assert_eq!(sandbox.threads().len(), 1);
+    assert!(sandbox.agent_md().unwrap().contains("None recorded yet."), "its block is gone with it");
+}
+
+#[test]
+fn an_export_holds_what_was_said() {
+    let sandbox = Sandbox::new();
+    sandbox.run(&["import", &sandbox.session()]);
+    let markdown = sandbox.run(&["threads", "export", "last"]).stdout;
+    assert!(markdown.starts_with("# ") && markdown.contains("Never raise the timeout"), "{markdown}");
+    let path = sandbox.work().join("out.json");
+    let ended = sandbox.run(&["threads", "export", "last", "--format", "json", "-o", path.to_str().unwrap()]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, ""), "{ended:?}");
+    let json: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!(
+        json["history"].as_array().unwrap().len() as u64,
+        json["thread"]["message_count"].as_u64().unwrap()
+    );
+}
+
+#[test]
+fn b5_history_pages_meet_without_gap_or_overlap() {
+    let sandbox = Sandbox::new();
+    sandbox.run(&["import", &sandbox.session()]);
+    let all = sandbox.json(&["history", "last", "--json"]);
+    let mut seqs: Vec<u64> = Vec::new();
+    let mut before = String::from("1000");
+    loop {
+        let page = sandbox.json(&["history", "last", "--limit", "4", "--before", &before, "--json"]);
+        let entries = page["entries"].as_array().unwrap();
+        let Some(first) = page["first_seq"].as_u64() else { break };
+        before = first.to_string();
+        seqs.splice(0..0, entries.iter().map(|entry| entry["seq"].as_u64().unwrap()));
+    }
+    let whole: Vec<u64> =
+        all["entries"].as_array().unwrap().iter().map(|entry| entry["seq"].as_u64().unwrap()).collect();
+    assert_eq!(seqs, whole);
+}
+
+#[test]
+fn models_and_doctor_tell_what_is_missing_and_write_nothing_outside_home() {
+    let sandbox = Sandbox::new();
+    let models = sandbox.run(&["models"]);
+    assert!(models.code == 0 && models.stdout.contains("ANTHROPIC_API_KEY"), "{models:?}");
+    let doctor = sandbox.run(&["doctor"]);
+    assert_eq!(doctor.code, 0, "{doctor:?}");
+    assert!(doctor.stdout.contains("ok    database"), "{doctor:?}");
+    let user = sandbox.work().parent().unwrap().join("user");
+    assert_eq!(std::fs::read_dir(user).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(sandbox.work()).unwrap().count(), 0);
+}
+
+#[test]
+fn version_and_help_need_no_home() {
+    let mut sandbox = Sandbox::new();
+    sandbox.set("SEGUE_HOME", "/dev/null/nowhere");
+    let version = sandbox.run(&["--version"]);
+    assert_eq!(
+        (version.code, version.stdout.as_str()),
+        (0, concat!("segue ", env!("CARGO_PKG_VERSION"), "\n"))
+    );
+    let help = sandbox.run(&["handoff", "--help"]);
+    assert!(help.code == 0 && help.stdout.contains("not a fork"), "{help:?}");
+}

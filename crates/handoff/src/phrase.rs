@@ -110,7 +110,7 @@ mod tests {
             ("short", 10, "short"),
             ("one two three", 10, "one two…"),
             ("exactly ten", 11, "exactly ten"),
-            ("https://x.test/a/long/path", 10, "https://x …"),
+            ("https://x.test/a/long/path", 11, "https://x …"),
             ("日本語日本語", 5, "日本語…"),
             ("👨‍👩‍👧‍👦👨‍👩‍👧‍👦👨‍👩‍👧‍👦👨‍👩‍👧‍👦", 3, "👨‍👩‍👧‍👦…"),
             ("anything", 0, ""),

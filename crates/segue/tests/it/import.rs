@@ -16,9 +16,8 @@ fn importing_again_adds_only_what_is_new() {
     let report = sandbox.json(&["import", &path, "--json"]);
     let thread = &report["threads"][0];
     assert_eq!(thread["is_new"], false);
-    assert!(
-        0 < thread["events_new"].as_u64() && thread["events_new"].as_u64() < thread["events_total"].as_u64()
-    );
+    let (new, total) = (thread["events_new"].as_u64().unwrap(), thread["events_total"].as_u64().unwrap());
+    assert!(0 < new && new < total, "{thread}");
     assert_eq!(sandbox.threads().len(), 1);
 }
 

@@ -136,8 +136,12 @@ impl Failure {
 
 impl From<agent::Error> for Failure {
     fn from(error: agent::Error) -> Self {
-        let code = Code::from(error.class());
-        Self::Told(Told { code, what: chain(&error), hint: error.hint() })
+        let (code, what) = (Code::from(error.class()), chain(&error));
+        let told = match (error.hint(), &error) {
+            (None, agent::Error::Transcript(_)) => file_told(code, &what),
+            (hint, _) => Told { code, what, hint },
+        };
+        Self::Told(told)
     }
 }
 
@@ -157,6 +161,15 @@ impl From<serde_json::Error> for Failure {
             _ => Self::new(Code::Internal, format!("write JSON: {error}")),
         }
     }
+}
+
+/// A session file's error says what to do after its last semicolon, if it knows more than the path.
+fn file_told(code: Code, text: &str) -> Told {
+    let (what, hint) = match text.rsplit_once("; ") {
+        Some((what, hint)) => (what, hint),
+        None => (text, "check the file; `segue import --discover` lists the sessions of this machine"),
+    };
+    Told { code, what: what.to_owned(), hint: Some(hint.to_owned()) }
 }
 
 /// Returns the error and its sources, each said once.

@@ -121,12 +121,7 @@ pub(crate) fn inline(text: &str, style: Style) -> String {
     while let Some(at) = rest.find(['`', '*', '_']) {
         let (before, from) = rest.split_at(at);
         out.push_str(before);
-        let opens = before
-            .chars()
-            .next_back()
-            .or_else(|| out.chars().next_back())
-            .is_none_or(|c| !c.is_alphanumeric());
-        match span(from, opens) {
+        match span(from, out.chars().next_back()) {
             Some((Span::Code, inner, after)) => {
                 out.push_str(&style.code(inner));
                 rest = after;
@@ -155,9 +150,10 @@ enum Span {
     Italic,
 }
 
-/// Returns the span that begins `text`: its kind, its inside and what follows it. `opens` says that no letter stands
-/// before it, which an underscore needs.
-fn span(text: &str, opens: bool) -> Option<(Span, &str, &str)> {
+/// Returns the span that begins `text`: its kind, its inside and what follows it. After a letter `before` it, an
+/// underscore begins nothing.
+fn span(text: &str, before: Option<char>) -> Option<(Span, &str, &str)> {
+    let opens = before.is_none_or(|c| !c.is_alphanumeric());
     let run = |mark: char| text.len() - text.trim_start_matches(mark).len();
     if text.starts_with('`') {
         let mark = &text[..run('`')];

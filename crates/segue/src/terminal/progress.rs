@@ -1,6 +1,8 @@
 //! Progress of long work, on a terminal only. It shows nothing until the work has told how far it is.
 
-use std::io::{self, IsTerminal};
+use std::cell::Cell;
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
 
 use agent::Frame;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -17,49 +19,74 @@ pub(crate) enum Unit {
     Steps,
 }
 
-/// A bar on stderr that goes away when it is dropped.
+/// How often a spinner turns.
+const TURN: Duration = Duration::from_millis(120);
+
+/// A bar on stderr, or a spinner where the end is not known, that goes away when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    bar: ProgressBar,
+    line: ProgressBar,
+    unit: Unit,
+    shape: Cell<Shape>,
+}
+
+/// What is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Nothing,
+    Bar,
+    Spinner,
 }
 
 impl Progress {
-    /// Returns a bar; it stays hidden unless a person looks at stderr.
+    /// Returns a line that stays hidden unless a person looks at stderr.
     pub(crate) fn new(format: Format, unit: Unit) -> Self {
         let target = match format {
             Format::Text if io::stderr().is_terminal() => ProgressDrawTarget::stderr(),
             Format::Text | Format::Json => ProgressDrawTarget::hidden(),
         };
-        let template = match unit {
-            Unit::Bytes => "{msg} {bar:24} {bytes}/{total_bytes} {bytes_per_sec}",
-            Unit::Steps => "{msg} {bar:24} {percent}%",
-        };
-        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-        let bar = ProgressBar::with_draw_target(Some(0), target).with_style(style.progress_chars("━╸─"));
-        Self { bar }
+        let line = ProgressBar::with_draw_target(Some(0), target);
+        Self { line, unit, shape: Cell::new(Shape::Nothing) }
     }
 
     /// Shows how far the work is; other frames are not progress and change nothing.
     pub(crate) fn show(&self, frame: &Frame) {
-        if let Frame::Progress { what, done, total } = frame {
-            let name = what.rsplit(['/', '\\']).next().unwrap_or(what);
-            self.bar.set_message(one_line(name));
-            self.bar.set_length(total.unwrap_or(*done));
-            self.bar.set_position(*done);
+        let Frame::Progress { what, done, total } = frame else { return };
+        let shape = if total.is_some() { Shape::Bar } else { Shape::Spinner };
+        if self.shape.replace(shape) != shape {
+            self.draw(shape);
+        }
+        let name = what.rsplit(['/', '\\']).next().unwrap_or(what);
+        self.line.set_message(one_line(name));
+        self.line.set_length(total.unwrap_or(*done));
+        self.line.set_position(*done);
+    }
+
+    fn draw(&self, shape: Shape) {
+        let template = match (shape, self.unit) {
+            (Shape::Nothing | Shape::Spinner, _) => "{spinner} {msg} … {elapsed}",
+            (Shape::Bar, Unit::Bytes) => "{msg} {bar:24} {bytes}/{total_bytes} {bytes_per_sec}",
+            (Shape::Bar, Unit::Steps) => "{msg} {bar:24} {percent}%",
+        };
+        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        self.line.set_style(style.progress_chars("━╸─"));
+        match shape {
+            Shape::Spinner => self.line.enable_steady_tick(TURN),
+            Shape::Bar | Shape::Nothing => self.line.disable_steady_tick(),
         }
     }
 
     /// Writes a line above the bar.
     pub(crate) fn note(&self, text: &str) {
-        self.bar.suspend(|| {
+        self.line.suspend(|| {
             // Whoever closed stderr does not want to know.
-            let _ = io::Write::write_fmt(&mut io::stderr().lock(), format_args!("{text}\n"));
+            let _ = writeln!(io::stderr().lock(), "{text}");
         });
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        self.line.finish_and_clear();
     }
 }

@@ -36,12 +36,12 @@ pub(crate) struct Screen {
 impl Screen {
     /// Returns the screen of this process.
     pub(crate) fn new(color: ColorChoice) -> Self {
-        let is_terminal = io::stdout().is_terminal();
-        let audience = match is_terminal && io::stdin().is_terminal() {
+        let stdout = io::stdout();
+        let audience = match stdout.is_terminal() && io::stdin().is_terminal() {
             true => Audience::Person,
             false => Audience::Program,
         };
-        Self { style: Style::choose(color, is_terminal), columns: columns(is_terminal), audience }
+        Self { style: Style::choose(color, &stdout), columns: columns(&stdout), audience }
     }
 
     /// Returns the columns of a line of running text.
@@ -68,9 +68,10 @@ impl Screen {
     }
 }
 
-fn columns(is_terminal: bool) -> usize {
+/// The width of a terminal is measured; elsewhere it is what `COLUMNS` says.
+fn columns(output: &impl IsTerminal) -> usize {
     let named = || std::env::var("COLUMNS").ok()?.parse::<usize>().ok();
     let measured = || crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns));
-    let found = if is_terminal { measured().or_else(named) } else { named() };
+    let found = if output.is_terminal() { measured().or_else(named) } else { named() };
     found.filter(|columns| *columns > 0).unwrap_or(COLUMNS_DEFAULT).max(COLUMNS_MIN)
 }

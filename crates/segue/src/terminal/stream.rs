@@ -60,7 +60,10 @@ impl<'a> Stream<'a> {
                 self.calls.insert(call_id.clone(), call(name, args));
                 Ok(())
             }
-            Frame::ToolEnded { call_id, name, failed } => self.tool_ended(call_id, name, *failed),
+            Frame::ToolEnded { call_id, name, failed: true } => {
+                self.tool_ended(call_id, name, ("✗", " · failed"))
+            }
+            Frame::ToolEnded { call_id, name, failed: false } => self.tool_ended(call_id, name, ("✓", "")),
             Frame::Event(event) => match event.message() {
                 Some(Message::Ai(answer)) => {
                     self.add(answer.usage.unwrap_or_default());
@@ -99,9 +102,8 @@ impl<'a> Stream<'a> {
         self.screen.line(self.screen.style.dim(line))
     }
 
-    fn tool_ended(&mut self, call_id: &str, name: &str, failed: bool) -> io::Result<()> {
+    fn tool_ended(&mut self, call_id: &str, name: &str, (mark, outcome): (&str, &str)) -> io::Result<()> {
         let call = self.calls.remove(call_id).unwrap_or_else(|| one_line(name));
-        let (mark, outcome) = if failed { ("✗", " · failed") } else { ("✓", "") };
         let columns = self.screen.columns.saturating_sub(4 + outcome.len());
         let line = format!("  {mark} {}{outcome}", shorten(&call, columns));
         self.screen.line(self.screen.style.dim(line))

@@ -1,6 +1,7 @@
 //! Emphasis: with colour where it is wanted, plain text everywhere else. It decides nothing about layout.
 
 use std::fmt::Display;
+use std::io::IsTerminal;
 
 use crate::cli::ColorChoice;
 
@@ -14,14 +15,14 @@ pub(crate) enum Style {
 }
 
 impl Style {
-    /// Returns the style for an output that is (or is not) a terminal.
-    pub(crate) fn choose(choice: ColorChoice, is_terminal: bool) -> Self {
+    /// Returns the style for `output`.
+    pub(crate) fn choose(choice: ColorChoice, output: &impl IsTerminal) -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         match choice {
             ColorChoice::Always => Self::Color,
             ColorChoice::Never => Self::Plain,
-            ColorChoice::Auto if is_terminal && !set("NO_COLOR") && !dumb => Self::Color,
+            ColorChoice::Auto if output.is_terminal() && !set("NO_COLOR") && !dumb => Self::Color,
             ColorChoice::Auto => Self::Plain,
         }
     }

@@ -21,7 +21,7 @@ fn a_turn_streams_shows_its_tool_calls_and_what_it_cost() {
     let terminal = Terminal::start(&sandbox, 80, &["chat"]);
     terminal.wait_for(PROMPT);
     terminal.keys("what does it say?\r");
-    let screen = terminal.wait_for("34");
+    let screen = terminal.wait_for(" tokens in · 44 out");
     for part in [
         "I will look.",
         "✓ read_file path=note.txt",

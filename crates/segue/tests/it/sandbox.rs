@@ -153,7 +153,7 @@ pub fn session() -> String {
         (
             "assistant",
             json!([{"type": "text", "text": "I will look at the test first."},
-            call("c1", "Read", json!({"file_path": "/work/src/retry.rs"}))]),
+            call("c1", "Read", json!({"file_path": "/srv/kettle/src/retry.rs"}))]),
         ),
         ("user", json!([result("c1", "pub fn retry() { /* 40 lines */ }")])),
         ("assistant", json!([call("c2", "Bash", json!({"command": "cargo test retries_after_timeout"}))])),
@@ -161,9 +161,9 @@ pub fn session() -> String {
         (
             "assistant",
             json!([{"type": "text", "text": "The clock is read twice; I decided to pass it in."},
-            call("c3", "Edit", json!({"file_path": "/work/src/retry.rs", "old_string": "now()", "new_string": "clock.now()"}))]),
+            call("c3", "Edit", json!({"file_path": "/srv/kettle/src/retry.rs", "old_string": "now()", "new_string": "clock.now()"}))]),
         ),
-        ("user", json!([result("c3", "The file /work/src/retry.rs has been updated.")])),
+        ("user", json!([result("c3", "The file /srv/kettle/src/retry.rs has been updated.")])),
         ("assistant", json!([call("c4", "Bash", json!({"command": "cargo test retries_after_timeout"}))])),
         ("user", json!([result("c4", "test retries_after_timeout ... ok")])),
         (
@@ -176,7 +176,7 @@ pub fn session() -> String {
     for (at, (role, content)) in turns.iter().enumerate() {
         let parent = (at > 0).then(|| format!("00000000-0000-4000-8000-{:012}", at - 1));
         let line = json!({
-            "parentUuid": parent, "isSidechain": false, "userType": "external", "cwd": "/work", "version": "2.1.0",
+            "parentUuid": parent, "isSidechain": false, "userType": "external", "cwd": "/srv/kettle", "version": "2.1.0",
             "sessionId": "11111111-2222-4333-8444-555555555555", "type": role,
             "uuid": format!("00000000-0000-4000-8000-{at:012}"),
             "timestamp": format!("2026-11-20T10:{at:02}:00.000Z"),

@@ -11,7 +11,7 @@ use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system}
 use crate::sandbox::{Sandbox, binary};
 
 /// After this long, what a test waits for will not come.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(20);
 /// The question a program asks a terminal about its cursor.
 const CURSOR_QUERY: &[u8] = b"\x1b[6n";
 /// Lines of the screen: enough that nothing a test looks for scrolls away.

@@ -242,7 +242,7 @@ mod tests {
     fn a_mistyped_command_gets_a_suggestion_and_nonsense_none() {
         assert_eq!(nearest("handof"), Some("handoff"));
         assert_eq!(nearest("thread"), Some("threads"));
-        assert_eq!(nearest("exti"), Some("quit"));
+        assert_eq!(nearest("qiut"), Some("quit"));
         assert_eq!(nearest("frobnicate"), None);
     }
 }

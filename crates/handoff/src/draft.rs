@@ -1,6 +1,9 @@
 //! Drafting with a model: the prompt, the one call, and reading the answer. What the model gets to see is selected
 //! elsewhere; what its answer names is checked elsewhere.
 
+pub(crate) mod summarization;
+pub(crate) mod window;
+
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -14,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::limits::{BODY_ITEMS_MAX, BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
 
-const INSTRUCTIONS: &str = include_str!("prompts/draft.md");
-const INPUT: &str = include_str!("prompts/draft_input.md");
+const INSTRUCTIONS: &str = include_str!("draft/prompts/draft.md");
+const INPUT: &str = include_str!("draft/prompts/draft_input.md");
 
 /// Tokens of the answer a model may use for a draft beyond the summary itself: JSON, refs and some reasoning.
 const ANSWER_TOKENS_SPARE: u64 = 3_000;

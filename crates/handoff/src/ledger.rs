@@ -6,26 +6,29 @@ use std::collections::{HashMap, VecDeque};
 use model::extractive::sentences;
 use protocol::{AiMessage, Block, Message, Seq, ToolMessage};
 
-use crate::identifier::{self, Kind};
+use crate::ledger::identifier::Kind;
+use crate::ledger::source::{Item, What};
+use crate::ledger::tool_use::{ToolUse, head, tail};
 use crate::limits::{
     FIRST_REQUESTS_MAX, LAST_REQUESTS_MAX, NAME_BYTES_MAX, NAMES_KEPT_MAX, NAMES_MAX, REQUEST_BYTES_MAX,
     RULE_CHARS_MAX, RULES_MAX, SCAN_BYTES_MAX, STATEMENT_BYTES_MAX, STATEMENTS_MAX,
 };
-use crate::redact::redact;
-use crate::shell;
-use crate::source::{Item, What};
-use crate::tool_use::{ToolUse, head, tail};
+use crate::summary::redact::redact;
 use outcomes::Outcomes;
 use tally::Tally;
 use tasks::Tasks;
 
 mod cues;
 mod facts;
+pub(crate) mod identifier;
 mod outcomes;
+pub(crate) mod shell;
+pub(crate) mod source;
 mod tally;
 mod tasks;
 #[cfg(test)]
 mod tests;
+pub(crate) mod tool_use;
 
 pub use facts::{CheckRun, Facts, FileUse, Name, Quote, Rule};
 
@@ -177,7 +180,8 @@ impl Ledger {
         let text = text.unwrap_or_default();
         self.tasks.result(&message.call_id, head(text, SCAN_BYTES_MAX), seq);
         for edited in head(text, SCAN_BYTES_MAX).split("Applied edit to ").skip(1) {
-            let path = crate::tool_use::clean_path(edited.split_whitespace().next().unwrap_or_default());
+            let path =
+                crate::ledger::tool_use::clean_path(edited.split_whitespace().next().unwrap_or_default());
             self.file(&path, |(_, written)| *written = seq);
         }
         self.outcomes.result(seq, &message.call_id, text, message.status);

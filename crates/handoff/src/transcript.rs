@@ -6,10 +6,10 @@
 use jiff::Timestamp;
 use protocol::message::{AiMessage, Block, Message, ToolMessage, ToolStatus};
 
-use crate::extract::extract;
+use crate::ledger::source::{Item, What};
 use crate::ledger::{Facts, Ledger};
-use crate::render;
-use crate::source::{Item, What};
+use crate::summary::extract::extract;
+use crate::summary::render;
 
 /// Returns the items of a transcript, their seqs from 1.
 pub(crate) fn items(text: &str) -> Vec<Item> {

@@ -18,7 +18,9 @@ use serde::Serialize;
 
 use crate::cli::{Cli, Command, Format, Global};
 use crate::exit::{Code, Failure, Outcome};
+use crate::terminal::safe::one_line;
 use crate::terminal::screen::Screen;
+use crate::terminal::wrap::wrap;
 
 /// The lengths an id is shortened to: up to a hyphen, so that it is easily read and selected.
 const SHORT_IDS: [usize; 4] = [8, 13, 18, 23];
@@ -50,6 +52,13 @@ impl Context {
         serde_json::to_writer(&mut stdout, value)?;
         stdout.write_all(b"\n")?;
         Ok(())
+    }
+
+    /// Tells a person something that fails nothing; a program finds it in the JSON it gets.
+    pub(crate) fn notice(&self, text: &str) {
+        if self.format == Format::Text {
+            self.screen.note(self.screen.style.warn(wrap(&one_line(text), self.screen.columns, "", "")));
+        }
     }
 
     /// Returns the shortest beginning of the id that names this thread and no other.

@@ -3,7 +3,7 @@
 
 use protocol::{Seq, TodoItem};
 
-use crate::shell::{Check, Outcome};
+use crate::ledger::shell::{Check, Outcome};
 
 /// Something that was said, shortened at a limit and without secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -9,10 +9,10 @@ use protocol::{Seq, ToolStatus};
 
 use super::facts::{CheckRun, Quote};
 use super::tally::Tally;
-use crate::identifier::{self, Kind};
+use crate::ledger::identifier::{self, Kind};
+use crate::ledger::shell::{self, Check, Outcome};
+use crate::ledger::tool_use::{ToolUse, head, tail};
 use crate::limits::{ERRORS_MAX, OPEN_CALLS_MAX};
-use crate::shell::{self, Check, Outcome};
-use crate::tool_use::{ToolUse, head, tail};
 
 /// Bytes looked at on each end of a tool's result.
 const RESULT_BYTES_MAX: usize = 4_096;
@@ -28,6 +28,7 @@ static ERROR_CUES: LazyLock<AhoCorasick> = LazyLock::new(|| {
         .ascii_case_insensitive(true)
         .build([
             "error",
+            "conflict",
             "panic",
             "fatal",
             "cannot ",
@@ -58,6 +59,8 @@ struct OpenCall {
     /// Calls with the same key are attempts at the same thing.
     key: String,
     check: Option<(Check, String)>,
+    /// Names of the files it writes, without their folders.
+    writes: Vec<String>,
     /// True when the exit status is that of a later program in a pipe.
     is_piped: bool,
 }
@@ -97,8 +100,9 @@ impl Outcomes {
             None => usage.writes.first().or(usage.reads.first()).cloned().unwrap_or_default(),
         };
         let is_piped = command.contains('|') || command.contains("; ");
-        self.calls
-            .insert(id.to_owned(), OpenCall { order, key: format!("{tool} {subject}"), check, is_piped });
+        let writes = usage.writes.iter().map(|path| file_name(path).to_owned()).collect();
+        let key = format!("{tool} {subject}");
+        self.calls.insert(id.to_owned(), OpenCall { order, key, check, writes, is_piped });
     }
 
     /// Returns whether a call waits for its result.
@@ -127,7 +131,12 @@ impl Outcomes {
                 self.check(CheckRun { name, seq, detail: None, check, outcome }, &key, text);
             }
             Some(call) if failed => self.fail(seq, call.key, text),
-            Some(call) => self.errors.retain(|error| error.key != call.key),
+            Some(call) => {
+                // A file that was written after an error named it is taken as mended; a check tells if it is not.
+                let mends =
+                    |error: &OpenError| call.writes.iter().any(|name| error.quote.text.contains(name));
+                self.errors.retain(|error| error.key != call.key && !mends(error));
+            }
             None if failed => self.fail(seq, String::new(), text),
             None => {}
         }
@@ -168,6 +177,11 @@ impl Outcomes {
     pub(super) fn into_parts(self) -> (Vec<CheckRun>, Vec<Quote>) {
         (self.checks, self.errors.into_iter().map(|error| error.quote).collect())
     }
+}
+
+/// Returns a path's last part.
+fn file_name(path: &str) -> &str {
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
 /// Returns the two ends of a text, or the whole when it is short.

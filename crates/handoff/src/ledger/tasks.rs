@@ -2,8 +2,8 @@
 
 use protocol::{Seq, TodoItem, TodoStatus};
 
+use crate::ledger::tool_use::{TaskChange, head};
 use crate::limits::TASKS_MAX;
-use crate::tool_use::{TaskChange, head};
 
 /// Bytes of one task that are kept.
 const TASK_BYTES_MAX: usize = 600;

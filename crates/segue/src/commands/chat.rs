@@ -12,6 +12,7 @@ use crate::commands::{Context, NO_MODEL_HINT, threads};
 use crate::exit::{self, Code, Failure, Outcome};
 use crate::terminal::stream::Stream;
 use crate::terminal::watch::watch;
+use crate::terminal::wrap::wrap;
 use line::{Line, Lines};
 
 /// A conversation under way.
@@ -68,7 +69,8 @@ pub(crate) async fn run(context: Context, args: cli::Chat) -> Outcome {
 
 impl Chat {
     fn say(&self, text: &str) -> Result<(), Failure> {
-        Ok(self.context.screen.line(self.context.screen.style.dim(text))?)
+        let screen = &self.context.screen;
+        Ok(screen.line(screen.style.dim(wrap(text, screen.columns, "", "  ")))?)
     }
 
     /// Shows what failed; the conversation goes on.
@@ -90,8 +92,8 @@ impl Chat {
                 let style = self.context.screen.style;
                 let text =
                     "No model is configured, so nothing answers here; /handoff and the other commands work.";
-                self.context.screen.line(style.warn(text))?;
-                self.say(&format!("  hint: {NO_MODEL_HINT}"))
+                self.context.screen.line(style.warn(wrap(text, self.context.screen.columns, "", "")))?;
+                self.say(&format!("hint: {NO_MODEL_HINT}"))
             }
         }
     }

@@ -80,18 +80,24 @@ pub(crate) async fn draft(
 ) -> Result<PendingHandoff, Failure> {
     let progress = Progress::new(context.format, Unit::Steps);
     let agent = &context.agent;
-    let drafted = watch(
-        async |frames, cancel| agent.request_handoff(thread_id, request, &frames, &cancel).await,
+    let (drafted, stopped) = watch(
+        async |frames, cancel| {
+            (agent.request_handoff(thread_id, request, &frames, &cancel).await, cancel.is_cancelled())
+        },
         |frame| {
             match &frame {
-                Frame::Notice { text } => progress.note(&context.screen.style.warn(one_line(text))),
+                Frame::Notice { text } => progress.aside(|| context.notice(text)),
                 frame => progress.show(frame),
             }
             Ok(())
         },
     )
     .await?;
-    Ok(drafted?)
+    match drafted {
+        Err(_) if stopped => Err(Failure::cancelled("draft the handoff")
+            .with_hint("run the same command again: it goes on where this one stopped")),
+        drafted => Ok(drafted?),
+    }
 }
 
 /// Tells where the way goes on after a handoff was accepted.

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::cli::{self, Format};
 use crate::commands::Context;
+use crate::commands::import::count;
 use crate::exit::{Code, Failure, Outcome};
 use crate::terminal::markdown::Markdown;
 use crate::terminal::safe::{one_line, safe};
@@ -37,7 +38,7 @@ pub(crate) async fn run(context: &Context, args: cli::History) -> Outcome {
         return Ok(Code::Done);
     }
     for entry in &entries {
-        show(&context.screen, entry)?;
+        show(&context.screen, entry, usize::MAX)?;
     }
     if let Some(first) = first_seq.filter(|_| args.after.is_none())
         && !context.agent.history_page(thread.thread_id, page(None, Some(first), 1)).await?.is_empty()
@@ -53,11 +54,11 @@ fn page(after: Option<Seq>, before: Option<Seq>, limit: usize) -> EventQuery {
     EventQuery { after, before, categories: vec![Category::Message, Category::Middleware], limit }
 }
 
-/// Shows one entry under a line that says who, where and when.
+/// Shows one entry under a line that says who, where and when, and at most `lines_max` lines of its text.
 ///
 /// # Errors
 /// When stdout cannot be written to.
-pub(crate) fn show(screen: &Screen, entry: &HistoryEntry) -> Result<(), Failure> {
+pub(crate) fn show(screen: &Screen, entry: &HistoryEntry, lines_max: usize) -> Result<(), Failure> {
     let style = screen.style;
     let at = entry.created_at.strftime("%Y-%m-%d %H:%M");
     match &entry.what {
@@ -68,7 +69,7 @@ pub(crate) fn show(screen: &Screen, entry: &HistoryEntry) -> Result<(), Failure>
                 Message::Tool(_) => "tool".to_owned(),
             };
             screen.line(format!("{who} {}", style.dim(format!("#{} {at}", entry.seq))))?;
-            show_message(screen, message)?;
+            show_message(screen, message, lines_max)?;
         }
         HistoryItem::Boundary(boundary) => {
             let head = match boundary.kind {
@@ -76,21 +77,21 @@ pub(crate) fn show(screen: &Screen, entry: &HistoryEntry) -> Result<(), Failure>
                 _ => "earlier messages condensed by the original agent",
             };
             screen.line(style.warn(format!("── {head} #{} {at}", entry.seq)))?;
-            show_text(screen, &boundary.text)?;
+            show_text(screen, &boundary.text, lines_max)?;
         }
     }
     screen.line("")?;
     Ok(())
 }
 
-fn show_message(screen: &Screen, message: &Message) -> Result<(), Failure> {
+fn show_message(screen: &Screen, message: &Message, lines_max: usize) -> Result<(), Failure> {
     if let Message::Tool(result) = message {
         let text = protocol::message::joined_text(&result.content);
         return show_result(screen, &text);
     }
     for block in message.content() {
         match block {
-            Block::Text { text } => show_text(screen, text)?,
+            Block::Text { text } => show_text(screen, text, lines_max)?,
             Block::ToolCall { name, args, .. } => {
                 let line = call(name, args);
                 screen.line(
@@ -106,11 +107,21 @@ fn show_message(screen: &Screen, message: &Message) -> Result<(), Failure> {
     Ok(())
 }
 
-fn show_text(screen: &Screen, text: &str) -> Result<(), Failure> {
+fn show_text(screen: &Screen, text: &str, lines_max: usize) -> Result<(), Failure> {
     let mut markdown = Markdown::new(screen);
-    screen.write(&markdown.push(text))?;
-    screen.write(&markdown.finish())?;
-    Ok(())
+    let rendered = markdown.push(text) + &markdown.finish();
+    let mut lines = rendered.lines();
+    for line in lines.by_ref().take(lines_max) {
+        screen.line(line)?;
+    }
+    more(screen, lines.count())
+}
+
+fn more(screen: &Screen, lines: usize) -> Result<(), Failure> {
+    match lines {
+        0 => Ok(()),
+        lines => Ok(screen.line(screen.style.dim(format!("… {} more", count(lines as u64, "line"))))?),
+    }
 }
 
 fn show_result(screen: &Screen, text: &str) -> Result<(), Failure> {
@@ -119,9 +130,5 @@ fn show_result(screen: &Screen, text: &str) -> Result<(), Failure> {
     for line in lines.by_ref().take(RESULT_LINES_MAX) {
         screen.line(screen.style.dim(shorten(line, screen.columns)))?;
     }
-    let more = lines.count();
-    if more > 0 {
-        screen.line(screen.style.dim(format!("… {more} more lines")))?;
-    }
-    Ok(())
+    more(screen, lines.count())
 }

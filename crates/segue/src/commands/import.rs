@@ -60,6 +60,9 @@ pub(crate) async fn import(context: &Context, paths: &[PathBuf]) -> Result<Impor
 /// When there is none.
 pub(crate) fn newest(context: &Context) -> Result<PathBuf, Failure> {
     let (found, _) = context.agent.discover(0);
+    if let Some(session) = found.first() {
+        context.notice(&format!("The newest session: {} ({})", session.path.display(), session.format));
+    }
     found.into_iter().next().map(|session| session.path).ok_or_else(|| {
         Failure::new(Code::User, "find a session of an agent on this machine")
             .with_hint("name the session's file: `segue handoff FILE`")

@@ -74,7 +74,7 @@ pub(crate) async fn decide(
         async |frames, cancel| agent.decide_handoff(handoff_id, decisions, &frames, &cancel).await,
         |frame| {
             if let Frame::Notice { text } = frame {
-                context.screen.note(context.screen.style.warn(one_line(&text)));
+                context.notice(&text);
             }
             Ok(())
         },
@@ -143,7 +143,7 @@ async fn edit(
             Ok(decided) => return Ok(Some(decided)),
             Err(error) if error.class() == Class::User => {
                 let why = one_line(&chain(&error));
-                context.screen.note(context.screen.style.warn(format!("failed to {why}")));
+                context.notice(&format!("failed to {why}"));
                 refused = Some(why);
             }
             Err(error) => return Err(error.into()),

@@ -98,10 +98,7 @@ impl Markdown {
 
 fn is_rule(text: &str) -> bool {
     let text = text.trim_end();
-    text.len() >= 3
-        && ["-", "*", "_"]
-            .into_iter()
-            .any(|mark| text.trim_matches(mark.chars().next().unwrap_or('-')).is_empty())
+    text.len() >= 3 && ['-', '*', '_'].into_iter().any(|mark| text.chars().all(|c| c == mark))
 }
 
 /// Returns the mark of a list item and its text.

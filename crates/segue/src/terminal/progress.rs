@@ -1,7 +1,7 @@
 //! Progress of long work, on a terminal only. It shows nothing until the work has told how far it is.
 
 use std::cell::Cell;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use agent::Frame;
@@ -76,12 +76,9 @@ impl Progress {
         }
     }
 
-    /// Writes a line above the bar.
-    pub(crate) fn note(&self, text: &str) {
-        self.line.suspend(|| {
-            // Whoever closed stderr does not want to know.
-            let _ = writeln!(io::stderr().lock(), "{text}");
-        });
+    /// Does something that writes lines, which then stand above the bar.
+    pub(crate) fn aside(&self, write: impl FnOnce()) {
+        self.line.suspend(write);
     }
 }
 

@@ -136,6 +136,26 @@ fn j2_a_turn_that_a_crash_cut_off_goes_on_and_its_prompt_is_not_repeated() {
 }
 
 #[test]
+fn j1_a_second_process_on_the_thread_is_told_that_a_run_is_active() {
+    let server = Server::start(Script::new([Reply::text("Half.\n").then(Fault::Stall)])).unwrap();
+    let sandbox = Sandbox::new().with_model(&server);
+    let terminal = Terminal::start(&sandbox, 80, &["chat"]);
+    terminal.wait_for(PROMPT);
+    terminal.keys("tell me\r");
+    terminal.wait_for("Half.");
+    sandbox.run(&["run", "-t", "last", "-p", "me too"]).assert_told(6, "is active");
+    sandbox.run(&["handoff", "last"]).assert_told(6, "is active");
+    let opened = sandbox.run_with(&["chat", "-t", "last"], "/quit\n");
+    assert!(opened.code == 0 && opened.stderr.contains("is active"), "{opened:?}");
+    terminal.keys("\x03");
+    terminal.wait_for("Stopped.");
+    terminal.keys("\x04");
+    assert_eq!(terminal.end().0, 0);
+    let history = sandbox.run(&["history", "last"]).stdout;
+    assert!(history.contains("tell me") && !history.contains("me too"), "{history}");
+}
+
+#[test]
 fn what_a_model_writes_cannot_steer_the_terminal() {
     let server =
         Server::start(Script::new([Reply::text("\u{1b}[2J\u{1b}]0;owned\u{7}harm\u{202e}less\n")])).unwrap();

@@ -1,9 +1,10 @@
 //! `segue run`: the headless turn, the child's first turn after a handoff, and going on after a crash.
 
-use scripted::{Reply, Script, Server};
+use scripted::{Fault, Reply, Script, Server};
 use serde_json::{Value, json};
 
 use crate::sandbox::Sandbox;
+use crate::terminal::Terminal;
 
 #[test]
 fn an_answer_goes_to_stdout_and_everything_else_to_stderr() {
@@ -71,4 +72,18 @@ fn a_turn_on_a_thread_goes_on_from_what_was_said() {
     assert_eq!(sandbox.run(&["run", "-t", "last", "-p", "on"]).stdout, "two\n");
     let messages = server.requests()[1].body["messages"].as_array().unwrap().len();
     assert_eq!(messages, 3);
+}
+
+#[test]
+fn a17_control_c_ends_with_its_own_code_and_what_had_arrived_is_kept() {
+    let server = Server::start(Script::new([Reply::text("Half of it").then(Fault::Stall)])).unwrap();
+    let sandbox = Sandbox::new().with_model(&server);
+    let terminal = Terminal::start(&sandbox, 80, &["run", "--new", "-p", "tell me"]);
+    terminal.wait_for("Half of it");
+    terminal.keys("\x03");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, 130, "{screen}");
+    let history = sandbox.json(&["history", "last", "--json"]);
+    assert_eq!(history["entries"][1]["incomplete"], true, "{history}");
+    assert_eq!(sandbox.threads()[0]["status"], "idle");
 }

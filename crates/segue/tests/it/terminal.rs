@@ -87,13 +87,23 @@ impl Terminal {
     /// Waits for the program to end; returns its exit code and the last screen.
     pub fn end(mut self) -> (u32, String) {
         let code = self.child.wait().unwrap().exit_code();
+        (code, self.last(vt100::Screen::contents))
+    }
+
+    /// Waits for the program to end; returns the last screen with its colours.
+    pub fn end_formatted(mut self) -> String {
+        self.child.wait().unwrap();
+        self.last(vt100::Screen::contents_formatted)
+    }
+
+    fn last(&self, read: impl Fn(&vt100::Screen) -> String) -> String {
         let mut shared = self.shared.0.lock().unwrap();
         while !shared.ended {
             let (waited, timeout) = self.shared.1.wait_timeout(shared, DEADLINE).unwrap();
             shared = waited;
             assert!(!timeout.timed_out(), "the terminal stays open");
         }
-        (code, shared.parser.screen().contents())
+        read(shared.parser.screen())
     }
 
     /// Ends the program as a crash does.

@@ -1,6 +1,7 @@
 //! Threads and history: ids by prefix, tables that fit, and changes that do what they say.
 
 use crate::sandbox::Sandbox;
+use crate::terminal::Terminal;
 
 fn two_threads() -> Sandbox {
     let sandbox = Sandbox::new();
@@ -131,4 +132,23 @@ fn version_and_help_need_no_home() {
     );
     let help = sandbox.run(&["handoff", "--help"]);
     assert!(help.code == 0 && help.stdout.contains("not a fork"), "{help:?}");
+}
+
+#[test]
+fn colour_is_used_only_where_it_is_wanted() {
+    let sandbox = two_threads();
+    let colored = |args: &[&str]| sandbox.run(args).stdout.contains("\u{1b}[");
+    assert!(colored(&["threads", "list", "--color", "always"]));
+    assert!(!colored(&["threads", "list"]));
+    let shown = |variables: &[(&str, &str)]| {
+        let mut sandbox = Sandbox::new();
+        variables.iter().for_each(|(name, value)| sandbox.set(name, value));
+        sandbox.run(&["import", &sandbox.session()]);
+        let terminal = Terminal::start(&sandbox, 80, &["threads", "list"]);
+        terminal.wait_for("NAME");
+        terminal.end_formatted()
+    };
+    assert!(shown(&[]).contains("\u{1b}[2m"));
+    assert!(!shown(&[("NO_COLOR", "1")]).contains("\u{1b}[2m"));
+    assert!(!shown(&[("TERM", "dumb")]).contains("\u{1b}[2m"));
 }

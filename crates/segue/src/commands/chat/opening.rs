@@ -11,6 +11,8 @@ use crate::terminal::{summary, wrap};
 
 /// Events that are read for the last messages.
 const EVENTS_READ_MAX: usize = 40;
+/// Lines of each that are shown.
+const LINES_SHOWN_MAX: usize = 8;
 /// Messages that are shown again.
 const MESSAGES_SHOWN_MAX: usize = 4;
 
@@ -63,7 +65,7 @@ async fn last_messages(context: &Context, thread_id: ThreadId) -> Result<(), Fai
         .collect();
     context.screen.line("")?;
     for entry in &said[said.len().saturating_sub(MESSAGES_SHOWN_MAX)..] {
-        history::show(&context.screen, entry)?;
+        history::show(&context.screen, entry, LINES_SHOWN_MAX)?;
     }
     Ok(())
 }

@@ -107,7 +107,7 @@ impl Chat {
             limit: HISTORY_EVENTS,
         };
         for entry in self.context.agent.history_page(thread_id, query).await? {
-            history::show(&self.context.screen, &entry)?;
+            history::show(&self.context.screen, &entry, usize::MAX)?;
         }
         Ok(())
     }

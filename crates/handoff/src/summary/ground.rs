@@ -5,10 +5,10 @@ use aho_corasick::AhoCorasick;
 use protocol::{Block, HandoffSummary, Message, SummaryItem};
 use serde_json::Value;
 
-use crate::identifier;
-use crate::redact::REDACTED;
-use crate::render::without_hidden;
-use crate::source::{Item, What};
+use crate::ledger::identifier;
+use crate::ledger::source::{Item, What};
+use crate::summary::redact::REDACTED;
+use crate::summary::render::without_hidden;
 
 #[cfg(test)]
 mod tests;

@@ -6,9 +6,9 @@ use runtime::Rejection;
 use serde_json::Value;
 use unicode_segmentation::UnicodeSegmentation;
 
-use crate::decide::Edited;
 use crate::limits::{BODY_ITEMS_MAX, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
-use crate::render;
+use crate::review::decide::Edited;
+use crate::summary::render;
 
 /// Tokens of a summary a person wrote; theirs is not cut at the drafting budget, but it goes into a prompt.
 const EDITED_TOKENS_MAX: u64 = 4_000;

@@ -13,10 +13,10 @@ use runtime::{Failure, FailureKind, Node, Rejection, StepContext, Update};
 use serde_json::{Value, json};
 
 use crate::accept::ACCEPT_ACTIVITY;
-use crate::decide::{self, Outcome};
 use crate::lifecycle::{self, Step};
-use crate::payload::{Situation, payload};
 use crate::request::{Metadata, cleared, keys};
+use crate::review::decide::{self, Outcome};
+use crate::review::payload::{Situation, payload};
 use crate::sha256_hex;
 
 /// The name of the node.

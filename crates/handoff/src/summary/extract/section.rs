@@ -4,11 +4,11 @@
 use protocol::{ItemKind, Seq, TodoItem, TodoStatus};
 
 use super::{Line, REQUEST_WEIGHT_MIN, files, first_sentence, objective};
-use crate::identifier;
+use crate::ledger::identifier;
+use crate::ledger::shell::Check;
 use crate::ledger::{Facts, Name, Quote};
 use crate::limits::STATEMENT_BYTES_MAX;
-use crate::phrase::{clip, flat, plain, weight};
-use crate::shell::Check;
+use crate::summary::phrase::{clip, flat, plain, weight};
 
 /// A part of the summary.
 pub(super) struct Section {

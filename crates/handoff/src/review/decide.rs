@@ -4,8 +4,8 @@ use protocol::{Decision, HandoffSummary, Interrupt, Proposal};
 use runtime::Rejection;
 use serde_json::{Map, Value};
 
-use crate::edit;
-use crate::payload::{ACTION_ALIAS, ACTION_NAME};
+use crate::review::edit;
+use crate::review::payload::{ACTION_ALIAS, ACTION_NAME};
 
 /// What a decision asks for.
 #[derive(Debug, Clone, PartialEq)]

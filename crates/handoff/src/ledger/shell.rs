@@ -65,7 +65,7 @@ fn regex(pattern: &str) -> Regex {
 
 /// Returns which check a command runs, with the words that name it.
 pub(crate) fn check_of(command: &str) -> Option<(Check, String)> {
-    let first_lines = crate::tool_use::head(command, 2_048);
+    let first_lines = crate::ledger::tool_use::head(command, 2_048);
     [(Check::Test, &TEST), (Check::Build, &BUILD), (Check::Lint, &LINT)].into_iter().find_map(
         |(check, pattern)| pattern.find(first_lines).map(|found| (check, found.as_str().to_owned())),
     )
@@ -159,10 +159,10 @@ pub(crate) fn written_files(command: &str, files: &mut Vec<String>) {
                 }
                 None => None,
             };
-            files.extend(target.map(crate::tool_use::clean_path).filter(|path| is_kept_file(path)));
+            files.extend(target.map(crate::ledger::tool_use::clean_path).filter(|path| is_kept_file(path)));
         }
         if words.contains(&"-i") && words.first().is_some_and(|word| *word == "sed" || *word == "perl") {
-            let last = words.last().map(|word| crate::tool_use::clean_path(word));
+            let last = words.last().map(|word| crate::ledger::tool_use::clean_path(word));
             files.extend(last.filter(|path| is_kept_file(path)));
         }
     }

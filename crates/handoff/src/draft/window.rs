@@ -4,9 +4,9 @@ use journal::{EventQuery, PAGE_ROWS_MAX};
 use protocol::{Category, Coverage, Event, Seq};
 use runtime::{Failure, Frame, StepContext};
 
-use crate::coverage::{CoverageBuilder, Reach};
+use crate::ledger::source::Item;
 use crate::ledger::{Facts, Ledger};
-use crate::source::Item;
+use crate::summary::coverage::{CoverageBuilder, Reach};
 
 /// Messages from the beginning among which the first request is looked for.
 const FIRST_REQUEST_WITHIN: usize = 200;

@@ -14,14 +14,15 @@ use protocol::{
 use runtime::{Channels, Failure, FailureKind, Frame, Node, StepContext, Update};
 use serde_json::{Value, json};
 
+use crate::draft::window::{Known, Window};
 use crate::draft::{self, DraftError, DraftInput, Drafted};
-use crate::ground::Grounding;
 use crate::lifecycle::{self, Step};
 use crate::limits::INPUT_TOKENS_MAX;
 use crate::request::{Metadata, cleared, keys};
-use crate::select::Selector;
-use crate::window::{Known, Window};
-use crate::{extract, render, sha256_hex};
+use crate::sha256_hex;
+use crate::summary::ground::Grounding;
+use crate::summary::select::Selector;
+use crate::summary::{extract, render};
 
 /// The name of the node that takes up a request.
 pub const REQUEST_NODE: &str = "handoff_request";
@@ -70,7 +71,7 @@ impl Node for HandoffRequestNode {
 /// The edge into a handoff: to the draft, or to the question when there is a proposal.
 pub fn entry(channels: &Channels) -> Option<&'static str> {
     if channels.contains_key(keys::PROPOSAL) {
-        return Some(crate::approval::APPROVAL_NODE);
+        return Some(crate::review::approval::APPROVAL_NODE);
     }
     channels.contains_key(keys::METADATA).then_some(REQUEST_NODE)
 }

@@ -5,7 +5,7 @@ use model::tokens;
 use protocol::{HandoffSummary, ItemKind, SummaryItem};
 
 use crate::limits::{BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
-use crate::phrase::{clip, flat};
+use crate::summary::phrase::{clip, flat};
 
 #[cfg(test)]
 mod tests;

@@ -6,14 +6,14 @@ use std::collections::VecDeque;
 use model::tokens;
 use protocol::{AiMessage, Block, Coverage, Message, Seq, ToolMessage, ToolStatus};
 
-use crate::coverage::{CoverageBuilder, Reach};
-use crate::extract::extract;
+use crate::ledger::source::{Item, What};
+use crate::ledger::tool_use::{head, one_line};
 use crate::ledger::{Facts, Quote};
-use crate::phrase::{clip, flat};
-use crate::redact::redact;
-use crate::render;
-use crate::source::{Item, What};
-use crate::tool_use::{head, one_line};
+use crate::summary::coverage::{CoverageBuilder, Reach};
+use crate::summary::extract::extract;
+use crate::summary::phrase::{clip, flat};
+use crate::summary::redact::redact;
+use crate::summary::render;
 
 #[cfg(test)]
 mod tests;

@@ -4,11 +4,11 @@
 use model::tokens::{self, CHARS_PER_TOKEN};
 use protocol::{CarryOver, ItemKind, Seq, SummaryItem, TodoStatus};
 
+use crate::ledger::tool_use::head;
 use crate::ledger::{Facts, FileUse, Quote};
 use crate::limits::{BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
-use crate::phrase::{clip, count, flat, plain, weight, without_tags};
-use crate::render;
-use crate::tool_use::head;
+use crate::summary::phrase::{clip, count, flat, plain, weight, without_tags};
+use crate::summary::render;
 use section::{SECTIONS, Section, Shown};
 
 mod files;
@@ -152,12 +152,14 @@ fn fallbacks(facts: &Facts) -> [(ItemKind, &'static str); 4] {
     ]
 }
 
-/// Returns the request that says what the recent work is for: the first that says enough, else the first.
+/// Returns the request that says what the work is for: the first recent one that says enough, else the first of all.
 pub(crate) fn objective(facts: &Facts) -> Option<&Quote> {
     let recent = || facts.requests.iter().filter(|quote| quote.seq >= facts.recent_from);
+    let says_enough = |quote: &&Quote| weight(&quote.text) >= REQUEST_WEIGHT_MIN;
     recent()
-        .find(|quote| weight(&quote.text) >= REQUEST_WEIGHT_MIN)
-        .or_else(|| recent().next())
+        .find(says_enough)
+        .or_else(|| facts.origin.as_ref().filter(says_enough))
+        .or_else(|| recent().max_by_key(|quote| weight(&quote.text)))
         .or(facts.requests.last())
         .or(facts.origin.as_ref())
 }
@@ -172,7 +174,19 @@ fn title(facts: &Facts, goal: Option<&str>) -> String {
             .filter(|text| !text.is_empty())
             .unwrap_or_else(|| "Thread without a request".to_owned());
     }
-    clip(&text, TITLE_GRAPHEMES.min(TITLE_GRAPHEMES_MAX))
+    clip(&with_short_paths(&text), TITLE_GRAPHEMES.min(TITLE_GRAPHEMES_MAX))
+}
+
+/// Returns `text` with the folders of its paths left out; a title has no room for them.
+fn with_short_paths(text: &str) -> String {
+    let short = |word: &str| match word.rsplit_once('/') {
+        Some((folders, name)) if !folders.ends_with('/') && name.contains('.') && !word.contains("//") => {
+            let opening: String = folders.chars().take_while(|c| "`\"'(".contains(*c)).collect();
+            format!("{opening}{name}")
+        }
+        Some(_) | None => word.to_owned(),
+    };
+    text.split(' ').map(short).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the first sentence that says something, without the mark it ends on.
@@ -188,7 +202,13 @@ fn first_sentence(text: &str) -> String {
         .find(|sentence| weight(sentence) >= 3 && sentence.contains(' '))
         .or(sentences.first());
     let sentence = telling.map(|sentence| render::inert(sentence)).unwrap_or_default();
-    let mut letters = sentence.trim_end_matches(['.', ':', '!', ' ', ',']).chars();
+    let sentence = sentence.trim_end_matches(['.', ':', '!', ' ', ',']);
+    let first_word = sentence.split(' ').next().unwrap_or_default();
+    if first_word.contains(|c: char| c.is_ascii_digit() || "/._`:(".contains(c)) {
+        // A name is spelled as it is.
+        return sentence.to_owned();
+    }
+    let mut letters = sentence.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 

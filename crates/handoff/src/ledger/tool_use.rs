@@ -4,8 +4,8 @@
 use protocol::{TodoItem, TodoStatus};
 use serde_json::Value;
 
-use crate::identifier::{self, Kind};
-use crate::shell;
+use crate::ledger::identifier::{self, Kind};
+use crate::ledger::shell;
 
 /// The meaning of one tool call.
 #[derive(Debug, Clone, Default, PartialEq)]

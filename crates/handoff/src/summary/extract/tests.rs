@@ -7,13 +7,13 @@ use protocol::ItemKind;
 use unicode_segmentation::UnicodeSegmentation;
 
 use super::{Extract, extract};
-use crate::ground::Grounding;
 use crate::ledger::Ledger;
+use crate::ledger::source::Item;
 use crate::limits::{
     BODY_ITEMS_MAX, BODY_ITEMS_MIN, SUMMARY_TOKENS_MAX, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX,
 };
-use crate::render;
-use crate::source::Item;
+use crate::summary::ground::Grounding;
+use crate::summary::render;
 use crate::transcript::{facts, items, summary};
 
 const SESSION: &str = r#"

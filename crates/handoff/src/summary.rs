@@ -1,0 +1,10 @@
+//! The text of a summary, made and checked without a model: what is selected, the offline extract, the one rendering,
+//! grounding, redaction and the ledger of what is covered. Nothing here reads or writes anything.
+
+pub(crate) mod coverage;
+pub(crate) mod extract;
+pub(crate) mod ground;
+pub(crate) mod phrase;
+pub(crate) mod redact;
+pub mod render;
+pub(crate) mod select;

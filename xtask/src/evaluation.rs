@@ -34,9 +34,7 @@ pub fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
     let binary = Metadata::read(root)?.target_folder.join(folder).join("examples").join(EXAMPLE);
     Command::line("python3")
         .arg(SCORER)
-        .arg("--data")
         .arg(DATA)
-        .arg("--binary")
         .arg(binary.to_string_lossy())
         .args(&rest)
         .run(root)

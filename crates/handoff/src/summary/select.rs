@@ -42,9 +42,9 @@ pub struct Selection {
     pub ledger: String,
     /// The summary written when the context was last condensed; empty when there is none.
     pub summary_so_far: String,
-    /// The person's messages in order, one a line; the first, the last and unanswered ones are always there.
+    /// The person's messages in order, one a line with its seq in brackets; the first, the last and unanswered ones are always there.
     pub requests: String,
-    /// The newest events in order, one a line.
+    /// The newest events in order, one a line with its seq in brackets.
     pub events: String,
     /// What of the thread these parts are.
     pub coverage: Coverage,
@@ -218,7 +218,7 @@ impl Selector {
             let limit = room.min(if is_edge(at) { EDGE_REQUEST_GRAPHEMES } else { REQUEST_GRAPHEMES });
             let whole = flat(&all[at].text);
             let shown = clip(&whole, limit);
-            let line = escape(&format!("User: {shown}"));
+            let line = escape(&format!("[{}] User: {shown}", all[at].seq));
             let cost = tokens::estimate(&line) + 1;
             if cost > left && !is_due(at) || shown.len() < 8 && shown != whole {
                 continue;
@@ -242,7 +242,7 @@ impl Selector {
             let whole = redact(&piece.text);
             let room = piece.graphemes_max.min(chars(left.saturating_sub(4)));
             let shown = clip(&whole, room);
-            let line = escape(&format!("{}{}", piece.label, flat(&shown)));
+            let line = escape(&format!("[{}] {}{}", piece.seq, piece.label, flat(&shown)));
             let cost = tokens::estimate(&line) + 1;
             if cost > left || room < 40 && shown != whole {
                 break;

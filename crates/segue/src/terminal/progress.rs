@@ -56,8 +56,12 @@ impl Progress {
         if self.shape.replace(shape) != shape {
             self.draw(shape);
         }
-        let name = what.rsplit(['/', '\\']).next().unwrap_or(what);
-        self.line.set_message(one_line(name));
+        let message = match self.unit {
+            // The folders of a path would leave no room for the bar.
+            Unit::Bytes => what.rsplit(['/', '\\']).next().unwrap_or(what),
+            Unit::Steps => what,
+        };
+        self.line.set_message(one_line(message));
         self.line.set_length(total.unwrap_or(*done));
         self.line.set_position(*done);
     }

@@ -13,7 +13,7 @@ fn a_turn_streams_shows_its_tool_calls_and_what_it_cost() {
     let server = Server::start(Script::new([
         Reply::pieces(["I will ", "look.\n"]).and_call("c1", "read_file", json!({"path": "note.txt"})),
         Reply::call("c2", "read_file", json!({"path": "missing.txt"})),
-        Reply::pieces(["# Found\nIt says **hi", "** and `x`.\n```\nlet y = 1;\n```\n"]).tokens(1200, 34),
+        Reply::pieces(["# Found\nIt says **hi", "** and `x`.\n```\nlet y = 1;\n```\n"]),
     ]))
     .unwrap();
     let sandbox = Sandbox::new().with_model(&server);
@@ -21,7 +21,7 @@ fn a_turn_streams_shows_its_tool_calls_and_what_it_cost() {
     let terminal = Terminal::start(&sandbox, 80, &["chat"]);
     terminal.wait_for(PROMPT);
     terminal.keys("what does it say?\r");
-    let screen = terminal.wait_for(" tokens in · 44 out");
+    let screen = terminal.wait_for(" tokens in · ");
     for part in [
         "I will look.",
         "✓ read_file path=note.txt",
@@ -34,6 +34,19 @@ fn a_turn_streams_shows_its_tool_calls_and_what_it_cost() {
     assert!(!screen.contains("**") && !screen.contains("```"), "{screen}");
     terminal.keys("\x04");
     assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn a24_what_a_turn_cost_counts_each_call_once() {
+    let server = Server::start(Script::new([
+        Reply::call("c1", "ls", json!({"path": "."})).tokens(100, 10),
+        Reply::call("c2", "ls", json!({"path": "."})).tokens(200, 20),
+        Reply::text("Nothing there.\n").tokens(1000, 34),
+    ]))
+    .unwrap();
+    let sandbox = Sandbox::new().with_model(&server);
+    let opened = sandbox.run_with(&["chat"], "look around\n");
+    assert!(opened.stdout.contains(" · 1300 tokens in · 64 out"), "{opened:?}");
 }
 
 #[test]

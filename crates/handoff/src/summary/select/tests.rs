@@ -24,7 +24,7 @@ fn g7_the_first_and_the_last_request_are_always_in() {
         (0..400).map(|n| format!("U: Do thing number {n} with great care.\nA: Did {n}.\n")).collect();
     let selection =
         select(&format!("U: Build the zebra parser.\n{middle}U: And now the giraffe?"), INPUT_TOKENS_MAX);
-    assert!(selection.requests.starts_with("User: Build the zebra parser."));
+    assert!(selection.requests.starts_with("[1] User: Build the zebra parser."));
     assert!(selection.requests.ends_with("User: And now the giraffe?"));
     assert!(tokens::fits(&selection.text(), INPUT_TOKENS_MAX));
 }
@@ -35,7 +35,7 @@ fn g7_a_call_is_one_line_and_its_error_is_on_it() {
         "U: Go.\n C: 1 Read {\"file_path\": \"a.rs\"}\n T: 1 fn secret_body() {}\n C: 2 Bash {\"command\": \"make\\nall\"}\n E: 2 make: no rule",
         INPUT_TOKENS_MAX,
     );
-    assert_eq!(selection.events, "User: Go.\n[Read] a.rs\n[Bash] make all -> failed: make: no rule");
+    assert_eq!(selection.events, "[1] User: Go.\n[2] [Read] a.rs\n[4] [Bash] make all -> failed: make: no rule");
 }
 
 #[test]

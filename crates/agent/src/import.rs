@@ -110,7 +110,10 @@ impl Agent {
         let mut report = ImportReport::default();
         for path in paths {
             if path.as_os_str() == "-" {
-                let source = Source::spool(&mut std::io::stdin().lock(), "standard input")?;
+                let spooled = || Source::spool(&mut std::io::stdin().lock(), "standard input");
+                let source = tokio::task::spawn_blocking(spooled).await;
+                let source = source
+                    .map_err(|error| Error::Input { path: path.clone(), reason: error.to_string() })??;
                 self.import_source(source, &mut report, (frames, cancel)).await?;
                 continue;
             }

@@ -27,6 +27,7 @@ pub use threads::{ThreadNode, export_markdown};
 
 pub use journal::view::{BoundaryEntry, HistoryEntry, HistoryItem};
 pub use journal::{EventQuery, Order, SearchHit, ThreadFilter};
+pub use model::tokens::estimate as estimate_tokens;
 pub use runtime::{Frame, Frames, RunEnd};
 pub use tokio_util::sync::CancellationToken;
 

@@ -32,11 +32,10 @@ impl Agent {
     /// When there is none, or more than one.
     pub async fn find_thread(&self, prefix: &str) -> Result<Thread> {
         if prefix == "last" {
-            let newest = self.threads(ThreadFilter { limit: 1, ..ThreadFilter::default() }).await?;
-            return newest
-                .into_iter()
-                .next()
-                .ok_or_else(|| Error::UnknownThread { prefix: prefix.to_owned() });
+            return self.last_thread().await;
+        }
+        if prefix.trim().is_empty() {
+            return Err(Error::UnknownThread { prefix: prefix.to_owned() });
         }
         let mut matches = self.store.threads_by_prefix(prefix).await?;
         match (matches.pop(), matches.is_empty()) {
@@ -47,6 +46,19 @@ impl Agent {
                 Err(Error::AmbiguousThread { prefix: prefix.to_owned(), matches })
             }
         }
+    }
+
+    /// Returns the most recently active thread; of a handoff just accepted, the child that waits for its first turn.
+    async fn last_thread(&self) -> Result<Thread> {
+        let newest = self.threads(ThreadFilter { limit: 1, ..ThreadFilter::default() }).await?.pop();
+        let newest = newest.ok_or_else(|| Error::UnknownThread { prefix: "last".to_owned() })?;
+        let handed_off = newest.handoff().filter(|mark| mark.source_thread_id == newest.thread_id);
+        let child = match handed_off {
+            Some(mark) => self.store.thread(mark.child_thread_id).await?,
+            None => None,
+        };
+        let waits = |child: &Thread| child.handoff().is_some_and(|mark| mark.pending);
+        Ok(child.filter(waits).unwrap_or(newest))
     }
 
     /// Returns a page of threads.

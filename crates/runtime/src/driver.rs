@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use journal::{EventQuery, Fence, RunPatch, Store, ThreadPatch, Transaction, Write};
 use protocol::{
     Checkpoint, CheckpointId, Decisions, Event, EventType, Interrupt, InterruptId, InterruptPayload,
-    InterruptStatus, NewEvent, PendingActivity, RunId, RunStatus, ThreadId, ThreadStatus,
+    InterruptStatus, NewEvent, PendingActivity, RunId, RunStatus, Seq, ThreadId, ThreadStatus,
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -180,7 +180,6 @@ impl Drive<'_> {
             events.push(self.ended(turn, ending, now)?);
         }
         let events: Vec<NewEvent> = events.into_iter().map(|event| event.in_run(self.run_id)).collect();
-        let appended = events.len();
         let mut writes = update.writes;
         writes.push(Write::Append { thread_id: self.thread_id, events });
         if let Some(payload) = ending.and_then(|ending| ending.interrupt.as_ref()) {
@@ -217,13 +216,19 @@ impl Drive<'_> {
             created_at: now,
         }));
         let committed = self.driver.store.commit(Transaction { fence: Some(self.fence()), writes }).await?;
-        self.show(committed.seqs.last().and_then(|seqs| seqs.first().copied()), appended).await
+        let last = committed.seqs.last().and_then(|seqs| seqs.iter().max().copied());
+        self.show(last.unwrap_or(0), committed.stored).await
     }
 
-    /// Sends the events just stored, as they are stored.
-    async fn show(&self, first: Option<u64>, count: usize) -> Result<()> {
-        let Some(first) = first else { return Ok(()) };
-        let query = EventQuery::after(first - 1, count.clamp(1, journal::PAGE_ROWS_MAX));
+    /// Sends the events just stored, as they are stored: the `stored` newest ones. An event whose key was there
+    /// before is not among them.
+    async fn show(&self, last: Seq, stored: u64) -> Result<()> {
+        let limit = usize::try_from(stored).unwrap_or(usize::MAX).min(journal::PAGE_ROWS_MAX);
+        if limit == 0 {
+            return Ok(());
+        }
+        let query =
+            EventQuery { before: Some(last + 1), ..EventQuery::after(last.saturating_sub(stored), limit) };
         for event in self.driver.store.events(self.thread_id, query).await? {
             self.frames.send(Frame::Event(Box::<Event>::new(event)));
         }

@@ -40,7 +40,7 @@ pub enum Error {
     #[error(transparent)]
     Journal(#[from] journal::Error),
     /// The answer was refused.
-    #[error("answer interrupt {interrupt_id}: {rejection}")]
+    #[error("take that decision: {rejection}")]
     Rejected {
         /// The interrupt.
         interrupt_id: InterruptId,

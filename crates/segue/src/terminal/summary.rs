@@ -13,8 +13,6 @@ use crate::terminal::wrap::wrap;
 const EXTRACTIVE: &str = "extractive";
 /// The name of a summary that a person wrote.
 const EDITED: &str = "user";
-/// The rule of thumb by which a text's size is told.
-const CHARS_PER_TOKEN: usize = 4;
 
 /// Returns the whole proposal, ready for the screen.
 pub(crate) fn proposal(screen: &Screen, proposal: &Proposal, uncovered_messages: u64) -> String {
@@ -100,7 +98,7 @@ fn newer(uncovered_messages: u64) -> Option<String> {
 
 fn origin(proposal: &Proposal) -> Option<String> {
     let summary = &proposal.summary_json;
-    let size = proposal.summary_md.chars().count().div_ceil(CHARS_PER_TOKEN);
+    let size = agent::estimate_tokens(&proposal.summary_md);
     let writer = match summary.model.as_str() {
         EDITED => "Edited by you".to_owned(),
         EXTRACTIVE => "Written by the offline extract".to_owned(),

@@ -32,10 +32,5 @@ pub fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
         .run(root)?;
     let folder = if dev.is_empty() { "release" } else { "debug" };
     let binary = Metadata::read(root)?.target_folder.join(folder).join("examples").join(EXAMPLE);
-    Command::line("python3")
-        .arg(SCORER)
-        .arg(DATA)
-        .arg(binary.to_string_lossy())
-        .args(&rest)
-        .run(root)
+    Command::line("python3").arg(SCORER).arg(DATA).arg(binary.to_string_lossy()).args(&rest).run(root)
 }

@@ -20,7 +20,7 @@ use crate::turns::blank;
 use crate::{Error, Result};
 
 /// Events of one transaction; a crash loses at most the batch under way, and the next import continues after it.
-const BATCH_EVENTS_MAX: usize = 512;
+const BATCH_EVENTS_MAX: usize = 2_048;
 /// Bytes of content of one transaction.
 const BATCH_BYTES_MAX: usize = 4 << 20;
 /// Batches that may wait between the reader and the journal.

@@ -35,7 +35,10 @@ fn g7_a_call_is_one_line_and_its_error_is_on_it() {
         "U: Go.\n C: 1 Read {\"file_path\": \"a.rs\"}\n T: 1 fn secret_body() {}\n C: 2 Bash {\"command\": \"make\\nall\"}\n E: 2 make: no rule",
         INPUT_TOKENS_MAX,
     );
-    assert_eq!(selection.events, "[1] User: Go.\n[2] [Read] a.rs\n[4] [Bash] make all -> failed: make: no rule");
+    assert_eq!(
+        selection.events,
+        "[1] User: Go.\n[2] [Read] a.rs\n[4] [Bash] make all -> failed: make: no rule"
+    );
 }
 
 #[test]

@@ -50,22 +50,25 @@ impl Shown {
     }
 }
 
+/// Characters of an open task: as many as there is room for, within these.
+const TODO_CHARS_MIN: usize = 56;
+const TODO_CHARS_MAX: usize = 140;
 /// Characters of a request that only helps to understand the one after it.
 const EARLIER_CHARS: usize = 240;
 
 /// The parts, the most needed first.
 pub(super) const SECTIONS: &[Section] = &[
-    Section { kind: ItemKind::NextStep, share_percent: 26, chars_max: 700, build: last_request },
-    Section { kind: ItemKind::Artifact, share_percent: 21, chars_max: 1_400, build: changed_files },
-    Section { kind: ItemKind::Objective, share_percent: 15, chars_max: 420, build: goal },
-    Section { kind: ItemKind::NextStep, share_percent: 10, chars_max: 900, build: open_todos },
-    Section { kind: ItemKind::Decision, share_percent: 11, chars_max: 900, build: rules },
+    Section { kind: ItemKind::NextStep, share_percent: 25, chars_max: 700, build: last_request },
+    Section { kind: ItemKind::Artifact, share_percent: 18, chars_max: 1_400, build: changed_files },
+    Section { kind: ItemKind::Objective, share_percent: 14, chars_max: 420, build: goal },
+    Section { kind: ItemKind::NextStep, share_percent: 14, chars_max: 900, build: open_todos },
+    Section { kind: ItemKind::Decision, share_percent: 16, chars_max: 900, build: rules },
     Section { kind: ItemKind::Blocker, share_percent: 6, chars_max: 500, build: blockers },
     Section { kind: ItemKind::Artifact, share_percent: 0, chars_max: 160, build: commands },
     Section { kind: ItemKind::Artifact, share_percent: 0, chars_max: 260, build: references },
     Section { kind: ItemKind::Artifact, share_percent: 0, chars_max: 320, build: read_files },
     Section { kind: ItemKind::Artifact, share_percent: 0, chars_max: 400, build: names },
-    Section { kind: ItemKind::Progress, share_percent: 11, chars_max: 1_600, build: statements },
+    Section { kind: ItemKind::Progress, share_percent: 7, chars_max: 1_600, build: statements },
     Section { kind: ItemKind::Decision, share_percent: 0, chars_max: 700, build: decisions },
     Section { kind: ItemKind::Progress, share_percent: 0, chars_max: 900, build: earlier_requests },
 ];
@@ -193,8 +196,10 @@ fn open_todos(request: &Request<'_>) -> Vec<Line> {
     open.sort_by_key(rank);
     let mut left = request.chars_max;
     let mut lines = Vec::new();
+    // Where they do not all fit whole, the beginnings of more of them tell more than the whole of one.
+    let room = (left / open.len().max(1)).clamp(TODO_CHARS_MIN, TODO_CHARS_MAX);
     for todo in open {
-        let text = format!("[ ] {}", clip(&flat(&todo.text), 140));
+        let text = format!("[ ] {}", clip(&flat(&todo.text), room));
         let length = text.chars().count() + 3;
         if length > left {
             break;
@@ -263,6 +268,10 @@ fn blockers(request: &Request<'_>) -> Vec<Line> {
             left -= length;
             lines.push(Line { text, refs: vec![seq] });
         }
+    }
+    if lines.is_empty() && facts.checks.first().is_some_and(|run| !run.failed()) {
+        // The last check passed after whatever those names stood for.
+        return lines;
     }
     let types: Vec<&Name> =
         facts.error_types.iter().filter(|name| name.seq >= facts.recent_from).take(6).collect();

@@ -110,7 +110,8 @@ impl Agent {
         let mut report = ImportReport::default();
         for path in paths {
             if path.as_os_str() == "-" {
-                let spooled = || Source::spool(&mut std::io::stdin().lock(), "standard input");
+                let home = self.settings.home.root().to_owned();
+                let spooled = move || Source::spool(&mut std::io::stdin().lock(), "standard input", &home);
                 let source = tokio::task::spawn_blocking(spooled).await;
                 let source = source
                     .map_err(|error| Error::Input { path: path.clone(), reason: error.to_string() })??;

@@ -27,13 +27,13 @@ impl Source {
         Self { shown_as: path.clone(), path, _spooled: None }
     }
 
-    /// Copies `input` to a temporary file and returns the source for it, shown as `shown_as` in reports.
+    /// Copies `input` to a temporary file in `folder`, gone with the source, and returns the source for it, shown as `shown_as` in reports.
     ///
     /// # Errors
     /// When `input` cannot be read or the temporary file cannot be written.
-    pub fn spool(input: &mut impl Read, shown_as: &str) -> Result<Self, Error> {
+    pub fn spool(input: &mut impl Read, shown_as: &str, folder: &Path) -> Result<Self, Error> {
         let io = |source| Error::io(shown_as, source);
-        let mut spooled = NamedTempFile::new().map_err(io)?;
+        let mut spooled = NamedTempFile::new_in(folder).map_err(io)?;
         std::io::copy(input, &mut spooled).map_err(io)?;
         spooled.flush().map_err(io)?;
         Ok(Self {

@@ -8,7 +8,7 @@ use transcripts::{Error, Format, Source, detect};
 use crate::collect::{read_bytes, read_source};
 
 fn detect_bytes(bytes: &[u8]) -> Result<Format, Error> {
-    detect(&Source::spool(&mut &bytes[..], "stdin").unwrap())
+    detect(&Source::spool(&mut &bytes[..], "stdin", &std::env::temp_dir()).unwrap())
 }
 
 /// A Claude record by a user.
@@ -178,7 +178,7 @@ fn a_cut_off_object_keeps_what_came_before() {
 #[test]
 fn members_may_come_in_any_order() {
     let text = r#"{"messages":[{"info":{"role":"user"},"parts":[{"type":"text","text":"a"}]}],"info":{"id":"ses_9","title":"T"}}"#;
-    let source = Source::spool(&mut text.as_bytes(), "x").unwrap();
+    let source = Source::spool(&mut text.as_bytes(), "x", &std::env::temp_dir()).unwrap();
     let (read, _) = read_source(&source, Format::OpenCode);
     assert_eq!(read.conversations[0].key, "opencode:ses_9");
 }

@@ -130,7 +130,8 @@ pub fn read_source(source: &Source, format: Format) -> (Collected, Report) {
 
 /// Detects the format of `bytes` and reads them.
 pub fn read_bytes(bytes: &[u8]) -> (Format, Collected) {
-    let source = Source::spool(&mut &bytes[..], "test").expect("the test reads what exists");
+    let source =
+        Source::spool(&mut &bytes[..], "test", &std::env::temp_dir()).expect("the test reads what exists");
     let format = transcripts::detect(&source).expect("the test reads what exists");
     (format, read_source(&source, format).0)
 }

@@ -66,7 +66,7 @@ fn a_peek_shows_the_first_words_of_a_person() {
         r#"{"type":"user","sessionId":"s","message":{"content":"\n please fix it \nand more"}}"#,
         "\n",
     );
-    let source = Source::spool(&mut text.as_bytes(), "x").unwrap();
+    let source = Source::spool(&mut text.as_bytes(), "x", &std::env::temp_dir()).unwrap();
     let peek = peek(&source, Format::Claude).unwrap();
     assert_eq!(peek.title.as_deref(), Some("please fix it"));
     assert_eq!(peek.workspace.as_deref(), Some("/p"));

@@ -60,7 +60,7 @@ fn piece() -> impl Strategy<Value = String> {
 }
 
 fn check(bytes: &[u8]) {
-    let source = Source::spool(&mut &bytes[..], "random").unwrap();
+    let source = Source::spool(&mut &bytes[..], "random", &std::env::temp_dir()).unwrap();
     let _ = detect(&source);
     for format in FORMATS {
         let (mut first, mut second) = (Collected::default(), Collected::default());

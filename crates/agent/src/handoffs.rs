@@ -58,6 +58,7 @@ impl Agent {
     ) -> Result<PendingHandoff> {
         self.thread(thread_id).await?;
         let before = self.pending_of(thread_id).await?;
+        self.sweep(frames, cancel).await?;
         self.recover(thread_id, frames, cancel).await?;
         let pending = self.pending_of(thread_id).await?;
         if let (Some(decided), None) = (before, &pending) {

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use model::ChatModel;
 use protocol::{AssistantId, EventType, Message, NewEvent, RunId, Thread, ThreadId, ThreadStatus};
-use runtime::{Admission, Frames, MODEL_NODE, RunEnd, Start, Update};
+use runtime::{Admission, Frame, Frames, MODEL_NODE, RunEnd, Start, Update};
 use serde_json::{Map, json};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::Agent;
 use crate::assembly::Purpose;
 use crate::home::lease;
-use crate::{Error, Result};
+use crate::{Class, Error, Result};
 
 impl Agent {
     /// Creates a blank thread.
@@ -44,6 +44,7 @@ impl Agent {
     ) -> Result<RunEnd> {
         let thread = self.thread(thread_id).await?;
         let model = self.models.open()?.ok_or(Error::NoModel { thread_id })?;
+        self.sweep(frames, cancel).await?;
         self.recover(thread_id, frames, cancel).await?;
         let now = Timestamp::now();
         let message = NewEvent::message(&Message::human(text), now)?;
@@ -51,6 +52,23 @@ impl Agent {
         channels.extend(handoff::turn_channels(&thread));
         let start = Start { update: Update { events: vec![message], ..Update::default() }, channels };
         self.run(thread_id, start, Some(&model), (frames, cancel)).await
+    }
+
+    /// Does what runs of any thread had decided and not done when their process ended, such as an acceptance. Runs
+    /// that live elsewhere are left to themselves, and what cannot be done is told and stays to be done.
+    pub(crate) async fn sweep(&self, frames: &Frames, cancel: &CancellationToken) -> Result<()> {
+        for checkpoint in self.store.unfinished_checkpoints().await? {
+            let thread_id = checkpoint.thread_id;
+            match self.recover(thread_id, &Frames::default(), cancel).await {
+                Ok(_) => {}
+                Err(error) if error.class() == Class::Conflict => {}
+                Err(error) => {
+                    let text = format!("failed to finish what was begun in thread {thread_id}: {error}");
+                    frames.send(Frame::Notice { text });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Goes on where a run of the thread was cut off by a crash, and does what it left to do. Nothing that was

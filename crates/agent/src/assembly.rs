@@ -11,6 +11,7 @@ use handoff::{
 };
 use memory::AgentMdHook;
 use model::ChatModel;
+use protocol::AssistantId;
 use runtime::{
     Activities, Channels, Driver, Edge, Graph, Hook, Limits, MODEL_NODE, ModelNode, TOOLS_NODE, ToolsNode,
 };
@@ -47,8 +48,12 @@ impl Purpose {
 }
 
 impl Agent {
-    /// Returns a driver for runs that use `model`.
-    pub(crate) fn driver(&self, model: Option<&Arc<dyn ChatModel>>) -> Result<Driver> {
+    /// Returns a driver for runs of `assistant_id` that use `model`.
+    pub(crate) fn driver(
+        &self,
+        assistant_id: &AssistantId,
+        model: Option<&Arc<dyn ChatModel>>,
+    ) -> Result<Driver> {
         let acceptance = self.acceptance();
         let activities = Activities::default()
             .with(Arc::new(acceptance.clone()))
@@ -56,14 +61,14 @@ impl Agent {
         let run = &self.config.run;
         Ok(Driver {
             store: Arc::clone(&self.store),
-            graph: Arc::new(self.graph(model)),
+            graph: Arc::new(self.graph(assistant_id, model)),
             activities,
             owner: self.owner()?.to_owned(),
             limits: Limits { steps_max: run.steps_max, time_max: run.seconds_max.map(Duration::from_secs) },
         })
     }
 
-    fn graph(&self, model: Option<&Arc<dyn ChatModel>>) -> Graph {
+    fn graph(&self, assistant_id: &AssistantId, model: Option<&Arc<dyn ChatModel>>) -> Graph {
         let config = &self.config.handoff;
         let drafting = Drafting {
             model: model.cloned(),
@@ -76,28 +81,29 @@ impl Agent {
             .node(Arc::new(HandoffRequestNode), Edge::To(handoff::SUMMARIZATION_NODE))
             .node(Arc::new(HandoffSummarization { drafting }), Edge::To(handoff::APPROVAL_NODE))
             .node(Arc::new(approval), Edge::When(handoff::after_decision));
+        let tools = tools::read_only();
+        let specs = tools.iter().map(|tool| tool.spec()).collect();
+        let workspace = self.settings.workspace.clone();
+        let graph = graph
+            .node(Arc::new(ToolsNode { tools, workspace }), Edge::To(MODEL_NODE))
+            .node(Arc::new(MarkFirstTurn), Edge::When(handoff::should_cleanup_handoff))
+            .node(Arc::new(HandoffCleanup), Edge::End);
         match model {
-            Some(model) => self.with_turn(graph, model),
+            Some(model) => {
+                let hooks = self.hooks(assistant_id);
+                let node = ModelNode { model: Arc::clone(model), tools: specs, hooks };
+                graph.node(Arc::new(node), Edge::When(after_model))
+            }
             None => graph,
         }
     }
 
-    fn with_turn(&self, graph: Graph, model: &Arc<dyn ChatModel>) -> Graph {
-        let tools = tools::read_only();
-        let workspace = self.settings.workspace.clone();
-        let hooks: Vec<Arc<dyn Hook>> = vec![
-            Arc::new(Instructions { workspace: workspace.clone() }),
-            Arc::new(AgentMdHook { path: self.settings.home.agent_md(&self.settings.assistant_id) }),
-        ];
-        let specs = tools.iter().map(|tool| tool.spec()).collect();
-        graph
-            .node(
-                Arc::new(ModelNode { model: Arc::clone(model), tools: specs, hooks }),
-                Edge::When(after_model),
-            )
-            .node(Arc::new(ToolsNode { tools, workspace }), Edge::To(MODEL_NODE))
-            .node(Arc::new(MarkFirstTurn), Edge::When(handoff::should_cleanup_handoff))
-            .node(Arc::new(HandoffCleanup), Edge::End)
+    /// What completes a request to the model, in order: the stable part first, so that caches hit.
+    fn hooks(&self, assistant_id: &AssistantId) -> Vec<Arc<dyn Hook>> {
+        vec![
+            Arc::new(Instructions { workspace: self.settings.workspace.clone() }),
+            Arc::new(AgentMdHook { path: self.settings.home.agent_md(assistant_id) }),
+        ]
     }
 }
 

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
 use crate::assembly::Purpose;
+use crate::turns::admission;
 use crate::{Error, Result};
 
 /// How a handoff is asked for.
@@ -56,7 +57,7 @@ impl Agent {
         frames: &Frames,
         cancel: &CancellationToken,
     ) -> Result<PendingHandoff> {
-        self.thread(thread_id).await?;
+        let thread = self.thread(thread_id).await?;
         let before = self.pending_of(thread_id).await?;
         self.sweep(frames, cancel).await?;
         self.recover(thread_id, frames, cancel).await?;
@@ -70,13 +71,13 @@ impl Agent {
         let mut start = match &pending {
             Some(handoff) => match self.interrupt_of(handoff).await? {
                 Some(interrupt) => return self.pending(handoff.clone(), interrupt, Shown::Again).await,
-                None => handoff::restart(),
+                None => handoff::restart(handoff)?,
             },
             None => handoff::start(&Request {
                 handoff_id: HandoffId::generate(),
                 child_thread_id: ThreadId::generate(),
                 parent_thread_id: thread_id,
-                assistant_id: self.settings.assistant_id.clone(),
+                assistant_id: thread.assistant_id,
                 now: Timestamp::now(),
                 options: request,
             })?,
@@ -87,16 +88,20 @@ impl Agent {
     }
 
     async fn proposed(&self, thread_id: ThreadId, end: RunEnd) -> Result<PendingHandoff> {
-        let reason = match (end.status, end.interrupt) {
-            (RunStatus::Interrupted, Some(interrupt)) => {
-                let handoff = self.pending_of(thread_id).await?;
-                let handoff =
-                    handoff.ok_or_else(|| Error::UnknownThread { prefix: thread_id.to_string() })?;
-                return self.pending(handoff, interrupt, Shown::First).await;
-            }
-            (status, _) => end.error.unwrap_or_else(|| format!("the run ended as {}", status.as_str())),
+        let Some(interrupt) = end.interrupt else {
+            let reason = end.error.unwrap_or_else(|| format!("the run ended as {}", end.status.as_str()));
+            return Err(Error::NotDrafted { thread_id, reason });
         };
-        Err(Error::NotDrafted { thread_id, reason })
+        let filter = HandoffFilter { parent_thread_id: Some(thread_id), ..HandoffFilter::default() };
+        let newest = self.store.handoffs(filter).await?.into_iter().next();
+        match newest {
+            Some(handoff) if handoff.status.is_pending() => {
+                self.pending(handoff, interrupt, Shown::First).await
+            }
+            // Someone else saw the proposal first, and decided.
+            Some(handoff) => Err(Error::Decided { handoff_id: handoff.handoff_id, status: handoff.status }),
+            None => Err(Error::UnknownThread { prefix: thread_id.to_string() }),
+        }
     }
 
     /// Answers a pending handoff. The first decision holds.
@@ -111,24 +116,26 @@ impl Agent {
         frames: &Frames,
         cancel: &CancellationToken,
     ) -> Result<Decided> {
+        let thread_id = self.handoff(handoff_id).await?.parent_thread_id;
+        self.recover(thread_id, frames, cancel).await?;
         let handoff = self.handoff(handoff_id).await?;
-        let thread_id = handoff.parent_thread_id;
         let Some(interrupt) = self.interrupt_of(&handoff).await? else {
             return Err(Error::Decided { handoff_id, status: handoff.status });
         };
+        let interrupt = self.present(&handoff, interrupt).await?;
         let model = self.models.open()?;
-        let driver = self.driver(model.as_ref())?;
+        let driver = self.driver(&handoff.assistant_id, model.as_ref())?;
         let interrupt_id = interrupt.interrupt_id;
         let rejected = |rejection| runtime::Error::Rejected { interrupt_id, rejection };
         runtime::check_decisions(&interrupt, decisions).map_err(rejected)?;
         if let Some(node) = driver.graph.get(&interrupt.node) {
             node.check(&interrupt, decisions).map_err(rejected)?;
         }
-        let admission = self.admission(thread_id, model.as_ref(), &driver.owner);
+        let admission = admission(thread_id, handoff.assistant_id, model.as_ref(), &driver.owner);
         match runtime::resume(&*self.store, &admission, &interrupt, decisions).await {
             Ok(checkpoint) => {
                 let end = driver.drive(&checkpoint, frames, cancel).await?;
-                self.decided(handoff_id, end).await
+                self.decided(handoff_id, end, frames).await
             }
             Err(runtime::Error::Journal(journal::Error::AlreadyDecided { .. })) => {
                 let status = self.handoff(handoff_id).await?.status;
@@ -138,15 +145,21 @@ impl Agent {
         }
     }
 
-    async fn decided(&self, handoff_id: HandoffId, end: RunEnd) -> Result<Decided> {
+    async fn decided(&self, handoff_id: HandoffId, end: RunEnd, frames: &Frames) -> Result<Decided> {
         let handoff = self.handoff(handoff_id).await?;
         let (status, parent) = (handoff.status, handoff.parent_thread_id);
-        if matches!(end.status, RunStatus::Error | RunStatus::Timeout) {
+        if matches!(end.status, RunStatus::Error | RunStatus::Timeout) || status == HandoffStatus::Drafting {
             let reason = end.error.unwrap_or_else(|| "the run failed".to_owned());
             return Err(Error::NotDrafted { thread_id: parent, reason });
         }
         let next = match end.interrupt {
             Some(interrupt) => Some(self.pending(handoff.clone(), interrupt, Shown::First).await?),
+            // A refinement that was stopped: the last proposal is asked about again, without another draft.
+            None if status == HandoffStatus::AwaitingDecision => {
+                let unhurried = CancellationToken::new();
+                let again = self.request_handoff(parent, Options::default(), frames, &unhurried);
+                Some(Box::pin(again).await?)
+            }
             None => None,
         };
         let proposal = self.newest_proposal(&handoff).await?;
@@ -203,11 +216,27 @@ impl Agent {
     }
 
     async fn pending(&self, handoff: Handoff, interrupt: Interrupt, shown: Shown) -> Result<PendingHandoff> {
+        let interrupt = self.present(&handoff, interrupt).await?;
         let proposal = self.newest_proposal(&handoff).await?;
         let covered = proposal.summary_json.coverage.last_seq;
         let uncovered_messages =
             handoff::uncovered_messages(&self.store, handoff.parent_thread_id, covered).await?;
         Ok(PendingHandoff { handoff, interrupt, proposal, uncovered_messages, is_new: shown == Shown::First })
+    }
+
+    /// Returns the interrupt with what changes while it waits as it is at present: the messages that are not
+    /// covered, and the refinements that are left.
+    async fn present(&self, handoff: &Handoff, mut interrupt: Interrupt) -> Result<Interrupt> {
+        let proposals = self.store.proposals(handoff.handoff_id).await?;
+        let covered = proposals.last().map_or(0, |proposal| proposal.summary_json.coverage.last_seq);
+        let uncovered = handoff::uncovered_messages(&self.store, handoff.parent_thread_id, covered).await?;
+        let can_refine = self.models.open()?.is_some();
+        let left = handoff::refinements_left(&proposals, self.config.handoff.max_refinements);
+        for request in &mut interrupt.payload.action_requests {
+            request.args["uncovered_messages"] = uncovered.into();
+            request.args["remaining_refinements"] = if can_refine { left } else { 0 }.into();
+        }
+        Ok(interrupt)
     }
 
     async fn newest_proposal(&self, handoff: &Handoff) -> Result<Proposal> {

@@ -147,18 +147,21 @@ impl Agent {
     /// When the thread does not exist or is busy, or `agent.md` cannot be written.
     pub async fn delete_thread(&self, thread_id: ThreadId) -> Result<()> {
         self.thread(thread_id).await?;
+        self.end_cut_off(thread_id).await?;
         let filter = HandoffFilter {
             child_thread_id: Some(thread_id),
             statuses: vec![HandoffStatus::Accepted, HandoffStatus::Seeded],
             ..HandoffFilter::default()
         };
+        let mut writes = Vec::new();
         for handoff in self.store.handoffs(filter).await? {
+            writes.extend(handoff::settled(&handoff, Timestamp::now()));
             self.acceptance().withdraw(&handoff).await.map_err(|reason| Error::Input {
                 path: self.settings.home.agent_md(&handoff.assistant_id),
                 reason,
             })?;
         }
-        let writes = vec![Write::DeleteThread { thread_id }];
+        writes.push(Write::DeleteThread { thread_id });
         self.store.commit(Transaction { fence: None, writes }).await?;
         Ok(())
     }

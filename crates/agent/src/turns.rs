@@ -72,7 +72,7 @@ impl Agent {
     }
 
     /// Goes on where a run of the thread was cut off by a crash, and does what it left to do. Nothing that was
-    /// stored is done again.
+    /// stored is done again. A run that waits for a model where none is configured is ended.
     ///
     /// # Errors
     /// [`journal::Error::Busy`] when the run is alive in another process.
@@ -85,11 +85,14 @@ impl Agent {
         let model = self.models.open().unwrap_or(None);
         if let Some(run) = self.store.active_runs(Some(thread_id)).await?.into_iter().next() {
             let now = self.after_lease(&run)?;
-            let driver = self.driver(model.as_ref())?;
-            let checkpoint = runtime::reclaim(&*self.store, &run, &driver.owner, now).await?;
-            if checkpoint.next.as_deref() == Some(MODEL_NODE) && model.is_none() {
-                return Err(Error::NoModel { thread_id });
+            let driver = self.driver(&run.assistant_id, model.as_ref())?;
+            let before = self.store.checkpoint(thread_id).await?;
+            let next = before.as_ref().and_then(|point| point.next.as_deref());
+            if next == Some(MODEL_NODE) && model.is_none() {
+                runtime::give_up(&*self.store, &run, &driver.owner, now).await?;
+                return Ok(None);
             }
+            let checkpoint = runtime::reclaim(&*self.store, &run, &driver.owner, now).await?;
             return Ok(Some(driver.drive(&checkpoint, frames, cancel).await?));
         }
         match self.store.checkpoint(thread_id).await? {
@@ -124,26 +127,37 @@ impl Agent {
         model: Option<&Arc<dyn ChatModel>>,
         (frames, cancel): (&Frames, &CancellationToken),
     ) -> Result<RunEnd> {
-        let driver = self.driver(model)?;
-        let admission = self.admission(thread_id, model, &driver.owner);
+        let assistant_id = self.thread(thread_id).await?.assistant_id;
+        let driver = self.driver(&assistant_id, model)?;
+        let admission = admission(thread_id, assistant_id, model, &driver.owner);
         let checkpoint = runtime::admit(&*self.store, &driver.graph, &admission, start).await?;
         Ok(driver.drive(&checkpoint, frames, cancel).await?)
     }
 
-    pub(crate) fn admission(
-        &self,
-        thread_id: ThreadId,
-        model: Option<&Arc<dyn ChatModel>>,
-        owner: &str,
-    ) -> Admission {
-        Admission {
-            run_id: RunId::generate(),
-            thread_id,
-            assistant_id: self.settings.assistant_id.clone(),
-            model: model.map(|model| model.name().to_string()),
-            owner: owner.to_owned(),
-            now: Timestamp::now(),
+    /// Ends a run of the thread whose process is gone, without going on with it.
+    pub(crate) async fn end_cut_off(&self, thread_id: ThreadId) -> Result<()> {
+        if let Some(run) = self.store.active_runs(Some(thread_id)).await?.into_iter().next() {
+            let now = self.after_lease(&run)?;
+            runtime::give_up(&*self.store, &run, self.owner()?, now).await?;
         }
+        Ok(())
+    }
+}
+
+/// Returns the admission of a new run of `owner`.
+pub(crate) fn admission(
+    thread_id: ThreadId,
+    assistant_id: AssistantId,
+    model: Option<&Arc<dyn ChatModel>>,
+    owner: &str,
+) -> Admission {
+    Admission {
+        run_id: RunId::generate(),
+        thread_id,
+        assistant_id,
+        model: model.map(|model| model.name().to_string()),
+        owner: owner.to_owned(),
+        now: Timestamp::now(),
     }
 }
 

@@ -38,7 +38,8 @@ impl Activity for Acceptance {
     async fn perform(&self, args: &Value, frames: &Frames) -> Result<Update, Failure> {
         let handoff_id = handoff_id(args)?;
         let iteration = args.get("iteration").and_then(Value::as_u64).unwrap_or(0);
-        let mut handoff = self.handoff(handoff_id).await?;
+        // A handoff whose record went with its threads has nothing left to do.
+        let Some(mut handoff) = self.store.handoff(handoff_id).await? else { return Ok(Update::default()) };
         let proposal = self.proposal(handoff_id, iteration).await?;
         if handoff.status == HandoffStatus::AwaitingDecision {
             self.create_child(&handoff, &proposal).await?;
@@ -78,7 +79,7 @@ impl Acceptance {
             },
             Write::CreateThread(child(handoff, proposal, now)?),
             Write::Append { thread_id: handoff.child_thread_id, events: vec![created] },
-            Write::UpdateThread { thread_id: parent, patch: parent_patch(handoff)? },
+            Write::UpdateThread { thread_id: parent, patch: self.parent_patch(handoff).await? },
             Write::Append { thread_id: parent, events: vec![accepted] },
             Write::Enqueue(OutboxItem {
                 kind: MIRROR_KIND.to_owned(),
@@ -96,8 +97,10 @@ impl Acceptance {
     /// gets its summary from the handoff's row, and the failure is shown and kept.
     async fn seed(&self, handoff: &Handoff, proposal: &Proposal, frames: &Frames) -> Result<(), Failure> {
         let path = (self.agent_md)(&handoff.assistant_id);
-        let summary = proposal.summary_md.clone();
-        let written = write_block(path.clone(), summary).await;
+        let written = match self.is_shown(handoff).await? {
+            true => write_block(path.clone(), proposal.summary_md.clone()).await,
+            false => Ok(()),
+        };
         if let Err(problem) = &written {
             tracing::warn!(handoff.id = %handoff.handoff_id, "handoff {}: {problem}", handoff.handoff_id);
             frames.send(Frame::Notice {
@@ -109,19 +112,17 @@ impl Acceptance {
         let now = Timestamp::now();
         let note = written.err();
         let content = json!({"handoff_id": handoff.handoff_id, "file": path, "error": note});
-        let writes = vec![
-            Write::MoveHandoff {
-                handoff_id: handoff.handoff_id,
-                from: HandoffStatus::Accepted,
-                to: HandoffStatus::Seeded,
-                patch: HandoffPatch { note, ..HandoffPatch::default() },
-                at: now,
-            },
-            Write::Append {
-                thread_id: handoff.parent_thread_id,
-                events: vec![NewEvent::new(EventType::HandoffSeeded, &content, now)?],
-            },
-        ];
+        let event = NewEvent::new(EventType::HandoffSeeded, &content, now)?;
+        let mut writes = vec![Write::MoveHandoff {
+            handoff_id: handoff.handoff_id,
+            from: HandoffStatus::Accepted,
+            to: HandoffStatus::Seeded,
+            patch: HandoffPatch { note, ..HandoffPatch::default() },
+            at: now,
+        }];
+        if self.store.thread(handoff.parent_thread_id).await?.is_some() {
+            writes.push(Write::Append { thread_id: handoff.parent_thread_id, events: vec![event] });
+        }
         self.store.commit(Transaction { fence: None, writes }).await?;
         tracing::info!(handoff.id = %handoff.handoff_id, "handoff {} succeeded", handoff.handoff_id);
         Ok(())
@@ -135,20 +136,10 @@ impl Acceptance {
     pub async fn withdraw(&self, handoff: &Handoff) -> Result<(), String> {
         let failed = |error: journal::Error| error.to_string();
         let own = self.accepted(handoff).await.map_err(failed)?;
-        let filter = HandoffFilter {
-            assistant_id: Some(handoff.assistant_id.clone()),
-            statuses: vec![HandoffStatus::Seeded],
-            ..HandoffFilter::default()
+        let other = match self.newest_other(handoff).await.map_err(failed)? {
+            Some(other) => self.accepted(&other).await.map_err(failed)?,
+            None => None,
         };
-        let mut other = None;
-        for candidate in self.store.handoffs(filter).await.map_err(failed)? {
-            if candidate.handoff_id != handoff.handoff_id
-                && self.is_pending(&candidate).await.map_err(failed)?
-            {
-                other = self.accepted(&candidate).await.map_err(failed)?;
-                break;
-            }
-        }
         let path = (self.agent_md)(&handoff.assistant_id);
         let Some(own) = own else { return Ok(()) };
         let now = Timestamp::now();
@@ -173,9 +164,46 @@ impl Acceptance {
         Ok(proposals.into_iter().find(|proposal| proposal.summary_sha256 == *sha256))
     }
 
+    /// Returns the newest other handoff of the assistant whose child waits for its first turn.
+    async fn newest_other(&self, handoff: &Handoff) -> journal::Result<Option<Handoff>> {
+        let filter = HandoffFilter {
+            assistant_id: Some(handoff.assistant_id.clone()),
+            statuses: vec![HandoffStatus::Seeded],
+            ..HandoffFilter::default()
+        };
+        for candidate in self.store.handoffs(filter).await? {
+            if candidate.handoff_id != handoff.handoff_id && self.is_pending(&candidate).await? {
+                return Ok(Some(candidate));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns whether the file shall show this handoff: its child is there and waits, and none was asked for later.
+    /// That is so when it was just accepted, and not always when an acceptance is finished after a crash.
+    async fn is_shown(&self, handoff: &Handoff) -> journal::Result<bool> {
+        let newer = self.newest_other(handoff).await?.filter(|other| other.created_at > handoff.created_at);
+        Ok(newer.is_none() && self.is_pending(handoff).await?)
+    }
+
     async fn is_pending(&self, handoff: &Handoff) -> journal::Result<bool> {
         let child = self.store.thread(handoff.child_thread_id).await?;
-        Ok(child.and_then(|child| child.handoff()).is_some_and(|mark| mark.pending))
+        let mark = child.and_then(|child| child.handoff());
+        Ok(mark.is_some_and(|mark| mark.handoff_id == handoff.handoff_id && mark.pending))
+    }
+
+    /// A parent that waits for its own first turn as a child keeps its mark: its summary is still due.
+    async fn parent_patch(&self, handoff: &Handoff) -> Result<ThreadPatch, Failure> {
+        let parent = self.store.thread(handoff.parent_thread_id).await?;
+        let own = parent.and_then(|parent| parent.handoff());
+        let is_due =
+            own.is_some_and(|mark| mark.child_thread_id == handoff.parent_thread_id && mark.cleanup_required);
+        let last = json!({"handoff_id": handoff.handoff_id, "child_thread_id": handoff.child_thread_id});
+        let mut metadata = Map::from_iter([(HandoffMark::LAST_KEY.to_owned(), last)]);
+        if !is_due {
+            metadata.insert(HandoffMark::KEY.to_owned(), serde_json::to_value(mark(handoff))?);
+        }
+        Ok(ThreadPatch { metadata, ..ThreadPatch::default() })
     }
 
     pub(crate) async fn handoff(&self, handoff_id: HandoffId) -> Result<Handoff, Failure> {
@@ -211,8 +239,8 @@ async fn blocking<T: Send + 'static>(
 }
 
 fn child(handoff: &Handoff, proposal: &Proposal, now: Timestamp) -> Result<Thread, serde_json::Error> {
-    let mark = HandoffMark { pending: true, cleanup_required: true, ..settled(handoff) };
-    let metadata = Map::from_iter([(HandoffMark::KEY.to_owned(), serde_json::to_value(mark)?)]);
+    let pending = HandoffMark { pending: true, cleanup_required: true, ..mark(handoff) };
+    let metadata = Map::from_iter([(HandoffMark::KEY.to_owned(), serde_json::to_value(pending)?)]);
     Ok(Thread {
         thread_id: handoff.child_thread_id,
         assistant_id: handoff.assistant_id.clone(),
@@ -229,16 +257,8 @@ fn child(handoff: &Handoff, proposal: &Proposal, now: Timestamp) -> Result<Threa
     })
 }
 
-fn parent_patch(handoff: &Handoff) -> Result<ThreadPatch, serde_json::Error> {
-    let mark = serde_json::to_value(settled(handoff))?;
-    let last = json!({"handoff_id": handoff.handoff_id, "child_thread_id": handoff.child_thread_id});
-    let metadata =
-        Map::from_iter([(HandoffMark::KEY.to_owned(), mark), (HandoffMark::LAST_KEY.to_owned(), last)]);
-    Ok(ThreadPatch { metadata, ..ThreadPatch::default() })
-}
-
 /// The mark as the parent carries it: nothing of it is due there.
-fn settled(handoff: &Handoff) -> HandoffMark {
+fn mark(handoff: &Handoff) -> HandoffMark {
     HandoffMark {
         handoff_id: handoff.handoff_id,
         source_thread_id: handoff.parent_thread_id,
@@ -247,5 +267,23 @@ fn settled(handoff: &Handoff) -> HandoffMark {
         cleanup_required: false,
         created_at: handoff.created_at,
         last_cleanup_at: None,
+    }
+}
+
+/// Returns the writes that end an accepted handoff whose child goes away.
+pub fn settled(handoff: &Handoff, at: Timestamp) -> Vec<Write> {
+    let step = |from, to| Write::MoveHandoff {
+        handoff_id: handoff.handoff_id,
+        from,
+        to,
+        patch: HandoffPatch { note: Some("the child was deleted".to_owned()), ..HandoffPatch::default() },
+        at,
+    };
+    let seeded = step(HandoffStatus::Accepted, HandoffStatus::Seeded);
+    let cleaned = step(HandoffStatus::Seeded, HandoffStatus::Cleaned);
+    match handoff.status {
+        HandoffStatus::Accepted => vec![seeded, cleaned],
+        HandoffStatus::Seeded => vec![cleaned],
+        _ => Vec::new(),
     }
 }

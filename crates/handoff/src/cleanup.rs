@@ -21,11 +21,14 @@ pub const CLEAR_ACTIVITY: &str = "clear_handoff_block";
 /// Returns the channels with which a turn of `thread` begins, so that the graph knows whether a handoff's cleanup
 /// is due at its end.
 pub fn turn_channels(thread: &Thread) -> Channels {
-    let due = thread
-        .handoff()
-        .is_some_and(|mark| mark.child_thread_id == thread.thread_id && mark.cleanup_required);
+    let due = own_mark(thread).is_some_and(|mark| mark.cleanup_required);
     let value = if due { Value::Bool(false) } else { Value::Null };
     Channels::from_iter([(keys::FIRST_TURN_DONE.to_owned(), value)])
+}
+
+/// Returns the mark of the handoff that `thread` is the child of.
+fn own_mark(thread: &Thread) -> Option<HandoffMark> {
+    thread.handoff().filter(|mark| mark.child_thread_id == thread.thread_id)
 }
 
 /// The edge after a turn: to the mark when a cleanup is due, otherwise the graph is idle.
@@ -51,7 +54,7 @@ impl Node for MarkFirstTurn {
     async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
         let mut update = Update::default();
         let thread = step.store.thread(step.thread_id).await?;
-        if let Some(mut mark) = thread.and_then(|thread| thread.handoff()) {
+        if let Some(mut mark) = thread.as_ref().and_then(own_mark) {
             mark.pending = false;
             update.writes.push(set_mark(&mark)?);
         }
@@ -73,7 +76,7 @@ impl Node for HandoffCleanup {
         let mut update = Update::default();
         update.channels.insert(keys::FIRST_TURN_DONE.to_owned(), Value::Null);
         let thread = step.store.thread(step.thread_id).await?;
-        if let Some(mark) = thread.and_then(|thread| thread.handoff()) {
+        if let Some(mark) = thread.as_ref().and_then(own_mark) {
             let args = json!({"handoff_id": mark.handoff_id});
             update.activities.push(PendingActivity { name: CLEAR_ACTIVITY.to_owned(), args });
         }
@@ -95,7 +98,10 @@ impl Activity for BlockClearing {
     }
 
     async fn perform(&self, args: &Value, frames: &Frames) -> Result<Update, Failure> {
-        let handoff = self.acceptance.handoff(handoff_id(args)?).await?;
+        // A handoff whose record is gone has nothing left to clear.
+        let Some(handoff) = self.acceptance.store.handoff(handoff_id(args)?).await? else {
+            return Ok(Update::default());
+        };
         if handoff.status != HandoffStatus::Seeded {
             return Ok(Update::default());
         }
@@ -116,9 +122,9 @@ impl Activity for BlockClearing {
             patch: HandoffPatch::default(),
             at: now,
         }];
-        if let Some(mut mark) =
-            store.thread(handoff.child_thread_id).await?.and_then(|thread| thread.handoff())
-        {
+        let child = store.thread(handoff.child_thread_id).await?;
+        let mark = child.as_ref().and_then(own_mark).filter(|mark| mark.handoff_id == handoff.handoff_id);
+        if let Some(mut mark) = mark {
             mark.pending = false;
             mark.cleanup_required = false;
             mark.last_cleanup_at = Some(now);

@@ -14,6 +14,7 @@ pub(crate) mod keys {
     pub(crate) const PROPOSAL: &str = "handoff_proposal";
     pub(crate) const DECISION: &str = "handoff_decision";
     pub(crate) const APPROVED: &str = "handoff_approved";
+    pub(crate) const CHILD: &str = "child_thread_id";
     pub(crate) const METADATA: &str = "_handoff_metadata";
     pub(crate) const ITERATION: &str = "_handoff_iteration";
     pub(crate) const FEEDBACK: &str = "_handoff_feedback";
@@ -112,10 +113,31 @@ pub fn start(request: &Request) -> Result<Start, serde_json::Error> {
     Ok(Start { update, channels })
 }
 
-/// Returns what a run begins with that takes up a pending handoff whose run ended before it asked.
-pub fn restart() -> Start {
-    let channels = Channels::from_iter([(keys::REQUESTED.to_owned(), Value::Bool(true))]);
-    Start { update: Update::default(), channels }
+/// Returns what a run begins with that takes up a pending handoff whose run ended before it asked. The rows are the
+/// truth; feedback that was not worked in yet is still in the thread's channels.
+///
+/// # Errors
+/// When the stored options cannot be read.
+pub fn restart(handoff: &Handoff) -> Result<Start, serde_json::Error> {
+    let metadata = Metadata {
+        handoff_id: handoff.handoff_id,
+        assistant_id: handoff.assistant_id.clone(),
+        parent_thread_id: handoff.parent_thread_id,
+        created_at: handoff.created_at,
+        options: serde_json::from_value(handoff.options.clone())?,
+    };
+    let proposal = match handoff.status {
+        HandoffStatus::AwaitingDecision => {
+            json!({"handoff_id": handoff.handoff_id, "iteration": handoff.iteration})
+        }
+        _ => Value::Null,
+    };
+    let channels = Channels::from_iter([
+        (keys::REQUESTED.to_owned(), Value::Bool(true)),
+        (keys::METADATA.to_owned(), serde_json::to_value(metadata)?),
+        (keys::PROPOSAL.to_owned(), proposal),
+    ]);
+    Ok(Start { update: Update::default(), channels })
 }
 
 /// Returns the channels that end a handoff in its parent, whatever its outcome: every key of it is removed.
@@ -125,6 +147,7 @@ pub(crate) fn cleared() -> Channels {
         keys::PROPOSAL,
         keys::DECISION,
         keys::APPROVED,
+        keys::CHILD,
         keys::METADATA,
         keys::ITERATION,
         keys::FEEDBACK,

@@ -3,8 +3,9 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use protocol::{
-    AssistantId, Category, Checkpoint, Decisions, Event, Handoff, HandoffId, HandoffStatus, Interrupt,
-    InterruptId, NewEvent, Proposal, Run, RunId, RunStatus, Seq, Thread, ThreadId, ThreadStatus, Usage,
+    AssistantId, Category, Checkpoint, CheckpointId, Decisions, Event, Handoff, HandoffId, HandoffStatus,
+    Interrupt, InterruptId, NewEvent, Proposal, Run, RunId, RunStatus, Seq, Thread, ThreadId, ThreadStatus,
+    Usage,
 };
 use serde_json::{Map, Value};
 
@@ -55,6 +56,14 @@ pub enum Write {
         thread_id: ThreadId,
         /// The events, in order.
         events: Vec<NewEvent>,
+    },
+    /// Fails with [`crate::Error::Differs`] unless the thread's newest checkpoint is this one: what follows was worked
+    /// out from it.
+    ExpectCheckpoint {
+        /// The thread.
+        thread_id: ThreadId,
+        /// The checkpoint that was read; `None` when there was none.
+        checkpoint_id: Option<CheckpointId>,
     },
     /// Admits a run; fails with [`crate::Error::Busy`] when another run of the thread is active, even one whose lease
     /// has ended. The same run admitted by the same owner again changes nothing.

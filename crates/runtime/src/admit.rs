@@ -18,6 +18,9 @@ use crate::{Result, step::Update};
 /// How long a run may stay silent before another process may take it over.
 pub(crate) const LEASE: SignedDuration = SignedDuration::from_secs(30);
 
+/// How often an admission is worked out again because another run came and went meanwhile.
+const ATTEMPTS_MAX: u32 = 5;
+
 /// Who admits a run, and when.
 #[derive(Debug, Clone)]
 pub struct Admission {
@@ -54,22 +57,29 @@ pub async fn admit(
     admission: &Admission,
     start: Start,
 ) -> Result<Checkpoint> {
-    let before = store.checkpoint(admission.thread_id).await?;
-    let mut channels = before.as_ref().map(|point| point.channels.clone()).unwrap_or_default();
-    channels.remove(DECISIONS_CHANNEL);
-    channels.extend(start.channels);
-    channels.extend(start.update.channels);
-    channels.retain(|_, value| !value.is_null());
-    let mut activities = before.map(|point| point.activities).unwrap_or_default();
-    activities.extend(start.update.activities);
-    let next = graph.first(&channels);
-    let checkpoint = checkpoint(admission, channels, activities, next);
-    let mut events = start.update.events;
-    events.push(started(admission, "admitted")?);
-    let mut writes = vec![Write::AdmitRun(run(admission))];
-    writes.extend(start.update.writes);
-    commit(store, admission, writes, events, &checkpoint).await?;
-    Ok(checkpoint)
+    let mut attempts = 0;
+    loop {
+        let before = store.checkpoint(admission.thread_id).await?;
+        let update = start.update.clone();
+        let mut channels = before.as_ref().map(|point| point.channels.clone()).unwrap_or_default();
+        channels.remove(DECISIONS_CHANNEL);
+        channels.extend(start.channels.clone());
+        channels.extend(update.channels);
+        channels.retain(|_, value| !value.is_null());
+        let mut activities = before.as_ref().map(|point| point.activities.clone()).unwrap_or_default();
+        activities.extend(update.activities);
+        let next = graph.first(&channels);
+        let checkpoint = checkpoint(admission, channels, activities, next);
+        let mut events = update.events;
+        events.push(started(admission, "admitted")?);
+        let mut writes = vec![Write::AdmitRun(run(admission)), expected(admission, before.as_ref())];
+        writes.extend(update.writes);
+        match commit(store, admission, writes, events, &checkpoint).await {
+            Ok(()) => return Ok(checkpoint),
+            Err(error) if is_outrun(&error) && attempts < ATTEMPTS_MAX => attempts += 1,
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Admits a run that resumes at the node whose interrupt is answered. The caller has checked the answer.
@@ -82,21 +92,65 @@ pub async fn resume(
     interrupt: &Interrupt,
     decisions: &Decisions,
 ) -> Result<Checkpoint> {
-    let before = store.checkpoint(admission.thread_id).await?;
-    let (mut channels, activities) =
-        before.map(|point| (point.channels, point.activities)).unwrap_or_default();
-    channels.insert(DECISIONS_CHANNEL.to_owned(), serde_json::to_value(decisions)?);
-    let checkpoint = checkpoint(admission, channels, activities, Some(interrupt.node.clone()));
+    let mut attempts = 0;
+    loop {
+        let before = store.checkpoint(admission.thread_id).await?;
+        let (mut channels, activities) =
+            before.clone().map(|point| (point.channels, point.activities)).unwrap_or_default();
+        channels.insert(DECISIONS_CHANNEL.to_owned(), serde_json::to_value(decisions)?);
+        let checkpoint = checkpoint(admission, channels, activities, Some(interrupt.node.clone()));
+        let writes = vec![
+            Write::ResolveInterrupt {
+                interrupt_id: interrupt.interrupt_id,
+                decisions: Some(decisions.clone()),
+                at: admission.now,
+            },
+            Write::AdmitRun(run(admission)),
+            expected(admission, before.as_ref()),
+        ];
+        match commit(store, admission, writes, vec![started(admission, "resumed")?], &checkpoint).await {
+            Ok(()) => return Ok(checkpoint),
+            Err(error) if is_outrun(&error) && attempts < ATTEMPTS_MAX => attempts += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn expected(admission: &Admission, before: Option<&Checkpoint>) -> Write {
+    Write::ExpectCheckpoint {
+        thread_id: admission.thread_id,
+        checkpoint_id: before.map(|point| point.checkpoint_id),
+    }
+}
+
+/// Returns whether another run came and went between reading the checkpoint and the admission.
+const fn is_outrun(error: &Error) -> bool {
+    matches!(error, Error::Journal(journal::Error::Differs { .. }))
+}
+
+/// Ends an active run whose process is gone and that cannot go on here, and leaves its thread usable.
+///
+/// # Errors
+/// [`journal::Error::Fenced`] when its lease has not ended at `now`.
+pub async fn give_up(store: &dyn Store, run: &Run, owner: &str, now: Timestamp) -> Result<()> {
+    let why = "its process ended before it was done";
+    let event = NewEvent::new(EventType::RunFailed, &json!({"kind": "store", "message": why}), now)?;
+    let patch = journal::RunPatch {
+        status: Some(RunStatus::Error),
+        error: Some(why.to_owned()),
+        at: Some(now),
+        ..journal::RunPatch::default()
+    };
+    let thread =
+        journal::ThreadPatch { status: Some(ThreadStatus::Error), ..journal::ThreadPatch::default() };
     let writes = vec![
-        Write::ResolveInterrupt {
-            interrupt_id: interrupt.interrupt_id,
-            decisions: Some(decisions.clone()),
-            at: admission.now,
-        },
-        Write::AdmitRun(run(admission)),
+        Write::ReclaimRun { run_id: run.run_id, owner: owner.to_owned(), now, lease_until: now + LEASE },
+        Write::Append { thread_id: run.thread_id, events: vec![event.in_run(run.run_id)] },
+        Write::UpdateRun { run_id: run.run_id, patch },
+        Write::UpdateThread { thread_id: run.thread_id, patch: thread },
     ];
-    commit(store, admission, writes, vec![started(admission, "resumed")?], &checkpoint).await?;
-    Ok(checkpoint)
+    store.commit(Transaction { fence: None, writes }).await?;
+    Ok(())
 }
 
 /// Takes over an active run whose process is gone, and returns where it stands.

@@ -119,6 +119,8 @@ impl Drive<'_> {
             return Ok(Input::Ran(Err(Failure::new(FailureKind::Internal, unknown))));
         };
         self.frames.send(Frame::StepStarted { node: node.to_owned(), step: turn.step + 1 });
+        let cancel = self.cancel.child_token();
+        let mut is_late = false;
         let work = found.run(StepContext {
             thread_id: self.thread_id,
             run_id: self.run_id,
@@ -127,15 +129,22 @@ impl Drive<'_> {
             decisions,
             store: &self.driver.store,
             frames: self.frames,
-            cancel: self.cancel,
+            cancel: &cancel,
         });
         tokio::pin!(work);
         let mut renewal = tokio::time::interval(LEASE_RENEWAL);
         renewal.tick().await;
         loop {
             tokio::select! {
-                done = &mut work => return Ok(Input::Ran(done)),
-                () = at(self.deadline) => return Ok(stop(Update::default(), RunStatus::Timeout, "its time is up")),
+                done = &mut work => return Ok(match done {
+                    Ok(update) if is_late => stop(update, RunStatus::Timeout, "its time is up"),
+                    done => Input::Ran(done),
+                }),
+                () = at(self.deadline), if !is_late => {
+                    // The node returns what it has.
+                    is_late = true;
+                    cancel.cancel();
+                }
                 _ = renewal.tick() => self.renew().await?,
             }
         }
@@ -197,8 +206,10 @@ impl Drive<'_> {
             },
         });
         if let Some(ending) = ending {
+            let waits = !self.driver.store.pending_interrupts(self.thread_id).await?.is_empty();
+            let rests = thread_status(ending.status);
             let patch = ThreadPatch {
-                status: Some(thread_status(ending.status)),
+                status: Some(if waits { ThreadStatus::Interrupted } else { rests }),
                 updated_at: Some(now),
                 ..ThreadPatch::default()
             };

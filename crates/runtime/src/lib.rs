@@ -18,7 +18,7 @@ mod tool;
 mod turn;
 
 pub use activity::{Activities, Activity};
-pub use admit::{Admission, Start, admit, check_decisions, reclaim, resume};
+pub use admit::{Admission, Start, admit, check_decisions, give_up, reclaim, resume};
 pub use driver::{Driver, Limits, RunEnd};
 pub use error::{Error, Rejection};
 pub use frame::{Frame, Frames};

@@ -124,6 +124,12 @@ impl<'g> Turn<'g> {
             (Phase::Committing(None), Input::Committed) => self.proceed(),
             (Phase::Committing(Some(ending)), Input::Stop { .. }) => Effect::Rest(ending),
             (Phase::Committing(None), Input::Stop { .. }) if !self.activities.is_empty() => self.proceed(),
+            // What the node asked a person or decided is kept as if nobody had stopped it.
+            (Phase::Running(node), Input::Stop { update, .. })
+                if update.interrupt.is_some() || !update.activities.is_empty() =>
+            {
+                self.step_done(&node, update)
+            }
             (Phase::Running(_) | Phase::Committing(None), Input::Stop { update, status, why }) => {
                 self.apply(&update);
                 let failure = Some((status.as_str().to_owned(), why, None));

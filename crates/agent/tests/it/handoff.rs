@@ -316,3 +316,107 @@ async fn an_agent_md_that_cannot_be_written_does_not_cost_the_child_its_summary(
     agent.send(decided.child_thread_id.unwrap(), "Go on.", &frames, &cancel).await.unwrap();
     assert!(server.requests()[1].body["system"].to_string().contains("last row"));
 }
+
+/// Requests a handoff with a model and returns it pending.
+async fn drafted(world: &World, server: &Server) -> (agent::Agent, agent::PendingHandoff) {
+    let (frames, cancel) = quiet();
+    let agent = world.agent_with(server);
+    let parent = import(world, &agent).await.unwrap();
+    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    (agent, pending)
+}
+
+const REFINE: &str =
+    r#"{"decisions":[{"type":"edit","edited_action":{"name":"handoff_summary","args":{"feedback":"Shorter."}}}]}"#;
+
+#[tokio::test]
+async fn g5_a_refinement_that_is_stopped_keeps_the_last_good_proposal() {
+    let world = World::new();
+    let first = Reply::text(DRAFT).when_body_contains(DRAFT_PROMPT);
+    let server = Server::start(Script::new([first, Reply::text("{").then(Fault::Stall)])).unwrap();
+    let (agent, pending) = drafted(&world, &server).await;
+    let id = pending.handoff.handoff_id;
+    let (frames, cancel) = quiet();
+    let stop = async {
+        server.called(2).await;
+        cancel.cancel();
+    };
+    let feedback = decisions(REFINE);
+    let refined = agent.decide_handoff(id, &feedback, &frames, &cancel);
+    let (refined, ()) = tokio::join!(refined, stop);
+    let next = refined.unwrap().next.expect("the question is asked again");
+    assert_eq!(next.proposal, pending.proposal);
+    let (frames, cancel) = quiet();
+    let decided = agent.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap();
+    assert!(decided.child_thread_id.is_some());
+}
+
+#[tokio::test]
+async fn g5_a_refinement_whose_model_fails_keeps_the_last_good_proposal() {
+    let world = World::new();
+    let first = Reply::text(DRAFT).when_body_contains(DRAFT_PROMPT);
+    let server = Server::start(Script::new([first, Reply::text("no")])).unwrap();
+    let (agent, pending) = drafted(&world, &server).await;
+    let (frames, cancel) = quiet();
+    let id = pending.handoff.handoff_id;
+    let refined = agent.decide_handoff(id, &decisions(REFINE), &frames, &cancel).await.unwrap();
+    assert_eq!(refined.next.unwrap().proposal, pending.proposal);
+    agent.decide_handoff(id, &decisions(r#"{"decisions":[{"type":"reject"}]}"#), &frames, &cancel).await.unwrap();
+    assert_eq!(agent.handoff(id).await.unwrap().status, HandoffStatus::Declined);
+}
+
+#[tokio::test]
+async fn h3_a_child_keeps_its_summary_when_its_parent_is_deleted() {
+    let world = World::new();
+    let server = drafting_then_answering();
+    let (agent, pending) = drafted(&world, &server).await;
+    let (frames, cancel) = quiet();
+    let id = pending.handoff.handoff_id;
+    let child = agent.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap().child_thread_id.unwrap();
+    agent.delete_thread(pending.handoff.parent_thread_id).await.unwrap();
+    let end = agent.send(child, "Go on.", &frames, &cancel).await.unwrap();
+    assert_eq!(end.status, protocol::RunStatus::Success, "{end:?}");
+    assert!(server.requests()[1].body["system"].to_string().contains("drops the last row"));
+    assert_eq!(memory::block::current(world.read_agent_md().as_bytes()).unwrap(), "None recorded yet.");
+}
+
+#[tokio::test]
+async fn a_child_that_is_handed_off_before_its_first_turn_keeps_and_passes_on_its_summary() {
+    let world = World::new();
+    let (frames, cancel) = quiet();
+    let offline = world.agent();
+    let parent = import(&world, &offline).await.unwrap();
+    let accept = async |thread| {
+        let pending = offline.request_handoff(thread, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+        let id = pending.handoff.handoff_id;
+        let decided = offline.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap();
+        (decided.child_thread_id.unwrap(), pending.proposal.summary_md)
+    };
+    let (child, _) = accept(parent).await;
+    let (_, passed_on) = accept(child).await;
+    assert!(passed_on.contains("importer drops the last row"), "{passed_on}");
+    let server = answering("Fine.");
+    let agent = world.agent_with(&server);
+    agent.send(child, "Go on.", &frames, &cancel).await.unwrap();
+    assert!(server.requests()[0].body["system"].to_string().contains("importer drops the last row"));
+}
+
+#[tokio::test]
+async fn a_thread_of_another_assistant_is_handed_off_into_its_own_agent_md() {
+    let world = World::new();
+    let (frames, cancel) = quiet();
+    let mut settings = agent::Settings {
+        home: world.home(),
+        workspace: world.folder().to_owned(),
+        assistant_id: "alpha".parse().unwrap(),
+        model: Some("none".to_owned()),
+    };
+    let alpha = agent::Agent::with_store(settings.clone(), world.store()).unwrap();
+    let parent = import(&world, &alpha).await.unwrap();
+    settings.assistant_id = "agent".parse().unwrap();
+    let other = agent::Agent::with_store(settings, world.store()).unwrap();
+    let pending = other.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    other.decide_handoff(pending.handoff.handoff_id, &approve(&pending), &frames, &cancel).await.unwrap();
+    assert!(world.home().agent_md(&"alpha".parse().unwrap()).exists());
+    assert!(!world.agent_md().exists());
+}

@@ -1,14 +1,47 @@
-//! Imports through the agent: what is new is added once.
+//! Imports through the agent: what is new is added once, and nothing is lost.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use journal::EventQuery;
+use journal::{EventQuery, ThreadFilter};
+use protocol::{Thread, ThreadId};
 
-use crate::world::{SESSION, World, quiet};
+use crate::world::{Dying, SESSION, World, answering, quiet};
 
 async fn report(world: &World, path: &Path) -> agent::ImportReport {
+    report_of(&world.agent(), path).await
+}
+
+async fn report_of(agent: &agent::Agent, path: &Path) -> agent::ImportReport {
     let (frames, cancel) = quiet();
-    world.agent().import(&[path.to_owned()], &frames, &cancel).await.unwrap()
+    agent.import(&[path.to_owned()], &frames, &cancel).await.unwrap()
+}
+
+/// Returns what the messages of a thread say.
+async fn said(world: &World, thread_id: ThreadId) -> Vec<String> {
+    let events = world.agent().events(thread_id).await.unwrap();
+    events.iter().filter_map(|event| event.message()).map(|message| message.text().to_string()).collect()
+}
+
+async fn threads(world: &World) -> Vec<Thread> {
+    world.agent().threads(ThreadFilter { limit: 100, ..ThreadFilter::default() }).await.unwrap()
+}
+
+/// Returns, thread by thread, whether it is new and how many events were added.
+fn news(report: &agent::ImportReport) -> Vec<(bool, u64)> {
+    report.threads.iter().map(|thread| (thread.is_new, thread.events_new)).collect()
+}
+
+/// Returns an array of conversations, each a list of what was said in turn.
+fn conversations(all: &[&[&str]]) -> String {
+    let message = |(index, text): (usize, &&str)| {
+        let role = if index % 2 == 0 { "user" } else { "assistant" };
+        serde_json::json!({"role": role, "content": text})
+    };
+    let list = |texts: &&[&str]| {
+        let messages: Vec<_> = texts.iter().enumerate().map(message).collect();
+        serde_json::json!({ "messages": messages })
+    };
+    serde_json::Value::from_iter(all.iter().map(list)).to_string()
 }
 
 fn claude(lines: &[&str]) -> String {
@@ -77,4 +110,212 @@ async fn a_damaged_record_is_reported_with_its_line_and_costs_only_itself() {
     let report = report(&world, &path).await;
     assert_eq!(report.threads[0].events_new, 2);
     assert_eq!(report.problems.iter().map(|problem| problem.line).collect::<Vec<_>>(), [Some(2)]);
+}
+
+#[tokio::test]
+async fn conversations_of_one_file_that_begin_alike_are_all_imported() {
+    for (first, second) in [
+        (&["go", "a", "b"][..], &["go", "c", "d"][..]),
+        (&["go", "a", "b"], &["go", "a"]),
+        (&["go", "a"], &["go", "a", "b"]),
+        (&["go", "a"], &["go", "a"]),
+    ] {
+        let world = World::new();
+        let path = world.session();
+        std::fs::write(&path, conversations(&[first, second])).unwrap();
+        let imported = report(&world, &path).await;
+        let counts = [(true, first.len() as u64), (true, second.len() as u64)];
+        assert_eq!(news(&imported), counts, "{first:?} {second:?}");
+        assert_eq!(said(&world, imported.threads[0].thread_id).await, first);
+        assert_eq!(said(&world, imported.threads[1].thread_id).await, second);
+        assert_eq!(news(&report(&world, &path).await), [(false, 0), (false, 0)], "{first:?} {second:?}");
+        assert_eq!(threads(&world).await.len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn each_of_several_alike_goes_on_in_its_own_thread() {
+    let world = World::new();
+    let path = world.session();
+    std::fs::write(&path, conversations(&[&["go", "a"], &["go", "b"], &["go", "c"]])).unwrap();
+    let first = report(&world, &path).await;
+    std::fs::write(&path, conversations(&[&["go", "a", "1"], &["go", "b", "2"], &["go", "x", "3"]])).unwrap();
+    let grown = report(&world, &path).await;
+    assert_eq!(news(&grown), [(false, 1), (false, 1), (true, 3)]);
+    assert_eq!(grown.threads[0].thread_id, first.threads[0].thread_id);
+    assert_eq!(said(&world, first.threads[1].thread_id).await, ["go", "b", "2"]);
+    assert_eq!(said(&world, grown.threads[2].thread_id).await, ["go", "x", "3"]);
+}
+
+#[tokio::test]
+async fn a_copy_that_left_the_session_goes_on_in_its_own_thread() {
+    let world = World::new();
+    let path = world.session().with_extension("jsonl");
+    std::fs::write(&path, claude(&["one", "two", "three"])).unwrap();
+    report(&world, &path).await;
+    let mut copies = Vec::new();
+    for lines in [&["one", "2"][..], &["one", "2", "3"], &["one", "2", "3", "4", "5"], &["one", "2", "3"]] {
+        std::fs::write(&path, claude(lines)).unwrap();
+        copies.extend(report(&world, &path).await.threads);
+    }
+    let news: Vec<_> = copies.iter().map(|thread| (thread.is_new, thread.events_new)).collect();
+    assert_eq!(news, [(true, 2), (false, 1), (false, 2), (false, 0)]);
+    assert!(copies.iter().all(|thread| thread.thread_id == copies[0].thread_id), "{copies:?}");
+    std::fs::write(&path, claude(&["one", "2", "other"])).unwrap();
+    assert_eq!(news_of(&world, &path).await, [(true, 3)], "a copy of the copy has its own");
+    std::fs::write(&path, claude(&["one", "2", "other", "more"])).unwrap();
+    assert_eq!(news_of(&world, &path).await, [(false, 1)]);
+    assert_eq!(threads(&world).await.len(), 3);
+}
+
+async fn news_of(world: &World, path: &Path) -> Vec<(bool, u64)> {
+    news(&report(world, path).await)
+}
+
+#[tokio::test]
+async fn what_grows_after_somebody_spoke_in_the_thread_becomes_a_thread_that_names_it() {
+    let world = World::new();
+    let path = world.session().with_extension("jsonl");
+    std::fs::write(&path, claude(&["one", "two"])).unwrap();
+    let first = report(&world, &path).await.threads[0].thread_id;
+    let server = answering("Done.");
+    let (frames, cancel) = quiet();
+    world.agent_with(&server).send(first, "mine", &frames, &cancel).await.unwrap();
+    assert_eq!(news_of(&world, &path).await, [(false, 0)], "nothing grew");
+    std::fs::write(&path, claude(&["one", "two", "three"])).unwrap();
+    let grown = report(&world, &path).await;
+    assert_eq!(news(&grown), [(true, 3)]);
+    let second = grown.threads[0].thread_id;
+    assert_eq!(said(&world, first).await, ["one", "two", "mine", "Done."]);
+    assert_eq!(said(&world, second).await, ["one", "two", "three"]);
+    let thread = world.agent().find_thread(&second.to_string()).await.unwrap();
+    assert_eq!(thread.metadata["source"]["continues"], serde_json::json!(first));
+    std::fs::write(&path, claude(&["one", "two", "three", "four"])).unwrap();
+    let more = report(&world, &path).await;
+    assert_eq!((news(&more), more.threads[0].thread_id), (vec![(false, 1)], second));
+}
+
+#[tokio::test]
+async fn growth_after_a_rename_stays_in_the_thread_and_moves_its_time_only_forward() {
+    let world = World::new();
+    let path = world.session().with_extension("jsonl");
+    std::fs::write(&path, claude(&["one", "two"])).unwrap();
+    let first = report(&world, &path).await.threads[0].thread_id;
+    let renamed = world.agent().rename_thread(first, "Mine").await.unwrap();
+    std::fs::write(&path, claude(&["one", "two", "three"])).unwrap();
+    assert_eq!(news_of(&world, &path).await, [(false, 1)]);
+    let thread = world.agent().find_thread(&first.to_string()).await.unwrap();
+    assert_eq!((thread.name.as_deref(), thread.updated_at >= renamed.updated_at), (Some("Mine"), true));
+}
+
+#[tokio::test]
+async fn growth_is_not_added_while_a_run_is_active() {
+    let world = World::new();
+    let path = world.session().with_extension("jsonl");
+    std::fs::write(&path, claude(&["one"])).unwrap();
+    let first = report(&world, &path).await.threads[0].thread_id;
+    let now = jiff::Timestamp::now();
+    let run = protocol::Run {
+        run_id: protocol::RunId::generate(),
+        thread_id: first,
+        assistant_id: "agent".parse().unwrap(),
+        status: protocol::RunStatus::Running,
+        model: None,
+        error: None,
+        lease_owner: Some("somebody".to_owned()),
+        lease_until: Some(now + jiff::SignedDuration::from_secs(60)),
+        usage: protocol::Usage::default(),
+        created_at: now,
+        updated_at: now,
+    };
+    let writes = vec![journal::Write::AdmitRun(run)];
+    world.store().commit(journal::Transaction { fence: None, writes }).await.unwrap();
+    std::fs::write(&path, claude(&["one", "two"])).unwrap();
+    let grown = report(&world, &path).await;
+    assert_eq!(news(&grown), [(true, 2)]);
+    assert_eq!(said(&world, first).await, ["one"]);
+}
+
+#[tokio::test]
+async fn m2_a_session_and_its_first_events_are_one_commit() {
+    let world = World::new();
+    let path = world.session().with_extension("jsonl");
+    std::fs::write(&path, claude(&["one", "two"])).unwrap();
+    let counting = Dying::at(world.store(), usize::MAX);
+    report_of(&world.agent_over(counting.clone(), "none"), &path).await;
+    assert_eq!(counting.commits(), 1);
+}
+
+#[tokio::test]
+async fn two_processes_that_import_the_same_sessions_make_each_thread_once() {
+    let world = World::new();
+    let folder = world.session().with_file_name("sessions");
+    std::fs::create_dir_all(&folder).unwrap();
+    for session in 0..20 {
+        let text = claude(&["one", "two"]).replace("s-1", &format!("s-{session}"));
+        std::fs::write(folder.join(format!("{session}.jsonl")), text).unwrap();
+    }
+    let (one, other) = (world.agent(), world.agent());
+    let (first, second) = tokio::join!(report_of(&one, &folder), report_of(&other, &folder));
+    let added = first.threads.iter().chain(&second.threads).map(|thread| thread.events_new).sum::<u64>();
+    let created = first.threads.iter().chain(&second.threads).filter(|thread| thread.is_new).count();
+    assert_eq!((added, created, threads(&world).await.len()), (40, 20, 20));
+    let ids = |report: &agent::ImportReport| report.threads.iter().map(|thread| thread.thread_id).collect();
+    let (first, second): (Vec<ThreadId>, Vec<ThreadId>) = (ids(&first), ids(&second));
+    assert_eq!(first, second);
+}
+
+/// Makes a folder below `folder` that nobody can list, not even an administrator: its path is too long to be named.
+fn unreadable(folder: &Path) {
+    const PART: usize = 200;
+    let deep = |name: &str| {
+        let below = std::iter::repeat_n("d".repeat(PART), 15);
+        std::iter::once(name.to_owned()).chain(below).fold(folder.to_owned(), |path, part| path.join(part))
+    };
+    let (outer, inner): (PathBuf, PathBuf) = (deep("x"), deep("y"));
+    std::fs::create_dir_all(&outer).unwrap();
+    std::fs::create_dir_all(&inner).unwrap();
+    std::fs::rename(folder.join("y"), outer.join("y")).unwrap();
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_listed_is_reported_and_the_others_are_imported() {
+    let world = World::new();
+    let folder = world.session().with_file_name("sessions");
+    std::fs::create_dir_all(&folder).unwrap();
+    unreadable(&folder);
+    std::fs::write(folder.join("a.jsonl"), claude(&["one"])).unwrap();
+    let report = report(&world, &folder).await;
+    assert_eq!((news(&report), report.problems.len()), (vec![(true, 1)], 1), "{report:?}");
+    assert!(report.problems[0].path.starts_with(folder.join("x")));
+}
+
+#[tokio::test]
+async fn a_long_session_is_compared_by_batches_and_continued_where_it_ended() {
+    let world = World::new();
+    let path = world.session();
+    let mut texts: Vec<String> = (0..5_000).map(|index| format!("text {index}")).collect();
+    let write = |texts: &[String]| {
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        std::fs::write(&path, conversations(&[&texts])).unwrap();
+    };
+    write(&texts);
+    assert_eq!(news_of(&world, &path).await, [(true, 5_000)]);
+    let counting = Dying::at(world.store(), usize::MAX);
+    let again = report_of(&world.agent_over(counting.clone(), "none"), &path).await;
+    assert_eq!((news(&again), counting.commits()), (vec![(false, 0)], 0));
+    assert!(counting.lookups() <= 3, "{} lookups for 5,000 entries", counting.lookups());
+    texts.push("more".to_owned());
+    write(&texts);
+    assert_eq!(news_of(&world, &path).await, [(false, 1)]);
+    for (at, expected) in [(4_500, 5_001), (1, 5_001), (2_047, 5_001), (2_048, 5_001), (5_000, 5_001)] {
+        let mut other = texts.clone();
+        other[at] = "changed".to_owned();
+        write(&other);
+        assert_eq!(news_of(&world, &path).await, [(true, expected)], "changed at {at}");
+        assert_eq!(news_of(&world, &path).await, [(false, 0)], "changed at {at}");
+        other.push("and on".to_owned());
+        write(&other);
+        assert_eq!(news_of(&world, &path).await, [(false, 1)], "changed at {at}");
+    }
 }

@@ -7,6 +7,12 @@ mod handoff;
 #[cfg(test)]
 mod import;
 #[cfg(test)]
+mod pathological;
+#[cfg(test)]
+mod review;
+#[cfg(test)]
 mod turn;
+#[cfg(test)]
+mod under_fire;
 #[cfg(test)]
 mod world;

@@ -89,6 +89,13 @@ impl World {
         std::fs::write(&path, SESSION).unwrap();
         path
     }
+
+    /// Writes a session like it about the files of `name`, which no other session names.
+    pub fn session_of(&self, name: &str) -> PathBuf {
+        let path = self.folder.join(format!("session-{name}.json"));
+        std::fs::write(&path, SESSION.replace("every file", &format!("every file of {name}"))).unwrap();
+        path
+    }
 }
 
 /// A conversation of six messages: a request, a rule, a call, a failing check and an open question.
@@ -144,17 +151,23 @@ pub fn drafting_then_answering() -> Server {
 pub struct Dying {
     inner: Arc<dyn Store>,
     commits: AtomicUsize,
+    lookups: AtomicUsize,
     boundary: usize,
 }
 
 impl Dying {
     /// Dies at `boundary`: an even one lies before the commit number `boundary / 2`, an odd one after it.
     pub fn at(inner: Arc<dyn Store>, boundary: usize) -> Arc<Self> {
-        Arc::new(Self { inner, commits: AtomicUsize::new(0), boundary })
+        Arc::new(Self { inner, commits: AtomicUsize::new(0), lookups: AtomicUsize::new(0), boundary })
     }
 
     pub fn commits(&self) -> usize {
         self.commits.load(Ordering::SeqCst)
+    }
+
+    /// Returns how often an event was looked up by its key.
+    pub fn lookups(&self) -> usize {
+        self.lookups.load(Ordering::SeqCst)
     }
 }
 
@@ -184,6 +197,7 @@ impl Store for Dying {
         self.inner.events(thread_id, query).await
     }
     async fn seq_of_key(&self, thread_id: ThreadId, event_key: &str) -> journal::Result<Option<Seq>> {
+        self.lookups.fetch_add(1, Ordering::SeqCst);
         self.inner.seq_of_key(thread_id, event_key).await
     }
     async fn search(&self, text: &str, limit: usize) -> journal::Result<Vec<SearchHit>> {

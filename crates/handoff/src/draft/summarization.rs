@@ -68,8 +68,11 @@ impl Node for HandoffRequestNode {
     }
 }
 
-/// The edge into a handoff: to the draft, or to the question when there is a proposal.
+/// The edge into a handoff: to the draft that was asked for, or to the question when there is a proposal.
 pub fn entry(channels: &Channels) -> Option<&'static str> {
+    if channels.contains_key(keys::FEEDBACK) {
+        return Some(SUMMARIZATION_NODE);
+    }
     if channels.contains_key(keys::PROPOSAL) {
         return Some(crate::review::approval::APPROVAL_NODE);
     }
@@ -121,6 +124,7 @@ impl Node for HandoffSummarization {
             Ok(Some(draft)) => draft,
             Ok(None) if feedback.is_some() => return unrefined(&handoff, update),
             Ok(None) => extracted(&known, &metadata, budget),
+            Err(DraftError::Stopped) if feedback.is_some() => return unrefined(&handoff, update),
             Err(DraftError::Stopped) => return stopped(&handoff, update),
             Err(error) => return Err(Failure::new(FailureKind::Internal, error.to_string())),
         };
@@ -128,7 +132,8 @@ impl Node for HandoffSummarization {
         let mut summary = assemble(&metadata, &handoff, &step, draft, &known);
         if !is_extract {
             let mut grounding = Grounding::new(&summary);
-            window.each(&step, "check the draft", |item| grounding.see(item)).await?;
+            let checked = window.each(&step, "check the draft", |item| grounding.see(item)).await;
+            checked.map_err(|failure| failure.keeping(std::mem::take(&mut update)))?;
             grounding.finish(&mut summary);
         }
         let (summary, cut) = render::fit(summary, budget);
@@ -284,7 +289,7 @@ fn propose(
     Ok(update)
 }
 
-/// A refinement that gave nothing usable: the last good proposal waits again.
+/// A refinement that was stopped or gave nothing usable: the last good proposal waits again.
 fn unrefined(handoff: &Handoff, mut update: Update) -> Result<Update, Failure> {
     let patch =
         HandoffPatch { iteration: Some(handoff.iteration.saturating_sub(1)), ..HandoffPatch::default() };

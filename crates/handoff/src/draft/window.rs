@@ -1,10 +1,10 @@
 //! The part of a thread a handoff covers, read in pages: whatever its length, no more than a page is held.
 
-use journal::{EventQuery, PAGE_ROWS_MAX};
+use journal::{EventQuery, HandoffFilter, PAGE_ROWS_MAX};
 use protocol::{Category, Coverage, Event, Seq};
 use runtime::{Failure, Frame, StepContext};
 
-use crate::ledger::source::Item;
+use crate::ledger::source::{Item, What};
 use crate::ledger::{Facts, Ledger};
 use crate::summary::coverage::{CoverageBuilder, Reach};
 
@@ -17,6 +17,8 @@ pub(crate) struct Window {
     after: Seq,
     /// The person's first message when it lies before the window: what the work is for is always covered.
     goal: Option<Event>,
+    /// The summary the thread began with, when it was handed over itself: its journal does not hold it.
+    inherited: Option<Item>,
     /// The newest event when the draft began; what comes later is not covered.
     last: Seq,
 }
@@ -32,7 +34,8 @@ impl Window {
     /// Returns the newest `messages` messages of the thread, or all of it.
     pub(crate) async fn of(step: &StepContext<'_>, messages: Option<u64>) -> Result<Self, Failure> {
         let last = step.store.thread(step.thread_id).await?.map_or(0, |thread| thread.last_seq);
-        let Some(mut wanted) = messages else { return Ok(Self { after: 0, goal: None, last }) };
+        let inherited = inherited(step).await?;
+        let Some(mut wanted) = messages else { return Ok(Self { after: 0, goal: None, inherited, last }) };
         let mut before = last + 1;
         while wanted > 0 && before > 1 {
             let limit = usize::try_from(wanted).unwrap_or(PAGE_ROWS_MAX).min(PAGE_ROWS_MAX);
@@ -44,7 +47,8 @@ impl Window {
             wanted -= page.len() as u64;
         }
         let after = before.saturating_sub(1);
-        Ok(Self { after, goal: first_request(step).await?.filter(|event| event.seq <= after), last })
+        let goal = first_request(step).await?.filter(|event| event.seq <= after);
+        Ok(Self { after, goal, inherited, last })
     }
 
     /// Folds the window into facts.
@@ -52,7 +56,9 @@ impl Window {
         let mut ledger = Ledger::default();
         let mut coverage = CoverageBuilder::default();
         self.each(step, "read the thread", |item| {
-            coverage.mark(item.seq, if item.is_message() { Reach::Summarized } else { Reach::Excluded });
+            if item.seq > 0 {
+                coverage.mark(item.seq, if item.is_message() { Reach::Summarized } else { Reach::Excluded });
+            }
             ledger.push(item);
         })
         .await?;
@@ -66,6 +72,9 @@ impl Window {
         what: &str,
         mut see: impl FnMut(&Item) + Send,
     ) -> Result<(), Failure> {
+        if let Some(summary) = &self.inherited {
+            see(summary);
+        }
         if let Some(goal) = &self.goal {
             see(&Item::from_event(goal));
         }
@@ -83,6 +92,23 @@ impl Window {
         }
         Ok(())
     }
+}
+
+/// Returns the summary that was accepted when the thread was created, as an event before its first.
+async fn inherited(step: &StepContext<'_>) -> Result<Option<Item>, Failure> {
+    let filter = HandoffFilter { child_thread_id: Some(step.thread_id), ..HandoffFilter::default() };
+    let mut handoffs = step.store.handoffs(filter).await?.into_iter();
+    let Some(handoff) = handoffs.find(|handoff| handoff.accepted_sha256.is_some()) else { return Ok(None) };
+    let proposals = step.store.proposals(handoff.handoff_id).await?;
+    let accepted =
+        proposals.into_iter().find(|p| Some(&p.summary_sha256) == handoff.accepted_sha256.as_ref());
+    Ok(accepted.map(|proposal| Item {
+        seq: 0,
+        at: proposal.created_at,
+        what: What::ImportedSummary(proposal.summary_md),
+        side: false,
+        injected: false,
+    }))
 }
 
 /// Returns the person's first message, if it is near the beginning, as it is in every thread a person began.

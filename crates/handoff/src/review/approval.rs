@@ -9,7 +9,7 @@ use journal::{HandoffPatch, Store, Write};
 use protocol::{
     Decisions, EventType, Handoff, HandoffStatus, Interrupt, NewEvent, PendingActivity, Proposal, ThreadId,
 };
-use runtime::{Failure, FailureKind, Node, Rejection, StepContext, Update};
+use runtime::{Channels, Failure, FailureKind, Node, Rejection, StepContext, Update};
 use serde_json::{Value, json};
 
 use crate::accept::ACCEPT_ACTIVITY;
@@ -51,7 +51,7 @@ impl Node for HandoffApproval {
                 let outcome = decide::single(decisions)
                     .and_then(|decision| decide::outcome(current, left, decision))
                     .map_err(|rejection| Failure::new(FailureKind::Internal, rejection.to_string()))?;
-                follow(&handoff, current, outcome, Timestamp::now())
+                follow(step.channels, &handoff, current, outcome, Timestamp::now())
             }
         }
     }
@@ -75,8 +75,7 @@ impl Node for HandoffApproval {
 
 impl HandoffApproval {
     fn refinements_left(&self, proposals: &[Proposal]) -> u32 {
-        let used = proposals.iter().filter(|proposal| proposal.feedback.is_some()).count();
-        self.max_refinements.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX))
+        refinements_left(proposals, self.max_refinements)
     }
 
     async fn situation(
@@ -95,6 +94,12 @@ impl HandoffApproval {
             notice: None,
         })
     }
+}
+
+/// Returns how often the newest of `proposals` may still be refined.
+pub fn refinements_left(proposals: &[Proposal], max_refinements: u32) -> u32 {
+    let used = proposals.iter().filter(|proposal| proposal.feedback.is_some()).count();
+    max_refinements.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX))
 }
 
 /// Returns how many messages came after `last_covered`.
@@ -122,6 +127,7 @@ pub async fn uncovered_messages(
 
 /// Returns what a checked decision changes.
 fn follow(
+    channels: &Channels,
     handoff: &Handoff,
     current: &Proposal,
     outcome: Outcome,
@@ -157,7 +163,7 @@ fn follow(
             });
             Ok(update)
         }
-        Outcome::Refine(feedback) => refine(handoff, current, &feedback, now),
+        Outcome::Refine(feedback) => refine(channels, handoff, current, &feedback, now),
         Outcome::Decline(message) => {
             let content = json!({"handoff_id": id, "message": message});
             rest(handoff, Step::Decline, NewEvent::new(EventType::HandoffDeclined, &content, now)?, message)
@@ -175,12 +181,28 @@ fn accept(handoff: &Handoff, iteration: u32, sha256: &str) -> Result<Update, Fai
     let mut channels = cleared();
     channels.insert(keys::DECISION.to_owned(), json!({"type": "approve"}));
     channels.insert(keys::APPROVED.to_owned(), true.into());
-    channels.insert("child_thread_id".to_owned(), json!(handoff.child_thread_id));
+    channels.insert(keys::CHILD.to_owned(), json!(handoff.child_thread_id));
     let activities = vec![PendingActivity { name: ACCEPT_ACTIVITY.to_owned(), args }];
     Ok(Update { channels, activities, ..Update::default() })
 }
 
-fn refine(handoff: &Handoff, current: &Proposal, feedback: &str, now: Timestamp) -> Result<Update, Failure> {
+/// Returns what was refined so far, this time included.
+fn history(channels: &Channels, current: &Proposal, feedback: &str, now: Timestamp) -> Value {
+    let mut entries =
+        channels.get(keys::REFINEMENT_HISTORY).and_then(Value::as_array).cloned().unwrap_or_default();
+    entries.push(json!({
+        "iteration": current.iteration, "feedback": feedback, "summary_md": current.summary_md, "timestamp": now,
+    }));
+    Value::Array(entries)
+}
+
+fn refine(
+    channels: &Channels,
+    handoff: &Handoff,
+    current: &Proposal,
+    feedback: &str,
+    now: Timestamp,
+) -> Result<Update, Failure> {
     let to = lifecycle::next(handoff.status, Step::Draft).map_err(illegal)?;
     let iteration = current.iteration + 1;
     let patch = HandoffPatch { iteration: Some(iteration), ..HandoffPatch::default() };
@@ -190,6 +212,7 @@ fn refine(handoff: &Handoff, current: &Proposal, feedback: &str, now: Timestamp)
     update.channels.insert(keys::ITERATION.to_owned(), iteration.into());
     update.channels.insert(keys::FEEDBACK.to_owned(), feedback.into());
     update.channels.insert(keys::PREVIOUS_SUMMARY.to_owned(), current.summary_md.clone().into());
+    update.channels.insert(keys::REFINEMENT_HISTORY.to_owned(), history(channels, current, feedback, now));
     Ok(update)
 }
 
@@ -199,7 +222,8 @@ fn rest(handoff: &Handoff, step: Step, event: NewEvent, note: Option<String>) ->
     let at = event.created_at;
     let write = Write::MoveHandoff { handoff_id: handoff.handoff_id, from: handoff.status, to, patch, at };
     let mut channels = cleared();
-    channels.insert(keys::DECISION.to_owned(), json!({"type": to.as_str()}));
+    let decision = if step == Step::Preview { "preview" } else { "reject" };
+    channels.insert(keys::DECISION.to_owned(), json!({"type": decision}));
     channels.insert(keys::APPROVED.to_owned(), Value::Bool(false));
     Ok(Update { events: vec![event], channels, writes: vec![write], ..Update::default() })
 }

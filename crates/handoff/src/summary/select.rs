@@ -111,7 +111,9 @@ impl Selector {
                 Reach::Excluded
             }
         };
-        self.coverage.mark(item.seq, reach);
+        if item.seq > 0 {
+            self.coverage.mark(item.seq, reach);
+        }
         match &item.what {
             What::Message(Message::Human(_)) if covered => {
                 if let Some(text) = item.user_text() {

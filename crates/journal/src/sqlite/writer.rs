@@ -241,6 +241,9 @@ fn apply(connection: &Connection, write: &Write, committed: &mut Committed) -> R
             let fence = Fence { run_id: *run_id, owner: owner.clone() };
             runs::reclaim(connection, &fence, *now, *lease_until)
         }
+        Write::ExpectCheckpoint { thread_id, checkpoint_id } => {
+            runs::expect_checkpoint(connection, *thread_id, *checkpoint_id)
+        }
         Write::PutCheckpoint(_) => Ok(()),
         Write::RaiseInterrupt(interrupt) => runs::raise_interrupt(connection, interrupt),
         Write::ResolveInterrupt { interrupt_id, decisions, at } => {

@@ -114,7 +114,7 @@ CREATE INDEX interrupts_pending ON interrupts (thread_id, created_at) WHERE stat
 CREATE TABLE handoffs (
     handoff_id       TEXT PRIMARY KEY,
     assistant_id     TEXT NOT NULL,
-    parent_thread_id TEXT NOT NULL REFERENCES threads (thread_id) ON DELETE CASCADE,
+    parent_thread_id TEXT NOT NULL,   -- outlives the parent as long as the child needs its summary
     child_thread_id  TEXT NOT NULL,
     status           TEXT NOT NULL,
     iteration        INTEGER NOT NULL,

@@ -1,7 +1,9 @@
 //! Runs, and where they stopped: admission, leases, checkpoints, interrupts. Which step comes next is not known here.
 
 use jiff::Timestamp;
-use protocol::{Checkpoint, Decisions, Interrupt, InterruptId, InterruptStatus, Run, RunId, ThreadId, Usage};
+use protocol::{
+    Checkpoint, CheckpointId, Decisions, Interrupt, InterruptId, InterruptStatus, Run, RunId, ThreadId, Usage,
+};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::columns::{count, integer, json, json_column, stored, stored_option, time};
@@ -148,6 +150,22 @@ pub(crate) fn active(connection: &Connection, thread_id: Option<ThreadId>) -> Re
     let parameters = rusqlite::params_from_iter(thread_id.map(|id| id.to_string()));
     let runs = statement.query_map(parameters, read_run)?;
     Ok(runs.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Fails unless the thread's newest checkpoint is the one that was read.
+pub(crate) fn expect_checkpoint(
+    connection: &Connection,
+    thread_id: ThreadId,
+    expected: Option<CheckpointId>,
+) -> Result<()> {
+    let found: Option<String> = connection
+        .prepare_cached("SELECT checkpoint_id FROM checkpoints WHERE thread_id = ?1")?
+        .query_row([thread_id.to_string()], |row| row.get(0))
+        .optional()?;
+    if found == expected.map(|id| id.to_string()) {
+        return Ok(());
+    }
+    Err(Error::Differs { what: "checkpoint of thread", id: thread_id.to_string() })
 }
 
 /// Stores where the thread resumes, at its last seq.

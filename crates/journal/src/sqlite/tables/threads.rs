@@ -176,6 +176,12 @@ pub(crate) fn delete(connection: &Connection, thread_id: ThreadId) -> Result<()>
     turns::delete(connection, &head)?;
     connection.execute("DELETE FROM events WHERE thread_key = ?1", [head.key])?;
     connection.execute("DELETE FROM threads WHERE thread_key = ?1", [head.key])?;
+    // A handoff goes with its last thread: a child has its summary from here, and a parent keeps the record.
+    connection.execute(
+        "DELETE FROM handoffs WHERE (parent_thread_id = ?1 OR child_thread_id = ?1)
+         AND NOT EXISTS (SELECT 1 FROM threads t WHERE t.thread_id IN (parent_thread_id, child_thread_id))",
+        [thread_id.to_string()],
+    )?;
     connection.execute(
         "UPDATE thread_heads SET updated_at = NULL, message_count = 0, base_seq = last_seq, indexed_seq = last_seq
          WHERE thread_key = ?1",

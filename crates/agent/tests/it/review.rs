@@ -1,0 +1,165 @@
+//! What a person's answer to a proposal does, and what an answer of a model without content does, through the agent.
+
+use agent::{Error, HandoffRequest, PendingHandoff};
+use protocol::{HandoffStatus, Message, RunStatus, StopReason};
+use scripted::{Reply, Script, Server, Stop};
+use serde_json::{Value, json};
+
+use crate::world::{DRAFT, DRAFT_PROMPT, World, approve, decisions, import, quiet};
+
+/// Returns the answer that approves with `args`.
+fn approve_with(args: &Value) -> protocol::Decisions {
+    decisions(&json!({"decisions": [{"type": "approve", "args": args}]}).to_string())
+}
+
+/// Returns an agent that waits for a decision about a draft whose last item is not verified.
+async fn pending(world: &World) -> (agent::Agent, PendingHandoff, Server) {
+    let draft = DRAFT.replace("one row only.", "one row only in src/invented_file.rs.");
+    let server = Server::start(Script::new([Reply::text(draft)])).unwrap();
+    let (frames, cancel) = quiet();
+    let agent = world.agent_with(&server);
+    let parent = import(world, &agent).await.unwrap();
+    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    assert!(pending.proposal.summary_md.contains("(unverified)"));
+    (agent, pending, server)
+}
+
+#[tokio::test]
+async fn g1_an_approval_that_changes_nothing_accepts_what_was_shown() {
+    for what in ["a client's own field", "the same text", "the same title"] {
+        let world = World::new();
+        let (frames, cancel) = quiet();
+        let (agent, shown, _server) = pending(&world).await;
+        let args = match what {
+            "a client's own field" => json!({"client": "web"}),
+            "the same text" => json!({"summary_md": shown.proposal.summary_md.trim()}),
+            _ => json!({"title": shown.proposal.summary_json.title}),
+        };
+        let decided = agent
+            .decide_handoff(shown.handoff.handoff_id, &approve_with(&args), &frames, &cancel)
+            .await
+            .unwrap();
+        assert_eq!(decided.proposal, shown.proposal, "{what}");
+        assert_eq!(
+            decided.handoff.accepted_sha256.as_deref(),
+            Some(shown.proposal.summary_sha256.as_str()),
+            "{what}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn g3_an_edit_of_another_type_is_refused_and_stays_pending() {
+    let world = World::new();
+    let (frames, cancel) = quiet();
+    let (agent, shown, _server) = pending(&world).await;
+    let id = shown.handoff.handoff_id;
+    for args in [
+        json!({"title": 5}),
+        json!({"title": null}),
+        json!({"title": " "}),
+        json!({"summary_md": []}),
+        json!({"summary_md": "**T**\nd\n\n### Objective\n- Go.", "title": {}}),
+    ] {
+        let refused = agent.decide_handoff(id, &approve_with(&args), &frames, &cancel).await;
+        let rejected = matches!(refused, Err(Error::Runtime(runtime::Error::Rejected { .. })));
+        assert!(rejected, "{args}: {refused:?}");
+        assert_eq!(agent.handoff(id).await.unwrap().status, HandoffStatus::AwaitingDecision);
+    }
+}
+
+#[tokio::test]
+async fn g1_a_new_title_changes_nothing_but_the_title() {
+    let world = World::new();
+    let (frames, cancel) = quiet();
+    let (agent, shown, _server) = pending(&world).await;
+    let args = json!({"title": "Mine"});
+    let decided =
+        agent.decide_handoff(shown.handoff.handoff_id, &approve_with(&args), &frames, &cancel).await.unwrap();
+    let (old, new) = (&shown.proposal, &decided.proposal);
+    assert_eq!((new.summary_json.title.as_str(), new.summary_json.model.as_str()), ("Mine", "user"));
+    assert_eq!(new.summary_json.body, old.summary_json.body, "items, refs and flags");
+    assert_eq!(new.summary_json.tldr, old.summary_json.tldr);
+    assert_eq!(new.summary_md, old.summary_md.replace(&old.summary_json.title, "Mine"));
+    let child = agent.store().thread(decided.child_thread_id.unwrap()).await.unwrap().unwrap();
+    assert_eq!(child.name.as_deref(), Some("Mine"));
+}
+
+#[tokio::test]
+async fn m6_an_edit_elsewhere_does_not_make_an_item_verified() {
+    let world = World::new();
+    let (frames, cancel) = quiet();
+    let (agent, shown, _server) = pending(&world).await;
+    let text = shown.proposal.summary_md.replace("Never change the file format.", "The format stays.");
+    let decided = agent
+        .decide_handoff(
+            shown.handoff.handoff_id,
+            &approve_with(&json!({"summary_md": text})),
+            &frames,
+            &cancel,
+        )
+        .await
+        .unwrap();
+    let (old, new) = (&shown.proposal.summary_json.body, &decided.proposal.summary_json.body);
+    assert_eq!((&new[0], &new[2]), (&old[0], &old[2]));
+    assert_eq!((new[1].text.as_str(), new[1].verified), ("The format stays.", true));
+    assert_eq!(decided.proposal.summary_md, text.trim());
+}
+
+#[tokio::test]
+async fn a17_an_empty_answer_is_a_failure_that_says_so_and_the_thread_goes_on() {
+    for (stop, told) in [
+        (Stop::EndTurn, "it is empty"),
+        (Stop::Refusal, "the model declined to answer"),
+        (Stop::MaxTokens, "it reached its limit before it said anything"),
+    ] {
+        let world = World::new();
+        let empty = Reply::default().stop(stop).tokens(11, 1);
+        let server = Server::start(Script::new([empty, Reply::text("Here.")])).unwrap();
+        let (frames, cancel) = quiet();
+        let agent = world.agent_with(&server);
+        let thread = agent.create_thread(None).await.unwrap().thread_id;
+        let end = agent.send(thread, "Hello.", &frames, &cancel).await.unwrap();
+        assert_eq!((end.status, end.kind.as_deref()), (RunStatus::Error, Some("model")), "{end:?}");
+        let said = format!("{end:?}");
+        assert!(said.contains("read the answer of anthropic/claude-test") && said.contains(told), "{said}");
+        assert!(end.hint.is_some());
+        let end = agent.send(thread, "Are you there?", &frames, &cancel).await.unwrap();
+        assert_eq!(end.status, RunStatus::Success, "{end:?}");
+    }
+}
+
+#[tokio::test]
+async fn g13_an_empty_first_answer_does_not_clear_the_summary() {
+    let world = World::new();
+    let draft = Reply::text(DRAFT).when_body_contains(DRAFT_PROMPT);
+    let server =
+        Server::start(Script::new([draft, Reply::default().stop(Stop::EndTurn), Reply::text("Done.")]))
+            .unwrap();
+    let (frames, cancel) = quiet();
+    let agent = world.agent_with(&server);
+    let parent = import(&world, &agent).await.unwrap();
+    let shown = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let id = shown.handoff.handoff_id;
+    let decided = agent.decide_handoff(id, &approve(&shown), &frames, &cancel).await.unwrap();
+    let child = decided.child_thread_id.unwrap();
+    agent.send(child, "Go on.", &frames, &cancel).await.unwrap();
+    assert_eq!(agent.handoff(id).await.unwrap().status, HandoffStatus::Seeded);
+    agent.send(child, "Again.", &frames, &cancel).await.unwrap();
+    assert_eq!(agent.handoff(id).await.unwrap().status, HandoffStatus::Cleaned);
+}
+
+#[tokio::test]
+async fn an_answer_cut_at_its_limit_is_kept_with_the_reason() {
+    let world = World::new();
+    let server = Server::start(Script::new([Reply::text("One two").stop(Stop::MaxTokens)])).unwrap();
+    let (frames, cancel) = quiet();
+    let agent = world.agent_with(&server);
+    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let end = agent.send(thread, "Count.", &frames, &cancel).await.unwrap();
+    assert_eq!(end.status, RunStatus::Success, "{end:?}");
+    let events = agent.events(thread).await.unwrap();
+    let answer = events.iter().filter_map(protocol::Event::message).next_back();
+    let Some(Message::Ai(answer)) = answer else { panic!("{answer:?}") };
+    assert_eq!(answer.stop, Some(StopReason::MaxTokens));
+}

@@ -1,0 +1,247 @@
+//! Golden files: each shape as the contract writes it, and the same as a later version might. A file that stops
+//! reading or is written otherwise is a change of format.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::path::PathBuf;
+
+use protocol::{
+    Block, Checkpoint, Decision, Decisions, Event, EventType, Handoff, HandoffMark, HandoffStatus,
+    HandoffSummary, Interrupt, InterruptPayload, ItemKind, Message, Proposal, Run, RunStatus, StopReason,
+    Thread, ThreadStatus,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/golden")
+}
+
+fn text(name: &str) -> String {
+    let path = folder().join(format!("{name}.json"));
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn read<T: DeserializeOwned>(name: &str) -> T {
+    serde_json::from_str(&text(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Returns what a shape is written as.
+fn written(shape: &impl Serialize) -> Value {
+    serde_json::from_str(&serde_json::to_string(shape).unwrap()).unwrap()
+}
+
+/// The file reads, is written as it was read, and its later form reads as the same.
+fn check<T: DeserializeOwned + Serialize + PartialEq + Debug>(name: &str) {
+    let shape: T = read(name);
+    assert_eq!(written(&shape), read::<Value>(name), "{name}");
+    let later: T = read(&format!("{name}.future"));
+    assert_eq!(later, shape, "{name}.future");
+}
+
+const MESSAGES: &[&str] = &["message_human", "message_ai", "message_ai_incomplete", "message_tool"];
+const EVENTS: &[&str] = &["event", "event_bare"];
+const MARKS: &[&str] = &["handoff_mark"];
+const THREADS: &[&str] = &["thread_child", "thread_parent"];
+const RUNS: &[&str] = &["run", "run_ended"];
+const CHECKPOINTS: &[&str] = &["checkpoint", "checkpoint_idle"];
+const SUMMARIES: &[&str] = &["handoff_summary", "handoff_summary_extract"];
+const PAYLOADS: &[&str] = &["interrupt_payload", "interrupt_payload_refined"];
+const INTERRUPTS: &[&str] = &["interrupt", "interrupt_resolved", "interrupt_withdrawn"];
+const DECISIONS: &[&str] = &[
+    "decisions_accept",
+    "decisions_accept_hash",
+    "decisions_edit_markdown",
+    "decisions_edit_json",
+    "decisions_refine",
+    "decisions_decline",
+    "decisions_decline_silently",
+    "decisions_preview",
+];
+const HANDOFFS: &[&str] = &["handoff", "handoff_seeded"];
+const PROPOSALS: &[&str] = &["proposal", "proposal_refined"];
+/// A summary of a later version whose carry-over holds more.
+const CARRY_OVER: &str = "handoff_summary_carry_over";
+
+#[test]
+fn a23_every_shape_reads_as_it_is_written_now_and_by_a_later_version() {
+    MESSAGES.iter().for_each(|name| check::<Message>(name));
+    check::<Event>("event_bare");
+    MARKS.iter().for_each(|name| check::<HandoffMark>(name));
+    THREADS.iter().for_each(|name| check::<Thread>(name));
+    RUNS.iter().for_each(|name| check::<Run>(name));
+    CHECKPOINTS.iter().for_each(|name| check::<Checkpoint>(name));
+    SUMMARIES.iter().for_each(|name| check::<HandoffSummary>(name));
+    PAYLOADS.iter().for_each(|name| check::<InterruptPayload>(name));
+    INTERRUPTS.iter().for_each(|name| check::<Interrupt>(name));
+    DECISIONS.iter().for_each(|name| check::<Decisions>(name));
+    HANDOFFS.iter().for_each(|name| check::<Handoff>(name));
+    PROPOSALS.iter().for_each(|name| check::<Proposal>(name));
+}
+
+#[test]
+fn every_golden_file_is_read_by_a_test() {
+    let named = [
+        MESSAGES,
+        EVENTS,
+        MARKS,
+        THREADS,
+        RUNS,
+        CHECKPOINTS,
+        SUMMARIES,
+        PAYLOADS,
+        INTERRUPTS,
+        DECISIONS,
+        HANDOFFS,
+        PROPOSALS,
+    ];
+    let mut expected: BTreeSet<String> = named
+        .concat()
+        .iter()
+        .flat_map(|name| [format!("{name}.json"), format!("{name}.future.json")])
+        .collect();
+    expected.insert(format!("{CARRY_OVER}.json"));
+    let files = std::fs::read_dir(folder()).unwrap();
+    let found: BTreeSet<String> =
+        files.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a23_an_event_of_an_unknown_type_reads_and_is_kept_byte_for_byte() {
+    let event: Event = read("event");
+    assert_eq!(written(&event), read::<Value>("event"));
+    assert_eq!((event.kind(), event.seq), (Some(EventType::HumanMessage), 12));
+    assert_eq!(event.message(), Some(Message::human("Hello.")));
+    let later: Event = read("event.future");
+    assert_eq!((later.kind(), later.message()), (None, None));
+    assert_eq!((later.event_type.as_str(), later.category.as_str()), ("mood_changed", "feelings"));
+    assert!(text("event.future").contains(later.content.get()), "the content is the file's own bytes");
+    assert_eq!(later.metadata_value(), event.metadata_value());
+}
+
+#[test]
+fn a23_an_unknown_reason_to_stop_is_another_reason() {
+    for (name, expected) in [
+        ("end_turn", StopReason::EndTurn),
+        ("tool_calls", StopReason::ToolCalls),
+        ("max_tokens", StopReason::MaxTokens),
+        ("refusal", StopReason::Refusal),
+        ("other", StopReason::Other),
+        ("context_compacted", StopReason::Other),
+        ("", StopReason::Other),
+    ] {
+        let json = format!(r#"{{"type":"ai","content":[],"stop":"{name}"}}"#);
+        let Message::Ai(message) = serde_json::from_str(&json).unwrap() else { panic!("{json}") };
+        assert_eq!(message.stop, Some(expected), "{name}");
+    }
+}
+
+#[test]
+fn a23_what_a_later_version_carries_over_is_kept() {
+    let summary: HandoffSummary = read(CARRY_OVER);
+    assert_eq!(summary.carry_over.more["open_questions"][0], "Which fixture?");
+    assert_eq!(written(&summary), read::<Value>(CARRY_OVER));
+}
+
+#[test]
+fn fields_that_older_files_lack_have_their_default() {
+    let tool: Message = serde_json::from_str(r#"{"type":"tool","call_id":"c","content":[]}"#).unwrap();
+    assert_eq!(written(&tool)["status"], "success");
+    let ai: Message = serde_json::from_str(r#"{"type":"ai","content":[],"usage":{}}"#).unwrap();
+    assert_eq!(written(&ai)["usage"]["output_tokens"], 0);
+    let mut old: Value = read("handoff_summary");
+    old["carry_over"] = serde_json::json!({});
+    for item in old["body"].as_array_mut().unwrap() {
+        item.as_object_mut().unwrap().retain(|key, _| key == "kind" || key == "text");
+    }
+    let summary: HandoffSummary = serde_json::from_value(old).unwrap();
+    assert!(summary.body.iter().all(|item| item.verified && item.refs.is_empty()));
+    assert_eq!(summary.carry_over, protocol::CarryOver::default());
+}
+
+#[test]
+fn the_golden_messages_hold_every_kind_of_block() {
+    let blocks = MESSAGES.iter().flat_map(|name| read::<Message>(name).content().to_vec());
+    let kinds: BTreeSet<&str> = blocks
+        .map(|block| match block {
+            Block::Text { .. } => "text",
+            Block::Thinking { .. } => "thinking",
+            Block::ToolCall { .. } => "tool_call",
+            Block::Media { .. } => "media",
+            Block::Opaque { .. } => "opaque",
+        })
+        .collect();
+    assert_eq!(kinds.len(), 5, "{kinds:?}");
+}
+
+#[test]
+fn g6_the_golden_summary_holds_every_kind_of_item_in_order() {
+    let summary: HandoffSummary = read("handoff_summary");
+    assert_eq!(summary.body.iter().map(|item| item.kind).collect::<Vec<_>>(), ItemKind::ALL);
+}
+
+#[test]
+fn both_threads_of_a_handoff_carry_a_readable_mark() {
+    let (child, parent): (Thread, Thread) = (read("thread_child"), read("thread_parent"));
+    let (due, settled) = (child.handoff().unwrap(), parent.handoff().unwrap());
+    assert_eq!(due, read("handoff_mark"));
+    assert_eq!(settled.handoff_id, due.handoff_id);
+    assert!(!settled.pending && !settled.cleanup_required && settled.last_cleanup_at.is_some());
+    let mut later = child;
+    later.metadata.insert(HandoffMark::KEY.to_owned(), read("handoff_mark.future"));
+    assert_eq!(later.handoff(), Some(due));
+}
+
+#[test]
+fn the_payload_has_exactly_the_fields_of_the_contract() {
+    let common = [
+        "handoff_id",
+        "assistant_id",
+        "parent_thread_id",
+        "summary_json",
+        "summary_md",
+        "summary_sha256",
+        "preview_only",
+        "iteration",
+        "uncovered_messages",
+        "remaining_refinements",
+    ];
+    for (name, more) in
+        [("interrupt_payload", &[][..]), ("interrupt_payload_refined", &["feedback", "feedback_history"])]
+    {
+        let payload: InterruptPayload = read(name);
+        let args = payload.action_requests[0].args.as_object().unwrap();
+        let found: BTreeSet<&str> = args.keys().map(String::as_str).collect();
+        assert_eq!(found, common.iter().chain(more).copied().collect(), "{name}");
+        let summary: HandoffSummary = serde_json::from_value(args["summary_json"].clone()).unwrap();
+        assert_eq!(u64::from(summary.iteration), args["iteration"].as_u64().unwrap(), "{name}");
+    }
+}
+
+#[test]
+fn g3_decisions_read_as_what_the_person_meant() {
+    let types: Vec<&str> = DECISIONS
+        .iter()
+        .map(|name| read::<Decisions>(name).decisions.first().map(Decision::type_name).unwrap())
+        .collect();
+    assert_eq!(types, ["approve", "approve", "approve", "edit", "edit", "reject", "reject", "preview"]);
+}
+
+/// Every stored name of a status reads as the status and is written as the name.
+#[test]
+fn every_status_has_one_name_in_json_and_in_the_database() {
+    for status in RunStatus::ALL {
+        assert_eq!(written(&status), status.as_str());
+        assert_eq!(RunStatus::from_name(status.as_str()), Some(status));
+    }
+    for status in ThreadStatus::ALL {
+        assert_eq!(written(&status), status.as_str());
+        assert_eq!(ThreadStatus::from_name(status.as_str()), Some(status));
+    }
+    for status in HandoffStatus::ALL {
+        assert_eq!(written(&status), status.as_str());
+        assert_eq!(HandoffStatus::from_name(status.as_str()), Some(status));
+    }
+}

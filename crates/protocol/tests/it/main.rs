@@ -1,0 +1,4 @@
+//! The stored and sent shapes, read from files as another version would have written them.
+
+#[cfg(test)]
+mod golden;

@@ -142,16 +142,23 @@ impl Agent {
             statuses: vec![HandoffStatus::Accepted],
             ..journal::HandoffFilter::default()
         };
-        let unseeded = self.store.handoffs(unseeded).await.map(|handoffs| handoffs.len()).unwrap_or_default();
-        if cut_off.is_empty() && unseeded == 0 {
+        let unfinished = match self.store.handoffs(unseeded).await {
+            Ok(handoffs) => handoffs.len(),
+            Err(error) => return Check::new("runs", Verdict::Fail, error.to_string()),
+        };
+        let mut found = Vec::new();
+        if !cut_off.is_empty() {
+            found.push(format!("cut off in {}", cut_off.join(", ")));
+        }
+        if unfinished > 0 {
+            found.push(format!("{unfinished} accepted handoffs are not finished"));
+        }
+        if found.is_empty() {
             return Check::new("runs", Verdict::Ok, "none was cut off");
         }
-        Check::new(
-            "runs",
-            Verdict::Warn,
-            format!("cut off in threads: {}; {unseeded} acceptances unfinished", cut_off.join(", ")),
+        Check::new("runs", Verdict::Warn, found.join("; ")).with_hint(
+            "`segue chat -t THREAD` goes on where it stopped; the next handoff finishes the others",
         )
-        .with_hint("`segue chat -t THREAD` goes on where it stopped")
     }
 
     fn models_check(&self) -> Check {

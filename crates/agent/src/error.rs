@@ -195,7 +195,9 @@ fn journal_hint(error: &journal::Error) -> Option<String> {
         journal::Error::Busy { .. } | journal::Error::Fenced { .. } => {
             "wait until it is done, or stop the other process; then try again"
         }
-        journal::Error::HandoffPending { .. } => "decide it first: `segue handoff THREAD` shows it again",
+        journal::Error::HandoffPending { .. } => {
+            "it was asked for with another goal or window; decide it first: `segue handoff THREAD` shows it again"
+        }
         journal::Error::NewerSchema { .. } => "update segue, or point SEGUE_HOME at another folder",
         journal::Error::Corrupt { .. } => {
             "nothing was changed; copy the file away, then `segue doctor` says what can be read"

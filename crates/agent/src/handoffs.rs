@@ -49,7 +49,8 @@ impl Agent {
     /// without another draft; one whose draft was cut off is drafted to its end.
     ///
     /// # Errors
-    /// When another run is active, the draft was stopped, or the journal fails.
+    /// [`journal::Error::HandoffPending`] when the pending one was asked for with another goal or window. When another
+    /// run is active, the draft was stopped, or the journal fails.
     pub async fn request_handoff(
         &self,
         thread_id: ThreadId,
@@ -70,7 +71,13 @@ impl Agent {
         let model = self.models.open()?;
         let mut start = match &pending {
             Some(handoff) => match self.interrupt_of(handoff).await? {
-                Some(interrupt) => return self.pending(handoff.clone(), interrupt, Shown::Again).await,
+                Some(interrupt) if is_same(&request, handoff) => {
+                    return self.pending(handoff.clone(), interrupt, Shown::Again).await;
+                }
+                Some(_) => {
+                    let (parent_thread_id, handoff_id) = (thread_id, handoff.handoff_id);
+                    return Err(journal::Error::HandoffPending { parent_thread_id, handoff_id }.into());
+                }
                 None => handoff::restart(handoff)?,
             },
             None => handoff::start(&Request {
@@ -243,6 +250,14 @@ impl Agent {
         let newest = self.store.proposals(handoff.handoff_id).await?.pop();
         newest.ok_or(Error::UnknownHandoff { handoff_id: handoff.handoff_id })
     }
+}
+
+/// Returns whether `request` asks for nothing that the pending handoff was not asked for.
+fn is_same(request: &HandoffRequest, pending: &Handoff) -> bool {
+    let of = serde_json::from_value::<Options>(pending.options.clone()).unwrap_or_default();
+    let same_goal = request.goal.is_none() || request.goal == of.goal;
+    let same_window = request.messages.is_none() || request.messages == of.messages;
+    same_goal && same_window
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

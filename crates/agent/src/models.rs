@@ -29,6 +29,8 @@ pub struct ModelStatus {
     pub default: Option<String>,
     /// Where the default was set.
     pub default_from: Option<String>,
+    /// Why the default cannot be used, when it cannot.
+    pub problem: Option<String>,
     /// Every provider.
     pub providers: Vec<ProviderStatus>,
 }
@@ -93,6 +95,7 @@ impl Models {
         ModelStatus {
             default: choice.as_ref().map(|(name, _)| name.clone()),
             default_from: choice.map(|(_, from)| from),
+            problem: self.open().err().map(|error| error.to_string()),
             providers,
         }
     }

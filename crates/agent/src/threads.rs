@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use journal::view::{HistoryEntry, HistoryItem, history};
 use journal::{EventQuery, HandoffFilter, SearchHit, ThreadFilter, ThreadPatch, Transaction, Write};
 use protocol::{
-    Block, Event, EventId, EventType, HandoffStatus, Message, NewEvent, ParentKind, Seq, Thread, ThreadId,
+    Block, Category, Event, EventId, EventType, HandoffStatus, Message, NewEvent, ParentKind, Seq, Thread,
+    ThreadId,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -190,12 +191,32 @@ impl Agent {
         Ok(history(&self.events(thread_id).await?))
     }
 
-    /// Returns a page of what people are shown of the thread; cursors and order as in [`journal::Store::events`].
+    /// Returns up to `limit` entries of what people are shown of the thread: with `after` the first ones after it,
+    /// otherwise the newest before `before` or of all. What they are not shown does not count.
     ///
     /// # Errors
-    /// When the page has no rows or too many, or the journal fails.
+    /// When `limit` is 0 or too large, or the journal fails.
     pub async fn history_page(&self, thread_id: ThreadId, query: EventQuery) -> Result<Vec<HistoryEntry>> {
-        Ok(history(&self.store.events(thread_id, query).await?))
+        let limit = query.limit;
+        let forward = query.after.is_some();
+        let mut query = EventQuery { categories: vec![Category::Message, Category::Middleware], ..query };
+        let mut entries: Vec<HistoryEntry> = Vec::new();
+        loop {
+            let page = self.store.events(thread_id, query.clone()).await?;
+            let (Some(first), Some(last)) = (page.first(), page.last()) else { return Ok(entries) };
+            if forward {
+                query.after = Some(last.seq);
+                entries.extend(history(&page));
+                entries.truncate(limit);
+            } else {
+                query.before = Some(first.seq);
+                entries.splice(0..0, history(&page));
+                entries.drain(..entries.len().saturating_sub(limit));
+            }
+            if entries.len() == limit || page.len() < limit {
+                return Ok(entries);
+            }
+        }
     }
 }
 

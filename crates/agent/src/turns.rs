@@ -92,7 +92,16 @@ impl Agent {
                 runtime::give_up(&*self.store, &run, &driver.owner, now).await?;
                 return Ok(None);
             }
-            let checkpoint = runtime::reclaim(&*self.store, &run, &driver.owner, now).await?;
+            let reclaimed = runtime::reclaim(&*self.store, &run, &driver.owner, now).await;
+            let checkpoint = match reclaimed {
+                // It came to its end between being read and being taken over.
+                Err(runtime::Error::Journal(journal::Error::Fenced { status, .. }))
+                    if !status.is_active() =>
+                {
+                    return Ok(None);
+                }
+                reclaimed => reclaimed?,
+            };
             return Ok(Some(driver.drive(&checkpoint, frames, cancel).await?));
         }
         match self.store.checkpoint(thread_id).await? {

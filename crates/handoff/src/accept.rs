@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::{HandoffFilter, HandoffPatch, OutboxItem, Store, ThreadPatch, Transaction, Write};
-use memory::AgentFile;
+use memory::{AgentFile, Written};
 use protocol::{
     AssistantId, EventType, Handoff, HandoffId, HandoffMark, HandoffStatus, NewEvent, ParentKind, Proposal,
     Thread, ThreadStatus,
@@ -98,9 +98,17 @@ impl Acceptance {
     async fn seed(&self, handoff: &Handoff, proposal: &Proposal, frames: &Frames) -> Result<(), Failure> {
         let path = (self.agent_md)(&handoff.assistant_id);
         let written = match self.is_shown(handoff).await? {
-            true => write_block(path.clone(), proposal.summary_md.clone()).await,
-            false => Ok(()),
+            true => {
+                write_block(path.clone(), proposal.summary_md.clone()).await.map(|written| written.repair)
+            }
+            false => Ok(None),
         };
+        if let Ok(Some(repair)) = &written {
+            let backup = repair.backup.display();
+            let text =
+                format!("The block's markers in agent.md were put in order; the file as it was is {backup}.");
+            frames.send(Frame::Notice { text });
+        }
         if let Err(problem) = &written {
             tracing::warn!(handoff.id = %handoff.handoff_id, "handoff {}: {problem}", handoff.handoff_id);
             frames.send(Frame::Notice {
@@ -225,8 +233,8 @@ pub(crate) fn handoff_id(args: &Value) -> Result<HandoffId, Failure> {
     text.parse().map_err(|error| Failure::new(FailureKind::Internal, format!("read an activity: {error}")))
 }
 
-async fn write_block(path: PathBuf, summary: String) -> Result<(), String> {
-    blocking(move || AgentFile::new(path).write_block(&summary, Timestamp::now()).map(drop)).await
+async fn write_block(path: PathBuf, summary: String) -> Result<Written, String> {
+    blocking(move || AgentFile::new(path).write_block(&summary, Timestamp::now())).await
 }
 
 async fn blocking<T: Send + 'static>(

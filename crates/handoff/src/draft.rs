@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::limits::{BODY_ITEMS_MAX, BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
+use crate::summary::redact::redact;
 
 const INSTRUCTIONS: &str = include_str!("draft/prompts/draft.md");
 const INPUT: &str = include_str!("draft/prompts/draft_input.md");
@@ -183,7 +184,7 @@ fn outermost_object(text: &str) -> &str {
 }
 
 fn check(parsed: Answer, answer: AiMessage) -> Result<Drafted, DraftError> {
-    let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = |text: &str| redact(&text.split_whitespace().collect::<Vec<_>>().join(" ")).into_owned();
     let title = model::tokens::truncate_graphemes(&line(&parsed.title), TITLE_GRAPHEMES_MAX).to_owned();
     let tldr = model::tokens::truncate_graphemes(&line(&parsed.tldr), TLDR_GRAPHEMES_MAX).to_owned();
     let mut body: Vec<SummaryItem> = parsed
@@ -199,6 +200,9 @@ fn check(parsed: Answer, answer: AiMessage) -> Result<Drafted, DraftError> {
         .collect();
     body.sort_by_key(|item| item.kind);
     body.truncate(BODY_ITEMS_MAX);
+    if title == tldr {
+        return Err(DraftError::Unusable("its TL;DR only repeats its title".to_owned()));
+    }
     if title.is_empty() || tldr.is_empty() || body.len() < BODY_ITEMS_MIN {
         let found = body.len();
         return Err(DraftError::Unusable(format!(

@@ -42,4 +42,4 @@ pub(crate) const NAMES_KEPT_MAX: usize = 40;
 /// Bytes of one name.
 pub(crate) const NAME_BYTES_MAX: usize = 200;
 /// Seq ranges of one coverage ledger; beyond it neighbours are merged into the weaker claim.
-pub(crate) const COVERAGE_RANGES_MAX: usize = 1_000;
+pub(crate) const COVERAGE_RANGES_MAX: usize = 100_000;

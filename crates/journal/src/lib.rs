@@ -13,8 +13,9 @@ pub mod view;
 pub use error::Error;
 pub use sqlite::{OpenOptions, Sqlite};
 pub use store::{
-    Committed, EventQuery, Fence, HandoffFilter, HandoffPatch, Health, HealthDepth, ImportSource, Order,
-    OutboxItem, RunPatch, SearchHit, Store, ThreadFilter, ThreadPatch, Transaction, Write,
+    Committed, EventQuery, Fence, HandoffFilter, HandoffPatch, Health, HealthDepth, ImportSource,
+    ImportedSoFar, Order, OutboxItem, RunPatch, SearchHit, Store, ThreadFilter, ThreadPatch, Transaction,
+    Write,
 };
 
 /// The result type of this room.

@@ -126,8 +126,15 @@ pub enum Write {
         /// The key.
         key: String,
     },
-    /// Remembers which thread a session was imported into.
-    PutImport(ImportSource),
+    /// Remembers which thread a session was imported into, and how far. Fails with [`crate::Error::Differs`] unless
+    /// what is stored is as expected: of two processes that import the same session one wins, and nothing is added
+    /// behind what happened in the thread meanwhile. It comes before the append whose place it tells.
+    PutImport {
+        /// What to remember.
+        source: ImportSource,
+        /// How far the same thread was before; `None` when nothing was stored under the key.
+        expected: Option<ImportedSoFar>,
+    },
 }
 
 /// Changes to a thread; fields that are `None` stay.
@@ -199,6 +206,15 @@ pub struct ImportSource {
     pub chain: String,
     /// When it was last imported.
     pub updated_at: Timestamp,
+}
+
+/// How far a session was imported, and how far its thread had come then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImportedSoFar {
+    /// Entries imported.
+    pub entries: u64,
+    /// The thread's last seq, events of its own included.
+    pub last_seq: Seq,
 }
 
 /// What a transaction did.

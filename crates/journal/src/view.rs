@@ -1,7 +1,7 @@
 //! Views: what the events add up to. A view is computed, never stored, and two views cannot damage each other.
 
 use jiff::Timestamp;
-use protocol::{Block, Event, EventType, Message, RunId, Seq, ThreadId};
+use protocol::{Event, EventType, Message, RunId, Seq, ThreadId};
 use serde_json::Value;
 
 /// Returns what a model is sent of a thread: the conversation, without side branches and hidden notes.
@@ -10,13 +10,17 @@ use serde_json::Value;
 /// wrote as a message of the conversation; everything before it stays in the journal. The result need not be
 /// legal for a provider yet; the `model` room makes it so.
 pub fn context(events: &[Event]) -> Vec<Message> {
-    let start =
-        events.iter().rposition(|event| event.kind() == Some(EventType::ImportedBoundary)).unwrap_or(0);
+    let start = events.iter().rposition(begins_context).unwrap_or(0);
     events[start..].iter().filter(|event| !is_side(event)).filter_map(contextual).collect()
 }
 
+/// Returns whether nothing before this event belongs to the context: an imported session's own agent compacted here.
+pub fn begins_context(event: &Event) -> bool {
+    event.kind() == Some(EventType::ImportedBoundary) && !is_side(event)
+}
+
 /// Returns whether the event happened beside the conversation, in a sub-agent.
-pub fn is_side(event: &Event) -> bool {
+fn is_side(event: &Event) -> bool {
     event.metadata.as_ref().is_some_and(|raw| {
         raw.get().contains("\"side\"")
             && event.metadata_value().get("side").and_then(Value::as_bool) == Some(true)
@@ -29,13 +33,11 @@ fn contextual(event: &Event) -> Option<Message> {
         EventType::ImportedSummary => {
             let content = event.content_value();
             let text = content.get("text").and_then(Value::as_str)?;
-            Some(Message::Human(protocol::HumanMessage {
-                id: None,
-                content: vec![Block::text(format!(
-                    "<earlier_conversation_summary>\n{}\n</earlier_conversation_summary>",
-                    text.replace("</earlier_conversation_summary>", "")
-                ))],
-            }))
+            // Without a single `<` the text can neither close its element nor open another.
+            let text = text.replace('<', "&lt;");
+            Some(Message::human(format!(
+                "<earlier_conversation_summary>\n{text}\n</earlier_conversation_summary>"
+            )))
         }
         _ => None,
     }
@@ -118,13 +120,4 @@ pub fn message_id(thread_id: ThreadId, seq: Seq) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn b4_the_id_of_a_message_without_one_is_the_same_on_every_request() {
-        let thread_id = "0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b".parse().unwrap();
-        assert_eq!(message_id(thread_id, 7), message_id(thread_id, 7));
-        assert_ne!(message_id(thread_id, 7), message_id(thread_id, 8));
-    }
-}
+mod tests;

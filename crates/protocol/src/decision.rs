@@ -48,6 +48,41 @@ pub struct EditedAction {
     pub args: Map<String, Value>,
 }
 
+impl Decisions {
+    /// Reads what a client sends. Stored decisions may carry fields of a later version; in a request an unknown field
+    /// is a misspelt one, and taking the rest would do something the person did not mean.
+    ///
+    /// # Errors
+    /// One line that says what cannot be read, or which field is unknown.
+    pub fn from_request(json: &str) -> Result<Self, String> {
+        let given: Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        let decisions: Self = serde_json::from_value(given.clone()).map_err(|error| error.to_string())?;
+        let read = serde_json::to_value(&decisions).map_err(|error| error.to_string())?;
+        match unknown_field(&given, &read) {
+            Some(name) => Err(format!("unknown field `{name}`")),
+            None => Ok(decisions),
+        }
+    }
+}
+
+/// Returns the first key that is in `given` and was not read.
+fn unknown_field<'a>(given: &'a Value, read: &Value) -> Option<&'a str> {
+    match (given, read) {
+        (Value::Object(given), Value::Object(read)) => {
+            given.iter().find_map(|(key, value)| match read.get(key) {
+                Some(known) => unknown_field(value, known),
+                // An explicit null says the same as leaving the field out.
+                None if value.is_null() => None,
+                None => Some(key.as_str()),
+            })
+        }
+        (Value::Array(given), Value::Array(read)) => {
+            given.iter().zip(read).find_map(|(value, known)| unknown_field(value, known))
+        }
+        _ => None,
+    }
+}
+
 impl Decision {
     /// Returns the `type` the decision carries on the wire.
     pub const fn type_name(&self) -> &'static str {
@@ -66,6 +101,18 @@ mod tests {
 
     fn check(json: &str, reads: bool) {
         assert_eq!(serde_json::from_str::<Decisions>(json).is_ok(), reads, "{json}");
+    }
+
+    #[test]
+    fn g3_a_misspelt_field_of_a_request_is_refused() {
+        let read = |json: &str| Decisions::from_request(json);
+        assert!(read(r#"{"decisions":[{"type":"approve","summary_sha256":"ab","args":null}]}"#).is_ok());
+        assert!(read(r#"{"decisions":[{"type":"approve","args":{"summary_md":"x"}}]}"#).is_ok());
+        assert_eq!(
+            read(r#"{"decisions":[{"type":"approve","sha256":"ab"}]}"#).unwrap_err(),
+            "unknown field `sha256`"
+        );
+        assert!(read(r#"{"decisions":[{"type":"reject","mesage":"no"}]}"#).is_err());
     }
 
     #[test]

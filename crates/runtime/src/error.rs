@@ -1,6 +1,6 @@
 //! What can go wrong between a client and a run. A failing run is not an error: it is a [`crate::RunEnd`].
 
-use protocol::{InterruptId, ThreadId};
+use protocol::InterruptId;
 
 /// Why an answer to an interrupt cannot be taken; the interrupt stays pending.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -46,16 +46,6 @@ pub enum Error {
         interrupt_id: InterruptId,
         /// Why.
         rejection: Rejection,
-    },
-    /// The checkpoint names a node or activity this program does not have.
-    #[error("continue thread {thread_id}: this version has no {what} `{name}`")]
-    Unknown {
-        /// The thread.
-        thread_id: ThreadId,
-        /// `node` or `activity`.
-        what: &'static str,
-        /// Its name.
-        name: String,
     },
     /// A step could not be written as JSON.
     #[error("write a step as JSON")]

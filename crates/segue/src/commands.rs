@@ -24,6 +24,8 @@ use crate::terminal::wrap::wrap;
 
 /// The lengths an id is shortened to: up to a hyphen, so that it is easily read and selected.
 const SHORT_IDS: [usize; 4] = [8, 13, 18, 23];
+/// The beginning of an id that stays unique: all of its time, and what tells ids of the same millisecond apart.
+const LASTING_ID: usize = 18;
 
 /// What to do where no model is configured.
 pub(crate) const NO_MODEL_HINT: &str =
@@ -59,6 +61,13 @@ impl Context {
         if self.format == Format::Text {
             self.screen.note(self.screen.style.warn(wrap(&one_line(text), self.screen.columns, "", "")));
         }
+    }
+
+    /// Returns a beginning of the id that a person may come back with later, when there are more threads.
+    pub(crate) async fn id_to_keep(&self, thread_id: ThreadId) -> String {
+        let full = thread_id.to_string();
+        let lasting = &full[..LASTING_ID];
+        if self.agent.find_thread(lasting).await.is_ok() { lasting.to_owned() } else { full }
     }
 
     /// Returns the shortest beginning of the id that names this thread and no other.

@@ -326,8 +326,7 @@ async fn drafted(world: &World, server: &Server) -> (agent::Agent, agent::Pendin
     (agent, pending)
 }
 
-const REFINE: &str =
-    r#"{"decisions":[{"type":"edit","edited_action":{"name":"handoff_summary","args":{"feedback":"Shorter."}}}]}"#;
+const REFINE: &str = r#"{"decisions":[{"type":"edit","edited_action":{"name":"handoff_summary","args":{"feedback":"Shorter."}}}]}"#;
 
 #[tokio::test]
 async fn g5_a_refinement_that_is_stopped_keeps_the_last_good_proposal() {
@@ -361,7 +360,10 @@ async fn g5_a_refinement_whose_model_fails_keeps_the_last_good_proposal() {
     let id = pending.handoff.handoff_id;
     let refined = agent.decide_handoff(id, &decisions(REFINE), &frames, &cancel).await.unwrap();
     assert_eq!(refined.next.unwrap().proposal, pending.proposal);
-    agent.decide_handoff(id, &decisions(r#"{"decisions":[{"type":"reject"}]}"#), &frames, &cancel).await.unwrap();
+    agent
+        .decide_handoff(id, &decisions(r#"{"decisions":[{"type":"reject"}]}"#), &frames, &cancel)
+        .await
+        .unwrap();
     assert_eq!(agent.handoff(id).await.unwrap().status, HandoffStatus::Declined);
 }
 
@@ -372,7 +374,12 @@ async fn h3_a_child_keeps_its_summary_when_its_parent_is_deleted() {
     let (agent, pending) = drafted(&world, &server).await;
     let (frames, cancel) = quiet();
     let id = pending.handoff.handoff_id;
-    let child = agent.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap().child_thread_id.unwrap();
+    let child = agent
+        .decide_handoff(id, &approve(&pending), &frames, &cancel)
+        .await
+        .unwrap()
+        .child_thread_id
+        .unwrap();
     agent.delete_thread(pending.handoff.parent_thread_id).await.unwrap();
     let end = agent.send(child, "Go on.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, protocol::RunStatus::Success, "{end:?}");
@@ -387,7 +394,8 @@ async fn a_child_that_is_handed_off_before_its_first_turn_keeps_and_passes_on_it
     let offline = world.agent();
     let parent = import(&world, &offline).await.unwrap();
     let accept = async |thread| {
-        let pending = offline.request_handoff(thread, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+        let pending =
+            offline.request_handoff(thread, HandoffRequest::default(), &frames, &cancel).await.unwrap();
         let id = pending.handoff.handoff_id;
         let decided = offline.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap();
         (decided.child_thread_id.unwrap(), pending.proposal.summary_md)

@@ -265,6 +265,22 @@ async fn two_processes_that_import_the_same_sessions_make_each_thread_once() {
     assert_eq!(first, second);
 }
 
+#[tokio::test]
+async fn two_processes_that_import_one_long_session_store_each_entry_once_and_in_order() {
+    let world = World::new();
+    let path = world.session();
+    let texts: Vec<String> = (0..20_000).map(|index| format!("text {index}")).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    std::fs::write(&path, conversations(&[&texts])).unwrap();
+    let (one, other) = (world.agent(), world.agent());
+    let (first, second) = tokio::join!(report_of(&one, &path), report_of(&other, &path));
+    assert!(first.problems.is_empty() && second.problems.is_empty(), "{first:?} {second:?}");
+    assert_eq!(first.threads[0].thread_id, second.threads[0].thread_id);
+    assert_eq!(first.threads[0].events_new + second.threads[0].events_new, 20_000);
+    assert_eq!((first.threads[0].events_total, second.threads[0].events_total), (20_000, 20_000));
+    assert_eq!(said(&world, first.threads[0].thread_id).await, texts);
+}
+
 /// Makes a folder below `folder` that nobody can list, not even an administrator: its path is too long to be named.
 fn unreadable(folder: &Path) {
     const PART: usize = 200;

@@ -183,6 +183,14 @@ fn misshapen() -> Vec<Transcript> {
             "deeply nested arguments",
             vec![human("Go deep."), call("c1", "Edit", nested(50)), result("c1", "ok", ToolStatus::Success)],
         ),
+        (
+            "arguments nested deeper than JSON is read",
+            vec![
+                human("Go deeper."),
+                call("c1", "Edit", nested(200)),
+                result("c1", "ok", ToolStatus::Success),
+            ],
+        ),
         ("identical messages", (0..200).flat_map(|_| twice("Please continue with the importer.")).collect()),
     ]
 }
@@ -268,7 +276,6 @@ async fn proposed(agent: &Agent, name: &str, events: Vec<NewEvent>) -> PendingHa
 fn check(name: &str, pending: &PendingHandoff) {
     let (summary, md) = (&pending.proposal.summary_json, &pending.proposal.summary_md);
     let told = format!("{name}:\n{md}");
-    println!("=== {told}");
     let graphemes = |text: &str| text.graphemes(true).count();
     assert_eq!(summary.model, "extractive", "{told}");
     assert!((1..=120).contains(&graphemes(summary.title.trim())), "title of {told}");
@@ -397,8 +404,9 @@ fn compacted_session() -> String {
         };
         (from..until).map(turn).collect()
     };
-    let mut text = said("user", "Mend the yearly report. Never touch the ledger schema.");
-    text += &worked(0, 60);
+    let mut text = said("user", "Mend the yearly report.") + &worked(0, 3);
+    text += &said("user", "Wait. Never touch the ledger schema. Other teams read it.");
+    text += &worked(3, 60);
     text += &line("system", json!({"subtype": "compact_boundary", "content": "Conversation compacted"}));
     let forgot = json!({"isCompactSummary": true, "message": {"role": "user", "content": "The totals of many months were mended."}});
     text += &line("user", forgot);
@@ -423,5 +431,6 @@ async fn g8_a_rule_from_before_a_compaction_is_in_the_summary() {
     assert!(md.contains("Never touch the ledger schema"), "{md}");
     assert!(agent::estimate_tokens(md) <= 1_000);
     let rule = pending.proposal.summary_json.body.iter().find(|item| item.text.contains("ledger schema"));
-    assert!(rule.unwrap().refs.contains(&events[0].seq), "{rule:?}");
+    let told = events.iter().find(|event| event.content.get().contains("ledger schema")).unwrap();
+    assert!(rule.unwrap().refs.contains(&told.seq), "{rule:?}");
 }

@@ -30,16 +30,17 @@ async fn process_that_hands_off() {
     let (Ok(folder), Ok(name)) = (std::env::var(FOLDER), std::env::var(NAME)) else { return };
     let world = World::at(folder.into());
     let agent = world.agent();
-    let (frames, cancel) = quiet();
     for number in 0..HANDOFFS {
-        let session = world.session_of(&format!("{name}-{number}"));
-        let report = agent.import(&[session], &frames, &cancel).await.unwrap();
-        let parent = report.threads[0].thread_id;
-        let pending =
-            agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
-        let id = pending.handoff.handoff_id;
-        agent.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap();
+        hand_off(&world, &agent, &format!("{name}-{number}")).await;
     }
+}
+
+async fn hand_off(world: &World, agent: &Agent, name: &str) {
+    let (frames, cancel) = quiet();
+    let report = agent.import(&[world.session_of(name)], &frames, &cancel).await.unwrap();
+    let parent = report.threads[0].thread_id;
+    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    agent.decide_handoff(pending.handoff.handoff_id, &approve(&pending), &frames, &cancel).await.unwrap();
 }
 
 fn start(world: &World, name: &str) -> Child {
@@ -143,26 +144,6 @@ async fn m13_two_processes_that_hand_off_and_an_editor_lose_nothing() {
     let summaries = check_handoffs(&world, &names).await;
     let shown = block::current(world.read_agent_md().as_bytes()).unwrap();
     assert!(summaries.iter().any(|summary| summary.trim() == shown.trim()), "{shown}");
-}
-
-async fn hand_off(world: &World, agent: &Agent, name: &str) {
-    let (frames, cancel) = quiet();
-    let report = agent.import(&[world.session_of(name)], &frames, &cancel).await.unwrap();
-    let parent = report.threads[0].thread_id;
-    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
-    agent.decide_handoff(pending.handoff.handoff_id, &approve(&pending), &frames, &cancel).await.unwrap();
-}
-
-#[tokio::test]
-async fn m13_a_line_written_late_to_a_replaced_file_comes_back_with_the_next_handoff() {
-    let world = World::new();
-    let agent = world.agent();
-    hand_off(&world, &agent, "first").await;
-    let mut held = OpenOptions::new().append(true).open(world.agent_md()).unwrap();
-    hand_off(&world, &agent, "second").await;
-    held.write_all(b"a late line\n").unwrap();
-    hand_off(&world, &agent, "third").await;
-    assert!(world.read_agent_md().contains("a late line\n"), "{}", world.read_agent_md());
 }
 
 #[tokio::test]

@@ -21,6 +21,7 @@ use crate::limits::INPUT_TOKENS_MAX;
 use crate::request::{Metadata, cleared, keys};
 use crate::sha256_hex;
 use crate::summary::ground::Grounding;
+use crate::summary::redact::redact;
 use crate::summary::select::Selector;
 use crate::summary::{extract, render};
 
@@ -222,7 +223,8 @@ async fn with_model(
 }
 
 fn extracted(known: &Known, metadata: &Metadata, budget: u64) -> Draft {
-    let extract = extract::extract(&known.facts, metadata.options.goal.as_deref(), budget);
+    let goal = metadata.options.goal.as_deref().map(redact);
+    let extract = extract::extract(&known.facts, goal.as_deref(), budget);
     Draft {
         title: extract.title,
         tldr: extract.tldr,

@@ -19,7 +19,7 @@ pub(crate) struct Window {
     goal: Option<Event>,
     /// The summary the thread began with, when it was handed over itself: its journal does not hold it.
     inherited: Option<Item>,
-    /// The newest event when the draft began; what comes later is not covered.
+    /// The newest message when the draft began; what comes later is not covered.
     last: Seq,
 }
 
@@ -33,7 +33,12 @@ pub(crate) struct Known {
 impl Window {
     /// Returns the newest `messages` messages of the thread, or all of it.
     pub(crate) async fn of(step: &StepContext<'_>, messages: Option<u64>) -> Result<Self, Failure> {
-        let last = step.store.thread(step.thread_id).await?.map_or(0, |thread| thread.last_seq);
+        let newest = EventQuery { after: None, before: None, categories: vec![Category::Message], limit: 1 };
+        let newest = step.store.events(step.thread_id, newest).await?.pop();
+        let last = match newest {
+            Some(message) => message.seq,
+            None => step.store.thread(step.thread_id).await?.map_or(0, |thread| thread.last_seq),
+        };
         let inherited = inherited(step).await?;
         let Some(mut wanted) = messages else { return Ok(Self { after: 0, goal: None, inherited, last }) };
         let mut before = last + 1;

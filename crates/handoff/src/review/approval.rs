@@ -91,7 +91,6 @@ impl HandoffApproval {
                 .await?,
             remaining_refinements: if self.can_refine { self.refinements_left(proposals) } else { 0 },
             feedback_history: proposals.iter().filter_map(|proposal| proposal.feedback.clone()).collect(),
-            notice: None,
         })
     }
 }

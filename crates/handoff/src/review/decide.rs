@@ -7,6 +7,9 @@ use serde_json::{Map, Value};
 use crate::review::edit;
 use crate::review::payload::{ACTION_ALIAS, ACTION_NAME};
 
+#[cfg(test)]
+mod tests;
+
 /// What a decision asks for.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Outcome {
@@ -39,8 +42,8 @@ pub(crate) fn outcome(
         Decision::Approve { args, summary_sha256 } => {
             check_hash(shown, summary_sha256.as_deref())?;
             match args {
-                Some(args) if !args.is_empty() => edited_markdown(shown, args),
-                Some(_) | None => Ok(Outcome::Accept),
+                Some(args) => edited_markdown(shown, args),
+                None => Ok(Outcome::Accept),
             }
         }
         Decision::Edit { edited_action } => {
@@ -70,7 +73,8 @@ fn check_hash(shown: &Proposal, given: Option<&str>) -> Result<(), Rejection> {
 fn edited(shown: &Proposal, refinements_left: u32, args: &Map<String, Value>) -> Result<Outcome, Rejection> {
     if let Some(json) = args.get("summary_json") {
         let edited = edit::from_json(&shown.summary_json, json)?;
-        return Ok(Outcome::AcceptEdited(Box::new(edited)));
+        let unchanged = edited.summary_md == shown.summary_md;
+        return Ok(if unchanged { Outcome::Accept } else { Outcome::AcceptEdited(Box::new(edited)) });
     }
     if args.contains_key("summary_md") {
         return edited_markdown(shown, args);
@@ -87,15 +91,29 @@ fn edited(shown: &Proposal, refinements_left: u32, args: &Map<String, Value>) ->
     }
 }
 
+/// Other keys belong to the client; without a change the proposal is accepted as it was shown.
 fn edited_markdown(shown: &Proposal, args: &Map<String, Value>) -> Result<Outcome, Rejection> {
-    let title = args.get("title").and_then(Value::as_str);
-    let text = match args.get("summary_md") {
-        Some(Value::String(text)) => text.as_str(),
-        Some(_) => return Err(Rejection::Invalid("`summary_md` must be text".to_owned())),
-        None => &shown.summary_md,
+    let title = text(args, "title")?.map(edit::title).transpose()?;
+    let own = match text(args, "summary_md")? {
+        Some(own) => edit::own_text(&shown.summary_md, own)?,
+        None => None,
     };
-    let edited = edit::from_markdown(&shown.summary_json, text, title)?;
+    let edited = match (own, title) {
+        (Some(own), title) => edit::from_markdown(&shown.summary_json, own, title)?,
+        (None, Some(title)) if title != shown.summary_json.title => {
+            edit::with_title(&shown.summary_json, title)?
+        }
+        (None, Some(_) | None) => return Ok(Outcome::Accept),
+    };
     Ok(Outcome::AcceptEdited(Box::new(edited)))
+}
+
+fn text<'a>(args: &'a Map<String, Value>, key: &str) -> Result<Option<&'a str>, Rejection> {
+    match args.get(key) {
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(Rejection::Invalid(format!("`{key}` must be text"))),
+        None => Ok(None),
+    }
 }
 
 /// Returns the one decision of an answer that was checked.

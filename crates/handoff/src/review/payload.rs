@@ -22,8 +22,6 @@ pub struct Situation {
     pub remaining_refinements: u32,
     /// All feedback so far, oldest first.
     pub feedback_history: Vec<String>,
-    /// Why the proposal is not the one that was asked for, such as a failed refinement.
-    pub notice: Option<String>,
 }
 
 /// Returns the payload for `proposal`.
@@ -44,9 +42,6 @@ pub fn payload(proposal: &Proposal, situation: &Situation) -> Result<InterruptPa
     if let Some(feedback) = situation.feedback_history.last() {
         args.insert("feedback".to_owned(), json!(feedback));
         args.insert("feedback_history".to_owned(), json!(situation.feedback_history));
-    }
-    if let Some(notice) = &situation.notice {
-        args.insert("notice".to_owned(), json!(notice));
     }
     args.insert("uncovered_messages".to_owned(), json!(situation.uncovered_messages));
     args.insert("remaining_refinements".to_owned(), json!(situation.remaining_refinements));

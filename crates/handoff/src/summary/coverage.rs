@@ -91,8 +91,34 @@ fn joined(runs: Vec<(Seq, Seq, Reach)>) -> Vec<(Seq, Seq, Reach)> {
     out
 }
 
+/// Makes fewer ranges: half of the shorter ones that claim something claim one step less, so that they join their
+/// neighbours. Little of the claim is lost that way, and nothing is claimed that did not happen.
+fn merged(mut runs: Vec<(Seq, Seq, Reach)>) -> Vec<(Seq, Seq, Reach)> {
+    let length = |run: &(Seq, Seq, Reach)| run.1 - run.0;
+    let mut lengths: Vec<Seq> = runs.iter().filter(|run| run.2 != Reach::Excluded).map(length).collect();
+    lengths.sort_unstable();
+    let middle = lengths.get(lengths.len() / 2).copied().unwrap_or(0);
+    let mut was_weakened = false;
+    for at in 0..runs.len() {
+        if runs[at].2 == Reach::Excluded {
+            continue;
+        }
+        // Every other one, so that equally short ones do not all go at once.
+        was_weakened = !was_weakened && length(&runs[at]) <= middle;
+        if was_weakened {
+            let before = at.checked_sub(1).map(|before| runs[before].2);
+            let after = runs.get(at + 1).map(|run| run.2);
+            let weaker = before.into_iter().chain(after).filter(|reach| *reach > runs[at].2).min();
+            runs[at].2 = weaker.unwrap_or(runs[at].2);
+        }
+    }
+    let before = runs.len();
+    let runs = joined(runs);
+    if runs.len() < before { runs } else { paired(&runs) }
+}
+
 /// Halves the number of ranges: pairs of neighbours become one with the weaker claim.
-fn merged(runs: Vec<(Seq, Seq, Reach)>) -> Vec<(Seq, Seq, Reach)> {
+fn paired(runs: &[(Seq, Seq, Reach)]) -> Vec<(Seq, Seq, Reach)> {
     let pairs = runs.chunks(2).map(|pair| {
         (pair[0].0, pair[pair.len() - 1].1, pair.iter().map(|run| run.2).max().unwrap_or(pair[0].2))
     });
@@ -113,6 +139,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn m5_a_long_thread_is_not_told_as_left_out() {
+        let mut builder = CoverageBuilder::default();
+        for seq in 1..=200_000u64 {
+            builder.mark(seq, if seq % 7 == 0 { Reach::Excluded } else { Reach::Summarized });
+        }
+        let coverage = builder.finish();
+        let told: u64 = coverage.summarized.iter().map(|(first, last)| last - first + 1).sum();
+        assert!(coverage.summarized.len() + coverage.excluded.len() <= COVERAGE_RANGES_MAX);
+        assert_eq!(told, 200_000 - 200_000 / 7, "{} ranges", coverage.summarized.len());
+    }
 
     const REACHES: [Reach; 4] = [Reach::Verbatim, Reach::Truncated, Reach::Summarized, Reach::Excluded];
 

@@ -13,7 +13,7 @@ mod tests;
 /// The element of `agent.md` that a summary's text must not open or close.
 const BLOCK_ELEMENT: &str = "current_thread_summary";
 /// What is shown after an item that names something its source does not contain.
-const UNVERIFIED: &str = " (unverified)";
+pub(crate) const UNVERIFIED: &str = " (unverified)";
 /// Graphemes below which a title, TL;DR or last sentence is not shortened further.
 const GRAPHEMES_MIN: usize = 24;
 

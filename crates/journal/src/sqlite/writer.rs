@@ -257,6 +257,6 @@ fn apply(connection: &Connection, write: &Write, committed: &mut Committed) -> R
         Write::PutProposal(proposal) => handoffs::put_proposal(connection, proposal),
         Write::Enqueue(item) => keyed::enqueue(connection, item),
         Write::Dequeue { kind, key } => keyed::dequeue(connection, kind, key),
-        Write::PutImport(source) => keyed::put_import(connection, source),
+        Write::PutImport { source, expected } => keyed::put_import(connection, source, *expected),
     }
 }

@@ -77,7 +77,8 @@ against_every_backend! {
         g1_a_stored_proposal_never_changes
         handoffs_are_found_by_what_is_known
         the_outbox_keeps_one_item_a_key
-        an_import_is_remembered;
+        an_import_is_remembered
+        an_import_goes_on_only_from_where_it_was_believed_to_be;
     search:
         every_word_must_be_there
         scripts_without_spaces_are_found

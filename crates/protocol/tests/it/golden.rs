@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use protocol::{
     Block, Checkpoint, Decision, Decisions, Event, EventType, Handoff, HandoffMark, HandoffStatus,
@@ -27,6 +27,11 @@ fn read<T: DeserializeOwned>(name: &str) -> T {
     serde_json::from_str(&text(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
+fn files_in(folder: &Path) -> BTreeSet<String> {
+    let files = std::fs::read_dir(folder).unwrap();
+    files.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
 /// Returns what a shape is written as.
 fn written(shape: &impl Serialize) -> Value {
     serde_json::from_str(&serde_json::to_string(shape).unwrap()).unwrap()
@@ -36,8 +41,8 @@ fn written(shape: &impl Serialize) -> Value {
 fn check<T: DeserializeOwned + Serialize + PartialEq + Debug>(name: &str) {
     let shape: T = read(name);
     assert_eq!(written(&shape), read::<Value>(name), "{name}");
-    let later: T = read(&format!("{name}.future"));
-    assert_eq!(later, shape, "{name}.future");
+    let later: T = read(&format!("future/{name}"));
+    assert_eq!(later, shape, "future/{name}");
 }
 
 const MESSAGES: &[&str] = &["message_human", "message_ai", "message_ai_incomplete", "message_tool"];
@@ -96,15 +101,12 @@ fn every_golden_file_is_read_by_a_test() {
         HANDOFFS,
         PROPOSALS,
     ];
-    let mut expected: BTreeSet<String> = named
-        .concat()
-        .iter()
-        .flat_map(|name| [format!("{name}.json"), format!("{name}.future.json")])
-        .collect();
+    let later: BTreeSet<String> = named.concat().iter().map(|name| format!("{name}.json")).collect();
+    assert_eq!(files_in(&folder().join("future")), later);
+    let mut expected = later;
     expected.insert(format!("{CARRY_OVER}.json"));
-    let files = std::fs::read_dir(folder()).unwrap();
-    let found: BTreeSet<String> =
-        files.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    expected.insert("future".to_owned());
+    let found = files_in(&folder());
     assert_eq!(found, expected);
 }
 
@@ -114,10 +116,10 @@ fn a23_an_event_of_an_unknown_type_reads_and_is_kept_byte_for_byte() {
     assert_eq!(written(&event), read::<Value>("event"));
     assert_eq!((event.kind(), event.seq), (Some(EventType::HumanMessage), 12));
     assert_eq!(event.message(), Some(Message::human("Hello.")));
-    let later: Event = read("event.future");
+    let later: Event = read("future/event");
     assert_eq!((later.kind(), later.message()), (None, None));
     assert_eq!((later.event_type.as_str(), later.category.as_str()), ("mood_changed", "feelings"));
-    assert!(text("event.future").contains(later.content.get()), "the content is the file's own bytes");
+    assert!(text("future/event").contains(later.content.get()), "the content is the file's own bytes");
     assert_eq!(later.metadata_value(), event.metadata_value());
 }
 
@@ -190,7 +192,7 @@ fn both_threads_of_a_handoff_carry_a_readable_mark() {
     assert_eq!(settled.handoff_id, due.handoff_id);
     assert!(!settled.pending && !settled.cleanup_required && settled.last_cleanup_at.is_some());
     let mut later = child;
-    later.metadata.insert(HandoffMark::KEY.to_owned(), read("handoff_mark.future"));
+    later.metadata.insert(HandoffMark::KEY.to_owned(), read("future/handoff_mark"));
     assert_eq!(later.handoff(), Some(due));
 }
 

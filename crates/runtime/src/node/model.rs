@@ -1,17 +1,25 @@
 //! The node that asks the model: builds the request from the journal, streams the answer, returns it as one event.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::StreamExt;
 use jiff::Timestamp;
+use journal::{EventQuery, view};
 use model::{ChatModel, ChatRequest, Part, ToolSpec};
-use protocol::{AiMessage, Block, Event, Message, NewEvent};
+use protocol::{AiMessage, Block, Category, Event, Message, NewEvent, StopReason};
 
 use crate::frame::Frame;
 use crate::graph::Node;
 use crate::hook::Hook;
 use crate::step::{Channels, Failure, StepContext, Update};
+
+#[cfg(test)]
+mod tests;
+
+/// Events read at a time when the context is built.
+const CONTEXT_PAGE_ROWS: usize = 500;
 
 /// The name of the model node.
 pub const MODEL_NODE: &str = "model";
@@ -43,7 +51,7 @@ impl Node for ModelNode {
     async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
         let mut update = Update::default();
         let mut request = ChatRequest {
-            messages: context(&step).await?,
+            messages: context(|query| step.store.events(step.thread_id, query)).await?,
             tools: self.tools.clone(),
             ..ChatRequest::default()
         };
@@ -52,7 +60,10 @@ impl Node for ModelNode {
         }
         let mut partial = Partial::default();
         match self.stream(&step, &request, &mut partial).await {
-            Ok(Some(answer)) => self.record(update, answer),
+            Ok(Some(answer)) => match emptiness(&answer) {
+                Some(reason) => Err(self.nothing(update, &answer, reason)),
+                None => self.record(update, answer),
+            },
             Ok(None) => self.record(update, partial.incomplete()),
             Err(error) => {
                 let kept =
@@ -96,6 +107,13 @@ impl ModelNode {
         }
     }
 
+    /// Returns the failure of an answer without content; its tokens count all the same.
+    fn nothing(&self, mut update: Update, answer: &AiMessage, reason: &str) -> Failure {
+        update.usage = answer.usage.unwrap_or_default();
+        let error = model::Error::Broken { model: self.model.name().clone(), reason: reason.to_owned() };
+        Failure::from(error).keeping(update)
+    }
+
     fn record(&self, mut update: Update, mut answer: AiMessage) -> Result<Update, Failure> {
         answer.model = Some(self.model.name().to_string());
         update.usage = answer.usage.unwrap_or_default();
@@ -134,15 +152,41 @@ fn merge(update: &mut Update, more: Update) {
     update.activities.extend(more.activities);
 }
 
-async fn context(step: &StepContext<'_>) -> Result<Vec<Message>, Failure> {
-    let mut events: Vec<Event> = Vec::new();
-    let mut after = 0;
-    loop {
-        let query = journal::EventQuery::after(after, journal::PAGE_ROWS_MAX);
-        let page = step.store.events(step.thread_id, query).await?;
-        let Some(last) = page.last() else { break };
-        after = last.seq;
-        events.extend(page);
+/// Returns why there is nothing in the answer that a person or a tool could use; `None` when there is something.
+fn emptiness(answer: &AiMessage) -> Option<&'static str> {
+    let says_something = |block: &Block| match block {
+        Block::Text { text } => !text.trim().is_empty(),
+        Block::Thinking { .. } => false,
+        Block::ToolCall { .. } | Block::Media { .. } | Block::Opaque { .. } => true,
+    };
+    if answer.content.iter().any(says_something) {
+        return None;
     }
-    Ok(journal::view::context(&events))
+    Some(match answer.stop {
+        Some(StopReason::Refusal) => "the model declined to answer",
+        Some(StopReason::MaxTokens) => "it reached its limit before it said anything",
+        Some(StopReason::EndTurn | StopReason::ToolCalls | StopReason::Other) | None => "it is empty",
+    })
+}
+
+/// Returns the thread's context. Pages are read from the newest back to where the context begins, never before it,
+/// and only their messages are kept.
+async fn context<F, P>(mut events: F) -> Result<Vec<Message>, Failure>
+where
+    F: FnMut(EventQuery) -> P,
+    P: Future<Output = journal::Result<Vec<Event>>>,
+{
+    let mut pages = Vec::new();
+    let mut before = None;
+    loop {
+        let categories = vec![Category::Message, Category::Middleware];
+        let page = events(EventQuery { after: None, before, categories, limit: CONTEXT_PAGE_ROWS }).await?;
+        let whole = page.len() < CONTEXT_PAGE_ROWS || page.iter().any(view::begins_context);
+        before = page.first().map(|event| event.seq);
+        pages.push(view::context(&page));
+        if whole {
+            break;
+        }
+    }
+    Ok(pages.into_iter().rev().flatten().collect())
 }

@@ -196,7 +196,7 @@ async fn settle(context: &Context, pending: &PendingHandoff, answer: Answer) -> 
         Answer::Preview if !pending.is_new => return Ok(Reached::LookedAt),
         Answer::Preview => Decisions { decisions: vec![Decision::Preview {}] },
         Answer::Apply => Decisions { decisions: vec![review::acceptance(pending)] },
-        Answer::Given(text) => serde_json::from_str(&text).map_err(|error| {
+        Answer::Given(text) => Decisions::from_request(&text).map_err(|error| {
             Failure::new(Code::User, format!("read the decision: {error}")).with_hint(
                 "the handoff still waits; the file holds {\"decisions\":[{\"type\":\"approve|edit|reject|preview\"}]}",
             )
@@ -236,7 +236,7 @@ async fn finish(
     let outcome = review::outcome(handoff.status);
     let thread = context.short_id(handoff.parent_thread_id).await;
     let next_command = match (child, outcome) {
-        (Some(child), _) => Some(format!("segue chat -t {}", context.short_id(child).await)),
+        (Some(child), _) => Some(format!("segue chat -t {}", context.id_to_keep(child).await)),
         (None, "pending") => Some(format!("segue handoff {thread}")),
         (None, _) => None,
     };

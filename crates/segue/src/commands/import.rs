@@ -28,7 +28,9 @@ pub(crate) async fn run(context: &Context, args: cli::Import) -> Outcome {
         Format::Json => context.json(&report)?,
         Format::Text => show(context, &report).await?,
     }
-    Ok(Code::Done)
+    // Where nothing could be read, a script must not go on as if something had been.
+    let nothing = report.threads.is_empty() && !report.problems.is_empty();
+    Ok(if nothing { Code::User } else { Code::Done })
 }
 
 /// Imports with a progress bar.
@@ -59,11 +61,13 @@ pub(crate) async fn import(context: &Context, paths: &[PathBuf]) -> Result<Impor
 /// # Errors
 /// When there is none.
 pub(crate) fn newest(context: &Context) -> Result<PathBuf, Failure> {
-    let (found, _) = context.agent.discover(0);
-    if let Some(session) = found.first() {
+    let (found, _) = context.agent.discover(TITLES_MAX);
+    // A file nobody said anything in has no title; there is nothing to hand off in it.
+    let newest = found.into_iter().find(|session| session.title.is_some());
+    if let Some(session) = &newest {
         context.notice(&format!("The newest session: {} ({})", session.path.display(), session.format));
     }
-    found.into_iter().next().map(|session| session.path).ok_or_else(|| {
+    newest.map(|session| session.path).ok_or_else(|| {
         Failure::new(Code::User, "find a session of an agent on this machine")
             .with_hint("name the session's file: `segue handoff FILE`")
     })

@@ -25,6 +25,14 @@ pub(crate) fn run(context: &Context) -> Outcome {
         (Some(name), None) => screen.line(format!("In use: {}", style.bold(one_line(name))))?,
         (None, _) => screen.line("No model is configured: handoffs are written by the offline extract.")?,
     }
+    if let Some(problem) = &status.problem {
+        screen.line(style.warn(wrap(
+            &format!("It cannot be used: {}", one_line(problem)),
+            screen.columns,
+            "",
+            "",
+        )))?;
+    }
     screen.line("")?;
     for provider in &status.providers {
         let mark = if provider.configured { style.good("✓") } else { style.dim("–") };

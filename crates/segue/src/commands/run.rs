@@ -37,6 +37,10 @@ async fn thread(context: &Context, named: Option<&str>) -> Result<ThreadId, Fail
         None if context.agent.models().default.is_none() => {
             Err(Failure::new(Code::Config, "begin a thread: no model is configured").with_hint(NO_MODEL_HINT))
         }
+        None if context.agent.models().problem.is_some() => {
+            let problem = context.agent.models().problem.unwrap_or_default();
+            Err(Failure::new(Code::Config, problem).with_hint(NO_MODEL_HINT))
+        }
         None => {
             let created = context.agent.create_thread(None).await?.thread_id;
             if context.format == Format::Text {

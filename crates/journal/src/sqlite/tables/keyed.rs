@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::columns::{count, integer, json, json_column, stored, time};
 use super::threads;
-use crate::{ImportSource, OutboxItem, Result};
+use crate::{Error, ImportSource, ImportedSoFar, OutboxItem, Result};
 
 /// Adds an item to the outbox; one with the same key is replaced.
 pub(crate) fn enqueue(connection: &Connection, item: &OutboxItem) -> Result<()> {
@@ -39,9 +39,18 @@ pub(crate) fn outbox(connection: &Connection, kind: &str) -> Result<Vec<OutboxIt
     Ok(items.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Remembers which thread a session was imported into.
-pub(crate) fn put_import(connection: &Connection, source: &ImportSource) -> Result<()> {
-    threads::head(connection, source.thread_id)?;
+/// Remembers which thread a session was imported into, unless what is stored is not as expected.
+pub(crate) fn put_import(
+    connection: &Connection,
+    source: &ImportSource,
+    expected: Option<ImportedSoFar>,
+) -> Result<()> {
+    let last_seq = threads::head(connection, source.thread_id)?.last_seq;
+    let stored = import_source(connection, &source.source_key)?
+        .map(|stored| (stored.thread_id, ImportedSoFar { entries: stored.entries, last_seq }));
+    if stored != expected.map(|expected| (source.thread_id, expected)) {
+        return Err(Error::Differs { what: "import", id: source.source_key.clone() });
+    }
     connection
         .prepare_cached(
             "INSERT OR REPLACE INTO imports (source_key, thread_id, entries, chain, updated_at)

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use journal::{Error, HandoffFilter, HandoffPatch, ImportSource, OutboxItem, Write};
+use journal::{Error, HandoffFilter, HandoffPatch, ImportSource, ImportedSoFar, OutboxItem, Write};
 use protocol::{Handoff, HandoffId, HandoffStatus, Proposal, RunId, ThreadId};
 use serde_json::json;
 
 use super::Subject;
-use super::fixtures::{at, commit, create, handoff, proposal};
+use super::fixtures::{append, at, commit, create, handoff, human, proposal};
 
 fn moved(handoff: &Handoff, from: HandoffStatus, to: HandoffStatus) -> Write {
     let handoff_id = handoff.handoff_id;
@@ -177,8 +177,43 @@ pub async fn an_import_is_remembered(store: Subject) {
         updated_at: at(1),
     };
     assert_eq!(store.import_source("claude:abc").await.unwrap(), None);
-    commit(&*store, vec![Write::PutImport(source(3))]).await.unwrap();
-    commit(&*store, vec![Write::PutImport(source(5))]).await.unwrap();
+    let put = |entries, expected| Write::PutImport { source: source(entries), expected };
+    let so_far = |entries, last_seq| Some(ImportedSoFar { entries, last_seq });
+    commit(&*store, vec![put(3, None)]).await.unwrap();
+    commit(&*store, vec![put(5, so_far(3, 0))]).await.unwrap();
     assert_eq!(store.import_source("claude:abc").await.unwrap(), Some(source(5)));
     assert_eq!(store.import_source("claude:ab").await.unwrap(), None);
+}
+
+pub async fn an_import_goes_on_only_from_where_it_was_believed_to_be(store: Subject) {
+    let (thread_id, other) = (create(&*store).await, create(&*store).await);
+    let put = |thread_id, entries, expected| {
+        let source = ImportSource {
+            source_key: "claude:abc".to_owned(),
+            thread_id,
+            entries,
+            chain: format!("{entries:x}"),
+            updated_at: at(1),
+        };
+        Write::PutImport { source, expected }
+    };
+    let so_far = |entries, last_seq| Some(ImportedSoFar { entries, last_seq });
+    append(&*store, thread_id, vec![human("one")]).await.unwrap();
+    commit(&*store, vec![put(thread_id, 1, None)]).await.unwrap();
+    let stored = store.import_source("claude:abc").await.unwrap();
+    for (case, write) in [
+        ("another process was first", put(other, 1, None)),
+        ("another process went on", put(thread_id, 3, so_far(2, 1))),
+        ("something happened in the thread", put(thread_id, 3, so_far(1, 0))),
+        ("it is another thread", put(other, 3, so_far(1, 0))),
+    ] {
+        let events = Write::Append { thread_id, events: vec![human("two")] };
+        let outcome = commit(&*store, vec![write, events]).await;
+        assert!(matches!(outcome, Err(Error::Differs { what: "import", .. })), "{case}: {outcome:?}");
+        assert_eq!(store.import_source("claude:abc").await.unwrap(), stored, "{case}");
+        assert_eq!(store.thread(thread_id).await.unwrap().unwrap().last_seq, 1, "{case}");
+    }
+    commit(&*store, vec![put(thread_id, 2, so_far(1, 1))]).await.unwrap();
+    let unknown = put(ThreadId::generate(), 1, None);
+    assert!(matches!(commit(&*store, vec![unknown]).await, Err(Error::NotFound { .. })));
 }

@@ -179,7 +179,7 @@ pub async fn h3_deletion_removes_what_belongs_to_the_thread(store: Subject) {
         Write::CreateHandoff(as_parent.clone()),
         Write::PutProposal(proposal(&as_parent, 0, "text")),
         Write::CreateHandoff(as_child.clone()),
-        Write::PutImport(import),
+        Write::PutImport { source: import, expected: None },
     ];
     commit(&*store, writes).await.unwrap();
     append(&*store, other, vec![human("stays")]).await.unwrap();
@@ -226,7 +226,7 @@ pub async fn a26_a_deleted_thread_takes_no_event(store: Subject) {
         Write::RaiseInterrupt(interrupt(&run, "approval", 1)),
         Write::AdmitRun(run),
         Write::CreateHandoff(handoff(thread_id, 0)),
-        Write::PutImport(import),
+        Write::PutImport { source: import, expected: None },
         Write::UpdateThread { thread_id, patch: ThreadPatch::default() },
     ] {
         let refused = commit(&*store, vec![write.clone()]).await;

@@ -1,0 +1,91 @@
+//! Decisions as a table: what was answered → what it asks for. What an edited text is read as is tested beside it.
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::*;
+use crate::review::edit::tests::shown as summary;
+use crate::summary::render;
+
+fn proposal() -> Proposal {
+    let summary_json = summary();
+    Proposal {
+        handoff_id: summary_json.handoff_id,
+        iteration: 0,
+        summary_md: render::render(&summary_json),
+        summary_sha256: "ab".to_owned(),
+        summary_json,
+        feedback: None,
+        created_at: Timestamp::UNIX_EPOCH,
+    }
+}
+
+/// Returns what the answer asks for in a few words.
+fn told(shown: &Proposal, answer: &Value) -> String {
+    let decision: Decision = serde_json::from_value(answer.clone()).unwrap();
+    match outcome(shown, 1, &decision) {
+        Ok(Outcome::Accept) => "accept".to_owned(),
+        Ok(Outcome::AcceptEdited(edited)) => format!("edited: {}", edited.summary_json.title),
+        Ok(Outcome::Refine(feedback)) => format!("refine: {feedback}"),
+        Ok(Outcome::Decline(_)) => "decline".to_owned(),
+        Ok(Outcome::Preview) => "preview".to_owned(),
+        Err(Rejection::Stale(_)) => "stale".to_owned(),
+        Err(rejection) => format!("refused: {rejection}"),
+    }
+}
+
+#[test]
+fn g3_every_approval_is_one_of_accept_edit_and_refusal() {
+    let shown = proposal();
+    let own = "**Theirs**\nSo far.\n\n### Objective\n- Go on.";
+    for (args, expected) in [
+        (json!({}), "accept"),
+        (json!({"client": "web"}), "accept"),
+        (json!({"summary_md": shown.summary_md}), "accept"),
+        (json!({"title": " Progress "}), "accept"),
+        (json!({"summary_md": shown.summary_md, "title": "Mine"}), "edited: Mine"),
+        (json!({"title": "Mine"}), "edited: Mine"),
+        (json!({"summary_md": own}), "edited: Theirs"),
+        (json!({"summary_md": own, "title": "Mine"}), "edited: Mine"),
+        (json!({"title": 5}), "refused: `title` must be text"),
+        (json!({"title": null}), "refused: `title` must be text"),
+        (json!({"title": ""}), "refused: the title is empty"),
+        (json!({"summary_md": own, "title": " "}), "refused: the title is empty"),
+        (json!({"summary_md": []}), "refused: `summary_md` must be text"),
+        (json!({"summary_md": " "}), "refused: the text is empty: write something, or decline"),
+    ] {
+        assert_eq!(told(&shown, &json!({"type": "approve", "args": args})), expected, "{args}");
+    }
+    assert_eq!(told(&shown, &json!({"type": "approve", "summary_sha256": "cd"})), "stale");
+}
+
+#[test]
+fn g1_the_text_beside_a_title_stays_exact() {
+    let args = json!({"summary_md": "**Theirs**\n\n### Objective\n* Go  on.", "title": "Mine"});
+    let decision = serde_json::from_value(json!({"type": "approve", "args": args})).unwrap();
+    let Ok(Outcome::AcceptEdited(edited)) = outcome(&proposal(), 1, &decision) else { panic!("an edit") };
+    assert_eq!(edited.summary_md, "**Theirs**\n\n### Objective\n* Go  on.");
+}
+
+#[test]
+fn g3_an_edit_carries_a_summary_a_text_or_feedback() {
+    let shown = proposal();
+    let mut other = serde_json::to_value(&shown.summary_json).unwrap();
+    other["title"] = json!("Mine");
+    for (args, expected) in [
+        (json!({"summary_json": shown.summary_json}), "accept"),
+        (json!({"summary_json": other}), "edited: Mine"),
+        (json!({"feedback": " shorter "}), "refine: shorter"),
+        (json!({"feedback": " "}), "refused: the feedback is empty: say what should change"),
+        (json!({"feedback": 5}), "refused: an edit needs `summary_json`, `summary_md` or `feedback`"),
+        (json!({}), "refused: an edit needs `summary_json`, `summary_md` or `feedback`"),
+        (
+            json!({"summary_json": {"title": 5}}),
+            "refused: `summary_json.body` is missing or has another type",
+        ),
+    ] {
+        let answer =
+            json!({"type": "edit", "edited_action": {"name": "handoff_summary", "args": args.clone()}});
+        assert_eq!(told(&shown, &answer), expected, "{args}");
+    }
+}

@@ -78,6 +78,7 @@ fn secrets_everywhere() -> Vec<NewEvent> {
     let mut events = Vec::new();
     for (number, secret) in secrets().into_iter().enumerate() {
         let id = format!("c{number}");
+        events.push(condensed(&format!("The person gave {secret} for the deployment.")));
         events.push(human(format!("Use {secret} to deploy src/deploy.rs. Never log {secret} anywhere.")));
         events.push(ai(format!("I decided to use {secret} for the deployment in src/deploy.rs.")));
         let command = format!("deploy --with '{secret}' src/deploy.rs");
@@ -85,7 +86,6 @@ fn secrets_everywhere() -> Vec<NewEvent> {
         events.push(result(&id, format!("error: login with {secret} failed"), ToolStatus::Error));
         let todos = json!({"todos": [{"content": format!("rotate {secret}"), "status": "pending"}]});
         events.push(call(&format!("t{number}"), "TodoWrite", todos));
-        events.push(condensed(&format!("The person gave {secret} for the deployment.")));
     }
     events
 }

@@ -8,6 +8,8 @@ use crate::ledger::source::{Item, What};
 use crate::ledger::{Facts, Ledger};
 use crate::summary::coverage::{CoverageBuilder, Reach};
 
+/// Events of a page when the newest one of the conversation is looked for.
+const LAST_SAID_PAGE: usize = 64;
 /// Messages from the beginning among which the first request is looked for.
 const FIRST_REQUEST_WITHIN: usize = 200;
 
@@ -19,7 +21,7 @@ pub(crate) struct Window {
     goal: Option<Event>,
     /// The summary the thread began with, when it was handed over itself: its journal does not hold it.
     inherited: Option<Item>,
-    /// The newest message when the draft began; what comes later is not covered.
+    /// The newest event of the conversation when the draft began; what comes later is not covered.
     last: Seq,
 }
 
@@ -33,12 +35,7 @@ pub(crate) struct Known {
 impl Window {
     /// Returns the newest `messages` messages of the thread, or all of it.
     pub(crate) async fn of(step: &StepContext<'_>, messages: Option<u64>) -> Result<Self, Failure> {
-        let newest = EventQuery { after: None, before: None, categories: vec![Category::Message], limit: 1 };
-        let newest = step.store.events(step.thread_id, newest).await?.pop();
-        let last = match newest {
-            Some(message) => message.seq,
-            None => step.store.thread(step.thread_id).await?.map_or(0, |thread| thread.last_seq),
-        };
+        let last = last_said(step).await?;
         let inherited = inherited(step).await?;
         let Some(mut wanted) = messages else { return Ok(Self { after: 0, goal: None, inherited, last }) };
         let mut before = last + 1;
@@ -96,6 +93,29 @@ impl Window {
             step.frames.send(Frame::Progress { what: what.to_owned(), done, total });
         }
         Ok(())
+    }
+}
+
+/// Returns the position of the newest event that belongs to the conversation: what Segue noted of runs and handoffs
+/// after it is no part of what a summary covers. A thread in which nothing was said ends where it ends.
+async fn last_said(step: &StepContext<'_>) -> Result<Seq, Failure> {
+    let mut before = None;
+    loop {
+        let query = EventQuery { after: None, before, categories: Vec::new(), limit: LAST_SAID_PAGE };
+        let page = step.store.events(step.thread_id, query).await?;
+        let said = |event: &&Event| {
+            matches!(
+                Item::from_event(event).what,
+                What::Message(_) | What::Note | What::Boundary | What::ImportedSummary(_)
+            )
+        };
+        if let Some(event) = page.iter().rev().find(said) {
+            return Ok(event.seq);
+        }
+        match page.first() {
+            Some(first) => before = Some(first.seq),
+            None => return Ok(step.store.thread(step.thread_id).await?.map_or(0, |thread| thread.last_seq)),
+        }
     }
 }
 

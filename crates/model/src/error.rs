@@ -37,7 +37,7 @@ pub enum Error {
         message: String,
     },
     /// Too many requests, or the provider is overloaded (429, 529, 503); retries are used up.
-    #[error("use {model}: the provider asks to wait ({status})")]
+    #[error("use {model}: the provider asks to wait{} ({status})", wait(*retry_after))]
     Limited {
         /// The model.
         model: ModelName,
@@ -94,6 +94,11 @@ pub enum Error {
         /// What is wrong and where to set it.
         reason: String,
     },
+}
+
+/// Returns how long, as it reads after "to wait".
+fn wait(retry_after: Option<Duration>) -> String {
+    retry_after.map_or_else(String::new, |wait| format!(" {} s", wait.as_secs()))
 }
 
 impl Error {

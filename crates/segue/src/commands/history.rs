@@ -62,6 +62,8 @@ pub(crate) fn show(screen: &Screen, entry: &HistoryEntry, lines_max: usize) -> R
     let style = screen.style;
     let at = entry.created_at.strftime("%Y-%m-%d %H:%M");
     match &entry.what {
+        // Reasoning alone is not shown, so neither is a heading for it.
+        HistoryItem::Message(message) if is_hidden(message) => {}
         HistoryItem::Message(message) => {
             let who = match message {
                 Message::Human(_) => style.good("you"),
@@ -82,6 +84,11 @@ pub(crate) fn show(screen: &Screen, entry: &HistoryEntry, lines_max: usize) -> R
     }
     screen.line("")?;
     Ok(())
+}
+
+fn is_hidden(message: &Message) -> bool {
+    let hidden = |block: &Block| matches!(block, Block::Thinking { .. } | Block::Opaque { .. });
+    !message.content().is_empty() && message.content().iter().all(hidden)
 }
 
 fn show_message(screen: &Screen, message: &Message, lines_max: usize) -> Result<(), Failure> {

@@ -16,7 +16,7 @@ use transcripts::discover::{self, Places, discover};
 use transcripts::{Problem, Source};
 
 use crate::agent::Agent;
-use crate::{Error, Result};
+use crate::{Class, Error, Result};
 
 use passes::SourceImport;
 
@@ -27,6 +27,8 @@ pub struct ImportReport {
     pub threads: Vec<ImportedThread>,
     /// What was damaged, and skipped or repaired.
     pub problems: Vec<ImportProblem>,
+    /// Named files that could not be imported at all.
+    pub failed: Vec<ImportProblem>,
     /// Files of a folder that hold no session.
     pub skipped: Vec<PathBuf>,
     /// Bytes read.
@@ -93,9 +95,11 @@ impl Agent {
     /// what is new; one whose history differs becomes a thread of its own, and so does one that grew after somebody
     /// spoke in its thread (`metadata.source.continues` names that thread then).
     ///
+    /// A named file that cannot be read or holds no session is among [`ImportReport::failed`]; the others are imported.
+    ///
     /// # Errors
-    /// When a named file cannot be read or holds no session, or the journal fails. What was imported before that
-    /// stays; the same call goes on from there.
+    /// When the only named file cannot be read or holds no session, or the journal fails. What was imported before
+    /// that stays; the same call goes on from there.
     pub async fn import(
         &self,
         paths: &[PathBuf],
@@ -104,27 +108,39 @@ impl Agent {
     ) -> Result<ImportReport> {
         let mut report = ImportReport::default();
         for path in paths {
-            if path.as_os_str() == "-" {
-                let home = self.settings.home.root().to_owned();
-                let spooled = move || Source::spool(&mut std::io::stdin().lock(), "standard input", &home);
-                let source = tokio::task::spawn_blocking(spooled).await;
-                let source = source
-                    .map_err(|error| Error::Input { path: path.clone(), reason: error.to_string() })??;
-                self.import_source(source, &mut report, (frames, cancel)).await?;
-                continue;
-            }
-            let source = Source::file(path);
-            match transcripts::detect(&source) {
-                Err(transcripts::Error::Folder { .. }) => {
-                    self.import_folder(path, &mut report, (frames, cancel)).await?;
+            match self.import_path(path, &mut report, (frames, cancel)).await {
+                Err(error) if error.class() == Class::User && paths.len() > 1 => {
+                    let reason = error.to_string();
+                    report.failed.push(ImportProblem { path: path.clone(), line: None, reason });
                 }
-                Ok(_) | Err(_) => self.import_source(source, &mut report, (frames, cancel)).await?,
+                done => done?,
             }
             if cancel.is_cancelled() {
                 break;
             }
         }
         Ok(report)
+    }
+
+    async fn import_path(
+        &self,
+        path: &Path,
+        report: &mut ImportReport,
+        context: (&Frames, &CancellationToken),
+    ) -> Result<()> {
+        if path.as_os_str() == "-" {
+            let home = self.settings.home.root().to_owned();
+            let spooled = move || Source::spool(&mut std::io::stdin().lock(), "standard input", &home);
+            let source = tokio::task::spawn_blocking(spooled).await;
+            let source = source
+                .map_err(|error| Error::Input { path: path.to_owned(), reason: error.to_string() })??;
+            return self.import_source(source, report, context).await;
+        }
+        let source = Source::file(path);
+        match transcripts::detect(&source) {
+            Err(transcripts::Error::Folder { .. }) => self.import_folder(path, report, context).await,
+            Ok(_) | Err(_) => self.import_source(source, report, context).await,
+        }
     }
 
     /// Returns the sessions of agents that are installed on this machine, newest first, with the titles of the

@@ -335,3 +335,14 @@ async fn a_long_session_is_compared_by_batches_and_continued_where_it_ended() {
         assert_eq!(news_of(&world, &path).await, [(false, 1)], "changed at {at}");
     }
 }
+
+#[tokio::test]
+async fn one_file_that_cannot_be_imported_does_not_keep_the_others_out() {
+    let world = World::new();
+    let good = world.session();
+    let missing = good.with_file_name("missing.jsonl");
+    let (frames, cancel) = quiet();
+    let report = world.agent().import(&[missing.clone(), good], &frames, &cancel).await.unwrap();
+    assert_eq!((report.threads.len(), report.failed.len()), (1, 1));
+    assert!(world.agent().import(&[missing], &frames, &cancel).await.is_err(), "alone, it is an error");
+}

@@ -30,7 +30,7 @@ pub(crate) async fn run(context: &Context, args: cli::Import) -> Outcome {
     }
     // Where nothing could be read, a script must not go on as if something had been.
     let nothing = report.threads.is_empty() && !report.problems.is_empty();
-    Ok(if nothing { Code::User } else { Code::Done })
+    Ok(if nothing || !report.failed.is_empty() { Code::User } else { Code::Done })
 }
 
 /// Imports with a progress bar.
@@ -110,6 +110,9 @@ async fn show(context: &Context, report: &ImportReport) -> Result<(), Failure> {
         parts.push(format!("{} skipped: no session in them", count(report.skipped.len() as u64, "file")));
     }
     context.screen.line(parts.join(" · "))?;
+    for failed in &report.failed {
+        context.screen.note(format!("segue: failed to {}", one_line(&failed.reason)));
+    }
     Ok(())
 }
 

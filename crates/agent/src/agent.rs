@@ -1,11 +1,13 @@
 //! The agent, opened: one assistant in one workspace over one journal. The calls themselves are in the files named
 //! after what they do.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use handoff::Acceptance;
 use journal::{Sqlite, Store};
+use memory::AgentFile;
 use protocol::{AssistantId, Thread, ThreadId};
 
 use crate::home::Home;
@@ -34,6 +36,7 @@ pub struct Agent {
     pub(crate) config: Config,
     pub(crate) models: Models,
     owner: OnceLock<Owner>,
+    files: Arc<Mutex<BTreeMap<AssistantId, Arc<AgentFile>>>>,
 }
 
 impl Agent {
@@ -54,7 +57,7 @@ impl Agent {
     pub fn with_store(settings: Settings, store: Arc<dyn Store>) -> Result<Self> {
         let config = Config::read(&settings.home.config())?;
         let models = Models::new(config.clone(), settings.model.clone());
-        Ok(Self { store, settings, config, models, owner: OnceLock::new() })
+        Ok(Self { store, settings, config, models, owner: OnceLock::new(), files: Arc::default() })
     }
 
     /// Returns the journal, for reading.
@@ -92,8 +95,13 @@ impl Agent {
     }
 
     pub(crate) fn acceptance(&self) -> Acceptance {
-        let home = self.settings.home.clone();
-        Acceptance { store: Arc::clone(&self.store), agent_md: Arc::new(move |id| home.agent_md(id)) }
+        let (home, files) = (self.settings.home.clone(), Arc::clone(&self.files));
+        let agent_md = move |id: &AssistantId| {
+            let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
+            let file = files.entry(id.clone()).or_insert_with(|| Arc::new(AgentFile::new(home.agent_md(id))));
+            Arc::clone(file)
+        };
+        Acceptance { store: Arc::clone(&self.store), agent_md: Arc::new(agent_md) }
     }
 
     /// Returns the thread, which must exist.

@@ -1,7 +1,6 @@
 //! The acceptance service: what an accepted handoff does outside its parent's step (contract §7). One idempotent
 //! saga, keyed by the handoff's id: every part notices what was done before.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -20,13 +19,20 @@ pub const ACCEPT_ACTIVITY: &str = "accept_handoff";
 /// The outbox kind of an accepted summary's copy.
 pub const MIRROR_KIND: &str = "mirror_summary";
 
+/// Handoffs that are looked at first for the newest pending one.
+const NEWEST_FEW: usize = 8;
+
+/// Gives each assistant's `agent.md`, the same value every time.
+pub type AgentFiles = dyn Fn(&AssistantId) -> Arc<AgentFile> + Send + Sync;
+
 /// Performs acceptances and keeps the managed block in step with the handoffs that are pending.
 #[derive(Clone)]
 pub struct Acceptance {
     /// Where threads and handoffs are.
     pub store: Arc<dyn Store>,
-    /// Where each assistant's `agent.md` is.
-    pub agent_md: Arc<dyn Fn(&AssistantId) -> PathBuf + Send + Sync>,
+    /// Each assistant's `agent.md`: one value a file for as long as the process lives, because it watches the files
+    /// it replaced for what an editor still appends to them.
+    pub agent_md: Arc<AgentFiles>,
 }
 
 #[async_trait]
@@ -96,11 +102,10 @@ impl Acceptance {
     /// Part two: the block, then the status. A file that cannot be written does not undo the acceptance: the child
     /// gets its summary from the handoff's row, and the failure is shown and kept.
     async fn seed(&self, handoff: &Handoff, proposal: &Proposal, frames: &Frames) -> Result<(), Failure> {
-        let path = (self.agent_md)(&handoff.assistant_id);
+        let file = (self.agent_md)(&handoff.assistant_id);
+        let path = file.path().to_owned();
         let written = match self.is_shown(handoff).await? {
-            true => {
-                write_block(path.clone(), proposal.summary_md.clone()).await.map(|written| written.repair)
-            }
+            true => write_block(file, proposal.summary_md.clone()).await.map(|written| written.repair),
             false => Ok(None),
         };
         if let Ok(Some(repair)) = &written {
@@ -148,15 +153,12 @@ impl Acceptance {
             Some(other) => self.accepted(&other).await.map_err(failed)?,
             None => None,
         };
-        let path = (self.agent_md)(&handoff.assistant_id);
+        let file = (self.agent_md)(&handoff.assistant_id);
         let Some(own) = own else { return Ok(()) };
         let now = Timestamp::now();
-        blocking(move || {
-            let file = AgentFile::new(path);
-            match other {
-                Some(other) => file.swap_block(&own.summary_md, &other.summary_md, now),
-                None => file.clear_block(&own.summary_md, now),
-            }
+        blocking(move || match other {
+            Some(other) => file.swap_block(&own.summary_md, &other.summary_md, now),
+            None => file.clear_block(&own.summary_md, now),
         })
         .await
         .map(drop)
@@ -174,14 +176,18 @@ impl Acceptance {
 
     /// Returns the newest other handoff of the assistant whose child waits for its first turn.
     async fn newest_other(&self, handoff: &Handoff) -> journal::Result<Option<Handoff>> {
-        let filter = HandoffFilter {
-            assistant_id: Some(handoff.assistant_id.clone()),
-            statuses: vec![HandoffStatus::Seeded],
-            ..HandoffFilter::default()
-        };
-        for candidate in self.store.handoffs(filter).await? {
-            if candidate.handoff_id != handoff.handoff_id && self.is_pending(&candidate).await? {
-                return Ok(Some(candidate));
+        // Nearly always one of the newest few is it; only when none is are all of them looked at.
+        for limit in [Some(NEWEST_FEW), None] {
+            let filter = HandoffFilter {
+                assistant_id: Some(handoff.assistant_id.clone()),
+                statuses: vec![HandoffStatus::Seeded],
+                limit,
+                ..HandoffFilter::default()
+            };
+            for candidate in self.store.handoffs(filter).await? {
+                if candidate.handoff_id != handoff.handoff_id && self.is_pending(&candidate).await? {
+                    return Ok(Some(candidate));
+                }
             }
         }
         Ok(None)
@@ -233,8 +239,8 @@ pub(crate) fn handoff_id(args: &Value) -> Result<HandoffId, Failure> {
     text.parse().map_err(|error| Failure::new(FailureKind::Internal, format!("read an activity: {error}")))
 }
 
-async fn write_block(path: PathBuf, summary: String) -> Result<Written, String> {
-    blocking(move || AgentFile::new(path).write_block(&summary, Timestamp::now())).await
+async fn write_block(file: Arc<AgentFile>, summary: String) -> Result<Written, String> {
+    blocking(move || file.write_block(&summary, Timestamp::now())).await
 }
 
 async fn blocking<T: Send + 'static>(

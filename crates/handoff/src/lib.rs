@@ -12,7 +12,7 @@ mod summary;
 #[cfg(test)]
 mod transcript;
 
-pub use accept::{ACCEPT_ACTIVITY, Acceptance, MIRROR_KIND, settled};
+pub use accept::{ACCEPT_ACTIVITY, Acceptance, AgentFiles, MIRROR_KIND, settled};
 pub use cleanup::{
     BlockClearing, CLEANUP_NODE, CLEAR_ACTIVITY, HandoffCleanup, MARK_NODE, MarkFirstTurn, after_turn,
     should_cleanup_handoff, turn_channels,

@@ -282,6 +282,8 @@ pub struct HandoffFilter {
     pub assistant_id: Option<AssistantId>,
     /// Only handoffs at one of these; empty means all.
     pub statuses: Vec<HandoffStatus>,
+    /// The most handoffs to return; `None` means all.
+    pub limit: Option<usize>,
 }
 
 /// One place where a search found something.

@@ -174,3 +174,15 @@ async fn a_run_whose_time_is_up_ends_and_the_thread_goes_on() {
     assert_eq!(texts, ["Hello.", "Let me think", "Go on.", "Done."], "a17: what had arrived is kept");
     assert!(matches!(&messages[1], Message::Ai(answer) if answer.incomplete));
 }
+
+#[tokio::test]
+async fn m13_a_line_written_late_to_a_replaced_file_comes_back_with_the_next_handoff() {
+    let world = World::new();
+    let agent = world.agent();
+    hand_off(&world, &agent, "first").await;
+    let mut held = OpenOptions::new().append(true).open(world.agent_md()).unwrap();
+    hand_off(&world, &agent, "second").await;
+    held.write_all(b"a late line\n").unwrap();
+    hand_off(&world, &agent, "third").await;
+    assert!(world.read_agent_md().contains("a late line\n"), "{}", world.read_agent_md());
+}

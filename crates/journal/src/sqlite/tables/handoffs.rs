@@ -181,8 +181,9 @@ pub(crate) fn list(connection: &Connection, filter: &HandoffFilter) -> Result<Ve
         true => String::new(),
         false => format!("WHERE {}", conditions.join(" AND ")),
     };
+    let limit = filter.limit.map_or_else(String::new, |limit| format!("LIMIT {limit}"));
     let mut statement = connection.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM handoffs {condition} ORDER BY created_at DESC, handoff_id DESC"
+        "SELECT {COLUMNS} FROM handoffs {condition} ORDER BY created_at DESC, handoff_id DESC {limit}"
     ))?;
     let parameters: Vec<&dyn ToSql> = values.iter().map(|value| value as &dyn ToSql).collect();
     let handoffs = statement.query_map(parameters.as_slice(), read)?;

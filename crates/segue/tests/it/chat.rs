@@ -65,11 +65,17 @@ fn control_c_stops_the_answer_and_keeps_what_had_arrived() {
     terminal.wait_for("Stopped. What had arrived is kept.");
     terminal.keys("and now?\r");
     terminal.wait_for("Back again.");
+    at_prompt(&terminal);
     terminal.keys("/quit\r");
     assert_eq!(terminal.end().0, 0);
     let second = server.requests()[1].body.to_string();
     assert!(second.contains("The first line."), "{second}");
     assert_eq!(sandbox.threads()[0]["status"], "idle");
+}
+
+/// Waits until the chat reads again: keys typed while a turn still works are not promised to arrive.
+fn at_prompt(terminal: &Terminal) {
+    terminal.wait_until("the prompt", |screen| screen.trim_end().ends_with(PROMPT.trim_end()));
 }
 
 #[test]
@@ -98,6 +104,7 @@ fn g12_a_handoff_in_the_chat_goes_on_in_the_child_with_its_summary_once() {
                 && screen.trim_end().ends_with(PROMPT.trim_end())
         });
     }
+    at_prompt(&terminal);
     terminal.keys("/quit\r");
     assert_eq!(terminal.end().0, 0);
     let requests: Vec<String> =

@@ -85,9 +85,11 @@ pub(super) async fn run(
     let stdout = tokio::spawn(capture(child.stdout.take(), full.clone()));
     let stderr = tokio::spawn(capture(child.stderr.take(), full.clone()));
     let ended = tokio::select! {
-        status = child.wait() => Ended::Exited(status.map_err(|error| error.to_string())?.code()),
+        // A program whose output is no longer read ends at once; why it ended is asked first.
+        biased;
         () = cancel.cancelled() => Ended::Cancelled,
         () = full.cancelled() => Ended::TooMuch,
+        status = child.wait() => Ended::Exited(status.map_err(|error| error.to_string())?.code()),
         () = tokio::time::sleep(timeout) => Ended::TooLong,
     };
     // Whatever it left running holds the outputs open.

@@ -38,7 +38,7 @@ fn run_rooms(root: &Path, rooms: &[String]) -> anyhow::Result<()> {
 }
 
 fn run_program(root: &Path) -> anyhow::Result<()> {
-    Command::line("cargo build --locked --release -p segue").run(root)?;
+    Command::line("cargo build --locked --release -p segue -p scripted").run(root)?;
     let target = Metadata::read(root)?.target_folder;
     program::measure(&target.join("release").join("segue"), &target.join("bench"))
 }

@@ -3,16 +3,20 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use handoff::Acceptance;
 use journal::{Sqlite, Store};
 use memory::AgentFile;
 use protocol::{AssistantId, Thread, ThreadId};
+use runtime::{Contexts, Hook, Tool};
+use tokio::sync::OnceCell;
+use tools::permission::Policy;
 
+use crate::assembly::toolbox::Toolbox;
 use crate::home::Home;
 use crate::home::config::Config;
-use crate::home::lease::Owner;
+use crate::home::lease::Leases;
 use crate::models::{ModelStatus, Models};
 use crate::{Error, Result};
 
@@ -27,6 +31,33 @@ pub struct Settings {
     pub assistant_id: AssistantId,
     /// `provider/name` of the model; `None` follows the environment and the settings.
     pub model: Option<String>,
+    /// What becomes of a tool call that would ask a person.
+    pub approve: Policy,
+    /// What one run may use; what is not set follows `config.toml`.
+    pub limits: RunLimits,
+}
+
+impl Settings {
+    /// Returns the settings of the default assistant working in `workspace`, as `config.toml` has it.
+    pub fn new(home: Home, workspace: impl Into<PathBuf>) -> Self {
+        Self {
+            home,
+            workspace: workspace.into(),
+            assistant_id: AssistantId::default(),
+            model: None,
+            approve: Policy::default(),
+            limits: RunLimits::default(),
+        }
+    }
+}
+
+/// What one run may use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RunLimits {
+    /// How often it may ask the model.
+    pub model_calls_max: Option<u64>,
+    /// Seconds on the clock.
+    pub seconds_max: Option<u64>,
 }
 
 /// One assistant in one workspace over one journal.
@@ -35,7 +66,11 @@ pub struct Agent {
     pub(crate) settings: Settings,
     pub(crate) config: Config,
     pub(crate) models: Models,
-    owner: OnceLock<Owner>,
+    pub(crate) leases: Arc<Leases>,
+    pub(crate) contexts: Arc<Contexts>,
+    pub(crate) toolbox: OnceCell<Toolbox>,
+    pub(crate) own_tools: Vec<Arc<dyn Tool>>,
+    pub(crate) own_hooks: Vec<Arc<dyn Hook>>,
     files: Arc<Mutex<BTreeMap<AssistantId, Arc<AgentFile>>>>,
 }
 
@@ -57,7 +92,33 @@ impl Agent {
     pub fn with_store(settings: Settings, store: Arc<dyn Store>) -> Result<Self> {
         let config = Config::read(&settings.home.config())?;
         let models = Models::new(config.clone(), settings.model.clone());
-        Ok(Self { store, settings, config, models, owner: OnceLock::new(), files: Arc::default() })
+        let leases = Arc::new(Leases::at(settings.home.processes()));
+        Ok(Self {
+            store,
+            settings,
+            config,
+            models,
+            leases,
+            contexts: Arc::default(),
+            toolbox: OnceCell::new(),
+            own_tools: Vec::new(),
+            own_hooks: Vec::new(),
+            files: Arc::default(),
+        })
+    }
+
+    /// Adds a tool. Approvals apply to it like to any other.
+    #[must_use]
+    pub fn with_tool(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.own_tools.push(tool);
+        self
+    }
+
+    /// Adds a hook, behind those there are.
+    #[must_use]
+    pub fn with_hook(mut self, hook: Arc<dyn Hook>) -> Self {
+        self.own_hooks.push(hook);
+        self
     }
 
     /// Returns the journal, for reading.
@@ -85,23 +146,15 @@ impl Agent {
         self.models.status()
     }
 
-    /// Returns the name of this process in leases, taking one the first time.
-    pub(crate) fn owner(&self) -> Result<&str> {
-        if let Some(owner) = self.owner.get() {
-            return Ok(owner.name());
-        }
-        let claimed = Owner::claim(&self.settings.home.processes())?;
-        Ok(self.owner.get_or_init(|| claimed).name())
-    }
-
     pub(crate) fn acceptance(&self) -> Acceptance {
         let (home, files) = (self.settings.home.clone(), Arc::clone(&self.files));
-        let agent_md = move |id: &AssistantId| {
-            let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
-            let file = files.entry(id.clone()).or_insert_with(|| Arc::new(AgentFile::new(home.agent_md(id))));
-            Arc::clone(file)
-        };
+        let agent_md = move |id: &AssistantId| agent_file(&home, &files, id);
         Acceptance { store: Arc::clone(&self.store), agent_md: Arc::new(agent_md) }
+    }
+
+    /// Returns the one value there is in this process for the assistant's agent.md.
+    pub(crate) fn agent_file(&self, assistant_id: &AssistantId) -> Arc<AgentFile> {
+        agent_file(&self.settings.home, &self.files, assistant_id)
     }
 
     /// Returns the thread, which must exist.
@@ -109,4 +162,14 @@ impl Agent {
         let found = self.store.thread(thread_id).await?;
         found.ok_or_else(|| Error::UnknownThread { prefix: thread_id.to_string() })
     }
+}
+
+fn agent_file(
+    home: &Home,
+    files: &Mutex<BTreeMap<AssistantId, Arc<AgentFile>>>,
+    id: &AssistantId,
+) -> Arc<AgentFile> {
+    let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
+    let file = files.entry(id.clone()).or_insert_with(|| Arc::new(AgentFile::new(home.agent_md(id))));
+    Arc::clone(file)
 }

@@ -1,6 +1,21 @@
 //! The one graph, with its nodes and hooks in their one order. Everything a front end starts runs on it.
+//!
+//! A turn: `before_agent` → `model` → `after_model` → `tools` → `model` … → `after_agent` → what a child's first turn
+//! leaves to do. The hooks around the model, outermost first:
+//!
+//! 1. `Instructions`: the standing instructions, the same bytes for a whole run.
+//! 2. `skills`: the names of the skills there are.
+//! 3. `AgentMemory`: agent.md, and a child's summary in its first turn. It is last of what is put into the request,
+//!    for it changes most often and a provider's cache ends where a request first differs. It also guards the managed
+//!    block against tool calls.
+//! 4. `CallLimit`: how often one run may ask the model.
+//! 5. `ToolApproval`: which calls of the answer run, which are asked about, which are refused.
+//! 6. The hooks a program adds by `Agent::with_hook`.
 
+mod call_limit;
 mod instructions;
+mod subagent;
+pub(crate) mod toolbox;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +24,19 @@ use handoff::{
     BlockClearing, Drafting, HandoffApproval, HandoffCleanup, HandoffRequestNode, HandoffSummarization,
     MarkFirstTurn,
 };
-use memory::AgentMdHook;
+use memory::{AgentMdHook, EditMemory};
 use model::ChatModel;
 use protocol::AssistantId;
 use runtime::{
-    Activities, Channels, Driver, Edge, Graph, Hook, Limits, MODEL_NODE, ModelNode, TOOLS_NODE, ToolsNode,
+    AFTER_AGENT_NODE, AFTER_MODEL_NODE, Activities, BEFORE_AGENT_NODE, Channels, Driver, Edge, Graph, Hook,
+    HooksNode, Limits, MODEL_NODE, ModelNode, Point, TOOLS_NODE, Tool, ToolsNode,
 };
 use serde_json::Value;
+use tools::ToolApproval;
 
+use self::call_limit::CallLimit;
 use self::instructions::Instructions;
+use self::subagent::Task;
 use crate::Result;
 use crate::agent::Agent;
 
@@ -36,6 +55,26 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
+    /// Returns what a run with these channels is started for.
+    pub(crate) fn of(channels: &Channels) -> Self {
+        match channels.get(START_CHANNEL).and_then(Value::as_str) {
+            Some("turn") => Self::Turn,
+            Some("handoff") => Self::Handoff,
+            Some(_) | None => Self::Rest,
+        }
+    }
+
+    /// Returns what a graph is needed for that goes on at `node`.
+    pub(crate) fn at(node: Option<&str>) -> Self {
+        match node {
+            Some(BEFORE_AGENT_NODE | MODEL_NODE | AFTER_MODEL_NODE | TOOLS_NODE | AFTER_AGENT_NODE) => {
+                Self::Turn
+            }
+            Some(_) => Self::Handoff,
+            None => Self::Rest,
+        }
+    }
+
     /// Returns the channels that tell the entry edge.
     pub(crate) fn channels(self) -> Channels {
         let value = match self {
@@ -43,32 +82,125 @@ impl Purpose {
             Self::Handoff => Value::from("handoff"),
             Self::Rest => Value::Null,
         };
-        Channels::from_iter([(START_CHANNEL.to_owned(), value)])
+        Channels::from_iter([
+            (START_CHANNEL.to_owned(), value),
+            (call_limit::CALLS_CHANNEL.to_owned(), Value::Null),
+        ])
     }
 }
 
+/// What a graph is built for: the thread's own agent, or one that was handed a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Main,
+    Subagent,
+}
+
 impl Agent {
-    /// Returns a driver for runs of `assistant_id` that use `model`.
-    pub(crate) fn driver(
+    /// Returns a driver for runs of `assistant_id` that use `model`. Only one that runs turns has tools, so that a
+    /// handoff waits for no server of tools.
+    pub(crate) async fn driver(
         &self,
         assistant_id: &AssistantId,
         model: Option<&Arc<dyn ChatModel>>,
+        purpose: Purpose,
     ) -> Result<Driver> {
         let acceptance = self.acceptance();
         let activities = Activities::default()
             .with(Arc::new(acceptance.clone()))
             .with(Arc::new(BlockClearing { acceptance }));
-        let run = &self.config.run;
-        Ok(Driver {
-            store: Arc::clone(&self.store),
-            graph: Arc::new(self.graph(assistant_id, model)),
-            activities,
-            owner: self.owner()?.to_owned(),
-            limits: Limits { steps_max: run.steps_max, time_max: run.seconds_max.map(Duration::from_secs) },
+        let graph = match (model, purpose) {
+            (Some(model), Purpose::Turn) => self.main_graph(assistant_id, model).await?,
+            (Some(_) | None, _) => Graph::new(Edge::When(entry)),
+        };
+        self.driving(self.with_handoff(graph, model), activities)
+    }
+
+    /// Returns the graph of the thread's own agent, which can hand tasks to sub-agents.
+    async fn main_graph(&self, assistant_id: &AssistantId, model: &Arc<dyn ChatModel>) -> Result<Graph> {
+        let mut tools = self.main_tools(assistant_id).await?;
+        tools.push(Arc::new(self.task(assistant_id, model).await?));
+        self.turn_graph((assistant_id, Role::Main), model, tools).await
+    }
+
+    /// Returns the tools of the thread's own agent, sub-agents aside: those of the process, and its memory.
+    async fn main_tools(&self, assistant_id: &AssistantId) -> Result<Vec<Arc<dyn Tool>>> {
+        let mut tools = self.toolbox().await?.tools().await;
+        tools.push(Arc::new(EditMemory::new(self.agent_file(assistant_id))));
+        Ok(tools)
+    }
+
+    /// Returns the tool that hands a task to a sub-agent. That one has neither this tool nor the memory.
+    async fn task(&self, assistant_id: &AssistantId, model: &Arc<dyn ChatModel>) -> Result<Task> {
+        let tools = self.toolbox().await?.tools().await;
+        let graph = self.turn_graph((assistant_id, Role::Subagent), model, tools).await?;
+        Ok(Task {
+            driver: self.driving(graph, Activities::default())?,
+            assistant_id: assistant_id.clone(),
+            model: Some(model.name().to_string()),
+            leases: Arc::clone(&self.leases),
         })
     }
 
-    fn graph(&self, assistant_id: &AssistantId, model: Option<&Arc<dyn ChatModel>>) -> Graph {
+    fn driving(&self, graph: Graph, activities: Activities) -> Result<Driver> {
+        let run = &self.config.run;
+        let seconds_max = self.settings.limits.seconds_max.or(run.seconds_max);
+        Ok(Driver {
+            store: Arc::clone(&self.store),
+            graph: Arc::new(graph),
+            activities,
+            owner: self.leases.name()?.to_owned(),
+            limits: Limits { steps_max: run.steps_max, time_max: seconds_max.map(Duration::from_secs) },
+        })
+    }
+
+    /// Returns the part of the graph that turns run on.
+    async fn turn_graph(
+        &self,
+        (assistant_id, role): (&AssistantId, Role),
+        model: &Arc<dyn ChatModel>,
+        tools: Vec<Arc<dyn Tool>>,
+    ) -> Result<Graph> {
+        let hooks = self.hooks((assistant_id, role), &tools).await?;
+        let point = |point| Arc::new(HooksNode { point, hooks: hooks.clone() });
+        let asking = self.asking(model, &tools, hooks.clone());
+        let workspace = self.settings.workspace.clone();
+        Ok(Graph::new(Edge::When(entry))
+            .node(point(Point::BeforeAgent), Edge::To(MODEL_NODE))
+            .node(Arc::new(asking), Edge::To(AFTER_MODEL_NODE))
+            .node(point(Point::AfterModel), Edge::When(after_model))
+            .node(Arc::new(ToolsNode::new(tools, workspace, hooks.clone())), Edge::To(MODEL_NODE))
+            .node(point(Point::AfterAgent), Edge::When(handoff::after_turn)))
+    }
+
+    fn asking(
+        &self,
+        model: &Arc<dyn ChatModel>,
+        tools: &[Arc<dyn Tool>],
+        hooks: Vec<Arc<dyn Hook>>,
+    ) -> ModelNode {
+        ModelNode {
+            model: Arc::clone(model),
+            tools: tools.iter().map(|tool| tool.spec()).collect(),
+            hooks,
+            contexts: Arc::clone(&self.contexts),
+        }
+    }
+
+    /// Returns the node that would ask `model` in a turn, for a look at what it would send.
+    pub(crate) async fn asking_node(
+        &self,
+        assistant_id: &AssistantId,
+        model: &Arc<dyn ChatModel>,
+    ) -> Result<ModelNode> {
+        let mut tools = self.main_tools(assistant_id).await?;
+        tools.push(Arc::new(self.task(assistant_id, model).await?));
+        let hooks = self.hooks((assistant_id, Role::Main), &tools).await?;
+        Ok(self.asking(model, &tools, hooks))
+    }
+
+    /// Adds the part of the graph that handoffs run on.
+    fn with_handoff(&self, graph: Graph, model: Option<&Arc<dyn ChatModel>>) -> Graph {
         let config = &self.config.handoff;
         let drafting = Drafting {
             model: model.cloned(),
@@ -77,44 +209,44 @@ impl Agent {
         };
         let approval =
             HandoffApproval { max_refinements: config.max_refinements, can_refine: model.is_some() };
-        let graph = Graph::new(Edge::When(entry))
+        graph
             .node(Arc::new(HandoffRequestNode), Edge::To(handoff::SUMMARIZATION_NODE))
             .node(Arc::new(HandoffSummarization { drafting }), Edge::To(handoff::APPROVAL_NODE))
-            .node(Arc::new(approval), Edge::When(handoff::after_decision));
-        let tools = tools::read_only();
-        let specs = tools.iter().map(|tool| tool.spec()).collect();
-        let workspace = self.settings.workspace.clone();
-        let graph = graph
-            .node(Arc::new(ToolsNode { tools, workspace }), Edge::To(MODEL_NODE))
+            .node(Arc::new(approval), Edge::When(handoff::after_decision))
             .node(Arc::new(MarkFirstTurn), Edge::When(handoff::should_cleanup_handoff))
-            .node(Arc::new(HandoffCleanup), Edge::End);
-        match model {
-            Some(model) => {
-                let hooks = self.hooks(assistant_id);
-                let node = ModelNode { model: Arc::clone(model), tools: specs, hooks };
-                graph.node(Arc::new(node), Edge::When(after_model))
-            }
-            None => graph,
-        }
+            .node(Arc::new(HandoffCleanup), Edge::End)
     }
 
-    /// What completes a request to the model, in order: the stable part first, so that caches hit.
-    fn hooks(&self, assistant_id: &AssistantId) -> Vec<Arc<dyn Hook>> {
-        vec![
-            Arc::new(Instructions { workspace: self.settings.workspace.clone() }),
-            Arc::new(AgentMdHook { path: self.settings.home.agent_md(assistant_id) }),
-        ]
+    /// What takes part in a turn, in order: the stable part of a request first, so that caches hit.
+    async fn hooks(
+        &self,
+        (assistant_id, role): (&AssistantId, Role),
+        tools: &[Arc<dyn Tool>],
+    ) -> Result<Vec<Arc<dyn Hook>>> {
+        let toolbox = self.toolbox().await?;
+        let workspace = self.settings.workspace.clone();
+        let calls_max = self.settings.limits.model_calls_max.unwrap_or(self.config.run.model_calls_max);
+        let mut hooks: Vec<Arc<dyn Hook>> =
+            vec![Arc::new(Instructions { workspace: workspace.clone(), role })];
+        hooks.push(Arc::clone(&toolbox.skills) as Arc<dyn Hook>);
+        hooks.push(Arc::new(AgentMdHook::new(self.agent_file(assistant_id))));
+        hooks.push(Arc::new(CallLimit { calls_max }));
+        let rules = Arc::clone(&toolbox.rules);
+        let approve = self.settings.approve;
+        hooks.push(Arc::new(ToolApproval::new(tools, workspace, rules, approve)));
+        hooks.extend(self.own_hooks.iter().cloned());
+        Ok(hooks)
     }
 }
 
 fn entry(channels: &Channels) -> Option<&'static str> {
     match channels.get(START_CHANNEL).and_then(Value::as_str) {
-        Some("turn") => Some(MODEL_NODE),
+        Some("turn") => Some(BEFORE_AGENT_NODE),
         Some("handoff") => handoff::entry(channels),
         Some(_) | None => None,
     }
 }
 
 fn after_model(channels: &Channels) -> Option<&'static str> {
-    if runtime::wants_tools(channels) { Some(TOOLS_NODE) } else { handoff::after_turn(channels) }
+    if runtime::wants_tools(channels) { Some(TOOLS_NODE) } else { Some(AFTER_AGENT_NODE) }
 }

@@ -6,7 +6,6 @@ use protocol::HandoffStatus;
 use serde::Serialize;
 
 use crate::agent::Agent;
-use crate::home::lease;
 
 /// What a check found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -129,11 +128,10 @@ impl Agent {
     }
 
     async fn runs_check(&self) -> Check {
-        let folder = self.settings.home.processes();
         let cut_off = match self.store.active_runs(None).await {
             Ok(runs) => runs
                 .into_iter()
-                .filter(|run| run.lease_owner.as_deref().is_none_or(|owner| lease::is_gone(&folder, owner)))
+                .filter(|run| self.leases.is_cut_off(run))
                 .map(|run| run.thread_id.to_string())
                 .collect::<Vec<_>>(),
             Err(error) => return Check::new("runs", Verdict::Fail, error.to_string()),

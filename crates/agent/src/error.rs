@@ -83,6 +83,14 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// What a thread's next request would hold cannot be told.
+    #[error("work out the context of thread {thread_id}: {reason}")]
+    Preview {
+        /// The thread.
+        thread_id: ThreadId,
+        /// Why.
+        reason: String,
+    },
     /// A file or folder cannot be read.
     #[error("read {}: {reason}", path.display())]
     Input {
@@ -106,6 +114,12 @@ pub enum Error {
     /// agent.md could not be read or written.
     #[error(transparent)]
     Memory(#[from] memory::Error),
+    /// The remembered rules about tool calls could not be read or written.
+    #[error(transparent)]
+    Permission(#[from] tools::permission::Error),
+    /// What is written down about MCP servers could not be read or written.
+    #[error("use the MCP servers that are written down: {0}")]
+    Mcp(#[from] mcp::Error),
     /// Something could not be written as JSON.
     #[error("write JSON")]
     Json(#[from] serde_json::Error),
@@ -121,10 +135,10 @@ impl Error {
             | Self::Input { .. }
             | Self::Transcript(_) => Class::User,
             Self::Decided { .. } => Class::Conflict,
-            Self::Home { .. } | Self::Memory(_) => Class::Store,
-            Self::Config { .. } => Class::Config,
+            Self::Home { .. } | Self::Memory(_) | Self::Permission(_) => Class::Store,
+            Self::Config { .. } | Self::Mcp(_) => Class::Config,
             Self::NoModel { .. } => Class::Config,
-            Self::NotDrafted { .. } | Self::Json(_) => Class::Internal,
+            Self::NotDrafted { .. } | Self::Preview { .. } | Self::Json(_) => Class::Internal,
             Self::Journal(error) => journal_class(error),
             Self::Runtime(error) => match error {
                 runtime::Error::Journal(error) => journal_class(error),
@@ -162,6 +176,11 @@ impl Error {
             Self::NotDrafted { .. } => {
                 "run the same command again: it goes on where this one stopped".to_owned()
             }
+            Self::Permission(_) => {
+                "mend or remove the file; it holds nothing but remembered rules".to_owned()
+            }
+            Self::Mcp(_) => "mend the file; `segue mcp list` shows what is written down".to_owned(),
+            Self::Preview { .. } => "`segue doctor` checks what a request is made of".to_owned(),
             Self::Input { .. } => "check the path and its permissions".to_owned(),
             Self::Journal(error) | Self::Runtime(runtime::Error::Journal(error)) => {
                 return journal_hint(error);

@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
 use crate::assembly::Purpose;
-use crate::turns::admission;
 use crate::{Error, Result};
 
 /// How a handoff is asked for.
@@ -72,7 +71,7 @@ impl Agent {
         let mut start = match &pending {
             Some(handoff) => match self.interrupt_of(handoff).await? {
                 Some(interrupt) if is_same(&request, handoff) => {
-                    return self.pending(handoff.clone(), interrupt, Shown::Again).await;
+                    return self.shown(handoff.clone(), interrupt, Shown::Again).await;
                 }
                 Some(_) => {
                     let (parent_thread_id, handoff_id) = (thread_id, handoff.handoff_id);
@@ -95,7 +94,7 @@ impl Agent {
     }
 
     async fn proposed(&self, thread_id: ThreadId, end: RunEnd) -> Result<PendingHandoff> {
-        let Some(interrupt) = end.interrupt else {
+        let Some(interrupt) = end.interrupts.into_iter().next() else {
             let reason = end.error.unwrap_or_else(|| format!("the run ended as {}", end.status.as_str()));
             return Err(Error::NotDrafted { thread_id, reason });
         };
@@ -103,7 +102,7 @@ impl Agent {
         let newest = self.store.handoffs(filter).await?.into_iter().next();
         match newest {
             Some(handoff) if handoff.status.is_pending() => {
-                self.pending(handoff, interrupt, Shown::First).await
+                self.shown(handoff, interrupt, Shown::First).await
             }
             // Someone else saw the proposal first, and decided.
             Some(handoff) => Err(Error::Decided { handoff_id: handoff.handoff_id, status: handoff.status }),
@@ -130,25 +129,14 @@ impl Agent {
             return Err(Error::Decided { handoff_id, status: handoff.status });
         };
         let interrupt = self.present(&handoff, interrupt).await?;
-        let model = self.models.open()?;
-        let driver = self.driver(&handoff.assistant_id, model.as_ref())?;
-        let interrupt_id = interrupt.interrupt_id;
-        let rejected = |rejection| runtime::Error::Rejected { interrupt_id, rejection };
-        runtime::check_decisions(&interrupt, decisions).map_err(rejected)?;
-        if let Some(node) = driver.graph.get(&interrupt.node) {
-            node.check(&interrupt, decisions).map_err(rejected)?;
-        }
-        let admission = admission(thread_id, handoff.assistant_id, model.as_ref(), &driver.owner);
-        match runtime::resume(&*self.store, &admission, &interrupt, decisions).await {
-            Ok(checkpoint) => {
-                let end = driver.drive(&checkpoint, frames, cancel).await?;
-                self.decided(handoff_id, end, frames).await
-            }
-            Err(runtime::Error::Journal(journal::Error::AlreadyDecided { .. })) => {
+        match self.answer(&interrupt, decisions, (frames, cancel)).await {
+            Ok(Some(end)) => self.decided(handoff_id, end, frames).await,
+            Ok(None)
+            | Err(Error::Runtime(runtime::Error::Journal(journal::Error::AlreadyDecided { .. }))) => {
                 let status = self.handoff(handoff_id).await?.status;
                 Err(Error::Decided { handoff_id, status })
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error),
         }
     }
 
@@ -159,8 +147,8 @@ impl Agent {
             let reason = end.error.unwrap_or_else(|| "the run failed".to_owned());
             return Err(Error::NotDrafted { thread_id: parent, reason });
         }
-        let next = match end.interrupt {
-            Some(interrupt) => Some(self.pending(handoff.clone(), interrupt, Shown::First).await?),
+        let next = match end.interrupts.into_iter().next() {
+            Some(interrupt) => Some(self.shown(handoff.clone(), interrupt, Shown::First).await?),
             // A refinement that was stopped: the last proposal is asked about again, without another draft.
             None if status == HandoffStatus::AwaitingDecision => {
                 let unhurried = CancellationToken::new();
@@ -189,7 +177,7 @@ impl Agent {
         let mut pending = Vec::new();
         for handoff in self.store.handoffs(filter).await? {
             if let Some(interrupt) = self.interrupt_of(&handoff).await? {
-                pending.push(self.pending(handoff, interrupt, Shown::Again).await?);
+                pending.push(self.shown(handoff, interrupt, Shown::Again).await?);
             }
         }
         Ok(pending)
@@ -222,7 +210,7 @@ impl Agent {
         }))
     }
 
-    async fn pending(&self, handoff: Handoff, interrupt: Interrupt, shown: Shown) -> Result<PendingHandoff> {
+    async fn shown(&self, handoff: Handoff, interrupt: Interrupt, shown: Shown) -> Result<PendingHandoff> {
         let interrupt = self.present(&handoff, interrupt).await?;
         let proposal = self.newest_proposal(&handoff).await?;
         let covered = proposal.summary_json.coverage.last_seq;

@@ -54,6 +54,11 @@ impl Home {
         self.root.join("segue.db")
     }
 
+    /// Returns the folder of the skills that every workspace has.
+    pub fn skills(&self) -> PathBuf {
+        self.root.join("skills")
+    }
+
     /// Returns the settings.
     pub fn config(&self) -> PathBuf {
         self.root.join("config.toml")

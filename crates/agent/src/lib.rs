@@ -12,10 +12,15 @@ mod handoffs;
 mod home;
 mod import;
 mod models;
+mod questions;
+mod reports;
+mod rewind;
+mod servers;
 mod threads;
 mod turns;
 
-pub use agent::{Agent, Settings};
+pub use agent::{Agent, RunLimits, Settings};
+pub use assembly::toolbox::ToolInfo;
 pub use doctor::{Check, Verdict};
 pub use error::{Class, Error};
 pub use handoffs::{Decided, HandoffRequest, PendingHandoff};
@@ -23,13 +28,19 @@ pub use home::Home;
 pub use home::config::Config;
 pub use import::{FoundSession, ImportProblem, ImportReport, ImportedThread};
 pub use models::{ModelStatus, ProviderStatus};
+pub use reports::{ContextPart, ContextReport, CostReport, ModelCost};
+pub use rewind::{Prompt, Rewound};
 pub use threads::{ThreadNode, export_markdown};
 
 pub use journal::view::{BoundaryEntry, HistoryEntry, HistoryItem};
 pub use journal::{EventQuery, Order, SearchHit, ThreadFilter};
+pub use mcp::{
+    Answer as McpAnswer, Planned as McpServer, ServerState, ServerStatus, Source as McpSource, Standing,
+};
 pub use model::tokens::estimate as estimate_tokens;
-pub use runtime::{Frame, Frames, RunEnd};
+pub use runtime::{Frame, Frames, Item, Mode, Position, RunEnd, Subscription};
 pub use tokio_util::sync::CancellationToken;
+pub use tools::permission::{Policy, Rule, Scope};
 
 /// The result type of this room.
 pub type Result<T> = std::result::Result<T, Error>;

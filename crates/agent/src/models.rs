@@ -1,6 +1,7 @@
 //! Models: which are configured, why the others are not, and how one is chosen and opened.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use model::{ChatModel, ModelName, Provider};
 use secrecy::SecretString;
@@ -36,11 +37,12 @@ pub struct ModelStatus {
 }
 
 /// Chooses and opens models.
-#[derive(Debug, Clone)]
 pub(crate) struct Models {
     config: Config,
     /// Named on the command line or by a client.
     named: Option<String>,
+    /// The model in use, so that its connections are kept between turns.
+    opened: OnceLock<Arc<dyn ChatModel>>,
 }
 
 /// A provider's settings as found, and where.
@@ -52,7 +54,7 @@ struct Found {
 
 impl Models {
     pub(crate) fn new(config: Config, named: Option<String>) -> Self {
-        Self { config, named }
+        Self { config, named, opened: OnceLock::new() }
     }
 
     /// Returns the name of the model to use and where it was set.
@@ -74,6 +76,9 @@ impl Models {
 
     /// Opens the model to use; `None` when none is configured.
     pub(crate) fn open(&self) -> Result<Option<Arc<dyn ChatModel>>> {
+        if let Some(opened) = self.opened.get() {
+            return Ok(Some(Arc::clone(opened)));
+        }
         let Some((text, from)) = self.choice() else { return Ok(None) };
         if text == "extractive" || text == "none" {
             return Ok(None);
@@ -86,7 +91,15 @@ impl Models {
             let reason = missing(name.provider);
             return Err(Error::Model(model::Error::Setup { what: name.to_string(), reason }));
         }
-        Ok(Some(model::connect(name, found.settings)?))
+        let connected = model::connect(name, found.settings)?;
+        Ok(Some(Arc::clone(self.opened.get_or_init(|| connected))))
+    }
+
+    /// Returns the names of the environment variables that may hold keys.
+    pub(crate) fn key_variables(&self) -> Vec<String> {
+        let own = self.config.providers.values().filter_map(|provider| provider.api_key_env.clone());
+        let known = Provider::ALL.into_iter().flat_map(|provider| provider.key_variables().iter());
+        own.chain(known.map(|name| (*name).to_owned())).collect()
     }
 
     pub(crate) fn status(&self) -> ModelStatus {
@@ -136,6 +149,7 @@ impl Models {
             api_key,
             base_url: Some(base_url.clone()),
             context_tokens: config.context_tokens,
+            silence_max: config.idle_seconds.map_or(model::settings::SILENCE_MAX, Duration::from_secs),
             effort: config.effort.as_deref().and_then(model::Effort::from_name),
             ..model::Settings::default()
         };

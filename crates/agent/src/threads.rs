@@ -6,15 +6,11 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 use journal::view::{HistoryEntry, HistoryItem, history};
 use journal::{EventQuery, HandoffFilter, SearchHit, ThreadFilter, ThreadPatch, Transaction, Write};
-use protocol::{
-    Block, Category, Event, EventId, EventType, HandoffStatus, Message, NewEvent, ParentKind, Seq, Thread,
-    ThreadId,
-};
+use protocol::{Block, Category, Event, EventType, HandoffStatus, Message, NewEvent, Thread, ThreadId};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::agent::Agent;
-use crate::turns::blank;
 use crate::{Error, Result};
 
 /// A thread with the threads that came from it.
@@ -116,31 +112,6 @@ impl Agent {
         self.thread(thread_id).await
     }
 
-    /// Copies the thread's transcript, up to and including `until`, into a new thread.
-    ///
-    /// # Errors
-    /// When the thread does not exist, or the journal fails.
-    pub async fn fork_thread(&self, thread_id: ThreadId, until: Option<Seq>) -> Result<Thread> {
-        let parent = self.thread(thread_id).await?;
-        let now = Timestamp::now();
-        let name = parent.name.as_ref().map(|name| format!("{name} (fork)"));
-        let mut thread = blank(ThreadId::generate(), parent.assistant_id.clone(), name, now);
-        thread.parent_id = Some(thread_id);
-        thread.parent_kind = Some(ParentKind::Fork);
-        let origin = json!({"origin": "fork", "parent_thread_id": thread_id, "until": until});
-        let mut events = vec![NewEvent::new(EventType::ThreadCreated, &origin, now)?];
-        for event in self.events(thread_id).await? {
-            if until.is_some_and(|until| event.seq > until) {
-                break;
-            }
-            events.extend(copied(&event)?);
-        }
-        let writes =
-            vec![Write::CreateThread(thread.clone()), Write::Append { thread_id: thread.thread_id, events }];
-        self.store.commit(Transaction { fence: None, writes }).await?;
-        self.thread(thread.thread_id).await
-    }
-
     /// Removes the thread with everything that belongs to it. The block of a child that never had its first turn
     /// goes with it.
     ///
@@ -218,38 +189,6 @@ impl Agent {
             }
         }
     }
-}
-
-/// Returns the copy of an event for a fork: what was said, not what happened to runs and handoffs of the parent.
-fn copied(event: &Event) -> Result<Option<NewEvent>> {
-    let Some(event_type) = event.kind() else { return Ok(None) };
-    let said = matches!(
-        event_type,
-        EventType::HumanMessage
-            | EventType::AiMessage
-            | EventType::ToolMessage
-            | EventType::ImportedNote
-            | EventType::ImportedBoundary
-            | EventType::ImportedSummary
-    );
-    if !said {
-        return Ok(None);
-    }
-    let mut metadata = match event.metadata_value() {
-        serde_json::Value::Object(map) => map,
-        _ => serde_json::Map::new(),
-    };
-    metadata.insert("forked_from".to_owned(), json!({"thread_id": event.thread_id, "seq": event.seq}));
-    let copy = NewEvent {
-        event_id: EventId::generate(),
-        event_type,
-        run_id: None,
-        event_key: None,
-        content: event.content.clone(),
-        metadata: Some(serde_json::value::to_raw_value(&metadata)?),
-        created_at: event.created_at,
-    };
-    Ok(Some(copy))
 }
 
 fn tree(all: Vec<Thread>, root: Option<ThreadId>) -> Vec<ThreadNode> {

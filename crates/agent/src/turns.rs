@@ -1,16 +1,19 @@
 //! Turns: a person's message in, an answer out; and going on after a crash.
 
 use jiff::Timestamp;
+use journal::Artifact;
 use model::ChatModel;
-use protocol::{AssistantId, EventType, Message, NewEvent, RunId, Thread, ThreadId, ThreadStatus};
-use runtime::{Admission, Frame, Frames, MODEL_NODE, RunEnd, Start, Update};
+use protocol::{
+    AssistantId, Block, Checkpoint, EventType, HumanMessage, Message, NewEvent, RunId, Thread, ThreadId,
+    ThreadStatus,
+};
+use runtime::{Admission, Entry, Frame, Frames, RunEnd, Start, Update};
 use serde_json::{Map, json};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
 use crate::assembly::Purpose;
-use crate::home::lease;
 use crate::{Class, Error, Result};
 
 impl Agent {
@@ -38,7 +41,7 @@ impl Agent {
     pub async fn send(
         &self,
         thread_id: ThreadId,
-        text: &str,
+        message: impl Into<HumanMessage>,
         frames: &Frames,
         cancel: &CancellationToken,
     ) -> Result<RunEnd> {
@@ -47,7 +50,7 @@ impl Agent {
         self.sweep(frames, cancel).await?;
         self.recover(thread_id, frames, cancel).await?;
         let now = Timestamp::now();
-        let message = NewEvent::message(&Message::human(text), now)?;
+        let message = NewEvent::message(&Message::Human(message.into()), now)?;
         let mut channels = Purpose::Turn.channels();
         channels.extend(handoff::turn_channels(&thread));
         let start = Start { update: Update { events: vec![message], ..Update::default() }, channels };
@@ -84,11 +87,11 @@ impl Agent {
     ) -> Result<Option<RunEnd>> {
         let model = self.models.open().unwrap_or(None);
         if let Some(run) = self.store.active_runs(Some(thread_id)).await?.into_iter().next() {
-            let now = self.after_lease(&run)?;
-            let driver = self.driver(&run.assistant_id, model.as_ref())?;
+            let now = self.leases.ended(&run)?;
             let before = self.store.checkpoint(thread_id).await?;
             let next = before.as_ref().and_then(|point| point.next.as_deref());
-            if next == Some(MODEL_NODE) && model.is_none() {
+            let driver = self.driver(&run.assistant_id, model.as_ref(), Purpose::at(next)).await?;
+            if next.is_some_and(|next| driver.graph.get(next).is_none()) {
                 runtime::give_up(&*self.store, &run, &driver.owner, now).await?;
                 return Ok(None);
             }
@@ -102,30 +105,67 @@ impl Agent {
                 }
                 reclaimed => reclaimed?,
             };
-            return Ok(Some(driver.drive(&checkpoint, frames, cancel).await?));
+            return Ok(Some(driver.drive((&checkpoint, Entry::Recovered), frames, cancel).await?));
         }
         match self.store.checkpoint(thread_id).await? {
             Some(checkpoint) if !checkpoint.activities.is_empty() => {
                 let start = Start { update: Update::default(), channels: Purpose::Rest.channels() };
                 Ok(Some(self.run(thread_id, start, model.as_ref(), (frames, cancel)).await?))
             }
-            Some(_) | None => Ok(None),
+            Some(checkpoint) => self.begin_answered(&checkpoint, (frames, cancel)).await,
+            None => Ok(None),
         }
     }
 
-    /// Returns a time at which the run's lease has ended: the present, or just after the lease when its process is
-    /// known to be gone.
-    fn after_lease(&self, run: &protocol::Run) -> Result<Timestamp> {
-        let now = Timestamp::now();
-        let Some(until) = run.lease_until else { return Ok(now) };
-        let owner = run.lease_owner.as_deref().unwrap_or_default();
-        if until < now {
-            return Ok(now);
+    /// Goes on with a run whose questions were all answered by a process that ended before it could.
+    async fn begin_answered(
+        &self,
+        checkpoint: &Checkpoint,
+        (frames, cancel): (&Frames, &CancellationToken),
+    ) -> Result<Option<RunEnd>> {
+        let Some(asked) = runtime::answered(&*self.store, checkpoint).await? else { return Ok(None) };
+        let (thread_id, model) = (checkpoint.thread_id, self.models.open()?);
+        let assistant_id = self.thread(thread_id).await?.assistant_id;
+        let driver = self.driver(&assistant_id, model.as_ref(), Purpose::at(Some(&asked.node))).await?;
+        if driver.graph.get(&asked.node).is_none() {
+            return Ok(None);
         }
-        if owner == self.owner()? || !lease::is_gone(&self.settings.home.processes(), owner) {
-            return Err(journal::Error::Busy { thread_id: run.thread_id, run_id: run.run_id }.into());
+        let admission = admission(thread_id, assistant_id, model.as_ref(), &driver.owner);
+        match runtime::begin_answered(&*self.store, &admission, &asked).await? {
+            Some(checkpoint) => Ok(Some(driver.drive((&checkpoint, Entry::Fresh), frames, cancel).await?)),
+            None => Ok(None),
         }
-        Ok(until + jiff::SignedDuration::from_millis(1))
+    }
+
+    /// Asks the thread's run to stop, in whatever process it works; says whether there was one. It stops at its next
+    /// look into the journal, about a second later.
+    ///
+    /// # Errors
+    /// When the thread does not exist, or the journal fails.
+    pub async fn stop(&self, thread_id: ThreadId) -> Result<bool> {
+        self.thread(thread_id).await?;
+        match self.store.active_runs(Some(thread_id)).await?.into_iter().next() {
+            Some(run) => {
+                Ok(runtime::request_stop(&*self.store, run.run_id, Timestamp::now()).await?.is_active())
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// Keeps the bytes of an image or document in the thread, and returns the block that names them in a message.
+    ///
+    /// # Errors
+    /// When they are too large, or the journal fails.
+    pub async fn attach(&self, thread_id: ThreadId, bytes: Vec<u8>, media_type: &str) -> Result<Block> {
+        let artifact = Artifact::new(thread_id, media_type, bytes, Timestamp::now());
+        let block = Block::Media {
+            media_type: media_type.to_owned(),
+            sha256: Some(artifact.sha256.clone()),
+            bytes: Some(artifact.bytes.len() as u64),
+        };
+        let writes = vec![journal::Write::PutArtifact(artifact)];
+        self.store.commit(journal::Transaction { fence: None, writes }).await?;
+        Ok(block)
     }
 
     /// Admits a run that begins with `start` and drives it until it rests.
@@ -137,17 +177,21 @@ impl Agent {
         (frames, cancel): (&Frames, &CancellationToken),
     ) -> Result<RunEnd> {
         let assistant_id = self.thread(thread_id).await?.assistant_id;
-        let driver = self.driver(&assistant_id, model)?;
+        let purpose = Purpose::of(&start.channels);
+        let driver = self.driver(&assistant_id, model, purpose).await?;
+        if let Some(toolbox) = self.toolbox.get() {
+            toolbox.tell(frames);
+        }
         let admission = admission(thread_id, assistant_id, model, &driver.owner);
         let checkpoint = runtime::admit(&*self.store, &driver.graph, &admission, start).await?;
-        Ok(driver.drive(&checkpoint, frames, cancel).await?)
+        Ok(driver.drive((&checkpoint, Entry::Fresh), frames, cancel).await?)
     }
 
     /// Ends a run of the thread whose process is gone, without going on with it.
     pub(crate) async fn end_cut_off(&self, thread_id: ThreadId) -> Result<()> {
         if let Some(run) = self.store.active_runs(Some(thread_id)).await?.into_iter().next() {
-            let now = self.after_lease(&run)?;
-            runtime::give_up(&*self.store, &run, self.owner()?, now).await?;
+            let now = self.leases.ended(&run)?;
+            runtime::give_up(&*self.store, &run, self.leases.name()?, now).await?;
         }
         Ok(())
     }

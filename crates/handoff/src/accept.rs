@@ -284,6 +284,17 @@ fn mark(handoff: &Handoff) -> HandoffMark {
     }
 }
 
+/// Returns the writes that give up a handoff nobody can answer any more, because the thread was taken back to before
+/// it was asked about.
+pub fn given_up(handoff: &Handoff, at: Timestamp) -> Vec<Write> {
+    let Ok(to) = crate::lifecycle::next(handoff.status, crate::lifecycle::Step::Expire) else {
+        return Vec::new();
+    };
+    let note = Some("the thread was rewound to before it".to_owned());
+    let patch = HandoffPatch { note, ..HandoffPatch::default() };
+    vec![Write::MoveHandoff { handoff_id: handoff.handoff_id, from: handoff.status, to, patch, at }]
+}
+
 /// Returns the writes that end an accepted handoff whose child goes away.
 pub fn settled(handoff: &Handoff, at: Timestamp) -> Vec<Write> {
     let step = |from, to| Write::MoveHandoff {

@@ -98,7 +98,7 @@ pub(crate) async fn draft(
     let (instructions, text) = prompt(input)?;
     let request = ChatRequest {
         system: vec![instructions],
-        messages: vec![Message::human(text)],
+        messages: Arc::new(vec![Message::human(text)]),
         max_output_tokens: Some(input.max_summary_tokens + ANSWER_TOKENS_SPARE),
         answer_schema: Some(schemars::schema_for!(Answer).to_value()),
         ..ChatRequest::default()

@@ -12,7 +12,7 @@ mod summary;
 #[cfg(test)]
 mod transcript;
 
-pub use accept::{ACCEPT_ACTIVITY, Acceptance, AgentFiles, MIRROR_KIND, settled};
+pub use accept::{ACCEPT_ACTIVITY, Acceptance, AgentFiles, MIRROR_KIND, given_up, settled};
 pub use cleanup::{
     BlockClearing, CLEANUP_NODE, CLEAR_ACTIVITY, HandoffCleanup, MARK_NODE, MarkFirstTurn, after_turn,
     should_cleanup_handoff, turn_channels,
@@ -24,7 +24,7 @@ pub use draft::summarization::{
 pub use ledger::source::{Item, What};
 pub use ledger::{CheckRun, Facts, FileUse, Ledger, Name, Quote, Rule};
 pub use lifecycle::{IllegalTransition, Step, next};
-pub use request::{Options, Request, restart, start};
+pub use request::{Options, Request, requested_key, restart, start};
 pub use review::approval::{APPROVAL_NODE, HandoffApproval, refinements_left, uncovered_messages};
 pub use review::payload::{ACTION_NAME, MIDDLEWARE_SOURCE};
 pub use summary::coverage::{CoverageBuilder, Reach};

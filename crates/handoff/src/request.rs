@@ -74,6 +74,11 @@ pub struct Request {
     pub options: Options,
 }
 
+/// Returns the key of the event that tells where in its parent a handoff was asked for.
+pub fn requested_key(handoff_id: HandoffId) -> String {
+    format!("handoff_requested:{handoff_id}")
+}
+
 /// Returns what the run that carries `request` begins with.
 ///
 /// # Errors
@@ -105,6 +110,7 @@ pub fn start(request: &Request) -> Result<Start, serde_json::Error> {
         "handoff_id": request.handoff_id, "goal": request.options.goal, "initiated_by": "user",
     });
     let event = NewEvent::new(EventType::HandoffRequested, &content, request.now)?;
+    let event = event.keyed(requested_key(request.handoff_id));
     let mut channels = cleared();
     channels.insert(keys::REQUESTED.to_owned(), true.into());
     channels.insert(keys::METADATA.to_owned(), serde_json::to_value(metadata)?);

@@ -119,8 +119,28 @@ fn page_of_50(bencher: Bencher<'_, '_>, events: usize) {
         let events = (0..1_000).map(|number| message(batch * 1_000 + number)).collect();
         fixture.commit(vec![Write::Append { thread_id, events }]);
     }
-    let query =
-        EventQuery { after: None, before: Some(events as u64 / 2), categories: Vec::new(), limit: 50 };
+    let query = EventQuery {
+        after: None,
+        before: Some(events as u64 / 2),
+        categories: Vec::new(),
+        limit: 50,
+        ..EventQuery::default()
+    };
+    bencher.bench(|| fixture.runtime.block_on(fixture.store.events(thread_id, query.clone())));
+}
+
+/// A page on both sides of what a rewind superseded.
+#[divan::bench(args = [1_000, 100_000])]
+fn page_of_50_around_superseded_events(bencher: Bencher<'_, '_>, events: usize) {
+    let fixture = fixture();
+    let thread_id = fixture.threads(1)[0];
+    for batch in 0..events / 1_000 {
+        let events = (0..1_000).map(|number| message(batch * 1_000 + number)).collect();
+        fixture.commit(vec![Write::Append { thread_id, events }]);
+    }
+    fixture.commit(vec![Write::Rewind { thread_id, keep_seq: 100, at: Timestamp::now() }]);
+    fixture.commit(vec![Write::Append { thread_id, events: (0..25).map(message).collect() }]);
+    let query = EventQuery { limit: 50, ..EventQuery::default() };
     bencher.bench(|| fixture.runtime.block_on(fixture.store.events(thread_id, query.clone())));
 }
 

@@ -1,9 +1,10 @@
 //! What happened: the append-only event log, and the rows derived from it (threads, runs, checkpoints, interrupts,
-//! handoffs, proposals, outbox, `turn_log`).
+//! handoffs, proposals, artifacts, outbox, `turn_log`).
 //!
 //! A [`Transaction`] is a list of [`Write`]s that take effect together or not at all; a [`Store`] performs it and
 //! answers questions. No model is called here, no prompt is known, and no rule decides which event to write.
-//! Nothing in this room changes or removes an event, except the deletion of a whole thread.
+//! Nothing in this room changes or removes an event, except the deletion of a whole thread: a rewind
+//! ([`Write::Rewind`]) only says which events reads leave out.
 
 mod error;
 mod sqlite;
@@ -13,13 +14,16 @@ pub mod view;
 pub use error::Error;
 pub use sqlite::{OpenOptions, Sqlite};
 pub use store::{
-    Committed, EventQuery, Fence, HandoffFilter, HandoffPatch, Health, HealthDepth, ImportSource,
-    ImportedSoFar, Order, OutboxItem, RunPatch, SearchHit, Store, ThreadFilter, ThreadPatch, Transaction,
-    Write,
+    Artifact, CheckpointRef, Committed, EventQuery, Fence, HandoffFilter, HandoffPatch, Health, HealthDepth,
+    ImportSource, ImportedSoFar, Order, OutboxItem, RunPatch, SearchHit, Store, Subagents, Superseded,
+    ThreadFilter, ThreadPatch, Transaction, Write,
 };
 
 /// The result type of this room.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// The most bytes of one artifact: 64 MiB.
+pub const ARTIFACT_BYTES_MAX: usize = 64 << 20;
 
 /// The most rows one page holds; a larger or zero limit is an error, never a silent cut.
 pub const PAGE_ROWS_MAX: usize = 5_000;

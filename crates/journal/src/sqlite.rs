@@ -16,19 +16,21 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use protocol::{
-    Checkpoint, Event, Handoff, HandoffId, Interrupt, InterruptId, Proposal, Run, RunId, Seq, Thread,
-    ThreadId,
+    Checkpoint, CheckpointId, Event, Handoff, HandoffId, Interrupt, InterruptId, Proposal, Run, RunId, Seq,
+    StepPoint, Thread, ThreadId,
 };
 use rusqlite::Connection;
+use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
 
 use self::faults::Place;
 use self::readers::Readers;
-use self::tables::{events, handoffs, keyed, runs, search, threads};
+use self::tables::events::{self, rewinds};
+use self::tables::{artifacts, checkpoints, handoffs, interrupts, keyed, runs, search, threads};
 use self::writer::{Job, QUEUE_MAX, Request, Writer};
 use crate::{
-    Committed, Error, EventQuery, HandoffFilter, Health, HealthDepth, ImportSource, OutboxItem, Result,
-    SearchHit, Store, ThreadFilter, Transaction,
+    Artifact, CheckpointRef, Committed, Error, EventQuery, HandoffFilter, Health, HealthDepth, ImportSource,
+    OutboxItem, Result, SearchHit, Store, ThreadFilter, Transaction,
 };
 
 /// How a database is opened.
@@ -111,6 +113,14 @@ impl Sqlite {
         &self,
         question: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        // A question of several statements is about one moment.
+        let question = move |connection: &Connection| {
+            let snapshot = connection.unchecked_transaction()?;
+            let answer = question(&snapshot)?;
+            // The answer was read; that a damaged database cannot even end a snapshot changes nothing of it.
+            let _ = snapshot.commit();
+            Ok(answer)
+        };
         let answer = match &self.readers {
             Some(readers) => readers.ask(question).await,
             None => {
@@ -161,6 +171,10 @@ impl Store for Sqlite {
         self.ask(move |db| events::page(db, thread_id, &query)).await
     }
 
+    async fn messages_after(&self, thread_id: ThreadId, seq: Seq) -> Result<u64> {
+        self.ask(move |db| rewinds::messages_after(db, thread_id, seq)).await
+    }
+
     async fn seq_of_key(&self, thread_id: ThreadId, event_key: &str) -> Result<Option<Seq>> {
         let event_key = event_key.to_owned();
         self.ask(move |db| events::seq_of_key(db, thread_id, &event_key)).await
@@ -181,19 +195,41 @@ impl Store for Sqlite {
     }
 
     async fn checkpoint(&self, thread_id: ThreadId) -> Result<Option<Checkpoint>> {
-        self.ask(move |db| runs::checkpoint(db, thread_id)).await
+        self.ask(move |db| checkpoints::newest(db, thread_id)).await
+    }
+
+    async fn checkpoints(
+        &self,
+        thread_id: ThreadId,
+        before: Option<CheckpointId>,
+        limit: usize,
+    ) -> Result<Vec<StepPoint>> {
+        self.ask(move |db| checkpoints::list(db, thread_id, (before, limit))).await
+    }
+
+    async fn checkpoint_at(
+        &self,
+        thread_id: ThreadId,
+        point: CheckpointRef,
+    ) -> Result<Option<(StepPoint, Map<String, Value>)>> {
+        self.ask(move |db| checkpoints::at(db, thread_id, point)).await
+    }
+
+    async fn artifact(&self, thread_id: ThreadId, sha256: &str) -> Result<Option<Artifact>> {
+        let sha256 = sha256.to_owned();
+        self.ask(move |db| artifacts::find(db, thread_id, &sha256)).await
     }
 
     async fn unfinished_checkpoints(&self) -> Result<Vec<Checkpoint>> {
-        self.ask(runs::unfinished_checkpoints).await
+        self.ask(checkpoints::unfinished).await
     }
 
     async fn interrupt(&self, interrupt_id: InterruptId) -> Result<Option<Interrupt>> {
-        self.ask(move |db| runs::interrupt(db, interrupt_id)).await
+        self.ask(move |db| interrupts::find(db, interrupt_id)).await
     }
 
     async fn pending_interrupts(&self, thread_id: ThreadId) -> Result<Vec<Interrupt>> {
-        self.ask(move |db| runs::pending_interrupts(db, thread_id)).await
+        self.ask(move |db| interrupts::pending(db, thread_id)).await
     }
 
     async fn handoff(&self, handoff_id: HandoffId) -> Result<Option<Handoff>> {

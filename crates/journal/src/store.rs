@@ -4,10 +4,11 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use protocol::{
     AssistantId, Category, Checkpoint, CheckpointId, Decisions, Event, Handoff, HandoffId, HandoffStatus,
-    Interrupt, InterruptId, NewEvent, Proposal, Run, RunId, RunStatus, Seq, Thread, ThreadId, ThreadStatus,
-    Usage,
+    Interrupt, InterruptId, NewEvent, Proposal, Run, RunId, RunStatus, Seq, StepPoint, Thread, ThreadId,
+    ThreadStatus, Usage,
 };
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 
 use crate::Result;
 
@@ -49,7 +50,8 @@ pub enum Write {
         /// The thread.
         thread_id: ThreadId,
     },
-    /// Appends events to one thread, and moves the time of its last change forward to theirs. JSON that escapes half
+    /// Appends events to one thread, and moves the time of its last change forward to theirs. One whose key was stored
+    /// before is a repetition, even of an event that is superseded. JSON that escapes half
     /// of a surrogate pair is refused as [`crate::Error::Invalid`].
     Append {
         /// The thread; it must exist.
@@ -57,6 +59,40 @@ pub enum Write {
         /// The events, in order.
         events: Vec<NewEvent>,
     },
+    /// Takes the thread back: every event after `keep_seq`, up to the thread's last seq at this moment, is superseded.
+    /// It stays in the log as it is, and reads leave it out unless they ask for it ([`Superseded::Shown`]); what is
+    /// appended afterwards is not superseded. Its turns in `turn_log` are archived. Pending interrupts that were raised
+    /// after `keep_seq` are withdrawn, and a thread that waited or had failed is idle. A `keep_seq` at or after the
+    /// last seq changes nothing; one inside a part that is superseded already keeps what is visible before it. The
+    /// checkpoint stays: the caller stores the one the thread goes on from. Fails with [`crate::Error::Busy`]
+    /// while a run is active.
+    Rewind {
+        /// The thread.
+        thread_id: ThreadId,
+        /// The last seq that stays; 0 keeps nothing.
+        keep_seq: Seq,
+        /// When.
+        at: Timestamp,
+    },
+    /// Copies a thread's transcript into a blank thread: its visible events of the categories message, context and
+    /// middleware, at the seqs they have, so that every reference to a seq stays true. The next seq of `into` follows
+    /// the source's last one, or `until`. What happened to the runs of the source is not copied, nor are event keys.
+    ///
+    /// The copies are found by search. They are not turns of `turn_log` again: memory has them from the source.
+    /// Artifacts of the source can be read in the copy, and stay when the source is deleted. Fails with
+    /// [`crate::Error::Invalid`] unless `into` never had an event.
+    CopyEvents {
+        /// The source.
+        from: ThreadId,
+        /// The last seq to copy; `None` copies all.
+        until: Option<Seq>,
+        /// The thread that takes them; it must exist.
+        into: ThreadId,
+    },
+    /// Keeps bytes in a thread under their hash. The same hash in the same thread again changes nothing; fails with
+    /// [`crate::Error::Differs`] when other bytes are stored under it, and with [`crate::Error::Invalid`] for more
+    /// than [`crate::ARTIFACT_BYTES_MAX`] or a name that is no SHA-256. It goes with its thread.
+    PutArtifact(Artifact),
     /// Fails with [`crate::Error::Differs`] unless the thread's newest checkpoint is this one: what follows was worked
     /// out from it.
     ExpectCheckpoint {
@@ -89,7 +125,8 @@ pub enum Write {
     },
     /// Stores a checkpoint. Its `head_seq` is set to the thread's last seq, appends of this transaction included.
     PutCheckpoint(Checkpoint),
-    /// Stores a pending interrupt; one with the same id stays as it is.
+    /// Stores a pending interrupt; one with the same id stays as it is. It belongs to the thread's last seq, appends of
+    /// this transaction included: a rewind to before it withdraws it.
     RaiseInterrupt(Interrupt),
     /// Answers an interrupt; fails with [`crate::Error::AlreadyDecided`] unless it is pending.
     ResolveInterrupt {
@@ -178,6 +215,34 @@ pub struct HandoffPatch {
     pub note: Option<String>,
 }
 
+/// Bytes that belong to a thread and are too large or too foreign for an event: an image, the output of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Artifact {
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// SHA-256 of the bytes in 64 lowercase hex digits: its name.
+    pub sha256: String,
+    /// The media type, such as `image/png`.
+    pub media_type: String,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// When it was first stored in the thread.
+    pub created_at: Timestamp,
+}
+
+impl Artifact {
+    /// Returns the artifact of these bytes, named by their hash.
+    pub fn new(
+        thread_id: ThreadId,
+        media_type: impl Into<String>,
+        bytes: Vec<u8>,
+        created_at: Timestamp,
+    ) -> Self {
+        let sha256 = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        Self { thread_id, sha256, media_type: media_type.into(), bytes, created_at }
+    }
+}
+
 /// Something to be sent to the outside, at least once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OutboxItem {
@@ -226,8 +291,18 @@ pub struct Committed {
     pub stored: u64,
 }
 
+/// Whether a read returns events that a [`Write::Rewind`] superseded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Superseded {
+    /// They are left out, and take no place in a page.
+    #[default]
+    Hidden,
+    /// They are returned like any other.
+    Shown,
+}
+
 /// A page of events of one thread.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventQuery {
     /// Only events after this seq.
     pub after: Option<Seq>,
@@ -235,6 +310,8 @@ pub struct EventQuery {
     pub before: Option<Seq>,
     /// Only these categories; empty means all.
     pub categories: Vec<Category>,
+    /// Whether superseded events are among them.
+    pub superseded: Superseded,
     /// The most events to return, 1 to [`crate::PAGE_ROWS_MAX`].
     pub limit: usize,
 }
@@ -242,7 +319,7 @@ pub struct EventQuery {
 impl EventQuery {
     /// Returns a query for the first `limit` events after `seq`, of every category.
     pub const fn after(seq: Seq, limit: usize) -> Self {
-        Self { after: Some(seq), before: None, categories: Vec::new(), limit }
+        Self { after: Some(seq), before: None, categories: Vec::new(), superseded: Superseded::Hidden, limit }
     }
 }
 
@@ -256,6 +333,16 @@ pub enum Order {
     Created,
 }
 
+/// Whether a list has the threads of sub-agents, and those that came from them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Subagents {
+    /// They are left out.
+    #[default]
+    Hidden,
+    /// They are listed like any other.
+    Shown,
+}
+
 /// Which threads to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ThreadFilter {
@@ -263,12 +350,23 @@ pub struct ThreadFilter {
     pub assistant_id: Option<AssistantId>,
     /// Only children of this thread.
     pub parent_id: Option<ThreadId>,
+    /// Whether threads of sub-agents are among them.
+    pub subagents: Subagents,
     /// The order.
     pub order: Order,
     /// How many to skip.
     pub offset: usize,
     /// The most threads to return, 1 to [`crate::PAGE_ROWS_MAX`].
     pub limit: usize,
+}
+
+/// A point in a thread's past.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CheckpointRef {
+    /// The point after the step that wrote this checkpoint.
+    Id(CheckpointId),
+    /// The newest point at or before this seq.
+    Seq(Seq),
 }
 
 /// Which handoffs to list; every set field must match. Newest first.
@@ -330,17 +428,21 @@ pub trait Store: Send + Sync {
     /// Returns a page of threads, without reading any message.
     async fn threads(&self, filter: ThreadFilter) -> Result<Vec<Thread>>;
 
-    /// Returns up to ten ids of threads that begin with `prefix` (hyphens and case are ignored).
+    /// Returns up to ten ids of threads that begin with `prefix` (hyphens and case are ignored), sub-agents included.
     async fn threads_by_prefix(&self, prefix: &str) -> Result<Vec<ThreadId>>;
 
     /// Returns a page of events in ascending order: with `after` the first ones after it, otherwise the newest
     /// ones before `before` (or of all). Both bounds together are honoured. An unknown thread has no events.
     async fn events(&self, thread_id: ThreadId, query: EventQuery) -> Result<Vec<Event>>;
 
-    /// Returns the seq of the event with that key in the thread, of whatever run.
+    /// Returns how many messages a rewind that keeps `seq` would take out of sight.
+    async fn messages_after(&self, thread_id: ThreadId, seq: Seq) -> Result<u64>;
+
+    /// Returns the seq of the event with that key in the thread, of whatever run and whether or not it is superseded:
+    /// a key is never stored twice.
     async fn seq_of_key(&self, thread_id: ThreadId, event_key: &str) -> Result<Option<Seq>>;
 
-    /// Returns passages that hold every word of `text`, best first.
+    /// Returns passages that hold every word of `text`, best first; none from superseded messages.
     async fn search(&self, text: &str, limit: usize) -> Result<Vec<SearchHit>>;
 
     /// Returns the run, or `None`.
@@ -351,6 +453,27 @@ pub trait Store: Send + Sync {
 
     /// Returns the thread's newest checkpoint, or `None`.
     async fn checkpoint(&self, thread_id: ThreadId) -> Result<Option<Checkpoint>>;
+
+    /// Returns points of the thread's past, newest first: those before `before`, or the newest of all. Superseded ones
+    /// are left out.
+    async fn checkpoints(
+        &self,
+        thread_id: ThreadId,
+        before: Option<CheckpointId>,
+        limit: usize,
+    ) -> Result<Vec<StepPoint>>;
+
+    /// Returns a point of the thread's past with the public channels of that time (keys that do not begin with `_`).
+    /// `None` when there is no such point, or it is superseded.
+    async fn checkpoint_at(
+        &self,
+        thread_id: ThreadId,
+        point: CheckpointRef,
+    ) -> Result<Option<(StepPoint, Map<String, Value>)>>;
+
+    /// Returns the artifact of the thread whose name begins with `sha256`, at least 8 hex digits, or `None`. Fails with
+    /// [`crate::Error::Invalid`] when several do.
+    async fn artifact(&self, thread_id: ThreadId, sha256: &str) -> Result<Option<Artifact>>;
 
     /// Returns the newest checkpoints that have activities to perform, one a thread.
     async fn unfinished_checkpoints(&self) -> Result<Vec<Checkpoint>>;

@@ -15,6 +15,7 @@
 //!
 //! Everything outside the block stays byte for byte, whatever its encoding or line endings.
 
+pub(crate) mod mend;
 mod scan;
 
 use std::fmt;
@@ -128,6 +129,28 @@ pub fn content_of(summary_md: &str) -> String {
     if content.trim().is_empty() { PLACEHOLDER.to_owned() } else { content.to_owned() }
 }
 
+/// Returns where the blocks, with their headings, and the stray markers of `text` are, in order.
+pub(crate) fn managed(text: &[u8]) -> Vec<Range<usize>> {
+    let (found, all) = (scan(text), lines(text));
+    let pairs = found.pairs.iter().map(|pair| with_heading(text, &all, pair));
+    let mut all: Vec<_> = pairs.chain(found.strays.iter().map(|stray| stray.range.clone())).collect();
+    all.sort_by_key(|range| range.start);
+    all
+}
+
+/// Returns whether both texts hold the same blocks and stray markers, byte for byte, wherever they stand.
+pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let (in_one, in_other) = (managed(one), managed(other));
+    in_one.len() == in_other.len() && in_one.into_iter().zip(in_other).all(|(a, b)| one[a] == other[b])
+}
+
+/// Returns where notes that are added to `text` belong: before the block, with its heading, when nothing follows it.
+pub(crate) fn notes_end(text: &[u8]) -> usize {
+    let found = scan(text);
+    let last = found.pairs.last().filter(|pair| text[pair.range.end..].trim_ascii().is_empty());
+    last.map_or(text.len(), |pair| with_heading(text, &lines(text), pair).start)
+}
+
 /// Returns `summary_md` with every tag that could open or close the block shown as text (`&lt;…&gt;`).
 ///
 /// Doing it twice changes nothing more.
@@ -194,7 +217,7 @@ fn problems_of(found: &Scan) -> Vec<Problem> {
 }
 
 /// Returns the line ending most lines of `text` have.
-fn line_ending(text: &[u8]) -> &'static str {
+pub(crate) fn line_ending(text: &[u8]) -> &'static str {
     let newlines = text.iter().filter(|byte| **byte == b'\n').count();
     let crlf = text.windows(2).filter(|pair| pair == b"\r\n").count();
     if crlf * 2 > newlines { "\r\n" } else { "\n" }

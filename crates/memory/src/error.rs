@@ -25,15 +25,15 @@ pub enum Error {
         path: PathBuf,
     },
     /// The file is larger than [`crate::AGENT_MD_BYTES_MAX`].
-    #[error("write the summary block in {}: the file is larger than {bytes_max} bytes, move part of it elsewhere", .path.display())]
+    #[error("change {}: the file is larger than {bytes_max} bytes, move part of it elsewhere", .path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
         /// The limit.
         bytes_max: u64,
     },
-    /// The file is UTF-16; a block written into it would be garbage.
-    #[error("write the summary block in {}: the file is UTF-16, save it as UTF-8", .path.display())]
+    /// The file is UTF-16: a model would read garbage, and a block written into it would be garbage.
+    #[error("use {}: the file is UTF-16, save it as UTF-8", .path.display())]
     Encoding {
         /// The file.
         path: PathBuf,
@@ -61,7 +61,7 @@ pub enum Error {
         waited: Duration,
     },
     /// Another program kept changing the file between reading and replacing it.
-    #[error("write the summary block in {}: another program changed the file {attempts} times meanwhile", .path.display())]
+    #[error("write {}: another program changed the file {attempts} times meanwhile", .path.display())]
     Contended {
         /// The file.
         path: PathBuf,

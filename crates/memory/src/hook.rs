@@ -1,62 +1,175 @@
-//! The hook that puts agent.md into every model request, and a child's summary into its first turn only.
+//! The middleware of agent.md: it puts the file into every model request, a child's summary into its first turn only,
+//! and it sees to it that no tool call touches the managed block.
 
-use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::Store;
 use model::ChatRequest;
-use protocol::{EventType, NewEvent, Thread};
-use runtime::{Failure, FailureKind, Frame, Hook, StepContext, Update};
+use protocol::{Block, EventType, NewEvent, RunId, ThreadId, ToolStatus};
+use runtime::{Failure, FailureKind, Frame, Hook, NextCall, StepContext, ToolCall, ToolOutput, Update};
 use serde_json::json;
 
-use crate::file::AgentFile;
+use crate::edit_memory::EDIT_MEMORY;
+use crate::file::watch::{Damage, Watch};
+use crate::file::{AGENT_MD_BYTES_MAX, AgentFile};
 use crate::inject::{Section, prompt_section};
+use crate::{Error, Extent, Snapshot};
 
-/// Re-reads agent.md for every request, so that an edit on disk is seen by the next turn.
+/// How many runs' summaries are kept; sub-agents run beside each other.
+const SUMMARIES_MAX: usize = 8;
+
+/// Looks at agent.md before every request, so that an edit on disk is seen at once; a file that did not change costs a
+/// look at its metadata.
 pub struct AgentMdHook {
-    /// The assistant's agent.md.
-    pub path: PathBuf,
+    file: Arc<AgentFile>,
+    summaries: Mutex<Vec<Due>>,
+}
+
+/// The summary a run's thread is due. It stays the same for a whole run: only the end of a first complete turn, after
+/// which the run asks no model, ends it.
+#[derive(Clone)]
+struct Due {
+    thread_id: ThreadId,
+    run_id: RunId,
+    summary: Option<Arc<str>>,
+}
+
+impl AgentMdHook {
+    /// Returns the hook for the assistant's agent.md. Give it the one value there is for the file in this process.
+    pub fn new(file: Arc<AgentFile>) -> Self {
+        Self { file, summaries: Mutex::default() }
+    }
+
+    async fn summary(&self, step: &StepContext<'_>) -> journal::Result<Option<Arc<str>>> {
+        let is_it = |due: &&Due| (due.thread_id, due.run_id) == (step.thread_id, step.run_id);
+        let known = |dues: &Vec<Due>| dues.iter().find(is_it).cloned();
+        if let Some(due) = known(&self.summaries.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(due.summary);
+        }
+        let summary = summary_of(&**step.store, step.thread_id).await?.map(Arc::from);
+        let due = Due { thread_id: step.thread_id, run_id: step.run_id, summary: summary.clone() };
+        let mut dues = self.summaries.lock().unwrap_or_else(PoisonError::into_inner);
+        if dues.len() == SUMMARIES_MAX {
+            dues.remove(0);
+        }
+        dues.push(due);
+        Ok(summary)
+    }
+
+    /// Returns what the request gets, with or without the file.
+    fn section(&self, summary: Option<&str>, step: &StepContext<'_>) -> Result<Section, Failure> {
+        match (self.file.reading(), summary) {
+            (Ok(reading), None) => Ok(reading.section().clone()),
+            (Ok(reading), Some(_)) => Ok(prompt_section(&reading.snapshot, summary)),
+            (Err(error), Some(_)) => {
+                // The summary comes from the handoff's row, so the child goes on without the file.
+                step.frames.send(Frame::Notice { text: format!("failed to {error}") });
+                Ok(prompt_section(&Snapshot::default(), summary))
+            }
+            (Err(error), None) => {
+                Err(Failure::new(FailureKind::Config, error.to_string()).with_hint(error.hint()))
+            }
+        }
+    }
+
+    /// Returns what a model and a person are told when the file had to be put back after `watch`, or could not be.
+    async fn settle(&self, watch: Watch) -> Option<String> {
+        if self.file.is_as(&watch) {
+            return None;
+        }
+        let file = Arc::clone(&self.file);
+        let put_back = tokio::task::spawn_blocking(move || file.put_back(&watch)).await;
+        match put_back.unwrap_or_else(|_| Err(self.broke_off())) {
+            Ok(None) => None,
+            Ok(Some(Damage::Block)) => Some(format!(
+                "agent.md: the block between {} and {} was changed while this call ran. Only Segue writes it; it has \
+                 been put back, other changes stay. To change the notes around it, use {EDIT_MEMORY}.",
+                crate::block::OPEN,
+                crate::block::CLOSE
+            )),
+            Ok(Some(Damage::File)) => Some(format!(
+                "agent.md was deleted while this call ran. It has been restored. To change it, use {EDIT_MEMORY}."
+            )),
+            Err(error) => Some(format!(
+                "agent.md was changed while this call ran, and its block could not be checked or put back: failed \
+                 to {error}. To do: {}.",
+                error.hint()
+            )),
+        }
+    }
+
+    fn broke_off(&self) -> Error {
+        let source = std::io::Error::other("the guard broke off");
+        Error::Io { action: "check", path: self.file.path().to_owned(), source }
+    }
 }
 
 #[async_trait]
 impl Hook for AgentMdHook {
+    fn name(&self) -> &'static str {
+        "AgentMemory"
+    }
+
+    /// Says once a turn that the model does not see all of a file. What is wrong with one that cannot be read is said
+    /// when it is needed.
+    async fn before_agent(&self, step: &StepContext<'_>) -> Result<Update, Failure> {
+        if self.file.reading().is_ok_and(|reading| reading.snapshot.extent == Extent::Beginning) {
+            let path = self.file.path().display();
+            let text =
+                format!("{path} is longer than {AGENT_MD_BYTES_MAX} bytes; the model sees its beginning");
+            step.frames.send(Frame::Notice { text });
+        }
+        Ok(Update::default())
+    }
+
     async fn before_model(
         &self,
         step: &StepContext<'_>,
         request: &mut ChatRequest,
     ) -> Result<Update, Failure> {
-        let thread = step.store.thread(step.thread_id).await?;
-        let summary = match &thread {
-            Some(thread) => summary_of(&**step.store, thread).await?,
-            None => None,
-        };
-        let snapshot = match AgentFile::new(&self.path).read() {
-            Ok(snapshot) => snapshot,
-            Err(error) if summary.is_some() => {
-                // The summary comes from the handoff's row, so the child goes on without the file.
-                step.frames.send(Frame::Notice { text: format!("failed to {error}") });
-                crate::Snapshot::default()
-            }
+        let summary = self.summary(step).await?;
+        let section = self.section(summary.as_deref(), step)?;
+        let event = recorded(&section)?;
+        request.system.push(section.text);
+        request.system_volatile += 1;
+        Ok(Update { events: vec![event], ..Update::default() })
+    }
+
+    async fn wrap_tool_call(
+        &self,
+        step: &StepContext<'_>,
+        call: ToolCall,
+        next: NextCall<'_>,
+    ) -> Result<ToolOutput, Failure> {
+        if call.name == EDIT_MEMORY {
+            return next.run(call).await;
+        }
+        let watch = match self.file.watch() {
+            Ok(watch) => watch,
             Err(error) => {
-                let hint = error.hint();
-                return Err(Failure::new(FailureKind::Config, error.to_string()).with_hint(hint));
+                let text = format!("agent.md is not guarded while `{}` runs: failed to {error}", call.name);
+                step.frames.send(Frame::Notice { text });
+                return next.run(call).await;
             }
         };
-        let section = prompt_section(&snapshot, summary.as_deref());
-        request.system.push(section.text.clone());
-        Ok(Update { events: vec![recorded(&section)?], ..Update::default() })
+        let result = next.run(call).await;
+        let Some(text) = self.settle(watch).await else { return result };
+        step.frames.send(Frame::Notice { text: text.clone() });
+        result.map(|mut output| {
+            output.status = ToolStatus::Error;
+            output.content.push(Block::text(text));
+            output
+        })
     }
 }
 
-/// Returns the summary that `thread` is due: it is a child, and its first turn is not complete. The handoff's row is
+/// Returns the summary that the thread is due: it is a child, and its first turn is not complete. The handoff's row is
 /// the truth, whatever the file shows.
-///
-/// # Errors
-/// When the journal fails.
-pub async fn summary_of(store: &dyn Store, thread: &Thread) -> journal::Result<Option<String>> {
-    let Some(mark) = thread.handoff().filter(|mark| mark.pending && mark.child_thread_id == thread.thread_id)
-    else {
+async fn summary_of(store: &dyn Store, thread_id: ThreadId) -> journal::Result<Option<String>> {
+    let mark = store.thread(thread_id).await?.and_then(|thread| thread.handoff());
+    let Some(mark) = mark.filter(|mark| mark.pending && mark.child_thread_id == thread_id) else {
         return Ok(None);
     };
     let Some(handoff) = store.handoff(mark.handoff_id).await? else { return Ok(None) };

@@ -127,20 +127,31 @@ fn inert(text: &str) -> String {
     while let Some(c) = rest.next() {
         match c {
             '<' if begins_a_tag(rest.as_str()) => safe.push_str("&lt;"),
-            // Overrides of the writing direction, and tag characters, which spell text that people cannot see.
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{e0000}'..='\u{e007f}' => {}
+            c if is_hidden(c) => {}
             _ => safe.push(c),
         }
     }
     safe
 }
 
+/// Returns whether the character steers a terminal, reorders text, or spells text that people cannot see. Joiners and
+/// direction marks stay: scripts need them.
+fn is_hidden(c: char) -> bool {
+    match c {
+        '\n' | '\r' | '\t' => false,
+        '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{feff}' => true,
+        '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => true,
+        '\u{e0000}'..='\u{e01ef}' => true,
+        c => c.is_control(),
+    }
+}
+
 /// Returns whether `<` and this text may be read as a tag, invisible characters in between included.
 fn begins_a_tag(after: &str) -> bool {
     let invisible = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
-            || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+        is_hidden(c)
+            || c.is_control()
+            || matches!(c, '\u{200c}'..='\u{200f}' | '\u{61c}' | '\u{fe00}'..='\u{fe0f}')
     };
     let name = after.trim_start_matches(invisible);
     name.starts_with(|c: char| c.is_alphabetic() || matches!(c, '!' | '?' | '|'))

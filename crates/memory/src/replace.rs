@@ -23,8 +23,10 @@ use crate::{AGENT_MD_BYTES_MAX, Error, Result, block};
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(30);
 /// How many links a missing target is followed through.
 const LINKS_MAX: u32 = 16;
-/// What the names of temporary files begin with.
-const TEMPORARY_PREFIX: &str = ".agent.md.";
+/// What the names of temporary files end with; they begin with a dot and the name of the file they replace.
+const TEMPORARY_SUFFIX: &str = ".segue-tmp";
+/// How often the lock file is opened again because someone removed it meanwhile.
+const LOCK_FILES_MAX: u32 = 8;
 /// How often a file that grows is read again before it is replaced.
 const TAILS_MAX: u32 = 8;
 /// How often, and after which pause, a line that breaks off is read again.
@@ -120,27 +122,59 @@ pub(crate) fn read(path: &Path) -> Result<Option<Content>> {
 pub(crate) fn lock(target: &Path) -> Result<File> {
     let folder = folder(target);
     private_folders(folder).map_err(Error::on("create", folder))?;
+    let path = lock_path(target);
+    for _ in 0..LOCK_FILES_MAX {
+        let file = private(OpenOptions::new().create(true).truncate(false).read(true).write(true))
+            .open(&path)
+            .map_err(Error::on("open", &path))?;
+        let file = lock_file(file, &path)?;
+        // Someone may have removed the file while this process waited, and others lock the one that came after it.
+        if is_at(&file, &path) {
+            return Ok(file);
+        }
+    }
+    Err(Error::Locked { path, waited: Duration::ZERO })
+}
+
+/// Returns where the lock of `target` is.
+pub(crate) fn lock_path(target: &Path) -> PathBuf {
     let mut name = target.file_name().unwrap_or_default().to_os_string();
     name.push(".lock");
-    let path = folder.join(name);
-    let file = private(OpenOptions::new().create(true).truncate(false).write(true))
-        .open(&path)
-        .map_err(Error::on("open", &path))?;
+    folder(target).join(name)
+}
+
+fn lock_file(file: File, path: &Path) -> Result<File> {
     match file.try_lock() {
         Ok(()) => return Ok(file),
         Err(fs::TryLockError::WouldBlock) => {}
-        Err(fs::TryLockError::Error(error)) => return Err(Error::on("lock", &path)(error)),
+        Err(fs::TryLockError::Error(error)) => return Err(Error::on("lock", path)(error)),
     }
     // The system's wait for a lock knows no limit, so a thread waits. If it is late, it lets go at once.
     let (sender, receiver) = mpsc::sync_channel(1);
     thread::Builder::new()
         .name("agent-md-lock".to_owned())
         .spawn(move || sender.send(file.lock().map(|()| file)))
-        .map_err(Error::on("lock", &path))?;
+        .map_err(Error::on("lock", path))?;
     match receiver.recv_timeout(LOCK_WAIT_MAX) {
-        Ok(locked) => locked.map_err(Error::on("lock", &path)),
-        Err(_) => Err(Error::Locked { path, waited: LOCK_WAIT_MAX }),
+        Ok(locked) => locked.map_err(Error::on("lock", path)),
+        Err(_) => Err(Error::Locked { path: path.to_path_buf(), waited: LOCK_WAIT_MAX }),
     }
+}
+
+/// Removes temporary files of `target` that a killed process left. Only who holds the lock may do it.
+pub(crate) fn sweep(target: &Path) {
+    let prefix = temporary_prefix(target);
+    for entry in fs::read_dir(folder(target)).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        if name.to_str().is_some_and(|name| name.starts_with(&prefix) && name.ends_with(TEMPORARY_SUFFIX)) {
+            // One that cannot be removed is in nobody's way.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn temporary_prefix(target: &Path) -> String {
+    format!(".{}.", target.file_name().unwrap_or_default().to_string_lossy())
 }
 
 /// Puts a file with `bytes` in the place of `target`, durably. Text appended to `target` since it was read is
@@ -149,7 +183,8 @@ pub(crate) fn replace(target: &Path, mut read_as: Option<Content>, bytes: &[u8])
     let on = |action| Error::on(action, target);
     let folder = folder(target);
     let mut temporary = tempfile::Builder::new()
-        .prefix(TEMPORARY_PREFIX)
+        .prefix(&temporary_prefix(target))
+        .suffix(TEMPORARY_SUFFIX)
         .tempfile_in(folder)
         .map_err(on("create a temporary file beside"))?;
     temporary.write_all(bytes).map_err(on("write"))?;
@@ -298,6 +333,24 @@ fn folder(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         Some(_) | None => Path::new("."),
+    }
+}
+
+/// Returns whether `path` still names the open file.
+fn is_at(file: &File, path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let id = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+        match (file.metadata(), fs::metadata(path)) {
+            (Ok(open), Ok(named)) => id(open) == id(named),
+            _ => false,
+        }
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = file;
+        path.exists()
     }
 }
 

@@ -1,5 +1,8 @@
 //! The request, the stream and the trait every provider implements. It knows no wire format.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use protocol::{AiMessage, Message};
@@ -13,10 +16,18 @@ use crate::{Error, Result};
 pub struct ChatRequest {
     /// Instructions, one block each, in order; the stable ones first so that caches hit.
     pub system: Vec<String>,
+    /// How many of the last blocks of `system` may read differently in the next request of the conversation.
+    pub system_volatile: usize,
     /// The conversation. The adapter sends a legal form of it, whatever is here.
-    pub messages: Vec<Message>,
+    pub messages: Arc<Vec<Message>>,
+    /// The bytes of media to be sent, by their lowercase hex SHA-256; media without bytes here are named in a line of
+    /// text.
+    pub media: BTreeMap<String, Arc<[u8]>>,
     /// The tools the model may call.
     pub tools: Vec<ToolSpec>,
+    /// What requests of one conversation share, such as its thread's id, so that the provider sends them where their
+    /// beginning is cached; `None` leaves it to the provider.
+    pub cache_key: Option<String>,
     /// The most tokens the answer may have; `None` leaves it to the provider's default for the model.
     pub max_output_tokens: Option<u64>,
     /// A JSON schema the answer must follow, for providers that can enforce one.
@@ -48,7 +59,7 @@ pub struct Limits {
 pub enum Part {
     /// More text.
     Text(String),
-    /// More reasoning.
+    /// More reasoning; another block of it begins on a new line.
     Thinking(String),
     /// A tool call began; its arguments follow with the whole answer.
     ToolCall {
@@ -57,7 +68,7 @@ pub enum Part {
         /// The tool's name.
         name: String,
     },
-    /// The whole answer, last. The text parts joined equal its text.
+    /// The whole answer, last. The text parts joined equal its text, and the reasoning parts its reasoning.
     Done(AiMessage),
 }
 

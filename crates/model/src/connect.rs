@@ -1,6 +1,7 @@
 //! The wrapped provider client: sends a request, retries what may pass, and streams the answer. The wire formats, the
 //! legal form of a conversation and the rules of waiting are next door; the environment is the caller's to read.
 
+mod body;
 mod failure;
 mod retry;
 mod route;
@@ -22,10 +23,12 @@ use crate::chat::{ChatModel, ChatRequest, Limits, PartStream};
 use crate::name::ModelName;
 use crate::settings::Settings;
 use crate::wire::{self, CallIds, Target};
-use crate::{Result, limits, transcript};
+use crate::{Result, limits};
 use failure::Failure;
 use route::Route;
 use sse::Reading;
+
+pub use body::encode;
 
 /// Headers in which providers give the id of a request.
 const REQUEST_ID_HEADERS: [&str; 3] = ["request-id", "x-request-id", "x-goog-request-id"];
@@ -65,7 +68,8 @@ impl ChatModel for Client {
     }
 
     async fn stream(&self, request: &ChatRequest) -> Result<PartStream> {
-        let (body, ids) = self.prepare(request);
+        let body = Bytes::from(self.body(request)?);
+        let ids = CallIds::of(request.messages.clone(), Uuid::now_v7().simple().to_string());
         let mut waited = Duration::ZERO;
         let reading = (|| self.attempt(body.clone(), ids.clone()))
             .retry(retry::delays(self.settings.retries_max))
@@ -87,21 +91,15 @@ impl ChatModel for Client {
 }
 
 impl Client {
-    /// Returns the bytes to send and the ids that the answer must not repeat.
-    fn prepare(&self, request: &ChatRequest) -> (Bytes, CallIds) {
-        let provider = self.route.name.provider;
-        let profile = transcript::Profile::of(provider);
-        let messages = transcript::legal(&request.messages, &profile);
-        debug_assert_eq!(transcript::violations(&messages, &profile), [], "the legal form is legal");
+    /// Returns the bytes to send.
+    fn body(&self, request: &ChatRequest) -> Result<Vec<u8>> {
         let target = Target {
             model: &self.route.name.name,
             effort: self.settings.effort,
             output_tokens: self.limits.output_tokens,
             endpoint: self.route.endpoint,
         };
-        let body = wire::body(provider, request, &messages, &target).to_string();
-        let seed = Uuid::now_v7().simple().to_string();
-        (Bytes::from(body), CallIds::of(&request.messages, seed))
+        body::of(&self.route.name, request, &target)
     }
 
     /// Sends the request once and reads up to the first part.

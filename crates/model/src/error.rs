@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::name::ModelName;
+use crate::transcript::Violation;
 
 /// A failed model call.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +20,7 @@ pub enum Error {
         reason: String,
     },
     /// Nothing arrived for longer than the allowed silence.
-    #[error("hear from {model}: silent for {} s", after.as_secs())]
+    #[error("hear from {model}: nothing arrived for {} s, and `idle_seconds` allows no more", after.as_secs())]
     Silent {
         /// The model.
         model: ModelName,
@@ -77,6 +78,14 @@ pub enum Error {
         message: String,
         /// The provider's id of the request, if it gave one.
         request_id: Option<String>,
+    },
+    /// The conversation would be refused, and was not sent: the legal form of it is not legal, a fault of this program.
+    #[error("ask {model}: message {} of the request breaks the rule {:?}", violation.index, violation.rule)]
+    Illegal {
+        /// The model.
+        model: ModelName,
+        /// The first rule that is broken.
+        violation: Violation,
     },
     /// What arrived is not an answer: HTML, broken JSON, half a stream.
     #[error("read the answer of {model}: {reason}")]

@@ -12,12 +12,13 @@ mod name;
 mod wire;
 
 pub mod extractive;
+pub mod prices;
 pub mod settings;
 pub mod tokens;
 pub mod transcript;
 
 pub use chat::{ChatModel, ChatRequest, Limits, Part, PartStream, ToolSpec};
-pub use connect::connect;
+pub use connect::{connect, encode};
 pub use error::Error;
 pub use name::{ModelName, ModelNameError, Provider};
 pub use settings::{Effort, Settings};

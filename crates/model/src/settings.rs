@@ -10,8 +10,9 @@ use crate::name::Provider;
 /// How long a connection may take.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long nothing at all may arrive, a provider's pings included, before a call is given up.
-pub const SILENCE_MAX: Duration = Duration::from_secs(300);
+/// How long nothing at all may arrive, a provider's pings included, before a call is given up; `idle_seconds` in
+/// configuration. It counts from the request to the first byte and from each byte to the next.
+pub const SILENCE_MAX: Duration = Duration::from_secs(120);
 
 /// Repetitions of a request that failed for a passing reason.
 pub const RETRIES_MAX: usize = 3;
@@ -30,7 +31,7 @@ pub struct Settings {
     pub headers: Vec<(String, SecretString)>,
     /// How long a connection may take.
     pub connect_timeout: Duration,
-    /// How long nothing may arrive.
+    /// How long nothing at all may arrive; see [`SILENCE_MAX`].
     pub silence_max: Duration,
     /// Repetitions of a request that failed for a passing reason.
     pub retries_max: usize,

@@ -4,17 +4,19 @@
 mod answer;
 mod anthropic;
 mod chat;
+mod encode;
 mod fault;
 mod gemini;
 mod responses;
 mod schema;
 
-use protocol::{AiMessage, Message};
+use protocol::AiMessage;
 use serde_json::Value;
 
 use crate::chat::{ChatRequest, Part};
 use crate::name::{ModelName, Provider};
 use crate::settings::Effort;
+use crate::transcript::Conversation;
 
 pub(crate) use answer::CallIds;
 pub(crate) use fault::{Fault, Report, classify, describe};
@@ -75,18 +77,24 @@ pub(crate) fn decoder(model: &ModelName, ids: CallIds) -> Box<dyn Decoder> {
     }
 }
 
-/// Returns the request's body; `messages` is the legal form of the request's own.
+/// Characters of a cache's key at most that OpenAI takes.
+const CACHE_KEY_CHARS_MAX: usize = 64;
+
+/// Returns the request's body; `conversation` is the legal form of the request's own.
+///
+/// # Errors
+/// When a value cannot be written as JSON, which no value of a request is.
 pub(crate) fn body(
     provider: Provider,
     request: &ChatRequest,
-    messages: &[Message],
+    conversation: &Conversation<'_>,
     target: &Target<'_>,
-) -> Value {
+) -> serde_json::Result<Vec<u8>> {
     match provider {
-        Provider::Anthropic => anthropic::body(request, messages, target),
-        Provider::OpenAi => responses::body(request, messages, target),
-        Provider::OpenAiChat => chat::body(request, messages, target),
-        Provider::Gemini => gemini::body(request, messages, target),
+        Provider::Anthropic => anthropic::body(request, conversation, target),
+        Provider::OpenAi => responses::body(request, conversation, target),
+        Provider::OpenAiChat => chat::body(request, conversation, target),
+        Provider::Gemini => gemini::body(request, conversation, target),
     }
 }
 
@@ -146,6 +154,8 @@ fn text_of<'a>(value: &'a Value, field: &str) -> &'a str {
     value.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
+#[cfg(test)]
+mod bodies;
 #[cfg(test)]
 pub(crate) mod fixture;
 

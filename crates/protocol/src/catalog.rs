@@ -103,14 +103,25 @@ catalog! {
     ThreadCreated = "thread_created" in Lifecycle,
     /// A thread got another name; content is `{name}`.
     ThreadRenamed = "thread_renamed" in Lifecycle,
+    /// A person took the thread back to an earlier point; content is `{keep_seq, superseded}`, the last seq that
+    /// stayed and how many messages are no longer shown.
+    ThreadRewound = "thread_rewound" in Lifecycle,
     /// A run began; content is `{model, ...}`, counters and ids only.
     RunStarted = "run_started" in Lifecycle,
-    /// A run stopped to ask a person; content is `{interrupt_id, action}`.
+    /// A person asked, from this process or another, that a run stops; content is empty.
+    RunStopRequested = "run_stop_requested" in Lifecycle,
+    /// A run stopped to ask a person; content is `{interrupt_ids, actions}`.
     RunInterrupted = "run_interrupted" in Lifecycle,
     /// A run ended; content is `{status, steps, ...}`, counters and ids only.
     RunEnded = "run_ended" in Lifecycle,
     /// A run failed; content is `{kind, message}`.
     RunFailed = "run_failed" in Error,
+    /// A rule or a person decided about a tool call before it ran; content is `{call_id, tool, decision, by, rule?}`.
+    ToolCallDecided = "tool_call_decided" in Middleware,
+    /// A sub-agent began to work in a thread of its own; content is `{call_id, thread_id, task}`.
+    SubagentStarted = "subagent_started" in Subagent,
+    /// A sub-agent came to its end; content is `{call_id, thread_id, status, usage, model}`.
+    SubagentEnded = "subagent_ended" in Subagent,
     /// An internal model call (a handoff draft, a title); content is `{purpose, model, usage, prompt_sha256}`.
     ModelCalled = "model_called" in Trace,
     /// The instructions and memory a run was given, by hash; content is `{sources: [{name, sha256}]}`.

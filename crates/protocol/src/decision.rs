@@ -35,6 +35,11 @@ pub enum Decision {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
+    /// Answer in the action's place: the agent reads this as its result, and the action is not done.
+    Respond {
+        /// What the agent is told.
+        message: String,
+    },
     /// Seen; do nothing.
     Preview {},
 }
@@ -90,6 +95,7 @@ impl Decision {
             Self::Approve { .. } => "approve",
             Self::Edit { .. } => "edit",
             Self::Reject { .. } => "reject",
+            Self::Respond { .. } => "respond",
             Self::Preview {} => "preview",
         }
     }
@@ -127,6 +133,8 @@ mod tests {
         check(r#"{"decisions":[{"type":"reject"}]}"#, true);
         check(r#"{"decisions":[{"type":"reject","message":"no"}]}"#, true);
         check(r#"{"decisions":[{"type":"preview"}]}"#, true);
+        check(r#"{"decisions":[{"type":"respond","message":"use the other file"}]}"#, true);
+        check(r#"{"decisions":[{"type":"respond"}]}"#, false);
         check(r#"{"decisions":[{"type":"accept"}]}"#, false);
         check(r#"{"decisions":[{"type":"edit"}]}"#, false);
         check(r#"{"decisions":[{"type":"edit","edited_action":{"args":{}}}]}"#, false);

@@ -116,6 +116,21 @@ impl NewEvent {
 }
 
 impl Event {
+    /// Returns `new` as it is stored at `seq` of the thread.
+    pub fn stored(new: NewEvent, thread_id: ThreadId, seq: Seq) -> Self {
+        Self {
+            thread_id,
+            seq,
+            event_id: new.event_id,
+            run_id: new.run_id,
+            event_type: new.event_type.as_str().to_owned(),
+            category: new.event_type.category().as_str().to_owned(),
+            content: new.content,
+            metadata: new.metadata,
+            created_at: new.created_at,
+        }
+    }
+
     /// Returns the known type; `None` for one written by a later version.
     pub fn kind(&self) -> Option<EventType> {
         EventType::from_name(&self.event_type)

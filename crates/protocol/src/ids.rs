@@ -92,6 +92,14 @@ uuid_id!(
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InterruptId(Uuid);
 
+impl ThreadId {
+    /// Returns the id of the thread in which a sub-agent works on a tool call of `run`: derived, so that the call made
+    /// again after a crash finds what was done.
+    pub fn of_subagent(run: RunId, call_id: &str) -> Self {
+        Self(Uuid::new_v5(&run.uuid(), format!("subagent:{call_id}").as_bytes()))
+    }
+}
+
 impl InterruptId {
     /// Returns the id of the interrupt that `node` raised at `step` of `run`: derived, so that a replay of the
     /// same step names the same interrupt.

@@ -29,6 +29,9 @@ pub struct ActionRequest {
     pub description: String,
     /// The action's own arguments.
     pub args: Value,
+    /// What helps a person decide and is not part of the action: the diff, warnings, the rule that asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
 }
 
 /// Which decisions an action accepts.

@@ -22,7 +22,7 @@ pub use handoff::{Handoff, HandoffStatus, Proposal};
 pub use ids::{AssistantId, CheckpointId, EventId, HandoffId, IdError, InterruptId, RunId, ThreadId};
 pub use interrupt::{ActionRequest, Interrupt, InterruptPayload, InterruptStatus, ReviewConfig};
 pub use message::{AiMessage, Block, HumanMessage, Message, StopReason, ToolMessage, ToolStatus, Usage};
-pub use run::{Checkpoint, PendingActivity, Run, RunStatus};
+pub use run::{Checkpoint, PendingActivity, Run, RunStatus, StepPoint};
 pub use summary::{CarryOver, Coverage, HandoffSummary, ItemKind, SummaryItem, TodoItem, TodoStatus};
 pub use thread::{HandoffMark, ParentKind, Thread, ThreadStatus};
 

@@ -165,6 +165,14 @@ impl Usage {
     pub const fn total_tokens(&self) -> u64 {
         self.input_tokens + self.output_tokens
     }
+
+    /// Adds the tokens of another call.
+    pub const fn add(&mut self, more: Self) {
+        self.input_tokens += more.input_tokens;
+        self.output_tokens += more.output_tokens;
+        self.cache_read_tokens += more.cache_read_tokens;
+        self.cache_write_tokens += more.cache_write_tokens;
+    }
 }
 
 impl Block {
@@ -174,10 +182,23 @@ impl Block {
     }
 }
 
+impl From<&str> for HumanMessage {
+    fn from(text: &str) -> Self {
+        Self::text(text)
+    }
+}
+
+impl HumanMessage {
+    /// Returns a message of one text block.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { id: None, content: vec![Block::text(text)] }
+    }
+}
+
 impl Message {
     /// Returns a human message with one text block.
     pub fn human(text: impl Into<String>) -> Self {
-        Self::Human(HumanMessage { id: None, content: vec![Block::text(text)] })
+        Self::Human(HumanMessage::text(text))
     }
 
     /// Returns an AI message with one text block.

@@ -114,6 +114,23 @@ pub struct Checkpoint {
     pub created_at: Timestamp,
 }
 
+/// One step of a thread's past, as a point one can go back to: the events up to `head_seq` are what had happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepPoint {
+    /// The checkpoint that was written after the step.
+    pub checkpoint_id: CheckpointId,
+    /// The run.
+    pub run_id: RunId,
+    /// Steps of the run so far; 0 is the admission.
+    pub step: u64,
+    /// The journal's position when it was written.
+    pub head_seq: Seq,
+    /// The node that was to be executed next; `None` when the graph was idle.
+    pub next: Option<String>,
+    /// When it was written.
+    pub created_at: Timestamp,
+}
+
 /// A named side effect that was decided with a step and is performed after its commit; safe to repeat.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PendingActivity {

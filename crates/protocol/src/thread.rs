@@ -43,20 +43,26 @@ pub enum ParentKind {
     Handoff,
     /// The transcript was copied.
     Fork,
+    /// A task was given to a sub-agent; its thread is listed only for who asks.
+    Subagent,
 }
 
 impl ParentKind {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Handoff, Self::Fork, Self::Subagent];
+
     /// Returns the stored name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Handoff => "handoff",
             Self::Fork => "fork",
+            Self::Subagent => "subagent",
         }
     }
 
     /// Returns the kind of that stored name.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Handoff, Self::Fork].into_iter().find(|kind| kind.as_str() == name)
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 }
 

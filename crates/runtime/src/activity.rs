@@ -6,8 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::Value;
 
-use crate::frame::Frames;
 use crate::step::{Failure, Update};
+use crate::stream::Frames;
 
 /// A side effect outside the step's transaction. It may be performed again after a crash, and must then notice
 /// what it has done already.

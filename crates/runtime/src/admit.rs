@@ -10,9 +10,11 @@ use protocol::{
 use serde_json::json;
 
 use crate::error::{Error, Rejection};
-use crate::graph::Graph;
-use crate::step::Channels;
-use crate::turn::DECISIONS_CHANNEL;
+use crate::graph::{Graph, Question};
+use crate::node::hooks::hook_channel;
+use crate::node::model::DEFERRED_CHANNEL;
+use crate::step::{Answer, Channels};
+use crate::turn::{ANSWERS_CHANNEL, asked_channel, interrupt_id};
 use crate::{Result, step::Update};
 
 /// How long a run may stay silent before another process may take it over.
@@ -62,7 +64,8 @@ pub async fn admit(
         let before = store.checkpoint(admission.thread_id).await?;
         let update = start.update.clone();
         let mut channels = before.as_ref().map(|point| point.channels.clone()).unwrap_or_default();
-        channels.remove(DECISIONS_CHANNEL);
+        let withdrawn = withdraw(store, graph, admission, &mut channels).await?;
+        channels.remove(ANSWERS_CHANNEL);
         channels.extend(start.channels.clone());
         channels.extend(update.channels);
         channels.retain(|_, value| !value.is_null());
@@ -73,6 +76,7 @@ pub async fn admit(
         let mut events = update.events;
         events.push(started(admission, "admitted")?);
         let mut writes = vec![Write::AdmitRun(run(admission)), expected(admission, before.as_ref())];
+        writes.extend(withdrawn);
         writes.extend(update.writes);
         match commit(store, admission, writes, events, &checkpoint).await {
             Ok(()) => return Ok(checkpoint),
@@ -82,7 +86,30 @@ pub async fn admit(
     }
 }
 
-/// Admits a run that resumes at the node whose interrupt is answered. The caller has checked the answer.
+/// Takes back the questions of the turn that nobody answered: the thread goes on without them.
+async fn withdraw(
+    store: &dyn Store,
+    graph: &Graph,
+    admission: &Admission,
+    channels: &mut Channels,
+) -> Result<Vec<Write>> {
+    let mut writes = Vec::new();
+    for interrupt in store.pending_interrupts(admission.thread_id).await? {
+        // A graph that does not know the node does not run turns, so the turn that asked still waits.
+        if graph.get(&interrupt.node).map(|node| node.question()) != Some(Question::OfTurn) {
+            continue;
+        }
+        channels.remove(&asked_channel(&interrupt.node));
+        channels.remove(&hook_channel(&interrupt.node));
+        channels.remove(DEFERRED_CHANNEL);
+        let (interrupt_id, at) = (interrupt.interrupt_id, admission.now);
+        writes.push(Write::ResolveInterrupt { interrupt_id, decisions: None, at });
+    }
+    Ok(writes)
+}
+
+/// Stores the answer to an interrupt. When it was the last one its step waits for, a run is admitted that resumes at
+/// the node that asked, and its checkpoint is returned. The caller has checked the answer.
 ///
 /// # Errors
 /// [`journal::Error::AlreadyDecided`] when someone else answered first; nothing is written then.
@@ -91,29 +118,138 @@ pub async fn resume(
     admission: &Admission,
     interrupt: &Interrupt,
     decisions: &Decisions,
-) -> Result<Checkpoint> {
+) -> Result<Option<Checkpoint>> {
+    let resolve = Write::ResolveInterrupt {
+        interrupt_id: interrupt.interrupt_id,
+        decisions: Some(decisions.clone()),
+        at: admission.now,
+    };
     let mut attempts = 0;
     loop {
         let before = store.checkpoint(admission.thread_id).await?;
-        let (mut channels, activities) =
-            before.clone().map(|point| (point.channels, point.activities)).unwrap_or_default();
-        channels.insert(DECISIONS_CHANNEL.to_owned(), serde_json::to_value(decisions)?);
-        let checkpoint = checkpoint(admission, channels, activities, Some(interrupt.node.clone()));
-        let writes = vec![
-            Write::ResolveInterrupt {
-                interrupt_id: interrupt.interrupt_id,
-                decisions: Some(decisions.clone()),
-                at: admission.now,
-            },
-            Write::AdmitRun(run(admission)),
-            expected(admission, before.as_ref()),
-        ];
+        let channels = before.as_ref().map(|point| point.channels.clone()).unwrap_or_default();
+        let mut answers = answers(store, interrupt, &channels).await?;
+        for (id, answer) in &mut answers {
+            if *id == interrupt.interrupt_id {
+                answer.1 = Some(decisions.clone());
+            }
+        }
+        if answers.iter().any(|(_, (_, decided))| decided.is_none()) {
+            store.commit(Transaction { fence: None, writes: vec![resolve] }).await?;
+            // Of two last answers that come at the same time, each may have seen the other missing.
+            return begin_answered(store, admission, interrupt).await;
+        }
+        let checkpoint = resuming(admission, interrupt, before.clone(), answers)?;
+        let writes =
+            vec![resolve.clone(), Write::AdmitRun(run(admission)), expected(admission, before.as_ref())];
         match commit(store, admission, writes, vec![started(admission, "resumed")?], &checkpoint).await {
-            Ok(()) => return Ok(checkpoint),
+            Ok(()) => return Ok(Some(checkpoint)),
             Err(error) if is_outrun(&error) && attempts < ATTEMPTS_MAX => attempts += 1,
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Returns a question of the step at which the thread waits if everything that step asked is answered, and no run has
+/// gone on with it.
+///
+/// # Errors
+/// When the journal fails.
+pub async fn answered(store: &dyn Store, checkpoint: &Checkpoint) -> Result<Option<Interrupt>> {
+    let Some(node) = checkpoint.next.as_deref() else { return Ok(None) };
+    let id = interrupt_id(checkpoint.run_id, checkpoint.step, (node, 0));
+    let Some(first) = store.interrupt(id).await? else { return Ok(None) };
+    let answers = answers(store, &first, &checkpoint.channels).await?;
+    let is_answered = checkpoint.channels.contains_key(&asked_channel(node))
+        && answers.iter().all(|(_, (_, decided))| decided.is_some());
+    Ok(is_answered.then_some(first))
+}
+
+/// Admits the run that resumes at the node of `interrupt` if everything its step asked is answered and nobody has
+/// begun it: the process that stored the last answer may have ended there.
+///
+/// # Errors
+/// When the journal fails.
+pub async fn begin_answered(
+    store: &dyn Store,
+    admission: &Admission,
+    interrupt: &Interrupt,
+) -> Result<Option<Checkpoint>> {
+    let Some(before) = store.checkpoint(admission.thread_id).await? else { return Ok(None) };
+    if !before.channels.contains_key(&asked_channel(&interrupt.node)) {
+        return Ok(None);
+    }
+    let answers = answers(store, interrupt, &before.channels).await?;
+    if answers.iter().any(|(_, (_, decided))| decided.is_none()) {
+        return Ok(None);
+    }
+    let checkpoint = resuming(admission, interrupt, Some(before.clone()), answers)?;
+    let writes = vec![Write::AdmitRun(run(admission)), expected(admission, Some(&before))];
+    match commit(store, admission, writes, vec![started(admission, "resumed")?], &checkpoint).await {
+        Ok(()) => Ok(Some(checkpoint)),
+        Err(error) if is_outrun(&error) || matches!(error, Error::Journal(journal::Error::Busy { .. })) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What a step asked: who asked, and what was decided.
+type Asked = (protocol::InterruptId, (String, Option<Decisions>));
+
+/// Returns what the step of `interrupt` asked, in order, with the answers there are.
+async fn answers(store: &dyn Store, interrupt: &Interrupt, channels: &Channels) -> Result<Vec<Asked>> {
+    #[derive(serde::Deserialize)]
+    struct Remembered {
+        step: u64,
+        keys: Vec<String>,
+    }
+    let remembered = channels.get(&asked_channel(&interrupt.node)).cloned().unwrap_or_default();
+    let Ok(Remembered { step, keys }) = serde_json::from_value(remembered) else {
+        return Ok(vec![(interrupt.interrupt_id, (interrupt.node.clone(), interrupt.decisions.clone()))]);
+    };
+    let mut answers = Vec::with_capacity(keys.len());
+    for (index, key) in keys.into_iter().enumerate() {
+        let id = interrupt_id(interrupt.run_id, step, (&interrupt.node, index));
+        let decided = store.interrupt(id).await?.and_then(|asked| asked.decisions);
+        answers.push((id, (key, decided)));
+    }
+    Ok(answers)
+}
+
+fn resuming(
+    admission: &Admission,
+    interrupt: &Interrupt,
+    before: Option<Checkpoint>,
+    answers: Vec<Asked>,
+) -> Result<Checkpoint> {
+    let (mut channels, activities) =
+        before.map(|point| (point.channels, point.activities)).unwrap_or_default();
+    let answers: Vec<Answer> = answers
+        .into_iter()
+        .filter_map(|(_, (key, decisions))| Some(Answer { key, decisions: decisions? }))
+        .collect();
+    channels.insert(ANSWERS_CHANNEL.to_owned(), serde_json::to_value(answers)?);
+    channels.remove(&asked_channel(&interrupt.node));
+    Ok(checkpoint(admission, channels, activities, Some(interrupt.node.clone())))
+}
+
+/// Writes into the journal that the run is to stop; the process that drives it looks there. A run that has ended
+/// stays as it is.
+///
+/// # Errors
+/// [`journal::Error::NotFound`] when there is no such run.
+pub async fn request_stop(store: &dyn Store, run_id: RunId, now: Timestamp) -> Result<RunStatus> {
+    let Some(run) = store.run(run_id).await? else {
+        return Err(journal::Error::NotFound { what: "run", id: run_id.to_string() }.into());
+    };
+    if run.status.is_active() {
+        let event = NewEvent::new(EventType::RunStopRequested, &json!({}), now)?;
+        let event = event.in_run(run_id).keyed("stop");
+        let writes = vec![Write::Append { thread_id: run.thread_id, events: vec![event] }];
+        store.commit(Transaction { fence: None, writes }).await?;
+    }
+    Ok(run.status)
 }
 
 fn expected(admission: &Admission, before: Option<&Checkpoint>) -> Write {

@@ -1,27 +1,31 @@
 //! The driver: does what the turn machine asks for, one effect at a time. It decides nothing.
 
-use std::sync::Arc;
+mod commit;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
-use journal::{EventQuery, Fence, RunPatch, Store, ThreadPatch, Transaction, Write};
+use journal::{EventQuery, Fence, Store};
 use protocol::{
-    Checkpoint, CheckpointId, Decisions, Event, EventType, Interrupt, InterruptId, InterruptPayload,
-    InterruptStatus, NewEvent, PendingActivity, RunId, RunStatus, Seq, ThreadId, ThreadStatus,
+    Category, Checkpoint, EventType, Interrupt, PendingActivity, RunId, RunStatus, Seq, ThreadId, Usage,
 };
-use serde_json::json;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::Result;
 use crate::activity::Activities;
-use crate::admit::LEASE;
-use crate::frame::{Frame, Frames};
+use crate::frame::Frame;
 use crate::graph::Graph;
-use crate::step::{Failure, FailureKind, StepContext, Update};
+use crate::step::{Answer, Early, Entry, Failure, FailureKind, Recorded, StepContext, Update};
+use crate::stream::Frames;
 use crate::turn::{Effect, Ending, Input, Turn};
 
 /// How often a lease is renewed while a node runs; a third of its length, so that two renewals may be late.
 const LEASE_RENEWAL: Duration = Duration::from_secs(10);
+
+/// How often a run looks whether another process asked it to stop, while a node runs.
+const STOP_POLL: Duration = Duration::from_secs(1);
 
 /// What a run may use at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +38,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { steps_max: 200, time_max: None }
+        Self { steps_max: 500, time_max: None }
     }
 }
 
@@ -46,13 +50,15 @@ pub struct RunEnd {
     /// Its last status.
     pub status: RunStatus,
     /// What waits for an answer, when it is interrupted.
-    pub interrupt: Option<Interrupt>,
+    pub interrupts: Vec<Interrupt>,
     /// The sort of failure, when it failed.
     pub kind: Option<String>,
     /// Why, when it did not succeed.
     pub error: Option<String>,
     /// What a person can do about it.
     pub hint: Option<String>,
+    /// Tokens that its model calls took since it was admitted, resumed or taken over.
+    pub usage: Usage,
 }
 
 /// Runs turns of one graph.
@@ -78,28 +84,34 @@ struct Drive<'a> {
     frames: &'a Frames,
     cancel: &'a CancellationToken,
     deadline: Option<tokio::time::Instant>,
+    /// The newest event of the thread that this run knows.
+    head: AtomicU64,
+    usage: Mutex<Usage>,
 }
 
 impl Driver {
     /// Drives the run at `checkpoint` until it rests. What happened on the way is in the journal; a crash at any
-    /// point leaves a checkpoint from which calling this again goes on.
+    /// point leaves a checkpoint from which calling this again, with [`Entry::Recovered`], goes on.
     ///
     /// # Errors
     /// When the journal fails, or the run belongs to another process: the run itself is untouched then.
     pub async fn drive(
         &self,
-        checkpoint: &Checkpoint,
+        (checkpoint, entry): (&Checkpoint, Entry),
         frames: &Frames,
         cancel: &CancellationToken,
     ) -> Result<RunEnd> {
         let (thread_id, run_id) = (checkpoint.thread_id, checkpoint.run_id);
         let deadline = self.limits.time_max.map(|limit| tokio::time::Instant::now() + limit);
-        let drive = Drive { driver: self, thread_id, run_id, frames, cancel, deadline };
+        let head = AtomicU64::new(checkpoint.head_seq);
+        let usage = Mutex::default();
+        let drive = Drive { driver: self, thread_id, run_id, frames, cancel, deadline, head, usage };
+        frames.at(checkpoint.head_seq);
         frames.send(Frame::RunStarted { thread_id, run_id });
-        let (mut turn, mut effect) = Turn::begin(&self.graph, checkpoint, self.limits.steps_max);
+        let (mut turn, mut effect) = Turn::begin(&self.graph, checkpoint, self.limits.steps_max, entry);
         loop {
             let input = match effect {
-                Effect::Run { node, decisions } => drive.run(&turn, &node, decisions.as_ref()).await?,
+                Effect::Run { node, answers, entry } => drive.run(&turn, &node, (&answers, entry)).await?,
                 Effect::Commit { update, ending } => {
                     drive.commit(&turn, update, ending.as_ref()).await?;
                     Input::Committed
@@ -113,30 +125,36 @@ impl Driver {
 }
 
 impl Drive<'_> {
-    async fn run(&self, turn: &Turn<'_>, node: &str, decisions: Option<&Decisions>) -> Result<Input> {
+    async fn run(&self, turn: &Turn<'_>, node: &str, (answers, entry): (&[Answer], Entry)) -> Result<Input> {
         let Some(found) = self.driver.graph.get(node) else {
             let unknown = format!("continue the run: this version has no node `{node}`");
             return Ok(Input::Ran(Err(Failure::new(FailureKind::Internal, unknown))));
         };
         self.frames.send(Frame::StepStarted { node: node.to_owned(), step: turn.step + 1 });
         let cancel = self.cancel.child_token();
-        let mut is_late = false;
+        let (early, mut recorded) = Early::channel();
         let work = found.run(StepContext {
             thread_id: self.thread_id,
             run_id: self.run_id,
             step: turn.step + 1,
+            entry,
             channels: &turn.channels,
-            decisions,
+            answers,
             store: &self.driver.store,
             frames: self.frames,
             cancel: &cancel,
+            early: &early,
         });
         tokio::pin!(work);
-        let mut renewal = tokio::time::interval(LEASE_RENEWAL);
-        renewal.tick().await;
+        let mut is_late = false;
+        let mut renewal =
+            tokio::time::interval_at(tokio::time::Instant::now() + LEASE_RENEWAL, LEASE_RENEWAL);
+        let mut poll = tokio::time::interval_at(tokio::time::Instant::now() + STOP_POLL, STOP_POLL);
         loop {
             tokio::select! {
-                done = &mut work => return Ok(match done {
+                biased;
+                Some((events, writes)) = recorded.recv() => self.record(events, writes).await?,
+                done = &mut work => return Ok(match with_recorded(done, &mut recorded) {
                     Ok(update) if is_late => stop(update, RunStatus::Timeout, "its time is up"),
                     done => Input::Ran(done),
                 }),
@@ -146,6 +164,7 @@ impl Drive<'_> {
                     cancel.cancel();
                 }
                 _ = renewal.tick() => self.renew().await?,
+                _ = poll.tick(), if !self.cancel.is_cancelled() => self.look_for_stop().await?,
             }
         }
     }
@@ -170,11 +189,21 @@ impl Drive<'_> {
         }
     }
 
-    async fn renew(&self) -> Result<()> {
-        let lease_until = Some(Timestamp::now() + LEASE);
-        let patch = RunPatch { lease_until, ..RunPatch::default() };
-        let writes = vec![Write::UpdateRun { run_id: self.run_id, patch }];
-        self.driver.store.commit(Transaction { fence: Some(self.fence()), writes }).await?;
+    /// Takes a stop that another process wrote into the journal as if it came from here.
+    async fn look_for_stop(&self) -> Result<()> {
+        let query = EventQuery {
+            after: Some(self.head()),
+            categories: vec![Category::Lifecycle],
+            limit: journal::PAGE_ROWS_MAX,
+            ..EventQuery::default()
+        };
+        let events = self.driver.store.events(self.thread_id, query).await?;
+        let is_stop = |event: &protocol::Event| {
+            event.kind() == Some(EventType::RunStopRequested) && event.run_id == Some(self.run_id)
+        };
+        if events.iter().any(is_stop) {
+            self.cancel.cancel();
+        }
         Ok(())
     }
 
@@ -182,119 +211,16 @@ impl Drive<'_> {
         Fence { run_id: self.run_id, owner: self.driver.owner.clone() }
     }
 
-    async fn commit(&self, turn: &Turn<'_>, update: Update, ending: Option<&Ending>) -> Result<()> {
-        let now = Timestamp::now();
-        let mut events = update.events;
-        if let Some(ending) = ending {
-            events.push(self.ended(turn, ending, now)?);
-        }
-        let events: Vec<NewEvent> = events.into_iter().map(|event| event.in_run(self.run_id)).collect();
-        let mut writes = update.writes;
-        writes.push(Write::Append { thread_id: self.thread_id, events });
-        if let Some(payload) = ending.and_then(|ending| ending.interrupt.as_ref()) {
-            writes.push(Write::RaiseInterrupt(self.interrupt(turn, payload, now)));
-        }
-        writes.push(Write::UpdateRun {
-            run_id: self.run_id,
-            patch: RunPatch {
-                status: ending.map(|ending| ending.status),
-                error: ending
-                    .and_then(|ending| ending.failure.as_ref().map(|(_, message, _)| message.clone())),
-                lease_until: ending.is_none().then_some(now + LEASE),
-                add_usage: Some(update.usage),
-                at: Some(now),
-            },
-        });
-        if let Some(ending) = ending {
-            let waits = !self.driver.store.pending_interrupts(self.thread_id).await?.is_empty();
-            let rests = thread_status(ending.status);
-            let patch = ThreadPatch {
-                status: Some(if waits { ThreadStatus::Interrupted } else { rests }),
-                updated_at: Some(now),
-                ..ThreadPatch::default()
-            };
-            writes.push(Write::UpdateThread { thread_id: self.thread_id, patch });
-        }
-        writes.push(Write::PutCheckpoint(Checkpoint {
-            checkpoint_id: CheckpointId::generate(),
-            thread_id: self.thread_id,
-            run_id: self.run_id,
-            step: turn.step,
-            head_seq: 0,
-            next: turn.next.clone(),
-            channels: turn.channels.clone(),
-            activities: turn.activities.iter().cloned().collect(),
-            created_at: now,
-        }));
-        let committed = self.driver.store.commit(Transaction { fence: Some(self.fence()), writes }).await?;
-        let last = committed.seqs.last().and_then(|seqs| seqs.iter().max().copied());
-        self.show(last.unwrap_or(0), committed.stored).await
-    }
-
-    /// Sends the events just stored, as they are stored: the `stored` newest ones. An event whose key was there
-    /// before is not among them.
-    async fn show(&self, last: Seq, stored: u64) -> Result<()> {
-        let limit = usize::try_from(stored).unwrap_or(usize::MAX).min(journal::PAGE_ROWS_MAX);
-        if limit == 0 {
-            return Ok(());
-        }
-        let query =
-            EventQuery { before: Some(last + 1), ..EventQuery::after(last.saturating_sub(stored), limit) };
-        for event in self.driver.store.events(self.thread_id, query).await? {
-            self.frames.send(Frame::Event(Box::<Event>::new(event)));
-        }
-        Ok(())
-    }
-
-    fn interrupt(&self, turn: &Turn<'_>, payload: &InterruptPayload, now: Timestamp) -> Interrupt {
-        let node = turn.next.clone().unwrap_or_default();
-        Interrupt {
-            interrupt_id: InterruptId::derive(self.run_id, turn.step, &node),
-            thread_id: self.thread_id,
-            run_id: self.run_id,
-            node,
-            payload: payload.clone(),
-            status: InterruptStatus::Pending,
-            decisions: None,
-            created_at: now,
-            resolved_at: None,
-        }
-    }
-
-    fn ended(&self, turn: &Turn<'_>, ending: &Ending, now: Timestamp) -> Result<NewEvent> {
-        let event = match (&ending.interrupt, &ending.failure) {
-            (Some(payload), _) => {
-                let node = turn.next.clone().unwrap_or_default();
-                let id = InterruptId::derive(self.run_id, turn.step, &node);
-                let actions: Vec<&str> =
-                    payload.action_requests.iter().map(|request| request.name.as_str()).collect();
-                NewEvent::new(
-                    EventType::RunInterrupted,
-                    &json!({"interrupt_id": id, "actions": actions}),
-                    now,
-                )?
-            }
-            (None, Some((kind, message, _))) if ending.status == RunStatus::Error => {
-                let content = json!({"kind": kind, "message": message, "steps": turn.step});
-                NewEvent::new(EventType::RunFailed, &content, now)?
-            }
-            (None, _) => {
-                let content = json!({"status": ending.status, "steps": turn.step});
-                NewEvent::new(EventType::RunEnded, &content, now)?
-            }
-        };
-        Ok(event)
+    fn head(&self) -> Seq {
+        self.head.load(Ordering::Relaxed)
     }
 
     async fn rest(&self, turn: &Turn<'_>, ending: Ending) -> Result<RunEnd> {
-        let interrupt = match &ending.interrupt {
-            Some(_) => {
-                let node = turn.next.clone().unwrap_or_default();
-                self.driver.store.interrupt(InterruptId::derive(self.run_id, turn.step, &node)).await?
-            }
-            None => None,
-        };
-        if let Some(interrupt) = &interrupt {
+        let mut interrupts = Vec::with_capacity(ending.interrupts.len());
+        for index in 0..ending.interrupts.len() {
+            interrupts.extend(self.driver.store.interrupt(self.interrupt_id(turn, index)).await?);
+        }
+        for interrupt in &interrupts {
             self.frames.send(Frame::Interrupted(Box::new(interrupt.clone())));
         }
         let (kind, error, hint) = match ending.failure {
@@ -303,7 +229,29 @@ impl Drive<'_> {
         };
         let run_id = self.run_id;
         self.frames.send(Frame::RunEnded { run_id, status: ending.status, error: error.clone() });
-        Ok(RunEnd { run_id, status: ending.status, interrupt, kind, error, hint })
+        let usage = *self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(RunEnd { run_id, status: ending.status, interrupts, kind, error, hint, usage })
+    }
+}
+
+/// Adds what the node handed over last, which nobody has taken yet, to what it returned.
+fn with_recorded(
+    done: std::result::Result<Update, Failure>,
+    recorded: &mut UnboundedReceiver<Recorded>,
+) -> std::result::Result<Update, Failure> {
+    let mut update = Update::default();
+    while let Ok((events, writes)) = recorded.try_recv() {
+        update.merge(Update { events, writes, ..Update::default() });
+    }
+    match done {
+        Ok(returned) => {
+            update.merge(returned);
+            Ok(update)
+        }
+        Err(mut failure) => {
+            update.merge(std::mem::take(&mut *failure.partial));
+            Err(failure.keeping(update))
+        }
     }
 }
 
@@ -315,14 +263,5 @@ async fn at(deadline: Option<tokio::time::Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
-    }
-}
-
-const fn thread_status(status: RunStatus) -> ThreadStatus {
-    match status {
-        RunStatus::Pending | RunStatus::Running => ThreadStatus::Busy,
-        RunStatus::Success | RunStatus::Cancelled => ThreadStatus::Idle,
-        RunStatus::Interrupted => ThreadStatus::Interrupted,
-        RunStatus::Error | RunStatus::Timeout => ThreadStatus::Error,
     }
 }

@@ -1,9 +1,25 @@
-//! Frames: what a client sees while a run works. They are a view; what lasts is in the journal.
+//! Frames: what a client sees while a run works. They are a view; what lasts is in the journal. How they travel is
+//! in [`crate::stream`].
 
-use protocol::{Event, Interrupt, RunId, RunStatus, ThreadId};
-use serde::Serialize;
+use protocol::{CheckpointId, Event, Interrupt, RunId, RunStatus, Seq, ThreadId};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::sync::mpsc;
+
+use crate::step::Channels;
+
+/// A part of what a run tells; a client subscribes to some. Beginnings, ends and questions belong to every mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// What people, models and tools say, as it is said and as it is stored.
+    Messages,
+    /// What each step changed.
+    Updates,
+    /// The state after each step.
+    Values,
+    /// What tools and steps tell beside that: live output, progress, notices.
+    Custom,
+}
 
 /// One thing a client may show.
 #[derive(Debug, Clone, Serialize)]
@@ -51,6 +67,38 @@ pub enum Frame {
         /// Whether it failed.
         failed: bool,
     },
+    /// More output of a tool that still runs.
+    ToolOutput {
+        /// The call.
+        call_id: String,
+        /// The text.
+        text: String,
+    },
+    /// Anything a tool or hook wants to tell a client.
+    Custom {
+        /// What it is.
+        name: String,
+        /// The matter.
+        value: Value,
+    },
+    /// A step is durable: what it changed. Its events are frames of their own, before this one.
+    Updates {
+        /// The node.
+        node: String,
+        /// The channels it set; a `null` removed one. Private ones are left out.
+        channels: Channels,
+    },
+    /// A step is durable: the state after it. The messages are the journal's up to `head_seq`.
+    Values {
+        /// The checkpoint.
+        checkpoint_id: CheckpointId,
+        /// The journal's position.
+        head_seq: Seq,
+        /// The node that comes next.
+        next: Option<String>,
+        /// The channels; private ones are left out.
+        channels: Channels,
+    },
     /// A long step is under way.
     Progress {
         /// What is being done.
@@ -80,24 +128,69 @@ pub enum Frame {
     },
 }
 
-/// Where frames go. A client that went away loses frames, never facts.
-#[derive(Debug, Clone, Default)]
-pub struct Frames {
-    sender: Option<mpsc::UnboundedSender<Frame>>,
-}
-
-impl Frames {
-    /// Returns frames that go to a receiver.
-    pub fn channel() -> (Self, mpsc::UnboundedReceiver<Frame>) {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        (Self { sender: Some(sender) }, receiver)
-    }
-
-    /// Sends a frame, if anyone listens.
-    pub fn send(&self, frame: Frame) {
-        if let Some(sender) = &self.sender {
-            // A closed receiver is a client that went away; the run goes on without it.
-            let _ = sender.send(frame);
+impl Frame {
+    /// Returns the mode it belongs to; `None` belongs to every mode.
+    pub fn mode(&self) -> Option<Mode> {
+        match self {
+            Self::Text { .. } | Self::Thinking { .. } | Self::ToolStarted { .. } | Self::ToolEnded { .. } => {
+                Some(Mode::Messages)
+            }
+            Self::Event(event) => match event.category.as_str() {
+                "message" => Some(Mode::Messages),
+                _ => Some(Mode::Updates),
+            },
+            Self::Updates { .. } => Some(Mode::Updates),
+            Self::Values { .. } => Some(Mode::Values),
+            Self::ToolOutput { .. } | Self::Custom { .. } | Self::Progress { .. } | Self::Notice { .. } => {
+                Some(Mode::Custom)
+            }
+            Self::RunStarted { .. }
+            | Self::StepStarted { .. }
+            | Self::Interrupted(_)
+            | Self::RunEnded { .. } => None,
         }
     }
+
+    /// Returns about how many bytes it keeps in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        const FIXED: usize = 128;
+        FIXED
+            + match self {
+                Self::Text { text }
+                | Self::Thinking { text }
+                | Self::ToolOutput { text, .. }
+                | Self::Notice { text } => text.len(),
+                Self::Event(event) => event.content.get().len(),
+                Self::ToolStarted { args: value, .. } | Self::Custom { value, .. } => weight(value),
+                Self::Updates { channels, .. } | Self::Values { channels, .. } => {
+                    channels.values().map(weight).sum()
+                }
+                Self::Interrupted(interrupt) => {
+                    interrupt.payload.action_requests.iter().map(|request| weight(&request.args)).sum()
+                }
+                Self::RunStarted { .. }
+                | Self::StepStarted { .. }
+                | Self::ToolEnded { .. }
+                | Self::Progress { .. }
+                | Self::RunEnded { .. } => 0,
+            }
+    }
+}
+
+fn weight(value: &Value) -> usize {
+    const SCALAR: usize = 16;
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => SCALAR,
+        Value::String(text) => SCALAR + text.len(),
+        Value::Array(items) => SCALAR + items.iter().map(weight).sum::<usize>(),
+        Value::Object(fields) => {
+            SCALAR + fields.iter().map(|(key, value)| key.len() + weight(value)).sum::<usize>()
+        }
+    }
+}
+
+/// Returns the channels a client may see.
+pub(crate) fn public(channels: &Channels) -> Channels {
+    let public = channels.iter().filter(|(key, _)| !key.starts_with('_'));
+    public.map(|(key, value)| (key.clone(), value.clone())).collect()
 }

@@ -9,6 +9,15 @@ use protocol::{Decisions, Interrupt};
 use crate::error::Rejection;
 use crate::step::{Channels, Failure, StepContext, Update};
 
+/// How long a question of a node may be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Question {
+    /// Until the thread goes on: a new message takes it back.
+    OfTurn,
+    /// At any time, whatever is said meanwhile.
+    OfThread,
+}
+
 /// One kind of step.
 #[async_trait]
 pub trait Node: Send + Sync {
@@ -22,6 +31,17 @@ pub trait Node: Send + Sync {
     /// decision an action, of an allowed type) hold already.
     fn check(&self, _interrupt: &Interrupt, _decisions: &Decisions) -> Result<(), Rejection> {
         Ok(())
+    }
+
+    /// Returns whether running the node in this state would certainly change nothing; the graph passes it by then, and
+    /// what it would have cost is saved. Pure.
+    fn is_idle(&self, _channels: &Channels) -> bool {
+        false
+    }
+
+    /// Returns how long the questions of this node may be answered.
+    fn question(&self) -> Question {
+        Question::OfTurn
     }
 }
 
@@ -63,12 +83,24 @@ impl Graph {
 
     /// Returns the first node for this state; `None` when there is nothing to do.
     pub fn first(&self, channels: &Channels) -> Option<String> {
-        self.entry.as_ref().and_then(|edge| follow(edge, channels))
+        self.walk(self.entry.as_ref(), channels)
     }
 
     /// Returns the node after `name` for this state; `None` when the graph is idle.
     pub fn after(&self, name: &str, channels: &Channels) -> Option<String> {
-        self.nodes.get(name).and_then(|(_, edge)| follow(edge, channels))
+        self.walk(self.nodes.get(name).map(|(_, edge)| edge), channels)
+    }
+
+    /// Walks along `edge`, past the nodes that are idle. A circle of them would never end; each is passed once.
+    fn walk<'a>(&'a self, mut edge: Option<&'a Edge>, channels: &Channels) -> Option<String> {
+        for _ in 0..=self.nodes.len() {
+            let name = edge.and_then(|edge| follow(edge, channels))?;
+            match self.nodes.get(name.as_str()) {
+                Some((node, next)) if node.is_idle(channels) => edge = Some(next),
+                Some(_) | None => return Some(name),
+            }
+        }
+        None
     }
 }
 

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use journal::{Store, Write};
 use protocol::{Decisions, InterruptPayload, NewEvent, PendingActivity, RunId, ThreadId, Usage};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::frame::Frames;
+use crate::stream::Frames;
 
 /// The graph's small state. Keys that begin with `_` never leave the process.
 pub type Channels = Map<String, Value>;
@@ -22,14 +24,75 @@ pub struct StepContext<'a> {
     pub step: u64,
     /// The state before this step.
     pub channels: &'a Channels,
-    /// The answer to this node's interrupt, when the run resumed with one.
-    pub decisions: Option<&'a Decisions>,
+    /// Whether the step may have been begun before.
+    pub entry: Entry,
+    /// The answers to this node's interrupts, when the run resumed with them, in the order they were asked.
+    pub answers: &'a [Answer],
     /// For reading; a node that writes breaks the rule that one step is one transaction.
     pub store: &'a Arc<dyn Store>,
     /// Where deltas and progress go while the step runs.
     pub frames: &'a Frames,
     /// Cancelled when a person stops the run. A node that waits returns what it has.
     pub cancel: &'a CancellationToken,
+    /// What must be durable before the step is done.
+    pub early: &'a Early,
+}
+
+impl StepContext<'_> {
+    /// Returns the answer to what `key` asked, when the run resumed with one.
+    pub fn answer(&self, key: &str) -> Option<&Decisions> {
+        self.answers.iter().find(|answer| answer.key == key).map(|answer| &answer.decisions)
+    }
+}
+
+/// Whether a step may have been begun before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entry {
+    /// It begins for the first time.
+    Fresh,
+    /// The process that began it, or was about to, is gone; nobody knows what it had done.
+    Recovered,
+}
+
+/// The answer to one question of a node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// Who asked within the node: [`Ask::key`].
+    pub key: String,
+    /// What was decided.
+    pub decisions: Decisions,
+}
+
+/// One question of a node; it becomes an interrupt with an id of its own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ask {
+    /// Who asks within the node; the answer comes back under it.
+    pub key: String,
+    /// What a client is shown.
+    pub payload: InterruptPayload,
+}
+
+/// Takes facts that must be durable before a long step is done, such as the result of a call that cannot be repeated
+/// while others still run. Each is committed as it comes; the step's checkpoint follows with its end.
+#[derive(Debug)]
+pub struct Early {
+    sender: mpsc::UnboundedSender<Recorded>,
+}
+
+/// What was handed over: events, and the rows that change with them.
+pub(crate) type Recorded = (Vec<NewEvent>, Vec<Write>);
+
+impl Early {
+    pub(crate) fn channel() -> (Self, mpsc::UnboundedReceiver<Recorded>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        (Self { sender }, receiver)
+    }
+
+    /// Hands over events, and rows that change together with them.
+    pub fn record(&self, events: Vec<NewEvent>, writes: Vec<Write>) {
+        // The driver listens for as long as the step runs.
+        let _ = self.sender.send((events, writes));
+    }
 }
 
 /// What a step changes; committed as one transaction.
@@ -43,10 +106,41 @@ pub struct Update {
     pub writes: Vec<Write>,
     /// Side effects to perform after the commit, in order.
     pub activities: Vec<PendingActivity>,
-    /// When set, the run stops here and asks; the node runs again with the answer.
-    pub interrupt: Option<InterruptPayload>,
+    /// When there are any, the run stops here and asks; the node runs again with the answers.
+    pub asks: Vec<Ask>,
+    /// The node to go to next, instead of along the edge.
+    pub jump: Option<&'static str>,
     /// Tokens used by model calls of this step.
     pub usage: Usage,
+}
+
+impl Update {
+    /// Returns whether it changes nothing: such a step needs no commit, for repeating it changes nothing either.
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+            && self.channels.is_empty()
+            && self.writes.is_empty()
+            && self.activities.is_empty()
+            && self.asks.is_empty()
+            && self.jump.is_none()
+            && self.usage == Usage::default()
+    }
+
+    /// Adds what another part of the same step changes; a later jump wins.
+    pub fn merge(&mut self, more: Self) {
+        self.events.extend(more.events);
+        self.channels.extend(more.channels);
+        self.writes.extend(more.writes);
+        self.activities.extend(more.activities);
+        self.asks.extend(more.asks);
+        self.jump = more.jump.or(self.jump);
+        self.usage.add(more.usage);
+    }
+
+    /// Returns whether the graph cannot simply go on after it: it asks, or goes elsewhere.
+    pub fn diverts(&self) -> bool {
+        !self.asks.is_empty() || self.jump.is_some()
+    }
 }
 
 /// Why a step failed.
@@ -58,6 +152,8 @@ pub enum FailureKind {
     Config,
     /// The journal failed.
     Store,
+    /// The run may not go on: a limit is reached.
+    Limit,
     /// A rule of Segue was broken: a defect.
     Internal,
 }
@@ -69,6 +165,7 @@ impl FailureKind {
             Self::Model => "model",
             Self::Config => "config",
             Self::Store => "store",
+            Self::Limit => "limit",
             Self::Internal => "internal",
         }
     }
@@ -138,6 +235,12 @@ pub const fn model_hint(error: &model::Error) -> &'static str {
         model::Error::Setup { .. } => "`segue models` shows what is configured",
         model::Error::Overflow { .. } => "hand the thread off: `segue handoff THREAD` starts a short one",
         model::Error::Refused { .. } => "check the model's name, or choose another with `--model`",
+        model::Error::Silent { .. } => {
+            "try again; `idle_seconds` of the provider in config.toml sets how long is waited"
+        }
+        model::Error::Illegal { .. } => {
+            "this is a defect of Segue; `/rewind` to before the last message goes on"
+        }
         _ => "try again, or choose another model with `--model`",
     }
 }

@@ -2,14 +2,28 @@
 
 use std::collections::VecDeque;
 
-use protocol::{Checkpoint, Decisions, InterruptPayload, PendingActivity, RunStatus};
-use serde_json::Value;
+use protocol::{Checkpoint, InterruptId, InterruptPayload, PendingActivity, RunId, RunStatus};
+use serde_json::{Value, json};
 
 use crate::graph::Graph;
-use crate::step::{Channels, Failure, FailureKind, Update};
+use crate::step::{Answer, Channels, Entry, Failure, FailureKind, Update};
 
-/// The channel that holds the answer to the interrupt of the node in `next`, from admission to the step's commit.
-pub(crate) const DECISIONS_CHANNEL: &str = "_decisions";
+/// The channel that holds the answers to the interrupts of the node in `next`, from admission to the step's commit.
+pub(crate) const ANSWERS_CHANNEL: &str = "_answers";
+
+/// Returns the channel that remembers what `node` asked: the step, and the keys in order. An interrupt's id follows
+/// from them.
+pub(crate) fn asked_channel(node: &str) -> String {
+    format!("_asked:{node}")
+}
+
+/// Returns the id of the question that `node` asked at `step`, the `index`th of that step.
+pub(crate) fn interrupt_id(run_id: RunId, step: u64, (node, index): (&str, usize)) -> InterruptId {
+    match index {
+        0 => InterruptId::derive(run_id, step, node),
+        index => InterruptId::derive(run_id, step, &format!("{node}#{index}")),
+    }
+}
 
 /// What happened.
 #[derive(Debug)]
@@ -40,7 +54,7 @@ pub struct Ending {
     /// Why, when it did not succeed: kind, message, hint.
     pub failure: Option<(String, String, Option<String>)>,
     /// What is asked, when it is interrupted.
-    pub interrupt: Option<InterruptPayload>,
+    pub interrupts: Vec<InterruptPayload>,
 }
 
 /// What to do next.
@@ -51,8 +65,10 @@ pub enum Effect {
     Run {
         /// The node.
         node: String,
-        /// The answer to its interrupt, if the run resumed with one.
-        decisions: Option<Decisions>,
+        /// The answers to its interrupts, if the run resumed with them.
+        answers: Vec<Answer>,
+        /// Whether it may have been begun before.
+        entry: Entry,
     },
     /// Make this durable, in one transaction, together with the checkpoint.
     Commit {
@@ -80,6 +96,10 @@ pub struct Turn<'g> {
     graph: &'g Graph,
     steps_max: u64,
     phase: Phase,
+    /// Stays as it was until the first commit: a node that changed nothing is not remembered, so the one after it may
+    /// have been begun as well.
+    entry: Entry,
+    node: String,
     /// Steps so far, the admission not counted.
     pub step: u64,
     /// The state.
@@ -92,11 +112,13 @@ pub struct Turn<'g> {
 
 impl<'g> Turn<'g> {
     /// Takes up a run at its checkpoint; answers with the first thing to do.
-    pub fn begin(graph: &'g Graph, checkpoint: &Checkpoint, steps_max: u64) -> (Self, Effect) {
+    pub fn begin(graph: &'g Graph, checkpoint: &Checkpoint, steps_max: u64, entry: Entry) -> (Self, Effect) {
         let mut turn = Self {
             graph,
             steps_max,
             phase: Phase::Resting,
+            entry,
+            node: String::new(),
             step: checkpoint.step,
             channels: checkpoint.channels.clone(),
             next: checkpoint.next.clone(),
@@ -104,6 +126,11 @@ impl<'g> Turn<'g> {
         };
         let effect = turn.proceed();
         (turn, effect)
+    }
+
+    /// Returns the node the last step ran; empty before the first.
+    pub fn node(&self) -> &str {
+        &self.node
     }
 
     /// Takes what happened and answers with the next thing to do.
@@ -126,14 +153,14 @@ impl<'g> Turn<'g> {
             (Phase::Committing(None), Input::Stop { .. }) if !self.activities.is_empty() => self.proceed(),
             // What the node asked a person or decided is kept as if nobody had stopped it.
             (Phase::Running(node), Input::Stop { update, .. })
-                if update.interrupt.is_some() || !update.activities.is_empty() =>
+                if !update.asks.is_empty() || !update.activities.is_empty() =>
             {
                 self.step_done(&node, update)
             }
             (Phase::Running(_) | Phase::Committing(None), Input::Stop { update, status, why }) => {
                 self.apply(&update);
                 let failure = Some((status.as_str().to_owned(), why, None));
-                self.end(update, Ending { status, failure, interrupt: None })
+                self.end(update, Ending { status, failure, interrupts: Vec::new() })
             }
             (phase, input) => {
                 let message = format!("advance a turn: {input:?} is no answer to {phase:?}");
@@ -144,17 +171,28 @@ impl<'g> Turn<'g> {
 
     fn step_done(&mut self, node: &str, update: Update) -> Effect {
         self.step += 1;
-        self.channels.remove(DECISIONS_CHANNEL);
+        let answered = self.channels.remove(ANSWERS_CHANNEL).is_some();
+        self.channels.remove(&asked_channel(node));
         self.apply(&update);
-        if let Some(payload) = update.interrupt.clone() {
-            self.next = Some(node.to_owned());
-            return self.end(
-                update,
-                Ending { status: RunStatus::Interrupted, failure: None, interrupt: Some(payload) },
-            );
+        if !update.asks.is_empty() {
+            return self.ask(node, update);
         }
-        self.next = self.graph.after(node, &self.channels);
-        self.commit(update)
+        self.next = match update.jump {
+            Some(node) => Some(node.to_owned()),
+            None => self.graph.after(node, &self.channels),
+        };
+        match (&self.next, update.is_empty() && !answered) {
+            (Some(_), true) => self.proceed(),
+            _ => self.commit(update),
+        }
+    }
+
+    fn ask(&mut self, node: &str, update: Update) -> Effect {
+        self.next = Some(node.to_owned());
+        let keys: Vec<&str> = update.asks.iter().map(|ask| ask.key.as_str()).collect();
+        self.channels.insert(asked_channel(node), json!({"step": self.step, "keys": keys}));
+        let interrupts = update.asks.iter().map(|ask| ask.payload.clone()).collect();
+        self.end(update, Ending { status: RunStatus::Interrupted, failure: None, interrupts })
     }
 
     fn apply(&mut self, update: &Update) {
@@ -170,8 +208,10 @@ impl<'g> Turn<'g> {
     /// Commits, and ends the run in the same transaction when nothing is left to do.
     fn commit(&mut self, update: Update) -> Effect {
         if self.next.is_none() && self.activities.is_empty() {
-            return self.end(update, Ending { status: RunStatus::Success, failure: None, interrupt: None });
+            return self
+                .end(update, Ending { status: RunStatus::Success, failure: None, interrupts: Vec::new() });
         }
+        self.entry = Entry::Fresh;
         self.phase = Phase::Committing(None);
         Effect::Commit { update, ending: None }
     }
@@ -186,7 +226,7 @@ impl<'g> Turn<'g> {
         self.apply(&failure.partial);
         self.end(
             *failure.partial,
-            Ending { status: RunStatus::Error, failure: Some(reason), interrupt: None },
+            Ending { status: RunStatus::Error, failure: Some(reason), interrupts: Vec::new() },
         )
     }
 
@@ -199,19 +239,23 @@ impl<'g> Turn<'g> {
         let Some(node) = self.next.clone() else {
             return self.end(
                 Update::default(),
-                Ending { status: RunStatus::Success, failure: None, interrupt: None },
+                Ending { status: RunStatus::Success, failure: None, interrupts: Vec::new() },
             );
         };
         if self.step >= self.steps_max {
             let why = format!("the run reached its limit of {} steps", self.steps_max);
             let failure = Some((RunStatus::Timeout.as_str().to_owned(), why, None));
-            return self
-                .end(Update::default(), Ending { status: RunStatus::Timeout, failure, interrupt: None });
+            return self.end(
+                Update::default(),
+                Ending { status: RunStatus::Timeout, failure, interrupts: Vec::new() },
+            );
         }
-        let decisions =
-            self.channels.get(DECISIONS_CHANNEL).and_then(|value| serde_json::from_value(value.clone()).ok());
+        let answers = self.channels.get(ANSWERS_CHANNEL);
+        let answers =
+            answers.and_then(|value| serde_json::from_value(value.clone()).ok()).unwrap_or_default();
         self.phase = Phase::Running(node.clone());
-        Effect::Run { node, decisions }
+        self.node.clone_from(&node);
+        Effect::Run { node, answers, entry: self.entry }
     }
 }
 

@@ -4,6 +4,7 @@ mod anthropic;
 mod chat;
 mod gemini;
 mod responses;
+mod when;
 
 use serde_json::Value;
 

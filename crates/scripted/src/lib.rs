@@ -7,5 +7,5 @@ mod format;
 mod script;
 mod server;
 
-pub use script::{Call, Fault, Matcher, Reply, Script, Stop, Tokens};
+pub use script::{Call, Fault, Gate, Matcher, Place, Reply, Script, Stop, Tokens};
 pub use server::{Error, Recorded, Server};

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::format::Format;
+
 /// The answers of a server.
 ///
 /// Each request gets the first reply that is not used up and whose matcher, if it has one, accepts the request.
@@ -13,6 +15,9 @@ use serde_json::Value;
 pub struct Script {
     /// The replies, in order.
     pub replies: Vec<Reply>,
+    /// How many of the newest requests are kept to be looked at; all if absent. A bench keeps few.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_kept: Option<usize>,
 }
 
 /// One answer: what the model says, or how the server fails.
@@ -43,9 +48,34 @@ pub struct Reply {
     /// The size of the pieces in which the bytes are sent; a piece may end in the middle of a character.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub piece_bytes: Option<usize>,
+    /// A gate that it waits at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gate: Option<Gate>,
     /// How it fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<Fault>,
+}
+
+/// A place where a reply waits until it is let through, so that a test decides the order of things without a clock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gate {
+    /// The gate's name; once open it stays so, for every reply.
+    pub name: String,
+    /// Where the reply waits.
+    #[serde(default)]
+    pub at: Place,
+}
+
+/// Where a reply waits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// Before anything is sent, the status included.
+    #[default]
+    Start,
+    /// When everything but the answer's own end is sent.
+    End,
 }
 
 /// Which requests a reply answers.
@@ -58,6 +88,12 @@ pub struct Matcher {
     /// What some text of the body must contain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contains: Option<String>,
+    /// Which turn it must be: how often a person has spoken, what they say in one go counting once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turn: Option<usize>,
+    /// Which call of the model in its turn it must be, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<usize>,
 }
 
 /// A tool call.
@@ -73,13 +109,23 @@ pub struct Call {
 }
 
 /// Tokens of one call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tokens {
     /// Of the request.
     pub input: u64,
     /// Of the answer.
     pub output: u64,
+    /// Part of `input` that was read from a cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_read: u64,
+    /// Part of `input` that was written to a cache; only Anthropic's format tells it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_write: u64,
+}
+
+const fn is_zero(tokens: &u64) -> bool {
+    *tokens == 0
 }
 
 /// Why the model stops.
@@ -130,7 +176,14 @@ pub enum Fault {
 impl Script {
     /// Returns a script of these replies.
     pub fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
-        Self { replies: replies.into_iter().collect() }
+        Self { replies: replies.into_iter().collect(), requests_kept: None }
+    }
+
+    /// Sets how many of the newest requests are kept.
+    #[must_use]
+    pub fn keeping(mut self, requests: usize) -> Self {
+        self.requests_kept = Some(requests);
+        self
     }
 }
 
@@ -178,7 +231,29 @@ impl Reply {
     /// Sets the tokens.
     #[must_use]
     pub fn tokens(mut self, input: u64, output: u64) -> Self {
-        self.tokens = Some(Tokens { input, output });
+        self.tokens = Some(Tokens { input, output, ..Tokens::default() });
+        self
+    }
+
+    /// Sets how many tokens of the request were read from a cache and written to one.
+    #[must_use]
+    pub fn cached(mut self, read: u64, written: u64) -> Self {
+        self.tokens = Some(Tokens { cache_read: read, cache_write: written, ..self.tokens_or_default() });
+        self
+    }
+
+    /// Makes it wait at the gate of that name until the server opens it.
+    #[must_use]
+    pub fn gated(mut self, name: impl Into<String>, at: Place) -> Self {
+        self.gate = Some(Gate { name: name.into(), at });
+        self
+    }
+
+    /// Makes it answer only the model's call of that number, in the turn of that number, both from 1.
+    #[must_use]
+    pub fn when_turn_is(mut self, turn: usize, step: usize) -> Self {
+        let when = self.when.get_or_insert_default();
+        (when.turn, when.step) = (Some(turn), Some(step));
         self
     }
 
@@ -225,7 +300,7 @@ impl Reply {
     }
 
     pub(crate) fn tokens_or_default(&self) -> Tokens {
-        self.tokens.unwrap_or(Tokens { input: 10, output: 5 })
+        self.tokens.unwrap_or(Tokens { input: 10, output: 5, ..Tokens::default() })
     }
 
     pub(crate) fn stop_or_default(&self) -> Stop {
@@ -234,9 +309,13 @@ impl Reply {
 }
 
 impl Matcher {
-    pub(crate) fn accepts(&self, path: &str, body: &Value) -> bool {
+    /// Returns whether a request is accepted; its body is read only by a matcher that asks about it.
+    pub(crate) fn accepts<'b>(&self, path: &str, format: Format, body: impl Fn() -> &'b Value) -> bool {
+        let when = || format.when(body());
         self.path.as_deref().is_none_or(|part| path.contains(part))
-            && self.contains.as_deref().is_none_or(|part| holds(body, part))
+            && self.contains.as_deref().is_none_or(|part| holds(body(), part))
+            && self.turn.is_none_or(|turn| when().turn == turn)
+            && self.step.is_none_or(|step| when().step == step)
     }
 }
 
@@ -262,7 +341,8 @@ mod tests {
             Reply::pieces(["a", "b"]).thinking(["hm"]).tokens(1, 2).stop(Stop::MaxTokens).in_pieces_of(1),
             Reply::call("c1", "read", json!({"path": "x"})).when_body_contains("x").when_path_contains("/v1"),
             Reply::status(429, "slow"),
-            Reply::text("a").then(Fault::Half).repeated(),
+            Reply::text("a").then(Fault::Half).repeated().cached(3, 4),
+            Reply::text("a").gated("g", Place::End).when_turn_is(2, 1),
         ]);
         let text = serde_json::to_string(&script).expect("it is written");
         assert_eq!(serde_json::from_str::<Script>(&text).expect("it is read"), script);

@@ -1,7 +1,8 @@
 //! The server: records each request and plays the next reply. It runs on a thread of its own, so that tests with and
 //! without a runtime can use it, and ends when it is dropped.
 
-use std::collections::BTreeMap;
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,17 +10,18 @@ use std::thread::JoinHandle;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::header::{CONTENT_TYPE, HeaderMap};
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+use axum::serve::ListenerExt;
 use bytes::Bytes;
 use futures::stream::{self, StreamExt};
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
 use crate::format::{Event, Format};
-use crate::script::{Fault, Reply, Script};
+use crate::script::{Fault, Gate, Place, Reply, Script};
 
 /// Why a server could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -55,13 +57,47 @@ struct Shared {
     calls: watch::Sender<usize>,
     /// How many clients went away while a reply hung.
     gone: watch::Sender<usize>,
+    /// How many connections there were.
+    connections: watch::Sender<usize>,
+    /// The gates that are open.
+    open: watch::Sender<BTreeSet<String>>,
 }
 
 #[derive(Debug)]
 struct Played {
     /// Replies with whether they are used up.
     replies: Vec<(Reply, bool)>,
-    requests: Vec<Recorded>,
+    /// The newest requests, as many as are kept.
+    requests: VecDeque<Arrived>,
+    requests_kept: usize,
+    calls: usize,
+}
+
+/// A request whose body is not read yet: tests look at few of those that a bench sends.
+#[derive(Debug)]
+struct Arrived {
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Arrived {
+    fn read(&self) -> Recorded {
+        let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+        let headers = self.headers.iter().map(|(name, value)| (name.to_string(), text(value.as_bytes())));
+        Recorded {
+            method: self.method.to_string(),
+            path: self.uri.to_string(),
+            headers: headers.collect(),
+            body: self.body(),
+        }
+    }
+
+    fn body(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&self.body).into_owned()))
+    }
 }
 
 impl Server {
@@ -74,14 +110,30 @@ impl Server {
         listener.set_nonblocking(true)?;
         let url = format!("http://{}", listener.local_addr()?);
         let replies = script.replies.into_iter().map(|reply| (reply, false)).collect();
-        let state = Mutex::new(Played { replies, requests: Vec::new() });
-        let shared = Arc::new(Shared { state, calls: watch::Sender::new(0), gone: watch::Sender::new(0) });
+        let requests_kept = script.requests_kept.unwrap_or(usize::MAX);
+        let state = Mutex::new(Played { replies, requests: VecDeque::new(), requests_kept, calls: 0 });
+        let shared = Arc::new(Shared {
+            state,
+            calls: watch::Sender::new(0),
+            gone: watch::Sender::new(0),
+            connections: watch::Sender::new(0),
+            open: watch::Sender::new(BTreeSet::new()),
+        });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
         let (stop, stopped) = oneshot::channel::<()>();
-        let app = Router::new().fallback(answer).with_state(shared.clone());
+        let app =
+            Router::new().fallback(answer).layer(DefaultBodyLimit::disable()).with_state(shared.clone());
+        let arriving = shared.clone();
         let thread = std::thread::Builder::new().name("scripted".to_owned()).spawn(move || {
             runtime.block_on(async {
-                let serve = async { axum::serve(tokio::net::TcpListener::from_std(listener)?, app).await };
+                let serve = async {
+                    let listener = tokio::net::TcpListener::from_std(listener)?.tap_io(move |connection| {
+                        arriving.connections.send_modify(|connections| *connections += 1);
+                        // Pieces wait for nobody's acknowledgement; without it they are only slower.
+                        let _ = connection.set_nodelay(true);
+                    });
+                    axum::serve(listener, app).await
+                };
                 tokio::select! {
                     // Only a listener that the system took away ends it; the clients see their connections fail.
                     _ = serve => {}
@@ -97,14 +149,25 @@ impl Server {
         &self.url
     }
 
-    /// Returns the requests so far, in order.
+    /// Returns the requests so far, in order; the newest ones if the script keeps no more.
     pub fn requests(&self) -> Vec<Recorded> {
-        self.shared.lock().requests.clone()
+        self.shared.lock().requests.iter().map(Arrived::read).collect()
     }
 
     /// Returns how many requests there were so far.
     pub fn calls(&self) -> usize {
-        self.shared.lock().requests.len()
+        self.shared.lock().calls
+    }
+
+    /// Returns how many connections there were so far.
+    pub fn connections(&self) -> usize {
+        *self.shared.connections.borrow()
+    }
+
+    /// Opens the gate of that name for all replies that wait there and all that come. The program's gates are opened by
+    /// a request to `/gates/NAME`.
+    pub fn open(&self, gate: &str) {
+        self.shared.open(gate);
     }
 
     /// Waits until there were `count` requests in all.
@@ -145,19 +208,40 @@ impl Shared {
     }
 
     /// Records the request and returns its number and the reply it gets.
-    fn play(&self, request: Recorded) -> (usize, Option<Reply>) {
+    fn play(&self, request: Arrived, format: Format) -> (usize, Option<Reply>) {
+        let path = request.uri.to_string();
+        let body = OnceCell::new();
+        let read = || body.get_or_init(|| request.body());
         let mut played = self.lock();
         let accepts =
-            |reply: &Reply| reply.when.as_ref().is_none_or(|when| when.accepts(&request.path, &request.body));
+            |reply: &Reply| reply.when.as_ref().is_none_or(|when| when.accepts(&path, format, read));
         let reply =
             played.replies.iter_mut().find(|(reply, used)| !used && accepts(reply)).map(|(reply, used)| {
                 *used = !reply.always;
                 reply.clone()
             });
-        played.requests.push(request);
-        let number = played.requests.len();
+        played.requests.push_back(request);
+        if played.requests.len() > played.requests_kept {
+            played.requests.pop_front();
+        }
+        played.calls += 1;
+        let number = played.calls;
         self.calls.send_replace(number);
         (number, reply)
+    }
+
+    fn open(&self, gate: &str) {
+        self.open.send_modify(|open| {
+            open.insert(gate.to_owned());
+        });
+    }
+
+    /// Waits until the reply's gate is open, if it has one at this place.
+    async fn pass(&self, gate: Option<&Gate>, at: Place) {
+        if let Some(gate) = gate.filter(|gate| gate.at == at) {
+            // It fails only without a sender, and `self` holds one.
+            let _ = self.open.subscribe().wait_for(|open| open.contains(&gate.name)).await;
+        }
     }
 }
 
@@ -177,22 +261,19 @@ async fn answer(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
+    if let Some(gate) = uri.path().strip_prefix("/gates/") {
+        shared.open(gate);
+        return StatusCode::NO_CONTENT.into_response();
+    }
     let Some(format) = Format::of_path(uri.path()) else {
         return (StatusCode::NOT_FOUND, format!("no wire format is spoken at {}", uri.path()))
             .into_response();
     };
-    let request = Recorded {
-        method: method.to_string(),
-        path: uri.to_string(),
-        headers: headers
-            .iter()
-            .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
-            .collect(),
-        body: serde_json::from_slice(&body)
-            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&body).into_owned())),
-    };
-    match shared.play(request) {
-        (number, Some(reply)) => played(format, &reply, number, shared).await,
+    match shared.play(Arrived { method, uri, headers, body }, format) {
+        (number, Some(reply)) => {
+            shared.pass(reply.gate.as_ref(), Place::Start).await;
+            played(format, &reply, number, shared).await
+        }
         (number, None) => {
             let text = format!("the script has no reply for request {number}");
             let body = serde_json::json!({"error": {"message": text}}).to_string();
@@ -205,7 +286,12 @@ async fn played(format: Format, reply: &Reply, number: usize, shared: Arc<Shared
     let events = format.events(reply, number);
     let content = events.content;
     match &reply.fault {
-        None => streamed(reply, content.into_iter().chain(events.end).collect(), Ending::Clean),
+        None => match &reply.gate {
+            Some(gate) if gate.at == Place::End => {
+                streamed(reply, content, Ending::Gated(shared, gate.clone(), events.end))
+            }
+            Some(_) | None => streamed(reply, content.into_iter().chain(events.end).collect(), Ending::Clean),
+        },
         Some(Fault::Cut) => streamed(reply, content, Ending::Clean),
         Some(Fault::Half) => streamed(reply, content, Ending::Abrupt),
         Some(Fault::Stall) => streamed(reply, content, Ending::Never(Hanging(shared))),
@@ -240,6 +326,8 @@ enum Ending {
     Clean,
     Abrupt,
     Never(Hanging),
+    /// With these events, once the gate is open.
+    Gated(Arc<Shared>, Gate, Vec<Event>),
 }
 
 fn streamed(reply: &Reply, events: Vec<Event>, ending: Ending) -> Response {
@@ -270,6 +358,13 @@ fn streamed(reply: &Reply, events: Vec<Event>, ending: Ending) -> Response {
                 std::future::pending().await
             });
             Body::from_stream(chunks.chain(never))
+        }
+        Ending::Gated(shared, gate, end) => {
+            let end = stream::once(async move {
+                shared.pass(Some(&gate), Place::End).await;
+                Ok(Bytes::from(end.iter().map(Event::to_wire).collect::<String>()))
+            });
+            Body::from_stream(chunks.chain(end))
         }
     };
     ([(CONTENT_TYPE, "text/event-stream")], body).into_response()

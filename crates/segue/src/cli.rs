@@ -2,20 +2,42 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use protocol::{AssistantId, Seq};
 
 use crate::exit::EXIT_CODES;
 
-/// Hand a long agent session over to a fresh thread, with a summary you have reviewed
+/// A durable agent in the terminal: chat, run one turn, hand a long session over to a fresh thread
+///
+/// Without a command it starts the chat.
 #[derive(Debug, Parser)]
 #[command(name = "segue", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) chat: Chat,
     #[command(flatten)]
     pub(crate) global: Global,
+}
+
+impl Cli {
+    /// Reads the arguments. Options of the chat that is started without a command belong to no other one.
+    ///
+    /// # Errors
+    /// When they cannot be read, or ask for help or the version.
+    pub(crate) fn read() -> Result<Self, clap::Error> {
+        let cli = Self::try_parse()?;
+        match &cli.command {
+            Some(_) if cli.chat.is_set() => Err(Self::command().error(
+                clap::error::ErrorKind::ArgumentConflict,
+                "options before a command belong to the chat; write them after the command",
+            )),
+            Some(_) | None => Ok(cli),
+        }
+    }
 }
 
 /// Options of every command.
@@ -78,13 +100,18 @@ pub(crate) enum Command {
     Import(Import),
     Chat(Chat),
     Run(Run),
+    Decide(Decide),
     #[command(subcommand)]
     Threads(Threads),
     History(History),
     /// Show which models can be used, and why others cannot
     Models,
+    #[command(subcommand)]
+    Mcp(Mcp),
     /// Check everything a handoff relies on
     Doctor,
+    Completions(Completions),
+    Man(Man),
 }
 
 /// Carry what matters of a thread into a fresh one, with a summary you review
@@ -131,30 +158,143 @@ pub(crate) struct Import {
     pub(crate) discover: bool,
 }
 
-/// Talk in a thread
+/// Talk with the agent in a thread
 #[derive(Debug, Args)]
 pub(crate) struct Chat {
     /// Thread to go on in: the beginning of its id, or `last` [default: a new thread]
-    #[arg(short, long, value_name = "THREAD")]
+    #[arg(short, long, value_name = "THREAD", group = "opened")]
     pub(crate) thread: Option<String>,
+    /// Go on in the newest thread of this folder, or the newest of all
+    #[arg(short = 'c', long = "continue", group = "opened")]
+    pub(crate) go_on: bool,
+    /// Go on in a thread; without its id, choose one
+    #[arg(short, long, value_name = "ID", num_args = 0..=1, group = "opened")]
+    pub(crate) resume: Option<Option<String>>,
     #[command(flatten)]
     pub(crate) model: Model,
 }
 
-/// Send one message and print the answer
+impl Chat {
+    fn is_set(&self) -> bool {
+        self.thread.is_some() || self.go_on || self.resume.is_some() || self.model.name.is_some()
+    }
+}
+
+/// Do one turn without a terminal: a prompt in, an answer out
+///
+/// The answer goes to standard output, everything else to standard error. With `--json`, what happens goes to standard
+/// output instead, one JSON object a line; the last one is the result.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// Thread to go on in: the beginning of its id, or `last`
-    #[arg(short, long, value_name = "THREAD", required_unless_present = "new")]
+    /// Thread to go on in: the beginning of its id, or `last` [default: a new thread]
+    #[arg(short, long, value_name = "THREAD", group = "opened")]
     pub(crate) thread: Option<String>,
-    /// Begin a new thread
-    #[arg(long, conflicts_with = "thread")]
+    /// Go on in the newest thread of this folder, or the newest of all
+    #[arg(short = 'c', long = "continue", group = "opened")]
+    pub(crate) go_on: bool,
+    /// Begin a new thread, as is done anyway
+    #[arg(long, group = "opened", hide = true)]
     pub(crate) new: bool,
-    /// The message (`-` reads standard input)
+    /// The prompt (`-` reads standard input); what is piped in besides goes along with it
     #[arg(short, long, value_name = "TEXT")]
-    pub(crate) prompt: String,
+    pub(crate) prompt: Option<String>,
+    #[command(flatten)]
+    pub(crate) limits: Limits,
     #[command(flatten)]
     pub(crate) model: Model,
+}
+
+/// What a run may use, and who is asked.
+#[derive(Debug, Args)]
+pub(crate) struct Limits {
+    /// How often the model may be asked
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_turns: Option<u64>,
+    /// How long it may take: seconds, or a number with s, m or h
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// What becomes of tool calls that would ask a person: ask (stop and wait), deny or allow
+    #[arg(long, value_enum, value_name = "POLICY", default_value_t, hide_possible_values = true)]
+    pub(crate) approve: Approve,
+}
+
+/// What becomes of tool calls that would ask a person.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Approve {
+    /// The run stops and waits for `segue decide`.
+    #[default]
+    Ask,
+    /// They are refused, and the agent is told.
+    Deny,
+    /// They are made.
+    Allow,
+}
+
+/// Answer what a run stopped to ask, and let it go on
+///
+/// Without an answer among the options, each call is shown and asked about.
+#[derive(Debug, Args)]
+pub(crate) struct Decide {
+    /// The interrupt's id, or the thread (the beginning of its id, or `last`): everything that waits in it
+    #[arg(value_name = "INTERRUPT|THREAD")]
+    pub(crate) what: String,
+    /// Approve all calls
+    #[arg(long, group = "answer")]
+    pub(crate) approve: bool,
+    /// Reject all calls, and tell the agent why
+    #[arg(long, group = "answer", value_name = "MESSAGE", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) reject: Option<String>,
+    /// Answer with the decisions in a JSON file (`-` is standard input)
+    #[arg(long, value_name = "FILE", group = "answer")]
+    pub(crate) decision_file: Option<PathBuf>,
+    /// How often the model may be asked
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_turns: Option<u64>,
+    /// How long it may take: seconds, or a number with s, m or h
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) model: Model,
+}
+
+/// Show the MCP servers and their tools, and say which of a project's may be started
+#[derive(Debug, Subcommand)]
+pub(crate) enum Mcp {
+    /// List the servers that are written down, without starting them
+    List,
+    /// Start the servers and list their tools
+    Test {
+        /// Only this server
+        name: Option<String>,
+    },
+    /// Agree to a server of the project's .mcp.json
+    Allow {
+        /// The server
+        name: String,
+    },
+    /// Refuse a server of the project's .mcp.json
+    Refuse {
+        /// The server
+        name: String,
+    },
+}
+
+/// Print the completion script of a shell
+///
+/// For example: `segue completions bash > ~/.local/share/bash-completion/completions/segue`
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Write the manual pages into a folder, or print the main one
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// The folder
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
 }
 
 /// Which model to use.
@@ -209,6 +349,19 @@ pub(crate) enum Threads {
         #[arg(long, value_name = "SEQ")]
         until: Option<Seq>,
     },
+    /// Take a thread back: what came after an event is no longer shown
+    Rewind {
+        /// The beginning of its id, or `last`
+        thread: String,
+        /// The last event that stays
+        #[arg(value_name = "SEQ")]
+        keep: Seq,
+    },
+    /// Ask the run that is active in a thread to stop, whichever process it is in
+    Stop {
+        /// The beginning of its id, or `last`
+        thread: String,
+    },
     /// Delete a thread and everything that belongs to it
     Delete {
         /// The beginning of its id, or `last`
@@ -256,12 +409,41 @@ pub(crate) struct History {
     pub(crate) after: Option<Seq>,
 }
 
+/// Reads a time: a number of seconds, or a number with its unit.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no time; write 90, 90s, 5m or 1h");
+    let (number, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len());
+    let seconds = match unit {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let seconds = number.checked_mul(seconds).filter(|seconds| *seconds > 0).ok_or_else(wrong)?;
+    Ok(Duration::from_secs(seconds))
+}
+
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use super::*;
+
+    #[test]
+    fn a_time_is_seconds_or_a_number_with_its_unit() {
+        let check = |text: &str, seconds: Option<u64>| {
+            assert_eq!(duration(text).ok(), seconds.map(Duration::from_secs), "{text}");
+        };
+        check("90", Some(90));
+        check("90s", Some(90));
+        check("5m", Some(300));
+        check("1h", Some(3_600));
+        for wrong in ["", "0", "m", "5d", "-1", "1.5", "99999999999999999999"] {
+            check(wrong, None);
+        }
+    }
 
     #[test]
     fn the_arguments_are_consistent() {
-        super::Cli::command().debug_assert();
+        Cli::command().debug_assert();
     }
 }

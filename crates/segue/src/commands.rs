@@ -1,26 +1,30 @@
 //! The commands: each asks the agent for what its arguments name, and shows the answer.
 
+pub(crate) mod approval;
 pub(crate) mod chat;
 pub(crate) mod doctor;
+pub(crate) mod generate;
 pub(crate) mod handoff;
 pub(crate) mod history;
 pub(crate) mod import;
+pub(crate) mod mcp;
 pub(crate) mod models;
 pub(crate) mod review;
 pub(crate) mod run;
 pub(crate) mod threads;
 
 use std::io::{self, Write};
+use std::time::Duration;
 
-use agent::{Agent, Home, Settings};
+use agent::{Agent, Home, Policy, RunLimits, Settings};
 use protocol::ThreadId;
 use serde::Serialize;
 
-use crate::cli::{Cli, Command, Format, Global};
+use crate::cli::{Approve, Cli, Command, Format, Global};
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::safe::one_line;
 use crate::terminal::screen::Screen;
-use crate::terminal::wrap::wrap;
+use crate::terminal::text::safe::one_line;
+use crate::terminal::text::wrap::wrap;
 
 /// The lengths an id is shortened to: up to a hyphen, so that it is easily read and selected.
 const SHORT_IDS: [usize; 4] = [8, 13, 18, 23];
@@ -35,6 +39,8 @@ pub(crate) const NO_MODEL_HINT: &str =
 pub(crate) struct Context {
     /// The agent that is asked.
     pub(crate) agent: Agent,
+    /// What it was opened with.
+    pub(crate) settings: Settings,
     /// Where answers are shown.
     pub(crate) screen: Screen,
     /// In which form.
@@ -43,9 +49,10 @@ pub(crate) struct Context {
 
 impl Context {
     /// Opens the agent that the options name.
-    fn open(global: &Global, model: Option<String>) -> Result<Self, Failure> {
-        let agent = Agent::open(settings(global, model)?)?;
-        Ok(Self { agent, screen: Screen::new(global.color), format: global.format() })
+    fn open(global: &Global, asked: Asked) -> Result<Self, Failure> {
+        let settings = settings(global, asked)?;
+        let agent = Agent::open(settings.clone())?;
+        Ok(Self { agent, settings, screen: Screen::new(global.color), format: global.format() })
     }
 
     /// Writes one JSON object to stdout.
@@ -94,21 +101,67 @@ pub(crate) fn start(cli: Cli) -> Outcome {
 
 async fn perform(cli: Cli) -> Outcome {
     let global = cli.global;
-    let open = |model: Option<String>| Context::open(&global, model);
+    let open = |asked: Asked| Context::open(&global, asked);
     match cli.command {
-        Command::Handoff(args) => handoff::run(&open(args.model.name.clone())?, args).await,
-        Command::Import(args) => import::run(&open(None)?, args).await,
-        Command::Chat(args) => chat::run(open(args.model.name.clone())?, args).await,
-        Command::Run(args) => run::run(&open(args.model.name.clone())?, args).await,
-        Command::Threads(args) => threads::run(&open(None)?, args).await,
-        Command::History(args) => history::run(&open(None)?, args).await,
-        Command::Models => models::run(&open(None)?),
-        Command::Doctor => doctor::run(&global).await,
+        None => talk(&global, cli.chat).await,
+        Some(Command::Chat(args)) => talk(&global, args).await,
+        Some(Command::Handoff(args)) => handoff::run(&open(Asked::model(&args.model))?, args).await,
+        Some(Command::Import(args)) => import::run(&open(Asked::default())?, args).await,
+        Some(Command::Run(args)) => {
+            let asked = Asked { limits: limits(&args.limits), ..Asked::model(&args.model) };
+            let asked = Asked { approve: policy(args.limits.approve), ..asked };
+            run::run(&open(asked)?, args).await
+        }
+        Some(Command::Decide(args)) => {
+            let limits = run_limits(args.max_turns, args.timeout);
+            run::decide::run(&open(Asked { limits, ..Asked::model(&args.model) })?, args).await
+        }
+        Some(Command::Threads(args)) => threads::run(&open(Asked::default())?, args).await,
+        Some(Command::History(args)) => history::run(&open(Asked::default())?, args).await,
+        Some(Command::Models) => models::run(&open(Asked::default())?),
+        Some(Command::Mcp(args)) => mcp::run(&open(Asked::default())?, args).await,
+        Some(Command::Doctor) => doctor::run(&global).await,
+        Some(Command::Completions(args)) => generate::completions(&args),
+        Some(Command::Man(args)) => generate::man(&args),
+    }
+}
+
+async fn talk(global: &Global, args: crate::cli::Chat) -> Outcome {
+    chat::run(Context::open(global, Asked::model(&args.model))?, args).await
+}
+
+/// What the arguments ask of the agent.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    model: Option<String>,
+    limits: RunLimits,
+    approve: Policy,
+}
+
+impl Asked {
+    fn model(model: &crate::cli::Model) -> Self {
+        Self { model: model.name.clone(), ..Self::default() }
+    }
+}
+
+fn limits(limits: &crate::cli::Limits) -> RunLimits {
+    run_limits(limits.max_turns, limits.timeout)
+}
+
+fn run_limits(model_calls_max: Option<u64>, timeout: Option<Duration>) -> RunLimits {
+    RunLimits { model_calls_max, seconds_max: timeout.map(|time| time.as_secs()) }
+}
+
+const fn policy(approve: Approve) -> Policy {
+    match approve {
+        Approve::Ask => Policy::Ask,
+        Approve::Deny => Policy::Deny,
+        Approve::Allow => Policy::Allow,
     }
 }
 
 /// Returns what the agent is opened with.
-fn settings(global: &Global, model: Option<String>) -> Result<Settings, Failure> {
+fn settings(global: &Global, asked: Asked) -> Result<Settings, Failure> {
     let home = global.home.clone().or_else(|| std::env::var_os("SEGUE_HOME"));
     let workspace = std::env::current_dir().map_err(|error| {
         Failure::new(Code::User, format!("use the current folder: {error}"))
@@ -118,7 +171,9 @@ fn settings(global: &Global, model: Option<String>) -> Result<Settings, Failure>
         home: Home::locate(home.as_deref())?,
         workspace,
         assistant_id: global.assistant.clone(),
-        model,
+        model: asked.model,
+        approve: asked.approve,
+        limits: asked.limits,
     })
 }
 

@@ -9,18 +9,15 @@ use protocol::RunStatus;
 use serde_json::json;
 
 use crate::cli::Format;
-use crate::terminal::safe::one_line;
+use crate::terminal::text::safe::one_line;
 
 /// What the exit codes mean; shown by `segue --help`.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
   0    done
-  1    segue is at fault
+  1    failed: a model, a setting, the data, another client, or segue itself; `code` in the JSON error says which
   2    the request names something that is not there, or cannot be read as asked
-  3    a setting is wrong or missing
-  4    the model could not be used
-  5    the data could not be read or written
-  6    another client was first, or a run is active
-  7    a handoff waits for a decision
+  3    something waits for a decision
+  124  the time was up
   130  stopped by Ctrl-C";
 
 /// Why the program ends.
@@ -40,8 +37,12 @@ pub(crate) enum Code {
     Store,
     /// Another client was first, or a run is active.
     Conflict,
+    /// A run reached a limit other than its time.
+    Limit,
     /// Something waits for a decision.
     Undecided,
+    /// The time of a run was up.
+    Timeout,
     /// A person stopped it.
     Cancelled,
 }
@@ -51,27 +52,27 @@ impl Code {
     pub(crate) const fn number(self) -> u8 {
         match self {
             Self::Done => 0,
-            Self::Internal => 1,
+            Self::Internal | Self::Config | Self::Model | Self::Store | Self::Conflict | Self::Limit => 1,
             Self::User => 2,
-            Self::Config => 3,
-            Self::Model => 4,
-            Self::Store => 5,
-            Self::Conflict => 6,
-            Self::Undecided => 7,
+            Self::Undecided => 3,
+            Self::Timeout => 124,
             Self::Cancelled => 130,
         }
     }
 
-    const fn name(self) -> &'static str {
+    /// Returns the name that JSON errors give it.
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Done => "done",
             Self::Internal => "internal",
-            Self::User => "user",
+            Self::User => "usage",
             Self::Config => "config",
             Self::Model => "model",
             Self::Store => "store",
             Self::Conflict => "conflict",
+            Self::Limit => "limit",
             Self::Undecided => "undecided",
+            Self::Timeout => "timeout",
             Self::Cancelled => "cancelled",
         }
     }
@@ -193,8 +194,9 @@ pub(crate) fn of_run(end: &RunEnd) -> Outcome {
         (RunStatus::Success | RunStatus::Pending | RunStatus::Running, _) => return Ok(Code::Done),
         (RunStatus::Interrupted, _) => return Ok(Code::Undecided),
         (RunStatus::Cancelled, _) => Code::Cancelled,
-        // The limits of a run are settings.
-        (RunStatus::Timeout, _) | (RunStatus::Error, Some("config")) => Code::Config,
+        (RunStatus::Error | RunStatus::Timeout, Some("limit")) => Code::Limit,
+        (RunStatus::Timeout, _) => Code::Timeout,
+        (RunStatus::Error, Some("config")) => Code::Config,
         (RunStatus::Error, Some("model")) => Code::Model,
         (RunStatus::Error, Some("store")) => Code::Store,
         (RunStatus::Error, _) => Code::Internal,
@@ -227,11 +229,14 @@ pub(crate) fn tell(told: &Told, format: Format) {
             let hint = told.hint.as_ref().map(|hint| format!("  hint: {}\n", one_line(hint)));
             write!(stderr, "segue: {text}\n{}", hint.unwrap_or_default())
         }
-        Format::Json => {
-            let error = json!({"code": told.code.number(), "class": told.code.name(), "message": text, "hint": told.hint});
-            writeln!(stderr, "{}", json!({"error": error}))
-        }
+        Format::Json => writeln!(stderr, "{}", json!({"error": json(told)})),
     };
+}
+
+/// Returns a failure as JSON reports have it.
+pub(crate) fn json(told: &Told) -> serde_json::Value {
+    let message = format!("failed to {}", one_line(&flat(&told.what)));
+    json!({"code": told.code.name(), "exit_code": told.code.number(), "message": message, "hint": told.hint})
 }
 
 /// Reports arguments that cannot be read, a request for help or for the version.
@@ -282,7 +287,9 @@ mod tests {
             Code::Model,
             Code::Store,
             Code::Conflict,
+            Code::Limit,
             Code::Undecided,
+            Code::Timeout,
             Code::Cancelled,
         ];
         for code in codes {

@@ -9,10 +9,8 @@ mod terminal;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    let cli = match cli::Cli::try_parse() {
+    let cli = match cli::Cli::read() {
         Ok(cli) => cli,
         Err(error) => return exit::usage(&error),
     };

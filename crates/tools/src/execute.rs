@@ -1,66 +1,109 @@
-//! The tool `execute`: one program that only reads, without a shell. [`allow`] says which; [`process`] runs it.
+//! The tool `execute`: a command line, run by the shell in the workspace. [`reads`] says which lines only read; those
+//! run with few variables and without what a repository could make them start. Who may run the others is decided in
+//! [`crate::permission`].
 
-mod allow;
+mod ansi;
+mod environment;
 mod git;
+mod output;
 mod process;
+mod reads;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use model::ToolSpec;
-use runtime::{Tool, ToolContext, ToolOutput};
+use protocol::ToolStatus;
+use runtime::{Detail, Review, Subject, Tool, ToolContext, ToolOutput, Update};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::process::Command;
 
+use crate::arguments;
 use crate::workspace::Workspace;
-use crate::{arguments, output};
+use output::Output;
 use process::Ended;
 
-/// How long a command may run.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a command may run when the call does not say.
+const TIMEOUT_SECONDS: u64 = 120;
+/// The longest that a call may ask for.
+const TIMEOUT_SECONDS_MAX: u64 = 600;
+/// The most bytes of a command line.
+const COMMAND_BYTES_MAX: usize = 100_000;
 
 /// The tool.
 pub(crate) struct Execute {
-    timeout: Duration,
+    secrets: Vec<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Args {
-    argv: Vec<String>,
+    command: String,
+    #[serde(default)]
+    timeout_seconds: Option<u64>,
+    /// For people: it is in the call's arguments, which they are shown.
+    #[serde(default, rename = "description")]
+    _description: Option<String>,
 }
 
 impl Execute {
-    /// Returns the tool with a limit on how long a command may run.
-    pub const fn new(timeout: Duration) -> Self {
-        Self { timeout }
+    /// Returns the tool; commands are not given the variables named `secrets`.
+    pub const fn new(secrets: Vec<String>) -> Self {
+        Self { secrets }
     }
 
-    async fn run(&self, args: &Value, context: &ToolContext) -> Result<String, String> {
-        let Args { argv } = arguments(args)?;
+    async fn run(&self, args: &Args, context: &ToolContext) -> Result<ToolOutput, String> {
         let workspace = Workspace::open(&context.workspace)?;
-        allow::check(&argv, &workspace)?;
-        let program = process::find_program(&argv[0], &workspace)?;
-        let command = match argv[0].as_str() {
-            "git" => git::command(&program, &argv[1..], &workspace).await?,
-            _ => {
-                let mut command = process::command(&program, &workspace);
-                command.args(allow::fixed_arguments(&argv[0])).args(&argv[1..]);
-                command
+        let seconds = args.timeout_seconds.unwrap_or(TIMEOUT_SECONDS).clamp(1, TIMEOUT_SECONDS_MAX);
+        let command = self.command(&args.command, &workspace).await?;
+        let mut output = Output::of(context);
+        let ended = process::run(command, Duration::from_secs(seconds), &context.cancel, &mut output)
+            .await
+            .map_err(|error| format!("the command cannot be started: {error}"))?;
+        let shown = output.finish(context);
+        let text = if shown.text.is_empty() { "(no output)" } else { &shown.text };
+        let how = match ended {
+            Ended::Exited(Some(0)) => None,
+            Ended::Exited(Some(code)) => Some(format!("[exit status {code}]")),
+            Ended::Exited(None) => Some("[ended by a signal]".to_owned()),
+            Ended::TooLong => Some(format!("[stopped after {seconds} s]")),
+            Ended::Cancelled => Some("[cancelled]".to_owned()),
+        };
+        let output = match how {
+            None => ToolOutput::success(text),
+            Some(how) => ToolOutput {
+                status: ToolStatus::Error,
+                ..ToolOutput::success(format!("{}{how}", crate::shown::ended(text)))
+            },
+        };
+        Ok(output.with_update(Update { writes: shown.write.into_iter().collect(), ..Update::default() }))
+    }
+
+    async fn command(&self, line: &str, workspace: &Workspace) -> Result<Command, String> {
+        let Some(reading) = reads::reading(line) else {
+            return Ok(environment::inherited(line, workspace, &self.secrets));
+        };
+        let mut command = environment::guarded(&reading.script, workspace);
+        if reading.uses_git {
+            command.envs(git::variables(workspace).await?);
+        }
+        Ok(command)
+    }
+}
+
+impl Args {
+    fn read(args: &Value) -> Result<Self, String> {
+        let args: Self = arguments(args)?;
+        match &args.command {
+            command if command.trim().is_empty() => Err("bad arguments: the command is empty".to_owned()),
+            command if command.contains('\0') => {
+                Err("bad arguments: the command holds a zero byte".to_owned())
             }
-        };
-        let ran = process::run(command, self.timeout, &context.cancel).await?;
-        let text = match ran.text.as_str() {
-            "" => "(no output)",
-            text => text,
-        };
-        match ran.ended {
-            Ended::Exited(Some(0)) => Ok(text.to_owned()),
-            Ended::Exited(Some(code)) => Err(format!("{text}\n[exit status {code}]")),
-            Ended::Exited(None) => Err(format!("{text}\n[ended by a signal]")),
-            Ended::TooLong => Err(format!("{text}\n[stopped after {} s]", self.timeout.as_secs_f32())),
-            Ended::TooMuch => Err(format!("{text}\n[stopped: too much output; narrow the command]")),
-            Ended::Cancelled => Err(format!("{text}\n[cancelled]")),
+            command if command.len() > COMMAND_BYTES_MAX => Err(format!(
+                "bad arguments: the command has more than {COMMAND_BYTES_MAX} bytes; use a script"
+            )),
+            _ => Ok(args),
         }
     }
 }
@@ -70,31 +113,45 @@ impl Tool for Execute {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "execute".to_owned(),
-            description: format!(
-                "Runs one program that only reads, in the workspace, without a shell: no pipes, redirections, \
-                 wildcards or variables. Allowed: {}.",
-                allow::programs()
-            ),
+            description: "Runs a command line in the workspace with the shell and returns its output and exit status. \
+                          There is no input. A command that goes on in the background is not listened to: send its \
+                          output to a file. For files, read_file, edit_file, glob and grep are better."
+                .to_owned(),
             parameters: json!({
                 "type": "object",
                 "properties": {
-                    "argv": {
-                        "type": "array",
-                        "items": {"type": "string"},
-                        "minItems": 1,
-                        "description": "The program and its arguments, one item each, such as [\"git\", \"log\", \"--oneline\", \"-5\"]."
-                    }
+                    "command": {"type": "string", "description": "The command line."},
+                    "timeout_seconds": {"type": "integer", "minimum": 1, "maximum": TIMEOUT_SECONDS_MAX, "description": format!("How long it may run. Default: {TIMEOUT_SECONDS}.")},
+                    "description": {"type": "string", "description": "What it is for, in a few words, for the person who approves it."}
                 },
-                "required": ["argv"],
+                "required": ["command"],
                 "additionalProperties": false
             }),
         }
     }
 
+    /// A line that only reads, and only inside the workspace, has what it reads as subjects beside the command; any other has the command alone.
+    async fn review(&self, args: &Value, context: &ToolContext) -> Review {
+        let Ok(Args { command, .. }) = Args::read(args) else { return Review::default() };
+        let root = context.workspace.clone();
+        let reviewed = tokio::task::spawn_blocking(move || {
+            let workspace = Workspace::open(&root).ok();
+            let paths = workspace.and_then(|workspace| reads::reading(&command)?.paths(&workspace));
+            let mut subjects = vec![Subject::Command(command.clone())];
+            subjects.extend(paths.into_iter().flatten().map(Subject::Path));
+            Review { subjects, detail: Detail::Command(command) }
+        });
+        // Without a subject the call would count as one that does nothing.
+        reviewed.await.unwrap_or_else(|_| Review {
+            subjects: vec![Subject::Command(String::new())],
+            detail: Detail::Arguments,
+        })
+    }
+
     async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {
-        output(self.run(args, context).await)
+        match Args::read(args) {
+            Ok(args) => self.run(&args, context).await.unwrap_or_else(ToolOutput::error),
+            Err(reason) => ToolOutput::error(reason),
+        }
     }
 }
-
-#[cfg(test)]
-mod tests;

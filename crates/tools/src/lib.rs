@@ -1,38 +1,58 @@
-//! What the agent can do: look at files and run commands that only read.
+//! What the agent can do: look at files, change them, run commands, keep a list of tasks; and who decides what it may
+//! do of that ([`permission`], [`ToolApproval`]).
 //!
-//! Every tool stays inside the workspace, bounds what it returns, and answers a bad call with a text the model can
-//! act on. Deliberately absent: writing anything, a shell, and any policy about context.
+//! Every tool stays inside the workspace as far as it opens files itself, bounds what it returns, and answers a bad
+//! call with a text the model can act on. Deliberately absent: any policy about context, and a sandbox for commands.
 
+mod approval;
 mod execute;
-mod glob;
-mod grep;
-mod ls;
-mod read_file;
-mod tree;
+mod files;
+pub mod permission;
+mod search;
+mod shell;
+mod shown;
+mod skills;
+mod todos;
 mod workspace;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use protocol::ToolStatus;
 use runtime::{Tool, ToolOutput};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The most bytes of text a tool returns.
-const OUTPUT_BYTES_MAX: usize = 48 * 1024;
-/// The most characters of one line of a file that are shown.
-const LINE_CHARS_MAX: usize = 1_000;
+pub use approval::ToolApproval;
+pub use skills::{Skill, Skills, SkillsFound};
+pub use todos::TODOS_CHANNEL;
+
 /// How many bytes at the beginning of a file are searched for a zero byte, which makes it binary.
 const BINARY_PROBE_BYTES: usize = 8 * 1024;
 
-/// Returns the tools that change nothing.
-pub fn read_only() -> Vec<Arc<dyn Tool>> {
+/// What the tools are made with.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// Folders and files that no tool writes to, wherever they are.
+    pub protected: Vec<PathBuf>,
+    /// Environment variables that commands are not given, beside those that hold the keys of known providers.
+    pub secrets: Vec<String>,
+}
+
+/// Returns the agent's own tools. They remember together which files were read: make them once a process, not once a
+/// run.
+pub fn all(settings: Settings) -> Vec<Arc<dyn Tool>> {
+    let protected = settings.protected.iter();
+    let protected = protected.map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
+    let changes = Arc::new(files::change::Changes { protected, ..files::change::Changes::default() });
     vec![
-        Arc::new(ls::Ls),
-        Arc::new(read_file::ReadFile),
-        Arc::new(glob::Glob),
-        Arc::new(grep::Grep),
-        Arc::new(execute::Execute::new(execute::TIMEOUT)),
+        Arc::new(files::ls::Ls),
+        Arc::new(files::read_file::ReadFile::new(Arc::clone(&changes.seen))),
+        Arc::new(search::glob::Glob),
+        Arc::new(search::grep::Grep),
+        Arc::new(files::write_file::WriteFile::new(Arc::clone(&changes))),
+        Arc::new(files::edit_file::EditFile::new(changes)),
+        Arc::new(execute::Execute::new(settings.secrets)),
+        Arc::new(todos::WriteTodos),
     ]
 }
 
@@ -53,14 +73,6 @@ async fn blocking(work: impl FnOnce() -> Result<String, String> + Send + 'static
 fn output(result: Result<String, String>) -> ToolOutput {
     match result {
         Ok(text) => ToolOutput::success(text),
-        Err(text) => ToolOutput { status: ToolStatus::Error, ..ToolOutput::success(text) },
-    }
-}
-
-/// Returns the first `chars_max` characters of `line`, and says when there are more.
-fn shortened(line: &str, chars_max: usize) -> String {
-    match line.char_indices().nth(chars_max) {
-        Some((end, _)) => format!("{} […]", &line[..end]),
-        None => line.to_owned(),
+        Err(text) => ToolOutput::error(text),
     }
 }

@@ -2,9 +2,9 @@
 //! built program. Time and peak memory are measured from outside; nothing is read from the program's own clock.
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,8 @@ use super::session;
 const START_UPS: usize = 30;
 const THREADS: usize = 10_000;
 const LENGTHS: [usize; 3] = [1_000, 10_000, 100_000];
+/// Messages of the threads in which turns are measured; 0 is a new one.
+const TURN_LENGTHS: [usize; 4] = [0, 100, 5_000, 50_000];
 /// How often the memory of a running process is looked at.
 const LOOK: Duration = Duration::from_millis(1);
 /// Keys that would make the program use a model instead of the extract.
@@ -40,7 +42,69 @@ pub fn measure(program: &Path, folder: &Path) -> anyhow::Result<()> {
         handoff(program, folder, messages)?;
     }
     threads(program, folder)?;
+    turns(program, folder)?;
     remove(folder)
+}
+
+/// Measures whole turns of the program against a model server that answers at once: its own time is all there is.
+fn turns(program: &Path, folder: &Path) -> anyhow::Result<()> {
+    let server = ModelServer::start(program, folder)?;
+    for messages in TURN_LENGTHS {
+        let home = folder.join(format!("home-turn-{messages}"));
+        server.configure(&home)?;
+        if messages == 0 {
+            report("run -p, a new thread", &median(program, &home, &["run", "-p", "hi"])?);
+            continue;
+        }
+        let file = folder.join(format!("turn-{messages}.jsonl"));
+        write_session(&file, messages, messages)?;
+        run(program, &home, &["import", &file.to_string_lossy()])?;
+        let cost = median(program, &home, &["run", "-t", "last", "-p", "hi"])?;
+        report(&format!("run -t last -p, a thread of {messages} messages"), &cost);
+    }
+    Ok(())
+}
+
+/// The scripted model server, built beside the program, as a process of its own.
+struct ModelServer {
+    process: Child,
+    url: String,
+}
+
+impl ModelServer {
+    fn start(program: &Path, folder: &Path) -> anyhow::Result<Self> {
+        let script = folder.join("script.json");
+        fs::write(&script, r#"{"replies":[{"always":true,"text":["Hello."]}],"requests_kept":1}"#)?;
+        let path = program.with_file_name("scripted");
+        let mut command = Command::new(&path);
+        let mut process = command
+            .arg(&script)
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("start {}", path.display()))?;
+        let mut url = String::new();
+        if let Some(output) = process.stdout.take() {
+            BufReader::new(output).read_line(&mut url)?;
+        }
+        Ok(Self { process, url: url.trim().to_owned() })
+    }
+
+    fn configure(&self, home: &Path) -> anyhow::Result<()> {
+        fs::create_dir_all(home)?;
+        let url = &self.url;
+        let text = format!(
+            "model = \"openai-chat/bench\"\n[providers.openai-chat]\nbase_url = \"{url}\"\napi_key = \"none\"\n"
+        );
+        Ok(fs::write(home.join("config.toml"), text)?)
+    }
+}
+
+impl Drop for ModelServer {
+    fn drop(&mut self) {
+        // It ends with this process at the latest.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
 }
 
 fn handoff(program: &Path, folder: &Path, messages: usize) -> anyhow::Result<()> {

@@ -15,6 +15,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("runtime", &["protocol", "journal", "model"]),
     ("compaction", &["protocol", "journal", "model", "runtime"]),
     ("tools", &["protocol", "journal", "model", "runtime"]),
+    ("mcp", &["protocol", "journal", "model", "runtime"]),
     ("memory", &["protocol", "journal", "model", "runtime"]),
     ("handoff", &["protocol", "journal", "model", "runtime", "memory"]),
     (
@@ -27,6 +28,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "runtime",
             "compaction",
             "tools",
+            "mcp",
             "memory",
             "handoff",
         ],

@@ -20,6 +20,20 @@ pub struct Config {
     pub handoff: HandoffConfig,
     /// What a run may use.
     pub run: RunConfig,
+    /// Which tool calls are allowed, asked about and refused.
+    pub permissions: tools::permission::Permissions,
+    /// The servers of other tools.
+    pub mcp: McpConfig,
+    /// What models cost, by `provider/name`, where the built-in table is silent or wrong.
+    pub prices: model::prices::Prices,
+}
+
+/// The servers of other tools.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct McpConfig {
+    /// Each server, by its name.
+    pub servers: BTreeMap<String, mcp::ServerConfig>,
 }
 
 /// Settings of one provider.
@@ -34,6 +48,8 @@ pub struct ProviderConfig {
     pub api_key_env: Option<String>,
     /// Tokens of the model's window, where Segue does not know it.
     pub context_tokens: Option<u64>,
+    /// Seconds that nothing at all may arrive of an answer before it counts as lost.
+    pub idle_seconds: Option<u64>,
     /// How much the model reasons: `low`, `medium` or `high`; the provider decides without it.
     pub effort: Option<String>,
 }
@@ -60,15 +76,17 @@ impl Default for HandoffConfig {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunConfig {
-    /// Steps of one run.
+    /// Steps of one run, a backstop for a graph that never comes to rest.
     pub steps_max: u64,
+    /// How often one run may ask the model.
+    pub model_calls_max: u64,
     /// Seconds of one run; `None` is no limit.
     pub seconds_max: Option<u64>,
 }
 
 impl Default for RunConfig {
     fn default() -> Self {
-        Self { steps_max: 200, seconds_max: None }
+        Self { steps_max: 1_000, model_calls_max: 200, seconds_max: None }
     }
 }
 

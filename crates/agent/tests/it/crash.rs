@@ -1,151 +1,56 @@
-//! The crash matrix: the whole road, in a process that dies before or after each commit, then walked again by another.
+//! The crash matrices: a road through the program, walked in a process that dies before or after each of its commits,
+//! or inside a tool, and then walked again by another process from where the first one left it.
 
-use std::sync::Arc;
+mod handoff;
+mod plot;
+mod record;
+mod turn;
 
-use agent::{Agent, Error};
-use journal::{EventQuery, HandoffFilter, Store};
-use protocol::{Category, HandoffMark, HandoffStatus, Message, ThreadId};
+use std::process::Command;
 
-use crate::world::{DRAFT_PROMPT, Dying, World, approve, drafting_then_answering, import, quiet};
+use crate::world::World;
 
-/// What is left at the end of the road, as far as a person can see it.
-#[derive(Debug, PartialEq)]
-struct Seen {
-    parent_messages: usize,
-    handoffs: Vec<HandoffStatus>,
-    children: usize,
-    child_messages: Vec<String>,
-    first_request_had_summary: bool,
-    mark: (bool, bool, bool),
-    block: String,
-}
-
-/// Returns the bodies of the requests that were turns and not drafts.
-fn turns(server: &scripted::Server) -> Vec<String> {
-    let bodies = server.requests().into_iter().map(|request| request.body.to_string());
-    bodies.filter(|body| !body.contains(DRAFT_PROMPT)).collect()
-}
-
-/// Walks the road from wherever it stands, the way a person would who opens Segue again.
-async fn walk(world: &World, agent: &Agent) -> agent::Result<ThreadId> {
-    let (frames, cancel) = quiet();
-    let parent = import(world, agent).await?;
-    let child = match accepted(agent, parent).await? {
-        Some(child) => {
-            agent.recover(parent, &frames, &cancel).await?;
-            child
-        }
-        None => match agent.request_handoff(parent, Default::default(), &frames, &cancel).await {
-            Ok(pending) => {
-                let decided = agent
-                    .decide_handoff(pending.handoff.handoff_id, &approve(&pending), &frames, &cancel)
-                    .await?;
-                decided.child_thread_id.unwrap()
-            }
-            Err(Error::Decided { .. }) => accepted(agent, parent).await?.unwrap(),
-            Err(error) => return Err(error),
-        },
-    };
-    agent.recover(child, &frames, &cancel).await?;
-    if agent.store().thread(child).await?.unwrap().message_count == 0 {
-        agent.send(child, "Go on with the test.", &frames, &cancel).await?;
-    }
-    Ok(parent)
-}
-
-async fn accepted(agent: &Agent, parent: ThreadId) -> agent::Result<Option<ThreadId>> {
-    let statuses = vec![HandoffStatus::Accepted, HandoffStatus::Seeded, HandoffStatus::Cleaned];
-    let filter = HandoffFilter { parent_thread_id: Some(parent), statuses, ..HandoffFilter::default() };
-    Ok(agent.store().handoffs(filter).await?.first().map(|handoff| handoff.child_thread_id))
-}
-
-async fn look(world: &World, store: &Arc<dyn Store>, parent: ThreadId, server: &scripted::Server) -> Seen {
-    let messages = |thread_id| {
-        let query = EventQuery { categories: vec![Category::Message], ..EventQuery::after(0, 1_000) };
-        store.events(thread_id, query)
-    };
-    let handoffs = store
-        .handoffs(HandoffFilter { parent_thread_id: Some(parent), ..HandoffFilter::default() })
-        .await
-        .unwrap();
-    let filter =
-        journal::ThreadFilter { parent_id: Some(parent), limit: 10, ..journal::ThreadFilter::default() };
-    let children = store.threads(filter).await.unwrap();
-    let child = &children[0];
-    let mark: HandoffMark = child.handoff().unwrap();
-    let summary = store.proposals(handoffs[0].handoff_id).await.unwrap().pop().unwrap().summary_json.title;
-    Seen {
-        parent_messages: messages(parent).await.unwrap().len(),
-        handoffs: handoffs.iter().map(|handoff| handoff.status).collect(),
-        children: children.len(),
-        child_messages: messages(child.thread_id)
-            .await
-            .unwrap()
-            .iter()
-            .filter_map(|event| event.message())
-            .map(|message| match message {
-                Message::Human(_) => format!("human: {}", message.text()),
-                Message::Ai(_) => format!("ai: {}", message.text()),
-                Message::Tool(_) => format!("tool: {}", message.text()),
-            })
-            .collect(),
-        first_request_had_summary: turns(server).iter().all(|body| body.contains(&summary)),
-        mark: (mark.pending, mark.cleanup_required, mark.last_cleanup_at.is_some()),
-        block: memory::block::current(world.read_agent_md().as_bytes()).unwrap_or_default(),
-    }
-}
-
+/// Tells the process that dies where its world is.
 const FOLDER: &str = "SEGUE_TEST_FOLDER";
+/// Tells it which road to walk.
+const ROAD: &str = "SEGUE_TEST_ROAD";
+/// Tells it before or after which commit to die.
 const BOUNDARY: &str = "SEGUE_TEST_BOUNDARY";
-const MODEL: &str = "anthropic/claude-test";
+/// Tells it in which tool call to die: `before LINE` or `after LINE`.
+const CALL: &str = "SEGUE_TEST_CALL";
+
+/// Where a process dies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Death {
+    /// An even number lies before the commit of half that number, an odd one after it.
+    Boundary(usize),
+    /// Before or after the effect of a call.
+    Call(String),
+}
 
 /// The part that runs in a process of its own, and dies there. Without the variables there is nothing to do.
 #[tokio::test]
 async fn process_that_dies() {
-    let (Ok(folder), Ok(boundary)) = (std::env::var(FOLDER), std::env::var(BOUNDARY)) else { return };
+    let (Ok(folder), Ok(road)) = (std::env::var(FOLDER), std::env::var(ROAD)) else { return };
+    let boundary = std::env::var(BOUNDARY).map_or(usize::MAX, |text| text.parse().unwrap());
     let world = World::at(folder.into());
-    let dying = Dying::at(world.store(), boundary.parse().unwrap());
-    walk(&world, &world.agent_over(dying, MODEL)).await.unwrap();
-}
-
-/// Walks the road in a process that dies at `boundary`, and again in this one; returns what is left and how often
-/// the model was called.
-async fn after_death_at(boundary: usize) -> (Seen, usize) {
-    let world = World::new();
-    let server = drafting_then_answering();
-    world.configure(&server);
-    let mut process = std::process::Command::new(std::env::current_exe().unwrap());
-    process.args(["--exact", "crash::process_that_dies", "--nocapture"]);
-    process.env(FOLDER, world.folder()).env(BOUNDARY, boundary.to_string());
-    let output = process.output().unwrap();
-    assert!(!output.status.success(), "boundary {boundary} was not reached");
-    assert!(!String::from_utf8_lossy(&output.stderr).contains("panicked"), "boundary {boundary}: {output:?}");
-    let store = world.store();
-    let parent = walk(&world, &world.agent_over(Arc::clone(&store), MODEL)).await.unwrap();
-    let seen = look(&world, &store, parent, &server).await;
-    (seen, server.calls())
-}
-
-#[tokio::test]
-async fn m2_a_process_that_dies_at_any_commit_leaves_before_or_after_and_never_between() {
-    let world = World::new();
-    let server = drafting_then_answering();
-    world.configure(&server);
-    let store = world.store();
-    let counting = Dying::at(Arc::clone(&store), usize::MAX);
-    let parent = walk(&world, &world.agent_over(counting.clone(), MODEL)).await.unwrap();
-    let expected = look(&world, &store, parent, &server).await;
-    assert_eq!(expected.handoffs, [HandoffStatus::Cleaned]);
-    assert_eq!(expected.block, "None recorded yet.");
-    assert_eq!(expected.mark, (false, false, true));
-    let boundaries = counting.commits() * 2;
-    assert!(boundaries >= 30, "the matrix has {boundaries} points");
-    for boundary in 0..boundaries {
-        let (seen, calls) = after_death_at(boundary).await;
-        assert_eq!(seen, expected, "death at boundary {boundary}");
-        assert!(
-            calls <= server.calls() + 1,
-            "boundary {boundary}: only a call whose answer was lost is repeated"
-        );
+    match road.as_str() {
+        "handoff" => handoff::walk_to_death(&world, boundary).await,
+        plot => turn::walk_to_death(&world, plot, boundary).await,
     }
+}
+
+/// Walks the road in a process of its own; says whether it died on the way.
+fn dies(world: &World, road: &str, death: &Death) -> bool {
+    let mut process = Command::new(std::env::current_exe().unwrap());
+    process.args(["--exact", "crash::process_that_dies", "--nocapture"]);
+    process.env(FOLDER, world.folder()).env(ROAD, road);
+    match death {
+        Death::Boundary(boundary) => process.env(BOUNDARY, boundary.to_string()),
+        Death::Call(call) => process.env(CALL, call),
+    };
+    let output = process.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!told.contains("panicked"), "{road}, {death:?}: {told}");
+    !output.status.success()
 }

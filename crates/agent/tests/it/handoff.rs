@@ -1,5 +1,9 @@
 //! Handoffs through the agent: what is shown is what is stored is what is injected.
 
+mod pathological;
+mod review;
+mod under_fire;
+
 use agent::{Error, HandoffRequest};
 use journal::HandoffFilter;
 use protocol::HandoffStatus;
@@ -414,10 +418,9 @@ async fn a_thread_of_another_assistant_is_handed_off_into_its_own_agent_md() {
     let world = World::new();
     let (frames, cancel) = quiet();
     let mut settings = agent::Settings {
-        home: world.home(),
-        workspace: world.folder().to_owned(),
         assistant_id: "alpha".parse().unwrap(),
         model: Some("none".to_owned()),
+        ..agent::Settings::new(world.home(), world.folder())
     };
     let alpha = agent::Agent::with_store(settings.clone(), world.store()).unwrap();
     let parent = import(&world, &alpha).await.unwrap();

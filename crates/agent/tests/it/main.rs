@@ -1,4 +1,4 @@
-//! The agent from the outside: import, handoff, first turn, cleanup, and the same with a crash at every boundary.
+//! The agent from the outside: import, handoff, turns with tools, and the same with a crash at every boundary.
 
 #[cfg(test)]
 mod crash;
@@ -7,12 +7,8 @@ mod handoff;
 #[cfg(test)]
 mod import;
 #[cfg(test)]
-mod pathological;
-#[cfg(test)]
-mod review;
+mod session;
 #[cfg(test)]
 mod turn;
-#[cfg(test)]
-mod under_fire;
 #[cfg(test)]
 mod world;

@@ -1,15 +1,18 @@
 //! Turns through the agent: streamed, cancelled, recovered.
 
-use agent::{CancellationToken, Error, Frame, Frames};
+mod approval;
+mod lease;
+mod rewind;
+mod stream;
+mod subagent;
+mod window;
+
+use agent::{CancellationToken, Error, Frame, Frames, Item};
 use protocol::{Message, RunStatus};
 use scripted::{Fault, Reply, Script, Server};
 use serde_json::json;
 
-use crate::world::{World, quiet};
-
-async fn messages(agent: &agent::Agent, thread: protocol::ThreadId) -> Vec<Message> {
-    agent.events(thread).await.unwrap().iter().filter_map(|event| event.message()).collect()
-}
+use crate::world::{World, messages, quiet};
 
 #[tokio::test]
 async fn a_turn_runs_tools_until_the_model_rests() {
@@ -24,9 +27,9 @@ async fn a_turn_runs_tools_until_the_model_rests() {
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     drop(frames);
     let mut streamed = String::new();
-    while let Some(frame) = receiver.recv().await {
-        if let Frame::Text { text } = frame {
-            streamed.push_str(&text);
+    while let Some(Item::Frame(_, frame)) = receiver.next().await {
+        if let Frame::Text { text } = &*frame {
+            streamed.push_str(text);
         }
     }
     let messages = messages(&agent, thread).await;
@@ -75,8 +78,8 @@ async fn a_stop_ends_the_run_cleanly_and_the_thread_goes_on() {
     let (frames, mut receiver) = Frames::channel();
     let stop = cancel.clone();
     let stopper = tokio::spawn(async move {
-        while let Some(frame) = receiver.recv().await {
-            if matches!(frame, Frame::Text { .. }) {
+        while let Some(Item::Frame(_, frame)) = receiver.next().await {
+            if matches!(&*frame, Frame::Text { .. }) {
                 stop.cancel();
             }
         }
@@ -115,7 +118,9 @@ async fn j1_a_thread_that_another_process_works_on_is_busy_and_loses_nothing() {
     let (frames, mut receiver) = Frames::channel();
     let first = one.send(thread, "First.", &frames, &cancel);
     let second = async {
-        while !matches!(receiver.recv().await, Some(Frame::Text { .. })) {}
+        while !matches!(receiver.next().await, Some(Item::Frame(_, frame)) if matches!(&*frame, Frame::Text { .. }))
+        {
+        }
         let (frames, quiet) = quiet();
         let refused = two.send(thread, "Second.", &frames, &quiet).await;
         cancel.cancel();

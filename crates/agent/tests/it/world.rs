@@ -1,21 +1,23 @@
 //! A home folder of its own, a session to import, and an agent over a journal that can be made to crash.
 
+mod dying;
+mod told;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use agent::{Agent, CancellationToken, Frames, Home, PendingHandoff, Settings};
-use async_trait::async_trait;
-use journal::{
-    Committed, EventQuery, HandoffFilter, Health, HealthDepth, ImportSource, OutboxItem, SearchHit, Sqlite,
-    Store, ThreadFilter, Transaction,
-};
-use protocol::{
-    Checkpoint, Decisions, Event, Handoff, HandoffId, Interrupt, InterruptId, Proposal, Run, RunId, Seq,
-    Thread, ThreadId,
-};
+use agent::{Agent, CancellationToken, Frames, Home, PendingHandoff, Policy, Settings};
+use journal::{Sqlite, Store};
+use protocol::{Decisions, Event, Message, ThreadId};
 use scripted::{Reply, Script, Server};
+use serde_json::Value;
 use tempfile::TempDir;
+
+pub use self::dying::Dying;
+pub use self::told::told;
+
+/// The model of a world's agents.
+pub const MODEL: &str = "anthropic/claude-test";
 
 pub struct World {
     folder: PathBuf,
@@ -62,25 +64,57 @@ impl World {
     /// Returns an agent that talks to `server`.
     pub fn agent_with(&self, server: &Server) -> Agent {
         self.configure(server);
-        self.agent_over(self.store(), "anthropic/claude-test")
+        self.agent_over(self.store(), MODEL)
+    }
+
+    /// Returns an agent that talks to `server`, with more settings and a policy of its own.
+    pub fn agent_under(&self, server: &Server, (config, approve): (&str, Policy)) -> Agent {
+        self.configure_with(server, config);
+        let settings = Settings { approve, ..self.settings(MODEL) };
+        Agent::with_store(settings, self.store()).unwrap()
     }
 
     pub fn configure(&self, server: &Server) {
+        self.configure_with(server, "");
+    }
+
+    /// Writes settings for every provider, and `more`.
+    pub fn configure_with(&self, server: &Server, more: &str) {
         self.home().create().unwrap();
-        let text = format!("[providers.anthropic]\nbase_url = \"{}\"\napi_key = \"test\"\n", server.url());
-        std::fs::write(self.home().config(), text).unwrap();
+        let mut text = String::new();
+        for (provider, version) in
+            [("anthropic", ""), ("openai", "/v1"), ("openai-chat", "/v1"), ("gemini", "")]
+        {
+            let url = server.url();
+            text += &format!("[providers.{provider}]\nbase_url = \"{url}{version}\"\napi_key = \"test\"\n");
+        }
+        std::fs::write(self.home().config(), text + more).unwrap();
+    }
+
+    pub fn settings(&self, model: &str) -> Settings {
+        std::fs::create_dir_all(self.workspace()).unwrap();
+        Settings { model: Some(model.to_owned()), ..Settings::new(self.home(), self.workspace()) }
     }
 
     pub fn agent_over(&self, store: Arc<dyn Store>, model: &str) -> Agent {
-        let workspace = self.folder.join("workspace");
-        std::fs::create_dir_all(&workspace).unwrap();
-        let settings = Settings {
-            home: self.home(),
-            workspace,
-            assistant_id: "agent".parse().unwrap(),
-            model: Some(model.to_owned()),
-        };
-        Agent::with_store(settings, store).unwrap()
+        Agent::with_store(self.settings(model), store).unwrap()
+    }
+
+    /// Returns the folder that tools work in.
+    pub fn workspace(&self) -> PathBuf {
+        self.folder.join("workspace")
+    }
+
+    /// Puts a file into the workspace.
+    pub fn put(&self, name: &str, text: &str) {
+        let path = self.workspace().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    /// Returns a file of the workspace; nothing when there is none.
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.workspace().join(name)).unwrap_or_default()
     }
 
     /// Writes a small session of an agent and returns its path.
@@ -147,96 +181,34 @@ pub fn drafting_then_answering() -> Server {
     Server::start(Script::new([draft, Reply::text("The test passes.").repeated()])).unwrap()
 }
 
-/// A journal whose process dies before or after one of its commits.
-pub struct Dying {
-    inner: Arc<dyn Store>,
-    commits: AtomicUsize,
-    lookups: AtomicUsize,
-    boundary: usize,
+/// Returns the thread's messages that are in sight.
+pub async fn messages(agent: &Agent, thread: ThreadId) -> Vec<Message> {
+    agent.events(thread).await.unwrap().iter().filter_map(Event::message).collect()
 }
 
-impl Dying {
-    /// Dies at `boundary`: an even one lies before the commit number `boundary / 2`, an odd one after it.
-    pub fn at(inner: Arc<dyn Store>, boundary: usize) -> Arc<Self> {
-        Arc::new(Self { inner, commits: AtomicUsize::new(0), lookups: AtomicUsize::new(0), boundary })
-    }
-
-    pub fn commits(&self) -> usize {
-        self.commits.load(Ordering::SeqCst)
-    }
-
-    /// Returns how often an event was looked up by its key.
-    pub fn lookups(&self) -> usize {
-        self.lookups.load(Ordering::SeqCst)
-    }
+/// Returns the texts of the thread's messages that are in sight.
+pub async fn texts(agent: &Agent, thread: ThreadId) -> Vec<String> {
+    messages(agent, thread).await.iter().map(Message::text).collect()
 }
 
-#[async_trait]
-impl Store for Dying {
-    async fn commit(&self, transaction: Transaction) -> journal::Result<Committed> {
-        let number = self.commits.fetch_add(1, Ordering::SeqCst);
-        if self.boundary == number * 2 {
-            std::process::abort();
-        }
-        let done = self.inner.commit(transaction).await;
-        if self.boundary == number * 2 + 1 {
-            std::process::abort();
-        }
-        done
+/// Fails unless every call in the request, in Anthropic's format, has its result in the next message, and no result
+/// is without its call.
+#[track_caller]
+pub fn assert_paired(body: &Value) {
+    let empty = Vec::new();
+    let ids = |message: &Value, kind: &str, key: &str| -> Vec<String> {
+        let blocks = message["content"].as_array().unwrap_or(&empty).iter();
+        let blocks = blocks.filter(|block| block["type"] == kind);
+        let mut ids: Vec<String> = blocks.map(|block| block[key].as_str().unwrap().to_owned()).collect();
+        ids.sort();
+        ids
+    };
+    let messages = body["messages"].as_array().unwrap();
+    assert_eq!(ids(&messages[0], "tool_result", "tool_use_id"), Vec::<String>::new(), "{body}");
+    for pair in messages.windows(2) {
+        let (calls, results) = (ids(&pair[0], "tool_use", "id"), ids(&pair[1], "tool_result", "tool_use_id"));
+        assert_eq!(calls, results, "{body}");
     }
-    async fn thread(&self, thread_id: ThreadId) -> journal::Result<Option<Thread>> {
-        self.inner.thread(thread_id).await
-    }
-    async fn threads(&self, filter: ThreadFilter) -> journal::Result<Vec<Thread>> {
-        self.inner.threads(filter).await
-    }
-    async fn threads_by_prefix(&self, prefix: &str) -> journal::Result<Vec<ThreadId>> {
-        self.inner.threads_by_prefix(prefix).await
-    }
-    async fn events(&self, thread_id: ThreadId, query: EventQuery) -> journal::Result<Vec<Event>> {
-        self.inner.events(thread_id, query).await
-    }
-    async fn seq_of_key(&self, thread_id: ThreadId, event_key: &str) -> journal::Result<Option<Seq>> {
-        self.lookups.fetch_add(1, Ordering::SeqCst);
-        self.inner.seq_of_key(thread_id, event_key).await
-    }
-    async fn search(&self, text: &str, limit: usize) -> journal::Result<Vec<SearchHit>> {
-        self.inner.search(text, limit).await
-    }
-    async fn run(&self, run_id: RunId) -> journal::Result<Option<Run>> {
-        self.inner.run(run_id).await
-    }
-    async fn active_runs(&self, thread_id: Option<ThreadId>) -> journal::Result<Vec<Run>> {
-        self.inner.active_runs(thread_id).await
-    }
-    async fn checkpoint(&self, thread_id: ThreadId) -> journal::Result<Option<Checkpoint>> {
-        self.inner.checkpoint(thread_id).await
-    }
-    async fn unfinished_checkpoints(&self) -> journal::Result<Vec<Checkpoint>> {
-        self.inner.unfinished_checkpoints().await
-    }
-    async fn interrupt(&self, interrupt_id: InterruptId) -> journal::Result<Option<Interrupt>> {
-        self.inner.interrupt(interrupt_id).await
-    }
-    async fn pending_interrupts(&self, thread_id: ThreadId) -> journal::Result<Vec<Interrupt>> {
-        self.inner.pending_interrupts(thread_id).await
-    }
-    async fn handoff(&self, handoff_id: HandoffId) -> journal::Result<Option<Handoff>> {
-        self.inner.handoff(handoff_id).await
-    }
-    async fn handoffs(&self, filter: HandoffFilter) -> journal::Result<Vec<Handoff>> {
-        self.inner.handoffs(filter).await
-    }
-    async fn proposals(&self, handoff_id: HandoffId) -> journal::Result<Vec<Proposal>> {
-        self.inner.proposals(handoff_id).await
-    }
-    async fn outbox(&self, kind: &str) -> journal::Result<Vec<OutboxItem>> {
-        self.inner.outbox(kind).await
-    }
-    async fn import_source(&self, source_key: &str) -> journal::Result<Option<ImportSource>> {
-        self.inner.import_source(source_key).await
-    }
-    async fn health(&self, depth: HealthDepth) -> journal::Result<Health> {
-        self.inner.health(depth).await
-    }
+    let last = messages.last().unwrap();
+    assert_eq!(ids(last, "tool_use", "id"), Vec::<String>::new(), "{body}");
 }

@@ -41,8 +41,13 @@ impl Window {
         let mut before = last + 1;
         while wanted > 0 && before > 1 {
             let limit = usize::try_from(wanted).unwrap_or(PAGE_ROWS_MAX).min(PAGE_ROWS_MAX);
-            let query =
-                EventQuery { after: None, before: Some(before), categories: vec![Category::Message], limit };
+            let query = EventQuery {
+                after: None,
+                before: Some(before),
+                categories: vec![Category::Message],
+                limit,
+                ..EventQuery::default()
+            };
             let page = step.store.events(step.thread_id, query).await?;
             let Some(first) = page.first() else { break };
             before = first.seq;
@@ -101,7 +106,13 @@ impl Window {
 async fn last_said(step: &StepContext<'_>) -> Result<Seq, Failure> {
     let mut before = None;
     loop {
-        let query = EventQuery { after: None, before, categories: Vec::new(), limit: LAST_SAID_PAGE };
+        let query = EventQuery {
+            after: None,
+            before,
+            categories: Vec::new(),
+            limit: LAST_SAID_PAGE,
+            ..EventQuery::default()
+        };
         let page = step.store.events(step.thread_id, query).await?;
         let said = |event: &&Event| {
             matches!(

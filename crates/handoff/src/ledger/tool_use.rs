@@ -59,7 +59,8 @@ const WRITING: [&str; 17] = [
 ];
 const READING: [&str; 8] =
     ["read", "view", "read_file", "open", "open_file", "goto", "view_file", "notebookread"];
-const SHELLS: [&str; 12] = [
+const SHELLS: [&str; 13] = [
+    "execute",
     "bash",
     "shell",
     "exec_command",

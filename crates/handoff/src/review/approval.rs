@@ -9,7 +9,7 @@ use journal::{HandoffPatch, Store, Write};
 use protocol::{
     Decisions, EventType, Handoff, HandoffStatus, Interrupt, NewEvent, PendingActivity, Proposal, ThreadId,
 };
-use runtime::{Channels, Failure, FailureKind, Node, Rejection, StepContext, Update};
+use runtime::{Ask, Channels, Failure, FailureKind, Node, Question, Rejection, StepContext, Update};
 use serde_json::{Value, json};
 
 use crate::accept::ACCEPT_ACTIVITY;
@@ -41,10 +41,11 @@ impl Node for HandoffApproval {
         let handoff = step.store.handoff(metadata.handoff_id).await?.ok_or_else(lost)?;
         let proposals = step.store.proposals(metadata.handoff_id).await?;
         let current = proposals.last().ok_or_else(lost)?;
-        match step.decisions {
+        match step.answer(APPROVAL_NODE) {
             None => {
                 let situation = self.situation(&step, &metadata, &proposals).await?;
-                Ok(Update { interrupt: Some(payload(current, &situation)?), ..Update::default() })
+                let ask = Ask { key: APPROVAL_NODE.to_owned(), payload: payload(current, &situation)? };
+                Ok(Update { asks: vec![ask], ..Update::default() })
             }
             Some(decisions) => {
                 let left = self.refinements_left(&proposals);
@@ -54,6 +55,11 @@ impl Node for HandoffApproval {
                 follow(step.channels, &handoff, current, outcome, Timestamp::now())
             }
         }
+    }
+
+    fn question(&self) -> Question {
+        // What is said in the parent meanwhile is counted as not covered; the proposal stays as it was shown.
+        Question::OfThread
     }
 
     fn check(&self, interrupt: &Interrupt, decisions: &Decisions) -> Result<(), Rejection> {

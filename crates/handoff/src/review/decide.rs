@@ -57,6 +57,9 @@ pub(crate) fn outcome(
         }
         Decision::Reject { message } => Ok(Outcome::Decline(message.clone())),
         Decision::Preview {} => Ok(Outcome::Preview),
+        Decision::Respond { .. } => Err(Rejection::Invalid(
+            "a handoff is accepted, edited, refined or declined; it takes no response".to_owned(),
+        )),
     }
 }
 

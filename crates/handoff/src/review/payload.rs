@@ -53,6 +53,7 @@ pub fn payload(proposal: &Proposal, situation: &Situation) -> Result<InterruptPa
             name: ACTION_NAME.to_owned(),
             description: "Preview handoff summary for approval".to_owned(),
             args: Value::Object(args),
+            details: None,
         }],
         review_configs: vec![ReviewConfig {
             action_name: ACTION_NAME.to_owned(),

@@ -15,12 +15,17 @@ const CONTRADICTIONS: &[&str] = &[
     "SELECT 'thread ' || h.thread_id || ' has ' || count(e.seq) || ' events, not ' || (h.last_seq - h.base_seq)
      FROM thread_heads h LEFT JOIN events e ON e.thread_key = h.thread_key AND e.seq > h.base_seq AND e.seq <= h.last_seq
      GROUP BY h.thread_key HAVING count(e.seq) <> h.last_seq - h.base_seq",
+    "SELECT 'thread ' || h.thread_id || ' has ' || count(e.seq) || ' copied events, not ' || h.copied_count
+     FROM thread_heads h LEFT JOIN events e ON e.thread_key = h.thread_key AND e.seq <= h.base_seq
+     GROUP BY h.thread_key HAVING count(e.seq) <> h.copied_count",
     "SELECT 'event row ' || e.event_row || ' is outside its thread' FROM events e
      LEFT JOIN thread_heads h ON h.thread_key = e.thread_key
-       AND e.seq > h.base_seq AND e.seq <= h.last_seq AND h.updated_at IS NOT NULL
+       AND e.seq <= h.last_seq AND h.updated_at IS NOT NULL
      WHERE h.thread_key IS NULL",
     "SELECT 'thread ' || h.thread_id || ' counts ' || h.message_count || ' messages, not ' || count(e.seq)
      FROM thread_heads h LEFT JOIN events e ON e.thread_key = h.thread_key AND e.category = 'message'
+       AND NOT EXISTS (SELECT 1 FROM superseded s WHERE s.thread_key = e.thread_key
+                       AND e.seq BETWEEN s.first_seq AND s.last_seq)
      GROUP BY h.thread_key HAVING count(e.seq) <> h.message_count",
     "SELECT 'thread ' || thread_id || ' is half deleted' FROM thread_heads h
      WHERE (h.updated_at IS NOT NULL) <> EXISTS (SELECT 1 FROM threads t WHERE t.thread_key = h.thread_key)",
@@ -30,12 +35,19 @@ const CONTRADICTIONS: &[&str] = &[
      LEFT JOIN thread_heads h ON h.thread_id = l.thread_id
      LEFT JOIN events e ON e.thread_key = h.thread_key AND e.seq = l.seq AND e.turn_index = l.turn_index
      WHERE e.seq IS NULL",
+    "SELECT 'superseded ranges of thread ' || h.thread_id || ' touch at ' || s.first_seq FROM superseded s
+     JOIN superseded o ON o.thread_key = s.thread_key AND o.first_seq < s.first_seq AND o.last_seq >= s.first_seq - 1
+     JOIN thread_heads h ON h.thread_key = s.thread_key",
+    "SELECT 'artifact ' || lower(hex(sha256)) || ' has no bytes' FROM artifacts
+     WHERE sha256 NOT IN (SELECT sha256 FROM artifact_bytes)",
+    "SELECT 'the bytes of artifact ' || lower(hex(sha256)) || ' belong to no thread' FROM artifact_bytes
+     WHERE sha256 NOT IN (SELECT sha256 FROM artifacts)",
 ];
 
 /// Returns counts and, if asked, what is wrong.
 pub(crate) fn check(connection: &Connection, place: &Place, depth: HealthDepth) -> Result<Health> {
     let (threads, events) = connection.query_row(
-        "SELECT count(*) AS threads, ifnull(sum(last_seq - base_seq), 0) AS events FROM thread_heads
+        "SELECT count(*) AS threads, ifnull(sum(last_seq - base_seq + copied_count), 0) AS events FROM thread_heads
          WHERE updated_at IS NOT NULL",
         [],
         |row| Ok((count(row, "threads")?, count(row, "events")?)),

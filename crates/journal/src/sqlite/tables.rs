@@ -1,8 +1,11 @@
 //! The tables: for each kind of row, how it is written and how it is read. Nothing here opens, commits or waits.
 
+pub(crate) mod artifacts;
+pub(crate) mod checkpoints;
 pub(crate) mod columns;
 pub(crate) mod events;
 pub(crate) mod handoffs;
+pub(crate) mod interrupts;
 pub(crate) mod keyed;
 pub(crate) mod runs;
 pub(crate) mod search;

@@ -8,8 +8,9 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::faults::Place;
+use super::tables::events::{self, copies, rewinds};
 use super::tables::search::{self, CatchUp};
-use super::tables::{events, handoffs, keyed, runs, threads};
+use super::tables::{artifacts, checkpoints, handoffs, interrupts, keyed, runs, threads};
 use crate::{Committed, Error, Fence, Result, Transaction, Write};
 
 /// Transactions one commit takes together.
@@ -207,7 +208,7 @@ fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(|_| ())
 }
 
-/// Performs one transaction's writes in order. Checkpoints come last, because they record the last seq.
+/// Performs one transaction's writes in order. Interrupts and checkpoints come last, because they record the last seq.
 fn perform(connection: &Connection, transaction: &Transaction) -> Result<Committed> {
     if let Some(fence) = &transaction.fence {
         runs::check_fence(connection, fence)?;
@@ -217,8 +218,10 @@ fn perform(connection: &Connection, transaction: &Transaction) -> Result<Committ
         apply(connection, write, &mut committed)?;
     }
     for write in &transaction.writes {
-        if let Write::PutCheckpoint(point) = write {
-            runs::put_checkpoint(connection, point)?;
+        if let Write::RaiseInterrupt(interrupt) = write {
+            interrupts::raise(connection, interrupt)?;
+        } else if let Write::PutCheckpoint(point) = write {
+            checkpoints::put(connection, point)?;
         }
     }
     Ok(committed)
@@ -235,6 +238,11 @@ fn apply(connection: &Connection, write: &Write, committed: &mut Committed) -> R
             committed.stored += appended.stored;
             Ok(())
         }
+        Write::Rewind { thread_id, keep_seq, at } => {
+            rewinds::rewind(connection, *thread_id, (*keep_seq, *at))
+        }
+        Write::CopyEvents { from, until, into } => copies::copy(connection, (*from, *into), *until),
+        Write::PutArtifact(artifact) => artifacts::put(connection, artifact),
         Write::AdmitRun(run) => runs::admit(connection, run),
         Write::UpdateRun { run_id, patch } => runs::update(connection, *run_id, patch),
         Write::ReclaimRun { run_id, owner, now, lease_until } => {
@@ -242,12 +250,11 @@ fn apply(connection: &Connection, write: &Write, committed: &mut Committed) -> R
             runs::reclaim(connection, &fence, *now, *lease_until)
         }
         Write::ExpectCheckpoint { thread_id, checkpoint_id } => {
-            runs::expect_checkpoint(connection, *thread_id, *checkpoint_id)
+            checkpoints::expect(connection, *thread_id, *checkpoint_id)
         }
-        Write::PutCheckpoint(_) => Ok(()),
-        Write::RaiseInterrupt(interrupt) => runs::raise_interrupt(connection, interrupt),
+        Write::PutCheckpoint(_) | Write::RaiseInterrupt(_) => Ok(()),
         Write::ResolveInterrupt { interrupt_id, decisions, at } => {
-            runs::resolve_interrupt(connection, *interrupt_id, decisions.as_ref(), *at)
+            interrupts::resolve(connection, *interrupt_id, decisions.as_ref(), *at)
         }
         Write::CreateHandoff(handoff) => handoffs::create(connection, handoff),
         Write::MoveHandoff { handoff_id, from, to, patch, at } => handoffs::advance(

@@ -1,8 +1,12 @@
 //! What every backend of the journal must guarantee. Each function takes an empty store; nothing here knows which.
 
+pub mod artifacts;
+pub mod checkpoints;
+pub mod copies;
 pub mod fixtures;
 pub mod handoffs;
 pub mod log;
+pub mod rewinds;
 pub mod runs;
 pub mod search;
 pub mod threads;

@@ -2,10 +2,13 @@
 
 use std::io::{BufRead, BufReader, Read};
 
-use journal::{HealthDepth, Sqlite, Store};
-use protocol::Seq;
+use journal::{EventQuery, HealthDepth, Order, Sqlite, Store, Superseded, ThreadFilter, Write};
+use protocol::{EventType, Seq, ThreadId};
+use serde_json::json;
 
-use crate::conformance::fixtures::{all_events, create, seqs};
+use crate::conformance::fixtures::{
+    all_events, append, at, commit, create, fact, human, seqs, thread, trace,
+};
 use crate::processes::spawn;
 
 const ROUNDS: usize = 25;
@@ -50,4 +53,81 @@ async fn a3_what_was_acknowledged_survives_a_kill() {
     let store = Sqlite::open(&database).unwrap();
     let health = store.health(HealthDepth::Integrity).await.unwrap();
     assert_eq!((health.events, health.problems), (stored, vec![]));
+}
+
+/// The work of a child: for ever says four things, takes back two of them, and copies what is left. Each of the last
+/// two is one transaction, whose last event tells what there must be.
+pub async fn rewind_and_copy(store: &dyn Store, thread_id: ThreadId) {
+    loop {
+        let said = append(store, thread_id, ["one", "two", "three", "four"].map(human).to_vec()).await;
+        let keep_seq = said.unwrap()[1];
+        let rewound = fact(EventType::ThreadRewound, &json!({"keep_seq": keep_seq, "superseded": 2}));
+        let writes = vec![
+            Write::Rewind { thread_id, keep_seq, at: at(3) },
+            Write::Append { thread_id, events: vec![rewound] },
+        ];
+        let last = commit(store, writes).await.unwrap().seqs[0][0];
+        let messages = store.thread(thread_id).await.unwrap().unwrap().message_count;
+        let fork = thread();
+        let into = fork.thread_id;
+        let writes = vec![
+            Write::CreateThread(fork),
+            Write::CopyEvents { from: thread_id, until: Some(last), into },
+            Write::Append { thread_id: into, events: vec![trace(messages)] },
+        ];
+        commit(store, writes).await.unwrap();
+        println!("acknowledged {last}");
+    }
+}
+
+#[tokio::test]
+async fn a3_a_rewind_or_a_copy_is_there_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("segue.db");
+    let thread_id = create(&Sqlite::open(&database).unwrap()).await;
+    for round in 0..ROUNDS {
+        let mut child = spawn("rewind_until_killed", &database, thread_id);
+        let mut reports = BufReader::new(child.stdout.take().unwrap());
+        let mut output = String::new();
+        for _ in 0..round % 7 + 1 {
+            reports.read_line(&mut output).unwrap();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        reports.read_to_string(&mut output).unwrap();
+
+        let store = Sqlite::open(&database).unwrap();
+        let health = store.health(HealthDepth::Integrity).await.unwrap();
+        assert_eq!(health.problems, Vec::<String>::new(), "round {round}");
+        let rewinds = check_rewinds(&store, thread_id).await;
+        assert!(acknowledged(&output).iter().all(|seq| rewinds.contains(seq)), "round {round}");
+        check_copies(&store, thread_id).await;
+    }
+}
+
+/// Asserts that exactly what the events tell is superseded; returns their seqs.
+async fn check_rewinds(store: &Sqlite, thread_id: ThreadId) -> Vec<Seq> {
+    let visible = seqs(&all_events(store, thread_id, &[]).await);
+    let query = EventQuery { superseded: Superseded::Shown, ..EventQuery::after(0, 5_000) };
+    let all = store.events(thread_id, query).await.unwrap();
+    let rewinds = all.iter().filter(|event| event.kind() == Some(EventType::ThreadRewound));
+    let mut expected = seqs(&all);
+    for rewind in rewinds.clone() {
+        let keep_seq = rewind.content_value()["keep_seq"].as_u64().unwrap();
+        expected.retain(|seq| *seq <= keep_seq || *seq >= rewind.seq);
+    }
+    assert_eq!(visible, expected);
+    rewinds.map(|event| event.seq).collect()
+}
+
+/// Asserts that every copy has as many messages as its last event tells.
+async fn check_copies(store: &Sqlite, source: ThreadId) {
+    let filter = ThreadFilter { order: Order::Created, limit: 1_000, ..ThreadFilter::default() };
+    for copy in store.threads(filter).await.unwrap() {
+        if copy.thread_id == source {
+            continue;
+        }
+        let told = all_events(store, copy.thread_id, &[]).await.pop().unwrap();
+        assert_eq!(told.content_value()["number"].as_u64(), Some(copy.message_count));
+    }
 }

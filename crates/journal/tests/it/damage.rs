@@ -84,10 +84,23 @@ async fn a4_damage_inside_is_told_when_it_is_met() {
 async fn rows_that_contradict_each_other_are_problems() {
     let (_folder, path) = database().await;
     let raw = rusqlite::Connection::open(&path).unwrap();
-    raw.execute_batch("DELETE FROM events WHERE seq = 77; UPDATE schema_migrations SET checksum = 'edited';")
-        .unwrap();
+    raw.execute_batch(
+        "DELETE FROM events WHERE seq = 77; UPDATE schema_migrations SET checksum = 'edited';
+         INSERT INTO superseded SELECT thread_key, 78, 79 FROM threads;
+         INSERT INTO superseded SELECT thread_key, 80, 81 FROM threads;
+         INSERT INTO artifacts SELECT thread_key, x'AB', 'image/png', 0 FROM threads;
+         INSERT INTO artifact_bytes VALUES (x'CD', x'');",
+    )
+    .unwrap();
     let problems = Sqlite::open(&path).unwrap().health(HealthDepth::Integrity).await.unwrap().problems;
-    for part in ["has 1999 events, not 2000", "counts 2000 messages, not 1999", "migration 1"] {
+    for part in [
+        "has 1999 events, not 2000",
+        "counts 2000 messages, not 1995",
+        "migration 1",
+        "touch at 80",
+        "artifact ab has no bytes",
+        "artifact cd belong to no thread",
+    ] {
         assert!(problems.iter().any(|problem| problem.contains(part)), "{part}: {problems:?}");
     }
 }

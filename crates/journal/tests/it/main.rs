@@ -41,6 +41,7 @@ against_every_backend! {
         a2_seq_is_never_reused
         a5_events_of_several_runs_keep_their_run
         a6_content_comes_back_byte_for_byte
+        a6_every_time_comes_back_to_the_nanosecond
         a6_half_a_surrogate_pair_is_refused
         a7_a_repeated_key_stores_one_row
         a8_a_failed_transaction_leaves_nothing
@@ -54,6 +55,7 @@ against_every_backend! {
         h2_creation_is_idempotent
         h2_metadata_is_patched_key_by_key
         h4_lists_are_ordered_and_paged
+        threads_of_sub_agents_are_listed_for_who_asks
         counters_follow_the_messages
         a_first_prompt_is_cut_between_graphemes
         h3_deletion_removes_what_belongs_to_the_thread
@@ -79,6 +81,36 @@ against_every_backend! {
         the_outbox_keeps_one_item_a_key
         an_import_is_remembered
         an_import_goes_on_only_from_where_it_was_believed_to_be;
+    rewinds:
+        what_is_superseded_stays_in_the_log_and_out_of_sight
+        every_point_to_keep_has_a_meaning
+        a_thread_is_not_taken_back_under_a_run
+        a8_a_failed_transaction_supersedes_nothing
+        a10_superseded_rows_take_no_place_in_a_page
+        what_was_superseded_is_not_found
+        the_first_prompt_is_the_first_one_that_is_visible
+        a_superseded_question_is_withdrawn
+        h3_an_id_that_begins_again_has_nothing_superseded
+        a_key_that_was_superseded_is_not_stored_again
+        whatever_happens_the_context_is_what_is_visible_since_the_last_boundary;
+    copies:
+        b12_a_copy_has_the_transcript_at_the_same_seqs
+        b12_a_copy_ends_where_it_is_told_and_skips_what_is_superseded
+        a_long_transcript_is_copied_whole
+        only_a_thread_without_a_past_takes_a_copy
+        a_copy_outlives_its_source;
+    artifacts:
+        the_same_bytes_are_kept_once
+        a_name_may_be_shortened_to_eight_digits
+        what_cannot_be_an_artifact_is_refused
+        the_largest_artifact_comes_back
+        h3_an_artifact_goes_with_its_last_thread;
+    checkpoints:
+        points_are_listed_newest_first_in_pages
+        a_point_has_the_public_channels_of_its_time
+        a_repeated_checkpoint_is_one_point
+        superseded_points_are_left_out
+        a_point_before_the_first_event_can_be_gone_back_to;
     search:
         every_word_must_be_there
         scripts_without_spaces_are_found

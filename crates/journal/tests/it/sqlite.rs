@@ -7,7 +7,9 @@ use journal::{HealthDepth, Sqlite, Store, ThreadFilter, Write};
 use protocol::{EventType, NewEvent, Thread};
 use serde_json::json;
 
-use crate::conformance::fixtures::{ai, all_events, append, at, commit, create, human, thread, trace};
+use crate::conformance::fixtures::{
+    ai, all_events, append, at, checkpoint, commit, create, create_run, human, rewind, thread, trace,
+};
 
 #[cfg(unix)]
 #[tokio::test]
@@ -128,6 +130,61 @@ async fn turn_log_has_what_people_and_models_said() {
 }
 
 #[tokio::test]
+async fn turns_that_were_superseded_are_archived_and_copies_are_no_turns() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    let store = Sqlite::open(&path).unwrap();
+    let (one, two, fork) = (create(&store).await, create(&store).await, create(&store).await);
+    append(&store, one, vec![human("one"), ai("two"), human("three")]).await.unwrap();
+    append(&store, two, vec![human("of another thread")]).await.unwrap();
+    rewind(&store, one, 1).await.unwrap();
+    commit(&store, vec![Write::CopyEvents { from: one, until: None, into: fork }]).await.unwrap();
+    append(&store, one, vec![ai("two again")]).await.unwrap();
+    append(&store, fork, vec![ai("and otherwise")]).await.unwrap();
+    let turns = || {
+        let raw = rusqlite::Connection::open(&path).unwrap();
+        let mut statement =
+            raw.prepare("SELECT content, archived FROM turn_log ORDER BY turn_index").unwrap();
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        rows.collect::<Result<Vec<(String, bool)>, _>>().unwrap()
+    };
+    let turn = |content: &str, archived| (content.to_owned(), archived);
+    let expected = [
+        turn("one", false),
+        turn("two", true),
+        turn("three", true),
+        turn("of another thread", false),
+        turn("two again", false),
+        turn("and otherwise", false),
+    ];
+    assert_eq!(turns(), expected);
+    // A turn is its source's: the copy neither takes it away nor keeps it.
+    commit(&store, vec![Write::DeleteThread { thread_id: one }]).await.unwrap();
+    assert_eq!(turns(), [turn("of another thread", false), turn("and otherwise", false)]);
+    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_step_stores_its_channels_only_where_they_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    let store = Sqlite::open(&path).unwrap();
+    let run = create_run(&store, "one").await;
+    for step in 0..30 {
+        let channels = serde_json::Map::from_iter([
+            ("todos".to_owned(), json!(step / 10)),
+            ("_private".to_owned(), json!(step)),
+        ]);
+        let point = protocol::Checkpoint { channels, ..checkpoint(&run, step) };
+        commit(&store, vec![Write::PutCheckpoint(point)]).await.unwrap();
+    }
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    let count = "SELECT count(*), count(channels) FROM steps";
+    let counted = raw.query_row(count, [], |row| Ok((row.get::<_, u32>(0)?, row.get::<_, u32>(1)?)));
+    assert_eq!(counted.unwrap(), (30, 3));
+}
+
+#[tokio::test]
 async fn h4_a_list_reads_no_event() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
@@ -149,7 +206,7 @@ async fn h4_lists_come_from_an_index() {
     let plan: Vec<String> = raw
         .prepare(
             "EXPLAIN QUERY PLAN SELECT h.thread_id FROM thread_heads h JOIN threads t ON t.thread_key = h.thread_key
-             WHERE h.updated_at IS NOT NULL ORDER BY h.updated_at DESC, h.thread_id DESC LIMIT 50",
+             WHERE h.updated_at IS NOT NULL AND h.in_subagent = 0 ORDER BY h.updated_at DESC, h.thread_id DESC LIMIT 50",
         )
         .unwrap()
         .query_map([], |row| row.get("detail"))

@@ -1,6 +1,14 @@
-//! agent.md on a real file system: what is kept, what is refused, and what survives other programs.
+//! agent.md on a real file system: what is kept, what is refused, what survives other programs, and what a model reads.
 
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod guard;
+#[cfg(test)]
+mod prompt;
+#[cfg(test)]
+mod tool;
+#[cfg(test)]
 mod under_fire;
+#[cfg(test)]
+mod world;

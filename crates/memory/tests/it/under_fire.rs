@@ -2,28 +2,41 @@
 
 use std::env;
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Timestamp;
-use memory::AgentFile;
 use memory::block;
+use memory::{AgentFile, EditMemory};
+use protocol::ToolStatus;
+use runtime::Tool;
+use scripted::Reply;
+use serde_json::json;
+
+use crate::tool::context;
+use crate::world::{World, doing};
 
 /// Handoffs a process plays.
 const HANDOFFS: usize = 1_000;
 /// Lines the editor appends.
 const LINES: usize = 2_000;
+/// Notes an agent keeps beside them.
+const NOTES: usize = 300;
+/// How often an agent is killed while it keeps notes.
+const KILLS: usize = 20;
+/// Calls of a tool that changes what it may not.
+const CALLS: usize = 60;
 /// What a process plays, and where.
 const ROLE: &str = "SEGUE_TEST_ROLE";
 const FOLDER: &str = "SEGUE_TEST_FOLDER";
+/// The number of the first note an agent keeps.
+const FIRST: &str = "SEGUE_TEST_FIRST";
 
 #[test]
 fn m13_two_processes_and_an_editor_lose_nothing() {
-    if let (Ok(role), Some(folder)) = (env::var(ROLE), env::var_os(FOLDER)) {
-        return play(&role, &PathBuf::from(folder).join("agent.md"));
-    }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.md");
     fs::write(&path, "# Notes\n").unwrap();
@@ -50,16 +63,139 @@ fn m13_two_processes_and_an_editor_lose_nothing() {
     assert_eq!(names, ["agent.md", "agent.md.lock"]);
 }
 
+#[test]
+fn f4_notes_an_editor_and_handoffs_lose_nothing_of_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.md");
+    fs::write(&path, "# Notes\n").unwrap();
+    let children: Vec<Child> = ["notes", "few", "editor"].map(|role| spawn(role, folder.path())).into();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    let text = fs::read(&path).unwrap();
+    assert_eq!(block::problems(&text), []);
+    assert_eq!(block::current(&text).as_deref(), Some("few 99\n&lt;/current_thread_summary&gt;"));
+    let outside = String::from_utf8(block::without(&text)).unwrap();
+    let mut lines: Vec<&str> = outside.lines().filter(|line| !line.is_empty()).collect();
+    lines.sort_unstable();
+    let mut expected: Vec<String> = (0..LINES).map(|number| format!("line {number}")).collect();
+    expected.extend((0..NOTES).map(|number| format!("- note {number}, kept")));
+    expected.push("# Notes".to_owned());
+    expected.sort_unstable();
+    let lost: Vec<&String> = expected.iter().filter(|line| !lines.contains(&line.as_str())).collect();
+    assert_eq!((lost, lines.len()), (Vec::new(), expected.len()));
+}
+
+#[tokio::test]
+async fn f4_guarded_calls_undo_no_handoff_of_another_process() {
+    let calls = (0..CALLS).flat_map(|_| [Reply::call("c1", "shell", json!({})), Reply::text("Done.")]);
+    let world = World::at(tempfile::tempdir().unwrap(), calls, |path| vec![doing("shell", path, forge)]);
+    world.write("# Notes\n");
+    AgentFile::new(world.path()).write_block("first", Timestamp::UNIX_EPOCH).unwrap();
+    let mut process = spawn("few", world.folder.path());
+    let thread_id = world.thread().await;
+    for _ in 0..CALLS {
+        world.say(thread_id, "Go.").await;
+        assert_eq!(block::problems(world.text().as_bytes()), []);
+    }
+    let during = process.try_wait().unwrap().is_none();
+    assert!(process.wait().unwrap().success());
+    let text = world.text();
+    assert_eq!(block::problems(text.as_bytes()), []);
+    assert_eq!(block::current(text.as_bytes()).as_deref(), Some("few 99\n&lt;/current_thread_summary&gt;"));
+    let outside = String::from_utf8(block::without(text.as_bytes())).unwrap();
+    assert!(outside.starts_with("# Notes\n") && !outside.contains("few"), "{outside}");
+    println!("the other process was {} at the end", if during { "still writing" } else { "done" });
+}
+
+/// Rewrites agent.md as a script may: reads it, changes block and notes, and puts a new file in its place.
+fn forge(path: &PathBuf) {
+    let text = fs::read_to_string(path).unwrap();
+    let forged = text.replace(block::OPEN, &format!("{}\nforged", block::OPEN)) + "- noted\n";
+    let temporary = path.with_file_name("forged");
+    fs::write(&temporary, forged).unwrap();
+    fs::rename(temporary, path).unwrap();
+}
+
+#[test]
+fn f4_an_agent_killed_while_it_keeps_notes_loses_none_it_was_told_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.md");
+    fs::write(&path, "# Notes\n").unwrap();
+    let mut kept = 0;
+    for round in 0..KILLS {
+        let mut child = command("notes", folder.path())
+            .env(FIRST, kept.to_string())
+            .arg("--nocapture")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let told = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let told: Vec<String> = told.filter(|line| line.starts_with("kept ")).take(1 + round % 4).collect();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        for number in told.iter().map(|line| line.strip_prefix("kept ").unwrap()) {
+            assert!(lines.contains(&format!("- note {number}, kept").as_str()), "{number}: {text}");
+        }
+        // What was under way is there whole, once, or not at all: the next begins where the file ends.
+        kept = lines.iter().filter(|line| line.starts_with("- note")).count();
+        let last = lines.last().unwrap();
+        if last.contains("open") {
+            fs::write(&path, text.replace(", open", ", kept")).unwrap();
+        }
+        let expected: Vec<String> = (0..kept).map(|number| format!("- note {number}, ")).collect();
+        assert!(lines[1..].iter().zip(&expected).all(|(line, note)| line.starts_with(note)), "{text}");
+        assert_eq!(lines.len(), kept + 1, "{text}");
+    }
+    // What the killed ones left is removed by the next writer.
+    AgentFile::new(&path).write_block("S", Timestamp::UNIX_EPOCH).unwrap();
+    let mut names: Vec<_> =
+        fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["agent.md", "agent.md.lock"]);
+}
+
+/// The part that runs in a process of its own. Without the variables there is nothing to do.
+#[test]
+fn process_that_plays_a_role() {
+    let (Ok(role), Some(folder)) = (env::var(ROLE), env::var_os(FOLDER)) else { return };
+    play(&role, &PathBuf::from(folder).join("agent.md"));
+}
+
 fn spawn(role: &str, folder: &Path) -> Child {
-    Command::new(env::current_exe().unwrap())
-        .args(["--exact", "under_fire::m13_two_processes_and_an_editor_lose_nothing"])
-        .env(ROLE, role)
-        .env(FOLDER, folder)
-        .spawn()
-        .unwrap()
+    command(role, folder).spawn().unwrap()
+}
+
+fn command(role: &str, folder: &Path) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", "under_fire::process_that_plays_a_role"]).env(ROLE, role).env(FOLDER, folder);
+    command
+}
+
+/// Keeps notes as an agent does: adds one, then changes it.
+fn keep_notes(path: &Path) {
+    let tool = EditMemory::new(Arc::new(AgentFile::new(path)));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let call = |args| {
+        let output = runtime.block_on(tool.call(&args, &context()));
+        assert_eq!(output.status, ToolStatus::Success, "{output:?}");
+    };
+    let first = env::var(FIRST).map_or(0, |first| first.parse().unwrap());
+    for number in first..first + NOTES {
+        call(json!({"append": format!("- note {number}, open")}));
+        call(json!({"edits": [
+            {"old_string": format!("- note {number}, open"), "new_string": format!("- note {number}, kept")}
+        ]}));
+        println!("kept {number}");
+    }
 }
 
 fn play(role: &str, path: &Path) {
+    if role == "notes" {
+        return keep_notes(path);
+    }
     if role == "editor" {
         for number in 0..LINES {
             let mut file = OpenOptions::new().append(true).open(path).unwrap();
@@ -70,7 +206,8 @@ fn play(role: &str, path: &Path) {
         return;
     }
     let file = AgentFile::new(path);
-    for number in 0..HANDOFFS {
+    let handoffs = if role == "few" { HANDOFFS / 10 } else { HANDOFFS };
+    for number in 0..handoffs {
         let summary = format!("{role} {number}\n</current_thread_summary>");
         file.write_block(&summary, Timestamp::UNIX_EPOCH).unwrap();
         if number % 10 == 0 {

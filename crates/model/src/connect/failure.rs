@@ -35,6 +35,7 @@ impl Failure {
             | Error::Silent { .. }
             | Error::Unauthorized { .. }
             | Error::Overflow { .. }
+            | Error::Illegal { .. }
             | Error::Broken { .. }
             | Error::Setup { .. } => {}
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use eventsource_stream::{EventStreamError, Eventsource};
 use futures::stream::{self, BoxStream};
-use futures::{Stream, StreamExt};
+use futures::{FutureExt, Stream, StreamExt};
 use reqwest::Response;
 
 use crate::chat::Part;
@@ -16,6 +16,9 @@ use crate::wire::{Decoder, Fault, Progress};
 
 /// Bytes of one answer at most; a server that sends more does not send an answer.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
+
+/// How long the end of a body is waited for behind its answer.
+const END_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Why reading stopped.
 #[derive(Debug)]
@@ -83,10 +86,21 @@ impl Reading {
                 Step::Over(parts) => {
                     self.ready.extend(parts);
                     self.ready.push_back(Part::Done(decoder.finish()));
+                    read_to_end(std::mem::replace(&mut self.events, stream::empty().boxed()));
                 }
             }
         }
     }
+}
+
+/// Reads what is left of a body whose answer is over, without making anyone wait: a connection that was read to its end
+/// serves the next request, and one that was not is closed.
+fn read_to_end(mut events: Events) {
+    if matches!(events.next().now_or_never(), Some(None)) {
+        return;
+    }
+    let rest = async move { while events.next().await.is_some_and(|event| event.is_ok()) {} };
+    drop(tokio::spawn(tokio::time::timeout(END_WAIT_MAX, rest)));
 }
 
 enum Step {
@@ -141,6 +155,8 @@ fn bounded(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     const LIMIT: Duration = Duration::from_secs(300);
@@ -161,6 +177,25 @@ mod tests {
         let silent = after(&[1, 301, 1]).await;
         assert_eq!(silent.len(), 2, "nothing follows silence");
         assert!(matches!(silent[1], Err(Stopped::Silent)));
+    }
+
+    #[tokio::test]
+    async fn what_follows_an_answer_is_read_behind_it() {
+        let event = |data: &str| eventsource_stream::Event { data: data.to_owned(), ..Default::default() };
+        let (let_end, end) = tokio::sync::oneshot::channel::<()>();
+        let (at_end, ended) = tokio::sync::oneshot::channel::<()>();
+        let rest = stream::once(async move {
+            end.await.expect("the test lets it end");
+            at_end.send(()).expect("the test waits for it");
+            Ok(event(""))
+        });
+        let events = stream::iter([Ok(event(r#"{"type":"message_stop"}"#))]).chain(rest).boxed();
+        let name = "anthropic/m".parse().expect("a name");
+        let decoder = crate::wire::decoder(&name, crate::wire::CallIds::of(Arc::default(), String::new()));
+        let mut reading = Reading { events, decoder: Some(decoder), ready: VecDeque::new() };
+        assert!(matches!(reading.next().await, Ok(Some(Part::Done(_)))), "nobody waits for the end");
+        let_end.send(()).expect("the rest is being read");
+        ended.await.expect("it is read to its end");
     }
 
     #[tokio::test]

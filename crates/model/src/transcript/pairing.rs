@@ -1,6 +1,7 @@
 //! Finds the result of each tool call. Nothing is moved or invented here.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use protocol::{Message, ToolMessage};
 
@@ -28,36 +29,48 @@ pub(super) fn pair(messages: &[Message]) -> Vec<Option<usize>> {
 #[derive(Default)]
 struct Calls<'a> {
     results: Vec<Option<usize>>,
-    names: Vec<&'a str>,
-    /// For each id, the calls of the newest batch that has it.
-    by_id: HashMap<&'a str, Vec<usize>>,
-    batch_start: usize,
+    /// Id and name of each call.
+    calls: Vec<(&'a str, &'a str)>,
+    batches: Vec<Range<usize>>,
+    /// For each id, the newest batch with it, of the batches that have been looked through. Nearly every result
+    /// answers the newest batch, so that this stays empty in an ordinary conversation.
+    by_id: HashMap<&'a str, usize>,
+    looked_through: usize,
 }
 
 impl<'a> Calls<'a> {
     fn begin_batch(&mut self, message: &'a Message) {
-        let start = self.results.len();
-        for (id, name, _) in message.tool_calls() {
-            let call = self.results.len();
-            self.results.push(None);
-            self.names.push(name);
-            if !id.is_empty() {
-                let same = self.by_id.entry(id).or_default();
-                same.retain(|earlier| *earlier >= start);
-                same.push(call);
-            }
-        }
-        if self.results.len() > start {
-            self.batch_start = start;
+        let start = self.calls.len();
+        self.calls.extend(message.tool_calls().map(|(id, name, _)| (id, name)));
+        self.results.resize(self.calls.len(), None);
+        if self.calls.len() > start {
+            self.batches.push(start..self.calls.len());
         }
     }
 
-    fn answered_by(&self, result: &ToolMessage) -> Option<usize> {
-        let is_open = |call: &usize| self.results[*call].is_none();
-        if !result.call_id.is_empty() {
-            return self.by_id.get(result.call_id.as_str())?.iter().copied().find(is_open);
+    fn answered_by(&mut self, result: &ToolMessage) -> Option<usize> {
+        let newest = self.batches.last()?.clone();
+        let id = result.call_id.as_str();
+        if id.is_empty() {
+            let name = result.name.as_deref();
+            return self.open(newest, |call| name.is_none_or(|name| self.calls[call].1 == name));
         }
-        let named = |call: &usize| result.name.as_deref().is_none_or(|name| self.names[*call] == name);
-        (self.batch_start..self.results.len()).filter(is_open).find(named)
+        if self.calls[newest.clone()].iter().any(|(other, _)| *other == id) {
+            return self.open(newest, |call| self.calls[call].0 == id);
+        }
+        let batch = self.newest_with(id)?;
+        self.open(batch, |call| self.calls[call].0 == id)
+    }
+
+    fn open(&self, mut batch: Range<usize>, is_meant: impl Fn(usize) -> bool) -> Option<usize> {
+        batch.find(|call| self.results[*call].is_none() && is_meant(*call))
+    }
+
+    fn newest_with(&mut self, id: &str) -> Option<Range<usize>> {
+        for (number, batch) in self.batches.iter().enumerate().skip(self.looked_through) {
+            self.by_id.extend(self.calls[batch.clone()].iter().map(|(id, _)| (*id, number)));
+        }
+        self.looked_through = self.batches.len();
+        self.by_id.get(id).map(|number| self.batches[*number].clone())
     }
 }

@@ -2,6 +2,7 @@
 //! stop. It knows no wire format; each provider's events are turned into calls of this type.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use protocol::{AiMessage, Block, Message, StopReason, Usage};
 use serde_json::{Value, json};
@@ -12,22 +13,26 @@ use crate::name::ModelName;
 /// The ids of tool calls that an answer must not repeat, and the beginning of those it invents.
 #[derive(Debug, Clone)]
 pub(crate) struct CallIds {
-    used: HashSet<String>,
+    conversation: Arc<Vec<Message>>,
+    /// Ids in use; read from the conversation when the answer calls a tool, which most do not.
+    used: Option<HashSet<String>>,
     seed: String,
     invented: usize,
 }
 
 impl CallIds {
     /// Returns the ids in use by a conversation. `seed` is unique to the answer; ids made from it are too.
-    pub(crate) fn of(messages: &[Message], seed: String) -> Self {
-        let used = messages.iter().flat_map(Message::tool_calls).map(|(id, _, _)| id.to_owned()).collect();
-        Self { used, seed, invented: 0 }
+    pub(crate) const fn of(conversation: Arc<Vec<Message>>, seed: String) -> Self {
+        Self { conversation, used: None, seed, invented: 0 }
     }
 
     /// Returns `id` if it is one and unused, and another one otherwise. Some servers give none, some count from
     /// zero in every answer.
     fn unique(&mut self, id: &str) -> String {
-        if !id.is_empty() && self.used.insert(id.to_owned()) {
+        let used = self.used.get_or_insert_with(|| {
+            self.conversation.iter().flat_map(Message::tool_calls).map(|(id, _, _)| id.to_owned()).collect()
+        });
+        if !id.is_empty() && used.insert(id.to_owned()) {
             return id.to_owned();
         }
         self.invented += 1;
@@ -46,6 +51,8 @@ pub(super) struct Answer {
     parts: Vec<Part>,
     /// The text block that was last added to; another one begins on a new line, as in the whole message.
     text_key: Option<Key>,
+    /// The block of reasoning that was last added to; another one begins on a new line too.
+    thinking_key: Option<Key>,
     /// The provider's id of the message.
     pub(super) id: Option<String>,
     /// Tokens, as last reported.
@@ -75,6 +82,7 @@ impl Answer {
             blocks: Vec::new(),
             parts: Vec::new(),
             text_key: None,
+            thinking_key: None,
             id: None,
             usage: None,
             stop: None,
@@ -101,8 +109,7 @@ impl Answer {
                 self.blocks.push((key, Growing::Text(delta.to_owned())));
             }
         }
-        let begins_line = self.text_key.is_some_and(|before| before != key);
-        self.text_key = Some(key);
+        let begins_line = self.text_key.replace(key).is_some_and(|before| before != key);
         self.parts.push(Part::Text(if begins_line { format!("\n{delta}") } else { delta.to_owned() }));
     }
 
@@ -119,9 +126,11 @@ impl Answer {
                 self.blocks.push((key, Growing::Thinking { text: delta.to_owned(), raw: None }));
             }
         }
-        if !delta.is_empty() {
-            self.parts.push(Part::Thinking(delta.to_owned()));
+        if delta.is_empty() {
+            return;
         }
+        let begins_line = self.thinking_key.replace(key).is_some_and(|before| before != key);
+        self.parts.push(Part::Thinking(if begins_line { format!("\n{delta}") } else { delta.to_owned() }));
     }
 
     /// Returns the reasoning at `key` so far.

@@ -2,6 +2,7 @@
 //! failure of an endpoint becomes.
 
 mod faults;
+mod session;
 mod streams;
 
 use std::sync::Arc;
@@ -27,7 +28,7 @@ fn model(provider: Provider, settings: Settings) -> Arc<dyn ChatModel> {
 }
 
 fn question() -> ChatRequest {
-    ChatRequest { messages: vec![Message::human("Hello?")], ..ChatRequest::default() }
+    ChatRequest { messages: vec![Message::human("Hello?")].into(), ..ChatRequest::default() }
 }
 
 /// Returns every part of an answer but the last, the whole answer, and the error that ended it.

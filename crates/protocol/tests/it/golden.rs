@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use protocol::{
     Block, Checkpoint, Decision, Decisions, Event, EventType, Handoff, HandoffMark, HandoffStatus,
-    HandoffSummary, Interrupt, InterruptPayload, ItemKind, Message, Proposal, Run, RunStatus, StopReason,
-    Thread, ThreadStatus,
+    HandoffSummary, Interrupt, InterruptPayload, ItemKind, Message, ParentKind, Proposal, Run, RunStatus,
+    StepPoint, StopReason, Thread, ThreadStatus,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -48,9 +48,10 @@ fn check<T: DeserializeOwned + Serialize + PartialEq + Debug>(name: &str) {
 const MESSAGES: &[&str] = &["message_human", "message_ai", "message_ai_incomplete", "message_tool"];
 const EVENTS: &[&str] = &["event", "event_bare"];
 const MARKS: &[&str] = &["handoff_mark"];
-const THREADS: &[&str] = &["thread_child", "thread_parent"];
+const THREADS: &[&str] = &["thread_child", "thread_parent", "thread_subagent"];
 const RUNS: &[&str] = &["run", "run_ended"];
 const CHECKPOINTS: &[&str] = &["checkpoint", "checkpoint_idle"];
+const POINTS: &[&str] = &["step_point", "step_point_idle"];
 const SUMMARIES: &[&str] = &["handoff_summary", "handoff_summary_extract"];
 const PAYLOADS: &[&str] = &["interrupt_payload", "interrupt_payload_refined"];
 const INTERRUPTS: &[&str] = &["interrupt", "interrupt_resolved", "interrupt_withdrawn"];
@@ -77,6 +78,7 @@ fn a23_every_shape_reads_as_it_is_written_now_and_by_a_later_version() {
     THREADS.iter().for_each(|name| check::<Thread>(name));
     RUNS.iter().for_each(|name| check::<Run>(name));
     CHECKPOINTS.iter().for_each(|name| check::<Checkpoint>(name));
+    POINTS.iter().for_each(|name| check::<StepPoint>(name));
     SUMMARIES.iter().for_each(|name| check::<HandoffSummary>(name));
     PAYLOADS.iter().for_each(|name| check::<InterruptPayload>(name));
     INTERRUPTS.iter().for_each(|name| check::<Interrupt>(name));
@@ -94,6 +96,7 @@ fn every_golden_file_is_read_by_a_test() {
         THREADS,
         RUNS,
         CHECKPOINTS,
+        POINTS,
         SUMMARIES,
         PAYLOADS,
         INTERRUPTS,
@@ -245,5 +248,9 @@ fn every_status_has_one_name_in_json_and_in_the_database() {
     for status in HandoffStatus::ALL {
         assert_eq!(written(&status), status.as_str());
         assert_eq!(HandoffStatus::from_name(status.as_str()), Some(status));
+    }
+    for kind in ParentKind::ALL {
+        assert_eq!(written(&kind), kind.as_str());
+        assert_eq!(ParentKind::from_name(kind.as_str()), Some(kind));
     }
 }

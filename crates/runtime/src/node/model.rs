@@ -1,25 +1,23 @@
 //! The node that asks the model: builds the request from the journal, streams the answer, returns it as one event.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::StreamExt;
 use jiff::Timestamp;
-use journal::{EventQuery, view};
-use model::{ChatModel, ChatRequest, Part, ToolSpec};
-use protocol::{AiMessage, Block, Category, Event, Message, NewEvent, StopReason};
+use journal::Store;
+use model::transcript::{self, Budget};
+use model::{ChatModel, ChatRequest, Part, ToolSpec, tokens};
+use protocol::{AiMessage, Block, InterruptPayload, Message, NewEvent, RunId, StopReason, ThreadId};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
+use crate::context::{Context, Contexts};
 use crate::frame::Frame;
 use crate::graph::Node;
-use crate::hook::Hook;
-use crate::step::{Channels, Failure, StepContext, Update};
-
-#[cfg(test)]
-mod tests;
-
-/// Events read at a time when the context is built.
-const CONTEXT_PAGE_ROWS: usize = 500;
+use crate::hook::{Hook, ModelAnswer, ModelCall};
+use crate::step::{Ask, Channels, Early, Entry, Failure, FailureKind, StepContext, Update};
+use crate::stream::Frames;
 
 /// The name of the model node.
 pub const MODEL_NODE: &str = "model";
@@ -27,9 +25,15 @@ pub const MODEL_NODE: &str = "model";
 /// Channel: whether the newest answer asks for tools; the edge after the node reads it.
 pub(crate) const TOOLS_WANTED_CHANNEL: &str = "tools_wanted";
 
+/// Channel: set once a person was told that old results are shortened in what this thread's model is sent.
+const SHORTENED_CHANNEL: &str = "_shortened";
+
+/// Channel: questions that came with an answer, `[[key, payload]]`; they are asked once the answer is stored.
+pub(crate) const DEFERRED_CHANNEL: &str = "_deferred";
+
 /// Returns whether the newest answer asks for tools; for the edge after the model node.
 pub fn wants_tools(channels: &Channels) -> bool {
-    channels.get(TOOLS_WANTED_CHANNEL).and_then(serde_json::Value::as_bool) == Some(true)
+    channels.get(TOOLS_WANTED_CHANNEL).and_then(Value::as_bool) == Some(true)
 }
 
 /// Asks the model once.
@@ -38,8 +42,10 @@ pub struct ModelNode {
     pub model: Arc<dyn ChatModel>,
     /// What it may call.
     pub tools: Vec<ToolSpec>,
-    /// What completes the request, in order.
+    /// The hooks around it, in order.
     pub hooks: Vec<Arc<dyn Hook>>,
+    /// The contexts that were used last.
+    pub contexts: Arc<Contexts>,
 }
 
 #[async_trait]
@@ -49,32 +55,148 @@ impl Node for ModelNode {
     }
 
     async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
+        let context = self.contexts.read(&**step.store, step.thread_id).await?;
+        let mut request = self.request(&step, &context);
         let mut update = Update::default();
-        let mut request = ChatRequest {
-            messages: context(|query| step.store.events(step.thread_id, query)).await?,
-            tools: self.tools.clone(),
-            ..ChatRequest::default()
-        };
         for hook in &self.hooks {
-            merge(&mut update, hook.before_model(&step, &mut request).await?);
+            let more = hook.before_model(&step, &mut request).await?;
+            if more.diverts() {
+                return Ok(more);
+            }
+            update.merge(more);
         }
-        let mut partial = Partial::default();
-        match self.stream(&step, &request, &mut partial).await {
-            Ok(Some(answer)) => match emptiness(&answer) {
-                Some(reason) => Err(self.nothing(update, &answer, reason)),
-                None => self.record(update, answer),
-            },
-            Ok(None) => self.record(update, partial.incomplete()),
-            Err(error) => {
-                let kept =
-                    if partial.is_empty() { update } else { self.record(update, partial.incomplete())? };
-                Err(Failure::from(error).keeping(kept))
+        update.merge(self.fit(&step, &mut request, &context)?);
+        let call = ModelCall { node: self, step: &step, rest: &self.hooks };
+        match call.run(request).await {
+            Ok(ModelAnswer { answer, update: more }) => {
+                update.merge(more);
+                match answer {
+                    Some(answer) => self.record(update, answer),
+                    None => Ok(update),
+                }
+            }
+            Err(mut failure) => {
+                update.merge(std::mem::take(&mut *failure.partial));
+                Err(failure.keeping(update))
             }
         }
     }
 }
 
+/// What a thread's next request would hold, in tokens by estimate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Preview {
+    /// What each hook puts into it, in order; hooks that add nothing are left out.
+    pub hooks: Vec<(&'static str, u64)>,
+    /// The descriptions of the tools.
+    pub tools: u64,
+    /// The conversation.
+    pub messages: u64,
+    /// How many messages it has.
+    pub message_count: usize,
+}
+
 impl ModelNode {
+    /// Works out what the thread's next request would hold. Nothing is sent and nothing is stored.
+    ///
+    /// # Errors
+    /// When the journal, or a hook, fails.
+    pub async fn preview(
+        &self,
+        store: &Arc<dyn Store>,
+        (thread_id, run_id): (ThreadId, RunId),
+    ) -> Result<Preview, Failure> {
+        let (frames, cancel) = (Frames::default(), CancellationToken::new());
+        let ((early, _recorded), channels) = (Early::channel(), Channels::new());
+        let step = StepContext {
+            thread_id,
+            run_id,
+            step: 1,
+            entry: Entry::Fresh,
+            channels: &channels,
+            answers: &[],
+            store,
+            frames: &frames,
+            cancel: &cancel,
+            early: &early,
+        };
+        let context = self.contexts.read(&**store, thread_id).await?;
+        let mut request = self.request(&step, &context);
+        let mut before = tokens::of_frame(&request);
+        let tools = before;
+        let mut hooks = Vec::new();
+        for hook in &self.hooks {
+            hook.before_model(&step, &mut request).await?;
+            let now = tokens::of_frame(&request);
+            if now > before {
+                hooks.push((hook.name(), now - before));
+            }
+            before = now;
+        }
+        Ok(Preview { hooks, tools, messages: context.tokens, message_count: context.messages.len() })
+    }
+
+    fn request(&self, step: &StepContext<'_>, context: &Context) -> ChatRequest {
+        ChatRequest {
+            messages: Arc::clone(&context.messages),
+            media: context.media.clone(),
+            tools: self.tools.clone(),
+            cache_key: Some(step.thread_id.to_string()),
+            ..ChatRequest::default()
+        }
+    }
+
+    /// Shortens old results in the request when it would not fit the model's window. It is worked out for every
+    /// request, so that a thread can go on with a model that takes less.
+    fn fit(
+        &self,
+        step: &StepContext<'_>,
+        request: &mut ChatRequest,
+        context: &Context,
+    ) -> Result<Update, Failure> {
+        let mut update = Update::default();
+        let Some(budget) = Budget::of(self.model.limits(), request) else { return Ok(update) };
+        let is_whole = Arc::ptr_eq(&request.messages, &context.messages);
+        let estimated = match is_whole {
+            true => context.tokens,
+            // A hook put other messages in their place.
+            false => request.messages.iter().map(tokens::of_message).sum(),
+        };
+        match transcript::fit(&request.messages, estimated, budget) {
+            Ok(fitted) => {
+                if fitted.shortened > 0 && !step.channels.contains_key(SHORTENED_CHANNEL) {
+                    let text = format!("{} old results are shortened to fit the model", fitted.shortened);
+                    step.frames.send(Frame::Notice { text });
+                    update.channels.insert(SHORTENED_CHANNEL.to_owned(), true.into());
+                }
+                request.messages = fitted.messages;
+                Ok(update)
+            }
+            Err(error) => Err(Failure::new(FailureKind::Limit, error.to_string())
+                .with_hint("`/handoff` goes on in a short thread; `/rewind` takes this one back")),
+        }
+    }
+    /// Asks the model itself. A run that is stopped gives what had arrived, marked as incomplete.
+    pub(crate) async fn ask(
+        &self,
+        step: &StepContext<'_>,
+        request: &ChatRequest,
+    ) -> Result<ModelAnswer, Failure> {
+        let mut partial = Partial::default();
+        match self.stream(step, request, &mut partial).await {
+            Ok(Some(answer)) => match emptiness(&answer) {
+                Some(reason) => Err(self.nothing(&answer, reason)),
+                None => Ok(ModelAnswer { answer: Some(answer), ..ModelAnswer::default() }),
+            },
+            Ok(None) => Ok(ModelAnswer { answer: Some(partial.incomplete()), ..ModelAnswer::default() }),
+            Err(error) if partial.is_empty() => Err(error.into()),
+            Err(error) => {
+                let kept = self.record(Update::default(), partial.incomplete())?;
+                Err(Failure::from(error).keeping(kept))
+            }
+        }
+    }
+
     /// Returns the answer, or `None` when a person stopped the run.
     async fn stream(
         &self,
@@ -108,18 +230,23 @@ impl ModelNode {
     }
 
     /// Returns the failure of an answer without content; its tokens count all the same.
-    fn nothing(&self, mut update: Update, answer: &AiMessage, reason: &str) -> Failure {
-        update.usage = answer.usage.unwrap_or_default();
+    fn nothing(&self, answer: &AiMessage, reason: &str) -> Failure {
+        let usage = answer.usage.unwrap_or_default();
         let error = model::Error::Broken { model: self.model.name().clone(), reason: reason.to_owned() };
-        Failure::from(error).keeping(update)
+        Failure::from(error).keeping(Update { usage, ..Update::default() })
     }
 
     fn record(&self, mut update: Update, mut answer: AiMessage) -> Result<Update, Failure> {
-        answer.model = Some(self.model.name().to_string());
-        update.usage = answer.usage.unwrap_or_default();
+        answer.model.get_or_insert_with(|| self.model.name().to_string());
+        update.usage.add(answer.usage.unwrap_or_default());
         let message = Message::Ai(answer);
         let wants_tools = message.tool_calls().next().is_some();
         update.channels.insert(TOOLS_WANTED_CHANNEL.to_owned(), wants_tools.into());
+        let asks: Vec<(String, InterruptPayload)> =
+            update.asks.drain(..).map(|ask| (ask.key, ask.payload)).collect();
+        if !asks.is_empty() {
+            update.channels.insert(DEFERRED_CHANNEL.to_owned(), json!(asks));
+        }
         if !message.content().is_empty() {
             update.events.push(NewEvent::message(&message, Timestamp::now())?);
         }
@@ -145,11 +272,17 @@ impl Partial {
     }
 }
 
-fn merge(update: &mut Update, more: Update) {
-    update.events.extend(more.events);
-    update.channels.extend(more.channels);
-    update.writes.extend(more.writes);
-    update.activities.extend(more.activities);
+/// Returns the questions that came with the newest answer, until they are answered.
+pub(crate) fn deferred(step: &StepContext<'_>) -> Result<Update, Failure> {
+    let Some(value) = step.channels.get(DEFERRED_CHANNEL) else { return Ok(Update::default()) };
+    let mut update = Update::default();
+    if step.answers.is_empty() {
+        let asks: Vec<(String, InterruptPayload)> = serde_json::from_value(value.clone())?;
+        update.asks = asks.into_iter().map(|(key, payload)| Ask { key, payload }).collect();
+    } else {
+        update.channels.insert(DEFERRED_CHANNEL.to_owned(), Value::Null);
+    }
+    Ok(update)
 }
 
 /// Returns why there is nothing in the answer that a person or a tool could use; `None` when there is something.
@@ -169,24 +302,5 @@ fn emptiness(answer: &AiMessage) -> Option<&'static str> {
     })
 }
 
-/// Returns the thread's context. Pages are read from the newest back to where the context begins, never before it,
-/// and only their messages are kept.
-async fn context<F, P>(mut events: F) -> Result<Vec<Message>, Failure>
-where
-    F: FnMut(EventQuery) -> P,
-    P: Future<Output = journal::Result<Vec<Event>>>,
-{
-    let mut pages = Vec::new();
-    let mut before = None;
-    loop {
-        let categories = vec![Category::Message, Category::Middleware];
-        let page = events(EventQuery { after: None, before, categories, limit: CONTEXT_PAGE_ROWS }).await?;
-        let whole = page.len() < CONTEXT_PAGE_ROWS || page.iter().any(view::begins_context);
-        before = page.first().map(|event| event.seq);
-        pages.push(view::context(&page));
-        if whole {
-            break;
-        }
-    }
-    Ok(pages.into_iter().rev().flatten().collect())
-}
+#[cfg(test)]
+mod tests;

@@ -1,37 +1,61 @@
-//! The node that runs the tools the newest answer asks for, all of them at the same time, and returns their results
-//! in the order of the calls.
+//! The node that makes the tool calls of the newest answer, all of them at the same time, and returns their results
+//! in the order of the calls. A call that has a result is not made again, and one that a crash cut off only if that is
+//! harmless.
 
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::future::join_all;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
-use journal::EventQuery;
-use protocol::{Category, Message, NewEvent, ToolMessage};
+use protocol::{Block, Decisions, Interrupt, Message, NewEvent, ToolMessage, ToolStatus};
 use serde_json::Value;
 
+use crate::error::Rejection;
 use crate::frame::Frame;
 use crate::graph::Node;
+use crate::hook::{Hook, NextCall};
 use crate::node::model::TOOLS_WANTED_CHANNEL;
-use crate::step::{Failure, StepContext, Update};
-use crate::tool::{Tool, ToolContext, ToolOutput};
+use crate::node::newest_answer;
+use crate::step::{Ask, Channels, Entry, Failure, StepContext, Update};
+use crate::tool::{Repeat, Tool, ToolContext, ToolOutput};
 
 /// The name of the tools node.
 pub const TOOLS_NODE: &str = "tools";
 
-/// Runs tool calls.
+/// Channel: arguments that a person put in place of a call's own, by call id. The answer itself stays as it was said.
+pub const EDITED_ARGS_CHANNEL: &str = "_edited_args";
+
+/// How long a tool has to return what it has once the run is stopped.
+const STOP_GRACE: Duration = Duration::from_secs(3);
+
+const CUT_OFF: &str = "The call was interrupted: the process that made it ended, and no result was stored. It may have \
+                       had its effect or not. Look before you repeat it.";
+const STOPPED: &str =
+    "The person stopped the run before the tool was done. It may have had its effect or not.";
+const BROKE_OFF: &str =
+    "The tool broke off on a fault of its own; the call may be made again with other arguments.";
+
+/// Makes tool calls.
 pub struct ToolsNode {
-    /// The tools there are.
-    pub tools: Vec<Arc<dyn Tool>>,
-    /// The folder they work in.
-    pub workspace: PathBuf,
+    tools: HashMap<String, Arc<dyn Tool>>,
+    workspace: PathBuf,
+    hooks: Vec<Arc<dyn Hook>>,
 }
 
-struct Call {
-    id: String,
-    name: String,
-    args: Value,
+/// One call that a model asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolCall {
+    /// Its id.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// The arguments.
+    pub args: Value,
 }
 
 #[async_trait]
@@ -42,56 +66,142 @@ impl Node for ToolsNode {
 
     async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
         let calls = open_calls(&step).await?;
-        let outputs = join_all(calls.iter().map(|call| self.call(&step, call))).await;
+        let outputs = self.make(&step, &calls).await?;
         let mut update = Update::default();
-        for (call, output) in calls.into_iter().zip(outputs) {
-            let message = Message::Tool(ToolMessage {
-                id: None,
-                call_id: call.id,
-                name: Some(call.name),
-                content: output.content,
-                status: output.status,
-            });
-            update.events.push(NewEvent::message(&message, Timestamp::now())?);
+        for (call, output) in calls.iter().zip(outputs) {
+            let Some(output) = output else { continue };
+            let asks = output.interrupts.iter();
+            update.asks.extend(asks.map(|payload| Ask { key: call.id.clone(), payload: payload.clone() }));
+            if output.interrupts.is_empty() {
+                update.events.push(result(call, &output)?);
+            }
+            update.merge(output.update);
         }
-        update.channels.insert(TOOLS_WANTED_CHANNEL.to_owned(), Value::Null);
+        if update.asks.is_empty() {
+            update.channels.insert(TOOLS_WANTED_CHANNEL.to_owned(), Value::Null);
+            if step.channels.contains_key(EDITED_ARGS_CHANNEL) {
+                update.channels.insert(EDITED_ARGS_CHANNEL.to_owned(), Value::Null);
+            }
+        }
         Ok(update)
+    }
+
+    fn check(&self, interrupt: &Interrupt, decisions: &Decisions) -> Result<(), Rejection> {
+        self.hooks.iter().try_for_each(|hook| hook.check(interrupt, decisions))
     }
 }
 
 impl ToolsNode {
-    async fn call(&self, step: &StepContext<'_>, call: &Call) -> ToolOutput {
-        let Some(tool) = self.tools.iter().find(|tool| tool.spec().name == call.name) else {
-            let names: Vec<String> = self.tools.iter().map(|tool| tool.spec().name).collect();
-            return ToolOutput::error(format!(
-                "There is no tool `{}`; there are: {}.",
-                call.name,
-                names.join(", ")
-            ));
-        };
+    /// Returns the node for these tools, working in `workspace`, with the hooks around each call.
+    pub fn new(tools: Vec<Arc<dyn Tool>>, workspace: PathBuf, hooks: Vec<Arc<dyn Hook>>) -> Self {
+        let tools = tools.into_iter().map(|tool| (tool.spec().name, tool)).collect();
+        Self { tools, workspace, hooks }
+    }
+
+    /// Makes the calls and returns their outputs in order; `None` for one whose result is durable already.
+    async fn make(
+        &self,
+        step: &StepContext<'_>,
+        calls: &[ToolCall],
+    ) -> Result<Vec<Option<ToolOutput>>, Failure> {
+        let mut outputs = vec![None; calls.len()];
+        let running = calls.iter().enumerate().map(async |(at, call)| (at, self.call(step, call).await));
+        let mut running: FuturesUnordered<_> = running.collect();
+        while let Some((at, output)) = running.next().await {
+            let output = output?;
+            let repeat = self.tools.get(&calls[at].name).map_or(Repeat::Safe, |tool| tool.repeat());
+            // While others run, the process may end; what cannot be made again must not be lost then.
+            if !running.is_empty() && repeat == Repeat::Never && can_be_early(&output) {
+                step.early.record(vec![result(&calls[at], &output)?], output.update.writes);
+            } else {
+                outputs[at] = Some(output);
+            }
+        }
+        Ok(outputs)
+    }
+
+    async fn call(&self, step: &StepContext<'_>, call: &ToolCall) -> Result<ToolOutput, Failure> {
+        let repeat = self.tools.get(&call.name).map_or(Repeat::Safe, |tool| tool.repeat());
+        if step.entry == Entry::Recovered && repeat == Repeat::Never {
+            return Ok(ToolOutput::error(CUT_OFF));
+        }
         let (call_id, name, args) = (call.id.clone(), call.name.clone(), call.args.clone());
         step.frames.send(Frame::ToolStarted { call_id, name, args });
-        let context = ToolContext { workspace: self.workspace.clone(), cancel: step.cancel.clone() };
-        let output = tokio::select! {
-            output = tool.call(&call.args, &context) => output,
-            () = step.cancel.cancelled() => ToolOutput::error("The person stopped the run before the tool was done."),
-        };
-        let failed = output.status == protocol::ToolStatus::Error;
+        let output = NextCall { node: self, step, rest: &self.hooks }.run(call.clone()).await?;
+        let failed = output.status == ToolStatus::Error;
         step.frames.send(Frame::ToolEnded { call_id: call.id.clone(), name: call.name.clone(), failed });
-        output
+        Ok(output)
+    }
+
+    /// Makes the call itself.
+    pub(crate) async fn perform(&self, step: &StepContext<'_>, call: &ToolCall) -> ToolOutput {
+        let Some(tool) = self.tools.get(&call.name) else {
+            let mut names: Vec<&str> = self.tools.keys().map(String::as_str).collect();
+            names.sort_unstable();
+            let names = names.join(", ");
+            return ToolOutput::error(format!("There is no tool `{}`; there are: {names}.", call.name));
+        };
+        let context = self.context(step, call);
+        let work = AssertUnwindSafe(tool.call(&call.args, &context)).catch_unwind();
+        let stopped = async {
+            step.cancel.cancelled().await;
+            tokio::time::sleep(STOP_GRACE).await;
+        };
+        tokio::select! {
+            output = work => output.unwrap_or_else(|_| ToolOutput::error(BROKE_OFF)),
+            () = stopped => ToolOutput::error(STOPPED),
+        }
+    }
+
+    fn context(&self, step: &StepContext<'_>, call: &ToolCall) -> ToolContext {
+        let answers = step.answers.iter().filter(|answer| answer.key == call.id);
+        ToolContext {
+            thread_id: step.thread_id,
+            run_id: step.run_id,
+            call_id: call.id.clone(),
+            workspace: self.workspace.clone(),
+            cancel: step.cancel.clone(),
+            store: Arc::clone(step.store),
+            frames: step.frames.clone(),
+            channels: Arc::new(step.channels.clone()),
+            answers: answers.map(|answer| answer.decisions.clone()).collect(),
+        }
     }
 }
 
-/// The calls of the newest answer. Results follow only after it, so the newest message is that answer.
-async fn open_calls(step: &StepContext<'_>) -> Result<Vec<Call>, Failure> {
-    let query = EventQuery { after: None, before: None, categories: vec![Category::Message], limit: 1 };
-    let newest = step.store.events(step.thread_id, query).await?;
-    let Some(Message::Ai(answer)) = newest.first().and_then(protocol::Event::message) else {
-        return Ok(Vec::new());
-    };
-    let message = Message::Ai(answer);
-    let calls = message.tool_calls();
-    Ok(calls
-        .map(|(id, name, args)| Call { id: id.to_owned(), name: name.to_owned(), args: args.clone() })
-        .collect())
+/// A result that changes the state waits for the step's end: state is part of the checkpoint.
+fn can_be_early(output: &ToolOutput) -> bool {
+    let update = &output.update;
+    output.interrupts.is_empty()
+        && update.events.is_empty()
+        && update.channels.is_empty()
+        && update.activities.is_empty()
+        && !update.diverts()
+}
+
+fn result(call: &ToolCall, output: &ToolOutput) -> Result<NewEvent, Failure> {
+    let message = Message::Tool(ToolMessage {
+        id: None,
+        call_id: call.id.clone(),
+        name: Some(call.name.clone()),
+        content: output.content.clone(),
+        status: output.status,
+    });
+    Ok(NewEvent::message(&message, Timestamp::now())?)
+}
+
+/// Returns the calls of the newest answer that have no result, with the arguments a person gave them.
+async fn open_calls(step: &StepContext<'_>) -> Result<Vec<ToolCall>, Failure> {
+    let newest = newest_answer(step.store, step.thread_id).await?;
+    let empty = Channels::new();
+    let edited = step.channels.get(EDITED_ARGS_CHANNEL).and_then(Value::as_object).unwrap_or(&empty);
+    let content = newest.answer.map(|answer| answer.content).unwrap_or_default();
+    let calls = content.into_iter().filter_map(|block| match block {
+        Block::ToolCall { id, name, args } if !newest.answered.contains(&id) => {
+            let args = edited.get(&id).cloned().unwrap_or(args);
+            Some(ToolCall { id, name, args })
+        }
+        _ => None,
+    });
+    Ok(calls.collect())
 }

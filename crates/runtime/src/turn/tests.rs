@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::graph::{Edge, Node};
-use crate::step::{FailureKind, StepContext};
+use crate::step::{Ask, FailureKind, StepContext};
 
 struct Named(&'static str);
 
@@ -22,6 +22,40 @@ impl Node for Named {
     async fn run(&self, _step: StepContext<'_>) -> Result<Update, Failure> {
         Ok(Update::default())
     }
+}
+
+/// A node that has nothing to do unless the state says so.
+struct Idle(&'static str);
+
+#[async_trait]
+impl Node for Idle {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+
+    async fn run(&self, _step: StepContext<'_>) -> Result<Update, Failure> {
+        Ok(Update::default())
+    }
+
+    fn is_idle(&self, channels: &Channels) -> bool {
+        !channels.contains_key(self.0)
+    }
+}
+
+#[test]
+fn a_node_with_nothing_to_do_is_passed_by_and_the_run_may_end_with_the_step_before() {
+    let graph = Graph::new(Edge::To("first"))
+        .node(Arc::new(Idle("first")), Edge::To("work"))
+        .node(Arc::new(Named("work")), Edge::To("idle"))
+        .node(Arc::new(Idle("idle")), Edge::To("last"))
+        .node(Arc::new(Idle("last")), Edge::End);
+    let has = |key: &str| Channels::from_iter([(key.to_owned(), json!(1))]);
+    assert_eq!(graph.first(&Channels::new()).as_deref(), Some("work"));
+    assert_eq!(graph.first(&has("first")).as_deref(), Some("first"));
+    assert_eq!(graph.after("work", &Channels::new()), None);
+    assert_eq!(graph.after("work", &has("last")).as_deref(), Some("last"));
+    let circle = Graph::new(Edge::To("idle")).node(Arc::new(Idle("idle")), Edge::To("idle"));
+    assert_eq!(circle.first(&Channels::new()), None);
 }
 
 fn graph() -> Graph {
@@ -57,7 +91,7 @@ fn asking() -> Update {
         action_requests: Vec::new(),
         review_configs: Vec::new(),
     };
-    Update { interrupt: Some(payload), ..Update::default() }
+    Update { asks: vec![Ask { key: "it".to_owned(), payload }], ..Update::default() }
 }
 
 fn setting(key: &str, value: Value) -> Update {
@@ -71,8 +105,10 @@ fn stop(update: Update) -> Input {
 /// Returns an effect as one word or two.
 fn told(effect: &Effect) -> String {
     match effect {
-        Effect::Run { node, decisions } => {
-            format!("run {node}{}", if decisions.is_some() { " with an answer" } else { "" })
+        Effect::Run { node, answers, entry } => {
+            let answered = if answers.is_empty() { "" } else { " with an answer" };
+            let again = if *entry == Entry::Recovered { " again" } else { "" };
+            format!("run {node}{answered}{again}")
         }
         Effect::Commit { ending: None, .. } => "commit".to_owned(),
         Effect::Commit { ending: Some(ending), .. } => format!("commit, {}", ending.status.as_str()),
@@ -84,7 +120,7 @@ fn told(effect: &Effect) -> String {
 #[track_caller]
 fn check(checkpoint: &Checkpoint, inputs: Vec<Input>, expected: &[&str]) {
     let graph = graph();
-    let (mut turn, effect) = Turn::begin(&graph, checkpoint, 10);
+    let (mut turn, effect) = Turn::begin(&graph, checkpoint, 10, Entry::Fresh);
     let mut effects = vec![told(&effect)];
     effects.extend(inputs.into_iter().map(|input| told(&turn.advance(input))));
     assert_eq!(effects, expected);
@@ -95,13 +131,45 @@ fn a_turn_runs_its_nodes_and_commits_after_each() {
     check(
         &at(Some("work"), json!({}), &[]),
         vec![
-            Input::Ran(Ok(Update::default())),
+            Input::Ran(Ok(setting("worked", json!(1)))),
             Input::Committed,
-            Input::Ran(Ok(Update::default())),
+            Input::Ran(Ok(setting("asked", json!(1)))),
             Input::Committed,
         ],
         &["run work", "commit", "run ask", "commit, success", "rest, success"],
     );
+}
+
+#[test]
+fn a_step_that_changes_nothing_needs_no_commit_unless_it_is_the_last() {
+    check(
+        &at(Some("work"), json!({}), &[]),
+        vec![Input::Ran(Ok(Update::default())), Input::Ran(Ok(Update::default()))],
+        &["run work", "run ask", "commit, success"],
+    );
+}
+
+#[test]
+fn a_jump_goes_elsewhere_than_the_edge() {
+    let jump = Update { jump: Some("work"), ..Update::default() };
+    check(
+        &at(Some("ask"), json!({}), &[]),
+        vec![Input::Ran(Ok(jump)), Input::Committed],
+        &["run ask", "commit", "run work"],
+    );
+}
+
+#[test]
+fn every_node_until_the_first_commit_after_a_crash_may_have_been_begun() {
+    let graph = graph();
+    let (mut turn, effect) =
+        Turn::begin(&graph, &at(Some("work"), json!({"again": true}), &[]), 10, Entry::Recovered);
+    let mut effects = vec![told(&effect)];
+    for input in [Input::Ran(Ok(Update::default())), Input::Ran(Ok(setting("x", json!(1)))), Input::Committed]
+    {
+        effects.push(told(&turn.advance(input)));
+    }
+    assert_eq!(effects, ["run work again", "run ask again", "commit", "run ask"]);
 }
 
 #[test]
@@ -128,7 +196,11 @@ fn an_interrupt_ends_the_run_in_the_transaction_that_stores_it() {
 
 #[test]
 fn the_answer_reaches_the_node_that_asked_and_no_other() {
-    let answered = at(Some("ask"), json!({"_decisions": {"decisions": [{"type": "approve"}]}}), &[]);
+    let answered = at(
+        Some("ask"),
+        json!({"_answers": [{"key": "it", "decisions": {"decisions": [{"type": "approve"}]}}]}),
+        &[],
+    );
     check(
         &answered,
         vec![Input::Ran(Ok(setting("again", json!(true)))), Input::Committed],
@@ -173,7 +245,7 @@ fn m2_a_checkpoint_with_activities_performs_them_before_anything_else() {
 #[test]
 fn a_failed_activity_stays_in_the_checkpoint_to_be_repeated() {
     let graph = graph();
-    let (mut turn, _) = Turn::begin(&graph, &at(None, json!({}), &["left_over"]), 10);
+    let (mut turn, _) = Turn::begin(&graph, &at(None, json!({}), &["left_over"]), 10, Entry::Fresh);
     let effect = turn.advance(Input::Performed(Err(Failure::new(FailureKind::Store, "no"))));
     assert_eq!(told(&effect), "commit, error");
     assert_eq!(turn.activities.len(), 1);
@@ -182,7 +254,7 @@ fn a_failed_activity_stays_in_the_checkpoint_to_be_repeated() {
 #[test]
 fn a_failed_step_keeps_what_it_had_and_its_node_runs_again_on_resume() {
     let graph = graph();
-    let (mut turn, _) = Turn::begin(&graph, &at(Some("work"), json!({}), &[]), 10);
+    let (mut turn, _) = Turn::begin(&graph, &at(Some("work"), json!({}), &[]), 10, Entry::Fresh);
     let failure = Failure::new(FailureKind::Model, "down").keeping(setting("kept", json!(1)));
     let effect = turn.advance(Input::Ran(Err(failure)));
     assert_eq!(told(&effect), "commit, error");
@@ -198,7 +270,7 @@ fn a_stop_keeps_what_the_node_returned_and_begins_nothing_more() {
     );
     check(
         &at(Some("work"), json!({}), &[]),
-        vec![Input::Ran(Ok(Update::default())), stop(Update::default()), Input::Committed],
+        vec![Input::Ran(Ok(setting("x", json!(1)))), stop(Update::default()), Input::Committed],
         &["run work", "commit", "commit, cancelled", "rest, cancelled"],
     );
 }
@@ -221,9 +293,8 @@ fn a_stop_does_not_undo_what_was_decided() {
 #[test]
 fn the_limit_of_steps_ends_the_run_with_its_reason() {
     let graph = graph();
-    let (mut turn, _) = Turn::begin(&graph, &at(Some("ask"), json!({"again": true}), &[]), 1);
-    turn.advance(Input::Ran(Ok(Update::default())));
-    let effect = turn.advance(Input::Committed);
+    let (mut turn, _) = Turn::begin(&graph, &at(Some("ask"), json!({"again": true}), &[]), 1, Entry::Fresh);
+    let effect = turn.advance(Input::Ran(Ok(Update::default())));
     assert_eq!(told(&effect), "commit, timeout");
 }
 

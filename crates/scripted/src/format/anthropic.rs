@@ -8,7 +8,12 @@ use crate::script::{Reply, Stop};
 pub(super) fn events(reply: &Reply, number: usize) -> Events {
     let tokens = reply.tokens_or_default();
     let id = format!("msg_{number}");
-    let usage = json!({"input_tokens": tokens.input, "output_tokens": 1});
+    // The format counts what the cache gave and took apart.
+    let fresh = tokens.input.saturating_sub(tokens.cache_read + tokens.cache_write);
+    let usage = json!({
+        "input_tokens": fresh, "cache_read_input_tokens": tokens.cache_read,
+        "cache_creation_input_tokens": tokens.cache_write, "output_tokens": 1,
+    });
     let mut content = vec![
         json!({"type": "message_start", "message": {"id": id, "role": "assistant", "content": [], "usage": usage}}),
         json!({"type": "ping"}),

@@ -31,7 +31,10 @@ pub(super) fn events(reply: &Reply, number: usize) -> Events {
         Stop::Refusal => "content_filter",
     };
     let tokens = reply.tokens_or_default();
-    let usage = json!({"prompt_tokens": tokens.input, "completion_tokens": tokens.output});
+    let usage = json!({
+        "prompt_tokens": tokens.input, "completion_tokens": tokens.output,
+        "prompt_tokens_details": {"cached_tokens": tokens.cache_read},
+    });
     let end = vec![
         choice(json!({}), Some(reason)),
         Event::unnamed(&json!({"id": id, "choices": [], "usage": usage})),

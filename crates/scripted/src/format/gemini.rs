@@ -31,7 +31,10 @@ pub(super) fn events(reply: &Reply, number: usize) -> Events {
     let end = json!({
         "responseId": id,
         "candidates": [{"content": {"role": "model", "parts": []}, "finishReason": reason}],
-        "usageMetadata": {"promptTokenCount": tokens.input, "candidatesTokenCount": tokens.output},
+        "usageMetadata": {
+            "promptTokenCount": tokens.input, "candidatesTokenCount": tokens.output,
+            "cachedContentTokenCount": tokens.cache_read,
+        },
     });
     Events { content, end: vec![Event::unnamed(&end)] }
 }

@@ -23,7 +23,10 @@ pub(super) fn events(reply: &Reply, number: usize) -> Events {
         items += 1;
     }
     let tokens = reply.tokens_or_default();
-    let usage = json!({"input_tokens": tokens.input, "output_tokens": tokens.output});
+    let usage = json!({
+        "input_tokens": tokens.input, "output_tokens": tokens.output,
+        "input_tokens_details": {"cached_tokens": tokens.cache_read},
+    });
     let incomplete = |reason: &str| {
         let response = json!({"id": id, "status": "incomplete", "incomplete_details": {"reason": reason}, "usage": usage});
         json!({"type": "response.incomplete", "response": response})

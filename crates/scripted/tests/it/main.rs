@@ -4,11 +4,18 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
-use scripted::{Reply, Script, Server};
+use scripted::{Place, Reply, Script, Server};
 use serde_json::json;
 
 /// Sends a request and returns the whole response.
 fn post(url: &str, path: &str, body: &str) -> String {
+    let mut response = String::new();
+    send(url, path, body).read_to_string(&mut response).expect("the response is text");
+    response
+}
+
+/// Sends a request and returns the connection.
+fn send(url: &str, path: &str, body: &str) -> TcpStream {
     let host = url.strip_prefix("http://").expect("an http URL");
     let mut connection = TcpStream::connect(host).expect("the server listens");
     write!(
@@ -17,9 +24,7 @@ fn post(url: &str, path: &str, body: &str) -> String {
         body.len()
     )
     .expect("the request is sent");
-    let mut response = String::new();
-    connection.read_to_string(&mut response).expect("the response is text");
-    response
+    connection
 }
 
 #[test]
@@ -41,6 +46,74 @@ fn replies_are_played_in_order_to_the_requests_they_accept() {
     assert_eq!(server.calls(), 5);
     assert_eq!(server.requests()[1].path, "/v1/chat/completions");
     assert_eq!(server.requests()[1].body, json!({"q": ["a cat"]}));
+}
+
+#[test]
+fn a_reply_waits_at_its_gate_until_it_is_opened() {
+    let server = Server::start(Script::new([
+        Reply::text("early").gated("first", Place::Start),
+        Reply::text("half").gated("second", Place::End),
+    ]))
+    .expect("it starts");
+    let mut connections: Vec<TcpStream> = (0..2)
+        .map(|number| {
+            let connection = send(server.url(), "/v1/messages", &json!({"q": number}).to_string());
+            while server.calls() <= number {
+                std::thread::yield_now();
+            }
+            connection
+        })
+        .collect();
+    let mut half = String::new();
+    while !half.contains("half") {
+        let mut bytes = [0; 512];
+        let read = connections[1].read(&mut bytes).expect("the content comes before the gate");
+        half.push_str(&String::from_utf8_lossy(&bytes[..read]));
+    }
+    assert!(!half.contains("message_stop"), "{half}");
+    server.open("first");
+    assert!(post(server.url(), "/gates/second", "").starts_with("HTTP/1.1 204"));
+    for mut connection in connections {
+        let mut rest = String::new();
+        connection.read_to_string(&mut rest).expect("the response is text");
+        assert!(rest.contains("message_stop"), "{rest}");
+    }
+}
+
+#[test]
+fn one_script_plays_by_turn_in_every_format() {
+    let server = Server::start(
+        Script::new([
+            Reply::text("second turn").when_turn_is(2, 1).repeated(),
+            Reply::text("first turn").when_turn_is(1, 1).repeated(),
+        ])
+        .keeping(1),
+    )
+    .expect("it starts");
+    for (path, field, user, text) in [
+        ("/v1/messages", "messages", "user", "content"),
+        ("/v1/chat/completions", "messages", "user", "content"),
+        ("/v1/responses", "input", "user", "content"),
+        ("/v1beta/models/m:streamGenerateContent", "contents", "user", "parts"),
+    ] {
+        let says =
+            |role: &str| json!({"role": role, "type": "message", text: [{"type": "text", "text": "x"}]});
+        let model = if field == "contents" { "model" } else { "assistant" };
+        for (messages, expected) in
+            [(vec![says(user)], "first turn"), (vec![says(user), says(model), says(user)], "second turn")]
+        {
+            let answer = post(server.url(), path, &json!({field: messages}).to_string());
+            assert!(answer.contains(expected), "{path}: {answer}");
+        }
+    }
+    assert_eq!((server.calls(), server.requests().len()), (8, 1));
+}
+
+#[test]
+fn a_request_may_be_as_large_as_it_likes() {
+    let server = Server::start(Script::new([Reply::text("read")])).expect("it starts");
+    let answer = post(server.url(), "/v1/messages", &json!({"q": "x".repeat(8 << 20)}).to_string());
+    assert!(answer.contains("read"), "{}", &answer[..answer.len().min(200)]);
 }
 
 #[test]

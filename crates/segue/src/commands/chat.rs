@@ -1,19 +1,33 @@
 //! `segue chat`: a conversation in the terminal. Lines that begin with `/` are commands; everything else is a turn.
 
+mod facts;
+mod handing;
 mod line;
+pub(crate) mod message;
 mod opening;
 mod slash;
+mod status;
+mod threading;
 
-use agent::{Agent, RunEnd, Settings};
+use agent::{Agent, CancellationToken, Frames, RunEnd, Settings, ThreadFilter};
 use protocol::{RunStatus, Thread, ThreadId};
 
 use crate::cli::{self, Format};
-use crate::commands::{Context, NO_MODEL_HINT, threads};
+use crate::commands::{Context, NO_MODEL_HINT, approval, threads};
 use crate::exit::{self, Code, Failure, Outcome};
-use crate::terminal::stream::Stream;
-use crate::terminal::watch::watch;
-use crate::terminal::wrap::wrap;
-use line::{Line, Lines};
+use crate::terminal::ask::pick::pick;
+use crate::terminal::keyboard::Quiet;
+use crate::terminal::screen::Audience;
+use crate::terminal::text::wrap::{shorten, wrap};
+use crate::terminal::work::stream::{Spent, Stream};
+use crate::terminal::work::typed::Typed;
+use crate::terminal::work::watch::watch;
+use line::paste::Written;
+use line::{Known, Line, Lines, PROMPT};
+use message::Draft;
+
+/// Threads that a person can choose from.
+const THREADS_OFFERED_MAX: usize = 50;
 
 /// A conversation under way.
 struct Chat {
@@ -21,6 +35,14 @@ struct Chat {
     /// The thread, once there is one: a new one is created with its first message.
     thread: Option<Thread>,
     lines: Lines,
+    /// What was typed while something else was done.
+    typed: Typed,
+    /// What the last turn took, until it is shown.
+    spent: Option<Spent>,
+    /// Whether the status is to be shown before the next line.
+    is_changed: bool,
+    /// Whether Ctrl-C was the last key at an empty prompt.
+    is_leaving: bool,
 }
 
 /// Whether the conversation goes on.
@@ -34,40 +56,136 @@ enum Then {
 pub(crate) async fn run(context: Context, args: cli::Chat) -> Outcome {
     if context.format == Format::Json {
         return Err(Failure::new(Code::User, "chat in JSON: a chat is for people")
-            .with_hint("`segue run -t THREAD -p TEXT --json` streams an answer for programs"));
+            .with_hint("`segue run -p TEXT --json` streams an answer for programs"));
     }
-    let thread = match &args.thread {
-        Some(prefix) => Some(context.agent.find_thread(prefix).await?),
-        None => None,
+    let thread = match opened(&context, &args).await? {
+        Opened::Thread(thread) => Some(*thread),
+        Opened::New => None,
+        Opened::Nothing => return Ok(Code::Done),
     };
+    // From here on Ctrl-C between two turns is a key like others, and does not end the program.
+    let _interrupts = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
     let lines = Lines::open(&context)?;
-    let mut chat = Chat { context, thread: None, lines };
+    let _quiet = Quiet::begin(&context.screen)?;
+    let mut chat = Chat {
+        context,
+        thread: None,
+        lines,
+        typed: Typed::default(),
+        spent: None,
+        is_changed: false,
+        is_leaving: false,
+    };
     chat.note_model()?;
     match thread {
         Some(thread) => chat.enter(thread).await?,
         None => chat.say("New thread. Write a message, or /help for what else there is.")?,
     }
-    loop {
-        match chat.lines.next()? {
-            Line::Text(text) if text.trim().is_empty() => {}
-            Line::Text(text) => match text.trim().strip_prefix('/') {
-                Some(command) => {
-                    if chat.command(command).await? == Then::Quit {
-                        return Ok(Code::Done);
-                    }
-                }
-                None => match chat.send(&text).await {
-                    Ok(()) => {}
-                    Err(failure) => chat.tell(failure)?,
-                },
-            },
-            Line::Abandoned => chat.say("Ctrl-D or /quit leaves.")?,
-            Line::End => return Ok(Code::Done),
-        }
+    let outcome = chat.talk().await;
+    chat.context.agent.close().await;
+    outcome
+}
+
+/// What a chat begins in.
+enum Opened {
+    Thread(Box<Thread>),
+    New,
+    /// The person chose none.
+    Nothing,
+}
+
+async fn opened(context: &Context, args: &cli::Chat) -> Result<Opened, Failure> {
+    let named = args.thread.as_deref().or(args.resume.as_ref().and_then(|named| named.as_deref()));
+    Ok(match named {
+        Some(prefix) => Opened::Thread(Box::new(context.agent.find_thread(prefix).await?)),
+        None if args.go_on => Opened::Thread(Box::new(threads::newest_here(context).await?)),
+        None if args.resume.is_some() => match choose(context, "Go on in").await? {
+            Some(thread) => Opened::Thread(Box::new(thread)),
+            None => Opened::Nothing,
+        },
+        None => Opened::New,
+    })
+}
+
+/// Lets the person choose a thread; `None` when they choose none.
+async fn choose(context: &Context, label: &str) -> Result<Option<Thread>, Failure> {
+    if context.screen.audience == Audience::Program {
+        return Err(Failure::new(Code::User, "choose a thread: nobody can be asked")
+            .with_hint("name it: `segue chat -r ID`; `segue threads list` shows them"));
     }
+    let filter = ThreadFilter { limit: THREADS_OFFERED_MAX, ..ThreadFilter::default() };
+    let mut threads = context.agent.threads(filter).await?;
+    if threads.is_empty() {
+        context.screen.line("There are no threads yet.")?;
+        return Ok(None);
+    }
+    let (now, columns) = (jiff::Timestamp::now(), context.screen.columns.saturating_sub(4));
+    let ids = threads::short_ids(threads.iter().map(|thread| thread.thread_id));
+    let items = threads.iter().zip(ids).map(|(thread, id)| {
+        let line = format!("{id}  {:<11} {}", threads::ago(now, thread.updated_at), threads::title(thread));
+        shorten(&line, columns).into_owned()
+    });
+    Ok(pick(&context.screen, label, items.collect())?.map(|at| threads.swap_remove(at)))
 }
 
 impl Chat {
+    async fn talk(&mut self) -> Outcome {
+        loop {
+            self.context.screen.measure();
+            let line = self.next_line().await?;
+            let was_leaving = std::mem::replace(&mut self.is_leaving, line == Line::Abandoned);
+            match line {
+                Line::Text(written) if written.text.trim().is_empty() && written.images.is_empty() => {}
+                Line::Text(written) => match written.text.trim().strip_prefix('/') {
+                    Some(command) if is_command(command) => {
+                        let command = command.to_owned();
+                        if self.command(&command).await? == Then::Quit {
+                            return Ok(Code::Done);
+                        }
+                    }
+                    Some(_) | None => match self.send(written).await {
+                        Ok(()) => {}
+                        Err(failure) => self.tell(failure)?,
+                    },
+                },
+                Line::Abandoned if was_leaving => return Ok(Code::Done),
+                Line::Abandoned => self.say("Ctrl-C once more, Ctrl-D or /quit leaves.")?,
+                Line::Cleared => {}
+                Line::End => return Ok(Code::Done),
+            }
+        }
+    }
+
+    /// Returns the next line: one that was typed ahead, else one the person writes now.
+    async fn next_line(&mut self) -> Result<Line, Failure> {
+        if std::mem::take(&mut self.is_changed)
+            && let Some(thread) = &self.thread
+        {
+            status::show(&self.context, thread.thread_id, self.spent.take().as_ref()).await?;
+        }
+        if let Some(text) = self.typed.lines.pop_front() {
+            let shown = text.replace('\n', "\n     … ");
+            self.context.screen.line(format!("{PROMPT}{}", crate::terminal::text::safe::safe(&shown)))?;
+            return Ok(Line::Text(self.lines.written(&text)));
+        }
+        let rest = std::mem::take(&mut self.typed.rest);
+        self.lines.prefill(&rest);
+        if self.context.screen.audience == Audience::Person {
+            let known = self.known().await;
+            self.lines.know(known);
+        }
+        self.lines.next()
+    }
+
+    /// Returns what can be completed; what cannot be read is left out.
+    async fn known(&self) -> Known {
+        let filter = ThreadFilter { limit: THREADS_OFFERED_MAX, ..ThreadFilter::default() };
+        let threads = self.context.agent.threads(filter).await.unwrap_or_default();
+        let ids = threads::short_ids(threads.iter().map(|thread| thread.thread_id));
+        let titles = threads.iter().map(|thread| shorten(&threads::title(thread), 40).into_owned());
+        Known { threads: ids.into_iter().zip(titles).collect(), models: facts::models(&self.context.agent) }
+    }
+
     fn say(&self, text: &str) -> Result<(), Failure> {
         let screen = &self.context.screen;
         Ok(screen.line(screen.style.dim(wrap(text, screen.columns, "", "  ")))?)
@@ -76,6 +194,7 @@ impl Chat {
     /// Shows what failed; the conversation goes on.
     fn tell(&self, failure: Failure) -> Result<(), Failure> {
         match failure {
+            Failure::Told(told) if told.code == Code::Cancelled => Err(Failure::Told(told)),
             Failure::Told(told) => {
                 exit::tell(&told, Format::Text);
                 Ok(())
@@ -102,32 +221,33 @@ impl Chat {
     async fn enter(&mut self, thread: Thread) -> Result<(), Failure> {
         let thread_id = thread.thread_id;
         self.thread = Some(thread);
+        self.is_changed = true;
         opening::show(&self.context, self.thread.as_ref()).await?;
         self.recover(thread_id).await
     }
 
     /// Goes on where a crash cut a run off, and says so.
     async fn recover(&mut self, thread_id: ThreadId) -> Result<(), Failure> {
-        let agent = &self.context.agent;
-        let mut stream = Stream::new(&self.context.screen);
-        let recovered = watch(
-            async |frames, cancel| agent.recover(thread_id, &frames, &cancel).await,
-            |frame| stream.show(&frame),
-        )
-        .await?;
+        let recovered = self
+            .watched(async |agent, frames, cancel| agent.recover(thread_id, frames, cancel).await)
+            .await?;
         match recovered {
             Ok(None) => Ok(()),
             Ok(Some(end)) => {
                 self.say("The last turn had been cut off; it went on where it stopped.")?;
-                self.ended(&end)
+                self.settle(thread_id, end).await
             }
             Err(error) => self.tell(error.into()),
         }
     }
 
-    async fn send(&mut self, text: &str) -> Result<(), Failure> {
+    async fn send(&mut self, written: Written) -> Result<(), Failure> {
         if self.context.agent.models().default.is_none() {
             return self.note_model();
+        }
+        let draft = Draft::new(written, self.context.agent.workspace());
+        for note in &draft.notes {
+            self.say(note)?;
         }
         let thread_id = match &self.thread {
             Some(thread) => thread.thread_id,
@@ -136,35 +256,83 @@ impl Chat {
                 self.thread.insert(created).thread_id
             }
         };
-        let agent = &self.context.agent;
-        let mut stream = Stream::new(&self.context.screen);
-        let end = watch(
-            async |frames, cancel| agent.send(thread_id, text, &frames, &cancel).await,
-            |frame| stream.show(&frame),
-        )
-        .await?;
-        stream.finish()?;
-        self.ended(&end?)
+        let message = draft.message(&self.context.agent, thread_id).await?;
+        let end = self
+            .watched(async |agent, frames, cancel| agent.send(thread_id, message, frames, cancel).await)
+            .await?;
+        self.settle(thread_id, end?).await
     }
 
-    fn ended(&self, end: &RunEnd) -> Result<(), Failure> {
-        match (end.status, exit::of_run(end)) {
-            (RunStatus::Cancelled, _) => self.say("Stopped. What had arrived is kept."),
-            (_, Err(failure)) => self.tell(failure),
+    /// Does work of the agent and shows it; what is typed meanwhile is kept.
+    async fn watched<T>(
+        &mut self,
+        work: impl AsyncFnOnce(&Agent, &Frames, &CancellationToken) -> agent::Result<T>,
+    ) -> Result<agent::Result<T>, Failure> {
+        self.context.screen.measure();
+        self.is_changed = true;
+        let agent = &self.context.agent;
+        let mut stream = Stream::new(&self.context.screen, &mut self.typed);
+        let done =
+            watch(async |frames, cancel| work(agent, &frames, &cancel).await, |seen| stream.show(seen)).await;
+        let spent = stream.finish()?;
+        match &mut self.spent {
+            Some(before) => before.add(spent),
+            none => *none = Some(spent),
+        }
+        done
+    }
+
+    /// Asks what a run that stopped asks, as long as there is something, and says how it ended.
+    async fn settle(&mut self, thread_id: ThreadId, end: RunEnd) -> Result<(), Failure> {
+        let mut end = end;
+        while end.status == RunStatus::Interrupted {
+            match self.approve(thread_id).await? {
+                Some(next) => end = next,
+                None => return Ok(()),
+            }
+        }
+        match (end.status, exit::of_run(&end)) {
+            (RunStatus::Cancelled, _) => {
+                // What was typed for an answer that never came is looked at again before it is sent.
+                self.typed.rest = self.typed.unsent();
+                self.say("Stopped. What had arrived is kept.")
+            }
+            (_, Err(failure)) => {
+                self.typed.rest = self.typed.unsent();
+                self.tell(failure)
+            }
             (_, Ok(_)) => Ok(()),
         }
     }
 
+    /// Asks about the tool calls that wait; returns how the run that went on with the answers ended.
+    async fn approve(&mut self, thread_id: ThreadId) -> Result<Option<RunEnd>, Failure> {
+        let pending = self.context.agent.pending(thread_id).await?;
+        for interrupt in pending.iter().filter(|interrupt| approval::is_about_calls(interrupt)) {
+            if self.context.screen.audience == Audience::Program {
+                return Ok(None);
+            }
+            let Some(answered) = approval::ask_person(&self.context, interrupt)? else { return Ok(None) };
+            approval::remember(&self.context, &answered.remembered).await?;
+            let id = interrupt.interrupt_id;
+            let decisions = &answered.decisions;
+            let end = self
+                .watched(async |agent, frames, cancel| agent.resume(id, decisions, frames, cancel).await)
+                .await??;
+            if end.is_some() {
+                return Ok(end);
+            }
+        }
+        Ok(None)
+    }
+
     /// Opens the agent again, with another model.
     fn use_model(&mut self, name: &str) -> Result<(), Failure> {
-        let agent = &self.context.agent;
-        let settings = Settings {
-            home: agent.home().clone(),
-            workspace: agent.workspace().to_owned(),
-            assistant_id: agent.assistant_id().clone(),
-            model: Some(name.to_owned()),
-        };
-        self.context.agent = Agent::with_store(settings, std::sync::Arc::clone(agent.store()))?;
+        let settings = Settings { model: Some(name.to_owned()), ..self.context.settings.clone() };
+        let store = std::sync::Arc::clone(self.context.agent.store());
+        self.context.agent = Agent::with_store(settings.clone(), store)?;
+        self.context.settings = settings;
+        self.is_changed = true;
         self.note_model()
     }
 
@@ -175,8 +343,9 @@ impl Chat {
         }
         Ok(self.thread.as_ref().map(|thread| thread.thread_id))
     }
+}
 
-    async fn list(&self) -> Result<(), Failure> {
-        threads::list(&self.context, 20).await
-    }
+/// A path that begins a message is no command.
+fn is_command(text: &str) -> bool {
+    !text.split_whitespace().next().unwrap_or_default().contains('/')
 }

@@ -3,15 +3,15 @@
 use agent::{Agent, Check, Verdict};
 
 use crate::cli::{Format, Global};
-use crate::commands::settings;
+use crate::commands::{Asked, settings};
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::safe::one_line;
 use crate::terminal::screen::Screen;
-use crate::terminal::wrap::wrap;
+use crate::terminal::text::safe::one_line;
+use crate::terminal::text::wrap::wrap;
 
 /// Performs the command. A home that cannot be opened is a finding, not a failure of the doctor.
 pub(crate) async fn run(global: &Global) -> Outcome {
-    let (checks, code) = match Agent::open(settings(global, None)?) {
+    let (checks, code) = match Agent::open(settings(global, Asked::default())?) {
         Ok(agent) => {
             let checks = agent.doctor().await;
             let fails = checks.iter().any(|check| check.verdict == Verdict::Fail);

@@ -12,11 +12,11 @@ use serde::Serialize;
 use crate::cli::{self, Format};
 use crate::commands::{Context, import, review, threads};
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::progress::{Progress, Unit};
-use crate::terminal::safe::one_line;
 use crate::terminal::screen::Audience;
-use crate::terminal::watch::watch;
-use crate::terminal::wrap::shorten;
+use crate::terminal::text::safe::one_line;
+use crate::terminal::text::wrap::shorten;
+use crate::terminal::work::progress::{Progress, Unit};
+use crate::terminal::work::watch::{Seen, Then, watch};
 
 /// Where the answer comes from.
 enum Answer {
@@ -84,12 +84,13 @@ pub(crate) async fn draft(
         async |frames, cancel| {
             (agent.request_handoff(thread_id, request, &frames, &cancel).await, cancel.is_cancelled())
         },
-        |frame| {
-            match &frame {
-                Frame::Notice { text } => progress.aside(|| context.notice(text)),
-                frame => progress.show(frame),
+        |seen| {
+            match seen {
+                Seen::Frame(_, Frame::Notice { text }) => progress.aside(|| context.notice(text)),
+                Seen::Frame(_, frame) => progress.show(frame),
+                Seen::Gap(_) | Seen::Tick | Seen::Stopping => {}
             }
-            Ok(())
+            Ok(Then::GoOn)
         },
     )
     .await?;

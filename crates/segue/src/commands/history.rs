@@ -6,13 +6,14 @@ use serde::Serialize;
 
 use crate::cli::{self, Format};
 use crate::commands::Context;
+use crate::commands::chat::message::FILE_BLOCK;
 use crate::commands::import::count;
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::markdown::Markdown;
-use crate::terminal::safe::{one_line, safe};
 use crate::terminal::screen::Screen;
-use crate::terminal::stream::call;
-use crate::terminal::wrap::shorten;
+use crate::terminal::show::calls::title;
+use crate::terminal::show::markdown::Markdown;
+use crate::terminal::text::safe::{one_line, safe};
+use crate::terminal::text::wrap::{shorten, size};
 
 /// Lines of a tool's result that are shown.
 const RESULT_LINES_MAX: usize = 6;
@@ -51,7 +52,13 @@ pub(crate) async fn run(context: &Context, args: cli::History) -> Outcome {
 
 /// Returns a query for what people are shown of a thread.
 fn page(after: Option<Seq>, before: Option<Seq>, limit: usize) -> EventQuery {
-    EventQuery { after, before, categories: vec![Category::Message, Category::Middleware], limit }
+    EventQuery {
+        after,
+        before,
+        categories: vec![Category::Message, Category::Middleware],
+        limit,
+        ..EventQuery::default()
+    }
 }
 
 /// Shows one entry under a line that says who, where and when, and at most `lines_max` lines of its text.
@@ -98,15 +105,20 @@ fn show_message(screen: &Screen, message: &Message, lines_max: usize) -> Result<
     }
     for block in message.content() {
         match block {
+            Block::Text { text } if text.starts_with(FILE_BLOCK) => {
+                let head = text.lines().next().unwrap_or_default();
+                screen.line(screen.style.dim(format!("[{}]", one_line(head.trim_matches(['<', '>'])))))?;
+            }
             Block::Text { text } => show_text(screen, text, lines_max)?,
             Block::ToolCall { name, args, .. } => {
-                let line = call(name, args);
+                let line = title(name, args);
                 screen.line(
                     screen.style.dim(format!("→ {}", shorten(&line, screen.columns.saturating_sub(2)))),
                 )?;
             }
-            Block::Media { media_type, .. } => {
-                screen.line(screen.style.dim(format!("[{}]", one_line(media_type))))?;
+            Block::Media { media_type, bytes, .. } => {
+                let size = bytes.map(|bytes| format!(" {}", size(bytes))).unwrap_or_default();
+                screen.line(screen.style.dim(format!("[{}{size}]", one_line(media_type))))?;
             }
             Block::Thinking { .. } | Block::Opaque { .. } => {}
         }

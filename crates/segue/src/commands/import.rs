@@ -8,10 +8,10 @@ use serde_json::json;
 use crate::cli::{self, Format};
 use crate::commands::{Context, threads};
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::progress::{Progress, Unit};
-use crate::terminal::safe::one_line;
-use crate::terminal::watch::watch;
-use crate::terminal::wrap::shorten;
+use crate::terminal::text::safe::one_line;
+use crate::terminal::text::wrap::shorten;
+use crate::terminal::work::progress::{Progress, Unit};
+use crate::terminal::work::watch::{Seen, Then, watch};
 
 /// How many damaged records are told one by one.
 const PROBLEMS_SHOWN_MAX: usize = 20;
@@ -42,9 +42,11 @@ pub(crate) async fn import(context: &Context, paths: &[PathBuf]) -> Result<Impor
     let agent = &context.agent;
     let (report, stopped) = watch(
         async |frames, cancel| (agent.import(paths, &frames, &cancel).await, cancel.is_cancelled()),
-        |frame| {
-            progress.show(&frame);
-            Ok(())
+        |seen| {
+            if let Seen::Frame(_, frame) = seen {
+                progress.show(frame);
+            }
+            Ok(Then::GoOn)
         },
     )
     .await?;

@@ -3,8 +3,8 @@
 use crate::cli::Format;
 use crate::commands::Context;
 use crate::exit::{Code, Outcome};
-use crate::terminal::safe::one_line;
-use crate::terminal::wrap::wrap;
+use crate::terminal::text::safe::one_line;
+use crate::terminal::text::wrap::wrap;
 
 /// Performs the command.
 pub(crate) fn run(context: &Context) -> Outcome {

@@ -7,11 +7,12 @@ use serde_json::{Map, json};
 
 use crate::commands::Context;
 use crate::exit::{Failure, chain};
+use crate::terminal::ask::question::{Choice, ask, ask_line};
 use crate::terminal::editor::{self, Edited};
-use crate::terminal::question::{Choice, ask, ask_line};
-use crate::terminal::safe::one_line;
-use crate::terminal::watch::watch;
-use crate::terminal::{summary, wrap};
+use crate::terminal::show::summary;
+use crate::terminal::text::safe::one_line;
+use crate::terminal::text::wrap;
+use crate::terminal::work::watch::{Seen, Then, watch};
 
 /// What the person wants to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,11 +73,11 @@ pub(crate) async fn decide(
     let agent: &Agent = &context.agent;
     watch(
         async |frames, cancel| agent.decide_handoff(handoff_id, decisions, &frames, &cancel).await,
-        |frame| {
-            if let Frame::Notice { text } = frame {
-                context.notice(&text);
+        |seen| {
+            if let Seen::Frame(_, Frame::Notice { text }) = seen {
+                context.notice(text);
             }
-            Ok(())
+            Ok(Then::GoOn)
         },
     )
     .await

@@ -1,127 +1,129 @@
-//! `segue run`: one message, one answer, no terminal needed.
+//! `segue run`: one prompt, one answer, no terminal needed. How a turn is told to a program is in `lines`.
 
-use std::io::{self, Read, Write};
+pub(crate) mod decide;
+mod lines;
+mod told;
 
-use agent::Frame;
-use protocol::ThreadId;
+use std::io::{self, IsTerminal, Read};
+
+use agent::{Agent, CancellationToken, Frames, RunEnd};
+use protocol::{Block, HumanMessage, ThreadId};
 
 use crate::cli::{self, Format};
-use crate::commands::{Context, NO_MODEL_HINT};
+use crate::commands::{Context, NO_MODEL_HINT, threads};
 use crate::exit::{self, Code, Failure, Outcome};
-use crate::terminal::safe::{one_line, safe};
-use crate::terminal::screen::Audience;
-use crate::terminal::stream::call;
-use crate::terminal::watch::watch;
+use crate::terminal::work::watch::{Then, watch};
 
 /// Performs the command.
 pub(crate) async fn run(context: &Context, args: cli::Run) -> Outcome {
-    let text = prompt(args.prompt)?;
-    let thread_id = thread(context, args.thread.as_deref()).await?;
+    let message = message(args.prompt.as_deref())?;
+    let thread_id = thread(context, &args).await?;
+    turn(context, thread_id, async |agent, frames, cancel| {
+        agent.send(thread_id, message, frames, cancel).await.map(Some)
+    })
+    .await
+}
+
+/// Does a turn, or the rest of one, and tells it: to a person the answer as it comes, to a program the answer alone or
+/// every frame. `None` as its end says that something still waits.
+///
+/// # Errors
+/// When the turn did not succeed, or could not be told.
+pub(crate) async fn turn(
+    context: &Context,
+    thread_id: ThreadId,
+    work: impl AsyncFnOnce(&Agent, &Frames, &CancellationToken) -> agent::Result<Option<RunEnd>>,
+) -> Outcome {
     let agent = &context.agent;
-    let mut answer = Answer { ends_line: true };
-    let end = watch(
-        async |frames, cancel| agent.send(thread_id, &text, &frames, &cancel).await,
-        |frame| match context.format {
-            Format::Json => print_json(&frame),
-            Format::Text => answer.show(context, &frame),
-        },
+    let mut teller = told::Teller::new(context, thread_id)?;
+    let done = watch(
+        async |frames, cancel| work(agent, &frames, &cancel).await,
+        |seen| teller.tell(seen).map(|()| Then::GoOn),
     )
-    .await??;
-    exit::of_run(&end)
-}
-
-async fn thread(context: &Context, named: Option<&str>) -> Result<ThreadId, Failure> {
-    match named {
-        Some(prefix) => Ok(context.agent.find_thread(prefix).await?.thread_id),
-        // A thread that nothing can answer in would be left behind empty.
-        None if context.agent.models().default.is_none() => {
-            Err(Failure::new(Code::Config, "begin a thread: no model is configured").with_hint(NO_MODEL_HINT))
+    .await?;
+    let (end, outcome) = match done {
+        Ok(Some(end)) => {
+            let outcome = exit::of_run(&end);
+            (Some(end), outcome)
         }
-        None if context.agent.models().problem.is_some() => {
-            let problem = context.agent.models().problem.unwrap_or_default();
-            Err(Failure::new(Code::Config, problem).with_hint(NO_MODEL_HINT))
-        }
-        None => {
-            let created = context.agent.create_thread(None).await?.thread_id;
-            if context.format == Format::Text {
-                context.screen.note(context.screen.style.dim(format!("thread {created}")));
-            }
-            Ok(created)
-        }
-    }
-}
-
-fn prompt(text: String) -> Result<String, Failure> {
-    let text = match text.as_str() {
-        "-" => {
-            let mut read = String::new();
-            io::stdin().read_to_string(&mut read).map_err(|error| {
-                Failure::new(Code::User, format!("read the message from standard input: {error}"))
-            })?;
-            read
-        }
-        _ => text,
+        Ok(None) => (None, Ok(Code::Undecided)),
+        Err(error) => (None, Err(error.into())),
     };
-    match text.trim().is_empty() {
-        true => {
-            Err(Failure::new(Code::User, "send a message: it is empty").with_hint("pass it with `-p TEXT`"))
-        }
-        false => Ok(text),
+    teller.finish(end.as_ref(), &outcome).await?;
+    match (context.format, outcome) {
+        // The result says it already.
+        (Format::Json, Err(Failure::Told(told))) => Ok(told.code),
+        (_, outcome) => outcome,
     }
 }
 
-fn print_json(frame: &Frame) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    serde_json::to_writer(&mut stdout, frame)?;
-    stdout.write_all(b"\n")?;
-    stdout.flush()
+async fn thread(context: &Context, args: &cli::Run) -> Result<ThreadId, Failure> {
+    if let Some(prefix) = &args.thread {
+        return Ok(context.agent.find_thread(prefix).await?.thread_id);
+    }
+    if args.go_on {
+        return Ok(threads::newest_here(context).await?.thread_id);
+    }
+    // A thread that nothing can answer in would be left behind empty.
+    let models = context.agent.models();
+    if models.default.is_none() {
+        return Err(
+            Failure::new(Code::Config, "begin a thread: no model is configured").with_hint(NO_MODEL_HINT)
+        );
+    }
+    if let Some(problem) = models.problem {
+        return Err(Failure::new(Code::Config, problem).with_hint(NO_MODEL_HINT));
+    }
+    let created = context.agent.create_thread(None).await?.thread_id;
+    if context.format == Format::Text {
+        context.screen.note(context.screen.style.dim(format!("thread {created}")));
+    }
+    Ok(created)
 }
 
-/// The answer on its way to stdout; everything else goes to stderr.
-struct Answer {
-    /// Whether the last character was a newline.
-    ends_line: bool,
+/// Returns the prompt, with what is piped in besides as a block of its own.
+fn message(prompt: Option<&str>) -> Result<HumanMessage, Failure> {
+    let named = prompt.filter(|prompt| *prompt != "-");
+    let piped = match named {
+        // Whoever names no prompt means standard input, even if it is a terminal that has to be typed into.
+        None => read_input()?,
+        Some(_) if is_piped() => read_input()?,
+        Some(_) => String::new(),
+    };
+    let mut content: Vec<Block> = named.map(Block::text).into_iter().collect();
+    match named {
+        None => content.push(Block::text(piped)),
+        Some(_) if piped.trim().is_empty() => {}
+        Some(_) => {
+            let piped = piped.replace("</standard_input", "<\\/standard_input");
+            content.push(Block::text(format!("<standard_input>\n{}\n</standard_input>", piped.trim_end())));
+        }
+    }
+    let is_empty = |block: &Block| matches!(block, Block::Text { text } if text.trim().is_empty());
+    if content.iter().all(is_empty) {
+        return Err(Failure::new(Code::User, "send a message: it is empty")
+            .with_hint("pass it with `-p TEXT`, or on standard input"));
+    }
+    Ok(HumanMessage { id: None, content })
 }
 
-impl Answer {
-    fn show(&mut self, context: &Context, frame: &Frame) -> io::Result<()> {
-        let (screen, style) = (&context.screen, context.screen.style);
-        match frame {
-            Frame::Text { text } => {
-                self.ends_line = text.ends_with('\n');
-                // A program gets the bytes as they are; a terminal must not be steered by them.
-                match screen.audience {
-                    Audience::Person => screen.write(&safe(text)),
-                    Audience::Program => screen.write(text),
-                }
-            }
-            Frame::ToolStarted { name, args, .. } => {
-                self.end_line(context)?;
-                screen.note(style.dim(format!("  {}", call(name, args))));
-                Ok(())
-            }
-            Frame::ToolEnded { name, failed: true, .. } => {
-                screen.note(style.dim(format!("  {} failed", one_line(name))));
-                Ok(())
-            }
-            Frame::Notice { text } => {
-                screen.note(style.warn(one_line(text)));
-                Ok(())
-            }
-            Frame::Event(_) | Frame::RunEnded { .. } => self.end_line(context),
-            Frame::ToolEnded { .. }
-            | Frame::RunStarted { .. }
-            | Frame::StepStarted { .. }
-            | Frame::Thinking { .. }
-            | Frame::Progress { .. }
-            | Frame::Interrupted(_) => Ok(()),
-        }
-    }
+fn read_input() -> Result<String, Failure> {
+    let mut text = String::new();
+    io::stdin().read_to_string(&mut text).map_err(|error| {
+        Failure::new(Code::User, format!("read the message from standard input: {error}"))
+    })?;
+    Ok(text)
+}
 
-    fn end_line(&mut self, context: &Context) -> io::Result<()> {
-        match std::mem::replace(&mut self.ends_line, true) {
-            true => Ok(()),
-            false => context.screen.write("\n"),
-        }
-    }
+/// Returns whether something was piped or redirected in; nothing else is read unasked, for it might never end.
+#[cfg(unix)]
+fn is_piped() -> bool {
+    use rustix::fs::{FileType, fstat};
+    let kind = fstat(rustix::stdio::stdin()).map(|found| FileType::from_raw_mode(found.st_mode));
+    !io::stdin().is_terminal() && matches!(kind, Ok(FileType::Fifo | FileType::RegularFile))
+}
+
+#[cfg(not(unix))]
+fn is_piped() -> bool {
+    !io::stdin().is_terminal()
 }

@@ -12,14 +12,19 @@ use serde_json::json;
 use crate::cli::{ExportFormat, Format, Threads};
 use crate::commands::Context;
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::question::{Choice, ask};
-use crate::terminal::safe::{one_line, safe};
+use crate::terminal::ask::question::{Choice, ask};
 use crate::terminal::screen::Audience;
-use crate::terminal::table::{Column, table};
-use crate::terminal::wrap::{shorten, width, wrap};
+use crate::terminal::text::safe::{one_line, safe};
+use crate::terminal::text::table::{Column, table};
+use crate::terminal::text::wrap::{shorten, width, wrap};
 
 /// The fewest characters of an id that are shown.
 const ID_CHARS_MIN: usize = 8;
+
+/// Threads among which the newest of a folder is looked for.
+const NEWEST_READ_MAX: usize = 200;
+/// The metadata of a thread that names the folder it was begun in.
+const WORKSPACE_KEY: &str = "workspace";
 
 /// Performs the command.
 pub(crate) async fn run(context: &Context, args: Threads) -> Outcome {
@@ -34,6 +39,19 @@ pub(crate) async fn run(context: &Context, args: Threads) -> Outcome {
             let fork = context.agent.fork_thread(parent.thread_id, until).await?;
             tell(context, "Forked into", &fork).await?;
         }
+        Threads::Rewind { thread, keep } => {
+            let thread = context.agent.find_thread(&thread).await?;
+            let done = context.agent.rewind(thread.thread_id, keep).await?;
+            match context.format {
+                Format::Json => context.json(&done)?,
+                Format::Text => context.screen.line(format!(
+                    "Back at event {}; {} out of sight, files stay as they are.",
+                    done.keep_seq,
+                    super::import::count(done.superseded, "message")
+                ))?,
+            }
+        }
+        Threads::Stop { thread } => stop(context, &thread).await?,
         Threads::Delete { thread, yes } => {
             return delete(context, &thread, if yes { Ask::Never } else { Ask::First }).await;
         }
@@ -151,6 +169,7 @@ fn show_node(
     let (screen, thread) = (&context.screen, &node.thread);
     let how = match thread.parent_kind {
         Some(ParentKind::Fork) => " (fork)",
+        Some(ParentKind::Subagent) => " (sub-agent)",
         Some(ParentKind::Handoff) | None => "",
     };
     let id = ids.get(&thread.thread_id).map(String::as_str).unwrap_or_default();
@@ -263,6 +282,35 @@ fn confirmed(context: &Context, thread: &Thread) -> Result<bool, Failure> {
         Choice { key: 'n', label: "Keep", answer: false },
     ];
     Ok(ask(&context.screen, &choices, "Keep")?.unwrap_or(false))
+}
+
+async fn stop(context: &Context, prefix: &str) -> Result<(), Failure> {
+    let thread = context.agent.find_thread(prefix).await?;
+    let asked = context.agent.stop(thread.thread_id).await?;
+    match (context.format, asked) {
+        (Format::Json, asked) => context.json(&json!({"thread_id": thread.thread_id, "asked": asked})),
+        (Format::Text, true) => Ok(context.screen.line("Asked to stop; what had arrived is kept.")?),
+        (Format::Text, false) => Ok(context.screen.line("Nothing runs there.")?),
+    }
+}
+
+/// Returns the newest thread that was begun in this folder, or the newest of all.
+///
+/// # Errors
+/// When there is no thread.
+pub(crate) async fn newest_here(context: &Context) -> Result<Thread, Failure> {
+    let filter = ThreadFilter { limit: NEWEST_READ_MAX, ..ThreadFilter::default() };
+    let mut threads = context.agent.threads(filter).await?;
+    let here = context.agent.workspace().to_str();
+    let is_here = |thread: &Thread| {
+        here.is_some() && thread.metadata.get(WORKSPACE_KEY).and_then(serde_json::Value::as_str) == here
+    };
+    let at = threads.iter().position(is_here).unwrap_or(0);
+    match threads.is_empty() {
+        false => Ok(threads.swap_remove(at)),
+        true => Err(Failure::new(Code::User, "find a thread to go on in: there is none")
+            .with_hint("`segue chat` begins one")),
+    }
 }
 
 async fn export(

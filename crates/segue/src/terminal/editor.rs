@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::exit::{Code, Failure};
+use crate::terminal::keyboard;
 
 /// Editors that are tried when none is set.
 const FALLBACKS: [&str; 2] = ["vi", "nano"];
@@ -20,21 +21,25 @@ pub(crate) enum Edited {
     Text(String),
 }
 
+/// Lets the person edit a file of theirs where it is.
+///
+/// # Errors
+/// When no editor can be started, or it reports a failure.
+pub(crate) fn open(path: &Path) -> Result<(), Failure> {
+    let editor = choose(|name| std::env::var(name).ok(), on_path)?;
+    run(&editor, path)
+}
+
 /// Lets the person edit `text` in a file in `folder`; `head` explains, as a comment that is not part of the text.
 ///
 /// # Errors
 /// When no editor can be started, or it reports a failure: nothing is taken over then.
 pub(crate) fn edit(folder: &Path, head: &str, text: &str) -> Result<Edited, Failure> {
     let editor = choose(|name| std::env::var(name).ok(), on_path)?;
-    let mut file = tempfile::Builder::new().prefix("handoff-").suffix(".md").tempfile_in(folder)?;
+    let mut file = tempfile::Builder::new().prefix("segue-").suffix(".md").tempfile_in(folder)?;
     write!(file, "<!--\n{}\n-->\n{text}", head.replace("-->", "->"))?;
     file.flush()?;
-    let status = command(&editor, file.path())
-        .status()
-        .map_err(|error| no_editor(&format!("start `{editor}`: {error}")))?;
-    if !status.success() {
-        return Err(no_editor(&format!("edit the summary: `{editor}` ended with {status}")));
-    }
+    run(&editor, file.path())?;
     // Read by its path: an editor may have put another file in its place.
     let edited = fs::read_to_string(file.path())?;
     let edited = without_head(&edited).trim();
@@ -42,6 +47,16 @@ pub(crate) fn edit(folder: &Path, head: &str, text: &str) -> Result<Edited, Fail
         true => Edited::Unchanged,
         false => Edited::Text(format!("{edited}\n")),
     })
+}
+
+fn run(editor: &str, path: &Path) -> Result<(), Failure> {
+    let mut command = command(editor, path);
+    let status = keyboard::lent(|| command.status())
+        .map_err(|error| no_editor(&format!("start `{editor}`: {error}")))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(no_editor(&format!("edit the text: `{editor}` ended with {status}"))),
+    }
 }
 
 fn choose(

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use crate::cli::ColorChoice;
-use crate::terminal::style::Style;
+use crate::terminal::text::style::{Style, is_dumb};
 
 /// Columns where the width is not known.
 const COLUMNS_DEFAULT: usize = 80;
@@ -22,6 +22,15 @@ pub(crate) enum Audience {
     Program,
 }
 
+/// Whether rows that were drawn can be drawn over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cursor {
+    /// The cursor can be moved.
+    Free,
+    /// What is printed stays: a dumb terminal, a pipe or a file.
+    Fixed,
+}
+
 /// Where lines go.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Screen {
@@ -31,6 +40,8 @@ pub(crate) struct Screen {
     pub(crate) columns: usize,
     /// Who looks at it.
     pub(crate) audience: Audience,
+    /// Whether rows can be drawn over.
+    pub(crate) cursor: Cursor,
 }
 
 impl Screen {
@@ -41,7 +52,16 @@ impl Screen {
             true => Audience::Person,
             false => Audience::Program,
         };
-        Self { style: Style::choose(color, &stdout), columns: columns(&stdout), audience }
+        let cursor = match audience == Audience::Person && !is_dumb() {
+            true => Cursor::Free,
+            false => Cursor::Fixed,
+        };
+        Self { style: Style::choose(color, &stdout), columns: columns(&stdout), audience, cursor }
+    }
+
+    /// Measures the screen again: a person may have changed its width.
+    pub(crate) fn measure(&mut self) {
+        self.columns = columns(&io::stdout());
     }
 
     /// Returns the columns of a line of running text.

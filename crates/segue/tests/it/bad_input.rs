@@ -85,10 +85,10 @@ fn settings_that_cannot_be_read_are_told_with_their_file_and_line() {
         ["model = ", "modle = \"a/b\"", "[providers.nobody]\n", "[handoff]\nmax_summary_tokens = \"many\"\n"]
     {
         fs::write(&config, content).unwrap();
-        sandbox.run(&["threads", "list"]).assert_told(3, "config.toml");
+        sandbox.run(&["threads", "list"]).assert_told(1, "config.toml");
     }
     let ended = sandbox.run(&["doctor"]);
-    assert_eq!(ended.code, 3, "{ended:?}");
+    assert_eq!(ended.code, 1, "{ended:?}");
     assert!(ended.stdout.starts_with("fail") && ended.stdout.contains("config.toml"), "{ended:?}");
 }
 
@@ -96,7 +96,7 @@ fn settings_that_cannot_be_read_are_told_with_their_file_and_line() {
 fn a_home_that_cannot_be_used_is_told_and_left_as_it_is() {
     let sandbox = Sandbox::new();
     let file = sandbox.file("not-a-folder", "mine");
-    sandbox.run(&["--home", &file, "threads", "list"]).assert_told(5, "not-a-folder");
+    sandbox.run(&["--home", &file, "threads", "list"]).assert_told(1, "not-a-folder");
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
     fs::create_dir(sandbox.home()).unwrap();
     fs::set_permissions(sandbox.home(), fs::Permissions::from_mode(0o500)).unwrap();
@@ -104,7 +104,7 @@ fn a_home_that_cannot_be_used_is_told_and_left_as_it_is() {
         println!("skipped: this user may write everywhere");
         return;
     }
-    sandbox.run(&["threads", "list"]).assert_told(5, "home");
+    sandbox.run(&["threads", "list"]).assert_told(1, "home");
 }
 
 #[test]
@@ -116,38 +116,45 @@ fn a4_a_database_of_another_kind_or_a_newer_version_is_told_and_not_touched() {
     // The schema's version stands in the header, at a fixed place.
     bytes[60..64].copy_from_slice(&9_999u32.to_be_bytes());
     fs::write(&database, &bytes).unwrap();
-    sandbox.run(&["threads", "list"]).assert_told(5, "version 9999");
+    sandbox.run(&["threads", "list"]).assert_told(1, "version 9999");
     assert_eq!(fs::read(&database).unwrap(), bytes);
     fs::write(&database, "not a database, but a text that is long enough to be read as one".repeat(40))
         .unwrap();
-    sandbox.run(&["threads", "list"]).assert_told(5, "segue.db");
+    sandbox.run(&["threads", "list"]).assert_told(1, "segue.db");
     let ended = sandbox.run(&["doctor", "--json"]);
-    assert_eq!(ended.code, 5, "{ended:?}");
+    assert_eq!(ended.code, 1, "{ended:?}");
     assert_eq!(ended.json()[0]["verdict"], "fail");
 }
 
 #[test]
 fn a_model_that_cannot_be_used_ends_the_turn_with_the_code_that_tells_who_can_mend_it() {
     let cases = [
-        (Reply::status(401, "{\"error\":{\"message\":\"bad key\"}}"), 3),
-        (Reply::status(500, "oops"), 4),
-        (Reply::status(429, "slow down"), 4),
-        (Reply::fault(Fault::Empty), 4),
-        (Reply::fault(Fault::BrokenJson), 4),
-        (Reply::text("half an ans").then(Fault::Cut), 4),
+        (Reply::status(401, "{\"error\":{\"message\":\"bad key\"}}"), "config"),
+        (Reply::status(500, "oops"), "model"),
+        (Reply::status(429, "slow down"), "model"),
+        (Reply::fault(Fault::Empty), "model"),
+        (Reply::fault(Fault::BrokenJson), "model"),
+        (Reply::text("half an ans").then(Fault::Cut), "model"),
     ];
     for (reply, code) in cases {
         let reply = Reply { always: true, ..reply };
         let what = format!("{reply:?}");
         let server = Server::start(Script::new([reply])).unwrap();
         let sandbox = Sandbox::new().with_model(&server);
-        let ended = sandbox.run(&["run", "--new", "-p", "hello"]);
-        assert_eq!(ended.code, code, "{what}: {ended:?}");
+        let ended = sandbox.run(&["run", "-p", "hello"]);
+        assert_eq!(ended.code, 1, "{what}: {ended:?}");
         let told: Vec<&str> = ended.stderr.lines().filter(|line| line.starts_with("segue: ")).collect();
         assert_eq!(told.len(), 1, "{what}: {ended:?}");
         assert!(ended.stderr.contains("  hint: "), "{what}: {ended:?}");
         let history = sandbox.run(&["history", "last"]);
         assert!(history.stdout.contains("hello"), "what the person said is kept: {history:?}");
+        let ended = sandbox.run(&["run", "-p", "hello", "--json"]);
+        let result: serde_json::Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
+        assert_eq!(
+            (&result["status"], &result["error"]["code"]),
+            (&"error".into(), &code.into()),
+            "{result}"
+        );
     }
 }
 
@@ -163,10 +170,10 @@ fn m4_a_handoff_needs_no_model_that_works() {
 #[test]
 fn no_model_at_all_is_told_before_anything_is_said() {
     let sandbox = Sandbox::new();
-    sandbox.run(&["run", "--new", "-p", "hello"]).assert_told(3, "no model is configured");
-    let ended = sandbox.run(&["run", "--new", "-p", "hello", "--model", "anthropic/claude-x"]);
-    assert_eq!(ended.code, 3, "{ended:?}");
-    sandbox.run(&["run", "--new", "-p", " "]).assert_told(2, "empty");
+    sandbox.run(&["run", "-p", "hello"]).assert_told(1, "no model is configured");
+    let ended = sandbox.run(&["run", "-p", "hello", "--model", "anthropic/claude-x"]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    sandbox.run(&["run", "-p", " "]).assert_told(2, "empty");
 }
 
 #[test]

@@ -21,11 +21,11 @@ fn a_turn_streams_shows_its_tool_calls_and_what_it_cost() {
     let terminal = Terminal::start(&sandbox, 80, &["chat"]);
     terminal.wait_for(PROMPT);
     terminal.keys("what does it say?\r");
-    let screen = terminal.wait_for(" tokens in · ");
+    let screen = terminal.wait_for(" in · ");
     for part in [
         "I will look.",
-        "✓ read_file path=note.txt",
-        "✗ read_file path=missing.txt · failed",
+        "✓ read_file note.txt · ",
+        "✗ read_file missing.txt · failed: ",
         "It says hi and x.",
         "│ let y = 1;",
     ] {
@@ -46,7 +46,7 @@ fn a24_what_a_turn_cost_counts_each_call_once() {
     .unwrap();
     let sandbox = Sandbox::new().with_model(&server);
     let opened = sandbox.run_with(&["chat"], "look around\n");
-    assert!(opened.stdout.contains(" · 1300 tokens in · 64 out"), "{opened:?}");
+    assert!(opened.stdout.contains(" · 1300 in · 64 out"), "{opened:?}");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_child_shows_what_is_carried_over_and_a_pending_handoff_is_offered() {
         assert!(opened.stdout.contains(part), "{part}: {opened:?}");
     }
     assert!(opened.stderr.contains("did you mean /handoff?"), "{opened:?}");
-    assert_eq!(sandbox.run(&["handoff", parent]).code, 7);
+    assert_eq!(sandbox.run(&["handoff", parent]).code, 3);
     let opened = sandbox.run_with(&["chat", "-t", parent], "");
     assert!(opened.stdout.contains("waits for a decision"), "{opened:?}");
     assert!(opened.stdout.contains("run the whole suite"), "the last messages are shown: {opened:?}");
@@ -164,8 +164,8 @@ fn j1_a_second_process_on_the_thread_is_told_that_a_run_is_active() {
     terminal.wait_for(PROMPT);
     terminal.keys("tell me\r");
     terminal.wait_for("Half.");
-    sandbox.run(&["run", "-t", "last", "-p", "me too"]).assert_told(6, "is active");
-    sandbox.run(&["handoff", "last"]).assert_told(6, "is active");
+    sandbox.run(&["run", "-t", "last", "-p", "me too"]).assert_told(1, "is active");
+    sandbox.run(&["handoff", "last"]).assert_told(1, "is active");
     let opened = sandbox.run_with(&["chat", "-t", "last"], "/quit\n");
     assert!(opened.code == 0 && opened.stderr.contains("is active"), "{opened:?}");
     terminal.keys("\x03");

@@ -7,7 +7,7 @@ use crate::sandbox::Sandbox;
 /// Asks for a handoff of the session and leaves it pending.
 fn pending(sandbox: &Sandbox) -> Value {
     let ended = sandbox.run(&["handoff", &sandbox.session(), "--json"]);
-    assert_eq!(ended.code, 7, "{ended:?}");
+    assert_eq!(ended.code, 3, "{ended:?}");
     let report = ended.json();
     assert_eq!(report["outcome"], "pending");
     report
@@ -60,7 +60,7 @@ fn g1_an_accept_without_asking_stores_and_injects_the_bytes_that_were_shown() {
 fn a_handoff_nobody_can_decide_prints_the_summary_and_waits() {
     let sandbox = Sandbox::new();
     let ended = sandbox.run(&["handoff", &sandbox.session()]);
-    assert_eq!(ended.code, 7);
+    assert_eq!(ended.code, 3);
     for part in [
         "Objective",
         "Covers ",
@@ -185,7 +185,7 @@ fn a_failure_in_json_is_one_object_on_stderr() {
         assert_eq!(ended.code, 2, "{ended:?}");
         assert_eq!(ended.stdout, "");
         let told: Value = serde_json::from_str(&ended.stderr).unwrap();
-        assert_eq!(told["error"]["class"], "user");
+        assert_eq!((&told["error"]["code"], &told["error"]["exit_code"]), (&json!("usage"), &json!(2)));
         assert!(told["error"]["message"].as_str().unwrap().starts_with("failed to "), "{told}");
         assert!(told["error"]["hint"].is_string(), "{told}");
     }

@@ -52,7 +52,7 @@ fn g5_enter_alone_decides_nothing_and_escape_leaves_it_pending() {
     terminal.keys("\r\r y");
     terminal.keys("\x1b");
     let (code, screen) = terminal.end();
-    assert_eq!(code, 7, "{screen}");
+    assert_eq!(code, 3, "{screen}");
     assert!(screen.contains("the handoff waits. Come back with: segue handoff "), "{screen}");
     assert_eq!(sandbox.threads().len(), 1);
     let (terminal, screen) = ask(&sandbox, 80);
@@ -84,7 +84,7 @@ fn control_c_leaves_the_handoff_pending() {
     let (terminal, _) = ask(&sandbox, 80);
     terminal.keys("\x03");
     let (code, screen) = terminal.end();
-    assert_eq!(code, 7, "{screen}");
+    assert_eq!(code, 3, "{screen}");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn an_edit_that_is_not_taken_comes_back_with_its_text_and_the_reason() {
     let left: Vec<String> = fs::read_dir(sandbox.home())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().to_str().unwrap().to_owned())
-        .filter(|name| name.starts_with("handoff-"))
+        .filter(|name| name.starts_with("segue-"))
         .collect();
     assert!(left.is_empty(), "{left:?}");
 }
@@ -146,7 +146,7 @@ fn without_an_editor_the_question_comes_back() {
     terminal.wait_for("hint: set EDITOR");
     terminal.wait_until("second question", |screen| screen.matches(QUESTION).count() == 2);
     terminal.keys("\x1b");
-    assert_eq!(terminal.end().0, 7);
+    assert_eq!(terminal.end().0, 3);
 }
 
 #[test]

@@ -15,9 +15,9 @@ fn an_answer_goes_to_stdout_and_everything_else_to_stderr() {
     .unwrap();
     let sandbox = Sandbox::new().with_model(&server);
     sandbox.file("note.txt", "hi\n");
-    let ended = sandbox.run(&["run", "--new", "-p", "what does the note say?"]);
+    let ended = sandbox.run(&["run", "-p", "what does the note say?"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (0, "The note says hi.\n"), "{ended:?}");
-    assert!(ended.stderr.contains("read_file path=note.txt"), "{ended:?}");
+    assert!(ended.stderr.contains("read_file note.txt"), "{ended:?}");
     let sent = server.requests()[1].body.to_string();
     assert!(sent.contains("tool_result") && sent.contains("hi"), "{sent}");
 }
@@ -26,7 +26,7 @@ fn an_answer_goes_to_stdout_and_everything_else_to_stderr() {
 fn i4_json_is_one_frame_a_line_and_ends_with_how_the_run_ended() {
     let server = Server::start(Script::new([Reply::pieces(["a", "b"])])).unwrap();
     let sandbox = Sandbox::new().with_model(&server);
-    let ended = sandbox.run_with(&["run", "--new", "-p", "-", "--json"], "from a pipe");
+    let ended = sandbox.run_with(&["run", "-p", "-", "--json"], "from a pipe");
     assert_eq!(ended.code, 0, "{ended:?}");
     let frames: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let text: String = frames
@@ -35,8 +35,16 @@ fn i4_json_is_one_frame_a_line_and_ends_with_how_the_run_ended() {
         .map(|frame| frame["text"].as_str().unwrap())
         .collect();
     assert_eq!(text, "ab");
-    let last = frames.last().unwrap();
-    assert_eq!((last["frame"].as_str(), last["status"].as_str()), (Some("run_ended"), Some("success")));
+    let (first, last) = (&frames[0], frames.last().unwrap());
+    assert_eq!(first["type"], "start");
+    assert_eq!((last["type"].as_str(), last["status"].as_str()), (Some("result"), Some("success")));
+    assert_eq!((&last["thread_id"], &last["answer"]), (&first["thread_id"], &json!("ab")));
+    let places: Vec<(u64, u64)> = frames[1..frames.len() - 1]
+        .iter()
+        .map(|frame| (frame["seq"].as_u64().unwrap(), frame["sub"].as_u64().unwrap()))
+        .collect();
+    assert!(places.is_sorted(), "{places:?}");
+    assert_eq!(frames[frames.len() - 2]["frame"], "run_ended");
     assert_eq!(ended.stderr, "");
 }
 
@@ -68,7 +76,7 @@ fn g12_the_summary_is_in_the_childs_first_request_and_absent_in_the_second() {
 fn a_turn_on_a_thread_goes_on_from_what_was_said() {
     let server = Server::start(Script::new([Reply::text("one"), Reply::text("two")])).unwrap();
     let sandbox = Sandbox::new().with_model(&server);
-    assert_eq!(sandbox.run(&["run", "--new", "-p", "count"]).code, 0);
+    assert_eq!(sandbox.run(&["run", "-p", "count"]).code, 0);
     assert_eq!(sandbox.run(&["run", "-t", "last", "-p", "on"]).stdout, "two\n");
     let messages = server.requests()[1].body["messages"].as_array().unwrap().len();
     assert_eq!(messages, 3);
@@ -78,7 +86,7 @@ fn a_turn_on_a_thread_goes_on_from_what_was_said() {
 fn a17_control_c_ends_with_its_own_code_and_what_had_arrived_is_kept() {
     let server = Server::start(Script::new([Reply::text("Half of it").then(Fault::Stall)])).unwrap();
     let sandbox = Sandbox::new().with_model(&server);
-    let terminal = Terminal::start(&sandbox, 80, &["run", "--new", "-p", "tell me"]);
+    let terminal = Terminal::start(&sandbox, 80, &["run", "-p", "tell me"]);
     terminal.wait_for("Half of it");
     terminal.keys("\x03");
     let (code, screen) = terminal.end();

@@ -1,13 +1,9 @@
 //! Git without what a repository's configuration could make it start: pagers, external diffs, text converters,
 //! filters, file-system monitors, signature checkers. Which sub-commands are allowed is not decided here.
 
-use std::path::Path;
 use std::time::Duration;
 
-use tokio::process::Command;
-use tokio_util::sync::CancellationToken;
-
-use super::process::{self, Ended};
+use crate::execute::environment;
 use crate::workspace::Workspace;
 
 /// Settings that name programs, with values that name none.
@@ -30,29 +26,39 @@ const SETTINGS: &[(&str, &str)] = &[
 ];
 /// Settings with a name in the middle that name programs.
 const NAMED: &str = r"^(filter\..*\.(clean|smudge|process|required)|diff\..*\.(command|textconv))$";
+/// Variables that keep git from writing and asking.
+const QUIET: &[(&str, &str)] =
+    &[("GIT_OPTIONAL_LOCKS", "0"), ("GIT_TERMINAL_PROMPT", "0"), ("GIT_NO_LAZY_FETCH", "1")];
 /// How long reading the configuration may take.
 const CONFIG_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Returns the command for `words`, whose first is an allowed sub-command.
-pub(super) async fn command(
-    program: &Path,
-    words: &[String],
-    workspace: &Workspace,
-) -> Result<Command, String> {
+/// Returns the variables with which git starts none of them.
+pub(super) async fn variables(workspace: &Workspace) -> Result<Vec<(String, String)>, String> {
     let mut settings: Vec<(String, &str)> =
         SETTINGS.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-    for name in named_programs(program, workspace).await? {
+    for name in named_programs(workspace).await? {
         let value = if name.ends_with(".required") { "false" } else { "" };
         settings.push((name, value));
     }
-    let mut command = base(program, workspace);
-    command.env("GIT_CONFIG_COUNT", settings.len().to_string());
-    for (index, (name, value)) in settings.iter().enumerate() {
-        command.env(format!("GIT_CONFIG_KEY_{index}"), name).env(format!("GIT_CONFIG_VALUE_{index}"), value);
+    let mut variables = vec![("GIT_CONFIG_COUNT".to_owned(), settings.len().to_string())];
+    for (index, (name, value)) in settings.into_iter().enumerate() {
+        variables.push((format!("GIT_CONFIG_KEY_{index}"), name));
+        variables.push((format!("GIT_CONFIG_VALUE_{index}"), value.to_owned()));
     }
+    variables.extend(QUIET.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    Ok(variables)
+}
+
+/// Returns the arguments of git for `words`, whose first is an allowed sub-command.
+pub(super) fn arguments(words: &[String]) -> Vec<String> {
     let sub_command = words.first().map_or("", String::as_str);
-    command.arg("--no-pager").arg(sub_command).args(fixed(sub_command)).args(&words[1..]);
-    Ok(command)
+    let fixed = fixed(sub_command).iter().map(|word| (*word).to_owned());
+    ["--no-pager", sub_command]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(fixed)
+        .chain(words[1..].to_vec())
+        .collect()
 }
 
 /// Returns what a sub-command is always given first.
@@ -68,25 +74,18 @@ fn fixed(sub_command: &str) -> &'static [&'static str] {
 }
 
 /// Returns the settings of this repository that match [`NAMED`].
-async fn named_programs(program: &Path, workspace: &Workspace) -> Result<Vec<String>, String> {
-    let mut command = base(program, workspace);
-    command.args(["config", "--includes", "--name-only", "--get-regexp", NAMED]);
-    let ran = process::run(command, CONFIG_TIMEOUT, &CancellationToken::new()).await?;
-    match ran.ended {
+async fn named_programs(workspace: &Workspace) -> Result<Vec<String>, String> {
+    let Some(git) = environment::find_program("git", workspace) else { return Ok(Vec::new()) };
+    let mut command = environment::program(&git, workspace);
+    command.envs(QUIET.iter().copied()).args(["config", "--includes", "--name-only", "--get-regexp", NAMED]);
+    let failed = |reason: String| format!("git cannot read its configuration: {reason}");
+    match tokio::time::timeout(CONFIG_TIMEOUT, command.output()).await {
         // 1 means that no setting matches.
-        Ended::Exited(Some(0 | 1)) => Ok(ran.text.lines().map(str::to_owned).collect()),
-        Ended::Exited(_) | Ended::TooLong | Ended::TooMuch | Ended::Cancelled => {
-            Err(format!("git cannot read its configuration: {}", ran.text))
+        Ok(Ok(ran)) if matches!(ran.status.code(), Some(0 | 1)) => {
+            Ok(String::from_utf8_lossy(&ran.stdout).lines().map(str::to_owned).collect())
         }
+        Ok(Ok(ran)) => Err(failed(String::from_utf8_lossy(&ran.stderr).into_owned())),
+        Ok(Err(error)) => Err(failed(error.to_string())),
+        Err(_) => Err(failed("it takes too long".to_owned())),
     }
-}
-
-fn base(program: &Path, workspace: &Workspace) -> Command {
-    let mut command = process::command(program, workspace);
-    command
-        .env("GIT_OPTIONAL_LOCKS", "0")
-        .env("GIT_TERMINAL_PROMPT", "0")
-        .env("GIT_NO_LAZY_FETCH", "1")
-        .env("GIT_PAGER", "cat");
-    command
 }

@@ -1,170 +1,133 @@
-//! Running one program with a bounded time and output, and ending all it started. Which program is not decided here.
+//! Running one command with a bounded time, and ending all it started when it is stopped. Which command is not decided
+//! here.
 
-use std::env;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt};
+use rustix::process::{Pid, Signal};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
-use crate::OUTPUT_BYTES_MAX;
-use crate::workspace::Workspace;
+use crate::execute::output::Output;
 
-/// The most bytes read from a program before it is ended.
-const READ_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Variables that a program is given; none of them carries a secret.
-const VARIABLES: &[&str] =
-    &["HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "TMPDIR", "TZ", "USER", "SystemRoot"];
+/// How long a command has to end by itself once it was asked to.
+const GRACE: Duration = Duration::from_secs(2);
+/// How much is read at once.
+const PIECE_BYTES: usize = 32 * 1024;
+/// The most bytes that are read of what is left in the pipe when the command has ended.
+const REST_BYTES_MAX: usize = 1024 * 1024;
 
-/// How a program ended.
+/// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
     /// By itself, with this status, or by a signal.
     Exited(Option<i32>),
     /// It ran too long.
     TooLong,
-    /// It wrote too much.
-    TooMuch,
     /// The run was cancelled.
     Cancelled,
 }
 
-/// What a program did.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Ran {
-    /// How it ended.
-    pub ended: Ended,
-    /// What it wrote to both outputs, cut to a bound.
-    pub text: String,
-}
-
-/// What one output held.
-struct Captured {
-    kept: Vec<u8>,
-    total: usize,
-}
-
-/// Returns the program of that name on the search path; folders inside the workspace are left out.
-pub(super) fn find_program(name: &str, workspace: &Workspace) -> Result<PathBuf, String> {
-    search_path(workspace)
-        .into_iter()
-        .map(|folder| folder.join(name))
-        .find(|path| path.is_file())
-        .ok_or_else(|| format!("{name} is not installed on this machine"))
-}
-
-/// Returns a command in the workspace with a clean environment and no input.
-pub(super) fn command(program: &Path, workspace: &Workspace) -> Command {
-    let mut command = Command::new(program);
-    command
-        .current_dir(workspace.root())
-        .env_clear()
-        .envs(VARIABLES.iter().filter_map(|name| env::var_os(name).map(|value| (name, value))))
-        .env("PATH", env::join_paths(search_path(workspace)).unwrap_or_default())
-        .env("TERM", "dumb")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
-    #[cfg(unix)]
-    command.process_group(0);
-    command
-}
-
-/// Runs the command to its end, or ends it and all it started.
+/// Runs the command to its end, or ends it and all it started. What it leaves in the background goes on, and is no
+/// longer listened to.
+///
+/// # Errors
+/// When it cannot be started.
 pub(super) async fn run(
     mut command: Command,
     timeout: Duration,
     cancel: &CancellationToken,
-) -> Result<Ran, String> {
-    let mut child = command.spawn().map_err(|error| format!("the program cannot be started: {error}"))?;
-    let group = Group::of(&child);
-    let full = CancellationToken::new();
-    let stdout = tokio::spawn(capture(child.stdout.take(), full.clone()));
-    let stderr = tokio::spawn(capture(child.stderr.take(), full.clone()));
+    output: &mut Output,
+) -> io::Result<Ended> {
+    // One pipe for both outputs keeps their order.
+    let (reader, writer) = io::pipe()?;
+    command.stdout(writer.try_clone()?).stderr(writer);
+    let mut child = command.spawn()?;
+    // It holds the writing end open.
+    drop(command);
+    let mut group = Group::of(&child);
+    let mut running =
+        Running { pipe: Receiver::from_owned_fd(OwnedFd::from(reader))?, is_open: true, output };
     let ended = tokio::select! {
-        // A program whose output is no longer read ends at once; why it ended is asked first.
         biased;
         () = cancel.cancelled() => Ended::Cancelled,
-        () = full.cancelled() => Ended::TooMuch,
-        status = child.wait() => Ended::Exited(status.map_err(|error| error.to_string())?.code()),
         () = tokio::time::sleep(timeout) => Ended::TooLong,
+        status = running.until_exit(&mut child) => Ended::Exited(status?),
     };
-    // Whatever it left running holds the outputs open.
-    drop(group);
-    let _ = child.kill().await;
-    let mut text = String::new();
-    for output in [stdout, stderr] {
-        let captured = output.await.map_err(|error| error.to_string())?;
-        append(&mut text, &captured);
+    if let Ended::Exited(_) = ended {
+        group.leader = None;
+    } else {
+        group.signal(Signal::TERM);
+        let _ = tokio::time::timeout(GRACE, running.until_exit(&mut child)).await;
+        group.signal(Signal::KILL);
+        let _ = child.wait().await;
     }
-    Ok(Ran { ended, text: text.trim_end().to_owned() })
+    running.rest();
+    Ok(ended)
 }
 
-/// Reads an output to its end, keeping the beginning; cancels `full` when there is too much.
-async fn capture(output: Option<impl AsyncRead + Unpin>, full: CancellationToken) -> Captured {
-    let mut captured = Captured { kept: Vec::new(), total: 0 };
-    let Some(mut output) = output else {
-        return captured;
-    };
-    let mut buffer = vec![0; 16 * 1024];
-    while let Ok(read @ 1..) = output.read(&mut buffer).await {
-        let room = OUTPUT_BYTES_MAX.saturating_sub(captured.kept.len());
-        captured.kept.extend_from_slice(&buffer[..read.min(room)]);
-        captured.total += read;
-        if captured.total > READ_BYTES_MAX {
-            full.cancel();
-            break;
+/// A command whose output is being read.
+struct Running<'a> {
+    pipe: Receiver,
+    is_open: bool,
+    output: &'a mut Output,
+}
+
+impl Running<'_> {
+    /// Reads until the command has ended; others may still hold the pipe open then.
+    async fn until_exit(&mut self, child: &mut Child) -> io::Result<Option<i32>> {
+        let mut piece = vec![0; PIECE_BYTES];
+        loop {
+            tokio::select! {
+                read = self.pipe.read(&mut piece), if self.is_open => match read {
+                    Ok(count @ 1..) => self.output.push(&piece[..count]),
+                    Ok(0) | Err(_) => self.is_open = false,
+                },
+                status = child.wait() => return Ok(status?.code()),
+            }
         }
     }
-    captured
-}
 
-fn append(text: &mut String, captured: &Captured) {
-    if !text.is_empty() && !text.ends_with('\n') && !captured.kept.is_empty() {
-        text.push('\n');
+    /// Takes what is in the pipe at this moment, without waiting for more.
+    fn rest(&mut self) {
+        let mut piece = vec![0; PIECE_BYTES];
+        let mut total = 0;
+        while self.is_open && total < REST_BYTES_MAX {
+            // The system is asked, not the runtime: it may not have heard of the last bytes yet.
+            match rustix::io::read(self.pipe.as_fd(), &mut piece) {
+                Ok(count @ 1..) => {
+                    self.output.push(&piece[..count]);
+                    total += count;
+                }
+                Ok(0) | Err(_) => self.is_open = false,
+            }
+        }
     }
-    text.push_str(&String::from_utf8_lossy(&captured.kept));
-    let cut = captured.total - captured.kept.len();
-    if cut > 0 {
-        text.push_str(&format!("\n[{cut} more bytes left out]\n"));
-    }
 }
 
-fn search_path(workspace: &Workspace) -> Vec<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path)
-        .filter_map(|folder| folder.is_absolute().then(|| folder.canonicalize().ok())?)
-        .filter(|folder| !folder.starts_with(workspace.root()))
-        .collect()
-}
-
-/// The processes of one command. Dropping it ends them all.
+/// The processes of one command. Dropping it ends them all, unless the command has ended by itself.
 struct Group {
-    #[cfg(unix)]
-    leader: Option<rustix::process::Pid>,
+    leader: Option<Pid>,
 }
 
 impl Group {
     fn of(child: &Child) -> Self {
-        #[cfg(unix)]
-        return Self { leader: child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())) };
-        #[cfg(not(unix))]
-        {
-            let _ = child;
-            Self {}
+        Self { leader: child.id().and_then(|id| Pid::from_raw(id.cast_signed())) }
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(leader) = self.leader {
+            // It fails when all of them have ended.
+            let _ = rustix::process::kill_process_group(leader, signal);
         }
     }
 }
 
-#[cfg(unix)]
 impl Drop for Group {
     fn drop(&mut self) {
-        if let Some(leader) = self.leader {
-            // It fails when all of them have ended.
-            let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
-        }
+        self.signal(Signal::KILL);
     }
 }

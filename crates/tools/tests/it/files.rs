@@ -2,68 +2,33 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
-use protocol::ToolStatus;
 use protocol::message::joined_text;
-use runtime::{Tool, ToolContext};
+use protocol::{Block, ToolStatus};
+use runtime::{Repeat, Subject};
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
-struct Bench {
-    folder: tempfile::TempDir,
-    tools: Vec<Arc<dyn Tool>>,
-    cancel: CancellationToken,
-}
-
-impl Bench {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let work = folder.path().join("work");
-        fs::create_dir_all(work.join("src/deep")).unwrap();
-        fs::create_dir_all(work.join("target")).unwrap();
-        fs::write(folder.path().join("secret"), "needle").unwrap();
-        fs::write(work.join(".gitignore"), "target/\n").unwrap();
-        fs::write(work.join("src/a.rs"), "fn a() {}\r\n// needle\nlast").unwrap();
-        fs::write(work.join("src/deep/b.rs"), "fn b() {}\n").unwrap();
-        fs::write(work.join("target/out.rs"), "needle").unwrap();
-        fs::write(work.join("blob"), b"needle\0needle").unwrap();
-        Self { folder, tools: tools::read_only(), cancel: CancellationToken::new() }
-    }
-
-    fn work(&self) -> std::path::PathBuf {
-        self.folder.path().join("work")
-    }
-
-    async fn call(&self, name: &str, args: Value) -> (ToolStatus, String) {
-        let tool = self.tools.iter().find(|tool| tool.spec().name == name).unwrap();
-        let context = ToolContext { workspace: self.work(), cancel: self.cancel.clone() };
-        let output = tool.call(&args, &context).await;
-        (output.status, joined_text(&output.content))
-    }
-
-    async fn good(&self, name: &str, args: Value, expected: &str) {
-        assert_eq!(self.call(name, args).await, (ToolStatus::Success, expected.to_owned()));
-    }
-
-    async fn bad(&self, name: &str, args: Value, expected: &str) {
-        let (status, text) = self.call(name, args).await;
-        assert!(status == ToolStatus::Error && text.contains(expected), "{text}");
-    }
-}
+use crate::bench::Bench;
 
 #[tokio::test]
 async fn every_tool_describes_an_object_of_arguments() {
-    let names: Vec<String> = tools::read_only().iter().map(|tool| tool.spec().name).collect();
-    assert_eq!(names, ["ls", "read_file", "glob", "grep", "execute"]);
-    for tool in tools::read_only() {
-        assert_eq!(tool.spec().parameters["type"], "object");
+    let tools = tools::all(tools::Settings::default());
+    let names: Vec<String> = tools.iter().map(|tool| tool.spec().name).collect();
+    assert_eq!(
+        names,
+        ["ls", "read_file", "glob", "grep", "write_file", "edit_file", "execute", "write_todos"]
+    );
+    for tool in tools {
+        let spec = tool.spec();
+        assert_eq!(spec.parameters["type"], "object");
+        let changes = ["write_file", "edit_file", "execute"].contains(&spec.name.as_str());
+        assert_eq!(tool.repeat(), if changes { Repeat::Never } else { Repeat::Safe }, "{}", spec.name);
     }
 }
 
 #[tokio::test]
 async fn ls_lists_one_folder() {
-    let bench = Bench::new();
+    let bench = Bench::new().await;
     bench.good("ls", json!({}), ".gitignore (8)\nblob (13)\nsrc/\ntarget/").await;
     bench.good("ls", Value::Null, ".gitignore (8)\nblob (13)\nsrc/\ntarget/").await;
     bench.good("ls", json!({"path": "src"}), "a.rs (25)\ndeep/").await;
@@ -74,7 +39,7 @@ async fn ls_lists_one_folder() {
 
 #[tokio::test]
 async fn read_file_shows_numbered_lines() {
-    let bench = Bench::new();
+    let bench = Bench::new().await;
     bench
         .good(
             "read_file",
@@ -85,11 +50,11 @@ async fn read_file_shows_numbered_lines() {
     bench
         .good(
             "read_file",
-            json!({"path": "src/a.rs", "from_line": 2, "lines": 1}),
-            "     2\t// needle\n[the file goes on; continue with from_line 3]\n",
+            json!({"path": "src/a.rs", "offset": 2, "limit": 1}),
+            "     2\t// needle\n[there is more; continue with offset 3]\n",
         )
         .await;
-    bench.bad("read_file", json!({"path": "src/a.rs", "from_line": 9}), "has only 3 lines").await;
+    bench.bad("read_file", json!({"path": "src/a.rs", "offset": 9}), "has only 3 lines").await;
     bench.bad("read_file", json!({}), "missing field `path`").await;
     bench.bad("read_file", json!({"path": "src"}), "is a folder").await;
     bench.bad("read_file", json!({"path": "nope"}), "ls or glob").await;
@@ -99,7 +64,7 @@ async fn read_file_shows_numbered_lines() {
 
 #[tokio::test]
 async fn read_file_is_bounded_whatever_the_file() {
-    let bench = Bench::new();
+    let bench = Bench::new().await;
     fs::File::create(bench.work().join("sparse")).unwrap().set_len(1 << 30).unwrap();
     bench.bad("read_file", json!({"path": "sparse"}), "binary file of 1073741824 bytes").await;
     fs::write(bench.work().join("long"), "x".repeat(5_000_000)).unwrap();
@@ -107,12 +72,12 @@ async fn read_file_is_bounded_whatever_the_file() {
     assert!(text.len() < 1_100 && text.ends_with("x […]\n"));
     fs::write(bench.work().join("many"), "line\n".repeat(100_000)).unwrap();
     let (_, text) = bench.call("read_file", json!({"path": "many"})).await;
-    assert!(text.len() < 60_000 && text.ends_with("[the file goes on; continue with from_line 2001]\n"));
+    assert!(text.len() < 60_000 && text.ends_with("[there is more; continue with offset 2001]\n"));
 }
 
 #[tokio::test]
 async fn glob_and_grep_see_what_is_not_ignored() {
-    let bench = Bench::new();
+    let bench = Bench::new().await;
     bench.good("glob", json!({"pattern": "*.rs"}), "src/a.rs\nsrc/deep/b.rs").await;
     bench.good("glob", json!({"pattern": "src/*.rs"}), "src/a.rs").await;
     bench.good("glob", json!({"pattern": "*.rs", "path": "src/deep"}), "src/deep/b.rs").await;
@@ -136,7 +101,7 @@ async fn glob_and_grep_see_what_is_not_ignored() {
 #[cfg(unix)]
 #[tokio::test]
 async fn k6_links_out_of_the_workspace_are_not_followed() {
-    let bench = Bench::new();
+    let bench = Bench::new().await;
     std::os::unix::fs::symlink(Path::new("../secret"), bench.work().join("link")).unwrap();
     std::os::unix::fs::symlink(bench.folder.path(), bench.work().join("up")).unwrap();
     bench.bad("read_file", json!({"path": "link"}), "outside the workspace").await;
@@ -148,8 +113,115 @@ async fn k6_links_out_of_the_workspace_are_not_followed() {
 
 #[tokio::test]
 async fn i5_a_cancelled_search_stops() {
-    let bench = Bench::new();
-    bench.cancel.cancel();
+    let bench = Bench::new().await;
+    bench.context.cancel.cancel();
     bench.bad("grep", json!({"pattern": "needle"}), "cancelled").await;
     bench.bad("glob", json!({"pattern": "*"}), "cancelled").await;
+}
+
+#[tokio::test]
+async fn grep_shows_lines_around_a_match_or_only_files_or_counts() {
+    let bench = Bench::new().await;
+    fs::write(bench.work().join("poem"), "one\ntwo\nthree needle\nfour\nfive\nsix\nseven needle\n").unwrap();
+    let poem = |more: Value| {
+        let mut args = json!({"pattern": "needle", "path": "poem"});
+        args.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        args
+    };
+    bench
+        .good(
+            "grep",
+            poem(json!({"context": 1})),
+            "poem-2-two\npoem:3:three needle\npoem-4-four\n--\npoem-6-six\npoem:7:seven needle",
+        )
+        .await;
+    bench
+        .good(
+            "grep",
+            poem(json!({"context": 2})),
+            "poem-1-one\npoem-2-two\npoem:3:three needle\npoem-4-four\npoem-5-five\npoem-6-six\npoem:7:seven needle",
+        )
+        .await;
+    bench.good("grep", json!({"pattern": "needle", "output": "files"}), "poem\nsrc/a.rs").await;
+    bench.good("grep", json!({"pattern": "needle", "output": "counts"}), "poem:2\nsrc/a.rs:1").await;
+    bench.bad("grep", json!({"pattern": "x", "output": "all"}), "unknown variant `all`").await;
+    fs::write(bench.work().join("many"), "needle\n".repeat(1_000)).unwrap();
+    let (_, text) = bench.call("grep", json!({"pattern": "needle", "path": "many"})).await;
+    assert!(
+        text.lines().count() == 201
+            && text.ends_with("[there may be more; narrow the pattern, path or glob]")
+    );
+}
+
+#[tokio::test]
+async fn k4_searches_leave_secrets_out_unless_they_are_named() {
+    let bench = Bench::new().await;
+    fs::write(bench.work().join(".env"), "KEY=needle").unwrap();
+    bench.good("grep", json!({"pattern": "needle"}), "src/a.rs:2:// needle").await;
+    bench.good("glob", json!({"pattern": ".env*"}), "no file matches").await;
+    // This one a person is asked about.
+    bench.good("grep", json!({"pattern": "needle", "path": ".env"}), ".env:1:KEY=needle").await;
+}
+
+#[tokio::test]
+async fn b16_images_and_documents_are_returned_by_hash_with_their_bytes_as_an_artifact() {
+    let bench = Bench::new().await;
+    let png = [b"\x89PNG\r\n\x1a\n".as_slice(), &[0; 100]].concat();
+    fs::write(bench.work().join("a.png"), &png).unwrap();
+    let output = bench.committed("read_file", json!({"path": "a.png"})).await;
+    assert_eq!(output.status, ToolStatus::Success);
+    let [Block::Text { text }, Block::Media { media_type, sha256: Some(sha256), bytes: Some(108) }] =
+        output.content.as_slice()
+    else {
+        unreachable!("{:?}", output.content)
+    };
+    assert_eq!((text.as_str(), media_type.as_str()), ("image/png, 108 bytes", "image/png"));
+    let stored = bench.context.store.artifact(bench.context.thread_id, sha256).await.unwrap().unwrap();
+    assert_eq!((stored.bytes, stored.media_type.as_str()), (png, "image/png"));
+    bench.bad("read_file", json!({"path": format!("artifact:{sha256}")}), "is image/png, not text").await;
+    fs::write(bench.work().join("b.pdf"), "%PDF-1.7\n").unwrap();
+    let output = bench.output("read_file", json!({"path": "b.pdf"})).await;
+    assert!(matches!(&output.content[1], Block::Media { media_type, .. } if media_type == "application/pdf"));
+    fs::write(bench.work().join("c.jpg"), [[0xff, 0xd8, 0xff].as_slice(), &[0; 4_000_000]].concat()).unwrap();
+    bench.bad("read_file", json!({"path": "c.jpg"}), "only up to 3750000 can be looked at").await;
+}
+
+#[tokio::test]
+async fn a_byte_order_mark_is_not_shown() {
+    let bench = Bench::new().await;
+    fs::write(bench.work().join("bom"), "\u{feff}one\ntwo\n").unwrap();
+    bench.good("read_file", json!({"path": "bom"}), "     1\tone\n     2\ttwo\n").await;
+}
+
+#[tokio::test]
+async fn reviews_name_the_real_path() {
+    let bench = Bench::new().await;
+    std::os::unix::fs::symlink("src/a.rs", bench.work().join("inner")).unwrap();
+    let subject = |path: &str| vec![Subject::Path(path.into())];
+    assert_eq!(
+        bench.review("read_file", json!({"path": "src/../inner"})).await.subjects,
+        subject("src/a.rs")
+    );
+    assert_eq!(bench.review("ls", json!({})).await.subjects, subject(""));
+    assert_eq!(bench.review("grep", json!({"pattern": "x", "path": "src"})).await.subjects, subject("src"));
+    assert_eq!(bench.review("read_file", json!({"path": "../secret"})).await.subjects, []);
+    assert_eq!(bench.review("read_file", json!({"path": "artifact:abcdef12"})).await.subjects, []);
+}
+
+#[tokio::test]
+async fn the_list_of_tasks_is_state_and_replaced_as_a_whole() {
+    let bench = Bench::new().await;
+    let todos = json!([
+        {"content": "parse", "status": "completed"},
+        {"content": "print", "status": "in_progress"},
+        {"content": "ship", "status": "pending"}
+    ]);
+    let output = bench.output("write_todos", json!({"todos": todos})).await;
+    assert_eq!(joined_text(&output.content), "[x] parse\n[~] print\n[ ] ship");
+    assert_eq!(output.update.channels[tools::TODOS_CHANNEL], todos);
+    bench.good("write_todos", json!({"todos": []}), "(the list is empty)").await;
+    bench
+        .bad("write_todos", json!({"todos": [{"content": " ", "status": "pending"}]}), "has no content")
+        .await;
+    bench.bad("write_todos", json!({"todos": [{"content": "a", "status": "done"}]}), "unknown variant").await;
 }

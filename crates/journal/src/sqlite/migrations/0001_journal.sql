@@ -1,22 +1,27 @@
 -- The journal's first schema.
 --
 -- Ids are UUIDs in their usual text form and times are RFC 3339 in UTC with nine decimals, so that rows can be read
--- with any SQLite tool and sort as text. `events` is the exception: it is the one large table, and its ids are blobs.
+-- with any SQLite tool and sort as text. The tables that grow with every turn are the exception: in `events`, `runs`,
+-- `checkpoints` and `steps` ids are blobs and times are nanoseconds since 1970 (text beyond the years 1678 to 2262).
 
 -- One row for every thread id that ever existed. It outlives the thread, so that a seq is never handed out twice.
--- The counters that change with every append are here and not in `threads`: this row is narrow and cheap to rewrite.
+-- What changes with every append or run is here and not in `threads`: this row is narrow and cheap to rewrite.
 CREATE TABLE thread_heads (
     thread_key    INTEGER PRIMARY KEY,
     thread_id     TEXT    NOT NULL UNIQUE,
     last_seq      INTEGER NOT NULL DEFAULT 0,   -- the highest seq handed out
     base_seq      INTEGER NOT NULL DEFAULT 0,   -- last_seq when the thread was created: its events are base_seq + 1 ..= last_seq
+    copied_count  INTEGER NOT NULL DEFAULT 0,   -- events up to base_seq that were copied from another thread
     indexed_seq   INTEGER NOT NULL DEFAULT 0,   -- how far search has read
-    message_count INTEGER NOT NULL DEFAULT 0,
+    message_count INTEGER NOT NULL DEFAULT 0,   -- superseded messages do not count
     has_prompt    INTEGER NOT NULL DEFAULT 0,   -- whether threads.first_prompt is set
+    in_subagent   INTEGER NOT NULL DEFAULT 0,   -- whether it is a sub-agent's, or came from one that is
     assistant_id  TEXT,                         -- as in threads, for the append
+    status        TEXT,
     updated_at    TEXT                          -- NULL while no thread has this id
 ) STRICT;
-CREATE INDEX thread_heads_recent ON thread_heads (updated_at DESC, thread_id DESC) WHERE updated_at IS NOT NULL;
+CREATE INDEX thread_heads_recent ON thread_heads (updated_at DESC, thread_id DESC)
+    WHERE updated_at IS NOT NULL AND in_subagent = 0;
 
 CREATE TABLE threads (
     thread_key   INTEGER PRIMARY KEY REFERENCES thread_heads (thread_key),
@@ -25,7 +30,6 @@ CREATE TABLE threads (
     parent_id    TEXT,
     parent_kind  TEXT,
     name         TEXT,
-    status       TEXT NOT NULL,
     metadata     TEXT NOT NULL,
     first_prompt TEXT,
     created_at   TEXT NOT NULL
@@ -42,7 +46,7 @@ CREATE TABLE events (
     run_id     BLOB,
     category   TEXT    NOT NULL,
     event_type TEXT    NOT NULL,
-    created_at TEXT    NOT NULL,
+    created_at ANY     NOT NULL,
     turn_index INTEGER,                         -- where turn_log has what it says in words
     event_key  TEXT,
     metadata   TEXT,
@@ -51,50 +55,76 @@ CREATE TABLE events (
 CREATE UNIQUE INDEX events_seq ON events (thread_key, seq);
 CREATE UNIQUE INDEX events_key ON events (thread_key, event_key, ifnull(run_id, x'')) WHERE event_key IS NOT NULL;
 
+-- What rewinds superseded: ranges of seqs, disjoint and never adjacent. The events themselves stay as they are.
+CREATE TABLE superseded (
+    thread_key INTEGER NOT NULL REFERENCES threads (thread_key) ON DELETE CASCADE,
+    first_seq  INTEGER NOT NULL,
+    last_seq   INTEGER NOT NULL,
+    PRIMARY KEY (thread_key, first_seq)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE runs (
-    run_id             TEXT PRIMARY KEY,
-    thread_id          TEXT NOT NULL REFERENCES threads (thread_id) ON DELETE CASCADE,
+    run_id             BLOB PRIMARY KEY,
+    thread_key         INTEGER NOT NULL REFERENCES threads (thread_key) ON DELETE CASCADE,
     assistant_id       TEXT NOT NULL,
     status             TEXT NOT NULL,
     model              TEXT,
     error              TEXT,
     lease_owner        TEXT,
-    lease_until        TEXT,
+    lease_until        ANY,
     input_tokens       INTEGER NOT NULL,
     output_tokens      INTEGER NOT NULL,
     cache_read_tokens  INTEGER NOT NULL,
     cache_write_tokens INTEGER NOT NULL,
-    created_at         TEXT NOT NULL,
-    updated_at         TEXT NOT NULL
-) STRICT;
-CREATE INDEX runs_thread ON runs (thread_id);
-CREATE UNIQUE INDEX runs_active ON runs (thread_id) WHERE status IN ('pending', 'running');
+    created_at         ANY     NOT NULL,
+    updated_at         ANY     NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX runs_thread ON runs (thread_key);
+CREATE UNIQUE INDEX runs_active ON runs (thread_key) WHERE status IN ('pending', 'running');
 
 -- Where each thread resumes: its newest checkpoint, whole.
 CREATE TABLE checkpoints (
-    thread_id     TEXT PRIMARY KEY REFERENCES threads (thread_id) ON DELETE CASCADE,
-    checkpoint_id TEXT NOT NULL,
-    run_id        TEXT NOT NULL,
+    thread_key    INTEGER PRIMARY KEY REFERENCES threads (thread_key) ON DELETE CASCADE,
+    checkpoint_id BLOB    NOT NULL,
+    run_id        BLOB    NOT NULL,
     step          INTEGER NOT NULL,
     head_seq      INTEGER NOT NULL,
     next          TEXT,
-    channels      TEXT NOT NULL,
-    activities    TEXT NOT NULL,
-    created_at    TEXT NOT NULL
+    channels      TEXT    NOT NULL,   -- the public ones; the same text means the same channels
+    private       TEXT    NOT NULL,   -- those whose names begin with `_`
+    activities    TEXT    NOT NULL,
+    created_at    ANY     NOT NULL
 ) STRICT;
-CREATE INDEX checkpoints_unfinished ON checkpoints (thread_id) WHERE activities <> '[]';
+CREATE INDEX checkpoints_unfinished ON checkpoints (thread_key) WHERE activities <> '[]';
 
--- Which steps there were, without their state: the events up to `head_seq` give it back.
+-- Which steps there were, in order: the events up to `head_seq` are the state, and the channels are those of the
+-- newest row up to here that has any. A step is looked for from the newest on; an index by id would cost every step a
+-- page.
 CREATE TABLE steps (
-    thread_id     TEXT NOT NULL REFERENCES threads (thread_id) ON DELETE CASCADE,
-    run_id        TEXT NOT NULL,
-    step          INTEGER NOT NULL,
-    checkpoint_id TEXT NOT NULL,
+    thread_key    INTEGER NOT NULL REFERENCES threads (thread_key) ON DELETE CASCADE,
     head_seq      INTEGER NOT NULL,
+    checkpoint_id BLOB    NOT NULL,   -- time-ordered
+    run_id        BLOB    NOT NULL,
+    step          INTEGER NOT NULL,
+    created_at    ANY     NOT NULL,
     next          TEXT,
-    created_at    TEXT NOT NULL,
-    PRIMARY KEY (thread_id, run_id, step)
+    channels      TEXT,               -- the public ones, where they differ from those of the step before
+    PRIMARY KEY (thread_key, head_seq, checkpoint_id)
 ) STRICT, WITHOUT ROWID;
+
+-- Bytes of a thread by their hash. Threads that hold the same bytes share one row of artifact_bytes.
+CREATE TABLE artifacts (
+    thread_key INTEGER NOT NULL REFERENCES threads (thread_key) ON DELETE CASCADE,
+    sha256     BLOB    NOT NULL,
+    media_type TEXT    NOT NULL,
+    created_at ANY     NOT NULL,
+    PRIMARY KEY (thread_key, sha256)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX artifacts_sha256 ON artifacts (sha256);
+CREATE TABLE artifact_bytes (
+    sha256 BLOB PRIMARY KEY,
+    bytes  BLOB NOT NULL
+) STRICT;
 
 CREATE TABLE interrupts (
     interrupt_id TEXT PRIMARY KEY,
@@ -104,6 +134,7 @@ CREATE TABLE interrupts (
     payload      TEXT NOT NULL,
     status       TEXT NOT NULL,
     decisions    TEXT,
+    raised_seq   INTEGER NOT NULL,   -- the thread's last seq when it was raised
     created_at   TEXT NOT NULL,
     resolved_at  TEXT
 ) STRICT;

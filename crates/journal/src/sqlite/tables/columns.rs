@@ -1,4 +1,5 @@
-//! How values stand in columns: ids and times as text, structures as JSON. It knows no table.
+//! How values stand in columns: ids and times as text or, where it is compact, as blobs and nanoseconds; structures as
+//! JSON. It knows no table.
 
 use std::str::FromStr;
 
@@ -7,11 +8,12 @@ use protocol::{
     AssistantId, CheckpointId, HandoffId, HandoffStatus, InterruptId, InterruptStatus, ParentKind, RunId,
     RunStatus, ThreadId, ThreadStatus,
 };
-use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, Value, ValueRef};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use uuid::Uuid;
 
-/// A value read from a text column.
+/// A value read from a column, in whichever of its forms it is stored.
 pub(crate) struct Stored<T>(pub(crate) T);
 
 /// A value read from a JSON column.
@@ -38,7 +40,24 @@ macro_rules! named {
     )* };
 }
 
-parsed!(Timestamp, ThreadId, RunId, HandoffId, CheckpointId, InterruptId, AssistantId);
+macro_rules! uuids {
+    ($($type:ty),*) => { $(
+        impl FromSql for Stored<$type> {
+            fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+                match value {
+                    ValueRef::Blob(bytes) => {
+                        let uuid = Uuid::from_slice(bytes).map_err(FromSqlError::other)?;
+                        Ok(Self(<$type>::from_uuid(uuid)))
+                    }
+                    text => <$type>::from_str(text.as_str()?).map(Self).map_err(FromSqlError::other),
+                }
+            }
+        }
+    )* };
+}
+
+parsed!(InterruptId, AssistantId);
+uuids!(ThreadId, RunId, HandoffId, CheckpointId);
 named!(RunStatus, ThreadStatus, ParentKind, HandoffStatus);
 
 /// A stored name that no version of Segue up to this one wrote.
@@ -57,6 +76,17 @@ impl FromSql for Stored<InterruptStatus> {
     }
 }
 
+impl FromSql for Stored<Timestamp> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        match value {
+            ValueRef::Integer(nanos) => Timestamp::from_nanosecond(nanos.into()),
+            text => Timestamp::from_str(text.as_str()?),
+        }
+        .map(Self)
+        .map_err(FromSqlError::other)
+    }
+}
+
 impl<T: DeserializeOwned> FromSql for Json<T> {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         serde_json::from_str(value.as_str()?).map(Self).map_err(FromSqlError::other)
@@ -66,6 +96,12 @@ impl<T: DeserializeOwned> FromSql for Json<T> {
 /// Returns `time` as it is stored: of one width, so that the order of the texts is the order of the times.
 pub(crate) fn time(time: Timestamp) -> String {
     format!("{time:.9}")
+}
+
+/// Returns `time` as the tables store it that grow with every turn: nanoseconds since 1970 where they fit, as between
+/// the years 1678 and 2262, and otherwise text.
+pub(crate) fn instant(moment: Timestamp) -> Value {
+    i64::try_from(moment.as_nanosecond()).map_or_else(|_| Value::Text(time(moment)), Value::Integer)
 }
 
 /// Returns `value` as it is stored in a JSON column.
@@ -88,7 +124,7 @@ pub(crate) fn count(row: &rusqlite::Row<'_>, column: &str) -> rusqlite::Result<u
     })
 }
 
-/// Returns the value of a text column.
+/// Returns the value of a column.
 pub(crate) fn stored<T>(row: &rusqlite::Row<'_>, column: &str) -> rusqlite::Result<T>
 where
     Stored<T>: FromSql,
@@ -96,7 +132,7 @@ where
     row.get::<_, Stored<T>>(column).map(|Stored(value)| value)
 }
 
-/// Returns the value of a text column that may be null.
+/// Returns the value of a column that may be null.
 pub(crate) fn stored_option<T>(row: &rusqlite::Row<'_>, column: &str) -> rusqlite::Result<Option<T>>
 where
     Stored<T>: FromSql,

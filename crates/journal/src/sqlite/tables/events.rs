@@ -1,15 +1,18 @@
 //! The log: appending events and reading pages of them. An event that was stored is never changed.
 
+pub(crate) mod copies;
+pub(crate) mod rewinds;
+
 use protocol::{Category, Event, EventId, NewEvent, RawJson, RunId, Seq, ThreadId};
 use rusqlite::types::{FromSqlError, Type};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::columns::{integer, stored, time};
+use super::columns::{instant, integer, stored, time};
 use super::threads::{self, Head};
 use super::{page_limit, turns};
-use crate::{Error, EventQuery, Result};
+use crate::{Error, EventQuery, Result, Superseded};
 
 /// The highest seq of a thread.
 const SEQ_MAX: u64 = u32::MAX as u64;
@@ -35,7 +38,7 @@ pub(crate) fn append(connection: &Connection, thread_id: ThreadId, events: &[New
         }
         let created_at = time(event.created_at);
         let turn_index = turns::log(connection, &mut head, (seq, &created_at), event)?;
-        insert(connection, (head.key, seq), event, (&created_at, turn_index))?;
+        insert(connection, (head.key, seq), event, turn_index)?;
         head.last_seq = seq;
         if event.event_type.category() == Category::Message {
             head.message_count += 1;
@@ -90,7 +93,7 @@ fn insert(
     connection: &Connection,
     (thread_key, seq): (i64, Seq),
     event: &NewEvent,
-    (created_at, turn_index): (&str, Option<i64>),
+    turn_index: Option<i64>,
 ) -> Result<()> {
     connection
         .prepare_cached(
@@ -105,7 +108,7 @@ fn insert(
             event.run_id.map(|run_id| run_id.uuid().into_bytes()),
             event.event_type.category().as_str(),
             event.event_type.as_str(),
-            created_at,
+            instant(event.created_at),
             turn_index,
             &event.event_key,
             event.metadata.as_ref().map(|json| json.get()),
@@ -146,24 +149,77 @@ pub(crate) fn seq_of_key(
 
 /// Returns a page of events in ascending order.
 pub(crate) fn page(connection: &Connection, thread_id: ThreadId, query: &EventQuery) -> Result<Vec<Event>> {
-    let limit = page_limit("events", query.limit)?;
+    page_limit("events", query.limit)?;
     let Some(key) = threads::key(connection, thread_id)? else { return Ok(Vec::new()) };
-    let after = integer(query.after.unwrap_or(0));
-    let before = integer(query.before.unwrap_or(u64::MAX));
-    let (names, categories) = category_condition(&query.categories);
-    let mut parameters: Vec<&dyn ToSql> = vec![&key, &after, &before, &limit];
-    parameters.extend(names.iter().map(|name| name as &dyn ToSql));
-    let direction = if query.after.is_some() { "ASC" } else { "DESC" };
-    let mut statement = connection.prepare_cached(&format!(
-        "SELECT seq, event_id, run_id, category, event_type, created_at, metadata, content FROM events
-         WHERE thread_key = ?1 AND seq > ?2 AND seq < ?3{categories} ORDER BY seq {direction} LIMIT ?4"
-    ))?;
-    let rows = statement.query_map(parameters.as_slice(), |row| read(row, thread_id))?;
-    let mut events = rows.collect::<rusqlite::Result<Vec<_>>>()?;
-    if query.after.is_none() {
-        events.reverse();
+    let bounds = (integer(query.after.unwrap_or(0)), integer(query.before.unwrap_or(u64::MAX)));
+    let pages = Pages { connection, thread_id, key, query, bounds };
+    match (query.superseded, query.after) {
+        (Superseded::Shown, _) => pages.read(bounds, Vec::new()),
+        (Superseded::Hidden, Some(_)) => pages.visible_forwards(),
+        (Superseded::Hidden, None) => pages.visible_backwards(),
     }
-    Ok(events)
+    .map(|mut events| {
+        if query.after.is_none() {
+            events.reverse();
+        }
+        events
+    })
+}
+
+/// One page being read, in the order in which the query goes through the thread.
+struct Pages<'a> {
+    connection: &'a Connection,
+    thread_id: ThreadId,
+    key: i64,
+    query: &'a EventQuery,
+    /// The seqs between which the page is; neither belongs to it.
+    bounds: (i64, i64),
+}
+
+impl Pages<'_> {
+    /// Steps from one visible range to the next, so that what is superseded between them costs nothing.
+    fn visible_forwards(&self) -> Result<Vec<Event>> {
+        let (mut at, end) = self.bounds;
+        let mut events = Vec::new();
+        loop {
+            let (after, before) = rewinds::visible_after(self.connection, self.key, at)?;
+            events = self.read((after, before.min(end)), events)?;
+            if events.len() == self.query.limit || before >= end {
+                return Ok(events);
+            }
+            at = before - 1;
+        }
+    }
+
+    fn visible_backwards(&self) -> Result<Vec<Event>> {
+        let (end, mut at) = self.bounds;
+        let mut events = Vec::new();
+        loop {
+            let (after, before) = rewinds::visible_before(self.connection, self.key, at)?;
+            events = self.read((after.max(end), before), events)?;
+            if events.len() == self.query.limit || after <= end {
+                return Ok(events);
+            }
+            at = after + 1;
+        }
+    }
+
+    /// Adds the events between the bounds to `events`, up to the page's limit.
+    fn read(&self, (after, before): (i64, i64), mut events: Vec<Event>) -> Result<Vec<Event>> {
+        let limit = integer((self.query.limit - events.len()) as u64);
+        let (names, categories) = category_condition(&self.query.categories);
+        let mut parameters: Vec<&dyn ToSql> = vec![&self.key, &after, &before, &limit];
+        parameters.extend(names.iter().map(|name| name as &dyn ToSql));
+        let direction = if self.query.after.is_some() { "ASC" } else { "DESC" };
+        let mut statement = self.connection.prepare_cached(&format!(
+            "SELECT seq, event_id, run_id, category, event_type, created_at, metadata, content FROM events
+             WHERE thread_key = ?1 AND seq > ?2 AND seq < ?3{categories} ORDER BY seq {direction} LIMIT ?4"
+        ))?;
+        for event in statement.query_map(parameters.as_slice(), |row| read(row, self.thread_id))? {
+            events.push(event?);
+        }
+        Ok(events)
+    }
 }
 
 /// Returns the names to bind from the fifth parameter on, and the condition that uses them.

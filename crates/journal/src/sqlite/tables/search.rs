@@ -5,6 +5,7 @@ use protocol::{Seq, ThreadId};
 use rusqlite::{Connection, Row};
 
 use super::columns::{integer, stored};
+use super::events::rewinds;
 use super::page_limit;
 use super::turns::text_of;
 use crate::{Error, Result, SearchHit};
@@ -104,12 +105,13 @@ fn index_thread(
 pub(crate) fn find(connection: &Connection, text: &str, limit: usize) -> Result<Vec<SearchHit>> {
     let limit = page_limit("search results", limit)?;
     let Some(query) = match_expression(text)? else { return Ok(Vec::new()) };
-    let mut statement = connection.prepare_cached(
+    let mut statement = connection.prepare_cached(&format!(
         "SELECT h.thread_id, e.seq, e.event_type, e.created_at, e.content
-         FROM search_index s CROSS JOIN events e ON e.event_row = s.rowid
+         FROM search_index i CROSS JOIN events e ON e.event_row = i.rowid
          CROSS JOIN thread_heads h ON h.thread_key = e.thread_key
-         WHERE search_index MATCH ?1 ORDER BY s.rank, s.rowid DESC LIMIT ?2",
-    )?;
+         WHERE search_index MATCH ?1 AND {} ORDER BY i.rank, i.rowid DESC LIMIT ?2",
+        rewinds::is_visible("e.seq")
+    ))?;
     let found = statement.query_map((&query, limit), Found::read)?.collect::<rusqlite::Result<Vec<_>>>()?;
     cut_passages(connection, &query, found)
 }
@@ -135,21 +137,19 @@ impl Found {
 }
 
 /// Sets the passages. The engine cuts and marks them, by the same rules by which it found the messages, from a table
-/// that exists for this call only: the index itself holds no text.
+/// of this connection that is emptied at the end: the index itself holds no text.
 fn cut_passages(connection: &Connection, query: &str, found: Vec<Found>) -> Result<Vec<SearchHit>> {
     connection.execute_batch(
         "CREATE VIRTUAL TABLE IF NOT EXISTS temp.passages USING fts5 (text, tokenize = 'porter unicode61')",
     )?;
-    // Dropping the transaction empties the table again.
-    let transaction = connection.unchecked_transaction()?;
     let mut hits = Vec::with_capacity(found.len());
     for (number, Found { hit, text }) in (0_i64..).zip(found) {
-        transaction
+        connection
             .prepare_cached("INSERT INTO temp.passages (rowid, text) VALUES (?1, ?2)")?
             .execute((number, text))?;
         hits.push(hit);
     }
-    let mut statement = transaction.prepare_cached(
+    let mut statement = connection.prepare_cached(
         "SELECT rowid, snippet(passages, 0, char(2), char(3), '…', ?2) FROM temp.passages WHERE passages MATCH ?1",
     )?;
     let mut rows = statement.query((query, PASSAGE_WORDS))?;
@@ -160,7 +160,7 @@ fn cut_passages(connection: &Connection, query: &str, found: Vec<Found>) -> Resu
         }
     }
     drop(rows);
-    drop(statement);
+    connection.prepare_cached("DELETE FROM temp.passages")?.execute([])?;
     Ok(hits)
 }
 

@@ -1,17 +1,17 @@
 //! Threads: creation, changes, deletion, lists, and the counters an append moves. It does not write events.
 
-use protocol::{Thread, ThreadId};
+use protocol::{ParentKind, Thread, ThreadId};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql};
 use serde_json::{Map, Value};
 
 use super::columns::{count, integer, json, json_column, stored, stored_option, time};
-use super::{not_found, page_limit, runs, turns};
-use crate::{Error, Order, Result, ThreadFilter, ThreadPatch};
+use super::{artifacts, not_found, page_limit, runs, turns};
+use crate::{Error, Order, Result, Subagents, ThreadFilter, ThreadPatch};
 
 /// The most ids a prefix is resolved to.
 const PREFIX_IDS_MAX: usize = 10;
 
-const COLUMNS: &str = "h.thread_id, t.assistant_id, t.parent_id, t.parent_kind, t.name, t.status, t.metadata,
+const COLUMNS: &str = "h.thread_id, t.assistant_id, t.parent_id, t.parent_kind, t.name, h.status, t.metadata,
     t.first_prompt, h.message_count, h.last_seq, t.created_at, h.updated_at";
 
 /// What an append needs to know about a thread, and moves.
@@ -75,42 +75,69 @@ pub(crate) fn advance(connection: &Connection, head: &Head) -> Result<()> {
 }
 
 /// Stores the beginning of the first thing a person said.
-pub(crate) fn set_first_prompt(connection: &Connection, head: &Head, prompt: &str) -> Result<()> {
+pub(crate) fn set_first_prompt(connection: &Connection, head: &Head, prompt: Option<&str>) -> Result<()> {
     connection
         .prepare_cached("UPDATE threads SET first_prompt = ?2 WHERE thread_key = ?1")?
         .execute((head.key, prompt))?;
     Ok(())
 }
 
+/// Remembers how many events up to the last seq were copied; those that are appended follow them.
+pub(crate) fn set_copied(connection: &Connection, head: &Head, copied: u64) -> Result<()> {
+    connection
+        .prepare_cached("UPDATE thread_heads SET base_seq = ?2, copied_count = ?3 WHERE thread_key = ?1")?
+        .execute((head.key, integer(head.last_seq), integer(copied)))?;
+    Ok(())
+}
+
+/// Sets the status of a thread in which nothing runs, and of which a part was just superseded.
+pub(crate) fn settle(connection: &Connection, head: &Head) -> Result<()> {
+    connection
+        .prepare_cached(
+            "UPDATE thread_heads SET status = iif(EXISTS (
+                 SELECT 1 FROM interrupts i WHERE i.thread_id = ?2 AND i.status = 'pending'), 'interrupted', 'idle')
+             WHERE thread_key = ?1",
+        )?
+        .execute((head.key, &head.thread_id))?;
+    Ok(())
+}
+
 /// Stores a thread; one with this id stays as it is. Counters and the first prompt are the journal's own.
 pub(crate) fn create(connection: &Connection, thread: &Thread) -> Result<()> {
     let thread_id = thread.thread_id.to_string();
+    let parent_id = thread.parent_id.map(|id| id.to_string());
     connection
         .prepare_cached("INSERT INTO thread_heads (thread_id) VALUES (?1) ON CONFLICT DO NOTHING")?
         .execute([&thread_id])?;
     let is_new = connection
         .prepare_cached(
-            "UPDATE thread_heads SET updated_at = ?2, assistant_id = ?3, base_seq = last_seq, indexed_seq = last_seq,
-                 message_count = 0, has_prompt = 0
+            "UPDATE thread_heads SET updated_at = ?2, assistant_id = ?3, status = ?6, base_seq = last_seq, indexed_seq = last_seq,
+                 copied_count = 0, message_count = 0, has_prompt = 0,
+                 in_subagent = ?4 OR ifnull((SELECT p.in_subagent FROM thread_heads p WHERE p.thread_id = ?5), 0)
              WHERE thread_id = ?1 AND updated_at IS NULL",
         )?
-        .execute((&thread_id, time(thread.updated_at), thread.assistant_id.as_str()))?;
+        .execute((
+            &thread_id,
+            time(thread.updated_at),
+            thread.assistant_id.as_str(),
+            thread.parent_kind == Some(ParentKind::Subagent),
+            &parent_id,
+            thread.status.as_str(),
+        ))?;
     if is_new == 0 {
         return Ok(());
     }
     connection
         .prepare_cached(
-            "INSERT INTO threads (thread_key, thread_id, assistant_id, parent_id, parent_kind, name, status, metadata,
-                                  created_at)
-             SELECT thread_key, thread_id, ?2, ?3, ?4, ?5, ?6, ?7, ?8 FROM thread_heads WHERE thread_id = ?1",
+            "INSERT INTO threads (thread_key, thread_id, assistant_id, parent_id, parent_kind, name, metadata, created_at)
+             SELECT thread_key, thread_id, ?2, ?3, ?4, ?5, ?6, ?7 FROM thread_heads WHERE thread_id = ?1",
         )?
         .execute((
             &thread_id,
             thread.assistant_id.as_str(),
-            thread.parent_id.map(|id| id.to_string()),
+            &parent_id,
             thread.parent_kind.map(|kind| kind.as_str()),
             &thread.name,
-            thread.status.as_str(),
             json(&thread.metadata)?,
             time(thread.created_at),
         ))?;
@@ -120,23 +147,20 @@ pub(crate) fn create(connection: &Connection, thread: &Thread) -> Result<()> {
 /// Changes a thread.
 pub(crate) fn update(connection: &Connection, thread_id: ThreadId, patch: &ThreadPatch) -> Result<()> {
     let id = thread_id.to_string();
-    let metadata = match patch.metadata.is_empty() {
-        true => None,
-        false => Some(json(&patched_metadata(connection, thread_id, &patch.metadata)?)?),
-    };
     let changed = connection
         .prepare_cached(
-            "UPDATE threads SET name = ifnull(?2, name), status = ifnull(?3, status), metadata = ifnull(?4, metadata)
-             WHERE thread_id = ?1",
+            "UPDATE thread_heads SET status = ifnull(?2, status), updated_at = ifnull(?3, updated_at)
+             WHERE thread_id = ?1 AND updated_at IS NOT NULL",
         )?
-        .execute((&id, &patch.name, patch.status.map(|status| status.as_str()), metadata))?;
+        .execute((&id, patch.status.map(|status| status.as_str()), patch.updated_at.map(time)))?;
     if changed == 0 {
         return Err(not_found("thread", &thread_id));
     }
-    if let Some(updated_at) = patch.updated_at {
+    if patch.name.is_some() || !patch.metadata.is_empty() {
+        let metadata = json(&patched_metadata(connection, thread_id, &patch.metadata)?)?;
         connection
-            .prepare_cached("UPDATE thread_heads SET updated_at = ?2 WHERE thread_id = ?1")?
-            .execute((&id, time(updated_at)))?;
+            .prepare_cached("UPDATE threads SET name = ifnull(?2, name), metadata = ?3 WHERE thread_id = ?1")?
+            .execute((&id, &patch.name, metadata))?;
     }
     Ok(())
 }
@@ -164,7 +188,7 @@ fn patched_metadata(
 /// Removes a thread with everything that belongs to it; only its id and its last seq stay.
 pub(crate) fn delete(connection: &Connection, thread_id: ThreadId) -> Result<()> {
     let head = head(connection, thread_id)?;
-    if let Some(run_id) = runs::active_run_of(connection, thread_id)? {
+    if let Some(run_id) = runs::active_run_of(connection, head.key)? {
         return Err(Error::Busy { thread_id, run_id });
     }
     connection.execute(
@@ -174,6 +198,7 @@ pub(crate) fn delete(connection: &Connection, thread_id: ThreadId) -> Result<()>
         [head.key],
     )?;
     turns::delete(connection, &head)?;
+    artifacts::delete(connection, head.key)?;
     connection.execute("DELETE FROM events WHERE thread_key = ?1", [head.key])?;
     connection.execute("DELETE FROM threads WHERE thread_key = ?1", [head.key])?;
     // A handoff goes with its last thread: a child has its summary from here, and a parent keeps the record.
@@ -183,7 +208,8 @@ pub(crate) fn delete(connection: &Connection, thread_id: ThreadId) -> Result<()>
         [thread_id.to_string()],
     )?;
     connection.execute(
-        "UPDATE thread_heads SET updated_at = NULL, message_count = 0, base_seq = last_seq, indexed_seq = last_seq
+        "UPDATE thread_heads SET updated_at = NULL, message_count = 0, base_seq = last_seq, copied_count = 0,
+             indexed_seq = last_seq
          WHERE thread_key = ?1",
         [head.key],
     )?;
@@ -224,6 +250,9 @@ pub(crate) fn list(connection: &Connection, filter: &ThreadFilter) -> Result<Vec
     if let Some(parent_id) = &parent_id {
         parameters.push(parent_id);
         conditions.push_str(&format!(" AND t.parent_id = ?{}", parameters.len()));
+    }
+    if filter.subagents == Subagents::Hidden {
+        conditions.push_str(" AND h.in_subagent = 0");
     }
     let order = match filter.order {
         Order::Recent => "h.updated_at DESC, h.thread_id DESC",

@@ -3,17 +3,20 @@
 
 use std::borrow::Cow;
 
-use protocol::{EventType, NewEvent, Seq};
+use protocol::{Category, Event, EventType, NewEvent, RawJson, Seq, ThreadId};
 use rusqlite::Connection;
 use serde::Deserialize;
 use unicode_segmentation::UnicodeSegmentation;
 
 use super::columns::integer;
+use super::events;
 use super::threads::{self, Head};
-use crate::Result;
+use crate::{EventQuery, Result};
 
 /// The most grapheme clusters kept of a thread's first prompt.
 const FIRST_PROMPT_GRAPHEMES_MAX: usize = 200;
+/// Messages read at a time in search of a thread's first prompt.
+const FIRST_PROMPT_PAGE: usize = 16;
 
 /// Stores what the event says in words, if it is a person's or a model's message with any, and returns the turn's
 /// index: above every index the agent ever had.
@@ -28,13 +31,12 @@ pub(crate) fn log(
         EventType::AiMessage => "assistant",
         _ => return Ok(None),
     };
-    if is_beside_the_conversation(event) {
+    if is_beside_the_conversation(event.metadata.as_ref()) {
         return Ok(None);
     }
     let Some(text) = text_of(event.content.get()) else { return Ok(None) };
     if role == "user" && !head.has_prompt {
-        let prompt: String = text.trim().graphemes(true).take(FIRST_PROMPT_GRAPHEMES_MAX).collect();
-        threads::set_first_prompt(connection, head, &prompt)?;
+        threads::set_first_prompt(connection, head, Some(&beginning(&text)))?;
         head.has_prompt = true;
     }
     let turn_index = 1 + last_index(connection, head)?;
@@ -69,6 +71,47 @@ fn last_index(connection: &Connection, head: &Head) -> Result<i64> {
         .query_row([&head.assistant_id], |row| row.get(0))?)
 }
 
+/// Sets the thread's first prompt anew, from what is visible of it. Where none was, none is looked for.
+pub(crate) fn find_first_prompt(connection: &Connection, thread_id: ThreadId, head: &mut Head) -> Result<()> {
+    if !head.has_prompt {
+        return Ok(());
+    }
+    let mut query =
+        EventQuery { categories: vec![Category::Message], ..EventQuery::after(0, FIRST_PROMPT_PAGE) };
+    let prompt = loop {
+        let page = events::page(connection, thread_id, &query)?;
+        if let Some(prompt) = page.iter().find_map(prompt_of) {
+            break Some(prompt);
+        }
+        let Some(last) = page.last() else { break None };
+        query.after = Some(last.seq);
+    };
+    head.has_prompt = prompt.is_some();
+    threads::set_first_prompt(connection, head, prompt.as_deref())
+}
+
+fn prompt_of(event: &Event) -> Option<String> {
+    let is_prompt =
+        event.kind() == Some(EventType::HumanMessage) && !is_beside_the_conversation(event.metadata.as_ref());
+    is_prompt.then(|| text_of(event.content.get())).flatten().map(|text| beginning(&text))
+}
+
+fn beginning(text: &str) -> String {
+    text.trim().graphemes(true).take(FIRST_PROMPT_GRAPHEMES_MAX).collect()
+}
+
+/// Marks the turns after `seq` as archived, whatever made them leave. Their rows stay: a trace of what was done shows
+/// them as it shows turns that memory has condensed, and memory condenses neither again.
+pub(crate) fn archive_after(connection: &Connection, head: &Head, seq: Seq) -> Result<()> {
+    connection
+        .prepare_cached(
+            "UPDATE turn_log SET archived = 1 WHERE archived = 0 AND agent_id = ?1 AND turn_index IN (
+                 SELECT turn_index FROM events WHERE thread_key = ?2 AND seq > ?3 AND turn_index IS NOT NULL)",
+        )?
+        .execute((&head.assistant_id, head.key, integer(seq)))?;
+    Ok(())
+}
+
 /// Removes the turns of a thread; their indexes are not given again.
 pub(crate) fn delete(connection: &Connection, head: &Head) -> Result<()> {
     connection.execute(
@@ -96,10 +139,8 @@ struct Notes {
     injected: bool,
 }
 
-fn is_beside_the_conversation(event: &NewEvent) -> bool {
-    event
-        .metadata
-        .as_ref()
+fn is_beside_the_conversation(metadata: Option<&RawJson>) -> bool {
+    metadata
         .and_then(|raw| serde_json::from_str::<Notes>(raw.get()).ok())
         .is_some_and(|notes| notes.side || notes.injected)
 }

@@ -1,13 +1,13 @@
 //! Rows for the suite, with every value that a test does not care about filled in. They hold no expectation.
 
 use jiff::Timestamp;
-use journal::{Committed, EventQuery, Result, Store, Transaction, Write};
+use journal::{Artifact, Committed, EventQuery, Result, Store, Transaction, Write};
 use protocol::{
     AssistantId, Category, Checkpoint, CheckpointId, Event, EventType, Handoff, HandoffId, HandoffStatus,
     HandoffSummary, Interrupt, InterruptId, InterruptPayload, InterruptStatus, Message, NewEvent, Proposal,
     Run, RunId, RunStatus, Seq, Thread, ThreadId, ThreadStatus, Usage,
 };
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 /// A time; later with every second.
 pub fn at(second: i64) -> Timestamp {
@@ -129,6 +129,20 @@ pub fn ai(text: &str) -> NewEvent {
     NewEvent::message(&Message::ai(text), at(1)).unwrap()
 }
 
+pub fn fact(event_type: EventType, content: &Value) -> NewEvent {
+    NewEvent::new(event_type, content, at(1)).unwrap()
+}
+
+pub fn artifact(thread_id: ThreadId, number: u8, bytes: &[u8]) -> Artifact {
+    Artifact {
+        thread_id,
+        sha256: format!("{number:064x}"),
+        media_type: "image/png".to_owned(),
+        bytes: bytes.to_owned(),
+        created_at: at(1),
+    }
+}
+
 pub fn trace(number: u64) -> NewEvent {
     NewEvent::new(EventType::ModelCalled, &json!({"purpose": "test", "number": number}), at(1)).unwrap()
 }
@@ -140,6 +154,17 @@ pub async fn commit(store: &dyn Store, writes: Vec<Write>) -> Result<Committed> 
 pub async fn append(store: &dyn Store, thread_id: ThreadId, events: Vec<NewEvent>) -> Result<Vec<Seq>> {
     let committed = commit(store, vec![Write::Append { thread_id, events }]).await?;
     Ok(committed.seqs.into_iter().next().unwrap())
+}
+
+/// Takes a thread back, as a caller does: with the event that tells of it, whose seq is returned.
+pub async fn rewind(store: &dyn Store, thread_id: ThreadId, keep_seq: Seq) -> Result<Vec<Seq>> {
+    let superseded = store.messages_after(thread_id, keep_seq).await?;
+    let content = json!({"keep_seq": keep_seq, "superseded": superseded});
+    let writes = vec![
+        Write::Rewind { thread_id, keep_seq, at: at(3) },
+        Write::Append { thread_id, events: vec![fact(EventType::ThreadRewound, &content)] },
+    ];
+    Ok(commit(store, writes).await?.seqs.remove(0))
 }
 
 /// Creates a thread and returns its id.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use journal::{Error, EventQuery, PAGE_ROWS_MAX, Write};
 use protocol::{Category, NewEvent, RunId, ThreadId};
 use serde_json::value::RawValue;
@@ -94,6 +95,23 @@ pub async fn a6_content_comes_back_byte_for_byte(store: Subject) {
     }
 }
 
+pub async fn a6_every_time_comes_back_to_the_nanosecond(store: Subject) {
+    let thread_id = create(&*store).await;
+    let times = [
+        "-009999-01-02T01:59:59Z",
+        "1677-01-01T00:00:00.000000001Z",
+        "1969-12-31T23:59:59.999999999Z",
+        "2262-04-11T23:47:16.854775807Z",
+        "2262-04-11T23:47:16.854775808Z",
+        "9999-12-30T22:00:00.999999999Z",
+    ]
+    .map(|time| time.parse::<Timestamp>().unwrap());
+    let events = times.map(|created_at| NewEvent { created_at, ..trace(0) });
+    append(&*store, thread_id, events.to_vec()).await.unwrap();
+    let stored = all_events(&*store, thread_id, &[]).await;
+    assert_eq!(stored.iter().map(|event| event.created_at).collect::<Vec<_>>(), times);
+}
+
 pub async fn a6_half_a_surrogate_pair_is_refused(store: Subject) {
     let thread_id = create(&*store).await;
     let content = RawValue::from_string(r#"{"text":"\ud83d"}"#.to_owned()).unwrap();
@@ -174,7 +192,7 @@ pub async fn a9_pages_honour_their_bounds(store: Subject) {
         (Some(2), Some(6), 2, vec![3, 4]),
         (Some(6), Some(3), 2, vec![]),
     ] {
-        let query = EventQuery { after, before, categories: Vec::new(), limit };
+        let query = EventQuery { after, before, categories: Vec::new(), limit, ..EventQuery::default() };
         let page = store.events(thread_id, query).await.unwrap();
         assert_eq!(seqs(&page), expected, "after {after:?} before {before:?} limit {limit}");
     }
@@ -196,7 +214,13 @@ pub async fn a10_other_categories_take_no_place_in_a_page(store: Subject) {
     let mut backwards = Vec::new();
     while backwards.len() < expected.len() {
         let before = backwards.last().copied();
-        let query = EventQuery { after: None, before, categories: vec![Category::Message], limit: 7 };
+        let query = EventQuery {
+            after: None,
+            before,
+            categories: vec![Category::Message],
+            limit: 7,
+            ..EventQuery::default()
+        };
         let page = store.events(thread_id, query).await.unwrap();
         assert_eq!(page.len(), 7.min(expected.len() - backwards.len()));
         backwards.extend(seqs(&page).into_iter().rev());
@@ -214,7 +238,13 @@ pub async fn a10_many_hidden_rows_hide_nothing(store: Subject) {
     events.extend((0..10_000).map(trace));
     events.push(human("last"));
     append(&*store, thread_id, events).await.unwrap();
-    let query = EventQuery { after: None, before: None, categories: vec![Category::Message], limit: 2 };
+    let query = EventQuery {
+        after: None,
+        before: None,
+        categories: vec![Category::Message],
+        limit: 2,
+        ..EventQuery::default()
+    };
     assert_eq!(seqs(&store.events(thread_id, query).await.unwrap()), [1, 10_002]);
 }
 

@@ -1,9 +1,9 @@
 //! Threads: creation, changes, lists, prefixes, deletion, counters.
 
 use journal::{
-    Error, EventQuery, HandoffFilter, HealthDepth, ImportSource, Order, PAGE_ROWS_MAX, ThreadFilter,
+    Error, EventQuery, HandoffFilter, HealthDepth, ImportSource, Order, PAGE_ROWS_MAX, Subagents,
+    ThreadFilter, ThreadPatch, Write,
 };
-use journal::{ThreadPatch, Write};
 use protocol::{
     AssistantId, HandoffStatus, Message, NewEvent, ParentKind, RunId, RunStatus, Thread, ThreadId,
     ThreadStatus,
@@ -127,6 +127,38 @@ pub async fn h4_lists_are_ordered_and_paged(store: Subject) {
     append(&*store, expected[0], vec![NewEvent { created_at: at(50), ..trace(0) }, trace(1)]).await.unwrap();
     let first = store.threads(page(1)).await.unwrap();
     assert_eq!((first[0].thread_id, first[0].updated_at), (expected[0], at(50)));
+}
+
+pub async fn threads_of_sub_agents_are_listed_for_who_asks(store: Subject) {
+    let parent = create(&*store).await;
+    let child = |parent_id, kind| Thread { parent_id: Some(parent_id), parent_kind: Some(kind), ..thread() };
+    let task = child(parent, ParentKind::Subagent);
+    let below = child(task.thread_id, ParentKind::Fork);
+    let far_below = child(below.thread_id, ParentKind::Handoff);
+    let beside = child(parent, ParentKind::Fork);
+    let hidden = [&task, &below, &far_below].map(|thread| thread.thread_id);
+    let writes = [&task, &below, &far_below, &beside].map(|thread| Write::CreateThread(thread.clone()));
+    commit(&*store, writes.to_vec()).await.unwrap();
+    append(&*store, task.thread_id, vec![NewEvent { created_at: at(50), ..human("hello") }]).await.unwrap();
+    for order in [Order::Recent, Order::Created] {
+        let listed = ids(&store.threads(ThreadFilter { order, ..page(9) }).await.unwrap());
+        assert_eq!(listed, [beside.thread_id, parent]);
+        let all = ThreadFilter { order, subagents: Subagents::Shown, ..page(9) };
+        let all = ids(&store.threads(all).await.unwrap());
+        assert_eq!(all.len(), 5);
+        assert!(hidden.iter().all(|id| all.contains(id)));
+    }
+    let children = ThreadFilter { parent_id: Some(parent), ..page(9) };
+    assert_eq!(ids(&store.threads(children.clone()).await.unwrap()), [beside.thread_id]);
+    let children = ThreadFilter { subagents: Subagents::Shown, ..children };
+    assert_eq!(ids(&store.threads(children).await.unwrap()), [task.thread_id, beside.thread_id]);
+    for id in hidden {
+        assert_eq!(store.threads_by_prefix(&id.to_string()).await.unwrap(), [id]);
+        assert_eq!(store.thread(id).await.unwrap().unwrap().thread_id, id);
+    }
+    // What came from it stays out of sight when it is gone.
+    commit(&*store, vec![Write::DeleteThread { thread_id: task.thread_id }]).await.unwrap();
+    assert_eq!(ids(&store.threads(page(9)).await.unwrap()), [beside.thread_id, parent]);
 }
 
 pub async fn counters_follow_the_messages(store: Subject) {

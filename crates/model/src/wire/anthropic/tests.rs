@@ -1,5 +1,7 @@
 //! The traps of Anthropic Messages, one test each; the fixtures are written by hand after the format's description.
 
+use std::sync::Arc;
+
 use protocol::{Block, Message, StopReason, Usage};
 use serde_json::json;
 
@@ -52,10 +54,10 @@ fn a_budget_leaves_room_for_the_answer() {
 #[test]
 fn a_tool_loop_begun_without_thinking_goes_on_without() {
     let mut request = conversation(Provider::Anthropic, signed());
-    request.messages.pop();
+    Arc::make_mut(&mut request.messages).pop();
     let target = Target { effort: Some(Effort::Low), ..target("claude-sonnet-4-5") };
     assert!(built(Provider::Anthropic, &request, &target).get("thinking").is_some());
-    if let Message::Ai(ai) = &mut request.messages[1] {
+    if let Message::Ai(ai) = &mut Arc::make_mut(&mut request.messages)[1] {
         ai.content.remove(0);
     }
     assert!(built(Provider::Anthropic, &request, &target).get("thinking").is_none());

@@ -1,5 +1,7 @@
 //! The traps of Chat Completions, one test each; the fixtures are written by hand after the format's description.
 
+use std::sync::Arc;
+
 use protocol::{Block, StopReason, Usage};
 use serde_json::{Value, json};
 
@@ -65,7 +67,7 @@ fn reasoning_is_sent_back_inside_its_tool_loop_only() {
         built(Provider::OpenAiChat, request, &target("m"))["messages"][2]["reasoning_content"].clone()
     };
     assert_eq!(sent(&request), json!(null));
-    request.messages.pop();
+    Arc::make_mut(&mut request.messages).pop();
     assert_eq!(sent(&request), json!("Two files."));
 }
 

@@ -67,8 +67,10 @@ fn signatures_return_to_their_parts() {
         {"text": "", "thoughtSignature": "Yg=="},
     ]);
     let (_, message) = read("gemini", &[&event(sent.clone()), &end("STOP")]).expect("it is read");
-    let request =
-        ChatRequest { messages: vec![Message::human("x"), Message::Ai(message)], ..ChatRequest::default() };
+    let request = ChatRequest {
+        messages: vec![Message::human("x"), Message::Ai(message)].into(),
+        ..ChatRequest::default()
+    };
     let body = built(Provider::Gemini, &request, &target("gemini-3-pro"));
     assert_eq!(body["contents"][1]["parts"], sent);
 }

@@ -1,49 +1,139 @@
 //! The body of a Responses request. It expects a legal conversation.
+//!
+//! What does not change between the requests of a conversation comes first, the messages at the very end of the body.
 
-use protocol::{Block, Message};
-use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 
-use crate::chat::ChatRequest;
-use crate::wire::Target;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::chat::{ChatRequest, ToolSpec};
+use crate::transcript::{Args, Conversation, Media, PDF, Piece, Said, Speaker};
+use crate::wire::encode::{DataUrl, JsonText, file_name, joined_text, media_of, written};
 use crate::wire::schema::is_strict;
+use crate::wire::{CACHE_KEY_CHARS_MAX, Endpoint, Target};
 
 /// The least limit of an answer the provider takes.
 const OUTPUT_TOKENS_MIN: u64 = 16;
 
+#[derive(Serialize)]
+struct Body<'r> {
+    model: &'r str,
+    stream: bool,
+    store: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    include: Option<[&'static str; 1]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<Reasoning>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_output_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_key: Option<&'r str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<TextFormat<'r>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'r>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instructions: Option<String>,
+    input: Vec<Item<'r>>,
+}
+
+#[derive(Serialize)]
+struct Reasoning {
+    effort: &'static str,
+    summary: &'static str,
+}
+
+#[derive(Serialize)]
+struct TextFormat<'r> {
+    format: AnswerFormat<'r>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename = "json_schema")]
+struct AnswerFormat<'r> {
+    name: &'static str,
+    schema: &'r Value,
+    strict: bool,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename = "function")]
+struct Tool<'r> {
+    name: &'r str,
+    description: &'r str,
+    parameters: &'r Value,
+    strict: bool,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Item<'c> {
+    Message {
+        role: &'static str,
+        content: Vec<Part<'c>>,
+    },
+    FunctionCall {
+        call_id: &'c str,
+        name: &'c str,
+        arguments: JsonText<Args<'c>>,
+    },
+    FunctionCallOutput {
+        call_id: &'c str,
+        output: Output<'c>,
+    },
+    #[serde(untagged)]
+    Raw(&'c Value),
+}
+
+/// What a tool returned: a text, or texts and files.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Output<'c> {
+    Text(Cow<'c, str>),
+    Parts(Vec<Part<'c>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part<'c> {
+    InputText { text: &'c str },
+    OutputText { text: &'c str },
+    InputImage { image_url: DataUrl<'c> },
+    InputFile { filename: String, file_data: DataUrl<'c> },
+}
+
 /// Returns the body of a request.
-pub(in crate::wire) fn body(request: &ChatRequest, messages: &[Message], target: &Target<'_>) -> Value {
-    let mut body = Map::new();
-    body.insert("model".into(), json!(target.model));
-    body.insert("stream".into(), json!(true));
-    body.insert("store".into(), json!(false));
-    if reasons(target.model) {
-        body.insert("include".into(), json!(["reasoning.encrypted_content"]));
-    }
-    if let Some(effort) = target.effort {
-        body.insert("reasoning".into(), json!({"effort": effort.as_str(), "summary": "auto"}));
-    }
-    if let Some(max) = request.max_output_tokens {
-        body.insert("max_output_tokens".into(), json!(max.max(OUTPUT_TOKENS_MIN)));
-    }
+pub(in crate::wire) fn body(
+    request: &ChatRequest,
+    conversation: &Conversation<'_>,
+    target: &Target<'_>,
+) -> serde_json::Result<Vec<u8>> {
     let system: Vec<&str> =
         request.system.iter().map(String::as_str).filter(|text| !text.trim().is_empty()).collect();
-    if !system.is_empty() {
-        body.insert("instructions".into(), json!(system.join("\n\n")));
-    }
-    body.insert("input".into(), messages.iter().flat_map(items).collect());
-    if !request.tools.is_empty() {
-        let tools = request.tools.iter().map(|tool| {
-            json!({"type": "function", "name": tool.name, "description": tool.description,
-                   "parameters": tool.parameters, "strict": false})
-        });
-        body.insert("tools".into(), tools.collect());
-    }
-    if let Some(schema) = &request.answer_schema {
-        let format =
-            json!({"type": "json_schema", "name": "answer", "schema": schema, "strict": is_strict(schema)});
-        body.insert("text".into(), json!({"format": format}));
-    }
-    Value::Object(body)
+    let is_official = target.endpoint == Endpoint::Official;
+    let key = request.cache_key.as_deref().filter(|key| is_official && key.len() <= CACHE_KEY_CHARS_MAX);
+    let body = Body {
+        model: target.model,
+        stream: true,
+        store: false,
+        include: reasons(target.model).then_some(["reasoning.encrypted_content"]),
+        reasoning: target.effort.map(|effort| Reasoning { effort: effort.as_str(), summary: "auto" }),
+        max_output_tokens: request.max_output_tokens.map(|max| max.max(OUTPUT_TOKENS_MIN)),
+        prompt_cache_key: key,
+        text: request.answer_schema.as_ref().map(|schema| TextFormat {
+            format: AnswerFormat { name: "answer", schema, strict: is_strict(schema) },
+        }),
+        tools: request.tools.iter().map(tool).collect(),
+        instructions: (!system.is_empty()).then(|| system.join("\n\n")),
+        input: items(conversation),
+    };
+    written(&body, conversation)
+}
+
+fn tool(tool: &ToolSpec) -> Tool<'_> {
+    let ToolSpec { name, description, parameters } = tool;
+    Tool { name, description, parameters, strict: false }
 }
 
 /// Returns whether the model of that name reasons.
@@ -56,40 +146,52 @@ fn reasons(model: &str) -> bool {
         || ["codex", "gpt-oss"].iter().any(|beginning| name.starts_with(beginning))
 }
 
-fn items(message: &Message) -> Vec<Value> {
-    match message {
-        Message::Human(human) => {
-            let content: Vec<Value> = texts(&human.content, "input_text").collect();
-            vec![json!({"type": "message", "role": "user", "content": content})]
+fn items<'c>(conversation: &'c Conversation<'_>) -> Vec<Item<'c>> {
+    let mut items = Vec::with_capacity(conversation.len() + conversation.len() / 2);
+    for said in conversation.iter() {
+        match said.speaker {
+            Speaker::Human => items.push(Item::Message { role: "user", content: parts(said) }),
+            Speaker::Tool { call_id, .. } => {
+                let has_media = media_of(said).next().is_some();
+                let output =
+                    if has_media { Output::Parts(parts(said)) } else { Output::Text(joined_text(said)) };
+                items.push(Item::FunctionCallOutput { call_id, output });
+            }
+            Speaker::Model => items.extend(said.pieces.iter().filter_map(item)),
         }
-        Message::Tool(tool) => {
-            vec![json!({"type": "function_call_output", "call_id": tool.call_id, "output": message.text()})]
-        }
-        Message::Ai(ai) => ai.content.iter().filter_map(item).collect(),
+    }
+    items
+}
+
+/// Returns what a person or a tool gives.
+fn parts<'c>(said: Said<'c, '_>) -> Vec<Part<'c>> {
+    said.pieces
+        .iter()
+        .filter_map(|piece| match piece {
+            Piece::Text(text) => Some(Part::InputText { text }),
+            Piece::Media(media) => Some(file(media)),
+            Piece::Call { .. } | Piece::Thinking(_) | Piece::Opaque(_) => None,
+        })
+        .collect()
+}
+
+fn file<'c>(media: &'c Media<'_>) -> Part<'c> {
+    match media.media_type {
+        PDF => Part::InputFile { filename: file_name(media), file_data: DataUrl(*media) },
+        _ => Part::InputImage { image_url: DataUrl(*media) },
     }
 }
 
-fn texts<'a>(content: &'a [Block], kind: &'a str) -> impl Iterator<Item = Value> + 'a {
-    content.iter().filter_map(move |block| match block {
-        Block::Text { text } => Some(json!({"type": kind, "text": text})),
-        Block::Thinking { .. } | Block::ToolCall { .. } | Block::Media { .. } | Block::Opaque { .. } => None,
-    })
-}
-
-fn item(block: &Block) -> Option<Value> {
-    match block {
-        Block::Text { .. } => {
-            let content: Vec<Value> = texts(std::slice::from_ref(block), "output_text").collect();
-            Some(json!({"type": "message", "role": "assistant", "content": content}))
+/// Returns what the model says, one item for each piece.
+fn item<'c>(piece: &'c Piece<'_>) -> Option<Item<'c>> {
+    match piece {
+        Piece::Text(text) => {
+            Some(Item::Message { role: "assistant", content: vec![Part::OutputText { text }] })
         }
-        // Without its encrypted content the provider looks the item up by id, and it was never stored.
-        Block::Thinking { raw, .. } => {
-            raw.as_ref().filter(|raw| raw["encrypted_content"].is_string()).cloned()
+        Piece::Call { id, name, args } => {
+            Some(Item::FunctionCall { call_id: id, name, arguments: JsonText(*args) })
         }
-        Block::ToolCall { id, name, args } => {
-            Some(json!({"type": "function_call", "call_id": id, "name": name, "arguments": args.to_string()}))
-        }
-        Block::Opaque { raw, .. } => Some(raw.clone()),
-        Block::Media { .. } => None,
+        Piece::Thinking(own) | Piece::Opaque(own) => Some(Item::Raw(own.raw)),
+        Piece::Media(_) => None,
     }
 }

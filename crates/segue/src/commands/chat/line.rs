@@ -1,120 +1,224 @@
-//! Where the lines of a chat come from: a line editor with a history on a terminal, plain lines from a pipe.
+//! Where the lines of a chat come from: an editor of several lines with history, completion and hints on a terminal,
+//! plain lines from a pipe or on a terminal that can only print. What a line means is not decided here.
 
-use std::fs::OpenOptions;
+mod completion;
+mod hint;
+mod history;
+pub(super) mod paste;
+
+use std::borrow::Cow;
 use std::io::{self, BufRead};
-use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use reedline::{
-    ColumnarMenu, Completer, CompletionResult, DefaultPrompt, DefaultPromptSegment, Emacs, FileBackedHistory,
-    KeyCode, KeyModifiers, MenuBuilder, Reedline, ReedlineEvent, ReedlineMenu, Signal, Span, Suggestion,
+    ColumnarMenu, EditCommand, Emacs, KeyCode, KeyModifiers, MenuBuilder, Prompt, PromptEditMode,
+    PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, Signal, ValidationResult, Validator,
     default_emacs_keybindings,
 };
 
+use self::completion::Completion;
+pub(super) use self::completion::Known;
+use self::hint::Hints;
+use self::history::History;
+use self::paste::{Pastes, Pasting, Written};
 use crate::commands::Context;
-use crate::commands::chat::slash::COMMANDS;
-use crate::exit::{Code, Failure};
-use crate::terminal::screen::Audience;
-use crate::terminal::style::Style;
+use crate::exit::Failure;
+use crate::terminal::screen::{Audience, Cursor};
+use crate::terminal::text::style::Style;
 
-/// Lines of the history that are kept.
-const HISTORY_LINES_MAX: usize = 1_000;
-/// The history's file in the home folder.
-const HISTORY_FILE: &str = "chat_history.txt";
+/// What stands before a line.
+pub(super) const PROMPT: &str = "segue> ";
+/// The command that Ctrl-O stands for.
+const SHOW: &str = "/show";
 /// The name of the completion menu.
-const MENU: &str = "commands";
+const MENU: &str = "completion";
 
-/// One line of a person.
+/// One line of a person; it may hold newlines.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// What was written.
-    Text(String),
-    /// Ctrl-C: the line was given up.
+    /// What was written, with what was pasted in full.
+    Text(Written),
+    /// Ctrl-C where nothing was written.
     Abandoned,
+    /// Ctrl-C where something was written: it was given up.
+    Cleared,
     /// There are no more.
     End,
 }
 
 /// Where lines come from.
-pub(super) enum Lines {
+pub(super) struct Lines {
+    source: Source,
+    shared: Arc<Mutex<Shared>>,
+}
+
+enum Source {
     /// A terminal.
-    Editor(Box<Reedline>, DefaultPrompt),
+    Editor(Box<Reedline>),
+    /// A terminal that can only print.
+    Printing,
     /// A pipe or a file.
-    Plain,
+    Pipe,
+}
+
+/// What the parts of the editor know of each other.
+#[derive(Debug, Default)]
+struct Shared {
+    pastes: Pastes,
+    known: Known,
+    /// Whether nothing was written when the line was last drawn.
+    is_empty: bool,
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Lines {
-    /// Opens the line editor where there is a terminal.
+    /// Opens the editor where there is a terminal for it.
+    ///
+    /// # Errors
+    /// When the history cannot be read.
     pub(super) fn open(context: &Context) -> Result<Self, Failure> {
-        if context.screen.audience == Audience::Program {
-            return Ok(Self::Plain);
+        let shared = Arc::new(Mutex::new(Shared::default()));
+        let source = match (context.screen.audience, context.screen.cursor) {
+            (Audience::Program, _) => Source::Pipe,
+            (Audience::Person, Cursor::Fixed) => Source::Printing,
+            (Audience::Person, Cursor::Free) => Source::Editor(Box::new(editor(context, &shared)?)),
+        };
+        Ok(Self { source, shared })
+    }
+
+    /// Says what can be completed from here on.
+    pub(super) fn know(&self, known: Known) {
+        lock(&self.shared).known = known;
+    }
+
+    /// Puts `text` into the next line, to be changed or sent.
+    pub(super) fn prefill(&mut self, text: &str) {
+        match &mut self.source {
+            Source::Editor(editor) if !text.is_empty() => {
+                editor.run_edit_commands(&[EditCommand::InsertString(text.to_owned())]);
+            }
+            Source::Editor(_) | Source::Printing | Source::Pipe => {}
         }
-        let path = context.agent.home().root().join(HISTORY_FILE);
-        create_private(&path)?;
-        let history = FileBackedHistory::with_file(HISTORY_LINES_MAX, path.clone())
-            .map_err(|error| Failure::new(Code::Store, format!("read {}: {error}", path.display())))?;
-        let mut keys = default_emacs_keybindings();
-        let complete = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
-        keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(complete));
-        let menu = Box::new(ColumnarMenu::default().with_name(MENU).with_columns(1));
-        let editor = Reedline::create()
-            .with_ansi_colors(context.screen.style == Style::Color)
-            .use_bracketed_paste(true)
-            .with_history(Box::new(history))
-            .with_completer(Box::new(Commands))
-            .with_quick_completions(true)
-            .with_menu(ReedlineMenu::EngineCompleter(menu))
-            .with_edit_mode(Box::new(Emacs::new(keys)));
-        let prompt =
-            DefaultPrompt::new(DefaultPromptSegment::Basic("segue".to_owned()), DefaultPromptSegment::Empty);
-        Ok(Self::Editor(Box::new(editor), prompt))
+    }
+
+    /// Returns the text with what was pasted into it in full.
+    pub(super) fn written(&self, text: &str) -> Written {
+        lock(&self.shared).pastes.written(text)
     }
 
     /// Returns the next line.
+    ///
+    /// # Errors
+    /// When the terminal or the pipe cannot be read.
     pub(super) fn next(&mut self) -> Result<Line, Failure> {
-        match self {
-            Self::Editor(editor, prompt) => match editor.read_line(prompt) {
-                Ok(Signal::Success(text)) => Ok(Line::Text(text)),
-                Ok(Signal::CtrlC) => Ok(Line::Abandoned),
-                Ok(_) => Ok(Line::End),
-                Err(error) => Err(io::Error::other(error).into()),
-            },
-            Self::Plain => {
+        let signal = match &mut self.source {
+            Source::Editor(editor) => editor.read_line(&ChatPrompt).map_err(io::Error::other)?,
+            Source::Printing => return printed_line(&self.shared),
+            Source::Pipe => {
                 let mut text = String::new();
-                match io::stdin().lock().read_line(&mut text)? {
-                    0 => Ok(Line::End),
-                    _ => Ok(Line::Text(text.trim_end_matches(['\n', '\r']).to_owned())),
-                }
+                let count = io::stdin().lock().read_line(&mut text)?;
+                let line = || lock(&self.shared).pastes.written(text.trim_end_matches(['\n', '\r']));
+                return Ok(if count == 0 { Line::End } else { Line::Text(line()) });
             }
-        }
+        };
+        let shared = lock(&self.shared);
+        Ok(match signal {
+            Signal::Success(text) => Line::Text(shared.pastes.written(&text.replace("\\\n", "\n"))),
+            Signal::HostCommand(command) => Line::Text(Written { text: command, ..Written::default() }),
+            Signal::CtrlC if shared.is_empty => Line::Abandoned,
+            Signal::CtrlC => Line::Cleared,
+            _ => Line::End,
+        })
     }
 }
 
-/// What a person wrote is theirs alone to read.
-fn create_private(path: &Path) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.create(true).append(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).map(drop)
+fn printed_line(shared: &Mutex<Shared>) -> Result<Line, Failure> {
+    let mut text = String::new();
+    print_prompt(PROMPT)?;
+    loop {
+        if io::stdin().lock().read_line(&mut text)? == 0 && text.is_empty() {
+            return Ok(Line::End);
+        }
+        text.truncate(text.trim_end_matches(['\n', '\r']).len());
+        if !text.ends_with('\\') {
+            return Ok(Line::Text(lock(shared).pastes.written(&text)));
+        }
+        text.pop();
+        text.push('\n');
+        print_prompt("… ")?;
+    }
 }
 
-/// Completes the names of commands.
-struct Commands;
+fn print_prompt(prompt: &str) -> io::Result<()> {
+    use std::io::Write;
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(prompt.as_bytes())?;
+    stdout.flush()
+}
 
-impl Completer for Commands {
-    fn complete(&mut self, line: &str, position: usize) -> CompletionResult {
-        let typed = line.get(..position).unwrap_or(line);
-        let suggestions: Vec<Suggestion> = COMMANDS
-            .iter()
-            .filter(|command| typed.starts_with('/') && command.name.starts_with(&typed[1..]))
-            .map(|command| Suggestion {
-                value: format!("/{}", command.name),
-                description: Some(command.about.to_owned()),
-                span: Span::new(0, position),
-                append_whitespace: true,
-                ..Suggestion::default()
-            })
-            .collect();
-        CompletionResult::fresh(suggestions)
+fn editor(context: &Context, shared: &Arc<Mutex<Shared>>) -> Result<Reedline, Failure> {
+    let style = context.screen.style;
+    let menu = Box::new(ColumnarMenu::default().with_name(MENU).with_columns(1));
+    let completion = Completion::new(context.agent.workspace(), Arc::clone(shared));
+    Ok(Reedline::create()
+        .with_ansi_colors(style == Style::Color)
+        .use_bracketed_paste(true)
+        .with_history(Box::new(History::open(context.agent.home().root(), Arc::clone(shared))?))
+        .with_hinter(Box::new(Hints::new(Arc::clone(shared))))
+        .with_completer(Box::new(completion))
+        .with_quick_completions(true)
+        .with_partial_completions(true)
+        .with_validator(Box::new(Backslash))
+        .with_menu(ReedlineMenu::EngineCompleter(menu))
+        .with_edit_mode(Box::new(Pasting::new(keys(), Arc::clone(shared)))))
+}
+
+fn keys() -> Emacs {
+    let mut keys = default_emacs_keybindings();
+    let complete = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
+    keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(complete));
+    keys.add_binding(KeyModifiers::SHIFT, KeyCode::BackTab, ReedlineEvent::MenuPrevious);
+    let newline = || ReedlineEvent::Edit(vec![EditCommand::InsertNewline]);
+    keys.add_binding(KeyModifiers::ALT, KeyCode::Enter, newline());
+    keys.add_binding(KeyModifiers::SHIFT, KeyCode::Enter, newline());
+    keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), newline());
+    let show = ReedlineEvent::ExecuteHostCommand(SHOW.to_owned());
+    keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('o'), show);
+    Emacs::new(keys)
+}
+
+/// A line that ends with a backslash goes on.
+struct Backslash;
+
+impl Validator for Backslash {
+    fn validate(&self, line: &str) -> ValidationResult {
+        if line.ends_with('\\') { ValidationResult::Incomplete } else { ValidationResult::Complete }
+    }
+}
+
+struct ChatPrompt;
+
+impl Prompt for ChatPrompt {
+    fn render_prompt_left(&self) -> Cow<'_, str> {
+        Cow::Borrowed("segue")
+    }
+
+    fn render_prompt_right(&self) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
+        Cow::Borrowed("> ")
+    }
+
+    fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {
+        Cow::Borrowed("     … ")
+    }
+
+    fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
+        Cow::Owned(format!(" (search: {}) ", search.term))
     }
 }

@@ -6,8 +6,9 @@ use protocol::{Category, Message, Proposal, Thread, ThreadId};
 
 use crate::commands::{Context, history, threads};
 use crate::exit::Failure;
-use crate::terminal::safe::one_line;
-use crate::terminal::{summary, wrap};
+use crate::terminal::show::summary;
+use crate::terminal::text::safe::one_line;
+use crate::terminal::text::wrap;
 
 /// Events that are read for the last messages.
 const EVENTS_READ_MAX: usize = 40;
@@ -51,8 +52,13 @@ async fn carried_over(context: &Context, thread: &Thread) -> Result<Option<Propo
 }
 
 async fn last_messages(context: &Context, thread_id: ThreadId) -> Result<(), Failure> {
-    let query =
-        EventQuery { after: None, before: None, categories: vec![Category::Message], limit: EVENTS_READ_MAX };
+    let query = EventQuery {
+        after: None,
+        before: None,
+        categories: vec![Category::Message],
+        limit: EVENTS_READ_MAX,
+        ..EventQuery::default()
+    };
     let entries = context.agent.history_page(thread_id, query).await?;
     let said: Vec<_> = entries
         .into_iter()

@@ -1,15 +1,7 @@
-//! The commands of a chat: lines that begin with `/`.
-
-use agent::HandoffRequest;
-use protocol::{Decision, Decisions};
+//! The commands of a chat: lines that begin with `/`. What each does is in the files beside this one.
 
 use crate::commands::chat::{Chat, Then};
-use crate::commands::{handoff, history, review};
 use crate::exit::{Code, Failure};
-use crate::terminal::screen::Audience;
-
-/// Events `/history` reads.
-const HISTORY_EVENTS: usize = 40;
 
 /// One command.
 pub(super) struct Slash {
@@ -21,55 +13,64 @@ pub(super) struct Slash {
     pub(super) about: &'static str,
 }
 
+const fn slash(name: &'static str, takes: &'static str, about: &'static str) -> Slash {
+    Slash { name, takes, about }
+}
+
 /// Every command.
-pub(super) const COMMANDS: [Slash; 7] = [
-    Slash {
-        name: "handoff",
-        takes: "[goal…] [--preview] [--apply] [--messages N]",
-        about: "carry what matters into a fresh thread",
-    },
-    Slash { name: "new", takes: "", about: "begin a new thread" },
-    Slash { name: "threads", takes: "[ID]", about: "list threads, or go on in one" },
-    Slash { name: "history", takes: "", about: "show what was said" },
-    Slash { name: "model", takes: "[PROVIDER/NAME]", about: "show or change the model" },
-    Slash { name: "help", takes: "", about: "show the commands" },
-    Slash { name: "quit", takes: "", about: "leave" },
+pub(super) const COMMANDS: [Slash; 17] = [
+    slash("help", "", "show the commands and keys"),
+    slash(
+        "handoff",
+        "[goal…] [--preview] [--apply] [--messages N]",
+        "carry what matters into a fresh thread",
+    ),
+    slash("new", "", "begin a new thread"),
+    slash("threads", "[ID]", "choose a thread to go on in"),
+    slash("fork", "[SEQ]", "copy this thread, up to an event, and go on in the copy"),
+    slash("rewind", "[SEQ]", "go back to before one of your messages, and change it"),
+    slash("approve", "", "decide about the tool calls that wait"),
+    slash("show", "[N]", "open the last tool call, or the Nth last, in full"),
+    slash("history", "", "show what was said"),
+    slash("context", "", "show what fills the model's window"),
+    slash("cost", "", "show what this thread has cost"),
+    slash("model", "[PROVIDER/NAME]", "show or change the model"),
+    slash("tools", "", "show the tools and what they may do"),
+    slash("memory", "", "show agent.md, and change it"),
+    slash("export", "[FILE]", "write this thread to a file"),
+    slash("clear", "", "clear the screen"),
+    slash("quit", "", "leave"),
 ];
 
-/// What `/handoff` was given.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Asked {
-    goal: Vec<String>,
-    messages: Option<u64>,
-    answer: Answer,
-}
-
-/// Where the answer to `/handoff` comes from.
-#[derive(Debug, Default, PartialEq, Eq)]
-enum Answer {
-    #[default]
-    Ask,
-    Preview,
-    Apply,
-}
+/// What keys do, for `/help`.
+const KEYS: &str = "Enter sends; Alt-Enter, Ctrl-J or a backslash before Enter begins a new line. @FILE lets a file go \
+                    along, as does a pasted path of an image. Tab completes, Ctrl-R searches what you wrote, Ctrl-O \
+                    opens the last tool call. Esc or Ctrl-C stops an answer; what you type meanwhile is kept.";
 
 impl Chat {
     /// Performs a command; what fails is told, and the conversation goes on.
     pub(super) async fn command(&mut self, line: &str) -> Result<Then, Failure> {
-        let mut words = line.split_whitespace();
-        let name = words.next().unwrap_or_default();
-        let rest: Vec<&str> = words.collect();
+        let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let words: Vec<&str> = rest.split_whitespace().collect();
+        let first = words.first().copied();
         let done = match name {
             "quit" | "exit" => return Ok(Then::Quit),
-            "help" => self.help(),
-            "new" => {
-                self.thread = None;
-                self.say("New thread; it begins with your next message.")
-            }
-            "threads" => self.threads(rest.first().copied()).await,
+            "help" | "" => self.help(),
+            "new" => self.begin(),
+            "threads" | "resume" => self.threads(first).await,
+            "fork" => self.fork(first).await,
+            "rewind" => self.rewind(first).await,
+            "approve" => self.approve_now().await,
+            "show" => self.show(first).await,
             "history" => self.history().await,
-            "model" => self.model(rest.first().copied()),
-            "handoff" => self.handoff(&rest).await,
+            "context" => self.context_report().await,
+            "cost" => self.cost().await,
+            "model" => self.model(first),
+            "tools" => self.tools().await,
+            "memory" => self.memory(),
+            "export" => self.export(Some(rest.trim()).filter(|file| !file.is_empty())).await,
+            "clear" => self.clear(),
+            "handoff" => self.handoff(&words).await,
             _ => Err(unknown(name)),
         };
         match done {
@@ -85,105 +86,33 @@ impl Chat {
             screen.line(format!("  {}", style.code(name.trim_end())))?;
             screen.line(format!("      {}", command.about))?;
         }
-        self.say("Ctrl-C stops an answer; Alt-Enter begins a new line.")
+        self.say(KEYS)
     }
 
-    async fn threads(&mut self, prefix: Option<&str>) -> Result<(), Failure> {
-        match prefix {
-            Some(prefix) => {
-                let thread = self.context.agent.find_thread(prefix).await?;
-                self.enter(thread).await
-            }
-            None => self.list().await,
-        }
+    fn begin(&mut self) -> Result<(), Failure> {
+        self.thread = None;
+        self.is_changed = false;
+        self.say("New thread; it begins with your next message.")
     }
 
-    async fn history(&self) -> Result<(), Failure> {
+    async fn approve_now(&mut self) -> Result<(), Failure> {
         let Some(thread_id) = self.current()? else { return Ok(()) };
-        let query = agent::EventQuery {
-            after: None,
-            before: None,
-            categories: vec![protocol::Category::Message],
-            limit: HISTORY_EVENTS,
-        };
-        for entry in self.context.agent.history_page(thread_id, query).await? {
-            history::show(&self.context.screen, &entry, usize::MAX)?;
-        }
-        Ok(())
-    }
-
-    fn model(&mut self, name: Option<&str>) -> Result<(), Failure> {
-        match name {
-            Some(name) => self.use_model(name),
-            None => self.note_model(),
-        }
-    }
-
-    async fn handoff(&mut self, words: &[&str]) -> Result<(), Failure> {
-        let Some(thread_id) = self.current()? else { return Ok(()) };
-        let asked = read(words)?;
-        let request = HandoffRequest {
-            goal: Some(asked.goal.join(" ")).filter(|goal| !goal.is_empty()),
-            preview_only: asked.answer == Answer::Preview,
-            messages: asked.messages,
-            ..HandoffRequest::default()
-        };
-        let pending = handoff::draft(&self.context, thread_id, request).await?;
-        review::show(&self.context, &pending)?;
-        let decision = match asked.answer {
-            Answer::Apply => review::acceptance(&pending),
-            Answer::Preview if pending.is_new => Decision::Preview {},
-            Answer::Preview => return self.say("It waits for a decision; /handoff asks for it."),
-            Answer::Ask if self.context.screen.audience == Audience::Program => {
-                return self.say("It waits for a decision: /handoff --apply accepts it.");
+        match self.approve(thread_id).await? {
+            Some(end) => self.settle(thread_id, end).await,
+            None if self.context.agent.pending(thread_id).await?.is_empty() => {
+                self.say("Nothing waits for a decision.")
             }
-            Answer::Ask => match review::ask_person(&self.context, &pending).await? {
-                Some(decided) => return self.decided(decided).await,
-                None => return self.say("Nothing was decided; /handoff shows it again."),
-            },
-        };
-        let decisions = Decisions { decisions: vec![decision] };
-        let decided = review::decide(&self.context, pending.handoff.handoff_id, &decisions).await??;
-        self.decided(decided).await
-    }
-
-    /// Goes on in the child at once.
-    async fn decided(&mut self, decided: agent::Decided) -> Result<(), Failure> {
-        match decided.child_thread_id {
-            Some(child) => {
-                handoff::show_child(&self.context, &decided, child).await?;
-                self.thread = Some(self.context.agent.find_thread(&child.to_string()).await?);
-                self.say("You are in the new thread; the summary goes into its first turn, once.")
-            }
-            None => self.say(&format!(
-                "Handoff {}; this thread goes on as it was.",
-                review::outcome(decided.handoff.status)
-            )),
+            None => Ok(()),
         }
     }
-}
 
-fn read(words: &[&str]) -> Result<Asked, Failure> {
-    let mut asked = Asked::default();
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        match *word {
-            "--preview" => asked.answer = Answer::Preview,
-            "--apply" => asked.answer = Answer::Apply,
-            "--messages" => {
-                let number = words.next().and_then(|number| number.parse().ok()).filter(|number| *number > 0);
-                asked.messages = Some(number.ok_or_else(|| usage("`--messages` needs a number"))?);
-            }
-            word if word.starts_with("--") => return Err(usage(&format!("there is no option `{word}`"))),
-            word => asked.goal.push(word.to_owned()),
+    fn clear(&self) -> Result<(), Failure> {
+        use crate::terminal::screen::Cursor;
+        match self.context.screen.cursor {
+            Cursor::Free => Ok(self.context.screen.write("\u{1b}[2J\u{1b}[H")?),
+            Cursor::Fixed => Ok(()),
         }
     }
-    Ok(asked)
-}
-
-fn usage(why: &str) -> Failure {
-    Failure::new(Code::User, format!("read /handoff: {why}"))
-        .with_hint("/handoff [goal…] [--preview] [--apply] [--messages N]")
 }
 
 fn unknown(name: &str) -> Failure {
@@ -220,29 +149,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handoff_is_asked_for_with_goal_and_options_in_any_order() {
-        let check = |line: &str, goal: &str, messages: Option<u64>, answer: Answer| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            let asked = read(&words).unwrap();
-            assert_eq!(
-                (asked.goal.join(" ").as_str(), asked.messages, asked.answer),
-                (goal, messages, answer)
-            );
-        };
-        check("", "", None, Answer::Ask);
-        check("fix the login --apply", "fix the login", None, Answer::Apply);
-        check("--messages 20 fix --preview", "fix", Some(20), Answer::Preview);
-        for bad in ["--messages", "--messages x", "--messages 0", "--aply"] {
-            let words: Vec<&str> = bad.split_whitespace().collect();
-            assert!(read(&words).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
     fn a_mistyped_command_gets_a_suggestion_and_nonsense_none() {
         assert_eq!(nearest("handof"), Some("handoff"));
         assert_eq!(nearest("thread"), Some("threads"));
         assert_eq!(nearest("qiut"), Some("quit"));
+        assert_eq!(nearest("rewnd"), Some("rewind"));
         assert_eq!(nearest("frobnicate"), None);
     }
 }

@@ -1,0 +1,88 @@
+//! A hook of one's own that asks a person: no answer that mentions money goes on before somebody has agreed. The
+//! question is durable: it can be answered by another process, days later.
+//!
+//! `cargo run -p agent --example custom_hook`
+
+use std::sync::Arc;
+
+use agent::{Agent, CancellationToken, Frames, Home, Settings};
+use async_trait::async_trait;
+use protocol::{
+    ActionRequest, AiMessage, Decision, Decisions, HumanMessage, InterruptPayload, Message, ReviewConfig,
+};
+use runtime::{Ask, Failure, Hook, StepContext, Update};
+use scripted::{Reply, Script, Server};
+use serde_json::json;
+
+/// Asks before an answer about money counts.
+struct MoneyReview;
+
+const NAME: &str = "MoneyReview";
+
+#[async_trait]
+impl Hook for MoneyReview {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    async fn after_model(&self, step: &StepContext<'_>, answer: &AiMessage) -> Result<Update, Failure> {
+        let text = Message::Ai(answer.clone()).text();
+        match step.answer(NAME) {
+            // The run resumed with an answer; `agent` checked that it is one of the allowed decisions.
+            Some(decisions) => {
+                let agreed = matches!(decisions.decisions[..], [Decision::Approve { .. }]);
+                println!("A person {} it.", if agreed { "agreed to" } else { "refused" });
+                Ok(Update::default())
+            }
+            None if text.contains('$') => {
+                let payload = InterruptPayload {
+                    schema_version: 1,
+                    middleware_source: NAME.to_owned(),
+                    action_requests: vec![ActionRequest {
+                        name: "mention_money".to_owned(),
+                        description: "The answer names a sum".to_owned(),
+                        args: json!({"text": text}),
+                        details: None,
+                    }],
+                    review_configs: vec![ReviewConfig {
+                        action_name: "mention_money".to_owned(),
+                        allowed_decisions: vec!["approve".to_owned(), "reject".to_owned()],
+                    }],
+                };
+                Ok(Update { asks: vec![Ask { key: NAME.to_owned(), payload }], ..Update::default() })
+            }
+            None => Ok(Update::default()),
+        }
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let folder = tempfile::tempdir()?;
+    let home = Home::locate(Some(folder.path().join("home").as_os_str()))?;
+    home.create()?;
+    let server = Server::start(Script::new([Reply::text("That will be $ 40.")]))?;
+    let settings = format!(
+        "model = \"anthropic/scripted\"\n[providers.anthropic]\nbase_url = \"{}\"\napi_key = \"none\"\n",
+        server.url()
+    );
+    std::fs::write(home.config(), settings)?;
+
+    let agent = Agent::open(Settings::new(home.clone(), folder.path()))?.with_hook(Arc::new(MoneyReview));
+    let thread = agent.create_thread(None).await?.thread_id;
+    let (frames, cancel) = (Frames::default(), CancellationToken::new());
+    let end = agent.send(thread, HumanMessage::text("What does it cost?"), &frames, &cancel).await?;
+    println!("The run ended: {}.", end.status.as_str());
+    drop(agent);
+
+    // Another process would do the same: open the home folder, look what waits, answer.
+    let agent = Agent::open(Settings::new(home, folder.path()))?.with_hook(Arc::new(MoneyReview));
+    for question in agent.pending(thread).await? {
+        println!("Question: {}", serde_json::to_string(&question.payload.action_requests)?);
+        let yes = Decisions { decisions: vec![Decision::Approve { args: None, summary_sha256: None }] };
+        if let Some(end) = agent.resume(question.interrupt_id, &yes, &frames, &cancel).await? {
+            println!("The run ended: {}.", end.status.as_str());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! A tool of one's own: it has arguments, live output, and keeps a count in the thread's state.
+//!
+//! `cargo run -p agent --example custom_tool`
+
+use std::sync::Arc;
+
+use agent::{Agent, CancellationToken, Frames, Home, Settings};
+use async_trait::async_trait;
+use model::ToolSpec;
+use protocol::HumanMessage;
+use runtime::{Channels, Frame, Repeat, Tool, ToolContext, ToolOutput, Update};
+use scripted::{Reply, Script, Server};
+use serde_json::{Value, json};
+
+/// Throws dice.
+struct Dice;
+
+#[async_trait]
+impl Tool for Dice {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "throw_dice".to_owned(),
+            description: "Throws a number of dice and returns their sum.".to_owned(),
+            parameters: json!({
+                "type": "object",
+                "properties": {"count": {"type": "integer", "minimum": 1, "maximum": 10}},
+                "required": ["count"]
+            }),
+        }
+    }
+
+    /// A crash between the throw and its storage must not give a second throw: the model is told instead.
+    fn repeat(&self) -> Repeat {
+        Repeat::Never
+    }
+
+    async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {
+        let Some(count) = args["count"].as_u64().filter(|count| (1..=10).contains(count)) else {
+            return ToolOutput::error("`count` is a number from 1 to 10");
+        };
+        let mut sum = 0;
+        for number in 1..=count {
+            let eyes = 1 + u64::from(uuid::Uuid::now_v7().as_bytes()[15]) % 6;
+            sum += eyes;
+            let text = format!("die {number}: {eyes}\n");
+            context.frames.send(Frame::ToolOutput { call_id: context.call_id.clone(), text });
+        }
+        // State is returned, not written: it becomes durable in the transaction that stores the result.
+        let thrown = context.channels.get("dice_thrown").and_then(Value::as_u64).unwrap_or(0) + count;
+        let channels = Channels::from_iter([("dice_thrown".to_owned(), thrown.into())]);
+        ToolOutput::success(sum.to_string()).with_update(Update { channels, ..Update::default() })
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let folder = tempfile::tempdir()?;
+    let home = Home::locate(Some(folder.path().join("home").as_os_str()))?;
+    home.create()?;
+    let call = Reply::call("call_1", "throw_dice", json!({"count": 2}));
+    let server = Server::start(Script::new([call, Reply::text("There they lie.")]))?;
+    let settings = format!(
+        "model = \"anthropic/scripted\"\n[providers.anthropic]\nbase_url = \"{}\"\napi_key = \"none\"\n\
+         [permissions]\nallow = [\"throw_dice\"]\n",
+        server.url()
+    );
+    std::fs::write(home.config(), settings)?;
+
+    let agent = Agent::open(Settings::new(home, folder.path()))?.with_tool(Arc::new(Dice));
+    let thread = agent.create_thread(None).await?;
+    let message = HumanMessage::text("Throw two dice.");
+    let end = agent.send(thread.thread_id, message, &Frames::default(), &CancellationToken::new()).await?;
+    println!("The run ended: {}.", end.status.as_str());
+    for entry in agent.history(thread.thread_id).await? {
+        println!("{}", serde_json::to_string(&entry)?);
+    }
+    Ok(())
+}

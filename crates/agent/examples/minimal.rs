@@ -1,0 +1,60 @@
+//! The smallest agent: one thread, one turn, the answer streamed to the screen.
+//!
+//! `cargo run -p agent --example minimal` talks to a model server that plays a script; with a key in the environment
+//! and `SEGUE_MODEL` set, the same lines talk to a real one.
+
+use agent::{Agent, CancellationToken, Frame, Frames, Home, Item, Settings};
+use protocol::{HumanMessage, Message};
+use scripted::{Reply, Script, Server};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let folder = tempfile::tempdir()?;
+    let home = Home::locate(Some(folder.path().join("home").as_os_str()))?;
+    let script = Script::new([Reply::pieces(["Hello from ", "the other side."])]);
+    let _server = scripted_model(&home, script)?;
+
+    let agent = Agent::open(Settings::new(home, folder.path()))?;
+    let thread = agent.create_thread(Some("A first thread".to_owned())).await?;
+
+    let (frames, mut stream) = Frames::channel();
+    let message = HumanMessage::text("Say hello.");
+    let cancel = CancellationToken::new();
+    let turn = async {
+        let end = agent.send(thread.thread_id, message, &frames, &cancel).await;
+        drop(frames);
+        end
+    };
+    let show = async {
+        while let Some(Item::Frame(_, frame)) = stream.next().await {
+            if let Frame::Text { text } = &*frame {
+                print!("{text}");
+            }
+        }
+        println!();
+    };
+    let (end, ()) = tokio::join!(turn, show);
+    println!("The run ended: {}.", end?.status.as_str());
+
+    // Everything is in the journal; a restart, or another process, reads the same.
+    for event in agent.events(thread.thread_id).await? {
+        let said = event.message().as_ref().map(Message::text).unwrap_or_default();
+        println!("{:>3} {:<14} {said}", event.seq, event.event_type);
+    }
+    Ok(())
+}
+
+/// Starts the scripted model and names it in the home folder's settings.
+fn scripted_model(home: &Home, script: Script) -> Result<Option<Server>, Box<dyn std::error::Error>> {
+    if std::env::var_os("SEGUE_MODEL").is_some() {
+        return Ok(None);
+    }
+    home.create()?;
+    let server = Server::start(script)?;
+    let url = server.url();
+    let text = format!(
+        "model = \"anthropic/scripted\"\n[providers.anthropic]\nbase_url = \"{url}\"\napi_key = \"none\"\n"
+    );
+    std::fs::write(home.config(), text)?;
+    Ok(Some(server))
+}

@@ -1,0 +1,252 @@
+//! The tool `task`: a sub-agent with a context of its own, in a thread of its own. The thread's id follows from the
+//! call, so that the call made again, after a crash or with a person's answer, goes on where it was.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use journal::{EventQuery, Transaction, Write};
+use model::ToolSpec;
+use protocol::{
+    AssistantId, Category, Event, EventType, Interrupt, InterruptPayload, Message, NewEvent, ParentKind, Run,
+    RunId, RunStatus, ThreadId,
+};
+use runtime::{
+    Admission, Driver, Entry, Frame, Frames, Item, Repeat, RunEnd, Start, Tool, ToolContext, ToolOutput,
+    Update,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::Result;
+use crate::assembly::Purpose;
+use crate::home::lease::Leases;
+use crate::turns::blank;
+
+const DESCRIPTION: &str = include_str!("prompts/task.md");
+
+/// The name of the tool.
+pub(crate) const TASK_TOOL: &str = "task";
+
+/// The name of the frames that tell what a sub-agent does.
+const SUBAGENT_FRAME: &str = "subagent";
+
+/// Hands a task to a sub-agent.
+pub(crate) struct Task {
+    pub(crate) driver: Driver,
+    pub(crate) assistant_id: AssistantId,
+    pub(crate) model: Option<String>,
+    pub(crate) leases: Arc<Leases>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Args {
+    description: String,
+    prompt: String,
+}
+
+#[async_trait]
+impl Tool for Task {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: TASK_TOOL.to_owned(),
+            description: DESCRIPTION.trim().to_owned(),
+            parameters: json!({
+                "type": "object",
+                "properties": {
+                    "description": {"type": "string", "description": "The task in three to eight words, for people."},
+                    "prompt": {"type": "string", "description": "Everything the sub-agent needs to know, and what it is to report."}
+                },
+                "required": ["description", "prompt"],
+                "additionalProperties": false
+            }),
+        }
+    }
+
+    fn repeat(&self) -> Repeat {
+        Repeat::Safe
+    }
+
+    async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {
+        let args = match Args::deserialize(args) {
+            Ok(args) if !args.prompt.trim().is_empty() => args,
+            Ok(_) => return ToolOutput::error("the prompt is empty; say what is to be done"),
+            Err(error) => return ToolOutput::error(format!("bad arguments: {error}")),
+        };
+        match self.work(&args, context).await {
+            Ok(output) => output,
+            Err(error) => ToolOutput::error(format!("the sub-agent could not work: failed to {error}")),
+        }
+    }
+}
+
+/// Where the sub-agent of a call stands.
+enum Standing {
+    /// Its run goes on from here.
+    Runs(protocol::Checkpoint, Entry),
+    /// It waits for a person.
+    Waits(Vec<Interrupt>),
+    /// It has come to its end.
+    Ended(Run),
+}
+
+impl Task {
+    async fn work(&self, args: &Args, context: &ToolContext) -> Result<ToolOutput> {
+        let thread_id = ThreadId::of_subagent(context.run_id, &context.call_id);
+        match self.take_up(thread_id, args, context).await? {
+            Standing::Waits(interrupts) => Ok(ToolOutput::asking(self.asked(interrupts, context))),
+            Standing::Ended(run) => self.report(thread_id, (run.status, run.error), context).await,
+            Standing::Runs(checkpoint, entry) => {
+                let end = self.drive((&checkpoint, entry), context).await?;
+                match end.status {
+                    RunStatus::Interrupted => Ok(ToolOutput::asking(self.asked(end.interrupts, context))),
+                    status => self.report(thread_id, (status, end.error), context).await,
+                }
+            }
+        }
+    }
+
+    async fn take_up(&self, thread_id: ThreadId, args: &Args, context: &ToolContext) -> Result<Standing> {
+        let store = &self.driver.store;
+        if let Some(run) = store.active_runs(Some(thread_id)).await?.into_iter().next() {
+            let now = self.leases.ended(&run)?;
+            let checkpoint = runtime::reclaim(&**store, &run, &self.driver.owner, now).await?;
+            return Ok(Standing::Runs(checkpoint, Entry::Recovered));
+        }
+        let pending = store.pending_interrupts(thread_id).await?;
+        let mut answers = context.answers.iter();
+        for interrupt in &pending {
+            let Some(decisions) = answers.next() else { return Ok(Standing::Waits(pending)) };
+            let admission = self.admission(thread_id);
+            if let Some(checkpoint) = runtime::resume(&**store, &admission, interrupt, decisions).await? {
+                return Ok(Standing::Runs(checkpoint, Entry::Fresh));
+            }
+        }
+        match store.checkpoint(thread_id).await? {
+            Some(point) => match store.run(point.run_id).await? {
+                Some(run) => Ok(Standing::Ended(run)),
+                None => Err(journal::Error::NotFound { what: "run", id: point.run_id.to_string() }.into()),
+            },
+            None => self.begin(thread_id, args, context).await,
+        }
+    }
+
+    async fn begin(&self, thread_id: ThreadId, args: &Args, context: &ToolContext) -> Result<Standing> {
+        let now = Timestamp::now();
+        let mut thread = blank(thread_id, self.assistant_id.clone(), Some(args.description.clone()), now);
+        thread.parent_id = Some(context.thread_id);
+        thread.parent_kind = Some(ParentKind::Subagent);
+        let origin = json!({"origin": "subagent", "call_id": context.call_id});
+        let created = NewEvent::new(EventType::ThreadCreated, &origin, now)?.keyed("created");
+        let writes = vec![Write::CreateThread(thread), Write::Append { thread_id, events: vec![created] }];
+        self.driver.store.commit(Transaction { fence: None, writes }).await?;
+        let message = NewEvent::message(&Message::human(args.prompt.clone()), now)?;
+        let update = Update { events: vec![message], ..Update::default() };
+        let start = Start { update, channels: Purpose::Turn.channels() };
+        let store = &*self.driver.store;
+        let checkpoint = runtime::admit(store, &self.driver.graph, &self.admission(thread_id), start).await?;
+        Ok(Standing::Runs(checkpoint, Entry::Fresh))
+    }
+
+    fn admission(&self, thread_id: ThreadId) -> Admission {
+        Admission {
+            run_id: RunId::generate(),
+            thread_id,
+            assistant_id: self.assistant_id.clone(),
+            model: self.model.clone(),
+            owner: self.driver.owner.clone(),
+            now: Timestamp::now(),
+        }
+    }
+
+    /// Drives the sub-agent, and tells those who watch the parent what it does.
+    async fn drive(&self, at: (&protocol::Checkpoint, Entry), context: &ToolContext) -> Result<RunEnd> {
+        let (frames, mut subscription) = Frames::channel();
+        let thread_id = at.0.thread_id;
+        let work = async {
+            let end = self.driver.drive(at, &frames, &context.cancel).await;
+            drop(frames);
+            end
+        };
+        let tell = async {
+            while let Some(Item::Frame(_, frame)) = subscription.next().await {
+                if is_told(&frame) {
+                    let value = json!({"call_id": context.call_id, "thread_id": thread_id, "frame": *frame});
+                    context.frames.send(Frame::Custom { name: SUBAGENT_FRAME.to_owned(), value });
+                }
+            }
+        };
+        Ok(futures::join!(work, tell).0?)
+    }
+
+    /// Returns the sub-agent's questions as the parent's, marked with where they come from.
+    fn asked(&self, interrupts: Vec<Interrupt>, context: &ToolContext) -> Vec<InterruptPayload> {
+        interrupts
+            .into_iter()
+            .map(|interrupt| {
+                let mut payload = interrupt.payload;
+                for request in &mut payload.action_requests {
+                    let details = request.details.get_or_insert_with(|| json!({}));
+                    if let Some(details) = details.as_object_mut() {
+                        let from = json!({"call_id": context.call_id, "thread_id": interrupt.thread_id});
+                        details.insert("subagent".to_owned(), from);
+                    }
+                }
+                payload
+            })
+            .collect()
+    }
+
+    /// Returns the sub-agent's last words as the call's result, with a record of how it ended.
+    async fn report(
+        &self,
+        thread_id: ThreadId,
+        (status, error): (RunStatus, Option<String>),
+        context: &ToolContext,
+    ) -> Result<ToolOutput> {
+        let run = match self.driver.store.checkpoint(thread_id).await? {
+            Some(point) => self.driver.store.run(point.run_id).await?,
+            None => None,
+        };
+        let content = json!({
+            "call_id": context.call_id, "thread_id": thread_id, "status": status,
+            "usage": run.map(|run| run.usage).unwrap_or_default(), "model": self.model,
+        });
+        let key = format!("subagent_ended:{}", context.call_id);
+        let ended = NewEvent::new(EventType::SubagentEnded, &content, Timestamp::now())?.keyed(key);
+        let words = self.last_words(thread_id).await?;
+        let output = match status {
+            RunStatus::Success => ToolOutput::success(words),
+            _ => {
+                let why = error.unwrap_or_else(|| status.as_str().to_owned());
+                ToolOutput::error(format!("The sub-agent did not finish: {why}. Its last words:\n{words}"))
+            }
+        };
+        Ok(output.with_update(Update { events: vec![ended], ..Update::default() }))
+    }
+
+    async fn last_words(&self, thread_id: ThreadId) -> Result<String> {
+        const PAGE_ROWS: usize = 32;
+        let categories = vec![Category::Message];
+        let query = EventQuery { categories, limit: PAGE_ROWS, ..EventQuery::default() };
+        let page = self.driver.store.events(thread_id, query).await?;
+        let words = page.iter().rev().filter_map(Event::message).find_map(|message| match &message {
+            Message::Ai(_) if !message.text().trim().is_empty() => Some(message.text()),
+            _ => None,
+        });
+        Ok(words.unwrap_or_else(|| "(it said nothing)".to_owned()))
+    }
+}
+
+/// What of a sub-agent's frames those who watch the parent see: what it does, not what it says.
+fn is_told(frame: &Frame) -> bool {
+    matches!(
+        frame,
+        Frame::RunStarted { .. }
+            | Frame::ToolStarted { .. }
+            | Frame::ToolEnded { .. }
+            | Frame::Notice { .. }
+            | Frame::RunEnded { .. }
+    )
+}

@@ -1,0 +1,127 @@
+//! The tools of a process and the rules about them: made once, for the tools remember together which files were read, and
+//! rules can be added while the process lives. What a rule says about a call is decided in the `tools` room.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mcp::Servers;
+use runtime::{Frame, Frames, Tool};
+use serde::Serialize;
+use tools::permission::{self, Rule, RuleBook, Scope};
+use tools::{Skills, SkillsFound};
+
+use super::subagent::TASK_TOOL;
+use crate::agent::Agent;
+use crate::{Error, Result};
+
+/// The name of the tool that loads a skill.
+const LOAD_SKILL: &str = "load_skill";
+
+/// The tools there are, and the rules about them.
+pub(crate) struct Toolbox {
+    own: Vec<Arc<dyn Tool>>,
+    servers: Option<Servers>,
+    pub(crate) skills: Arc<Skills>,
+    pub(crate) rules: Arc<RuleBook>,
+    /// What a person should know, until it was told.
+    notices: Mutex<Vec<String>>,
+}
+
+impl Toolbox {
+    /// Returns the tools as they are at present: servers and skills come and go.
+    pub(crate) async fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let mut tools = self.own.clone();
+        if !self.skills.found().skills.is_empty() {
+            tools.push(self.skills.tool());
+        }
+        if let Some(servers) = &self.servers {
+            servers.refresh().await;
+            tools.extend(servers.tools());
+        }
+        tools
+    }
+
+    /// Tells what a person should know, once.
+    pub(crate) fn tell(&self, frames: &Frames) {
+        for text in self.notices.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            frames.send(Frame::Notice { text });
+        }
+    }
+}
+
+/// A tool, as it is listed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ToolInfo {
+    /// Its name.
+    pub name: String,
+    /// What it is for, as models read it.
+    pub description: String,
+    /// Where it comes from: `built in`, or `mcp`.
+    pub source: &'static str,
+}
+
+impl Agent {
+    pub(crate) async fn toolbox(&self) -> Result<&Toolbox> {
+        self.toolbox.get_or_try_init(async || self.make_toolbox().await).await
+    }
+
+    async fn make_toolbox(&self) -> Result<Toolbox> {
+        let home = self.settings.home.root();
+        let settings =
+            tools::Settings { protected: vec![home.to_owned()], secrets: self.models.key_variables() };
+        let mut own = tools::all(settings);
+        own.extend(self.own_tools.iter().cloned());
+        let trusted = vec![TASK_TOOL.to_owned(), LOAD_SKILL.to_owned()];
+        let rules = RuleBook::open(&self.config.permissions, trusted, Some(self.permissions_file()))?;
+        let (servers, notices) = self.start_servers().await?;
+        let skills = Arc::new(Skills::new(&self.settings.home.skills(), &self.settings.workspace));
+        Ok(Toolbox { own, servers, skills, rules: Arc::new(rules), notices: Mutex::new(notices) })
+    }
+
+    fn permissions_file(&self) -> PathBuf {
+        permission::project_file(self.settings.home.root(), &self.settings.workspace)
+    }
+
+    /// Returns the folder of this workspace in the home folder; it may not exist.
+    pub(crate) fn project_folder(&self) -> PathBuf {
+        let file = self.permissions_file();
+        file.parent().map_or_else(|| file.clone(), std::path::Path::to_owned)
+    }
+
+    /// Returns the tools the model is offered.
+    ///
+    /// # Errors
+    /// When the remembered rules cannot be read.
+    pub async fn tools(&self) -> Result<Vec<ToolInfo>> {
+        let tools = self.main_tools(&self.settings.assistant_id).await?;
+        let info = tools.iter().map(|tool| {
+            let spec = tool.spec();
+            let source = if spec.name.starts_with("mcp__") { "mcp" } else { "built in" };
+            ToolInfo { name: spec.name, description: spec.description, source }
+        });
+        Ok(info.collect())
+    }
+
+    /// Returns the skills there are, and what is wrong with others.
+    ///
+    /// # Errors
+    /// When the toolbox cannot be made.
+    pub async fn skills(&self) -> Result<Arc<SkillsFound>> {
+        Ok(self.toolbox().await?.skills.found())
+    }
+
+    /// Remembers a rule that allows calls like one a person has approved.
+    ///
+    /// # Errors
+    /// When the project's rules cannot be written.
+    pub async fn remember(&self, rule: Rule, scope: Scope) -> Result<()> {
+        self.toolbox().await?.rules.remember(rule, scope).map_err(Error::from)
+    }
+
+    /// Lets the servers that were started end by themselves for a moment, then ends them.
+    pub async fn close(mut self) {
+        if let Some(servers) = self.toolbox.take().and_then(|toolbox| toolbox.servers) {
+            servers.close().await;
+        }
+    }
+}

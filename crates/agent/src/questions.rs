@@ -1,0 +1,76 @@
+//! Questions: the interrupts of a thread that wait for a person, and the answers to them. What an answer does is
+//! decided by the node that asked.
+
+use protocol::{Decisions, Interrupt, InterruptId, ThreadId};
+use runtime::{Entry, Frames, RunEnd};
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::Agent;
+use crate::assembly::Purpose;
+use crate::turns::admission;
+use crate::{Error, Result};
+
+impl Agent {
+    /// Returns what waits for an answer in the thread, oldest first: tool calls, handoffs.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn pending(&self, thread_id: ThreadId) -> Result<Vec<Interrupt>> {
+        Ok(self.store.pending_interrupts(thread_id).await?)
+    }
+
+    /// Returns the interrupt, which must exist.
+    ///
+    /// # Errors
+    /// When it does not, or the journal fails.
+    pub async fn interrupt(&self, interrupt_id: InterruptId) -> Result<Interrupt> {
+        let found = self.store.interrupt(interrupt_id).await?;
+        found.ok_or_else(|| {
+            journal::Error::NotFound { what: "interrupt", id: interrupt_id.to_string() }.into()
+        })
+    }
+
+    /// Answers a question. The run goes on once every question of its step is answered; `None` says that others still
+    /// wait. A handoff's question is better answered by [`Agent::decide_handoff`], which also tells what came of it.
+    ///
+    /// # Errors
+    /// [`journal::Error::AlreadyDecided`] when someone else was first; [`runtime::Error::Rejected`] when the answer
+    /// cannot be taken, and the question still waits then.
+    pub async fn resume(
+        &self,
+        interrupt_id: InterruptId,
+        decisions: &Decisions,
+        frames: &Frames,
+        cancel: &CancellationToken,
+    ) -> Result<Option<RunEnd>> {
+        let interrupt = self.interrupt(interrupt_id).await?;
+        self.recover(interrupt.thread_id, frames, cancel).await?;
+        let interrupt = self.interrupt(interrupt_id).await?;
+        self.answer(&interrupt, decisions, (frames, cancel)).await
+    }
+
+    /// Checks the answer, stores it, and drives the run that goes on with it.
+    pub(crate) async fn answer(
+        &self,
+        interrupt: &Interrupt,
+        decisions: &Decisions,
+        (frames, cancel): (&Frames, &CancellationToken),
+    ) -> Result<Option<RunEnd>> {
+        let (thread_id, interrupt_id) = (interrupt.thread_id, interrupt.interrupt_id);
+        let assistant_id = self.thread(thread_id).await?.assistant_id;
+        let model = self.models.open()?;
+        let purpose = Purpose::at(Some(&interrupt.node));
+        let driver = self.driver(&assistant_id, model.as_ref(), purpose).await?;
+        let rejected = |rejection| runtime::Error::Rejected { interrupt_id, rejection };
+        runtime::check_decisions(interrupt, decisions).map_err(rejected)?;
+        match driver.graph.get(&interrupt.node) {
+            Some(node) => node.check(interrupt, decisions).map_err(rejected)?,
+            None => return Err(Error::NoModel { thread_id }),
+        }
+        let admission = admission(thread_id, assistant_id, model.as_ref(), &driver.owner);
+        match runtime::resume(&*self.store, &admission, interrupt, decisions).await? {
+            Some(checkpoint) => Ok(Some(driver.drive((&checkpoint, Entry::Fresh), frames, cancel).await?)),
+            None => Ok(None),
+        }
+    }
+}

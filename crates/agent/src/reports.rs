@@ -1,0 +1,146 @@
+//! Reports: what a thread's next request holds, what a thread has cost, which tools there are. They change nothing.
+
+use std::collections::BTreeMap;
+
+use journal::EventQuery;
+use model::prices::{self, Price};
+use protocol::{Category, EventType, Message, RunId, ThreadId, Usage};
+use serde::Serialize;
+
+use crate::agent::Agent;
+use crate::{Error, Result};
+
+/// What a thread's next request would hold, in tokens by estimate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ContextReport {
+    /// `provider/name` of the model.
+    pub model: String,
+    /// The model's window, if known.
+    pub window_tokens: Option<u64>,
+    /// The parts, in the order they are sent.
+    pub parts: Vec<ContextPart>,
+    /// Their sum.
+    pub tokens: u64,
+    /// How many messages the conversation has.
+    pub message_count: usize,
+}
+
+/// One part of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ContextPart {
+    /// What it is.
+    pub name: String,
+    /// Its size.
+    pub tokens: u64,
+}
+
+/// What a thread has cost.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct CostReport {
+    /// By model, those of sub-agents and internal calls included.
+    pub models: Vec<ModelCost>,
+    /// Dollars in all; `None` when a model's price is not known.
+    pub dollars: Option<f64>,
+    /// The month the built-in prices are of.
+    pub prices_as_of: &'static str,
+}
+
+/// What one model has cost.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ModelCost {
+    /// `provider/name`.
+    pub model: String,
+    /// How often it answered.
+    pub calls: u64,
+    /// The tokens.
+    pub usage: Usage,
+    /// Dollars; `None` when its price is not known.
+    pub dollars: Option<f64>,
+}
+
+impl Agent {
+    /// Returns what the thread's next request would hold.
+    ///
+    /// # Errors
+    /// When no model is configured, or the journal fails.
+    pub async fn context(&self, thread_id: ThreadId) -> Result<ContextReport> {
+        let assistant_id = self.thread(thread_id).await?.assistant_id;
+        let model = self.models.open()?.ok_or(Error::NoModel { thread_id })?;
+        let asking = self.asking_node(&assistant_id, &model).await?;
+        let preview = asking.preview(&self.store, (thread_id, RunId::generate())).await;
+        let preview = preview.map_err(|failure| Error::Preview { thread_id, reason: failure.message })?;
+        let part = |name: &str, tokens| ContextPart { name: name.to_owned(), tokens };
+        let mut parts: Vec<ContextPart> =
+            preview.hooks.iter().map(|(name, tokens)| part(name, *tokens)).collect();
+        parts.push(part("tools", preview.tools));
+        parts.push(part("messages", preview.messages));
+        Ok(ContextReport {
+            model: model.name().to_string(),
+            window_tokens: model.limits().context_tokens,
+            tokens: parts.iter().map(|part| part.tokens).sum(),
+            parts,
+            message_count: preview.message_count,
+        })
+    }
+
+    /// Returns what the thread has cost, from the usage its events report; what was rewound counts, for it was paid.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn cost(&self, thread_id: ThreadId) -> Result<CostReport> {
+        let mut spent: BTreeMap<String, (u64, Usage)> = BTreeMap::new();
+        let categories = vec![Category::Message, Category::Trace, Category::Subagent];
+        let superseded = journal::Superseded::Shown;
+        let mut after = 0;
+        loop {
+            let query = EventQuery {
+                categories: categories.clone(),
+                superseded,
+                ..EventQuery::after(after, journal::PAGE_ROWS_MAX)
+            };
+            let page = self.store.events(thread_id, query).await?;
+            let Some(last) = page.last() else { break };
+            after = last.seq;
+            for (model, usage) in page.iter().filter_map(spending) {
+                let (calls, total) = spent.entry(model).or_default();
+                *calls += 1;
+                total.add(usage);
+            }
+        }
+        Ok(self.priced(spent))
+    }
+
+    /// Returns what tokens of a model cost in dollars; `None` when its price is not known.
+    pub fn price_of(&self, model: &str, usage: &Usage) -> Option<f64> {
+        let price: Option<Price> = prices::price(model, &self.config.prices);
+        price.map(|price| prices::cost(usage, &price))
+    }
+
+    fn priced(&self, spent: BTreeMap<String, (u64, Usage)>) -> CostReport {
+        let models: Vec<ModelCost> = spent
+            .into_iter()
+            .map(|(model, (calls, usage))| {
+                let dollars = self.price_of(&model, &usage);
+                ModelCost { model, calls, usage, dollars }
+            })
+            .collect();
+        let dollars = models.iter().map(|model| model.dollars).sum();
+        CostReport { models, dollars, prices_as_of: prices::AS_OF }
+    }
+}
+
+/// Returns the model an event names, and the tokens it took.
+fn spending(event: &protocol::Event) -> Option<(String, Usage)> {
+    match event.kind()? {
+        EventType::AiMessage => match event.message()? {
+            Message::Ai(answer) => Some((answer.model?, answer.usage?)),
+            Message::Human(_) | Message::Tool(_) => None,
+        },
+        EventType::ModelCalled | EventType::SubagentEnded => {
+            let content = event.content_value();
+            let usage = serde_json::from_value(content.get("usage")?.clone()).ok()?;
+            Some((content.get("model")?.as_str()?.to_owned(), usage))
+        }
+        _ => None,
+    }
+}

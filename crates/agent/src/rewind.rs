@@ -1,0 +1,172 @@
+//! Taking a thread back, and copying it up to a point. The journal keeps what is taken back; it is only out of sight.
+
+use jiff::Timestamp;
+use journal::{CheckpointRef, EventQuery, Transaction, Write};
+use protocol::{
+    Category, Checkpoint, CheckpointId, Event, EventType, Handoff, HandoffStatus, Message, NewEvent,
+    ParentKind, Seq, StepPoint, Thread, ThreadId,
+};
+use runtime::Channels;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::Result;
+use crate::agent::Agent;
+use crate::turns::blank;
+
+/// Messages read at a time when a person's messages are looked for.
+const PROMPTS_PAGE_ROWS: usize = 200;
+
+/// A message of a person, as a place to go back to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Prompt {
+    /// Its position.
+    pub seq: Seq,
+    /// When it was said.
+    pub created_at: Timestamp,
+    /// What was said.
+    pub text: String,
+}
+
+/// What a rewind did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Rewound {
+    /// The last event that stays in sight.
+    pub keep_seq: Seq,
+    /// How many messages are out of sight.
+    pub superseded: u64,
+}
+
+impl Agent {
+    /// Returns the newest messages of people in the thread, newest first, up to `limit`.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn prompts(&self, thread_id: ThreadId, limit: usize) -> Result<Vec<Prompt>> {
+        let mut prompts = Vec::new();
+        let mut before = None;
+        while prompts.len() < limit {
+            let query = EventQuery {
+                before,
+                categories: vec![Category::Message],
+                limit: PROMPTS_PAGE_ROWS,
+                ..EventQuery::default()
+            };
+            let page = self.store.events(thread_id, query).await?;
+            prompts.extend(page.iter().rev().filter_map(prompt));
+            before = page.first().map(|event| event.seq);
+            if page.len() < PROMPTS_PAGE_ROWS {
+                break;
+            }
+        }
+        prompts.truncate(limit);
+        Ok(prompts)
+    }
+
+    /// Returns the points of the thread's past that a rewind or a fork can name, newest first.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn checkpoints(
+        &self,
+        thread_id: ThreadId,
+        before: Option<CheckpointId>,
+        limit: usize,
+    ) -> Result<Vec<StepPoint>> {
+        Ok(self.store.checkpoints(thread_id, before, limit).await?)
+    }
+
+    /// Takes the thread back to where it was at `keep_seq`: what came after is out of sight, and the state is that of
+    /// the newest checkpoint up to there. Files that tools changed stay as they are.
+    ///
+    /// # Errors
+    /// When a run is active, or the journal fails.
+    pub async fn rewind(&self, thread_id: ThreadId, keep_seq: Seq) -> Result<Rewound> {
+        self.thread(thread_id).await?;
+        self.end_cut_off(thread_id).await?;
+        let now = Timestamp::now();
+        let superseded = self.store.messages_after(thread_id, keep_seq).await?;
+        let before = self.store.checkpoint(thread_id).await?;
+        let mut writes = vec![Write::Rewind { thread_id, keep_seq, at: now }];
+        for handoff in self.asked_after(thread_id, keep_seq).await? {
+            writes.extend(handoff::given_up(&handoff, now));
+        }
+        let content = json!({"keep_seq": keep_seq, "superseded": superseded});
+        let rewound = NewEvent::new(EventType::ThreadRewound, &content, now)?;
+        writes.push(Write::Append { thread_id, events: vec![rewound] });
+        if let Some(before) = before {
+            let (channels, checkpoint_id) =
+                (self.channels_at(thread_id, keep_seq).await?, before.checkpoint_id);
+            writes.insert(0, Write::ExpectCheckpoint { thread_id, checkpoint_id: Some(checkpoint_id) });
+            writes.push(Write::PutCheckpoint(resting(before, channels, now)));
+        }
+        self.store.commit(Transaction { fence: None, writes }).await?;
+        Ok(Rewound { keep_seq, superseded })
+    }
+
+    /// Copies the thread's transcript, up to and including `until`, into a new thread.
+    ///
+    /// # Errors
+    /// When the thread does not exist, or the journal fails.
+    pub async fn fork_thread(&self, thread_id: ThreadId, until: Option<Seq>) -> Result<Thread> {
+        let parent = self.thread(thread_id).await?;
+        let now = Timestamp::now();
+        let name = parent.name.as_ref().map(|name| format!("{name} (fork)"));
+        let mut thread = blank(ThreadId::generate(), parent.assistant_id.clone(), name, now);
+        let into = thread.thread_id;
+        thread.parent_id = Some(thread_id);
+        thread.parent_kind = Some(ParentKind::Fork);
+        let origin = json!({"origin": "fork", "parent_thread_id": thread_id, "until": until});
+        let created = NewEvent::new(EventType::ThreadCreated, &origin, now)?;
+        let writes = vec![
+            Write::CreateThread(thread),
+            Write::CopyEvents { from: thread_id, until, into },
+            Write::Append { thread_id: into, events: vec![created] },
+        ];
+        self.store.commit(Transaction { fence: None, writes }).await?;
+        self.thread(into).await
+    }
+
+    /// Returns the thread's pending handoff if it was asked about after `seq`.
+    async fn asked_after(&self, thread_id: ThreadId, seq: Seq) -> Result<Vec<Handoff>> {
+        let filter = journal::HandoffFilter {
+            parent_thread_id: Some(thread_id),
+            statuses: HandoffStatus::ALL.into_iter().filter(|status| status.is_pending()).collect(),
+            ..journal::HandoffFilter::default()
+        };
+        let mut asked = Vec::new();
+        for handoff in self.store.handoffs(filter).await? {
+            let key = handoff::requested_key(handoff.handoff_id);
+            if self.store.seq_of_key(thread_id, &key).await?.is_some_and(|at| at > seq) {
+                asked.push(handoff);
+            }
+        }
+        Ok(asked)
+    }
+
+    async fn channels_at(&self, thread_id: ThreadId, seq: Seq) -> Result<Channels> {
+        let point = self.store.checkpoint_at(thread_id, CheckpointRef::Seq(seq)).await?;
+        Ok(point.map(|(_, channels)| channels).unwrap_or_default())
+    }
+}
+
+/// Returns the checkpoint of a thread at rest, with what is decided and not yet done.
+fn resting(before: Checkpoint, channels: Channels, now: Timestamp) -> Checkpoint {
+    Checkpoint {
+        checkpoint_id: CheckpointId::generate(),
+        step: before.step + 1,
+        next: None,
+        channels,
+        created_at: now,
+        ..before
+    }
+}
+
+fn prompt(event: &Event) -> Option<Prompt> {
+    match event.message() {
+        Some(message @ Message::Human(_)) => {
+            Some(Prompt { seq: event.seq, created_at: event.created_at, text: message.text() })
+        }
+        _ => None,
+    }
+}

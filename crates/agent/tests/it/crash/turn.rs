@@ -1,0 +1,261 @@
+//! Turns that processes die in: whatever the moment, the next process comes to the same transcript. A stored answer of
+//! the model is not asked for again, and a call that may have had its effect is reported and not repeated.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use agent::{Agent, ThreadFilter};
+use journal::Subagents;
+use protocol::{Decisions, Event, Message, RunStatus, Thread, ThreadId, ThreadStatus};
+use scripted::Server;
+use serde_json::Value;
+use tools::TODOS_CHANNEL;
+
+use super::plot::{Plot, REQUEST, decision};
+use super::record::EFFECTS;
+use super::{Death, dies};
+use crate::world::{World, assert_paired, quiet, told};
+
+/// The beginning of what the model is told of a call that a crash cut off.
+const CUT_OFF: &str = "The call was interrupted";
+
+/// What is left at the end, as far as a person can see it, the effects left aside.
+#[derive(Debug, Clone, PartialEq)]
+struct Seen {
+    threads: Vec<SeenThread>,
+    todos: Value,
+}
+
+/// One thread, the person's own or a sub-agent's.
+#[derive(Debug, Clone, PartialEq)]
+struct SeenThread {
+    name: Option<String>,
+    status: ThreadStatus,
+    runs: Vec<(RunStatus, u64)>,
+    events: Vec<String>,
+}
+
+/// A call with an effect.
+#[derive(Debug, Clone, PartialEq)]
+struct Effect {
+    /// How often it had its effect.
+    times: usize,
+    /// Its result, if one is stored.
+    result: Option<String>,
+    /// Whether its thread stands where the call may have been begun.
+    standing: Standing,
+}
+
+/// Where a thread stands as to its calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// Their node comes next.
+    Next,
+    /// The node before theirs comes next; whether it went on without a commit is not known.
+    Near,
+    /// They were not begun, or are done.
+    Far,
+}
+
+pub(super) async fn walk_to_death(world: &World, plot: &str, boundary: usize) {
+    let agent = Plot::of(plot).agent(world, boundary);
+    walk(&agent).await.unwrap();
+}
+
+/// Walks the road from wherever it stands, the way a person would who opens Segue again.
+async fn walk(agent: &Agent) -> agent::Result<ThreadId> {
+    let (frames, cancel) = quiet();
+    let thread = agent.threads(ThreadFilter { limit: 2, ..ThreadFilter::default() }).await?;
+    let [thread] = thread.as_slice() else { panic!("one thread, not {thread:?}") };
+    let thread_id = thread.thread_id;
+    agent.recover(thread_id, &frames, &cancel).await?;
+    if agent.events(thread_id).await?.iter().all(|event| event.message().is_none()) {
+        agent.send(thread_id, REQUEST, &frames, &cancel).await?;
+    }
+    while let Some(asked) = agent.pending(thread_id).await?.into_iter().next() {
+        let decisions = asked.payload.action_requests.iter().map(decision).collect();
+        agent.resume(asked.interrupt_id, &Decisions { decisions }, &frames, &cancel).await?;
+    }
+    Ok(thread_id)
+}
+
+/// Returns all threads, the person's own first.
+async fn threads(agent: &Agent) -> Vec<Thread> {
+    let filter = ThreadFilter { subagents: Subagents::Shown, limit: 10, ..ThreadFilter::default() };
+    let mut threads = agent.threads(filter).await.unwrap();
+    threads.sort_by_key(|thread| (thread.parent_id.is_some(), thread.name.clone()));
+    threads
+}
+
+async fn look(agent: &Agent) -> Seen {
+    let mut seen = Seen { threads: Vec::new(), todos: Value::Null };
+    for thread in threads(agent).await {
+        let events = agent.events(thread.thread_id).await.unwrap();
+        let mut runs = Vec::new();
+        for run_id in events.iter().filter_map(|event| event.run_id).collect::<BTreeSet<_>>() {
+            let run = agent.store().run(run_id).await.unwrap().unwrap();
+            runs.push((run.status, run.usage.total_tokens()));
+        }
+        let (name, status) = (thread.name, thread.status);
+        seen.threads.push(SeenThread { name, status, runs, events: told(&events) });
+        let state = agent.store().checkpoint(thread.thread_id).await.unwrap().unwrap();
+        if let Some(todos) = state.channels.get(TODOS_CHANNEL) {
+            seen.todos = todos.clone();
+        }
+    }
+    assert_eq!(agent.store().active_runs(None).await.unwrap(), [], "every run has come to its end");
+    seen
+}
+
+/// Returns the calls with an effect, by the line they write.
+async fn effects(world: &World, agent: &Agent) -> BTreeMap<String, Effect> {
+    let written = world.read(EFFECTS);
+    let mut effects = BTreeMap::new();
+    for thread in threads(agent).await {
+        let events = agent.events(thread.thread_id).await.unwrap();
+        let standing =
+            match agent.store().checkpoint(thread.thread_id).await.unwrap().and_then(|point| point.next) {
+                Some(next) if next == "tools" => Standing::Next,
+                Some(next) if next == "after_model" => Standing::Near,
+                Some(_) | None => Standing::Far,
+            };
+        let messages: Vec<Message> = events.iter().filter_map(Event::message).collect();
+        for (id, name, args) in messages.iter().flat_map(Message::tool_calls) {
+            let line = match name {
+                "record" => args["line"].as_str().unwrap(),
+                "execute" => "own",
+                _ => continue,
+            };
+            let times = written.lines().filter(|written| written.starts_with(line)).count();
+            let results: Vec<String> = results_of(&messages, id);
+            assert!(results.len() < 2, "call {id} has several results: {results:?}");
+            let result = results.into_iter().next();
+            effects.insert(line.to_owned(), Effect { times, result, standing });
+        }
+    }
+    effects
+}
+
+fn results_of(messages: &[Message], call: &str) -> Vec<String> {
+    let results = messages.iter().filter_map(|message| match message {
+        Message::Tool(result) if result.call_id == call => Some(message.text()),
+        Message::Tool(_) | Message::Human(_) | Message::Ai(_) => None,
+    });
+    results.collect()
+}
+
+/// Returns how many answers of the model are stored.
+async fn answers(agent: &Agent) -> usize {
+    let mut answers = 0;
+    for thread in threads(agent).await {
+        let events = agent.events(thread.thread_id).await.unwrap();
+        answers += events.iter().filter(|event| event.event_type == "ai_message").count();
+    }
+    answers
+}
+
+/// Dies, and walks on; fails unless what is left is what was expected. Returns whether it died.
+async fn check(plot: &Plot, death: &Death, expected: &Seen) -> bool {
+    let (world, server) = plot.world();
+    plot.agent(&world, usize::MAX).create_thread(None).await.unwrap();
+    if !dies(&world, plot.name, death) {
+        return false;
+    }
+    let told = format!("{}, {death:?}", plot.name);
+    let agent = plot.agent(&world, usize::MAX);
+    let (before, stored, called) = (effects(&world, &agent).await, answers(&agent).await, server.calls());
+    let thread = walk(&agent).await.unwrap();
+    let mut seen = look(&agent).await;
+    for (line, effect) in effects(&world, &agent).await {
+        let result = effect.result.unwrap_or_else(|| panic!("{told}: the call for {line} dangles"));
+        let is_cut_off = result.starts_with(CUT_OFF);
+        let left = before.get(&line);
+        let may_have_begun = left.is_some_and(|left| left.result.is_none() && left.standing != Standing::Far);
+        let has_begun = left.is_some_and(|left| left.result.is_none() && left.standing == Standing::Next);
+        assert!(!is_cut_off || may_have_begun, "{told}: {line} was not made although it never began");
+        assert!(is_cut_off || !has_begun, "{told}: {line} may have been made twice");
+        let times = if is_cut_off { left.map_or(0, |left| left.times) } else { 1 };
+        assert_eq!(effect.times, times, "{told}: how often {line} had its effect");
+        assert!(effect.times <= 1, "{told}: {line} had its effect twice");
+        if is_cut_off {
+            seen.mend(expected);
+        }
+    }
+    assert_eq!(&seen, expected, "{told}");
+    let asked = server.calls() - called;
+    assert_eq!(asked, answers(&agent).await - stored, "{told}: an answer was asked for again");
+    goes_on(&agent, &server, thread, &told).await;
+    true
+}
+
+impl Seen {
+    /// Puts the expected result in the place of one that was cut off.
+    fn mend(&mut self, expected: &Self) {
+        for (thread, expected) in self.threads.iter_mut().zip(&expected.threads) {
+            for (line, expected) in thread.events.iter_mut().zip(&expected.events) {
+                let is_effect = expected.contains("\"record\"") || expected.contains("\"execute\"");
+                if line.contains(CUT_OFF) && expected.starts_with("tool_message") && is_effect {
+                    line.clone_from(expected);
+                }
+            }
+        }
+    }
+}
+
+/// Fails unless the thread can be used, and what it sends is legal.
+async fn goes_on(agent: &Agent, server: &Server, thread: ThreadId, told: &str) {
+    let (frames, cancel) = quiet();
+    let end = agent.send(thread, "And now?", &frames, &cancel).await.unwrap();
+    assert_eq!(end.status, RunStatus::Success, "{told}: {end:?}");
+    assert_paired(&server.requests().last().unwrap().body);
+}
+
+/// Dies at every place of the plot.
+async fn matrix(name: &str, calls: &[&str]) {
+    let plot = Plot::of(name);
+    let (world, server) = plot.world();
+    let agent = plot.agent(&world, usize::MAX);
+    agent.create_thread(None).await.unwrap();
+    let thread = walk(&agent).await.unwrap();
+    let expected = look(&agent).await;
+    for (line, effect) in effects(&world, &agent).await {
+        assert_eq!(effect.times, 1, "{line}");
+    }
+    goes_on(&agent, &server, thread, name).await;
+    // How many commits there are depends on which of the calls that run together is done first.
+    let mut boundary = 0;
+    while check(plot, &Death::Boundary(boundary), &expected).await {
+        boundary += 1;
+    }
+    assert!(boundary >= 12, "the matrix of {name} has {boundary} points");
+    for call in calls {
+        for place in ["before", "after"] {
+            let death = Death::Call(format!("{place} {call}"));
+            assert!(check(plot, &death, &expected).await, "{death:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn j2_a_turn_whose_calls_the_policy_allows_survives_death_at_every_commit() {
+    matrix("policy", &[]).await;
+}
+
+#[tokio::test]
+async fn j2_a_turn_survives_death_at_every_commit_and_inside_its_tool() {
+    matrix("rule", &["own"]).await;
+}
+
+#[tokio::test]
+async fn j7_a_turn_that_asks_survives_death_at_every_commit_and_inside_its_tool() {
+    matrix("approval", &["own, edited"]).await;
+}
+
+#[tokio::test]
+async fn j2_a_turn_with_a_subagent_survives_death_at_every_commit_and_inside_their_tools() {
+    matrix("subagent", &["own", "hens"]).await;
+}
+
+#[tokio::test]
+async fn j7_a_turn_with_two_subagents_that_ask_survives_death_at_every_commit() {
+    matrix("asking_subagents", &["hens, edited", "ducks, edited"]).await;
+}

@@ -1,0 +1,130 @@
+//! A journal whose process dies before or after one of its commits, and otherwise does what the journal under it does.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use journal::{
+    Artifact, CheckpointRef, Committed, EventQuery, HandoffFilter, Health, HealthDepth, ImportSource,
+    OutboxItem, SearchHit, Store, ThreadFilter, Transaction,
+};
+use protocol::{
+    Checkpoint, CheckpointId, Event, Handoff, HandoffId, Interrupt, InterruptId, Proposal, Run, RunId, Seq,
+    StepPoint, Thread, ThreadId,
+};
+use serde_json::{Map, Value};
+
+/// A journal whose process dies before or after one of its commits.
+pub struct Dying {
+    inner: Arc<dyn Store>,
+    commits: AtomicUsize,
+    lookups: AtomicUsize,
+    boundary: usize,
+}
+
+impl Dying {
+    /// Dies at `boundary`: an even one lies before the commit number `boundary / 2`, an odd one after it.
+    pub fn at(inner: Arc<dyn Store>, boundary: usize) -> Arc<Self> {
+        Arc::new(Self { inner, commits: AtomicUsize::new(0), lookups: AtomicUsize::new(0), boundary })
+    }
+
+    pub fn commits(&self) -> usize {
+        self.commits.load(Ordering::SeqCst)
+    }
+
+    /// Returns how often an event was looked up by its key.
+    pub fn lookups(&self) -> usize {
+        self.lookups.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl Store for Dying {
+    async fn commit(&self, transaction: Transaction) -> journal::Result<Committed> {
+        let number = self.commits.fetch_add(1, Ordering::SeqCst);
+        if self.boundary == number * 2 {
+            std::process::abort();
+        }
+        let done = self.inner.commit(transaction).await;
+        if self.boundary == number * 2 + 1 {
+            std::process::abort();
+        }
+        done
+    }
+    async fn thread(&self, thread_id: ThreadId) -> journal::Result<Option<Thread>> {
+        self.inner.thread(thread_id).await
+    }
+    async fn threads(&self, filter: ThreadFilter) -> journal::Result<Vec<Thread>> {
+        self.inner.threads(filter).await
+    }
+    async fn threads_by_prefix(&self, prefix: &str) -> journal::Result<Vec<ThreadId>> {
+        self.inner.threads_by_prefix(prefix).await
+    }
+    async fn events(&self, thread_id: ThreadId, query: EventQuery) -> journal::Result<Vec<Event>> {
+        self.inner.events(thread_id, query).await
+    }
+    async fn messages_after(&self, thread_id: ThreadId, seq: Seq) -> journal::Result<u64> {
+        self.inner.messages_after(thread_id, seq).await
+    }
+    async fn checkpoints(
+        &self,
+        thread_id: ThreadId,
+        before: Option<CheckpointId>,
+        limit: usize,
+    ) -> journal::Result<Vec<StepPoint>> {
+        self.inner.checkpoints(thread_id, before, limit).await
+    }
+    async fn checkpoint_at(
+        &self,
+        thread_id: ThreadId,
+        point: CheckpointRef,
+    ) -> journal::Result<Option<(StepPoint, Map<String, Value>)>> {
+        self.inner.checkpoint_at(thread_id, point).await
+    }
+    async fn artifact(&self, thread_id: ThreadId, sha256: &str) -> journal::Result<Option<Artifact>> {
+        self.inner.artifact(thread_id, sha256).await
+    }
+    async fn seq_of_key(&self, thread_id: ThreadId, event_key: &str) -> journal::Result<Option<Seq>> {
+        self.lookups.fetch_add(1, Ordering::SeqCst);
+        self.inner.seq_of_key(thread_id, event_key).await
+    }
+    async fn search(&self, text: &str, limit: usize) -> journal::Result<Vec<SearchHit>> {
+        self.inner.search(text, limit).await
+    }
+    async fn run(&self, run_id: RunId) -> journal::Result<Option<Run>> {
+        self.inner.run(run_id).await
+    }
+    async fn active_runs(&self, thread_id: Option<ThreadId>) -> journal::Result<Vec<Run>> {
+        self.inner.active_runs(thread_id).await
+    }
+    async fn checkpoint(&self, thread_id: ThreadId) -> journal::Result<Option<Checkpoint>> {
+        self.inner.checkpoint(thread_id).await
+    }
+    async fn unfinished_checkpoints(&self) -> journal::Result<Vec<Checkpoint>> {
+        self.inner.unfinished_checkpoints().await
+    }
+    async fn interrupt(&self, interrupt_id: InterruptId) -> journal::Result<Option<Interrupt>> {
+        self.inner.interrupt(interrupt_id).await
+    }
+    async fn pending_interrupts(&self, thread_id: ThreadId) -> journal::Result<Vec<Interrupt>> {
+        self.inner.pending_interrupts(thread_id).await
+    }
+    async fn handoff(&self, handoff_id: HandoffId) -> journal::Result<Option<Handoff>> {
+        self.inner.handoff(handoff_id).await
+    }
+    async fn handoffs(&self, filter: HandoffFilter) -> journal::Result<Vec<Handoff>> {
+        self.inner.handoffs(filter).await
+    }
+    async fn proposals(&self, handoff_id: HandoffId) -> journal::Result<Vec<Proposal>> {
+        self.inner.proposals(handoff_id).await
+    }
+    async fn outbox(&self, kind: &str) -> journal::Result<Vec<OutboxItem>> {
+        self.inner.outbox(kind).await
+    }
+    async fn import_source(&self, source_key: &str) -> journal::Result<Option<ImportSource>> {
+        self.inner.import_source(source_key).await
+    }
+    async fn health(&self, depth: HealthDepth) -> journal::Result<Health> {
+        self.inner.health(depth).await
+    }
+}

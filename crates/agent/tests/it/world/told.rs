@@ -1,0 +1,46 @@
+//! Events as lines that two journals of the same session share: without ids, times, and what belongs to one provider.
+
+use std::collections::BTreeMap;
+
+use protocol::Event;
+use serde_json::{Map, Value};
+
+/// What an id is called instead.
+#[derive(Default)]
+struct Names(BTreeMap<String, usize>);
+
+/// Returns one line an event: its type, and its content with calls numbered in the order they appear.
+pub fn told(events: &[Event]) -> Vec<String> {
+    let mut names = Names::default();
+    let line = |event: &Event| format!("{} {}", event.event_type, names.plain(event.content_value()));
+    events.iter().map(line).collect()
+}
+
+impl Names {
+    fn plain(&mut self, value: Value) -> Value {
+        match value {
+            Value::Object(fields) => Value::Object(
+                fields.into_iter().filter_map(|(key, value)| self.field(key, value)).collect::<Map<_, _>>(),
+            ),
+            Value::Array(items) => {
+                let items = items.into_iter().filter(|item| item["type"] != "opaque");
+                Value::Array(items.map(|item| self.plain(item)).collect())
+            }
+            other => other,
+        }
+    }
+
+    fn field(&mut self, key: String, value: Value) -> Option<(String, Value)> {
+        match (key.as_str(), &value) {
+            ("model" | "provider" | "raw" | "thread_id" | "interrupt_ids" | "sha256" | "handoff_id", _) => {
+                None
+            }
+            ("id" | "call_id", Value::String(id)) => {
+                let next = self.0.len() + 1;
+                let number = *self.0.entry(id.clone()).or_insert(next);
+                Some((key, format!("call {number}").into()))
+            }
+            _ => Some((key, self.plain(value))),
+        }
+    }
+}

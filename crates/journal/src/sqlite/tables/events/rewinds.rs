@@ -1,0 +1,113 @@
+//! What rewinds superseded: the ranges of seqs, and how a read steps over them. The events stay as they are.
+
+use jiff::Timestamp;
+use protocol::{Seq, ThreadId};
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use crate::sqlite::tables::columns::integer;
+use crate::sqlite::tables::{interrupts, runs, threads, turns};
+use crate::{Error, Result};
+
+/// A superseded range; both ends belong to it.
+#[derive(Clone, Copy)]
+struct Span {
+    first: i64,
+    last: i64,
+}
+
+/// Returns the condition that a row `e`, which has a `thread_key`, is visible; `seq` is its column that tells where.
+pub(crate) fn is_visible(seq: &str) -> String {
+    format!(
+        "ifnull((SELECT s.last_seq FROM superseded s WHERE s.thread_key = e.thread_key AND s.first_seq <= {seq}
+                 ORDER BY s.first_seq DESC LIMIT 1), -1) < {seq}"
+    )
+}
+
+/// Returns the visible range that begins after `seq`, as the bounds outside it.
+pub(crate) fn visible_after(connection: &Connection, key: i64, seq: i64) -> Result<(i64, i64)> {
+    let after = match spanning(connection, key, seq.saturating_add(1))? {
+        Some(span) => span.last,
+        None => seq,
+    };
+    let next = connection
+        .prepare_cached(
+            "SELECT first_seq, last_seq FROM superseded WHERE thread_key = ?1 AND first_seq > ?2
+             ORDER BY first_seq LIMIT 1",
+        )?
+        .query_row((key, after), read)
+        .optional()?;
+    Ok((after, next.map_or(i64::MAX, |span| span.first)))
+}
+
+/// Returns the visible range that ends before `seq`, as the bounds outside it.
+pub(crate) fn visible_before(connection: &Connection, key: i64, seq: i64) -> Result<(i64, i64)> {
+    let before = match spanning(connection, key, seq.saturating_sub(1))? {
+        Some(span) => span.first,
+        None => seq,
+    };
+    let previous = at_or_before(connection, key, before.saturating_sub(1))?;
+    Ok((previous.map_or(0, |span| span.last), before))
+}
+
+/// Takes the thread back to `keep_seq`.
+pub(crate) fn rewind(
+    connection: &Connection,
+    thread_id: ThreadId,
+    (keep_seq, at): (Seq, Timestamp),
+) -> Result<()> {
+    let mut head = threads::head(connection, thread_id)?;
+    if let Some(run_id) = runs::active_run_of(connection, head.key)? {
+        return Err(Error::Busy { thread_id, run_id });
+    }
+    if keep_seq >= head.last_seq {
+        return Ok(());
+    }
+    head.message_count -= messages_after(connection, thread_id, keep_seq)?;
+    turns::archive_after(connection, &head, keep_seq)?;
+    let keep = integer(keep_seq);
+    let first = spanning(connection, head.key, keep)?.map_or(keep + 1, |span| span.first);
+    // Of the ranges behind it one is left: they would touch.
+    connection
+        .prepare_cached("DELETE FROM superseded WHERE thread_key = ?1 AND first_seq >= ?2")?
+        .execute((head.key, first))?;
+    connection
+        .prepare_cached("INSERT INTO superseded (thread_key, first_seq, last_seq) VALUES (?1, ?2, ?3)")?
+        .execute((head.key, first, integer(head.last_seq)))?;
+    turns::find_first_prompt(connection, thread_id, &mut head)?;
+    threads::advance(connection, &head)?;
+    interrupts::withdraw(connection, thread_id, (keep_seq, at))?;
+    threads::settle(connection, &head)
+}
+
+/// Returns how many visible messages are after `seq`.
+pub(crate) fn messages_after(connection: &Connection, thread_id: ThreadId, seq: Seq) -> Result<u64> {
+    let Some(key) = threads::key(connection, thread_id)? else { return Ok(0) };
+    let messages: i64 = connection
+        .prepare_cached(&format!(
+            "SELECT count(*) FROM events e
+             WHERE e.thread_key = ?1 AND e.seq > ?2 AND e.category = 'message' AND {}",
+            is_visible("e.seq")
+        ))?
+        .query_row((key, integer(seq)), |row| row.get(0))?;
+    Ok(messages.unsigned_abs())
+}
+
+/// Returns the range that `seq` is in.
+fn spanning(connection: &Connection, key: i64, seq: i64) -> Result<Option<Span>> {
+    Ok(at_or_before(connection, key, seq)?.filter(|span| span.last >= seq))
+}
+
+/// Returns the last range that begins at or before `seq`.
+fn at_or_before(connection: &Connection, key: i64, seq: i64) -> Result<Option<Span>> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT first_seq, last_seq FROM superseded WHERE thread_key = ?1 AND first_seq <= ?2
+             ORDER BY first_seq DESC LIMIT 1",
+        )?
+        .query_row((key, seq), read)
+        .optional()?)
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Span> {
+    Ok(Span { first: row.get("first_seq")?, last: row.get("last_seq")? })
+}

@@ -1,0 +1,85 @@
+//! Artifacts: bytes kept under their hash.
+
+use journal::{ARTIFACT_BYTES_MAX, Artifact, Error, HealthDepth, Write};
+use protocol::ThreadId;
+
+use super::Subject;
+use super::fixtures::{artifact, at, commit, create};
+
+pub async fn the_same_bytes_are_kept_once(store: Subject) {
+    let (one, two) = (create(&*store).await, create(&*store).await);
+    let bytes: Vec<u8> = (0..=255).cycle().take(100_000).collect();
+    let kept = artifact(one, 1, &bytes);
+    let again = Artifact { media_type: "text/plain".to_owned(), created_at: at(9), ..kept.clone() };
+    let writes = [kept.clone(), again, artifact(two, 1, &bytes), artifact(one, 2, b"")];
+    commit(&*store, writes.map(Write::PutArtifact).to_vec()).await.unwrap();
+    assert_eq!(store.artifact(one, &kept.sha256).await.unwrap(), Some(kept.clone()));
+    let empty = artifact(one, 2, b"");
+    assert_eq!(store.artifact(one, &empty.sha256).await.unwrap(), Some(empty.clone()));
+    assert_eq!(store.artifact(two, &empty.sha256).await.unwrap(), None, "it is the other thread's");
+    let different = commit(&*store, vec![Write::PutArtifact(artifact(two, 1, b"different"))]).await;
+    assert!(matches!(different, Err(Error::Differs { what: "artifact", .. })), "{different:?}");
+}
+
+pub async fn a_name_may_be_shortened_to_eight_digits(store: Subject) {
+    let thread_id = create(&*store).await;
+    let named = |name: String| Artifact { sha256: name, ..artifact(thread_id, 0, b"x") };
+    let name = |beginning: &str| format!("{beginning:0<64}");
+    let writes = ["abcdef0123", "abcdef0124", "abcdef02", "00"].map(|it| Write::PutArtifact(named(name(it))));
+    commit(&*store, writes.to_vec()).await.unwrap();
+    for (prefix, expected) in [
+        ("abcdef0123", Some("abcdef0123")),
+        ("ABCDEF0124", Some("abcdef0124")),
+        ("abcdef02", Some("abcdef02")),
+        ("abcdef020", Some("abcdef02")),
+        ("abcdef03", None),
+        ("00000000", Some("00")),
+        ("ffffffff", None),
+    ] {
+        let found = store.artifact(thread_id, prefix).await.unwrap().map(|found| found.sha256);
+        assert_eq!(found, expected.map(name), "{prefix}");
+    }
+    let long = "a".repeat(65);
+    for prefix in ["abcdef01", "abcdef012", "abcdef0", "", "abcdefgh", "ääääääää", &long] {
+        let refused = store.artifact(thread_id, prefix).await;
+        assert!(matches!(refused, Err(Error::Invalid { what: "artifact", .. })), "{prefix}: {refused:?}");
+    }
+    assert_eq!(store.artifact(ThreadId::generate(), "abcdef02").await.unwrap(), None);
+}
+
+pub async fn what_cannot_be_an_artifact_is_refused(store: Subject) {
+    let thread_id = create(&*store).await;
+    let good = artifact(thread_id, 1, b"x");
+    let large = Artifact { bytes: vec![0; ARTIFACT_BYTES_MAX + 1], ..good.clone() };
+    let named = |sha256: &str| Artifact { sha256: sha256.to_owned(), ..good.clone() };
+    for bad in [large, named(""), named("abcdef01"), named(&"A".repeat(64)), named(&"g".repeat(64))] {
+        let refused = commit(&*store, vec![Write::PutArtifact(bad)]).await;
+        assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
+    }
+    let unknown = Artifact { thread_id: ThreadId::generate(), ..good };
+    let unknown = commit(&*store, vec![Write::PutArtifact(unknown)]).await;
+    assert!(matches!(unknown, Err(Error::NotFound { what: "thread", .. })), "{unknown:?}");
+}
+
+pub async fn the_largest_artifact_comes_back(store: Subject) {
+    let thread_id = create(&*store).await;
+    let largest = artifact(thread_id, 1, &vec![7; ARTIFACT_BYTES_MAX]);
+    commit(&*store, vec![Write::PutArtifact(largest.clone())]).await.unwrap();
+    assert!(store.artifact(thread_id, &largest.sha256).await.unwrap() == Some(largest));
+}
+
+pub async fn h3_an_artifact_goes_with_its_last_thread(store: Subject) {
+    let (one, two) = (create(&*store).await, create(&*store).await);
+    let writes = [artifact(one, 1, b"shared"), artifact(two, 1, b"shared"), artifact(one, 2, b"own")];
+    commit(&*store, writes.map(Write::PutArtifact).to_vec()).await.unwrap();
+    commit(&*store, vec![Write::DeleteThread { thread_id: one }]).await.unwrap();
+    let shared = artifact(two, 1, b"shared");
+    assert_eq!(store.artifact(one, &shared.sha256).await.unwrap(), None);
+    assert_eq!(store.artifact(two, &shared.sha256).await.unwrap(), Some(shared.clone()));
+    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+    commit(&*store, vec![Write::DeleteThread { thread_id: two }]).await.unwrap();
+    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+    // Whatever was kept under the name is gone: other bytes can have it.
+    let three = create(&*store).await;
+    commit(&*store, vec![Write::PutArtifact(artifact(three, 1, b"other"))]).await.unwrap();
+}

@@ -1,0 +1,135 @@
+//! Copied transcripts: what a fork takes over, and what it does not.
+
+use journal::{Error, HealthDepth, SearchHit, Write};
+use protocol::{Category, EventType, RunId, ThreadId};
+use serde_json::json;
+
+use super::Subject;
+use super::fixtures::{
+    ai, all_events, append, artifact, commit, create, fact, human, rewind, seqs, thread, trace,
+};
+
+async fn copy(store: &Subject, from: ThreadId, until: Option<u64>) -> ThreadId {
+    let fork = thread();
+    let into = fork.thread_id;
+    let writes = vec![Write::CreateThread(fork), Write::CopyEvents { from, until, into }];
+    commit(&**store, writes).await.unwrap();
+    into
+}
+
+pub async fn b12_a_copy_has_the_transcript_at_the_same_seqs(store: Subject) {
+    let run_id = RunId::generate();
+    let source = create(&*store).await;
+    let side = human("to a sub-agent").with_metadata(&json!({"side": true})).unwrap();
+    let events = vec![
+        fact(EventType::ThreadCreated, &json!({"origin": "new"})),
+        side,
+        human("fix it").in_run(run_id).keyed("k"),
+        trace(0),
+        ai("done").in_run(run_id),
+        fact(EventType::ImportedBoundary, &json!({"label": "b"})),
+        fact(EventType::ImportedNote, &json!({"role": "user", "text": "n"})),
+        fact(EventType::RunEnded, &json!({"status": "success"})),
+    ];
+    append(&*store, source, events).await.unwrap();
+    let before = all_events(&*store, source, &[]).await;
+    let fork = copy(&store, source, None).await;
+    let copied = all_events(&*store, fork, &[]).await;
+    assert_eq!(seqs(&copied), [2, 3, 5, 6, 7]);
+    for event in &copied {
+        let original = &before[event.seq as usize - 1];
+        assert_eq!(*event, protocol::Event { thread_id: fork, ..original.clone() });
+    }
+    let stored = store.thread(fork).await.unwrap().unwrap();
+    assert_eq!((stored.last_seq, stored.message_count), (8, 3));
+    assert_eq!(stored.first_prompt.as_deref(), Some("fix it"));
+    assert_eq!(append(&*store, fork, vec![human("and then").keyed("k")]).await.unwrap(), [9]);
+    assert_eq!(all_events(&*store, source, &[]).await, before, "the source is as it was");
+    let health = store.health(HealthDepth::Integrity).await.unwrap();
+    assert_eq!((health.events, health.problems), (14, vec![]));
+}
+
+pub async fn b12_a_copy_ends_where_it_is_told_and_skips_what_is_superseded(store: Subject) {
+    let source = create(&*store).await;
+    append(&*store, source, (1..=4).map(|n| human(&n.to_string())).collect()).await.unwrap();
+    rewind(&*store, source, 2).await.unwrap();
+    append(&*store, source, (6..=8).map(|n| ai(&n.to_string())).collect()).await.unwrap();
+    for (until, expected, next) in [
+        (None, &[1, 2, 6, 7, 8][..], 9),
+        (Some(u64::MAX), &[1, 2, 6, 7, 8], 9),
+        (Some(7), &[1, 2, 6, 7], 8),
+        (Some(4), &[1, 2], 5),
+        (Some(1), &[1], 2),
+        (Some(0), &[], 1),
+    ] {
+        let fork = copy(&store, source, until).await;
+        assert_eq!(seqs(&all_events(&*store, fork, &[]).await), expected, "until {until:?}");
+        let prompt = store.thread(fork).await.unwrap().unwrap().first_prompt;
+        assert_eq!(prompt.as_deref(), (!expected.is_empty()).then_some("1"), "until {until:?}");
+        assert_eq!(append(&*store, fork, vec![trace(0)]).await.unwrap(), [next], "until {until:?}");
+        // A copy of a copy, and its own rewinds, touch nobody else.
+        let copy_of_copy = copy(&store, fork, None).await;
+        assert_eq!(seqs(&all_events(&*store, copy_of_copy, &[]).await), expected, "until {until:?}");
+        rewind(&*store, fork, 1).await.unwrap();
+        assert_eq!(seqs(&all_events(&*store, copy_of_copy, &[]).await), expected, "until {until:?}");
+    }
+    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+}
+
+pub async fn a_long_transcript_is_copied_whole(store: Subject) {
+    let source = create(&*store).await;
+    let events = (0..2_001).map(|n| if n % 3 == 0 { trace(n) } else { human("word") });
+    append(&*store, source, events.collect()).await.unwrap();
+    let fork = copy(&store, source, None).await;
+    let messages = |thread_id| {
+        let store = store.clone();
+        async move { seqs(&all_events(&*store, thread_id, &[Category::Message]).await) }
+    };
+    assert_eq!(messages(fork).await, messages(source).await);
+    assert_eq!(store.thread(fork).await.unwrap().unwrap().message_count, 1_334);
+}
+
+pub async fn only_a_thread_without_a_past_takes_a_copy(store: Subject) {
+    let (source, used) = (create(&*store).await, create(&*store).await);
+    append(&*store, source, vec![human("one")]).await.unwrap();
+    append(&*store, used, vec![trace(0)]).await.unwrap();
+    let again = thread();
+    let again_id = again.thread_id;
+    commit(&*store, vec![Write::CreateThread(again.clone())]).await.unwrap();
+    append(&*store, again_id, vec![trace(0)]).await.unwrap();
+    commit(&*store, vec![Write::DeleteThread { thread_id: again_id }, Write::CreateThread(again)])
+        .await
+        .unwrap();
+    for into in [used, source, again_id] {
+        let refused = commit(&*store, vec![Write::CopyEvents { from: source, until: None, into }]).await;
+        assert!(matches!(refused, Err(Error::Invalid { .. })), "{refused:?}");
+    }
+    let blank = create(&*store).await;
+    for (from, into) in [(ThreadId::generate(), blank), (source, ThreadId::generate())] {
+        let refused = commit(&*store, vec![Write::CopyEvents { from, until: None, into }]).await;
+        assert!(matches!(refused, Err(Error::NotFound { what: "thread", .. })), "{refused:?}");
+    }
+    commit(&*store, vec![Write::CopyEvents { from: source, until: None, into: blank }]).await.unwrap();
+    let twice = commit(&*store, vec![Write::CopyEvents { from: source, until: None, into: blank }]).await;
+    assert!(matches!(twice, Err(Error::Invalid { .. })), "{twice:?}");
+}
+
+pub async fn a_copy_outlives_its_source(store: Subject) {
+    let source = create(&*store).await;
+    append(&*store, source, vec![human("a rare word")]).await.unwrap();
+    let kept = artifact(source, 1, b"bytes");
+    commit(&*store, vec![Write::PutArtifact(kept.clone())]).await.unwrap();
+    let fork = copy(&store, source, None).await;
+    let found = |hits: Vec<SearchHit>| {
+        let mut found: Vec<ThreadId> = hits.iter().map(|hit| hit.thread_id).collect();
+        found.sort_unstable();
+        found
+    };
+    assert_eq!(found(store.search("rare", 9).await.unwrap()), [source, fork]);
+    commit(&*store, vec![Write::DeleteThread { thread_id: source }]).await.unwrap();
+    assert_eq!(found(store.search("rare", 9).await.unwrap()), [fork]);
+    let mine = store.artifact(fork, &kept.sha256).await.unwrap().unwrap();
+    assert_eq!(mine, journal::Artifact { thread_id: fork, ..kept });
+    assert_eq!(seqs(&all_events(&*store, fork, &[]).await), [1]);
+    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+}

@@ -1,0 +1,344 @@
+//! Rewinds: what is out of sight, what stays, and what is stuck with neither.
+
+use journal::view::{begins_context, context};
+use journal::{Error, EventQuery, HealthDepth, RunPatch, Superseded, ThreadPatch, Write};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use protocol::{
+    Category, Event, EventType, InterruptStatus, Message, NewEvent, RunStatus, Seq, Thread, ThreadId,
+    ThreadStatus,
+};
+use serde_json::json;
+
+use super::Subject;
+use super::fixtures::{
+    ai, all_events, append, at, commit, create, create_run, fact, human, interrupt, rewind, seqs, thread,
+    trace,
+};
+
+async fn visible(store: &Subject, thread_id: ThreadId) -> Vec<Seq> {
+    seqs(&all_events(&**store, thread_id, &[]).await)
+}
+
+async fn stored(store: &Subject, thread_id: ThreadId) -> Thread {
+    store.thread(thread_id).await.unwrap().unwrap()
+}
+
+pub async fn what_is_superseded_stays_in_the_log_and_out_of_sight(store: Subject) {
+    let thread_id = create(&*store).await;
+    append(&*store, thread_id, vec![human("one"), ai("two"), human("three"), ai("four")]).await.unwrap();
+    let before = all_events(&*store, thread_id, &[]).await;
+    assert_eq!(store.messages_after(thread_id, 2).await.unwrap(), 2);
+    let seqs_given = rewind(&*store, thread_id, 2).await.unwrap();
+    assert_eq!(seqs_given, [5], "what tells of the rewind is not superseded");
+    assert_eq!(visible(&store, thread_id).await, [1, 2, 5]);
+    let all = EventQuery { superseded: Superseded::Shown, ..EventQuery::after(0, 9) };
+    let all = store.events(thread_id, all).await.unwrap();
+    assert_eq!(all[..4], before, "no event was changed or removed");
+    assert_eq!(seqs(&all), [1, 2, 3, 4, 5]);
+    let thread = stored(&store, thread_id).await;
+    assert_eq!((thread.message_count, thread.last_seq), (2, 5));
+    assert_eq!(append(&*store, thread_id, vec![human("again")]).await.unwrap(), [6], "a seq is never reused");
+    assert_eq!(visible(&store, thread_id).await, [1, 2, 5, 6]);
+    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+}
+
+pub async fn every_point_to_keep_has_a_meaning(store: Subject) {
+    // Events before each rewind; what is kept; what is visible before the next event.
+    type Step = (u64, Seq, &'static [Seq]);
+    let cases: [(&str, &[Step]); 9] = [
+        ("nothing is kept", &[(3, 0, &[])]),
+        ("all is kept", &[(3, 3, &[1, 2, 3])]),
+        ("more than all is kept", &[(3, u64::MAX, &[1, 2, 3])]),
+        ("an empty thread", &[(0, 0, &[])]),
+        ("twice to the same point", &[(3, 1, &[1]), (2, 1, &[1])]),
+        ("before an earlier rewind", &[(5, 4, &[1, 2, 3, 4]), (2, 2, &[1, 2])]),
+        ("after an earlier rewind", &[(5, 2, &[1, 2]), (3, 7, &[1, 2, 6, 7])]),
+        ("into a superseded part", &[(5, 2, &[1, 2]), (3, 4, &[1, 2])]),
+        ("to the end of a superseded part", &[(5, 2, &[1, 2]), (3, 5, &[1, 2])]),
+    ];
+    for (case, steps) in cases {
+        let thread_id = create(&*store).await;
+        for (events, keep_seq, expected) in steps {
+            append(&*store, thread_id, (0..*events).map(trace).collect()).await.unwrap();
+            let write = Write::Rewind { thread_id, keep_seq: *keep_seq, at: at(3) };
+            commit(&*store, vec![write]).await.unwrap();
+            assert_eq!(visible(&store, thread_id).await, *expected, "{case}");
+        }
+    }
+    let unknown = Write::Rewind { thread_id: ThreadId::generate(), keep_seq: 0, at: at(3) };
+    let unknown = commit(&*store, vec![unknown]).await;
+    assert!(matches!(unknown, Err(Error::NotFound { what: "thread", .. })), "{unknown:?}");
+    assert_eq!(store.messages_after(ThreadId::generate(), 0).await.unwrap(), 0);
+    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+}
+
+pub async fn a_thread_is_not_taken_back_under_a_run(store: Subject) {
+    let run = create_run(&*store, "one").await;
+    let thread_id = run.thread_id;
+    append(&*store, thread_id, vec![human("one"), ai("two")]).await.unwrap();
+    for keep_seq in [0, 1, 2] {
+        let busy = commit(&*store, vec![Write::Rewind { thread_id, keep_seq, at: at(3) }]).await;
+        assert!(matches!(busy, Err(Error::Busy { run_id, .. }) if run_id == run.run_id), "{busy:?}");
+    }
+    assert_eq!(visible(&store, thread_id).await, [1, 2]);
+    let patch = RunPatch { status: Some(RunStatus::Cancelled), ..RunPatch::default() };
+    commit(&*store, vec![Write::UpdateRun { run_id: run.run_id, patch }]).await.unwrap();
+    rewind(&*store, thread_id, 0).await.unwrap();
+    assert_eq!(visible(&store, thread_id).await, [3]);
+}
+
+pub async fn a8_a_failed_transaction_supersedes_nothing(store: Subject) {
+    let thread_id = create(&*store).await;
+    append(&*store, thread_id, vec![human("one"), ai("two")]).await.unwrap();
+    let before = stored(&store, thread_id).await;
+    let unknown = Write::Append { thread_id: ThreadId::generate(), events: vec![trace(1)] };
+    let failed = commit(&*store, vec![Write::Rewind { thread_id, keep_seq: 0, at: at(3) }, unknown]).await;
+    assert!(matches!(failed, Err(Error::NotFound { .. })), "{failed:?}");
+    assert_eq!(visible(&store, thread_id).await, [1, 2]);
+    assert_eq!(stored(&store, thread_id).await, before);
+}
+
+pub async fn a10_superseded_rows_take_no_place_in_a_page(store: Subject) {
+    let thread_id = create(&*store).await;
+    // Every third message stays; the seqs from 5 on are superseded a few thousand at a time.
+    let mut expected = Vec::new();
+    for round in 0..5 {
+        let kept = append(&*store, thread_id, vec![human("kept"), trace(round)]).await.unwrap();
+        let gone = (0..2_000).map(|number| if number % 2 == 0 { human("gone") } else { trace(number) });
+        append(&*store, thread_id, gone.collect()).await.unwrap();
+        expected.extend(&kept);
+        expected.extend(rewind(&*store, thread_id, kept[1]).await.unwrap());
+    }
+    for limit in [1, 4, 14, 15, 16] {
+        let mut forwards: Vec<Seq> = Vec::new();
+        let mut backwards: Vec<Seq> = Vec::new();
+        loop {
+            let query = EventQuery::after(forwards.last().copied().unwrap_or(0), limit);
+            let page = seqs(&store.events(thread_id, query).await.unwrap());
+            assert_eq!(page.len(), limit.min(expected.len() - forwards.len()), "limit {limit}");
+            forwards.extend(&page);
+            let before = backwards.first().copied();
+            let query = EventQuery { before, limit, ..EventQuery::default() };
+            let earlier = seqs(&store.events(thread_id, query).await.unwrap());
+            assert_eq!(earlier.len(), page.len());
+            backwards.splice(0..0, earlier);
+            if page.is_empty() {
+                break;
+            }
+        }
+        assert_eq!((&forwards, &backwards), (&expected, &expected), "limit {limit}");
+    }
+    let messages = seqs(&all_events(&*store, thread_id, &[Category::Message]).await);
+    assert_eq!(messages, expected.iter().copied().step_by(3).collect::<Vec<_>>());
+    let between = EventQuery { before: Some(expected[6]), ..EventQuery::after(expected[1], 9) };
+    assert_eq!(seqs(&store.events(thread_id, between).await.unwrap()), expected[2..6]);
+    assert_eq!(stored(&store, thread_id).await.message_count, 5);
+}
+
+pub async fn what_was_superseded_is_not_found(store: Subject) {
+    let thread_id = create(&*store).await;
+    append(&*store, thread_id, vec![human("a word"), ai("a word again")]).await.unwrap();
+    assert_eq!(store.search("word", 9).await.unwrap().len(), 2);
+    append(&*store, thread_id, vec![human("a word not yet indexed")]).await.unwrap();
+    rewind(&*store, thread_id, 1).await.unwrap();
+    append(&*store, thread_id, vec![human("another word")]).await.unwrap();
+    let mut found: Vec<Seq> = store.search("word", 9).await.unwrap().iter().map(|hit| hit.seq).collect();
+    found.sort_unstable();
+    assert_eq!(found, [1, 5]);
+    assert_eq!(store.search("word", 1).await.unwrap().len(), 1, "what is hidden takes no place");
+}
+
+pub async fn the_first_prompt_is_the_first_one_that_is_visible(store: Subject) {
+    let thread_id = create(&*store).await;
+    let prompt = async || stored(&store, thread_id).await.first_prompt;
+    append(&*store, thread_id, vec![ai("hello"), human("first"), human("second")]).await.unwrap();
+    rewind(&*store, thread_id, 2).await.unwrap();
+    assert_eq!(prompt().await.as_deref(), Some("first"));
+    rewind(&*store, thread_id, 1).await.unwrap();
+    assert_eq!(prompt().await, None);
+    append(&*store, thread_id, vec![human("third"), human("fourth")]).await.unwrap();
+    assert_eq!(prompt().await.as_deref(), Some("third"));
+}
+
+pub async fn a_superseded_question_is_withdrawn(store: Subject) {
+    let run = create_run(&*store, "one").await;
+    let thread_id = run.thread_id;
+    append(&*store, thread_id, vec![human("one")]).await.unwrap();
+    let (kept, gone) = (interrupt(&run, "early", 1), interrupt(&run, "late", 2));
+    commit(&*store, vec![Write::RaiseInterrupt(kept.clone())]).await.unwrap();
+    let asks = Write::Append { thread_id, events: vec![ai("may I?")] };
+    let rests = RunPatch { status: Some(RunStatus::Interrupted), ..RunPatch::default() };
+    let waits = ThreadPatch { status: Some(ThreadStatus::Interrupted), ..ThreadPatch::default() };
+    let writes = vec![
+        Write::RaiseInterrupt(gone.clone()),
+        asks,
+        Write::UpdateRun { run_id: run.run_id, patch: rests },
+        Write::UpdateThread { thread_id, patch: waits },
+    ];
+    commit(&*store, writes).await.unwrap();
+    rewind(&*store, thread_id, 2).await.unwrap();
+    assert_eq!(store.pending_interrupts(thread_id).await.unwrap(), [kept.clone(), gone.clone()]);
+    rewind(&*store, thread_id, 1).await.unwrap();
+    assert_eq!(store.pending_interrupts(thread_id).await.unwrap(), [kept]);
+    let withdrawn = store.interrupt(gone.interrupt_id).await.unwrap().unwrap();
+    assert_eq!((withdrawn.status, withdrawn.resolved_at), (InterruptStatus::Withdrawn, Some(at(3))));
+    assert_eq!(stored(&store, thread_id).await.status, ThreadStatus::Interrupted, "one still waits");
+    rewind(&*store, thread_id, 0).await.unwrap();
+    assert!(store.pending_interrupts(thread_id).await.unwrap().is_empty());
+    assert_eq!(stored(&store, thread_id).await.status, ThreadStatus::Idle);
+}
+
+pub async fn h3_an_id_that_begins_again_has_nothing_superseded(store: Subject) {
+    let before = thread();
+    let thread_id = before.thread_id;
+    commit(&*store, vec![Write::CreateThread(before.clone())]).await.unwrap();
+    append(&*store, thread_id, vec![trace(0), trace(1)]).await.unwrap();
+    commit(&*store, vec![Write::Rewind { thread_id, keep_seq: 0, at: at(3) }]).await.unwrap();
+    commit(&*store, vec![Write::DeleteThread { thread_id }, Write::CreateThread(before)]).await.unwrap();
+    append(&*store, thread_id, vec![trace(2), trace(3)]).await.unwrap();
+    assert_eq!(visible(&store, thread_id).await, [3, 4]);
+    rewind(&*store, thread_id, 3).await.unwrap();
+    assert_eq!(visible(&store, thread_id).await, [3, 5]);
+}
+
+/// What can happen to a thread, as far as its context is concerned.
+#[derive(Debug, Clone)]
+enum Happening {
+    Said(u8),
+    Traced,
+    Boundary,
+    Rewound(u8),
+    Forked(Option<u8>),
+}
+
+fn happenings() -> impl Strategy<Value = Vec<Happening>> {
+    let happening = prop_oneof![
+        6 => (1..4_u8).prop_map(Happening::Said),
+        2 => Just(Happening::Traced),
+        1 => Just(Happening::Boundary),
+        3 => (0..30_u8).prop_map(Happening::Rewound),
+        1 => proptest::option::of(0..30_u8).prop_map(Happening::Forked),
+    ];
+    proptest::collection::vec(happening, 1..14)
+}
+
+/// A thread as a list of what is visible in it.
+#[derive(Default)]
+struct Model {
+    visible: Vec<(Seq, Category, String)>,
+    last_seq: Seq,
+}
+
+impl Model {
+    fn add(&mut self, category: Category, text: &str) {
+        self.last_seq += 1;
+        self.visible.push((self.last_seq, category, text.to_owned()));
+    }
+
+    fn keep(&mut self, seq: Seq) {
+        self.visible.retain(|(at, ..)| *at <= seq);
+    }
+
+    fn context(&self) -> Vec<&str> {
+        let start = self.visible.iter().rposition(|(.., text)| text == "boundary").unwrap_or(0);
+        let said = self.visible[start..].iter().filter(|(_, category, _)| *category == Category::Message);
+        said.map(|(.., text)| text.as_str()).collect()
+    }
+}
+
+/// Does it in the store and in the model; returns the thread to go on with.
+async fn happen(
+    store: &Subject,
+    model: &mut Model,
+    (thread_id, happening): (ThreadId, &Happening),
+) -> ThreadId {
+    match happening {
+        Happening::Said(times) => {
+            let texts: Vec<String> = (0..*times).map(|n| format!("{}-{n}", model.last_seq)).collect();
+            texts.iter().for_each(|text| model.add(Category::Message, text));
+            append(&**store, thread_id, texts.iter().map(|text| human(text)).collect()).await.unwrap();
+        }
+        Happening::Traced => {
+            model.add(Category::Trace, "trace");
+            append(&**store, thread_id, vec![trace(0)]).await.unwrap();
+        }
+        Happening::Boundary => {
+            model.add(Category::Middleware, "boundary");
+            let boundary = fact(EventType::ImportedBoundary, &json!({"label": "b", "details": null}));
+            append(&**store, thread_id, vec![boundary]).await.unwrap();
+        }
+        Happening::Rewound(seq) => {
+            model.keep((*seq).into());
+            model.add(Category::Lifecycle, "rewound");
+            rewind(&**store, thread_id, (*seq).into()).await.unwrap();
+        }
+        Happening::Forked(until) => {
+            let fork = create(&**store).await;
+            let until = until.map(Seq::from);
+            commit(&**store, vec![Write::CopyEvents { from: thread_id, until, into: fork }]).await.unwrap();
+            model.last_seq = until.map_or(model.last_seq, |until| until.min(model.last_seq));
+            model.keep(model.last_seq);
+            model.visible.retain(|(_, category, _)| {
+                matches!(category, Category::Message | Category::Middleware | Category::Context)
+            });
+            return fork;
+        }
+    }
+    thread_id
+}
+
+/// Reads the context as the runtime does: page by page from the newest back to where it begins.
+async fn context_read_backwards(store: &Subject, thread_id: ThreadId, limit: usize) -> Vec<String> {
+    let categories = vec![Category::Message, Category::Middleware];
+    let mut events: Vec<Event> = Vec::new();
+    loop {
+        let before = events.first().map(|event| event.seq);
+        let query = EventQuery { before, categories: categories.clone(), limit, ..EventQuery::default() };
+        let page = store.events(thread_id, query).await.unwrap();
+        let is_all = page.len() < limit || page.iter().any(begins_context);
+        events.splice(0..0, page);
+        if is_all {
+            return context(&events).iter().map(Message::text).collect();
+        }
+    }
+}
+
+pub async fn whatever_happens_the_context_is_what_is_visible_since_the_last_boundary(store: Subject) {
+    const CASES: usize = 150;
+    let mut runner = TestRunner::deterministic();
+    for _ in 0..CASES {
+        let case = happenings().new_tree(&mut runner).unwrap().current();
+        let mut thread_id = create(&*store).await;
+        let mut model = Model::default();
+        for happening in &case {
+            thread_id = happen(&store, &mut model, (thread_id, happening)).await;
+            let expected: Vec<Seq> = model.visible.iter().map(|(seq, ..)| *seq).collect();
+            assert_eq!(visible(&store, thread_id).await, expected, "{case:?} up to {happening:?}");
+            for limit in [1, 3, 50] {
+                let context = context_read_backwards(&store, thread_id, limit).await;
+                assert_eq!(context, model.context(), "{case:?} up to {happening:?}, pages of {limit}");
+            }
+            let thread = stored(&store, thread_id).await;
+            let messages = model.visible.iter().filter(|(_, category, _)| *category == Category::Message);
+            let first = messages.clone().next().map(|(.., text)| text.as_str());
+            assert_eq!(
+                (thread.last_seq, thread.message_count, thread.first_prompt.as_deref()),
+                (model.last_seq, messages.count() as u64, first),
+                "{case:?} up to {happening:?}"
+            );
+        }
+    }
+    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+}
+
+pub async fn a_key_that_was_superseded_is_not_stored_again(store: Subject) {
+    let thread_id = create(&*store).await;
+    let keyed = || NewEvent { event_key: Some("k".to_owned()), ..human("one") };
+    append(&*store, thread_id, vec![keyed()]).await.unwrap();
+    rewind(&*store, thread_id, 0).await.unwrap();
+    assert_eq!(append(&*store, thread_id, vec![keyed()]).await.unwrap(), [1]);
+    assert_eq!(store.seq_of_key(thread_id, "k").await.unwrap(), Some(1));
+    assert_eq!(visible(&store, thread_id).await, [2]);
+}

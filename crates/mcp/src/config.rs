@@ -1,0 +1,61 @@
+//! How a server is described in `config.toml`. What the description comes to is decided in [`plan`].
+
+pub(crate) mod consent;
+pub(crate) mod expand;
+pub(crate) mod plan;
+pub(crate) mod project;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use secrecy::SecretString;
+use serde::Deserialize;
+
+/// Seconds that a server has to start and to say which tools it has, unless it is told otherwise.
+const START_SECONDS: u64 = 10;
+/// Seconds that a call may take without a sign of progress, unless the server is told otherwise.
+const CALL_SECONDS: u64 = 60;
+
+/// A server as it is written down: a program (`command`) or an address (`url`). Text may hold `${VAR}` and
+/// `${VAR:-default}`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerConfig {
+    /// The program.
+    pub command: Option<String>,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// What its environment holds beside the few variables that every server is given.
+    pub env: BTreeMap<String, SecretString>,
+    /// Where it runs, relative to the workspace. Default: the workspace.
+    pub cwd: Option<PathBuf>,
+    /// The address of a server that speaks streamable HTTP.
+    pub url: Option<String>,
+    /// Headers of every request.
+    pub headers: BTreeMap<String, SecretString>,
+    /// Whether it is used.
+    pub enabled: bool,
+    /// Seconds that a call may take without a sign of progress.
+    pub timeout_seconds: u64,
+    /// Seconds that it has to start.
+    pub start_timeout_seconds: u64,
+    /// The only tools to use, by the names the server gives them; `None` uses all.
+    pub tools: Option<Vec<String>>,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            command: None,
+            args: Vec::new(),
+            env: BTreeMap::new(),
+            cwd: None,
+            url: None,
+            headers: BTreeMap::new(),
+            enabled: true,
+            timeout_seconds: CALL_SECONDS,
+            start_timeout_seconds: START_SECONDS,
+            tools: None,
+        }
+    }
+}

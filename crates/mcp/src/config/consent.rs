@@ -1,0 +1,77 @@
+//! Which of a project's servers a person has agreed to, kept in a file of the home folder. An answer holds for a
+//! server as it was described then; another description is another question. Asking is the front end's matter.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::plan::Planned;
+use crate::{Error, Result};
+
+const FILE: &str = "consent.json";
+
+/// What a person said about a server of the project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Answer {
+    /// It may be started.
+    Allow,
+    /// It may not.
+    Refuse,
+}
+
+/// The answers given for one project.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Consents {
+    servers: BTreeMap<String, Given>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Given {
+    /// The description that was agreed to, by hash.
+    sha256: String,
+    answer: Answer,
+}
+
+impl Consents {
+    /// Reads the answers from the project's folder in the home folder; without a file there are none.
+    ///
+    /// # Errors
+    /// When the file is there but unreadable.
+    pub fn read(folder: &Path) -> Result<Self> {
+        let path = folder.join(FILE);
+        match std::fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map_err(|error| Error::Format { path, reason: error.to_string() }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(source) => Err(Error::Read { path, source }),
+        }
+    }
+
+    /// Keeps the answers in that folder, which must exist.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        let path = folder.join(FILE);
+        let failed = |source| Error::Write { path: path.clone(), source };
+        let text = serde_json::to_vec_pretty(self).expect("names, hashes and words have a JSON form");
+        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+        file.write_all(&text).map_err(failed)?;
+        file.persist(&path).map_err(|error| failed(error.error))?;
+        Ok(())
+    }
+
+    /// Adds the answer about a server, in place of an earlier one.
+    pub fn record(&mut self, server: &Planned, answer: Answer) {
+        let given = Given { sha256: server.sha256.clone(), answer };
+        self.servers.insert(server.name.clone(), given);
+    }
+
+    /// Returns the answer about a server of that name and description.
+    pub(crate) fn answer(&self, name: &str, sha256: &str) -> Option<Answer> {
+        self.servers.get(name).filter(|given| given.sha256 == sha256).map(|given| given.answer)
+    }
+}

@@ -1,0 +1,263 @@
+//! From what is written down to what may be started: which description of a name counts, whether it makes sense, and
+//! whether a person agreed to it. Pure; nothing is started here.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::json;
+
+use crate::config::ServerConfig;
+use crate::config::consent::{Answer, Consents};
+use crate::config::expand::{expand, variables};
+use crate::config::project::Project;
+
+/// Who wrote a server down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The user, in `config.toml`.
+    Config,
+    /// The project, in `.mcp.json`.
+    Project,
+}
+
+/// A server that is written down, and what comes of it.
+#[derive(Debug, Clone)]
+pub struct Planned {
+    /// Its name.
+    pub name: String,
+    /// Who wrote it down.
+    pub source: Source,
+    /// What it would start or reach, as written: a command line or an address. For a person to judge.
+    pub what: String,
+    /// The variables of the environment it reads; their values go to the server.
+    pub variables: Vec<String>,
+    /// Lowercase hex SHA-256 of the description.
+    pub sha256: String,
+    /// What comes of it.
+    pub standing: Standing,
+}
+
+/// What comes of a server that is written down.
+#[derive(Debug, Clone)]
+pub enum Standing {
+    /// It may be started.
+    Ready(Definition),
+    /// It is switched off.
+    Disabled,
+    /// `config.toml` has a server of the same name, which counts.
+    Shadowed,
+    /// It is the project's, and nobody has been asked about it.
+    Unasked,
+    /// It is the project's, and a person said no.
+    Refused,
+    /// Its description makes no sense; the text says why.
+    Broken(String),
+}
+
+/// A server that may be started, its variables replaced.
+#[derive(Debug, Clone)]
+pub struct Definition {
+    /// How it is reached.
+    pub transport: Transport,
+    /// How long a call may take without a sign of progress.
+    pub call_timeout: Duration,
+    /// How long it may take to start.
+    pub start_timeout: Duration,
+    /// The only tools to use; `None` uses all.
+    pub tools: Option<Vec<String>>,
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone)]
+pub enum Transport {
+    /// A program that is started, and spoken to through its input and output.
+    Program {
+        /// The program.
+        command: String,
+        /// Its arguments.
+        args: Vec<String>,
+        /// What is added to its environment.
+        env: BTreeMap<String, SecretString>,
+        /// Where it runs, relative to the workspace.
+        cwd: Option<PathBuf>,
+    },
+    /// Streamable HTTP.
+    Http {
+        /// The address.
+        url: String,
+        /// Headers of every request.
+        headers: BTreeMap<String, SecretString>,
+    },
+}
+
+type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Decides what each server is, in the order of their names. `variable` looks up the environment.
+pub fn plan(
+    config: &BTreeMap<String, ServerConfig>,
+    project: &Project,
+    consents: &Consents,
+    variable: Variable<'_>,
+) -> Vec<Planned> {
+    let own = config.iter().map(|(name, server)| {
+        let standing = standing(server, variable);
+        planned(name, Source::Config, server, standing)
+    });
+    let foreign = project.iter().map(|(name, server)| match server {
+        Ok(server) => {
+            let standing = if config.contains_key(name) {
+                Standing::Shadowed
+            } else {
+                agreed(name, server, consents).unwrap_or_else(|| standing(server, variable))
+            };
+            planned(name, Source::Project, server, standing)
+        }
+        Err(reason) => {
+            let broken = Standing::Broken(reason.clone());
+            planned(name, Source::Project, &ServerConfig::default(), broken)
+        }
+    });
+    let mut all: Vec<Planned> = own.chain(foreign).collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+/// Returns what a project's server is for lack of consent. One that is switched off needs none.
+fn agreed(name: &str, server: &ServerConfig, consents: &Consents) -> Option<Standing> {
+    if !server.enabled {
+        return None;
+    }
+    match consents.answer(name, &fingerprint(server)) {
+        Some(Answer::Allow) => None,
+        Some(Answer::Refuse) => Some(Standing::Refused),
+        None => Some(Standing::Unasked),
+    }
+}
+
+fn planned(name: &str, source: Source, server: &ServerConfig, standing: Standing) -> Planned {
+    let mut variables: Vec<String> = texts(server).flat_map(variables).map(str::to_owned).collect();
+    variables.sort();
+    variables.dedup();
+    let (what, sha256) = (what(source, server), fingerprint(server));
+    Planned { name: name.to_owned(), source, what, variables, sha256, standing }
+}
+
+/// Returns what a person is shown. What the user wrote may hold secrets; what the project wrote is in its repository,
+/// and a variable such as `PATH` decides what a command is.
+fn what(source: Source, server: &ServerConfig) -> String {
+    let settings = |map: &BTreeMap<String, SecretString>| -> Vec<String> {
+        let value = |value: &SecretString| match source {
+            Source::Config => "…".to_owned(),
+            Source::Project => quoted(value.expose_secret()),
+        };
+        map.iter().map(|(key, secret)| format!("{}={}", quoted(key), value(secret))).collect()
+    };
+    let mut words = match (&server.command, &server.url) {
+        (Some(command), _) => {
+            let mut words = settings(&server.env);
+            words.push(quoted(command));
+            words.extend(server.args.iter().map(|arg| quoted(arg)));
+            words
+        }
+        (None, Some(url)) => {
+            let mut words = vec![quoted(url)];
+            words.extend(settings(&server.headers));
+            words
+        }
+        (None, None) => Vec::new(),
+    };
+    if let Some(cwd) = &server.cwd {
+        words.push(format!("(in {})", quoted(&cwd.to_string_lossy())));
+    }
+    words.join(" ")
+}
+
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@${}+,%?&~".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) { word.to_owned() } else { format!("{word:?}") }
+}
+
+fn texts(server: &ServerConfig) -> impl Iterator<Item = &str> {
+    let secrets = server.env.values().chain(server.headers.values()).map(ExposeSecret::expose_secret);
+    let cwd = server.cwd.as_deref().and_then(|path| path.to_str());
+    server
+        .command
+        .as_deref()
+        .into_iter()
+        .chain(server.url.as_deref())
+        .chain(cwd)
+        .chain(server.args.iter().map(String::as_str))
+        .chain(secrets)
+}
+
+/// Returns the hash of all that says what is started or reached. Names of variables count, their values do not.
+fn fingerprint(server: &ServerConfig) -> String {
+    let plain = |map: &BTreeMap<String, SecretString>| -> BTreeMap<String, String> {
+        map.iter().map(|(key, value)| (key.clone(), value.expose_secret().to_owned())).collect()
+    };
+    let description = json!([
+        server.command,
+        server.args,
+        plain(&server.env),
+        server.cwd,
+        server.url,
+        plain(&server.headers),
+    ]);
+    crate::sha256(description.to_string().as_bytes())
+}
+
+fn standing(server: &ServerConfig, variable: Variable<'_>) -> Standing {
+    if !server.enabled {
+        return Standing::Disabled;
+    }
+    match define(server, variable) {
+        Ok(definition) => Standing::Ready(definition),
+        Err(reason) => Standing::Broken(reason),
+    }
+}
+
+fn define(server: &ServerConfig, variable: Variable<'_>) -> Result<Definition, String> {
+    let replace =
+        |text: &str| expand(text, variable).map_err(|name| format!("the variable `{name}` is not set"));
+    let replace_all = |map: &BTreeMap<String, SecretString>| {
+        let entries = map
+            .iter()
+            .map(|(key, value)| Ok((key.clone(), SecretString::from(replace(value.expose_secret())?))));
+        entries.collect::<Result<BTreeMap<_, _>, String>>()
+    };
+    let transport = match (&server.command, &server.url) {
+        (Some(_), Some(_)) => return Err("it has both `command` and `url`".to_owned()),
+        (None, None) => return Err("it has neither `command` nor `url`".to_owned()),
+        (Some(command), None) => Transport::Program {
+            command: replace(command)?,
+            args: server.args.iter().map(|arg| replace(arg)).collect::<Result<_, _>>()?,
+            env: replace_all(&server.env)?,
+            cwd: match server.cwd.as_deref().and_then(|path| path.to_str()) {
+                Some(path) => Some(PathBuf::from(replace(path)?)),
+                None => server.cwd.clone(),
+            },
+        },
+        (None, Some(url)) => {
+            Transport::Http { url: address(&replace(url)?)?, headers: replace_all(&server.headers)? }
+        }
+    };
+    Ok(Definition {
+        transport,
+        call_timeout: Duration::from_secs(server.timeout_seconds.max(1)),
+        start_timeout: Duration::from_secs(server.start_timeout_seconds.max(1)),
+        tools: server.tools.clone(),
+    })
+}
+
+fn address(url: &str) -> Result<String, String> {
+    let uri: http::Uri = url.parse().map_err(|error| format!("`url` is no address: {error}"))?;
+    match (uri.scheme_str(), uri.host()) {
+        (Some("http" | "https"), Some(_)) => Ok(url.to_owned()),
+        _ => Err("`url` must begin with http:// or https://".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! The project's `.mcp.json`, in the shape other agents share. Whether its servers may be started is not decided here.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
+
+use secrecy::SecretString;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::config::ServerConfig;
+use crate::{Error, Result};
+
+/// The file's name within the workspace.
+const PROJECT_FILE: &str = ".mcp.json";
+/// The most bytes that are read of it.
+const PROJECT_BYTES_MAX: u64 = 1024 * 1024;
+
+/// What the project's file describes: each server, or why its description is unusable.
+pub type Project = BTreeMap<String, std::result::Result<ServerConfig, String>>;
+
+#[derive(Deserialize)]
+struct File {
+    #[serde(rename = "mcpServers", default)]
+    servers: Map<String, Value>,
+}
+
+/// An entry; what Segue does not know is left to the agents that do.
+#[derive(Deserialize)]
+struct Entry {
+    #[serde(rename = "type", default)]
+    kind: Option<String>,
+    #[serde(default)]
+    command: Option<String>,
+    #[serde(default)]
+    args: Vec<String>,
+    #[serde(default)]
+    env: BTreeMap<String, SecretString>,
+    #[serde(default)]
+    url: Option<String>,
+    #[serde(default)]
+    headers: BTreeMap<String, SecretString>,
+    #[serde(default)]
+    disabled: bool,
+}
+
+/// Reads the project's servers; a missing file has none.
+///
+/// # Errors
+/// When the file cannot be read or is not JSON of that shape. One bad entry is its own affair.
+pub fn read_project(workspace: &Path) -> Result<Project> {
+    let path = workspace.join(PROJECT_FILE);
+    let failed = |source| Error::Read { path: path.clone(), source };
+    let mut text = String::new();
+    match std::fs::File::open(&path) {
+        Ok(file) => file.take(PROJECT_BYTES_MAX).read_to_string(&mut text).map_err(failed)?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Project::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    parse(&text).map_err(|error| Error::Format { path, reason: error.to_string() })
+}
+
+fn parse(text: &str) -> serde_json::Result<Project> {
+    let file: File = serde_json::from_str(text.trim_start_matches('\u{feff}'))?;
+    Ok(file.servers.into_iter().map(|(name, value)| (name, entry(value))).collect())
+}
+
+fn entry(value: Value) -> std::result::Result<ServerConfig, String> {
+    let entry: Entry = serde_json::from_value(value).map_err(|error| error.to_string())?;
+    match entry.kind.as_deref() {
+        None | Some("stdio" | "http" | "streamable-http" | "streamableHttp") => {}
+        Some("sse") => {
+            return Err("the transport `sse` is not spoken here; the server may offer `http`".to_owned());
+        }
+        Some(kind) => return Err(format!("unknown transport `{kind}`; known: stdio, http")),
+    }
+    Ok(ServerConfig {
+        command: entry.command,
+        args: entry.args,
+        env: entry.env,
+        url: entry.url,
+        headers: entry.headers,
+        enabled: !entry.disabled,
+        ..ServerConfig::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &[(&str, &str)]) {
+        let found: Vec<(String, String)> = match parse(text) {
+            Ok(project) => project
+                .into_iter()
+                .map(|(name, server)| {
+                    let text = match server {
+                        Ok(server) => format!("{:?}{:?}{:?}", server.command, server.args, server.url),
+                        Err(error) => error,
+                    };
+                    (name, text)
+                })
+                .collect(),
+            Err(error) => vec![("error".to_owned(), error.to_string())],
+        };
+        let found: Vec<_> = found.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        assert_eq!(found, expected, "{text}");
+    }
+
+    #[test]
+    fn one_bad_entry_does_not_spoil_the_others() {
+        check(
+            r#"{"mcpServers": {
+                "a": {"command": "npx", "args": ["-y", "x"], "env": {"K": "${K}"}, "autoApprove": []},
+                "b": {"type": "http", "url": "https://b.example/mcp", "headers": {"X": "1"}},
+                "c": {"command": ["npx"]},
+                "d": {"type": "sse", "url": "https://d.example"},
+                "e": {"type": "carrier", "url": "https://e.example"}
+            }, "inputs": []}"#,
+            &[
+                ("a", r#"Some("npx")["-y", "x"]None"#),
+                ("b", r#"None[]Some("https://b.example/mcp")"#),
+                ("c", "invalid type: sequence, expected a string"),
+                ("d", "the transport `sse` is not spoken here; the server may offer `http`"),
+                ("e", "unknown transport `carrier`; known: stdio, http"),
+            ],
+        );
+        check("\u{feff}{}", &[]);
+        check("{", &[("error", "EOF while parsing an object at line 1 column 1")]);
+    }
+
+    #[test]
+    fn a_missing_file_has_no_servers() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(read_project(folder.path()).unwrap().is_empty());
+        std::fs::write(folder.path().join(PROJECT_FILE), "{\"mcpServers\": 1}").unwrap();
+        let error = read_project(folder.path()).unwrap_err().to_string();
+        assert!(error.contains(PROJECT_FILE) && error.contains("expected a map"), "{error}");
+    }
+
+    #[test]
+    fn m16_values_that_may_be_secret_do_not_show() {
+        let project = parse(r#"{"mcpServers": {"a": {"command": "x", "env": {"K": "hush"}}}}"#).unwrap();
+        assert!(!format!("{project:?}").contains("hush"));
+    }
+}

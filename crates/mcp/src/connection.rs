@@ -1,0 +1,352 @@
+//! One connection to a server: opening it, listing its tools, making a call. It is made once and not repaired; when to
+//! make another is the [`crate::server`]'s decision.
+
+pub(crate) mod client;
+pub(crate) mod process;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ErrorCode, JsonObject,
+    PaginatedRequestParams, ProtocolVersion, ServerResult,
+};
+use rmcp::service::{ClientInitializeError, RequestHandle, RunningService, ServiceError};
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
+use rmcp::{ClientLifecycleMode, ClientServiceExt, RoleClient};
+use secrecy::ExposeSecret;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use self::client::{Client, Watch};
+use self::process::{Group, Process, Program, SAID_BYTES_MAX};
+use crate::config::plan::{Definition, Transport};
+use crate::tool::spec::Listed;
+
+/// The most tools of one server that are listed at all.
+const LISTED_MAX: usize = 20_000;
+/// How long a call may take in all, whatever progress it tells of.
+const CALL_TIME_MAX: Duration = Duration::from_secs(3_600);
+/// How long a server has to end by itself once it is no longer needed.
+const CLOSE_TIME_MAX: Duration = Duration::from_millis(500);
+/// The most characters of a server's error that are repeated.
+const ERROR_CHARS_MAX: usize = 2_000;
+
+/// An open connection. Dropping it ends the server's program.
+pub(crate) struct Connection {
+    running: RunningService<RoleClient, Client>,
+    process: Option<Process>,
+}
+
+/// Where a server's program runs and writes its log, and who can end it.
+pub(crate) struct Place<'a> {
+    /// The workspace.
+    pub workspace: &'a Path,
+    /// The log file.
+    pub log: &'a Path,
+    /// Told which processes the newest connection has.
+    pub group: &'a Mutex<Group>,
+}
+
+/// One call of a tool.
+pub(crate) struct Call<'a> {
+    /// The tool, by the server's name for it.
+    pub tool: &'a str,
+    /// The arguments.
+    pub args: JsonObject,
+    /// Who is told of its progress.
+    pub watch: Watch,
+    /// Cancelled when nobody waits any more.
+    pub cancel: &'a CancellationToken,
+    /// How long it may take without a sign of progress.
+    pub timeout: Duration,
+}
+
+/// Why a call has no result.
+pub(crate) enum CallFailure {
+    /// The server answered with an error.
+    Refused(String),
+    /// The connection is gone; nobody knows what the call had done.
+    Broken(String),
+    /// It took too long, and the server was told to stop.
+    TooLong(Duration),
+    /// The run was stopped, and the server was told to stop.
+    Cancelled,
+}
+
+/// Why a first word was not answered as it should be.
+enum Refusal {
+    /// The server speaks only the protocol that has no greeting.
+    NoGreeting,
+    /// Anything else.
+    Other(String),
+}
+
+impl Connection {
+    /// Opens a connection and lists the server's tools, both before `definition`'s start timeout ends.
+    pub async fn open(definition: &Definition, place: &Place<'_>) -> Result<(Self, Vec<Listed>), String> {
+        let deadline = Instant::now() + definition.start_timeout;
+        let greeting = ClientLifecycleMode::Initialize;
+        let connection = match Self::greet(definition, place, greeting, deadline).await {
+            Err(Refusal::NoGreeting) => {
+                let preferred_versions = vec![ProtocolVersion::LATEST];
+                let discover = ClientLifecycleMode::Discover { preferred_versions };
+                Self::greet(definition, place, discover, deadline).await
+            }
+            other => other,
+        };
+        let connection = connection.map_err(|refusal| match refusal {
+            Refusal::NoGreeting => "it does not understand the protocol".to_owned(),
+            Refusal::Other(reason) => reason,
+        })?;
+        let tools = connection.list_until(deadline).await?;
+        Ok((connection, tools))
+    }
+
+    async fn greet(
+        definition: &Definition,
+        place: &Place<'_>,
+        lifecycle: ClientLifecycleMode,
+        deadline: Instant,
+    ) -> Result<Self, Refusal> {
+        match &definition.transport {
+            Transport::Program { command, args, env, cwd } => {
+                let cwd =
+                    cwd.as_ref().map_or_else(|| place.workspace.to_owned(), |cwd| place.workspace.join(cwd));
+                let program = Program { command, args, env, cwd, log: place.log };
+                let (process, output, input) = Process::start(&program, place.group)
+                    .map_err(|error| Refusal::Other(format!("`{command}` cannot be started: {error}")))?;
+                let transport = AsyncRwTransport::<RoleClient, _, _>::new(output, input)
+                    .with_max_line_length(SAID_BYTES_MAX);
+                let running = serve(transport, lifecycle, deadline, Some(&process)).await?;
+                Ok(Self { running, process: Some(process) })
+            }
+            Transport::Http { url, headers } => {
+                let mut custom = HashMap::new();
+                for (name, value) in headers {
+                    let value = HeaderValue::from_str(value.expose_secret()).map(|mut value| {
+                        value.set_sensitive(true);
+                        value
+                    });
+                    match (HeaderName::from_bytes(name.as_bytes()), value) {
+                        (Ok(name), Ok(value)) => custom.insert(name, value),
+                        (_, _) => return Err(Refusal::Other(format!("the header `{name}` is not legal"))),
+                    };
+                }
+                let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
+                    .custom_headers(custom)
+                    .max_sse_event_size(SAID_BYTES_MAX);
+                let transport = StreamableHttpClientTransport::from_config(config);
+                let running = serve(transport, lifecycle, deadline, None).await?;
+                Ok(Self { running, process: None })
+            }
+        }
+    }
+
+    /// Returns whether nothing can come of it any more.
+    pub fn is_closed(&self) -> bool {
+        self.running.is_closed() || self.running.is_transport_closed()
+    }
+
+    /// Returns whether the server said that its tools changed since this was asked last.
+    pub fn take_tools_changed(&self) -> bool {
+        self.running.service().take_tools_changed()
+    }
+
+    /// Lists the server's tools, within `time`.
+    pub async fn list(&self, time: Duration) -> Result<Vec<Listed>, String> {
+        if let Some(process) = &self.process {
+            process.allow_more();
+        }
+        self.list_until(Instant::now() + time).await
+    }
+
+    async fn list_until(&self, deadline: Instant) -> Result<Vec<Listed>, String> {
+        if self.running.peer_info().is_some_and(|info| info.capabilities.tools.is_none()) {
+            return Ok(Vec::new());
+        }
+        let mut listed = Vec::new();
+        let mut cursor = None;
+        loop {
+            let page = PaginatedRequestParams::default().with_cursor(cursor.take());
+            let page = match timeout_at(deadline, self.running.list_tools(Some(page))).await {
+                Ok(Ok(page)) => page,
+                Ok(Err(error)) => {
+                    return Err(format!("its tools cannot be listed: {}", self.why(error).await));
+                }
+                Err(_) => return Err("it did not list its tools in time".to_owned()),
+            };
+            let is_empty = page.tools.is_empty();
+            listed.extend(page.tools.into_iter().map(Listed::from));
+            match page.next_cursor {
+                // A page that brings nothing, or one too many, ends the list of a server that never would.
+                Some(next) if !is_empty && listed.len() < LISTED_MAX => cursor = Some(next),
+                Some(_) | None => return Ok(listed),
+            }
+        }
+    }
+
+    /// Makes one call.
+    pub async fn call(&self, call: Call<'_>) -> Result<CallToolResult, CallFailure> {
+        if let Some(process) = &self.process {
+            process.allow_more();
+        }
+        let params = CallToolRequestParams::new(call.tool.to_owned()).with_arguments(call.args);
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let client = self.running.service();
+        let beat = Arc::clone(&call.watch.beat);
+        let sent = client.send(self.running.peer(), request, call.watch).await;
+        let mut handle = match sent {
+            Ok(handle) => handle,
+            Err(error) => return Err(CallFailure::Broken(self.why(error).await)),
+        };
+        let token = handle.progress_token.clone();
+        let end = tokio::select! {
+            biased;
+            answer = &mut handle.rx => Ok(answer.unwrap_or(Err(ServiceError::TransportClosed))),
+            () = call.cancel.cancelled() => Err(CallFailure::Cancelled),
+            () = silence(&beat, call.timeout) => Err(CallFailure::TooLong(call.timeout)),
+            () = tokio::time::sleep(CALL_TIME_MAX) => Err(CallFailure::TooLong(CALL_TIME_MAX)),
+        };
+        client.forget(&token).await;
+        match end {
+            Ok(answer) => self.judge(answer).await,
+            Err(failure) => {
+                abandon(handle);
+                Err(failure)
+            }
+        }
+    }
+
+    async fn judge(&self, answer: Result<ServerResult, ServiceError>) -> Result<CallToolResult, CallFailure> {
+        match answer {
+            Ok(ServerResult::CallToolResult(result)) => Ok(result),
+            Ok(ServerResult::InputRequiredResult(_)) => {
+                Err(CallFailure::Refused("it asks for input, which Segue does not give".to_owned()))
+            }
+            Ok(_) => Err(CallFailure::Refused("its answer is not what the protocol says".to_owned())),
+            Err(ServiceError::McpError(error)) => {
+                Err(CallFailure::Refused(format!("{} (code {})", shortened(&error.message), error.code.0)))
+            }
+            Err(error) => Err(CallFailure::Broken(self.why(error).await)),
+        }
+    }
+
+    /// Returns what a person or a model can make of a failure.
+    async fn why(&self, error: ServiceError) -> String {
+        match (error, &self.process) {
+            (ServiceError::TransportClosed, Some(process)) => process.how_it_ended().await,
+            (ServiceError::TransportClosed, None) => "the connection is closed".to_owned(),
+            (ServiceError::McpError(error), _) => shortened(&error.message),
+            (ServiceError::TransportSend(error), _) => chain(&*error.error),
+            (error, _) => error.to_string(),
+        }
+    }
+
+    /// Lets the server end by itself for a moment, then ends it.
+    pub async fn close(&self) {
+        self.running.cancellation_token().cancel();
+        if let Some(process) = &self.process {
+            process.end_within(CLOSE_TIME_MAX).await;
+        }
+    }
+}
+
+/// Speaks the first words over a transport.
+async fn serve<T, E, A>(
+    transport: T,
+    lifecycle: ClientLifecycleMode,
+    deadline: Instant,
+    process: Option<&Process>,
+) -> Result<RunningService<RoleClient, Client>, Refusal>
+where
+    T: IntoTransport<RoleClient, E, A>,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let served = Client::default().serve_with_lifecycle(transport, lifecycle);
+    let error = match timeout_at(deadline, served).await {
+        Ok(Ok(running)) => return Ok(running),
+        Ok(Err(error)) => error,
+        Err(_) => return Err(Refusal::Other("it did not answer in time".to_owned())),
+    };
+    match (error, process) {
+        (ClientInitializeError::JsonRpcError(error), _)
+            if matches!(
+                error.code,
+                ErrorCode::METHOD_NOT_FOUND | ErrorCode::UNSUPPORTED_PROTOCOL_VERSION
+            ) =>
+        {
+            Err(Refusal::NoGreeting)
+        }
+        (ClientInitializeError::JsonRpcError(error), _) => Err(Refusal::Other(shortened(&error.message))),
+        (
+            ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. },
+            Some(process),
+        ) => Err(Refusal::Other(process.how_it_ended().await)),
+        (ClientInitializeError::TransportError { error, .. }, None) => {
+            Err(Refusal::Other(chain(&*error.error)))
+        }
+        (error, _) => Err(Refusal::Other(shortened(&error.to_string()))),
+    }
+}
+
+/// Returns once there was no beat for `time`.
+async fn silence(beat: &Notify, time: Duration) {
+    while tokio::time::timeout(time, beat.notified()).await.is_ok() {}
+}
+
+/// Tells the server that nobody waits for the answer. A server that does not listen is not waited for.
+fn abandon(handle: RequestHandle<RoleClient>) {
+    tokio::spawn(async move {
+        let _ = handle.cancel(Some("nobody waits for the answer".to_owned())).await;
+    });
+}
+
+/// Returns an error with what caused it.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    shortened(&text)
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(ERROR_CHARS_MAX) {
+        Some((end, _)) => format!("{} […]", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sign_of_life_starts_the_wait_anew() {
+        let beat = Arc::new(Notify::new());
+        let begun = Instant::now();
+        let waiting = {
+            let beat = Arc::clone(&beat);
+            tokio::spawn(async move { silence(&beat, Duration::from_secs(10)).await })
+        };
+        for _ in 0..5 {
+            tokio::time::advance(Duration::from_secs(9)).await;
+            beat.notify_one();
+            tokio::task::yield_now().await;
+        }
+        waiting.await.unwrap();
+        assert_eq!(begun.elapsed().as_secs(), 55);
+    }
+}

@@ -1,0 +1,236 @@
+//! One server over time: connected when it is needed, connected again when it was lost, its failures its own.
+
+mod known;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rmcp::model::JsonObject;
+use runtime::{ToolContext, ToolOutput};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::config::plan::Definition;
+use crate::connection::client::Watch;
+use crate::connection::process::Group;
+use crate::connection::{Call, CallFailure, Connection, Place};
+use crate::tool::spec::{Listed, usable};
+use crate::tool::{names, result};
+use known::Known;
+
+/// How often a server that could not be reached is tried again without a call.
+const ATTEMPT_EVERY: Duration = Duration::from_secs(60);
+
+/// A server that may be started.
+pub(crate) struct Server {
+    name: String,
+    /// The hash of all that decides which tools it has.
+    sha256: String,
+    definition: Definition,
+    workspace: PathBuf,
+    log: PathBuf,
+    known: PathBuf,
+    /// Held while connecting, so that calls at the same time share one attempt.
+    connection: tokio::sync::Mutex<Option<Arc<Connection>>>,
+    report: Mutex<Report>,
+    /// When it was last tried to connect.
+    attempted: Mutex<Option<Instant>>,
+    /// The processes of the newest connection.
+    group: Mutex<Group>,
+}
+
+/// What is known of a server.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Report {
+    /// Whether it works.
+    pub health: Health,
+    /// The tools that models are told of.
+    pub tools: Vec<Listed>,
+    /// What a person should know about the others.
+    pub notices: Vec<String>,
+}
+
+/// Whether a server works.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Health {
+    /// It was not reached yet.
+    #[default]
+    Unknown,
+    /// It answered when it was last reached.
+    Well,
+    /// It could not be reached; the text says why.
+    Ill(String),
+}
+
+impl Server {
+    /// Returns the server, with the tools it had when it was last asked. Nothing is started.
+    pub fn new(name: &str, sha256: &str, definition: Definition, workspace: &Path, folder: &Path) -> Self {
+        let hash = &crate::sha256(name.as_bytes())[..8];
+        let file = |ending: &str| folder.join(format!("{:.40}-{hash}.{ending}", names::legal(name)));
+        Self {
+            name: name.to_owned(),
+            sha256: crate::sha256(format!("{sha256}{:?}", definition.tools).as_bytes()),
+            definition,
+            workspace: workspace.to_owned(),
+            log: file("log"),
+            known: file("tools.json"),
+            connection: tokio::sync::Mutex::new(None),
+            report: Mutex::default(),
+            attempted: Mutex::default(),
+            group: Mutex::default(),
+        }
+    }
+
+    /// Returns the server's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the file that holds what the server complained about.
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// Returns what is known of the server.
+    pub fn report(&self) -> Report {
+        locked(&self.report).clone()
+    }
+
+    /// Takes over the tools that the server had when it was last asked; returns whether any are known.
+    pub fn recall(&self) -> bool {
+        let Some(known) = known::read(&self.known, &self.sha256) else { return false };
+        let mut report = locked(&self.report);
+        (report.tools, report.notices) = (known.tools, known.notices);
+        true
+    }
+
+    /// Connects, unless there is a connection.
+    pub async fn connect(&self) {
+        // The report tells how it went.
+        let _ = self.connection().await;
+    }
+
+    /// Returns whether the server is worth another attempt: it could not be reached, some time ago.
+    pub fn is_due(&self) -> bool {
+        let is_ill = matches!(locked(&self.report).health, Health::Ill(_));
+        is_ill && locked(&self.attempted).is_none_or(|attempted| attempted.elapsed() >= ATTEMPT_EVERY)
+    }
+
+    /// Asks for the tools again if the server said that they changed. One that is being connected tells them anyway.
+    pub async fn refresh(&self) {
+        let connection = match self.connection.try_lock() {
+            Ok(connection) => connection.clone(),
+            Err(_) => None,
+        };
+        let Some(connection) = connection.filter(|connection| connection.take_tools_changed()) else {
+            return;
+        };
+        match connection.list(self.definition.start_timeout).await {
+            Ok(tools) => self.remember(tools),
+            Err(reason) => locked(&self.report).notices.push(reason),
+        }
+    }
+
+    /// Makes one call, over a new connection if the last one is gone.
+    pub async fn call(&self, tool: &str, args: JsonObject, context: &ToolContext) -> ToolOutput {
+        let connection = tokio::select! {
+            connection = self.connection() => connection,
+            () = context.cancel.cancelled() => return ToolOutput::error("cancelled before the server was reached"),
+        };
+        let connection = match connection {
+            Ok(connection) => connection,
+            Err(reason) => {
+                return ToolOutput::error(format!(
+                    "The MCP server `{}` cannot be reached: {reason}.",
+                    self.name
+                ));
+            }
+        };
+        let what = format!("{}/{tool}", self.name);
+        let watch = Watch { frames: context.frames.clone(), what, beat: Arc::new(Notify::new()) };
+        let timeout = self.definition.call_timeout;
+        match connection.call(Call { tool, args, watch, cancel: &context.cancel, timeout }).await {
+            Ok(answer) => result::output(answer, context.thread_id, Timestamp::now()),
+            Err(failure) => self.failed(failure, &connection).await,
+        }
+    }
+
+    /// Ends the server's processes at once.
+    pub fn end(&self) {
+        locked(&self.group).end();
+    }
+
+    /// Lets the server end by itself for a moment, then ends it.
+    pub async fn close(&self) {
+        // One that is being connected is not waited for.
+        let connection = self.connection.try_lock().ok().and_then(|mut connection| connection.take());
+        if let Some(connection) = connection {
+            connection.close().await;
+        }
+        self.end();
+    }
+
+    /// Returns the connection; makes one attempt to open it if there is none, or none that is open.
+    async fn connection(&self) -> Result<Arc<Connection>, String> {
+        let mut slot = self.connection.lock().await;
+        if let Some(connection) = slot.as_ref().filter(|connection| !connection.is_closed()) {
+            return Ok(Arc::clone(connection));
+        }
+        *slot = None;
+        *locked(&self.attempted) = Some(Instant::now());
+        let place = Place { workspace: &self.workspace, log: &self.log, group: &self.group };
+        match Connection::open(&self.definition, &place).await {
+            Ok((connection, tools)) => {
+                self.remember(tools);
+                Ok(Arc::clone(slot.insert(Arc::new(connection))))
+            }
+            Err(reason) => {
+                locked(&self.report).health = Health::Ill(reason.clone());
+                Err(reason)
+            }
+        }
+    }
+
+    async fn failed(&self, failure: CallFailure, connection: &Arc<Connection>) -> ToolOutput {
+        let name = &self.name;
+        let text = match failure {
+            CallFailure::Refused(reason) => format!("The MCP server `{name}` refused the call: {reason}"),
+            CallFailure::Broken(reason) => {
+                self.give_up(connection).await;
+                locked(&self.report).health = Health::Ill(reason.clone());
+                format!(
+                    "The MCP server `{name}` was lost during the call: {reason}. The call may have had its effect or \
+                     not. The next call starts the server again."
+                )
+            }
+            CallFailure::TooLong(time) => format!(
+                "The MCP server `{name}` gave no sign of life for {} s and was told to stop. The call may have had \
+                 its effect or not.",
+                time.as_secs()
+            ),
+            CallFailure::Cancelled => "Cancelled; the server was told to stop.".to_owned(),
+        };
+        ToolOutput::error(text)
+    }
+
+    /// Drops a connection that is of no use any more, unless there is another already.
+    async fn give_up(&self, connection: &Arc<Connection>) {
+        let mut slot = self.connection.lock().await;
+        if slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
+            *slot = None;
+        }
+    }
+
+    fn remember(&self, listed: Vec<Listed>) {
+        let (tools, notices) = usable(listed, self.definition.tools.as_deref());
+        let known = Known { sha256: self.sha256.clone(), tools, notices };
+        known::write(&self.known, &known);
+        *locked(&self.report) = Report { health: Health::Well, tools: known.tools, notices: known.notices };
+    }
+}
+
+fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,120 @@
+//! What a test needs around a server: folders, a plan, a call's context.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use journal::Sqlite;
+use mcp::{Consents, Folders, Patience, Planned, Project, ServerConfig, ServerState, ServerStatus, Servers};
+use protocol::{Block, RunId, ThreadId, ToolStatus};
+use runtime::{Channels, Frames, Subscription, Tool, ToolContext, ToolOutput};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::fixture::{ARGS, BEHAVIOUR};
+
+/// A workspace and a place in the home folder.
+pub struct World {
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["work", "kept"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        Self { folder }
+    }
+
+    pub fn folders(&self) -> Folders {
+        Folders { workspace: self.path("work"), kept: self.path("kept") }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub async fn connect(&self, servers: &[(&str, Value)]) -> Servers {
+        Servers::connect(plan(servers), &self.folders(), Patience::AskAll).await
+    }
+
+    /// Connects to one fixture under the name `s`.
+    pub async fn one(&self, behaviour: &str) -> Servers {
+        self.connect(&[("s", program(behaviour))]).await
+    }
+
+    pub fn context(&self) -> (ToolContext, Subscription) {
+        let (frames, subscription) = Frames::channel();
+        let context = ToolContext {
+            thread_id: ThreadId::generate(),
+            run_id: RunId::generate(),
+            call_id: "c1".to_owned(),
+            workspace: self.path("work"),
+            cancel: CancellationToken::new(),
+            store: Arc::new(Sqlite::in_memory().unwrap()),
+            frames,
+            channels: Arc::new(Channels::new()),
+            answers: Vec::new(),
+        };
+        (context, subscription)
+    }
+
+    /// Calls a tool of the server `s`.
+    pub async fn call(&self, servers: &Servers, name: &str, text: &str) -> String {
+        let (context, _frames) = self.context();
+        said(&tool(servers, &format!("mcp__s__{name}")).call(&json!({"text": text}), &context).await)
+    }
+}
+
+/// Returns the description of a server that this binary is.
+pub fn program(behaviour: &str) -> Value {
+    json!({"command": std::env::current_exe().unwrap(), "args": ARGS, "env": {BEHAVIOUR: behaviour}})
+}
+
+/// Returns the description with a setting more.
+pub fn with(mut server: Value, key: &str, value: impl Into<Value>) -> Value {
+    server[key] = value.into();
+    server
+}
+
+pub fn plan(servers: &[(&str, Value)]) -> Vec<Planned> {
+    let config: BTreeMap<String, ServerConfig> = servers
+        .iter()
+        .map(|(name, server)| ((*name).to_owned(), serde_json::from_value(server.clone()).unwrap()))
+        .collect();
+    mcp::plan(&config, &Project::new(), &Consents::default(), &|_| None)
+}
+
+pub fn tool(servers: &Servers, name: &str) -> Arc<dyn Tool> {
+    servers.tools().into_iter().find(|tool| tool.spec().name == name).unwrap_or_else(|| panic!("no {name}"))
+}
+
+pub fn said(output: &ToolOutput) -> String {
+    let texts = output.content.iter().filter_map(|block| match block {
+        Block::Text { text } => Some(text.as_str()),
+        _ => None,
+    });
+    let text = texts.collect::<Vec<_>>().join("|");
+    match output.status {
+        ToolStatus::Success => text,
+        ToolStatus::Error => format!("error: {text}"),
+    }
+}
+
+/// Returns the status of one server.
+pub fn status(servers: &Servers, name: &str) -> ServerStatus {
+    servers.status().into_iter().find(|status| status.name == name).unwrap()
+}
+
+/// Returns the state of one server and the reason for it.
+pub fn state(servers: &Servers, name: &str) -> (ServerState, String) {
+    let status = status(servers, name);
+    (status.state, status.error.unwrap_or_default())
+}
+
+/// Waits until nobody else holds the lock of that file.
+pub async fn lock_is_free(path: PathBuf) {
+    let locked = tokio::task::spawn_blocking(move || std::fs::File::open(path).unwrap().lock());
+    locked.await.unwrap().unwrap();
+}

@@ -1,0 +1,120 @@
+//! What an edit of the notes does, and what is refused.
+
+use super::*;
+
+const NOTES: &str = "# Notes\n- tabs\n- tea\n\n## Recent Thread Snapshot\n<current_thread_summary>\nS\n</current_thread_summary>\n";
+
+fn change(edits: &[(&str, &str)], append: Option<&str>) -> Change {
+    let edits =
+        edits.iter().map(|(old, new)| Edit { old_string: (*old).to_owned(), new_string: (*new).to_owned() });
+    Change { edits: edits.collect(), append: append.map(str::to_owned) }
+}
+
+/// Applies a change and returns the text with the reasons of what was refused.
+fn result(text: &str, change: &Change) -> (String, String) {
+    let applied = apply(text.as_bytes(), change);
+    let refused = applied.refused.join("\n");
+    assert_eq!(
+        applied.made + applied.refused.len(),
+        change.edits.len() + usize::from(change.append.is_some())
+    );
+    (String::from_utf8(applied.text).unwrap(), refused)
+}
+
+fn check(text: &str, edits: &[(&str, &str)], expected: &str) {
+    assert_eq!(result(text, &change(edits, None)), (expected.to_owned(), String::new()), "{edits:?}");
+}
+
+fn refused(text: &str, edit: (&str, &str), reason: &str) {
+    let (after, why) = result(text, &change(&[edit], None));
+    assert_eq!(after, text, "{edit:?}");
+    assert!(why.starts_with("edit 1 was refused: ") && why.contains(reason), "{edit:?}: {why}");
+}
+
+#[test]
+fn f4_notes_are_replaced_exactly() {
+    check(NOTES, &[("tabs", "spaces")], &NOTES.replace("tabs", "spaces"));
+    check(
+        NOTES,
+        &[("- tabs\n", ""), ("tea", "coffee")],
+        &NOTES.replace("- tabs\n", "").replace("tea", "coffee"),
+    );
+    check("a\r\nb\r\nc", &[("a\nb", "x\ny\nz")], "x\r\ny\r\nz\r\nc");
+    check("a <b> c", &[("&lt;b> c", "&lt;b> d")], "a <b> d");
+    check("S\n", &[("S", "T")], "T\n");
+    // What occurs in the block too is unique among the notes.
+    check(&NOTES.replace("tea", "S"), &[("S\n\n", "T\n\n")], &NOTES.replace("tea", "T"));
+    refused(NOTES, ("absent", "x"), "does not occur");
+    refused(NOTES, ("- t", "x"), "occurs 2 times");
+    refused(NOTES, ("", "x"), "use append");
+    refused(NOTES, ("tea", "tea"), "are the same");
+}
+
+#[test]
+fn f4_an_edit_that_touches_the_block_is_refused_and_the_others_stay() {
+    let in_block = "is part of the block";
+    let block_changes = "would change, hide or double the block";
+    refused(NOTES, ("S\n</current", "T\n</current"), in_block);
+    refused(NOTES, ("<current_thread_summary>", ""), in_block);
+    refused(NOTES, ("Snapshot\n<current_thread_summary>", "x"), in_block);
+    refused(NOTES, ("S", "T"), in_block);
+    refused(NOTES, ("## Recent Thread Snapshot\n", ""), in_block);
+    let second = "<current_thread_summary>\nmine\n</current_thread_summary>";
+    refused(NOTES, ("- tea", second), block_changes);
+    refused("a\n", ("a", second), block_changes);
+    refused(NOTES, ("- tea", "</current_thread_summary>"), block_changes);
+    // It would make the marker the end of another line.
+    refused(NOTES, ("- tea\n\n", "- tea "), block_changes);
+    // A fence around the block hides it.
+    let fenced = format!("{NOTES}```\ncode\n");
+    refused(&fenced, ("- tea", "```"), block_changes);
+    let edits = [("tabs", "spaces"), ("S\n</current", "T"), ("tea", "coffee")];
+    let (text, why) = result(NOTES, &change(&edits, Some(second)));
+    assert_eq!(text, NOTES.replace("tabs", "spaces").replace("tea", "coffee"));
+    assert_eq!(
+        why.lines().map(|line| line.split(':').next().unwrap()).collect::<Vec<_>>(),
+        ["edit 2 was refused", "append was refused"]
+    );
+}
+
+#[test]
+fn f4_notes_are_added_before_a_block_at_the_end() {
+    let append = |text: &str, notes: &str| result(text, &change(&[], Some(notes)));
+    let done = |text: String| (text, String::new());
+    assert_eq!(append(NOTES, "- new\n"), done(NOTES.replace("- tea\n", "- tea\n- new\n")));
+    assert_eq!(append("", "a"), done("a\n".to_owned()));
+    assert_eq!(append("a", "b"), done("a\nb\n".to_owned()));
+    assert_eq!(append("a\r\nb\r\n", "c\nd"), done("a\r\nb\r\nc\r\nd\r\n".to_owned()));
+    let block = NOTES.split_once("\n\n").unwrap().1;
+    assert_eq!(append(block, "a"), done(format!("a\n\n{block}")));
+    assert_eq!(append(&format!("a\n{block}"), "b"), done(format!("a\nb\n\n{block}")));
+    assert_eq!(append(&format!("{block}after\n"), "b"), done(format!("{block}after\nb\n")));
+    assert!(append(NOTES, " \n").1.contains("blank"));
+}
+
+#[test]
+fn f9_secrets_are_never_kept() {
+    let key = "sk-ant-api03-abcdefghijklmnop1234";
+    refused(NOTES, ("tea", key), "secrets are never kept");
+    refused(NOTES, ("tea", "password=hunter2hunter2"), "secrets are never kept");
+    // The name was there, the value comes.
+    refused("api_key = \n", ("api_key = ", "api_key = \"a1b2c3d4e5f6\""), "secrets are never kept");
+    refused("password: 'X'\n", ("X", "s3cr3tvalue"), "secrets are never kept");
+    assert!(result(NOTES, &change(&[], Some(key))).1.contains("secrets are never kept"));
+    // A line that a person gave a secret may be changed elsewhere.
+    check(&format!("{key} old\n"), &[(" old", " new")], &format!("{key} new\n"));
+    check(
+        NOTES,
+        &[("tea", "the key is in the environment, as API_KEY")],
+        &NOTES.replace("tea", "the key is in the environment, as API_KEY"),
+    );
+}
+
+#[test]
+fn f2_the_file_does_not_grow_over_its_limit() {
+    let full = "a".repeat(EDITED_BYTES_MAX - 1) + "b";
+    refused(&full, ("b", "bb"), "is the limit");
+    check(&full, &[("b", "c")], &(full[..EDITED_BYTES_MAX - 1].to_owned() + "c"));
+    let larger = full.clone() + "tail";
+    check(&larger, &[("tail", "t")], &(full + "t"));
+}

@@ -1,0 +1,138 @@
+//! The tool `edit_memory`: what the agent keeps for later conversations, in the notes of agent.md. The block in there is
+//! not its matter.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use model::ToolSpec;
+use runtime::{Detail, Repeat, Review, Subject, Tool, ToolContext, ToolOutput};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use similar::TextDiff;
+
+use crate::Extent;
+use crate::edit::{self, Applied, Change, EDITED_BYTES_MAX};
+use crate::file::AgentFile;
+
+/// The tool's name.
+pub const EDIT_MEMORY: &str = "edit_memory";
+
+/// The most replacements of one call.
+const EDITS_MAX: usize = 50;
+/// Unchanged lines shown around a change.
+const CONTEXT_LINES: usize = 3;
+
+/// The tool.
+pub struct EditMemory {
+    file: Arc<AgentFile>,
+}
+
+impl EditMemory {
+    /// Returns the tool for the assistant's agent.md.
+    pub fn new(file: Arc<AgentFile>) -> Self {
+        Self { file }
+    }
+
+    fn planned(&self, args: &Value) -> Option<Review> {
+        let change = arguments(args).ok()?;
+        let old = self.file.read().ok().filter(|old| old.extent == Extent::Whole)?;
+        let applied = edit::apply(&old.bytes, &change);
+        if applied.made == 0 {
+            return None;
+        }
+        let name = PathBuf::from(self.file.path().file_name()?);
+        let (old, new) = (String::from_utf8_lossy(&old.bytes), String::from_utf8_lossy(&applied.text));
+        let shown = name.display();
+        let diff = TextDiff::from_lines(&*old, &*new)
+            .unified_diff()
+            .context_radius(CONTEXT_LINES)
+            .header(&format!("a/{shown}"), &format!("b/{shown}"))
+            .to_string();
+        Some(Review { subjects: vec![Subject::Path(name)], detail: Detail::Diff(diff) })
+    }
+}
+
+#[async_trait]
+impl Tool for EditMemory {
+    fn spec(&self) -> ToolSpec {
+        let text = |description: &str| json!({"type": "string", "description": description});
+        ToolSpec {
+            name: EDIT_MEMORY.to_owned(),
+            description: "Changes agent.md, your notes that every later conversation begins with. Keep what stays true: \
+                          what the person asked you to remember, how they want things done, facts of the project \
+                          that took work to find. Not for the task at hand, and never for secrets. Every part of a \
+                          call stands for itself: one that is refused leaves the others."
+                .to_owned(),
+            parameters: json!({
+                "type": "object",
+                "properties": {
+                    "edits": {
+                        "type": "array",
+                        "maxItems": EDITS_MAX,
+                        "description": "Replacements, one after the other.",
+                        "items": {
+                            "type": "object",
+                            "properties": {
+                                "old_string": text("The text as it is in agent.md, unique there."),
+                                "new_string": text("What takes its place; empty removes it.")
+                            },
+                            "required": ["old_string", "new_string"],
+                            "additionalProperties": false
+                        }
+                    },
+                    "append": text("Notes to add at the end.")
+                },
+                "additionalProperties": false
+            }),
+        }
+    }
+
+    fn repeat(&self) -> Repeat {
+        Repeat::Never
+    }
+
+    async fn review(&self, args: &Value, _context: &ToolContext) -> Review {
+        self.planned(args).unwrap_or_default()
+    }
+
+    async fn call(&self, args: &Value, _context: &ToolContext) -> ToolOutput {
+        let change = match arguments(args) {
+            Ok(change) => change,
+            Err(reason) => return ToolOutput::error(reason),
+        };
+        let file = Arc::clone(&self.file);
+        match tokio::task::spawn_blocking(move || file.edit(&change)).await {
+            Ok(Ok(applied)) => report(&applied),
+            Ok(Err(error)) => ToolOutput::error(format!("failed to {error}. To do: {}", error.hint())),
+            Err(_) => ToolOutput::error("the tool broke off; look at agent.md before you repeat the call"),
+        }
+    }
+}
+
+/// Reads a call's arguments; the error is what the model is told.
+fn arguments(args: &Value) -> Result<Change, String> {
+    let change = Change::deserialize(args).map_err(|error| format!("bad arguments: {error}"))?;
+    match (change.edits.len(), &change.append) {
+        (0, None) => Err("bad arguments: give edits, append, or both".to_owned()),
+        (count, _) if count > EDITS_MAX => Err(format!("bad arguments: give at most {EDITS_MAX} edits")),
+        _ => Ok(change),
+    }
+}
+
+fn report(applied: &Applied) -> ToolOutput {
+    let Applied { text, made, refused } = applied;
+    let mut lines = Vec::new();
+    if *made > 0 {
+        let size = text.len();
+        lines.push(format!(
+            "agent.md is changed ({made} of {} parts; {size} of {EDITED_BYTES_MAX} bytes).",
+            made + refused.len()
+        ));
+    } else {
+        lines.push("agent.md is unchanged.".to_owned());
+    }
+    lines.extend(refused.iter().cloned());
+    let text = lines.join("\n");
+    if refused.is_empty() { ToolOutput::success(text) } else { ToolOutput::error(text) }
+}

@@ -1,0 +1,141 @@
+//! Telling whether something touched the managed block, or the file itself, that may not, and putting it back. Who did
+//! it is not known here.
+//!
+//! The block is what it was before, unless one of Segue's writers changed it meanwhile, in this process or another:
+//! each notes under the file's lock what it makes the block hold, and when. So a change that is not noted is nobody's
+//! of ours, and what is noted is never undone. Text outside the block is everybody's and stays.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
+
+use crate::block::{self, mend};
+use crate::file::reading::Reading;
+use crate::file::record::{self, Record};
+use crate::file::{AgentFile, Holding, Intent, Snapshot, Step};
+use crate::replace;
+use crate::{Error, Extent, Result};
+
+/// The file before something that may touch it.
+#[derive(Debug, Clone)]
+pub(crate) struct Watch {
+    /// What Segue's writers noted; read first, so that what they do meanwhile is not missed.
+    record: Option<Record>,
+    reading: Arc<Reading>,
+}
+
+/// What was done to the file and is undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Damage {
+    /// The block was changed.
+    Block,
+    /// The file was deleted.
+    File,
+}
+
+impl AgentFile {
+    /// Returns the file as it is, for [`Self::put_back`]. It costs a few looks at the file system.
+    pub(crate) fn watch(&self) -> Result<Watch> {
+        let target = self.known_target()?;
+        let record = record::peek(&target);
+        let reading = self.reading()?;
+        if reading.place.target == target {
+            return Ok(Watch { record, reading });
+        }
+        // The path leads elsewhere by now, and so do the notes.
+        Ok(Watch { record: record::peek(&reading.place.target), reading })
+    }
+
+    /// Returns whether file and notes are as they were.
+    pub(crate) fn is_as(&self, watch: &Watch) -> bool {
+        self.watch().is_ok_and(|now| now.record == watch.record && now.reading.is_same(&watch.reading))
+    }
+
+    /// Puts back the block, or the file, if they are not what they may be after `watch`; says what was wrong.
+    pub(crate) fn put_back(&self, watch: &Watch) -> Result<Option<Damage>> {
+        let link = self.put_back_link(watch)?;
+        let mut holding = self.hold()?;
+        let noted = holding.record.present().filter(|noted| Some(*noted) != watch.record.as_ref()).cloned();
+        let newest = self.newest_present().unwrap_or_else(|| Arc::clone(&watch.reading));
+        let damage = self.replace_with(&mut holding, |found| {
+            Ok(match judge(&watch.reading, found, noted.as_ref(), &newest.snapshot) {
+                None => Step::Leave(None),
+                Some((damage, bytes, block)) => {
+                    Step::Replace { bytes, block: Intent::Hold(block), report: Some(damage) }
+                }
+            })
+        })?;
+        if damage == Some(Damage::File) {
+            self.restore_mode(&holding, &newest)?;
+        }
+        Ok(link.or(damage))
+    }
+
+    fn known_target(&self) -> Result<PathBuf> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        match &kept.newest {
+            Some(newest) => Ok(newest.place.target.clone()),
+            None => replace::resolve(&self.path),
+        }
+    }
+
+    fn newest_present(&self) -> Option<Arc<Reading>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).present.clone()
+    }
+
+    /// A link that was removed is put back; the file it leads to may still be there.
+    fn put_back_link(&self, watch: &Watch) -> Result<Option<Damage>> {
+        match &watch.reading.place.link {
+            Some(link) if self.path.symlink_metadata().is_err() => {
+                make_link(link, &self.path).map_err(Error::on("link", &self.path))?;
+                Ok(Some(Damage::File))
+            }
+            Some(_) | None => Ok(None),
+        }
+    }
+
+    fn restore_mode(&self, holding: &Holding<'_>, newest: &Reading) -> Result<()> {
+        let Some(permissions) = newest.permissions.clone() else { return Ok(()) };
+        std::fs::set_permissions(&holding.target, permissions)
+            .map_err(Error::on("set the mode of", &self.path))
+    }
+}
+
+/// Returns what is wrong with what was found, and what is to be there instead: the file, and what its block holds.
+fn judge(
+    before: &Reading,
+    found: Option<&[u8]>,
+    noted: Option<&Record>,
+    newest: &Snapshot,
+) -> Option<(Damage, Vec<u8>, Option<String>)> {
+    let old = &*before.snapshot;
+    let due = noted.map_or_else(|| old.block.clone(), |noted| noted.block.clone());
+    let Some(found) = found else {
+        let was_there = before.stamp.is_some() || due.is_some();
+        return was_there.then(|| (Damage::File, mend::mend(&old.bytes, &newest.bytes, due.as_deref()), due));
+    };
+    // What was not in order, or not known to its end, cannot tell how it should be; the next writer repairs it.
+    if !old.problems.is_empty() || old.extent == Extent::Beginning {
+        return None;
+    }
+    let is_whole = block::problems(found).is_empty();
+    let present = block::current(found);
+    if is_whole && present == due && (present.is_some() || old.block.is_none()) {
+        return None;
+    }
+    let bytes = mend::mend(&old.bytes, found, due.as_deref());
+    (bytes != found).then_some((Damage::Block, bytes, due))
+}
+
+#[cfg(unix)]
+fn make_link(to: &Path, at: &Path) -> std::io::Result<()> {
+    if let Some(folder) = at.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    std::os::unix::fs::symlink(to, at)
+}
+
+#[cfg(not(unix))]
+fn make_link(_: &Path, _: &Path) -> std::io::Result<()> {
+    // Without a link the file itself is put back.
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! Secrets in text, found before the text is kept or passed on. It knows how keys look, not which of them are valid.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
+use regex::{Captures, Regex};
+
+/// What stands where a secret stood.
+pub const REDACTED: &str = "[redacted]";
+
+/// Words without which no pattern below can match; most texts hold none of them.
+static HINTS: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    AhoCorasick::builder()
+        .ascii_case_insensitive(true)
+        .build([
+            "sk-",
+            "sk_",
+            "pk_",
+            "rk_",
+            "ghp_",
+            "gho_",
+            "ghu_",
+            "ghs_",
+            "ghr_",
+            "github_pat_",
+            "glpat-",
+            "xox",
+            "akia",
+            "asia",
+            "aiza",
+            "ya29.",
+            "npm_",
+            "pypi-",
+            "hf_",
+            "lsv2_",
+            "eyj",
+            "-----begin",
+            "password",
+            "passwd",
+            "secret",
+            "token",
+            "api_key",
+            "apikey",
+            "api-key",
+            "authorization",
+            "bearer",
+            "access_key",
+            "accesskey",
+            "private_key",
+            "credential",
+            "://",
+            "dckr_pat_",
+            "sg.",
+            "shpat_",
+            "whsec_",
+            "gsk_",
+            "xai-",
+            "aws_",
+        ])
+        .expect("the words are constants that the tests build")
+});
+
+/// Keys that are known by their own form.
+static KEYS: LazyLock<Regex> = LazyLock::new(|| {
+    regex(concat!(
+        r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\z)",
+        r"|\b(?:sk|pk|rk)[-_](?:[A-Za-z]+[-_])*[A-Za-z0-9_-]{16,}",
+        r"|\b(?:ghp|gho|ghu|ghs|ghr)_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}|\bglpat-[A-Za-z0-9_-]{16,}",
+        r"|\bxox[abeoprs]-[A-Za-z0-9-]{10,}|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[A-Za-z0-9_-]{30,}|\bya29\.[A-Za-z0-9_-]{20,}",
+        r"|\bnpm_[A-Za-z0-9]{30,}|\bpypi-[A-Za-z0-9_-]{30,}|\bhf_[A-Za-z0-9]{20,}|\blsv2_[a-z]{2}_[A-Za-z0-9_]{20,}",
+        r"|\bdckr_pat_[A-Za-z0-9_-]{20,}|\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|\bshpat_[a-f0-9]{32}|\bwhsec_[A-Za-z0-9+/=]{20,}",
+        r"|\bgsk_[A-Za-z0-9]{20,}|\bxai-[A-Za-z0-9]{20,}",
+        r"|\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*",
+    ))
+});
+
+/// A name that says the value after it is secret, then the value.
+static ASSIGNMENTS: LazyLock<Regex> = LazyLock::new(|| {
+    regex(concat!(
+        r#"(?i)((?:[\w-]*(?:password|passwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential)[\w-]*)["']?\s*(?:=|:|=>)\s*["']?"#,
+        r#"|--(?:password|token|api-key|secret)[= ]["']?|\bbearer\s+|\bbasic\s+)([^\s"'`,;<>(){}]{6,})"#,
+    ))
+});
+
+/// The password of a URL.
+static URL_PASSWORD: LazyLock<Regex> = LazyLock::new(|| regex(r"(://[^\s/:@]*:)([^\s/@]{3,})(@)"));
+
+fn regex(pattern: &str) -> Regex {
+    Regex::new(pattern).expect("the pattern is a constant that the tests compile")
+}
+
+/// Returns `text` with [`REDACTED`] in the place of keys, tokens, private keys and passwords.
+///
+/// A value after a telling name (`password = …`) is replaced when it looks like a value: it holds a digit or mixes
+/// cases, or it is quoted or assigned with `=`. Types and prose (`token: String`, `secret: none`) stay.
+pub fn redact(text: &str) -> Cow<'_, str> {
+    if !HINTS.is_match(text) {
+        return Cow::Borrowed(text);
+    }
+    let keys = KEYS.replace_all(text, REDACTED);
+    let urls = URL_PASSWORD
+        .replace_all(&keys, |found: &Captures<'_>| format!("{}{REDACTED}{}", &found[1], &found[3]));
+    let all = ASSIGNMENTS.replace_all(&urls, |found: &Captures<'_>| {
+        if looks_secret(&found[1], &found[2]) {
+            format!("{}{REDACTED}", &found[1])
+        } else {
+            found[0].to_owned()
+        }
+    });
+    match all {
+        Cow::Borrowed(same) if same == text => Cow::Borrowed(text),
+        other => Cow::Owned(other.into_owned()),
+    }
+}
+
+fn looks_secret(name: &str, value: &str) -> bool {
+    if value.starts_with(REDACTED)
+        || value.starts_with(['$', '&', '*', '[', '%', '.', '/'])
+        || value.contains("::")
+    {
+        return false;
+    }
+    let digits = value.bytes().any(|b| b.is_ascii_digit());
+    let letters = value.bytes().any(|b| b.is_ascii_alphabetic());
+    let symbols = value.bytes().any(|b| matches!(b, b'!' | b'@' | b'#' | b'^' | b'+' | b'=' | b'-'));
+    let upper = value.bytes().skip(1).any(|b| b.is_ascii_uppercase());
+    let lower = value.bytes().any(|b| b.is_ascii_lowercase());
+    let assigned = name.trim_end().ends_with(['=', '"', '\'']);
+    let lowered = name.to_ascii_lowercase();
+    let path_or_count = value.contains('/') || value.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let password = lowered.contains("passw") || lowered.contains("--token") || lowered.contains("--secret");
+    if path_or_count && !password {
+        return false;
+    }
+    digits && letters
+        || symbols && letters && assigned
+        || value.len() >= 20 && upper && lower
+        || password && assigned
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn m16_planted_secrets_are_replaced() {
+        for (text, expected) in [
+            ("key sk-ant-api03-abcdefghijklmnop1234 end", "key [redacted] end"),
+            ("ghp_abcdefghijklmnopqrstuvwxyz0123456789", "[redacted]"),
+            ("AKIAABCDEFGHIJKLMNOP", "[redacted]"),
+            ("password=hunter2hunter2", "password=[redacted]"),
+            ("DB_PASSWORD: \"s3cr3t!!\"", "DB_PASSWORD: \"[redacted]\""),
+            ("Authorization: Bearer abc.def123456", "Authorization: Bearer [redacted]"),
+            ("postgres://me:pa55word@host/db", "postgres://me:[redacted]@host/db"),
+            ("-----BEGIN RSA PRIVATE KEY-----\nMIIB\n", "[redacted]"),
+            ("-----BEGIN PRIVATE KEY-----\nx\n-----END PRIVATE KEY-----\nafter", "[redacted]\nafter"),
+            ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln", "[redacted]"),
+        ] {
+            assert_eq!(redact(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_secret_stays() {
+        for text in [
+            "the token budget is 4000 tokens",
+            "token: String, secret: Option<Secret>",
+            "max_tokens: 300",
+            "task-12 and risk-averse sk-1",
+            "see https://x.test/a",
+            "tokens = count_tokens(text)",
+            "password = $PASSWORD",
+        ] {
+            assert_eq!(redact(text), text);
+        }
+    }
+}

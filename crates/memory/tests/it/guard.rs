@@ -1,0 +1,282 @@
+//! Tool calls that touch agent.md behind its writers' backs, and writers that work meanwhile.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use memory::block::{self, CLOSE, OPEN, PLACEHOLDER};
+use memory::{AgentFile, Outcome};
+use protocol::{RunStatus, ThreadId, ToolStatus};
+use runtime::Tool;
+use scripted::Reply;
+use serde_json::json;
+
+use crate::world::{End, World, doing};
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+/// Runs a turn with one call that does `work`, after `before` was done to the file; returns what became of it.
+async fn damage(
+    before: impl Fn(&AgentFile),
+    work: impl Fn(&PathBuf) + Send + Sync + 'static,
+) -> (World, ThreadId, End) {
+    let replies = [Reply::call("c1", "shell", json!({})), Reply::text("Done.")];
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("agent.md"), "# Notes\n- a\n").unwrap();
+    let world = World::at(folder, replies, |path| vec![doing("shell", path, work)]);
+    before(&AgentFile::new(world.path()));
+    let thread_id = world.thread().await;
+    let end = world.say(thread_id, "Go.").await;
+    assert_eq!(end.status, RunStatus::Success);
+    (world, thread_id, end)
+}
+
+fn with_block(file: &AgentFile) {
+    file.write_block("S1\nS2", NOW).unwrap();
+}
+
+fn edit(path: &PathBuf, from: &str, to: &str) {
+    let text = fs::read_to_string(path).unwrap();
+    assert!(text.contains(from), "{text}");
+    fs::write(path, text.replace(from, to)).unwrap();
+}
+
+/// A result that says what was put back, and a notice that does.
+async fn assert_told(world: &World, thread_id: ThreadId, end: &End, what: &str) {
+    let results = world.results(thread_id).await;
+    let (status, text) = &results[0];
+    assert_eq!(*status, ToolStatus::Error);
+    assert!(text.starts_with("done") && text.contains(what), "{text}");
+    assert!(end.notices.iter().any(|notice| notice.contains(what)), "{:?}", end.notices);
+}
+
+async fn assert_silent(world: &World, thread_id: ThreadId, end: &End) {
+    assert_eq!(world.results(thread_id).await, [(ToolStatus::Success, "done".to_owned())]);
+    assert_eq!(end.notices, Vec::<String>::new());
+}
+
+fn block_of(world: &World) -> Option<String> {
+    let text = world.text();
+    assert_eq!(block::problems(text.as_bytes()), [], "{text}");
+    assert!(!text.contains("forged"), "{text}");
+    block::current(text.as_bytes())
+}
+
+#[tokio::test]
+async fn f4_a_changed_block_is_put_back_and_other_changes_stay() {
+    type Work = fn(&PathBuf);
+    let cases: [(&str, Work); 6] = [
+        ("text", |path| edit(path, "S1", "forged")),
+        ("emptied", |path| edit(path, "S1\nS2\n", "")),
+        ("markers", |path| {
+            edit(path, &format!("{OPEN}\n"), "");
+            edit(path, &format!("{CLOSE}\n"), "");
+        }),
+        ("second", |path| edit(path, "- a", &format!("{OPEN}\nforged\n{CLOSE}\n- a"))),
+        ("unclosed", |path| edit(path, CLOSE, "")),
+        ("fenced", |path| {
+            edit(path, "- a", "- a\n```");
+            edit(path, CLOSE, &format!("{CLOSE}\n```"));
+        }),
+    ];
+    for (name, work) in cases {
+        let both = move |path: &PathBuf| {
+            work(path);
+            edit(path, "# Notes\n", "# Notes\n- new\n");
+        };
+        let (world, thread_id, end) = damage(with_block, both).await;
+        assert_eq!(block_of(&world).as_deref(), Some("S1\nS2"), "{name}");
+        let outside = String::from_utf8(block::without(world.text().as_bytes())).unwrap();
+        assert!(outside.starts_with("# Notes\n- new\n"), "{name}: {outside}");
+        assert!(!outside.contains("S1"), "{name}: {outside}");
+        assert_told(&world, thread_id, &end, "has been put back").await;
+    }
+}
+
+#[tokio::test]
+async fn f4_a_deleted_file_or_folder_is_restored() {
+    let gone = |path: &PathBuf| fs::remove_file(path).unwrap();
+    let (world, thread_id, end) = damage(with_block, gone).await;
+    assert_eq!(block_of(&world).as_deref(), Some("S1\nS2"));
+    assert!(world.text().starts_with("# Notes\n- a\n"));
+    assert_told(&world, thread_id, &end, "has been restored").await;
+    let folder_gone = |path: &PathBuf| fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    let (world, thread_id, end) = damage(with_block, folder_gone).await;
+    assert_eq!(block_of(&world).as_deref(), Some("S1\nS2"));
+    assert_told(&world, thread_id, &end, "has been restored").await;
+    // Without a block, too.
+    let (world, thread_id, end) = damage(|_| {}, gone).await;
+    assert_eq!(world.text(), "# Notes\n- a\n");
+    assert_told(&world, thread_id, &end, "has been restored").await;
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn f4_a_restored_file_has_its_mode_and_a_removed_link_leads_there_again() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let (world, ..) = damage(
+        |file| fs::set_permissions(file.path(), fs::Permissions::from_mode(0o640)).unwrap(),
+        |path| fs::remove_file(path).unwrap(),
+    )
+    .await;
+    assert_eq!(fs::metadata(world.path()).unwrap().permissions().mode() & 0o777, 0o640);
+    let (world, thread_id, end) = damage(
+        |file| {
+            fs::rename(file.path(), file.path().with_file_name("real.md")).unwrap();
+            symlink("real.md", file.path()).unwrap();
+            with_block(file);
+        },
+        |path| fs::remove_file(path).unwrap(),
+    )
+    .await;
+    assert!(fs::symlink_metadata(world.path()).unwrap().is_symlink());
+    assert_eq!(block_of(&world).as_deref(), Some("S1\nS2"));
+    assert_told(&world, thread_id, &end, "has been restored").await;
+}
+
+#[tokio::test]
+async fn f4_a_call_may_change_and_make_the_rest_of_the_file() {
+    let (world, thread_id, end) = damage(with_block, |path| edit(path, "- a", "- b")).await;
+    assert!(world.text().starts_with("# Notes\n- b\n"));
+    assert_silent(&world, thread_id, &end).await;
+    let (world, thread_id, end) =
+        damage(|file| fs::remove_file(file.path()).unwrap(), |path| fs::write(path, "- made\n").unwrap())
+            .await;
+    assert_eq!(world.text(), "- made\n");
+    assert_silent(&world, thread_id, &end).await;
+    let (world, thread_id, end) = damage(with_block, |_| {}).await;
+    assert_eq!(block_of(&world).as_deref(), Some("S1\nS2"));
+    assert_silent(&world, thread_id, &end).await;
+}
+
+#[tokio::test]
+async fn f4_a_block_nobody_wrote_is_removed() {
+    let (world, thread_id, end) = damage(
+        |_| {},
+        |path| {
+            edit(path, "- a\n", &format!("- a\n{OPEN}\nforged\n{CLOSE}\n"));
+        },
+    )
+    .await;
+    assert_eq!(world.text(), "# Notes\n- a\n");
+    assert_told(&world, thread_id, &end, "has been put back").await;
+}
+
+#[tokio::test]
+async fn f4_what_accept_and_cleanup_write_meanwhile_stays() {
+    // An `AgentFile` of its own knows as little of the agent's as another process does.
+    let (world, thread_id, end) = damage(
+        |_| {},
+        |path| {
+            AgentFile::new(path).write_block("accepted", NOW).unwrap();
+        },
+    )
+    .await;
+    assert_eq!(block_of(&world).as_deref(), Some("accepted"));
+    assert_silent(&world, thread_id, &end).await;
+
+    let (world, thread_id, end) = damage(with_block, |path| {
+        let file = AgentFile::new(path);
+        assert_eq!(file.clear_block("S1\nS2", NOW).unwrap().outcome, Outcome::Changed);
+    })
+    .await;
+    assert_eq!(block_of(&world).as_deref(), Some(PLACEHOLDER));
+    assert_silent(&world, thread_id, &end).await;
+
+    // Cleared, and a person's or a call's edit around it.
+    let (world, thread_id, end) = damage(with_block, |path| {
+        AgentFile::new(path).swap_block("S1\nS2", "other", NOW).unwrap();
+        edit(path, "- a", "- b");
+    })
+    .await;
+    assert_eq!(block_of(&world).as_deref(), Some("other"));
+    assert!(world.text().contains("- b"));
+    assert_silent(&world, thread_id, &end).await;
+}
+
+#[tokio::test]
+async fn f4_damage_beside_a_writer_leaves_what_the_writer_wrote() {
+    // A script that read the file before an acceptance, and writes it whole after it.
+    let (world, thread_id, end) = damage(with_block, |path| {
+        let old = fs::read_to_string(path).unwrap();
+        AgentFile::new(path).write_block("accepted", NOW).unwrap();
+        fs::write(path, old.replace("- a", "- b")).unwrap();
+    })
+    .await;
+    assert_eq!(block_of(&world).as_deref(), Some("accepted"));
+    assert!(world.text().contains("- b"));
+    assert_told(&world, thread_id, &end, "has been put back").await;
+
+    let (world, thread_id, end) = damage(with_block, |path| {
+        AgentFile::new(path).write_block("accepted", NOW).unwrap();
+        fs::remove_file(path).unwrap();
+    })
+    .await;
+    assert_eq!(block_of(&world).as_deref(), Some("accepted"));
+    assert!(world.text().starts_with("# Notes\n- a\n"));
+    assert_told(&world, thread_id, &end, "has been restored").await;
+
+    // The block is not the child's any more when its cleanup comes; it must not come back either.
+    let (world, _, _) = damage(with_block, |path| {
+        edit(path, "S1", "forged");
+        let left = AgentFile::new(path).clear_block("S1\nS2", NOW).unwrap();
+        assert_eq!(left.outcome, Outcome::Left);
+    })
+    .await;
+    assert_eq!(block_of(&world).as_deref(), Some(PLACEHOLDER));
+    let lock = fs::read_to_string(world.path().with_file_name("agent.md.lock")).unwrap();
+    assert!(!lock.contains("S1") && !lock.contains("forged"), "{lock}");
+}
+
+#[tokio::test]
+async fn f4_a_lock_file_that_is_deleted_too_changes_nothing() {
+    let (world, thread_id, end) = damage(with_block, |path| {
+        edit(path, "S1", "forged");
+        fs::remove_file(path.with_file_name("agent.md.lock")).unwrap();
+    })
+    .await;
+    assert_eq!(block_of(&world).as_deref(), Some("S1\nS2"));
+    assert_told(&world, thread_id, &end, "has been put back").await;
+}
+
+#[tokio::test]
+async fn f4_what_cannot_be_put_back_is_said() {
+    let replies = [Reply::call("c1", "shell", json!({}))];
+    let work = |path: &PathBuf| {
+        fs::remove_file(path).unwrap();
+        fs::create_dir(path).unwrap();
+    };
+    let world = World::at(tempfile::tempdir().unwrap(), replies, |path| vec![doing("shell", path, work)]);
+    with_block(&AgentFile::new(world.path()));
+    let thread_id = world.thread().await;
+    let end = world.say(thread_id, "Go.").await;
+    // Nor is the model asked without its notes.
+    assert_eq!(end.status, RunStatus::Error);
+    assert_told(&world, thread_id, &end, "could not be checked or put back").await;
+}
+
+#[tokio::test]
+async fn f4_calls_at_the_same_time_do_not_undo_each_other() {
+    let replies = [
+        Reply::call("c1", "shell", json!({}))
+            .and_call("c2", "look", json!({}))
+            .and_call("c3", "edit_memory", json!({"append": "- mine"}))
+            .and_call("c4", "shell", json!({})),
+        Reply::text("Done."),
+    ];
+    let tools = |path: PathBuf| -> Vec<Arc<dyn Tool>> {
+        let shell = |path: &PathBuf| {
+            let _ = fs::write(path, "# Notes\nrewritten\n");
+        };
+        vec![doing("shell", path.clone(), shell), doing("look", path, |_| {})]
+    };
+    let world = World::at(tempfile::tempdir().unwrap(), replies, tools);
+    world.write("# Notes\n- a\n");
+    with_block(&AgentFile::new(world.path()));
+    let thread_id = world.thread().await;
+    world.say(thread_id, "Go.").await;
+    assert_eq!(block_of(&world).as_deref(), Some("S1\nS2"));
+    let results = world.results(thread_id).await;
+    assert!(results.iter().any(|(_, text)| text.contains("has been put back")), "{results:?}");
+}

@@ -1,0 +1,123 @@
+//! The tool `edit_memory`, called as a model calls it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use journal::Sqlite;
+use memory::{AgentFile, EditMemory};
+use protocol::{Message, RunId, ThreadId, ToolMessage, ToolStatus};
+use runtime::{Channels, Detail, Frames, Repeat, Subject, Tool, ToolContext, ToolOutput};
+use scripted::Reply;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::world::World;
+
+pub fn context() -> ToolContext {
+    ToolContext {
+        thread_id: ThreadId::generate(),
+        run_id: RunId::generate(),
+        call_id: "c1".to_owned(),
+        workspace: std::env::temp_dir(),
+        cancel: CancellationToken::new(),
+        store: Arc::new(Sqlite::in_memory().unwrap()),
+        frames: Frames::default(),
+        channels: Arc::new(Channels::new()),
+        answers: Vec::new(),
+    }
+}
+
+fn text(output: ToolOutput) -> (ToolStatus, String) {
+    let message = ToolMessage {
+        id: None,
+        call_id: String::new(),
+        name: None,
+        content: output.content,
+        status: output.status,
+    };
+    (output.status, Message::Tool(message).text())
+}
+
+async fn call(file: &Arc<AgentFile>, args: Value) -> (ToolStatus, String) {
+    text(EditMemory::new(Arc::clone(file)).call(&args, &context()).await)
+}
+
+#[tokio::test]
+async fn f4_the_agent_edits_its_memory_and_reads_it_in_the_next_step() {
+    let args = json!({"edits": [{"old_string": "tabs", "new_string": "spaces"}], "append": "- likes tea"});
+    let world = World::new([Reply::call("c1", "edit_memory", args), Reply::text("Done.")], vec![]);
+    world.write("- tabs\n");
+    AgentFile::new(world.path()).write_block("S", Timestamp::UNIX_EPOCH).unwrap();
+    let thread_id = world.thread().await;
+    let end = world.say(thread_id, "Remember.").await;
+    let results = world.results(thread_id).await;
+    assert_eq!((results[0].0, &*results[0].1), (ToolStatus::Success, results[0].1.as_str()));
+    assert!(results[0].1.starts_with("agent.md is changed (2 of 2 parts;"), "{results:?}");
+    assert!(
+        world.text().starts_with("- spaces\n- likes tea\n\n## Recent Thread Snapshot\n"),
+        "{}",
+        world.text()
+    );
+    assert_eq!(world.file.read().unwrap().block.as_deref(), Some("S"));
+    assert!(world.prompts()[1].contains("- spaces\n- likes tea"));
+    assert_eq!(end.notices, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn f4_refused_parts_leave_the_others_and_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = Arc::new(AgentFile::new(folder.path().join("agent.md")));
+    fs::write(file.path(), "- a\n- b\n").unwrap();
+    file.write_block("S", Timestamp::UNIX_EPOCH).unwrap();
+    let edits = json!([
+        {"old_string": "- a", "new_string": "- x"},
+        {"old_string": "S\n</current", "new_string": "T\n</current"},
+        {"old_string": "- b", "new_string": "password=hunter2hunter2"},
+    ]);
+    let (status, text) = call(&file, json!({"edits": edits})).await;
+    assert_eq!(status, ToolStatus::Error);
+    let lines: Vec<&str> = text.lines().map(|line| line.split([':', ';']).next().unwrap()).collect();
+    assert_eq!(lines, ["agent.md is changed (1 of 3 parts", "edit 2 was refused", "edit 3 was refused"]);
+    assert!(fs::read_to_string(file.path()).unwrap().starts_with("- x\n- b\n"));
+    assert_eq!(file.read().unwrap().block.as_deref(), Some("S"));
+    let (status, text) = call(&file, json!({"edits": [{"old_string": "absent", "new_string": ""}]})).await;
+    assert_eq!((status, text.lines().next()), (ToolStatus::Error, Some("agent.md is unchanged.")));
+    for args in [json!({}), json!({"append": 1}), json!({"edits": [], "path": "x"})] {
+        let (status, text) = call(&file, args).await;
+        assert_eq!(status, ToolStatus::Error);
+        assert!(text.starts_with("bad arguments: "), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn f4_a_missing_memory_is_made_privately() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = Arc::new(AgentFile::new(folder.path().join("agents/agent/agent.md")));
+    let (status, _) = call(&file, json!({"append": "- a"})).await;
+    assert_eq!(status, ToolStatus::Success);
+    assert_eq!(fs::read_to_string(file.path()).unwrap(), "- a\n");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(fs::metadata(file.path()).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
+
+#[tokio::test]
+async fn a_person_is_shown_the_diff_and_nothing_is_changed_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = Arc::new(AgentFile::new(folder.path().join("agent.md")));
+    fs::write(file.path(), "- a\n- b\n").unwrap();
+    let tool = EditMemory::new(Arc::clone(&file));
+    assert_eq!(tool.repeat(), Repeat::Never);
+    let args = json!({"edits": [{"old_string": "- a", "new_string": "- x"}], "append": "- c"});
+    let review = tool.review(&args, &context()).await;
+    assert_eq!(review.subjects, [Subject::Path(PathBuf::from("agent.md"))]);
+    let diff = "--- a/agent.md\n+++ b/agent.md\n@@ -1,2 +1,3 @@\n-- a\n+- x\n - b\n+- c\n";
+    assert_eq!(review.detail, Detail::Diff(diff.to_owned()));
+    assert_eq!(fs::read_to_string(file.path()).unwrap(), "- a\n- b\n");
+    // A call that would be refused is about nothing.
+    assert_eq!(tool.review(&json!({"edits": []}), &context()).await.subjects, []);
+}

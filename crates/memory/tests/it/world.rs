@@ -1,0 +1,297 @@
+//! A journal in memory, an agent.md in a folder of its own, a graph with the hook under test, and a scripted model.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use journal::{EventQuery, Sqlite, Store, Transaction, Write};
+use memory::{AgentFile, AgentMdHook, EditMemory};
+use model::ToolSpec;
+use protocol::{
+    AssistantId, Event, Handoff, HandoffId, HandoffMark, HandoffStatus, Message, NewEvent, Proposal, RunId,
+    RunStatus, Thread, ThreadId, ThreadStatus, ToolStatus,
+};
+use runtime::{
+    AFTER_AGENT_NODE, AFTER_MODEL_NODE, Activities, Admission, BEFORE_AGENT_NODE, Channels, Contexts, Driver,
+    Edge, Entry, Frame, Frames, Graph, Hook, HooksNode, Item, Limits, MODEL_NODE, ModelNode, Point, Repeat,
+    Start, TOOLS_NODE, Tool, ToolContext, ToolOutput, ToolsNode, Update, wants_tools,
+};
+use scripted::{Reply, Script, Server};
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+/// The name of this process in leases.
+const OWNER: &str = "test";
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct End {
+    pub status: RunStatus,
+    pub error: Option<String>,
+    pub notices: Vec<String>,
+}
+
+pub struct World {
+    pub folder: TempDir,
+    pub store: Arc<dyn Store>,
+    pub server: Server,
+    pub file: Arc<AgentFile>,
+    tools: Vec<Arc<dyn Tool>>,
+}
+
+impl World {
+    /// An agent that has `edit_memory` and these tools, and a model that plays these replies.
+    pub fn new(replies: impl IntoIterator<Item = Reply>, tools: Vec<Arc<dyn Tool>>) -> Self {
+        Self::at(tempfile::tempdir().unwrap(), replies, |_| tools)
+    }
+
+    /// As [`Self::new`], in a folder; the tools are made for the path of its agent.md.
+    pub fn at(
+        folder: TempDir,
+        replies: impl IntoIterator<Item = Reply>,
+        tools: impl FnOnce(PathBuf) -> Vec<Arc<dyn Tool>>,
+    ) -> Self {
+        let path = folder.path().join("agent.md");
+        let mut tools = tools(path.clone());
+        let file = Arc::new(AgentFile::new(path));
+        tools.push(Arc::new(EditMemory::new(Arc::clone(&file))));
+        Self {
+            folder,
+            store: Arc::new(Sqlite::in_memory().unwrap()),
+            server: Server::start(Script::new(replies)).unwrap(),
+            file,
+            tools,
+        }
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("agent.md")
+    }
+
+    pub fn text(&self) -> String {
+        fs::read_to_string(self.path()).unwrap()
+    }
+
+    pub fn write(&self, text: &str) {
+        fs::write(self.path(), text).unwrap();
+    }
+
+    /// Forgets what the process knows of the file, as a restart does.
+    pub fn restart(&mut self) {
+        self.file = Arc::new(AgentFile::new(self.path()));
+    }
+
+    pub async fn thread(&self) -> ThreadId {
+        let thread_id = ThreadId::generate();
+        self.commit(vec![Write::CreateThread(blank(thread_id, Map::new()))]).await;
+        thread_id
+    }
+
+    /// A child whose first turn is still to come, and its accepted summary; the file shows it.
+    pub async fn child(&self, summary_md: &str) -> ThreadId {
+        let (parent, child, handoff_id) = (self.thread().await, ThreadId::generate(), HandoffId::generate());
+        let now = Timestamp::UNIX_EPOCH;
+        let mark = HandoffMark {
+            handoff_id,
+            source_thread_id: parent,
+            child_thread_id: child,
+            pending: true,
+            cleanup_required: true,
+            created_at: now,
+            last_cleanup_at: None,
+        };
+        let metadata = Map::from_iter([(HandoffMark::KEY.to_owned(), serde_json::to_value(mark).unwrap())]);
+        let sha256 = format!("hash of {summary_md}");
+        let handoff = Handoff {
+            handoff_id,
+            assistant_id: AssistantId::default(),
+            parent_thread_id: parent,
+            child_thread_id: child,
+            status: HandoffStatus::Seeded,
+            iteration: 0,
+            goal: None,
+            run_id: None,
+            options: Value::Null,
+            accepted_sha256: Some(sha256.clone()),
+            note: None,
+            created_at: now,
+            updated_at: now,
+        };
+        let summary_json = json!({
+            "schema_version": 1, "handoff_id": handoff_id, "assistant_id": "agent", "parent_thread_id": parent,
+            "child_thread_id": child, "title": "T", "tldr": "t", "body": [], "model": "extractive",
+            "model_run_id": null, "tokens_used": 0, "iteration": 0, "created_at": now,
+            "coverage": {"first_seq": 1, "last_seq": 1, "verbatim": [], "summarized": [], "truncated": [], "excluded": []},
+            "carry_over": {"last_user_request": null, "todos": [], "files_read": [], "files_modified": [],
+                           "commands": [], "errors": []},
+        });
+        let proposal = Proposal {
+            handoff_id,
+            iteration: 0,
+            summary_json: serde_json::from_value(summary_json).unwrap(),
+            summary_md: summary_md.to_owned(),
+            summary_sha256: sha256,
+            feedback: None,
+            created_at: now,
+        };
+        self.commit(vec![
+            Write::CreateThread(blank(child, metadata)),
+            Write::CreateHandoff(handoff),
+            Write::PutProposal(proposal),
+        ])
+        .await;
+        AgentFile::new(self.path()).write_block(summary_md, now).unwrap();
+        child
+    }
+
+    async fn commit(&self, writes: Vec<Write>) {
+        self.store.commit(Transaction { fence: None, writes }).await.unwrap();
+    }
+
+    /// Runs a turn that begins with a person's message.
+    pub async fn say(&self, thread_id: ThreadId, text: &str) -> End {
+        let driver = self.driver();
+        let message = NewEvent::message(&Message::human(text), Timestamp::now()).unwrap();
+        let update = Update { events: vec![message], ..Update::default() };
+        let admission = Admission {
+            run_id: RunId::generate(),
+            thread_id,
+            assistant_id: AssistantId::default(),
+            model: None,
+            owner: OWNER.to_owned(),
+            now: Timestamp::now(),
+        };
+        let start = Start { update, channels: Channels::new() };
+        let point = runtime::admit(&*self.store, &driver.graph, &admission, start).await.unwrap();
+        let (frames, mut stream) = Frames::channel();
+        let end = driver.drive((&point, Entry::Fresh), &frames, &CancellationToken::new()).await.unwrap();
+        let mut notices = Vec::new();
+        let mut error = None;
+        while let Some(Item::Frame(_, frame)) = stream.next().await {
+            match &*frame {
+                Frame::Notice { text } => notices.push(text.clone()),
+                Frame::RunEnded { error: why, .. } => {
+                    error.clone_from(why);
+                    break;
+                }
+                _ => {}
+            }
+        }
+        End { status: end.status, error, notices }
+    }
+
+    fn driver(&self) -> Driver {
+        let hooks: Vec<Arc<dyn Hook>> = vec![Arc::new(AgentMdHook::new(Arc::clone(&self.file)))];
+        let settings = model::Settings {
+            api_key: Some("test".into()),
+            base_url: Some(self.server.url().to_owned()),
+            retries_max: 0,
+            ..model::Settings::default()
+        };
+        let asking = ModelNode {
+            model: model::connect("anthropic/test".parse().unwrap(), settings).unwrap(),
+            tools: self.tools.iter().map(|tool| tool.spec()).collect(),
+            hooks: hooks.clone(),
+            contexts: Arc::new(Contexts::default()),
+        };
+        let after_model = |channels: &Channels| {
+            if wants_tools(channels) { Some(TOOLS_NODE) } else { Some(AFTER_AGENT_NODE) }
+        };
+        let point = |point| Arc::new(HooksNode { point, hooks: hooks.clone() });
+        let tools = ToolsNode::new(self.tools.clone(), self.folder.path().to_owned(), hooks.clone());
+        let graph = Graph::new(Edge::To(BEFORE_AGENT_NODE))
+            .node(point(Point::BeforeAgent), Edge::To(MODEL_NODE))
+            .node(Arc::new(asking), Edge::To(AFTER_MODEL_NODE))
+            .node(point(Point::AfterModel), Edge::When(after_model))
+            .node(Arc::new(tools), Edge::To(MODEL_NODE))
+            .node(point(Point::AfterAgent), Edge::End);
+        Driver {
+            store: Arc::clone(&self.store),
+            graph: Arc::new(graph),
+            activities: Activities::default(),
+            owner: OWNER.to_owned(),
+            limits: Limits::default(),
+        }
+    }
+
+    pub async fn events(&self, thread_id: ThreadId) -> Vec<Event> {
+        self.store.events(thread_id, EventQuery::after(0, 500)).await.unwrap()
+    }
+
+    /// Returns the results of tool calls: whether each failed, and its text.
+    pub async fn results(&self, thread_id: ThreadId) -> Vec<(ToolStatus, String)> {
+        let messages = self.events(thread_id).await;
+        let messages = messages.iter().filter_map(Event::message);
+        messages
+            .filter_map(|message| match &message {
+                Message::Tool(result) => Some((result.status, message.text())),
+                Message::Human(_) | Message::Ai(_) => None,
+            })
+            .collect()
+    }
+
+    /// Returns what the requests said of agent.md.
+    pub fn prompts(&self) -> Vec<String> {
+        let requests = self.server.requests();
+        let system = requests.iter().map(|request| &request.body["system"]);
+        system
+            .map(|blocks| blocks.as_array().unwrap().last().unwrap()["text"].as_str().unwrap().to_owned())
+            .collect()
+    }
+}
+
+fn blank(thread_id: ThreadId, metadata: Map<String, Value>) -> Thread {
+    Thread {
+        thread_id,
+        assistant_id: AssistantId::default(),
+        parent_id: None,
+        parent_kind: None,
+        name: None,
+        status: ThreadStatus::Idle,
+        metadata,
+        first_prompt: None,
+        message_count: 0,
+        last_seq: 0,
+        created_at: Timestamp::UNIX_EPOCH,
+        updated_at: Timestamp::UNIX_EPOCH,
+    }
+}
+
+/// A tool that does something with a path and says that it is done.
+struct Doing<F> {
+    name: &'static str,
+    path: PathBuf,
+    work: F,
+}
+
+#[async_trait]
+impl<F: Fn(&PathBuf) + Send + Sync> Tool for Doing<F> {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: self.name.to_owned(),
+            description: "A tool.".to_owned(),
+            parameters: json!({"type": "object"}),
+        }
+    }
+
+    fn repeat(&self) -> Repeat {
+        Repeat::Safe
+    }
+
+    async fn call(&self, _args: &Value, _context: &ToolContext) -> ToolOutput {
+        (self.work)(&self.path);
+        ToolOutput::success("done")
+    }
+}
+
+/// Returns a tool that does `work` with `path`.
+pub fn doing(
+    name: &'static str,
+    path: PathBuf,
+    work: impl Fn(&PathBuf) + Send + Sync + 'static,
+) -> Arc<dyn Tool> {
+    Arc::new(Doing { name, path, work })
+}

@@ -1,0 +1,147 @@
+//! What is read of a thread before the model is asked, at first and once more.
+
+use std::cell::RefCell;
+
+use jiff::Timestamp;
+use journal::{Sqlite, Store, Transaction, Write};
+use protocol::{AssistantId, EventType, NewEvent, Thread, ThreadStatus};
+use serde_json::{Map, json};
+
+use super::*;
+
+fn fact(event_type: EventType) -> NewEvent {
+    NewEvent::new(event_type, &json!({"text": "what was before"}), Timestamp::UNIX_EPOCH).unwrap()
+}
+
+fn messages(count: usize) -> impl Iterator<Item = NewEvent> {
+    (0..count).map(|at| NewEvent::message(&Message::human(format!("m{at}")), Timestamp::UNIX_EPOCH).unwrap())
+}
+
+async fn journal_of(events: Vec<NewEvent>) -> (Sqlite, ThreadId) {
+    let store = Sqlite::in_memory().unwrap();
+    let thread = Thread {
+        thread_id: ThreadId::generate(),
+        assistant_id: AssistantId::default(),
+        parent_id: None,
+        parent_kind: None,
+        name: None,
+        status: ThreadStatus::Idle,
+        metadata: Map::new(),
+        first_prompt: None,
+        message_count: 0,
+        last_seq: 0,
+        created_at: Timestamp::UNIX_EPOCH,
+        updated_at: Timestamp::UNIX_EPOCH,
+    };
+    let thread_id = thread.thread_id;
+    let writes = vec![Write::CreateThread(thread), Write::Append { thread_id, events }];
+    store.commit(Transaction { fence: None, writes }).await.unwrap();
+    (store, thread_id)
+}
+
+/// Returns the texts of the context of these events, and the seqs that were read for it.
+async fn read(events: Vec<NewEvent>) -> (Vec<String>, Vec<Seq>) {
+    let (store, thread_id) = journal_of(events).await;
+    let seqs = RefCell::new(Vec::new());
+    let page = async |query: EventQuery| {
+        let page = store.events(thread_id, query).await?;
+        seqs.borrow_mut().extend(page.iter().map(|event| event.seq));
+        Ok(page)
+    };
+    let context = whole(page).await.unwrap();
+    (context.messages.iter().map(Message::text).collect(), seqs.into_inner())
+}
+
+#[tokio::test]
+async fn the_context_of_many_pages_is_in_order_and_read_once() {
+    for count in [0, 1, CONTEXT_PAGE_ROWS, CONTEXT_PAGE_ROWS * 2 + 7] {
+        let (texts, mut seqs) = read(messages(count).collect()).await;
+        assert_eq!(texts, (0..count).map(|at| format!("m{at}")).collect::<Vec<_>>());
+        seqs.sort_unstable();
+        assert_eq!(seqs, (1..=count as Seq).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
+async fn pages_before_the_last_boundary_are_never_read() {
+    let mut events: Vec<NewEvent> = messages(CONTEXT_PAGE_ROWS * 3).collect();
+    events.push(fact(EventType::ImportedBoundary));
+    events.push(fact(EventType::ImportedSummary));
+    events.extend(messages(CONTEXT_PAGE_ROWS + 10));
+    let (texts, seqs) = read(events).await;
+    assert_eq!(texts.len(), CONTEXT_PAGE_ROWS + 11);
+    assert!(texts[0].contains("what was before"), "{}", texts[0]);
+    assert_eq!(texts[1], "m0");
+    assert_eq!(seqs.len(), CONTEXT_PAGE_ROWS * 2, "the newest page and the one with the boundary");
+}
+
+#[tokio::test]
+async fn a_sub_agents_boundary_does_not_end_the_reading() {
+    let mut events: Vec<NewEvent> = messages(CONTEXT_PAGE_ROWS).collect();
+    events.push(fact(EventType::ImportedBoundary).with_metadata(&json!({"side": true})).unwrap());
+    events.extend(messages(CONTEXT_PAGE_ROWS));
+    assert_eq!(read(events).await.0.len(), CONTEXT_PAGE_ROWS * 2);
+}
+
+#[tokio::test]
+async fn what_explains_a_run_is_not_read() {
+    let mut events: Vec<NewEvent> = (0..CONTEXT_PAGE_ROWS * 2).map(|_| fact(EventType::RunStarted)).collect();
+    events.extend(messages(3));
+    assert_eq!(read(events).await.1.len(), 3);
+}
+
+/// Returns the texts that `contexts` gives for the thread, and checks them against a fresh reading.
+async fn texts(contexts: &Contexts, store: &Sqlite, thread_id: ThreadId) -> Vec<String> {
+    let kept = contexts.read(store, thread_id).await.unwrap();
+    let fresh = Contexts::default().read(store, thread_id).await.unwrap();
+    assert_eq!(kept, fresh);
+    kept.messages.iter().map(Message::text).collect()
+}
+
+async fn add(store: &Sqlite, thread_id: ThreadId, events: Vec<NewEvent>) {
+    let writes = vec![Write::Append { thread_id, events }];
+    store.commit(Transaction { fence: None, writes }).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_kept_context_is_what_a_fresh_reading_gives() {
+    let (store, thread_id) = journal_of(messages(3).collect()).await;
+    let contexts = Contexts::default();
+    assert_eq!(texts(&contexts, &store, thread_id).await.len(), 3);
+    add(&store, thread_id, vec![fact(EventType::RunStarted)]).await;
+    add(&store, thread_id, messages(CONTEXT_PAGE_ROWS * 2 + 1).collect()).await;
+    assert_eq!(texts(&contexts, &store, thread_id).await.len(), CONTEXT_PAGE_ROWS * 2 + 4);
+    let rewind = Write::Rewind { thread_id, keep_seq: 2, at: Timestamp::UNIX_EPOCH };
+    store.commit(Transaction { fence: None, writes: vec![rewind] }).await.unwrap();
+    assert_eq!(texts(&contexts, &store, thread_id).await, ["m0", "m1"]);
+    add(&store, thread_id, messages(1).collect()).await;
+    assert_eq!(texts(&contexts, &store, thread_id).await, ["m0", "m1", "m0"]);
+    add(&store, thread_id, vec![fact(EventType::ImportedBoundary)]).await;
+    add(&store, thread_id, messages(1).collect()).await;
+    assert_eq!(texts(&contexts, &store, thread_id).await, ["m0"]);
+}
+
+#[tokio::test]
+async fn a_kept_context_reads_only_what_is_new() {
+    let (store, thread_id) = journal_of(messages(CONTEXT_PAGE_ROWS).collect()).await;
+    let first = whole(|query| store.events(thread_id, query)).await.unwrap();
+    add(&store, thread_id, messages(2).collect()).await;
+    let read = RefCell::new(0);
+    let page = async |query: EventQuery| {
+        let page = store.events(thread_id, query).await?;
+        *read.borrow_mut() += page.len();
+        Ok(page)
+    };
+    let second = follow(first, page).await.unwrap().unwrap();
+    assert_eq!((second.messages.len(), read.into_inner()), (CONTEXT_PAGE_ROWS + 2, 3));
+}
+
+#[tokio::test]
+async fn no_more_contexts_are_kept_than_the_limit() {
+    let contexts = Contexts::default();
+    for _ in 0..CONTEXTS_MAX + 3 {
+        let (store, thread_id) = journal_of(messages(1).collect()).await;
+        contexts.read(&store, thread_id).await.unwrap();
+    }
+    assert_eq!(contexts.kept.lock().unwrap().len(), CONTEXTS_MAX);
+}

@@ -1,0 +1,221 @@
+//! The stream of a run: one bounded ring of frames that any number of subscribers read at their own pace. Memory is
+//! bounded by the ring, not by the subscribers; one that falls behind is told so once and dropped. It keeps nothing
+//! that lasts: whoever lost frames goes on from the journal.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use protocol::Seq;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use crate::frame::{Frame, Mode};
+
+/// The most frames a stream keeps for those who read later.
+pub const STREAM_FRAMES_MAX: usize = 8_192;
+
+/// The most bytes of text they may hold together.
+pub const STREAM_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// A place in a stream: the journal's seq, and a count of the frames since that event. It is a client's
+/// `Last-Event-ID`, and the seq alone says where in the journal to go on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Position {
+    /// The newest event when the frame was sent.
+    pub seq: Seq,
+    /// Frames sent since that event; 0 is the event itself.
+    pub sub: u32,
+}
+
+/// What a subscriber receives.
+#[derive(Debug, Clone)]
+pub enum Item {
+    /// A frame and its place.
+    Frame(Position, Arc<Frame>),
+    /// Frames were lost; always the last item. What is durable is in the journal after `after`.
+    Gap {
+        /// The last place this subscriber knows.
+        after: Position,
+    },
+}
+
+/// Where a run's frames go. The default goes nowhere. When the last clone is dropped the stream has ended.
+#[derive(Debug, Clone, Default)]
+pub struct Frames {
+    end: Option<Arc<SendingEnd>>,
+}
+
+/// One reader of a stream.
+#[derive(Debug)]
+pub struct Subscription {
+    ring: Arc<Mutex<Ring>>,
+    changed: watch::Receiver<()>,
+    modes: Option<HashSet<Mode>>,
+    /// The number of the next frame.
+    next: u64,
+    after: Position,
+    is_over: bool,
+}
+
+#[derive(Debug)]
+struct SendingEnd {
+    ring: Arc<Mutex<Ring>>,
+    changed: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    frames: VecDeque<(Position, Arc<Frame>)>,
+    /// The number of the oldest frame that is kept.
+    first: u64,
+    bytes: usize,
+    position: Position,
+    is_ended: bool,
+}
+
+impl Frames {
+    /// Returns a stream and a subscription to all of it.
+    pub fn channel() -> (Self, Subscription) {
+        let ring = Arc::new(Mutex::new(Ring::default()));
+        let changed = watch::Sender::new(());
+        let subscription = Subscription::new(&ring, changed.subscribe());
+        (Self { end: Some(Arc::new(SendingEnd { ring, changed })) }, subscription)
+    }
+
+    /// Sends a frame to whoever listens. It never waits.
+    pub fn send(&self, frame: Frame) {
+        if let Some(end) = &self.end {
+            end.ring.lock().unwrap_or_else(PoisonError::into_inner).push(frame);
+            end.changed.send_replace(());
+        }
+    }
+
+    /// Says where the journal stands, so that what is sent before the next event has its place.
+    pub(crate) fn at(&self, seq: Seq) {
+        if let Some(end) = &self.end {
+            let mut ring = end.ring.lock().unwrap_or_else(PoisonError::into_inner);
+            ring.position = ring.position.max(Position { seq, sub: 0 });
+        }
+    }
+
+    /// Returns whether frames go anywhere.
+    pub fn is_open(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Returns a subscription to what follows `after`, or to all that is kept; `None` for a stream that goes nowhere.
+    /// A place that the stream no longer keeps gives a gap.
+    pub fn subscribe(&self, after: Option<Position>) -> Option<Subscription> {
+        let end = self.end.as_ref()?;
+        let mut subscription = Subscription::new(&end.ring, end.changed.subscribe());
+        if let Some(after) = after {
+            let ring = end.ring.lock().unwrap_or_else(PoisonError::into_inner);
+            subscription.next = ring.number_after(after);
+            subscription.after = after;
+        }
+        Some(subscription)
+    }
+}
+
+impl Drop for SendingEnd {
+    fn drop(&mut self) {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner).is_ended = true;
+        self.changed.send_replace(());
+    }
+}
+
+impl Ring {
+    fn push(&mut self, frame: Frame) {
+        self.position = match &frame {
+            Frame::Event(event) => Position { seq: event.seq, sub: 0 },
+            _ => Position { sub: self.position.sub + 1, ..self.position },
+        };
+        self.bytes += frame.bytes();
+        self.frames.push_back((self.position, Arc::new(frame)));
+        while self.frames.len() > STREAM_FRAMES_MAX || self.bytes > STREAM_BYTES_MAX {
+            let Some((_, oldest)) = self.frames.pop_front() else { break };
+            self.bytes -= oldest.bytes();
+            self.first += 1;
+        }
+    }
+
+    /// Returns the number of the first frame behind `after`. One that cannot be told from a lost one counts as lost:
+    /// it lies before the oldest frame that is kept.
+    fn number_after(&self, after: Position) -> u64 {
+        let behind = self.frames.partition_point(|(position, _)| *position <= after) as u64;
+        let is_known = behind > 0 || self.first == 0;
+        if is_known { self.first + behind } else { self.first.saturating_sub(1) }
+    }
+
+    fn get(&self, number: u64) -> Option<&(Position, Arc<Frame>)> {
+        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.frames.get(at)
+    }
+}
+
+impl Subscription {
+    fn new(ring: &Arc<Mutex<Ring>>, changed: watch::Receiver<()>) -> Self {
+        let kept = ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let (next, after) = (kept.first, Position::default());
+        drop(kept);
+        Self { ring: Arc::clone(ring), changed, modes: None, next, after, is_over: false }
+    }
+
+    /// Keeps only the frames of `modes`, and those that belong to every mode.
+    #[must_use]
+    pub fn only(mut self, modes: impl IntoIterator<Item = Mode>) -> Self {
+        self.modes = Some(modes.into_iter().collect());
+        self
+    }
+
+    /// Returns the next item; `None` when the stream has ended and everything was read, or a gap was told.
+    pub async fn next(&mut self) -> Option<Item> {
+        loop {
+            // Whatever changes from here on is noticed by the wait below.
+            self.changed.mark_unchanged();
+            match self.take() {
+                Taken::Item(item) => return Some(item),
+                Taken::Over => return None,
+                // An error says that the sending end is gone; what it left is taken first.
+                Taken::Nothing => drop(self.changed.changed().await),
+            }
+        }
+    }
+
+    /// Returns the next item if there is one already.
+    pub fn try_next(&mut self) -> Option<Item> {
+        match self.take() {
+            Taken::Item(item) => Some(item),
+            Taken::Nothing | Taken::Over => None,
+        }
+    }
+
+    fn take(&mut self) -> Taken {
+        let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        while !self.is_over {
+            if self.next < ring.first {
+                self.is_over = true;
+                return Taken::Item(Item::Gap { after: self.after });
+            }
+            let Some((position, frame)) = ring.get(self.next) else {
+                return if ring.is_ended { Taken::Over } else { Taken::Nothing };
+            };
+            self.next += 1;
+            self.after = *position;
+            let wanted = |mode| self.modes.as_ref().is_none_or(|modes| modes.contains(&mode));
+            if frame.mode().is_none_or(wanted) {
+                return Taken::Item(Item::Frame(*position, Arc::clone(frame)));
+            }
+        }
+        Taken::Over
+    }
+}
+
+enum Taken {
+    Item(Item),
+    Nothing,
+    Over,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,363 @@
+//! The panel for tool calls that wait for a person: each call is shown with what it would do, and answered with a key.
+//! What a call may do without asking is decided by the rules of the `tools` room.
+
+use agent::{Rule, Scope};
+use protocol::decision::EditedAction;
+use protocol::{ActionRequest, Decision, Decisions, Interrupt};
+use serde_json::{Map, Value};
+
+use crate::commands::Context;
+use crate::exit::{self, Code, Failure};
+use crate::terminal::ask::question::{Choice, ask, ask_line};
+use crate::terminal::editor::{self, Edited};
+use crate::terminal::screen::Screen;
+use crate::terminal::show::calls::title;
+use crate::terminal::show::diff;
+use crate::terminal::text::safe::{one_line, revealed};
+use crate::terminal::text::wrap::wrap;
+
+/// The wire name of what asks about tool calls.
+pub(crate) const TOOL_APPROVAL: &str = "ToolApprovalMiddleware";
+/// Lines of a command, a change or arguments that are shown at once; a key shows the rest.
+const LINES_SHOWN_MAX: usize = 24;
+
+/// What a person answered.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    /// One decision per call.
+    pub(crate) decisions: Decisions,
+    /// The rules they made on the way, as the calls offered them.
+    pub(crate) remembered: Vec<(String, Scope)>,
+}
+
+/// What a key asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Key {
+    Approve,
+    Remember(Scope),
+    ApproveAll,
+    Edit,
+    Reject,
+    RejectAll,
+    Respond,
+    View,
+}
+
+/// Returns whether the interrupt is about tool calls.
+pub(crate) fn is_about_calls(interrupt: &Interrupt) -> bool {
+    interrupt.payload.middleware_source == TOOL_APPROVAL
+}
+
+/// Asks about each call; `None` when the person leaves it for later, and nothing is decided then.
+///
+/// # Errors
+/// When the terminal fails.
+pub(crate) fn ask_person(context: &Context, interrupt: &Interrupt) -> Result<Option<Answered>, Failure> {
+    let requests = &interrupt.payload.action_requests;
+    let mut answered = Answered { decisions: Decisions { decisions: Vec::new() }, remembered: Vec::new() };
+    // All are seen before any is answered: the second may be why the first is not wanted.
+    if requests.len() > 1 {
+        for (at, request) in requests.iter().enumerate() {
+            show(context, request, (at + 1, requests.len()))?;
+        }
+    }
+    for (at, request) in requests.iter().enumerate() {
+        let place = (at + 1, requests.len());
+        if requests.len() == 1 {
+            show(context, request, place)?;
+        } else {
+            context.screen.line(context.screen.style.bold(heading(request, place)))?;
+        }
+        match ask_one(context, interrupt, at)? {
+            None => return Ok(None),
+            Some(One::Decided(decision)) => answered.decisions.decisions.push(decision),
+            Some(One::Remembered(scope)) => {
+                answered.decisions.decisions.push(approve());
+                answered.remembered.extend(rules(request).into_iter().map(|rule| (rule, scope)));
+            }
+            Some(One::All(decision)) => {
+                answered.decisions.decisions.resize(requests.len(), decision);
+                break;
+            }
+        }
+    }
+    Ok(Some(answered))
+}
+
+/// The answer to one call.
+enum One {
+    Decided(Decision),
+    Remembered(Scope),
+    All(Decision),
+}
+
+/// Asks about one call until there is an answer.
+fn ask_one(context: &Context, interrupt: &Interrupt, at: usize) -> Result<Option<One>, Failure> {
+    let requests = &interrupt.payload.action_requests;
+    let request = &requests[at];
+    let choices = choices(interrupt, request, requests.len() - at);
+    loop {
+        let Some(key) = ask(&context.screen, &choices, "Decide later")? else { return Ok(None) };
+        let decision = match key {
+            Key::Approve => Some(approve()),
+            Key::ApproveAll => return Ok(Some(One::All(approve()))),
+            Key::Remember(scope) => return Ok(Some(One::Remembered(scope))),
+            Key::Edit => edit(context, request)?,
+            Key::Reject => ask_line(&context.screen, "Why (Enter for no reason)")?.map(reject),
+            Key::RejectAll => match ask_line(&context.screen, "Why (Enter for no reason)")? {
+                Some(why) => return Ok(Some(One::All(reject(why)))),
+                None => None,
+            },
+            Key::Respond => ask_line(&context.screen, "Answer in its place")?
+                .filter(|text| !text.trim().is_empty())
+                .map(|message| Decision::Respond { message }),
+            Key::View => {
+                for line in matter(&context.screen, request) {
+                    context.screen.line(line)?;
+                }
+                None
+            }
+        };
+        if let Some(decision) = decision {
+            return Ok(Some(One::Decided(decision)));
+        }
+    }
+}
+
+fn approve() -> Decision {
+    Decision::Approve { args: None, summary_sha256: None }
+}
+
+fn reject(why: String) -> Decision {
+    Decision::Reject { message: Some(why.trim().to_owned()).filter(|why| !why.is_empty()) }
+}
+
+/// Returns the keys that the call accepts.
+fn choices(interrupt: &Interrupt, request: &ActionRequest, left: usize) -> Vec<Choice<Key>> {
+    let config = interrupt.payload.review_configs.iter().find(|config| config.action_name == request.name);
+    let allows = |name: &str| {
+        config.is_none_or(|config| config.allowed_decisions.iter().any(|allowed| allowed == name))
+    };
+    let mut choices = Vec::new();
+    let mut add = |key, label, answer, is_there: bool| {
+        if is_there {
+            choices.push(Choice { key, label, answer });
+        }
+    };
+    let remembers = allows("approve") && !rules(request).is_empty();
+    add('y', "Approve", Key::Approve, allows("approve"));
+    add('a', "Always in this session", Key::Remember(Scope::Session), remembers);
+    add('p', "Always in this project", Key::Remember(Scope::Project), remembers);
+    add('e', "Edit", Key::Edit, allows("edit"));
+    add('n', "Reject", Key::Reject, allows("reject"));
+    add('r', "Answer instead", Key::Respond, allows("respond"));
+    add('v', "View all", Key::View, true);
+    add('*', "Approve all that are left", Key::ApproveAll, left > 1 && allows("approve"));
+    add('-', "Reject all that are left", Key::RejectAll, left > 1 && allows("reject"));
+    choices
+}
+
+fn heading(request: &ActionRequest, (at, of): (usize, usize)) -> String {
+    let place = if of > 1 { format!(" {at} of {of}") } else { String::new() };
+    // A command is shown below with every character of it.
+    let title = match detail(request, "command") {
+        Some(_) if of == 1 => one_line(&request.name),
+        Some(_) | None => title(&request.name, &request.args),
+    };
+    format!("Call{place}: {title}")
+}
+
+/// Shows what a call would do, as far as it fits, and what speaks against it.
+pub(crate) fn show(context: &Context, request: &ActionRequest, place: (usize, usize)) -> Result<(), Failure> {
+    let (screen, style) = (&context.screen, context.screen.style);
+    let columns = screen.text_columns();
+    screen.line("")?;
+    screen.line(style.bold(wrap(&heading(request, place), columns, "", "  ")))?;
+    if detail(request, "subagent").is_some() {
+        screen.line(style.dim("asked for by a sub-agent"))?;
+    }
+    for warning in warnings(request) {
+        screen.line(style.bad(wrap(&format!("⚠ {warning}"), columns, "", "  ")))?;
+    }
+    let lines = matter(screen, request);
+    let shown = if lines.len() <= LINES_SHOWN_MAX + 1 { lines.len() } else { LINES_SHOWN_MAX };
+    for line in &lines[..shown] {
+        screen.line(line)?;
+    }
+    if shown < lines.len() {
+        screen.line(style.warn(format!("… {} more lines: v shows them", lines.len() - shown)))?;
+    }
+    if let Some(rule) = detail(request, "rule").and_then(Value::as_str) {
+        screen.line(style.dim(wrap(&format!("why it asks: {}", one_line(rule)), columns, "", "  ")))?;
+    }
+    let rules = rules(request);
+    if !rules.is_empty() {
+        let text = format!("“always” would remember: {}", one_line(&rules.join(", ")));
+        screen.line(style.dim(wrap(&text, columns, "", "  ")))?;
+    }
+    Ok(())
+}
+
+/// Returns what there is to decide about: the command, the change, or the arguments.
+fn matter(screen: &Screen, request: &ActionRequest) -> Vec<String> {
+    if let Some(diff) = detail(request, "diff").and_then(Value::as_str) {
+        return diff::unified(screen, &revealed(diff));
+    }
+    let command = detail(request, "command").or_else(|| request.args.get("command")).and_then(Value::as_str);
+    if let Some(command) = command {
+        let lead = |at: usize| if at == 0 { "$ " } else { "  " };
+        let lines = revealed(command);
+        let lines = lines.lines().enumerate();
+        return lines
+            .flat_map(|(at, line)| {
+                let wrapped = wrap_exactly(line, screen.columns.saturating_sub(4));
+                wrapped
+                    .into_iter()
+                    .enumerate()
+                    .map(move |(part, text)| format!("{}{text}", if part == 0 { lead(at) } else { "  " }))
+            })
+            .map(|line| screen.style.code(line))
+            .collect();
+    }
+    let args = serde_json::to_string_pretty(&request.args).unwrap_or_default();
+    revealed(&args).lines().map(|line| screen.style.code(line)).collect()
+}
+
+/// Returns a line in pieces that fit, with every blank of it: in a command they count.
+fn wrap_exactly(line: &str, columns: usize) -> Vec<String> {
+    let mut pieces = vec![String::new()];
+    let mut used = 0;
+    for c in line.chars() {
+        let wide = crate::terminal::text::wrap::width(c.encode_utf8(&mut [0; 4]));
+        if used + wide > columns.max(10) {
+            pieces.push(String::new());
+            used = 0;
+        }
+        if let Some(piece) = pieces.last_mut() {
+            piece.push(c);
+        }
+        used += wide;
+    }
+    pieces
+}
+
+fn detail<'a>(request: &'a ActionRequest, key: &str) -> Option<&'a Value> {
+    request.details.as_ref()?.get(key).filter(|value| !value.is_null())
+}
+
+fn warnings(request: &ActionRequest) -> Vec<String> {
+    let warnings = detail(request, "warnings").and_then(Value::as_array).map(Vec::as_slice);
+    let text = |warning: &Value| match warning {
+        Value::String(text) => one_line(text),
+        other => one_line(other.get("text").and_then(Value::as_str).unwrap_or(&other.to_string())),
+    };
+    warnings.unwrap_or_default().iter().map(text).collect()
+}
+
+/// Returns the rules that together would allow the call the next time.
+fn rules(request: &ActionRequest) -> Vec<String> {
+    let rules = detail(request, "remember").and_then(Value::as_array).map(Vec::as_slice);
+    rules.unwrap_or_default().iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Makes the rules hold that a person made on the way; one that cannot be kept is told, and the call is made all the
+/// same.
+///
+/// # Errors
+/// When stdout cannot be written to.
+pub(crate) async fn remember(context: &Context, rules: &[(String, Scope)]) -> Result<(), Failure> {
+    for (rule, scope) in rules {
+        let kept = match rule.parse::<Rule>() {
+            Ok(rule) => context.agent.remember(rule, *scope).await.map_err(Failure::from),
+            Err(error) => Err(Failure::new(Code::Internal, format!("read the rule: {error}"))),
+        };
+        match kept {
+            Ok(()) => {}
+            Err(Failure::Told(told)) => exit::tell(&told, context.format),
+            Err(closed @ Failure::OutputClosed) => return Err(closed),
+        }
+    }
+    Ok(())
+}
+
+/// Lets the person change the command, or all the arguments; `None` when they leave them as they are.
+fn edit(context: &Context, request: &ActionRequest) -> Result<Option<Decision>, Failure> {
+    let folder = context.agent.home().root();
+    let command = request.args.get("command").and_then(Value::as_str);
+    let (head, text) = match command {
+        Some(command) => {
+            ("Change the command, save, and close the editor: that approves it.", command.to_owned())
+        }
+        None => (
+            "Change the arguments, save, and close the editor: that approves the call.",
+            serde_json::to_string_pretty(&request.args)?,
+        ),
+    };
+    let edited = match editor::edit(folder, head, &text) {
+        Ok(Edited::Text(edited)) => edited,
+        Ok(Edited::Unchanged) => {
+            context.screen.line("Nothing was changed.")?;
+            return Ok(None);
+        }
+        Err(Failure::Told(told)) => {
+            exit::tell(&told, context.format);
+            return Ok(None);
+        }
+        Err(closed @ Failure::OutputClosed) => return Err(closed),
+    };
+    let args: Map<String, Value> = match command {
+        Some(_) => {
+            let mut args = request.args.as_object().cloned().unwrap_or_default();
+            args.insert("command".to_owned(), Value::from(edited.trim_end()));
+            args
+        }
+        None => match serde_json::from_str(&edited) {
+            Ok(args) => args,
+            Err(error) => {
+                context.screen.line(context.screen.style.bad(format!("This is no JSON object: {error}")))?;
+                return Ok(None);
+            }
+        },
+    };
+    let edited_action = EditedAction { name: request.name.clone(), args };
+    Ok(Some(Decision::Edit { edited_action }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::terminal::screen::{Audience, Cursor};
+    use crate::terminal::text::style::Style;
+
+    fn request(details: Value) -> ActionRequest {
+        ActionRequest {
+            name: "execute".to_owned(),
+            description: "Run a command".to_owned(),
+            args: json!({"command": "ls  -l"}),
+            details: Some(details),
+        }
+    }
+
+    #[test]
+    fn k5_what_a_call_hides_is_shown() {
+        let screen =
+            Screen { style: Style::Plain, columns: 60, audience: Audience::Person, cursor: Cursor::Free };
+        let command = request(json!({"command": "rm -rf \u{202e}txt.exe\necho  two"}));
+        assert_eq!(matter(&screen, &command), ["$ rm -rf ‹U+202E›txt.exe", "  echo  two"]);
+        let diff = request(json!({"diff": "@@ -1 +1 @@\n-a\n+b\u{200b}\u{2066}\n"}));
+        assert_eq!(matter(&screen, &diff)[2], "+b\u{200b}‹U+2066›");
+        assert_eq!(matter(&screen, &request(json!({}))), ["$ ls  -l"]);
+        let warned =
+            request(json!({"warnings": ["one\u{1b}[2J", {"kind": "bidi", "line": 1, "text": "two"}]}));
+        assert_eq!(warnings(&warned), ["one", "two"]);
+    }
+
+    #[test]
+    fn a_long_command_is_shown_whole() {
+        let line = "x".repeat(150) + " y";
+        assert_eq!(wrap_exactly(&line, 56).concat(), line);
+        assert_eq!(wrap_exactly("", 56), [""]);
+    }
+}

@@ -1,0 +1,207 @@
+//! A person's message on its way to the agent: the files it names after `@` go along as delimited text, images as
+//! images. What the model makes of them is not decided here.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use agent::Agent;
+use protocol::{Block, HumanMessage, ThreadId};
+
+use super::line::paste::{Written, is_image};
+use crate::exit::{Code, Failure};
+use crate::terminal::text::safe::one_line;
+use crate::terminal::text::wrap::size;
+
+/// Bytes of one file that go along; of a larger one, its beginning.
+const FILE_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of all files of one message.
+const FILES_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of one image; providers take no larger ones.
+const IMAGE_BYTES_MAX: u64 = 5 * 1024 * 1024;
+/// How much of a file is looked at to tell whether it is text.
+const PROBE_BYTES: usize = 8 * 1024;
+
+/// What a message will hold.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Draft {
+    text: String,
+    files: Vec<String>,
+    images: Vec<PathBuf>,
+    /// What the person should know of it.
+    pub(super) notes: Vec<String>,
+}
+
+impl Draft {
+    /// Reads the files that the text names. One that is not there is left as what it is, a word.
+    pub(super) fn new(written: Written, workspace: &Path) -> Self {
+        let mut draft = Self { text: written.text, images: written.images, ..Self::default() };
+        let mut room = FILES_BYTES_MAX;
+        for name in mentions(&draft.text.clone()) {
+            let path = workspace.join(&name);
+            match std::fs::metadata(&path) {
+                Ok(found) if found.is_file() && is_image(&path) => draft.images.push(path),
+                Ok(found) if found.is_file() => draft.add(&name, &path, &mut room),
+                Ok(_) => draft.notes.push(format!("@{name} is a folder: only its name goes along")),
+                Err(_) => {}
+            }
+        }
+        draft
+    }
+
+    fn add(&mut self, name: &str, path: &Path, room: &mut usize) {
+        let limit = FILE_BYTES_MAX.min(*room);
+        if limit == 0 {
+            let text = format!("@{name} does not fit: only its name goes along");
+            return self.notes.push(text);
+        }
+        match beginning(path, limit) {
+            Ok((text, bytes)) => {
+                *room = room.saturating_sub(text.len());
+                let is_whole = text.len() as u64 >= bytes;
+                self.notes.push(match is_whole {
+                    true => format!("@{name} goes along, {}", size(bytes)),
+                    false => {
+                        format!("@{name}: the first {} of {} go along", size(text.len() as u64), size(bytes))
+                    }
+                });
+                self.files.push(block(name, &text, bytes));
+            }
+            Err(reason) => self.notes.push(format!("@{name} {reason}: only its name goes along")),
+        }
+    }
+
+    /// Stores the images in the thread and returns the message.
+    ///
+    /// # Errors
+    /// When an image cannot be read or stored.
+    pub(super) async fn message(self, agent: &Agent, thread_id: ThreadId) -> Result<HumanMessage, Failure> {
+        let mut content = vec![Block::text(self.text)];
+        content.extend(self.files.into_iter().map(Block::text));
+        for path in self.images {
+            let (bytes, media_type) = image(&path)?;
+            content.push(agent.attach(thread_id, bytes, media_type).await?);
+        }
+        Ok(HumanMessage { id: None, content })
+    }
+}
+
+/// The beginning of the block in which a file goes along.
+pub(crate) const FILE_BLOCK: &str = "<attached_file ";
+
+/// The end of the block cannot be written in the file's own text.
+fn block(name: &str, text: &str, bytes: u64) -> String {
+    let name = one_line(name).replace('"', "'");
+    let text = text.replace("</attached_file", "<\\/attached_file");
+    let cut = match text.len() as u64 >= bytes {
+        true => String::new(),
+        false => format!("\n[cut: the file has {bytes} bytes; read_file shows the rest]"),
+    };
+    format!(
+        "{FILE_BLOCK}path=\"{name}\" bytes=\"{bytes}\">\n{}{cut}\n</attached_file>",
+        text.trim_end_matches('\n')
+    )
+}
+
+/// Returns the paths a text names after `@`, each once, in order.
+fn mentions(text: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let mut before = ' ';
+    for (at, c) in text.char_indices() {
+        let starts = c == '@' && (before.is_whitespace() || "([{,;:\"'".contains(before));
+        before = c;
+        if !starts {
+            continue;
+        }
+        let rest = &text[at + 1..];
+        let name = match rest.strip_prefix('"') {
+            Some(quoted) => quoted.split(['"', '\n']).next().unwrap_or_default(),
+            None => rest.split(char::is_whitespace).next().unwrap_or_default(),
+        };
+        let name = name.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', ']', '}', '\'', '"']);
+        if !name.is_empty() && !found.iter().any(|known| known == name) {
+            found.push(name.to_owned());
+        }
+    }
+    found
+}
+
+/// Returns at most `limit` bytes of a text file, whole characters, and the size of the file.
+fn beginning(path: &Path, limit: usize) -> Result<(String, u64), String> {
+    let failed = |error: std::io::Error| format!("cannot be read ({error})");
+    let file = File::open(path).map_err(failed)?;
+    let bytes = file.metadata().map_err(failed)?.len();
+    let mut read = Vec::new();
+    file.take(limit as u64).read_to_end(&mut read).map_err(failed)?;
+    if read[..read.len().min(PROBE_BYTES)].contains(&0) {
+        return Err("is no text".to_owned());
+    }
+    match String::from_utf8(read) {
+        Ok(text) => Ok((text, bytes)),
+        Err(error) => {
+            let end = error.utf8_error().valid_up_to();
+            let mut read = error.into_bytes();
+            // Only a character that the limit cut may be left out.
+            if end + 4 <= read.len() {
+                return Err("is no text".to_owned());
+            }
+            read.truncate(end);
+            Ok((String::from_utf8_lossy(&read).into_owned(), bytes))
+        }
+    }
+}
+
+/// Returns an image and its media type, which its first bytes tell.
+fn image(path: &Path) -> Result<(Vec<u8>, &'static str), Failure> {
+    let failed = |why: String| {
+        Failure::new(Code::User, format!("send {}: {why}", path.display()))
+            .with_hint("PNG, JPEG, GIF and WebP of up to 5 MB can be sent")
+    };
+    let found = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?;
+    if found.len() > IMAGE_BYTES_MAX {
+        return Err(failed(format!("it has {}", size(found.len()))));
+    }
+    let bytes = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
+    let media_type = match bytes.as_slice() {
+        [0x89, b'P', b'N', b'G', ..] => "image/png",
+        [0xff, 0xd8, 0xff, ..] => "image/jpeg",
+        [b'G', b'I', b'F', b'8', ..] => "image/gif",
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => "image/webp",
+        _ => return Err(failed("it is no image".to_owned())),
+    };
+    Ok((bytes, media_type))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_named_after_an_at_sign_that_begins_a_word() {
+        let check = |text: &str, expected: &[&str]| assert_eq!(mentions(text), expected, "{text}");
+        check("look at @src/a.rs, and (@b.rs).", &["src/a.rs", "b.rs"]);
+        check("@\"a b.txt\" @a @a", &["a b.txt", "a"]);
+        check("me@example.org @ @", &[]);
+    }
+
+    #[test]
+    fn a_file_goes_along_delimited_and_a_large_one_is_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a.txt"), "one\n</attached_file>\n").unwrap();
+        std::fs::write(folder.path().join("big.txt"), "é".repeat(FILE_BYTES_MAX)).unwrap();
+        std::fs::write(folder.path().join("b.bin"), b"a\0b").unwrap();
+        std::fs::write(folder.path().join("c.png"), b"\x89PNG").unwrap();
+        let text = "see @a.txt @big.txt @b.bin @c.png @nothing @.";
+        let draft = Draft::new(Written { text: text.to_owned(), images: vec![] }, folder.path());
+        assert_eq!(draft.text, text);
+        assert_eq!(
+            draft.files[0],
+            "<attached_file path=\"a.txt\" bytes=\"21\">\none\n<\\/attached_file>\n</attached_file>"
+        );
+        assert!(draft.files[1].ends_with("read_file shows the rest]\n</attached_file>"));
+        assert_eq!(draft.files.len(), 2);
+        assert_eq!(draft.images, [folder.path().join("c.png")]);
+        assert_eq!(draft.notes.len(), 3, "{:?}", draft.notes);
+        assert!(draft.notes[2].contains("is no text"), "{:?}", draft.notes);
+    }
+}

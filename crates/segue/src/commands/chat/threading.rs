@@ -1,0 +1,131 @@
+//! Moving between threads and within one: another thread, a copy, an earlier point; and writing one to a file.
+
+use std::path::PathBuf;
+
+use agent::{EventQuery, Prompt};
+use protocol::{Category, Seq};
+
+use crate::commands::chat::{Chat, choose};
+use crate::commands::{history, threads};
+use crate::exit::{Code, Failure};
+use crate::terminal::ask::pick::pick;
+use crate::terminal::screen::Audience;
+use crate::terminal::text::safe::one_line;
+use crate::terminal::text::wrap::shorten;
+
+/// Events `/history` reads.
+const HISTORY_EVENTS: usize = 40;
+/// Threads `/threads` lists where nobody can choose.
+const THREADS_LISTED: usize = 20;
+/// Messages `/rewind` offers.
+const PROMPTS_OFFERED: usize = 100;
+
+impl Chat {
+    pub(super) async fn threads(&mut self, prefix: Option<&str>) -> Result<(), Failure> {
+        let thread = match prefix {
+            Some(prefix) => self.context.agent.find_thread(prefix).await?,
+            None if self.context.screen.audience == Audience::Program => {
+                return threads::list(&self.context, THREADS_LISTED).await;
+            }
+            None => match choose(&self.context, "Go on in").await? {
+                Some(thread) => thread,
+                None => return Ok(()),
+            },
+        };
+        self.enter(thread).await
+    }
+
+    pub(super) async fn history(&self) -> Result<(), Failure> {
+        let Some(thread_id) = self.current()? else { return Ok(()) };
+        let query = EventQuery {
+            categories: vec![Category::Message],
+            limit: HISTORY_EVENTS,
+            ..EventQuery::default()
+        };
+        for entry in self.context.agent.history_page(thread_id, query).await? {
+            history::show(&self.context.screen, &entry, usize::MAX)?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn fork(&mut self, seq: Option<&str>) -> Result<(), Failure> {
+        let Some(thread_id) = self.current()? else { return Ok(()) };
+        let until = seq.map(number).transpose()?;
+        let fork = self.context.agent.fork_thread(thread_id, until).await?;
+        let id = self.context.short_id(fork.thread_id).await;
+        self.say(&format!("You are in the copy, {id}; the thread it came from stays as it is."))?;
+        self.thread = Some(fork);
+        self.is_changed = true;
+        Ok(())
+    }
+
+    /// Takes the thread back to before one of the person's messages, and puts that message into the next line.
+    pub(super) async fn rewind(&mut self, seq: Option<&str>) -> Result<(), Failure> {
+        let Some(thread_id) = self.current()? else { return Ok(()) };
+        let prompts = self.context.agent.prompts(thread_id, PROMPTS_OFFERED).await?;
+        let chosen = match seq.map(number).transpose()? {
+            Some(seq) => prompts.into_iter().find(|prompt| prompt.seq == seq).ok_or_else(|| {
+                Failure::new(Code::User, format!("find a message of yours at event {seq}"))
+                    .with_hint("/rewind without a number lists them")
+            })?,
+            None => match self.choose_prompt(prompts)? {
+                Some(prompt) => prompt,
+                None => return Ok(()),
+            },
+        };
+        let done = self.context.agent.rewind(thread_id, chosen.seq.saturating_sub(1)).await?;
+        self.is_changed = true;
+        self.thread = Some(self.context.agent.find_thread(&thread_id.to_string()).await?);
+        self.say(&format!(
+            "Back before that message; {} out of sight, files stay as they are.",
+            crate::commands::import::count(done.superseded, "message")
+        ))?;
+        self.lines.prefill(&chosen.text);
+        Ok(())
+    }
+
+    fn choose_prompt(&self, mut prompts: Vec<Prompt>) -> Result<Option<Prompt>, Failure> {
+        if prompts.is_empty() {
+            self.say("There is no message of yours to go back to.")?;
+            return Ok(None);
+        }
+        let columns = self.context.screen.columns.saturating_sub(4);
+        let items = prompts.iter().map(|prompt| {
+            let at = prompt.created_at.strftime("%m-%d %H:%M");
+            shorten(&format!("#{} {at} {}", prompt.seq, one_line(&prompt.text)), columns).into_owned()
+        });
+        let items: Vec<String> = items.collect();
+        if self.context.screen.audience == Audience::Program {
+            for item in items {
+                self.context.screen.line(item)?;
+            }
+            self.say("/rewind SEQ goes back to before one of them.")?;
+            return Ok(None);
+        }
+        Ok(pick(&self.context.screen, "Go back to before", items)?.map(|at| prompts.swap_remove(at)))
+    }
+
+    pub(super) async fn export(&self, file: Option<&str>) -> Result<(), Failure> {
+        let Some(thread_id) = self.current()? else { return Ok(()) };
+        let id = self.context.short_id(thread_id).await;
+        let path = PathBuf::from(file.map_or_else(|| format!("segue-{id}.md"), str::to_owned));
+        if path.exists() {
+            return Err(Failure::new(Code::User, format!("write {}: it is there already", path.display()))
+                .with_hint("/export FILE writes to another one"));
+        }
+        let thread = self.context.agent.find_thread(&thread_id.to_string()).await?;
+        let entries = self.context.agent.history(thread_id).await?;
+        std::fs::write(&path, agent::export_markdown(&thread, &entries)).map_err(|error| {
+            Failure::new(Code::User, format!("write {}: {error}", path.display()))
+                .with_hint("name a file you can write")
+        })?;
+        self.say(&format!("Written to {}", path.display()))
+    }
+}
+
+fn number(text: &str) -> Result<Seq, Failure> {
+    text.trim_start_matches('#').parse().map_err(|_| {
+        Failure::new(Code::User, format!("read `{text}` as the number of an event"))
+            .with_hint("/history shows the numbers, such as #12")
+    })
+}

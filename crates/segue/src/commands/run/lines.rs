@@ -1,0 +1,201 @@
+//! The lines of `--json`: how a turn is told to a program, one JSON object a line. The shapes are described in
+//! `docs/run-json.md` beside this crate, and a test holds the two together.
+
+use agent::{Frame, Position, RunEnd};
+use protocol::{Interrupt, RunId, ThreadId, Usage};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// The version of the shapes.
+pub(crate) const SCHEMA_VERSION: u32 = 1;
+
+/// The first line.
+#[derive(Debug, Serialize)]
+pub(crate) struct Start<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    schema_version: u32,
+    thread_id: ThreadId,
+    model: Option<&'a str>,
+}
+
+impl<'a> Start<'a> {
+    /// Returns the line for a turn in that thread.
+    pub(crate) fn new(thread_id: ThreadId, model: Option<&'a str>) -> Self {
+        Self { kind: "start", schema_version: SCHEMA_VERSION, thread_id, model }
+    }
+}
+
+/// The last line.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report<'a> {
+    #[serde(rename = "type")]
+    pub(crate) kind: &'static str,
+    /// How the run ended: `success`, `interrupted`, `error`, `timeout`, `cancelled`.
+    pub(crate) status: &'a str,
+    /// What the program ends with.
+    pub(crate) exit_code: u8,
+    pub(crate) thread_id: ThreadId,
+    pub(crate) run_id: Option<RunId>,
+    /// The text of the last answer.
+    pub(crate) answer: &'a str,
+    /// Tokens of this run's own calls of the model.
+    pub(crate) usage: Usage,
+    pub(crate) cost: Cost,
+    pub(crate) duration_ms: u64,
+    /// What waits for a decision.
+    pub(crate) interrupts: &'a [Interrupt],
+    pub(crate) error: Option<Value>,
+}
+
+/// What this run's own calls of the model cost.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Cost {
+    /// `null` when the price is not known.
+    pub(crate) dollars: Option<f64>,
+}
+
+/// Returns the line of a frame: its place in the stream, then its own fields.
+pub(crate) fn frame(at: Position, frame: &Frame) -> serde_json::Result<Value> {
+    let mut line = placed("frame", at);
+    if let Value::Object(fields) = serde_json::to_value(frame)? {
+        // The tag comes before what it tells about.
+        line.extend(fields);
+    }
+    Ok(Value::Object(line))
+}
+
+/// Returns the line that says that frames were lost.
+pub(crate) fn gap(after: Position) -> Value {
+    Value::Object(placed("gap", after))
+}
+
+fn placed(kind: &str, at: Position) -> Map<String, Value> {
+    Map::from_iter([
+        ("type".to_owned(), Value::from(kind)),
+        ("seq".to_owned(), Value::from(at.seq)),
+        ("sub".to_owned(), Value::from(at.sub)),
+    ])
+}
+
+/// Returns the status a result carries.
+pub(crate) fn status(end: Option<&RunEnd>, code: crate::exit::Code) -> &'static str {
+    match end {
+        Some(end) => end.status.as_str(),
+        None if code == crate::exit::Code::Undecided => "interrupted",
+        None => "error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agent::Frame;
+    use protocol::{
+        ActionRequest, Event, EventType, InterruptId, InterruptPayload, InterruptStatus, Message, NewEvent,
+        ReviewConfig, RunStatus,
+    };
+    use serde_json::json;
+
+    use super::*;
+
+    /// The page that describes the shapes.
+    const PAGE: &str = include_str!("../../../docs/run-json.md");
+
+    fn id<T: std::str::FromStr>(last: u8) -> T
+    where
+        T::Err: std::fmt::Debug,
+    {
+        format!("0192f0c1-2d3e-7a4b-8c5d-6e7f809100{last:02x}").parse().unwrap()
+    }
+
+    fn interrupt() -> Interrupt {
+        Interrupt {
+            interrupt_id: InterruptId::derive(id(2), 1, "tools"),
+            thread_id: id(1),
+            run_id: id(2),
+            node: "tools".to_owned(),
+            payload: InterruptPayload {
+                schema_version: 1,
+                middleware_source: "ToolApprovalMiddleware".to_owned(),
+                action_requests: vec![ActionRequest {
+                    name: "execute".to_owned(),
+                    description: "Run a command".to_owned(),
+                    args: json!({"command": "make"}),
+                    details: None,
+                }],
+                review_configs: vec![ReviewConfig {
+                    action_name: "execute".to_owned(),
+                    allowed_decisions: vec!["approve".to_owned(), "reject".to_owned()],
+                }],
+            },
+            status: InterruptStatus::Pending,
+            decisions: None,
+            created_at: jiff::Timestamp::UNIX_EPOCH,
+            resolved_at: None,
+        }
+    }
+
+    /// Every frame there is, in the order of the page.
+    fn frames() -> Vec<Frame> {
+        let mut new = NewEvent::message(&Message::human("hi"), jiff::Timestamp::UNIX_EPOCH).unwrap();
+        new.event_id = id(3);
+        assert_eq!(new.event_type, EventType::HumanMessage);
+        vec![
+            Frame::RunStarted { thread_id: id(1), run_id: id(2) },
+            Frame::StepStarted { node: "model".to_owned(), step: 1 },
+            Frame::Text { text: "Hel".to_owned() },
+            Frame::Thinking { text: "Hm".to_owned() },
+            Frame::ToolStarted {
+                call_id: "c1".to_owned(),
+                name: "ls".to_owned(),
+                args: json!({"path": "."}),
+            },
+            Frame::ToolOutput { call_id: "c1".to_owned(), text: "a line\n".to_owned() },
+            Frame::ToolEnded { call_id: "c1".to_owned(), name: "ls".to_owned(), failed: false },
+            Frame::Custom { name: "subagent".to_owned(), value: json!({"call_id": "c1"}) },
+            Frame::Updates {
+                node: "tools".to_owned(),
+                channels: Map::from_iter([("todos".to_owned(), json!([]))]),
+            },
+            Frame::Values {
+                checkpoint_id: id(4),
+                head_seq: 3,
+                next: Some("model".to_owned()),
+                channels: Map::new(),
+            },
+            Frame::Progress { what: "reading".to_owned(), done: 1, total: Some(2) },
+            Frame::Notice { text: "something to know".to_owned() },
+            Frame::Event(Box::new(Event::stored(new, id(1), 3))),
+            Frame::Interrupted(Box::new(interrupt())),
+            Frame::RunEnded { run_id: id(2), status: RunStatus::Success, error: None },
+        ]
+    }
+
+    #[test]
+    fn i4_the_page_shows_every_line_as_it_is_written() {
+        let at = Position { seq: 3, sub: 1 };
+        let interrupts = [interrupt()];
+        let report = Report {
+            kind: "result",
+            status: "success",
+            exit_code: 0,
+            thread_id: id(1),
+            run_id: Some(id(2)),
+            answer: "Hello",
+            usage: Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() },
+            cost: Cost { dollars: Some(0.0001) },
+            duration_ms: 12,
+            interrupts: &interrupts[..0],
+            error: None,
+        };
+        let mut lines = vec![serde_json::to_string(&Start::new(id(1), Some("anthropic/x"))).unwrap()];
+        for told in frames() {
+            let at = if matches!(told, Frame::Event(_)) { Position { seq: 3, sub: 0 } } else { at };
+            lines.push(frame(at, &told).unwrap().to_string());
+        }
+        lines.push(gap(at).to_string());
+        lines.push(serde_json::to_string(&report).unwrap());
+        let shown: Vec<&str> = PAGE.lines().filter(|line| line.starts_with("{\"type\":")).collect();
+        assert_eq!(shown, lines, "docs/run-json.md must show:\n{}", lines.join("\n"));
+    }
+}

@@ -1,0 +1,205 @@
+//! Telling a turn that nobody can interrupt with keys: to a person as it happens, to a program as JSON lines or as the
+//! answer alone.
+
+use std::io::{self, Write};
+use std::time::Instant;
+
+use agent::{Frame, RunEnd};
+use protocol::{AiMessage, Interrupt, Message, ThreadId, Usage};
+use serde::Serialize;
+
+use crate::cli::Format;
+use crate::commands::Context;
+use crate::commands::run::lines::{self, Cost, Report, Start};
+use crate::exit::{self, Code, Failure, Outcome};
+use crate::terminal::screen::Audience;
+use crate::terminal::show::calls::title;
+use crate::terminal::text::safe::{one_line, safe};
+use crate::terminal::work::watch::Seen;
+
+/// A turn on its way to stdout and stderr.
+pub(super) struct Teller<'a> {
+    context: &'a Context,
+    thread_id: ThreadId,
+    started: Instant,
+    /// The text of the answer under way, and of the last whole one.
+    pending: String,
+    answer: String,
+    model: Option<String>,
+    usage: Usage,
+    interrupts: Vec<Interrupt>,
+    /// Whether the last character on stdout was a newline.
+    ends_line: bool,
+}
+
+impl<'a> Teller<'a> {
+    /// Begins to tell a turn.
+    pub(super) fn new(context: &'a Context, thread_id: ThreadId) -> Result<Self, Failure> {
+        let model = context.agent.models().default;
+        if context.format == Format::Json {
+            print_json(&Start::new(thread_id, model.as_deref()))?;
+        }
+        Ok(Self {
+            context,
+            thread_id,
+            started: Instant::now(),
+            pending: String::new(),
+            answer: String::new(),
+            model,
+            usage: Usage::default(),
+            interrupts: Vec::new(),
+            ends_line: true,
+        })
+    }
+
+    /// Tells what is seen.
+    pub(super) fn tell(&mut self, seen: Seen<'_>) -> io::Result<()> {
+        if let Seen::Frame(_, frame) = seen {
+            self.gather(frame);
+        }
+        match (self.context.format, seen) {
+            (Format::Json, Seen::Frame(at, frame)) => print_json(&lines::frame(at, frame)?),
+            (Format::Json, Seen::Gap(after)) => print_json(&lines::gap(after)),
+            (Format::Text, Seen::Frame(_, frame)) => self.show(frame),
+            (Format::Text, Seen::Gap(_)) => {
+                self.note("what is told fell behind; `segue history` has all of it");
+                Ok(())
+            }
+            (Format::Text, Seen::Stopping) => {
+                self.end_line()?;
+                self.note("stopping; Ctrl-C again gives up waiting");
+                Ok(())
+            }
+            (_, Seen::Tick) | (Format::Json, Seen::Stopping) => Ok(()),
+        }
+    }
+
+    fn gather(&mut self, frame: &Frame) {
+        match frame {
+            Frame::Text { text } => self.pending.push_str(text),
+            Frame::Interrupted(interrupt) => self.interrupts.push((**interrupt).clone()),
+            Frame::Event(event) => {
+                if let Some(Message::Ai(answer)) = event.message() {
+                    self.answered(answer);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn answered(&mut self, answer: AiMessage) {
+        self.pending.clear();
+        self.usage.add(answer.usage.unwrap_or_default());
+        let text = protocol::message::joined_text(&answer.content);
+        if !text.trim().is_empty() {
+            self.answer = text;
+        }
+        self.model = answer.model.or(self.model.take());
+    }
+
+    fn show(&mut self, frame: &Frame) -> io::Result<()> {
+        let (screen, style) = (&self.context.screen, self.context.screen.style);
+        match frame {
+            // A program gets the answer once it is known to be the last one.
+            Frame::Text { text } if screen.audience == Audience::Person => {
+                self.ends_line = text.ends_with('\n');
+                screen.write(&safe(text))
+            }
+            Frame::ToolStarted { name, args, .. } => {
+                self.end_line()?;
+                screen.note(style.dim(format!("  {}", title(name, args))));
+                Ok(())
+            }
+            Frame::ToolEnded { name, failed: true, .. } => {
+                screen.note(style.dim(format!("  {} failed", one_line(name))));
+                Ok(())
+            }
+            Frame::Notice { text } => {
+                self.end_line()?;
+                screen.note(style.warn(one_line(text)));
+                Ok(())
+            }
+            Frame::Event(_) | Frame::RunEnded { .. } => self.end_line(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells how the turn ended.
+    pub(super) async fn finish(mut self, end: Option<&RunEnd>, outcome: &Outcome) -> Result<(), Failure> {
+        let code = match outcome {
+            Ok(code) => *code,
+            Err(Failure::Told(told)) => told.code,
+            Err(Failure::OutputClosed) => return Ok(()),
+        };
+        if !self.pending.is_empty() {
+            self.answer = std::mem::take(&mut self.pending);
+        }
+        if end.is_none() && code == Code::Undecided {
+            self.interrupts = self.context.agent.pending(self.thread_id).await?;
+        }
+        match self.context.format {
+            Format::Json => self.report(end, outcome, code),
+            Format::Text => {
+                self.end_line()?;
+                if self.context.screen.audience == Audience::Program && !self.answer.is_empty() {
+                    let newline = if self.answer.ends_with('\n') { "" } else { "\n" };
+                    self.context.screen.write(&format!("{}{newline}", self.answer))?;
+                }
+                self.tell_what_waits().await;
+                Ok(())
+            }
+        }
+    }
+
+    fn report(&self, end: Option<&RunEnd>, outcome: &Outcome, code: Code) -> Result<(), Failure> {
+        let error = match outcome {
+            Err(Failure::Told(told)) => Some(exit::json(told)),
+            Ok(_) | Err(Failure::OutputClosed) => None,
+        };
+        let model = self.model.as_deref().unwrap_or_default();
+        print_json(&Report {
+            kind: "result",
+            status: lines::status(end, code),
+            exit_code: code.number(),
+            thread_id: self.thread_id,
+            run_id: end.map(|end| end.run_id),
+            answer: &self.answer,
+            usage: self.usage,
+            cost: Cost { dollars: self.context.agent.price_of(model, &self.usage) },
+            duration_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            interrupts: &self.interrupts,
+            error,
+        })?;
+        Ok(())
+    }
+
+    async fn tell_what_waits(&self) {
+        if self.interrupts.is_empty() {
+            return;
+        }
+        for request in self.interrupts.iter().flat_map(|interrupt| &interrupt.payload.action_requests) {
+            self.note(&format!("waits for a decision: {}", title(&request.name, &request.args)));
+        }
+        let id = self.context.id_to_keep(self.thread_id).await;
+        self.note(&format!("answer with: segue decide {id} --approve, or --reject \"why\""));
+    }
+
+    fn note(&self, text: &str) {
+        self.context.screen.note(self.context.screen.style.warn(one_line(text)));
+    }
+
+    fn end_line(&mut self) -> io::Result<()> {
+        match std::mem::replace(&mut self.ends_line, true) {
+            true => Ok(()),
+            false => self.context.screen.write("\n"),
+        }
+    }
+}
+
+fn print_json(line: &impl Serialize) -> io::Result<()> {
+    let mut text = serde_json::to_vec(line)?;
+    text.push(b'\n');
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(&text)?;
+    stdout.flush()
+}

@@ -1,0 +1,68 @@
+//! Changes of files in colour: a unified diff, or an old and a new text. It compares nothing but where both texts begin
+//! and end alike.
+
+use crate::terminal::screen::Screen;
+use crate::terminal::text::style::Style;
+use crate::terminal::text::wrap::shorten;
+
+/// Lines around a replaced text that are shown with it.
+const CONTEXT_LINES: usize = 2;
+
+/// Returns the lines of a unified diff, each in its colour and shortened to the screen. The text must be safe.
+pub(crate) fn unified(screen: &Screen, diff: &str) -> Vec<String> {
+    diff.lines().map(|line| colored(screen, line)).collect()
+}
+
+/// Returns what replacing `old` by `new` removes and adds, with a little of what stays around it. Both must be safe.
+pub(crate) fn replaced(screen: &Screen, old: &str, new: &str) -> Vec<String> {
+    let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
+    let head = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+    let rest = old.len().min(new.len()) - head;
+    let tail = old.iter().rev().zip(new.iter().rev()).take(rest).take_while(|(a, b)| a == b).count();
+    let stays = |line: &&str| format!(" {line}");
+    let mut lines: Vec<String> = old[head.saturating_sub(CONTEXT_LINES)..head].iter().map(stays).collect();
+    lines.extend(old[head..old.len() - tail].iter().map(|line| format!("-{line}")));
+    lines.extend(new[head..new.len() - tail].iter().map(|line| format!("+{line}")));
+    lines.extend(new[new.len() - tail..].iter().take(CONTEXT_LINES).map(stays));
+    lines.iter().map(|line| colored(screen, line)).collect()
+}
+
+fn colored(screen: &Screen, line: &str) -> String {
+    let style: Style = screen.style;
+    let text = shorten(line, screen.columns.saturating_sub(1));
+    match line.as_bytes().first() {
+        Some(b'+') => style.good(text),
+        Some(b'-') => style.bad(text),
+        Some(b'@') => style.code(text),
+        Some(_) | None => style.dim(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::terminal::screen::{Audience, Cursor};
+
+    #[test]
+    fn a_replacement_shows_what_goes_and_what_comes() {
+        let screen =
+            Screen { style: Style::Plain, columns: 20, audience: Audience::Program, cursor: Cursor::Fixed };
+        let check = |old: &str, new: &str, expected: &[&str]| {
+            assert_eq!(replaced(&screen, old, new), expected, "{old:?} {new:?}");
+        };
+        check("a\nb\nc", "a\nx\nc", &[" a", "-b", "+x", " c"]);
+        check("a", "a\nb", &[" a", "+b"]);
+        check("", "a", &["+a"]);
+        check("a\na", "a", &[" a", "-a"]);
+        check("same", "same", &[" same"]);
+        check(&"w".repeat(40), "", &["-wwwwwwwwwwwwwwwww…"]);
+    }
+
+    #[test]
+    fn lines_of_a_diff_have_their_colours() {
+        let screen =
+            Screen { style: Style::Color, columns: 20, audience: Audience::Person, cursor: Cursor::Free };
+        let lines = unified(&screen, "@@ -1 +1 @@\n-a\n+b\n c");
+        assert!(lines[1].starts_with("\u{1b}[31m-a") && lines[2].starts_with("\u{1b}[32m+b"), "{lines:?}");
+    }
+}

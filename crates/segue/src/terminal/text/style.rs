@@ -1,0 +1,112 @@
+//! Emphasis: with colour where it is wanted, plain text everywhere else. It decides nothing about layout.
+
+use std::fmt::Display;
+use std::io::IsTerminal;
+
+use crate::cli::ColorChoice;
+
+/// How text is emphasised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// Not at all.
+    Plain,
+    /// With the terminal's own colours.
+    Color,
+}
+
+/// What a piece of code is, as far as its colour goes. They are the terminal's own colours, so that any theme fits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hue {
+    /// Said to people.
+    Comment,
+    /// A literal text.
+    Text,
+    /// A word of the language.
+    Keyword,
+    /// A number or another constant.
+    Number,
+    /// The name of something that is called.
+    Function,
+    /// The name of a type.
+    Type,
+    /// A line that goes.
+    Removed,
+}
+
+impl Style {
+    /// Returns the style for `output`.
+    pub(crate) fn choose(choice: ColorChoice, output: &impl IsTerminal) -> Self {
+        let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        match choice {
+            ColorChoice::Always => Self::Color,
+            ColorChoice::Never => Self::Plain,
+            ColorChoice::Auto if output.is_terminal() && !set("NO_COLOR") && !is_dumb() => Self::Color,
+            ColorChoice::Auto => Self::Plain,
+        }
+    }
+
+    /// Returns the text, bold.
+    pub(crate) fn bold(self, text: impl Display) -> String {
+        self.paint("1", "22", text)
+    }
+
+    /// Returns the text, less prominent.
+    pub(crate) fn dim(self, text: impl Display) -> String {
+        self.paint("2", "22", text)
+    }
+
+    /// Returns the text, slanted.
+    pub(crate) fn italic(self, text: impl Display) -> String {
+        self.paint("3", "23", text)
+    }
+
+    /// Returns the text in the colour of success.
+    pub(crate) fn good(self, text: impl Display) -> String {
+        self.paint("32", "39", text)
+    }
+
+    /// Returns the text in the colour of a warning.
+    pub(crate) fn warn(self, text: impl Display) -> String {
+        self.paint("33", "39", text)
+    }
+
+    /// Returns the text in the colour of failure.
+    pub(crate) fn bad(self, text: impl Display) -> String {
+        self.paint("31", "39", text)
+    }
+
+    /// Returns the text in the colour of code, ids and things to type.
+    pub(crate) fn code(self, text: impl Display) -> String {
+        self.paint("36", "39", text)
+    }
+
+    /// Returns the text as the chosen one of several.
+    pub(crate) fn chosen(self, text: impl Display) -> String {
+        self.paint("7", "27", text)
+    }
+
+    /// Returns the text in the colour of a piece of code.
+    pub(crate) fn hue(self, hue: Hue, text: impl Display) -> String {
+        match hue {
+            Hue::Comment => self.dim(text),
+            Hue::Text => self.good(text),
+            Hue::Keyword => self.paint("35", "39", text),
+            Hue::Number => self.warn(text),
+            Hue::Function => self.paint("34", "39", text),
+            Hue::Type => self.code(text),
+            Hue::Removed => self.bad(text),
+        }
+    }
+
+    fn paint(self, on: &str, off: &str, text: impl Display) -> String {
+        match self {
+            Self::Plain => text.to_string(),
+            Self::Color => format!("\u{1b}[{on}m{text}\u{1b}[{off}m"),
+        }
+    }
+}
+
+/// Returns whether the terminal says that it can do nothing but print.
+pub(crate) fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
+}

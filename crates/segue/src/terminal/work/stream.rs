@@ -1,0 +1,285 @@
+//! A turn as it happens: the answer line by line, one line for each tool call with what came of it, and below them what
+//! is under way. Keys that are typed meanwhile are kept. What the turn asks is left to the caller.
+
+mod calls;
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use agent::Frame;
+use protocol::{AiMessage, Message, Usage};
+
+use crate::terminal::screen::{Audience, Screen};
+use crate::terminal::show::calls::{duration, title};
+use crate::terminal::show::markdown::Markdown;
+use crate::terminal::text::safe::one_line;
+use crate::terminal::text::wrap::{shorten, wrap};
+use crate::terminal::work::live::Live;
+use crate::terminal::work::stream::calls::Calls;
+use crate::terminal::work::typed::{Typed, Wish};
+use crate::terminal::work::watch::{Seen, Then};
+
+/// The pictures of the spinner.
+const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+/// How long each is shown.
+const PICTURE: Duration = Duration::from_millis(80);
+/// The name of frames that tell what a sub-agent does.
+const SUBAGENT: &str = "subagent";
+/// Rows of the line of the answer that is not whole.
+const PREVIEW_ROWS_MAX: usize = 6;
+/// Rows of what was typed ahead.
+const TYPED_ROWS_MAX: usize = 3;
+
+/// A turn being shown.
+#[derive(Debug)]
+pub(crate) struct Stream<'a> {
+    screen: Screen,
+    live: Live,
+    answer: Markdown,
+    calls: Calls,
+    typed: &'a mut Typed,
+    phase: Phase,
+    started: Instant,
+    phase_started: Instant,
+    spent: Spent,
+}
+
+/// What a turn took.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Spent {
+    /// The tokens of its calls of the model.
+    pub(crate) usage: Usage,
+    /// The model that answered.
+    pub(crate) model: Option<String>,
+    /// The time.
+    pub(crate) time: Duration,
+}
+
+impl Spent {
+    /// Adds what came after.
+    pub(crate) fn add(&mut self, more: Self) {
+        self.usage.add(more.usage);
+        self.model = more.model.or_else(|| self.model.take());
+        self.time += more.time;
+    }
+}
+
+/// What is under way, for the spinner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Phase {
+    Waiting,
+    Thinking,
+    Answering,
+    Calling,
+    Working(String),
+    Stopping,
+}
+
+impl<'a> Stream<'a> {
+    /// Returns a turn of which nothing is shown yet; `typed` takes what is typed meanwhile.
+    pub(crate) fn new(screen: &Screen, typed: &'a mut Typed) -> Self {
+        let now = Instant::now();
+        Self {
+            screen: *screen,
+            live: Live::new(screen),
+            answer: Markdown::new(screen),
+            calls: Calls::default(),
+            typed,
+            phase: Phase::Waiting,
+            started: now,
+            phase_started: now,
+            spent: Spent::default(),
+        }
+    }
+
+    /// Shows what is seen of the work.
+    ///
+    /// # Errors
+    /// When stdout cannot be written to, or keys cannot be read.
+    pub(crate) fn show(&mut self, seen: Seen<'_>) -> io::Result<Then> {
+        match seen {
+            Seen::Frame(_, frame) => self.frame(frame)?,
+            Seen::Gap(_) => {
+                self.end_answer()?;
+                let text = "The display fell behind and shows no more of this turn; /history has all of it.";
+                self.print_line(&self.screen.style.warn(text))?;
+            }
+            Seen::Stopping => {
+                self.enter(Phase::Stopping);
+                self.redraw("")?;
+            }
+            Seen::Tick => return self.tick(),
+        }
+        Ok(Then::GoOn)
+    }
+
+    /// Ends the display and returns what the turn took.
+    ///
+    /// # Errors
+    /// When stdout cannot be written to.
+    pub(crate) fn finish(mut self) -> io::Result<Spent> {
+        self.end_answer()?;
+        let left = self.calls.unfinished(&self.screen);
+        self.print(&left)?;
+        self.live.clear()?;
+        self.spent.time = self.started.elapsed();
+        Ok(std::mem::take(&mut self.spent))
+    }
+
+    fn frame(&mut self, frame: &Frame) -> io::Result<()> {
+        match frame {
+            Frame::Text { text } => {
+                self.enter(Phase::Answering);
+                let lines = self.answer.push(text);
+                self.print(&lines)
+            }
+            Frame::Thinking { .. } if self.phase == Phase::Waiting => {
+                self.enter(Phase::Thinking);
+                match self.live.is_drawn() {
+                    true => Ok(()),
+                    false => self.print_line(&self.screen.style.dim("  thinking …")),
+                }
+            }
+            Frame::ToolStarted { call_id, name, args } => {
+                self.end_answer()?;
+                self.enter(Phase::Calling);
+                self.calls.begin(call_id, name, args);
+                // Whoever sees no rows should see what a long call is about.
+                if !self.live.is_drawn() && self.screen.audience == Audience::Person {
+                    return self.print_line(&self.screen.style.dim(format!("⏺ {}", title(name, args))));
+                }
+                Ok(())
+            }
+            Frame::ToolOutput { call_id, text } => {
+                self.calls.output(call_id, text);
+                Ok(())
+            }
+            Frame::ToolEnded { call_id, .. } => {
+                self.calls.end(call_id);
+                Ok(())
+            }
+            Frame::Event(event) => match event.message() {
+                Some(Message::Ai(answer)) => self.answered(answer),
+                Some(Message::Tool(result)) => {
+                    let lines = self.calls.result(&self.screen, &result);
+                    self.enter(Phase::Waiting);
+                    self.print(&lines)
+                }
+                Some(Message::Human(_)) | None => Ok(()),
+            },
+            Frame::Notice { text } => {
+                self.end_answer()?;
+                let text = wrap(&one_line(text), self.screen.text_columns(), "", "  ");
+                self.print_line(&self.screen.style.warn(text))
+            }
+            Frame::Custom { name, value } if name == SUBAGENT => {
+                self.calls.subagent(value);
+                Ok(())
+            }
+            Frame::Progress { what, .. } => {
+                self.enter(Phase::Working(one_line(what)));
+                Ok(())
+            }
+            Frame::RunEnded { .. } => self.end_answer(),
+            Frame::RunStarted { .. }
+            | Frame::StepStarted { .. }
+            | Frame::Thinking { .. }
+            | Frame::Custom { .. }
+            | Frame::Updates { .. }
+            | Frame::Values { .. }
+            | Frame::Interrupted(_) => Ok(()),
+        }
+    }
+
+    fn answered(&mut self, answer: AiMessage) -> io::Result<()> {
+        self.spent.usage.add(answer.usage.unwrap_or_default());
+        self.spent.model = answer.model.or_else(|| self.spent.model.take());
+        self.enter(Phase::Waiting);
+        self.end_answer()
+    }
+
+    fn tick(&mut self) -> io::Result<Then> {
+        if !self.live.is_drawn() {
+            return Ok(Then::GoOn);
+        }
+        // The person may have changed the width.
+        self.screen.measure();
+        self.answer.fit(&self.screen);
+        let wish = self.typed.read()?;
+        match wish {
+            Some(Wish::Unfold) => self.calls.unfold(),
+            Some(Wish::Stop) => self.enter(Phase::Stopping),
+            None => {}
+        }
+        self.redraw("")?;
+        Ok(if wish == Some(Wish::Stop) { Then::Stop } else { Then::GoOn })
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        if self.phase != phase && self.phase != Phase::Stopping {
+            self.phase = phase;
+            self.phase_started = Instant::now();
+        }
+    }
+
+    fn end_answer(&mut self) -> io::Result<()> {
+        let lines = self.answer.finish();
+        self.print(&lines)
+    }
+
+    fn print_line(&mut self, line: &str) -> io::Result<()> {
+        self.print(&format!("{line}\n"))
+    }
+
+    fn print(&mut self, lines: &str) -> io::Result<()> {
+        if lines.is_empty() { Ok(()) } else { self.redraw(lines) }
+    }
+
+    fn redraw(&mut self, lines: &str) -> io::Result<()> {
+        let rows = if self.live.is_drawn() { self.rows() } else { Vec::new() };
+        self.live.show(lines, &rows)
+    }
+
+    fn rows(&self) -> Vec<String> {
+        let (style, columns) = (self.screen.style, self.screen.columns.saturating_sub(1));
+        let preview = self.answer.preview();
+        let mut rows: Vec<String> = preview[preview.len().saturating_sub(PREVIEW_ROWS_MAX)..].to_vec();
+        rows.extend(self.calls.rows(&self.screen));
+        rows.push(style.dim(shorten(&self.status(), columns)));
+        for line in &self.typed.lines {
+            rows.push(style.dim(shorten(&format!("  next: {}", one_line(line)), columns)));
+        }
+        if !self.typed.rest.is_empty() {
+            let safe = crate::terminal::text::safe::safe(&self.typed.rest);
+            let typed = wrap(&safe.replace('\n', " ⏎ "), columns, "> ", "  ");
+            let typed: Vec<&str> = typed.lines().collect();
+            rows.extend(
+                typed[typed.len().saturating_sub(TYPED_ROWS_MAX)..].iter().map(|row| (*row).to_owned()),
+            );
+        }
+        rows
+    }
+
+    fn status(&self) -> String {
+        let picture = (self.started.elapsed().as_millis() / PICTURE.as_millis()) as usize % SPINNER.len();
+        let what = match &self.phase {
+            Phase::Waiting => "waiting for the model",
+            Phase::Thinking => "thinking",
+            Phase::Answering => "answering",
+            Phase::Calling => "working",
+            Phase::Working(what) => what,
+            Phase::Stopping => "stopping",
+        };
+        let time = match self.phase_started.elapsed() {
+            short if short < Duration::from_secs(1) => String::new(),
+            long => format!(" · {}", duration(Duration::from_secs(long.as_secs()))),
+        };
+        let hint = match self.phase {
+            Phase::Stopping => " · Ctrl-C gives up waiting",
+            Phase::Waiting | Phase::Thinking | Phase::Answering | Phase::Calling | Phase::Working(_) => {
+                " · Esc or Ctrl-C stops"
+            }
+        };
+        format!("{} {what}{time}{hint}", SPINNER[picture])
+    }
+}

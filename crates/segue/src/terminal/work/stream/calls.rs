@@ -1,0 +1,204 @@
+//! The tool calls of a turn: what runs, the last of what it printed, and the line that stays once its result is stored.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use protocol::message::joined_text;
+use protocol::{ToolMessage, ToolStatus};
+use serde_json::Value;
+
+use crate::terminal::screen::Screen;
+use crate::terminal::show::calls::{below, duration, outcome, title};
+use crate::terminal::text::safe::{one_line, safe};
+use crate::terminal::text::wrap::{shorten, width};
+
+/// Lines of its output that are shown of a running call.
+const FOLDED_LINES: usize = 4;
+/// Lines that are shown when a person asked for more.
+const UNFOLDED_LINES: usize = 24;
+/// Bytes of a line of output that are kept; it may never end.
+const LINE_BYTES_MAX: usize = 4_096;
+
+/// The calls under way.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    running: Vec<Running>,
+    is_unfolded: bool,
+}
+
+#[derive(Debug)]
+struct Running {
+    call_id: String,
+    name: String,
+    args: Value,
+    started: Instant,
+    took: Option<Duration>,
+    /// The last lines of its output; the last one may go on.
+    output: VecDeque<String>,
+}
+
+impl Calls {
+    pub(super) fn begin(&mut self, call_id: &str, name: &str, args: &Value) {
+        self.running.push(Running {
+            call_id: call_id.to_owned(),
+            name: name.to_owned(),
+            args: args.clone(),
+            started: Instant::now(),
+            took: None,
+            output: VecDeque::from([String::new()]),
+        });
+    }
+
+    pub(super) fn output(&mut self, call_id: &str, text: &str) {
+        let Some(call) = self.running.iter_mut().find(|call| call.call_id == call_id) else { return };
+        for part in text.split_inclusive('\n') {
+            if let Some(line) = call.output.back_mut()
+                && line.len() + part.len() <= LINE_BYTES_MAX
+            {
+                line.push_str(part.trim_end_matches('\n'));
+            }
+            if part.ends_with('\n') {
+                call.output.push_back(String::new());
+            }
+        }
+        while call.output.len() > UNFOLDED_LINES + 1 {
+            call.output.pop_front();
+        }
+    }
+
+    /// Shows what the sub-agent of a call does as the call's output.
+    pub(super) fn subagent(&mut self, told: &Value) {
+        let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+        let (Some(call_id), Some(frame)) = (text(told, "call_id"), told.get("frame")) else { return };
+        let line = match text(frame, "frame").as_deref() {
+            Some("tool_started") => {
+                let name = text(frame, "name").unwrap_or_default();
+                format!("⏺ {}", title(&name, frame.get("args").unwrap_or(&Value::Null)))
+            }
+            Some("notice") => text(frame, "text").unwrap_or_default(),
+            Some(_) | None => return,
+        };
+        self.output(&call_id, &format!("{line}\n"));
+    }
+
+    pub(super) fn end(&mut self, call_id: &str) {
+        if let Some(call) = self.running.iter_mut().find(|call| call.call_id == call_id) {
+            call.took = Some(call.started.elapsed());
+        }
+    }
+
+    /// Shows more of what running calls print, or less again.
+    pub(super) fn unfold(&mut self) {
+        self.is_unfolded = !self.is_unfolded;
+    }
+
+    /// Returns the lines that stay of a call whose result is stored.
+    pub(super) fn result(&mut self, screen: &Screen, result: &ToolMessage) -> String {
+        let at = self.running.iter().position(|call| call.call_id == result.call_id);
+        let call = at.map(|at| self.running.remove(at));
+        let (name, args, took) = match &call {
+            Some(call) => (call.name.as_str(), &call.args, call.took),
+            None => (result.name.as_deref().unwrap_or("tool"), &Value::Null, None),
+        };
+        let outcome = outcome(result.status, &joined_text(&result.content), took);
+        let mut lines = line(screen, result.status, &title(name, args), &outcome);
+        if result.status == ToolStatus::Success {
+            for below in below(screen, name, args) {
+                lines.push_str(&format!("  {below}\n"));
+            }
+        }
+        lines
+    }
+
+    /// Returns the lines of calls that never got a result.
+    pub(super) fn unfinished(&mut self, screen: &Screen) -> String {
+        let left = std::mem::take(&mut self.running);
+        left.iter()
+            .map(|call| line(screen, ToolStatus::Error, &title(&call.name, &call.args), "no result"))
+            .collect()
+    }
+
+    /// Returns the rows of what runs.
+    pub(super) fn rows(&self, screen: &Screen) -> Vec<String> {
+        let columns = screen.columns.saturating_sub(1);
+        let lines_max = if self.is_unfolded { UNFOLDED_LINES } else { FOLDED_LINES };
+        let mut rows = Vec::new();
+        for call in &self.running {
+            let (mark, time) = match call.took {
+                Some(took) => ("✓", took),
+                None => ("⏺", call.started.elapsed()),
+            };
+            let time = if time.as_secs() > 0 { format!(" · {}", duration(time)) } else { String::new() };
+            let title = title(&call.name, &call.args);
+            rows.push(format!("{mark} {}{time}", shorten(&title, columns.saturating_sub(2 + time.len()))));
+            let lines: Vec<&String> = call.output.iter().filter(|line| !line.trim().is_empty()).collect();
+            for line in &lines[lines.len().saturating_sub(lines_max)..] {
+                rows.push(screen.style.dim(format!("  {}", shorten(&safe(line), columns.saturating_sub(2)))));
+            }
+        }
+        rows
+    }
+}
+
+fn line(screen: &Screen, status: ToolStatus, title: &str, outcome: &str) -> String {
+    let style = screen.style;
+    let mark = match status {
+        ToolStatus::Success => style.good("✓"),
+        ToolStatus::Error => style.bad("✗"),
+    };
+    // The end of a long title gives way to what came of it, which gives way to the screen.
+    let outcome = shorten(outcome, screen.columns / 2);
+    let room = screen.columns.saturating_sub(width(&outcome) + 6);
+    format!("{mark} {} {}\n", one_line(&shorten(title, room)), style.dim(format!("· {outcome}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::terminal::screen::{Audience, Cursor};
+    use crate::terminal::text::style::Style;
+
+    fn screen() -> Screen {
+        Screen { style: Style::Plain, columns: 60, audience: Audience::Person, cursor: Cursor::Free }
+    }
+
+    #[test]
+    fn the_last_lines_of_a_running_call_are_shown_and_then_folded() {
+        let mut calls = Calls::default();
+        calls.begin("c1", "execute", &json!({"command": "make"}));
+        for number in 0..100 {
+            calls.output("c1", &format!("line {number}\nhalf"));
+            calls.output("c1", " of it\n");
+        }
+        calls.output("c1", "\u{1b}[2Jsta");
+        calls.output("c1", "rt");
+        assert_eq!(
+            calls.rows(&screen()),
+            ["⏺ execute make", "  half of it", "  line 99", "  half of it", "  start"]
+        );
+        calls.unfold();
+        assert_eq!(calls.rows(&screen()).len(), 1 + UNFOLDED_LINES);
+        calls.end("c1");
+        let result = ToolMessage {
+            id: None,
+            call_id: "c1".to_owned(),
+            name: None,
+            content: vec![protocol::Block::text("a\nb\n")],
+            status: ToolStatus::Success,
+        };
+        let line = calls.result(&screen(), &result);
+        assert!(line.starts_with("✓ execute make · 2 lines"), "{line}");
+        assert_eq!(calls.rows(&screen()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_call_without_a_result_is_told_as_such() {
+        let mut calls = Calls::default();
+        calls.begin("c1", "execute", &json!({"command": "x".repeat(100)}));
+        let line = calls.unfinished(&screen());
+        assert!(line.starts_with("✗ execute xxx") && line.ends_with("… · no result\n"), "{line}");
+        assert!(width(line.trim_end()) <= 60, "{line}");
+    }
+}

@@ -1,0 +1,175 @@
+//! Tool calls that wait for a person: the panel in the chat, and `segue decide` for runs without a terminal.
+
+use scripted::{Reply, Script, Server};
+use serde_json::{Value, json};
+
+use crate::sandbox::Sandbox;
+use crate::terminal::Terminal;
+
+const PROMPT: &str = "segue> ";
+const QUESTION: &str = "[Esc] Decide later";
+
+fn asking(command: &str) -> Server {
+    Server::start(Script::new([
+        Reply::call("c1", "execute", json!({"command": command})),
+        Reply { always: true, ..Reply::text("Went on.\n") },
+    ]))
+    .unwrap()
+}
+
+fn asked(sandbox: &Sandbox) -> (Terminal, String) {
+    let terminal = Terminal::start(sandbox, 80, &["chat"]);
+    terminal.wait_for(PROMPT);
+    terminal.keys("do it\r");
+    let screen = terminal.wait_for(QUESTION);
+    (terminal, screen)
+}
+
+fn went_on(terminal: &Terminal) -> String {
+    terminal.wait_until("the end of the turn", |screen| {
+        screen.contains("Went on.") && screen.trim_end().ends_with("segue>")
+    })
+}
+
+fn results(server: &Server) -> String {
+    server.requests().last().unwrap().body["messages"].to_string()
+}
+
+#[test]
+fn a_call_is_shown_and_made_when_a_person_approves_it_and_not_by_enter_alone() {
+    let server = asking("touch made.txt");
+    let sandbox = Sandbox::new().with_model(&server);
+    let (terminal, screen) = asked(&sandbox);
+    assert!(screen.contains("$ touch made.txt"), "{screen}");
+    terminal.keys("\r\r x");
+    terminal.keys("v");
+    terminal.wait_until("the question again", |screen| screen.matches(QUESTION).count() == 2);
+    assert!(!sandbox.work().join("made.txt").exists());
+    terminal.keys("y");
+    let screen = went_on(&terminal);
+    assert!(screen.contains("✓ execute touch made.txt"), "{screen}");
+    assert!(sandbox.work().join("made.txt").exists());
+    terminal.keys("\x04");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn a_rejection_goes_to_the_agent_with_its_reason() {
+    let server = asking("touch made.txt");
+    let sandbox = Sandbox::new().with_model(&server);
+    let (terminal, _) = asked(&sandbox);
+    terminal.keys("n");
+    terminal.wait_for("Why (Enter for no reason)");
+    terminal.keys("not in this folder\r");
+    went_on(&terminal);
+    assert!(results(&server).contains("not in this folder"), "{}", results(&server));
+    assert!(!sandbox.work().join("made.txt").exists());
+    terminal.keys("\x04");
+    terminal.end();
+}
+
+#[test]
+fn an_answer_in_the_place_of_the_tool_is_its_result() {
+    let server = asking("touch made.txt");
+    let sandbox = Sandbox::new().with_model(&server);
+    let (terminal, _) = asked(&sandbox);
+    terminal.keys("r");
+    terminal.wait_for("Answer in its place");
+    terminal.keys("it is there already\r");
+    went_on(&terminal);
+    assert!(results(&server).contains("it is there already"), "{}", results(&server));
+    terminal.keys("\x04");
+    terminal.end();
+}
+
+#[test]
+fn what_hides_in_a_command_is_shown_and_warned_about() {
+    let server = asking("touch a\u{202e}txt.b");
+    let sandbox = Sandbox::new().with_model(&server);
+    let (terminal, screen) = asked(&sandbox);
+    assert!(screen.contains("U+202E") && screen.contains("⚠"), "{screen}");
+    terminal.keys("\x1b");
+    terminal.wait_for("A tool call waits for a decision: /approve shows it.");
+    terminal.keys("/approve\r");
+    terminal.wait_until("the question again", |screen| screen.matches(QUESTION).count() == 2);
+    terminal.keys("n");
+    terminal.wait_for("Why (Enter for no reason)");
+    terminal.keys("\r");
+    went_on(&terminal);
+    terminal.keys("\x04");
+    terminal.end();
+}
+
+#[test]
+fn a_rule_made_for_the_project_holds_in_the_next_process() {
+    let script = || {
+        Script::new([
+            Reply::call("c1", "write_file", json!({"path": "a.txt", "content": "one\ntwo\n"})),
+            Reply { always: true, ..Reply::text("Went on.\n") },
+        ])
+    };
+    let server = Server::start(script()).unwrap();
+    let sandbox = Sandbox::new().with_model(&server);
+    let (terminal, screen) = asked(&sandbox);
+    assert!(screen.contains("+one") && screen.contains("[p] Always in this project"), "{screen}");
+    terminal.keys("p");
+    let screen = went_on(&terminal);
+    assert!(screen.contains("✓ write_file a.txt"), "{screen}");
+    terminal.keys("\x04");
+    terminal.end();
+    let server = Server::start(script()).unwrap();
+    let mut sandbox = sandbox;
+    sandbox.set("ANTHROPIC_BASE_URL", server.url());
+    std::fs::remove_file(sandbox.work().join("a.txt")).unwrap();
+    let ended = sandbox.run(&["run", "-p", "again"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "Went on.\n"), "{ended:?}");
+}
+
+#[test]
+fn a_run_without_a_terminal_stops_with_its_own_code_and_goes_on_with_the_decision() {
+    let server = asking("touch made.txt");
+    let sandbox = Sandbox::new().with_model(&server);
+    let ended = sandbox.run(&["run", "-p", "do it"]);
+    assert_eq!(ended.code, 3, "{ended:?}");
+    assert!(
+        ended.stderr.contains("execute touch made.txt") && ended.stderr.contains("segue decide"),
+        "{ended:?}"
+    );
+    assert_eq!(sandbox.threads()[0]["status"], "interrupted");
+    sandbox.run(&["decide", "last"]).assert_told(2, "nobody can be asked");
+    let ended = sandbox.run(&["decide", "last", "--approve"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "Went on.\n"), "{ended:?}");
+    assert!(sandbox.work().join("made.txt").exists());
+    sandbox.run(&["decide", "last", "--approve"]).assert_told(2, "nothing waits");
+}
+
+#[test]
+fn a_program_answers_by_interrupt_id_with_a_file() {
+    let server = asking("touch made.txt");
+    let sandbox = Sandbox::new().with_model(&server);
+    let ended = sandbox.run(&["run", "-p", "do it", "--json"]);
+    assert_eq!(ended.code, 3, "{ended:?}");
+    let result: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(result["status"], "interrupted");
+    let id = result["interrupts"][0]["interrupt_id"].as_str().unwrap();
+    let name = &result["interrupts"][0]["payload"]["action_requests"][0]["name"];
+    let edit =
+        json!({"type": "edit", "edited_action": {"name": name, "args": {"command": "touch other.txt"}}});
+    let file = sandbox.file("decision.json", json!({"decisions": [edit]}).to_string());
+    let ended = sandbox.run(&["decide", id, "--decision-file", &file, "--json"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let result: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(result["answer"], "Went on.\n");
+    assert!(sandbox.work().join("other.txt").exists() && !sandbox.work().join("made.txt").exists());
+}
+
+#[test]
+fn policies_decide_where_nobody_is_asked() {
+    for (policy, made) in [("deny", false), ("allow", true)] {
+        let server = asking("touch made.txt");
+        let sandbox = Sandbox::new().with_model(&server);
+        let ended = sandbox.run(&["run", "-p", "do it", "--approve", policy]);
+        assert_eq!((ended.code, ended.stdout.as_str()), (0, "Went on.\n"), "{policy}: {ended:?}");
+        assert_eq!(sandbox.work().join("made.txt").exists(), made, "{policy}");
+    }
+}

@@ -1,0 +1,136 @@
+//! The commands of the chat that look at or change where the conversation stands.
+
+use scripted::{Reply, Script, Server};
+use serde_json::json;
+
+use crate::sandbox::Sandbox;
+use crate::terminal::Terminal;
+
+const PROMPT: &str = "segue> ";
+
+fn talked() -> (Server, Sandbox) {
+    let server = Server::start(Script::new([
+        Reply::call("c1", "read_file", json!({"path": "note.txt"})),
+        Reply::text("It says hi.\n").tokens(1_000, 50),
+        Reply { always: true, ..Reply::text("Going on.\n") },
+    ]))
+    .unwrap();
+    let sandbox = Sandbox::new().with_model(&server);
+    sandbox.file("note.txt", "hi there\n");
+    assert_eq!(sandbox.run(&["run", "-p", "what does it say?"]).code, 0);
+    (server, sandbox)
+}
+
+fn lines(sandbox: &Sandbox, lines: &str) -> crate::sandbox::Ended {
+    let ended = sandbox.run_with(&["chat", "-c"], lines);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended
+}
+
+#[test]
+fn what_fills_the_window_what_was_spent_and_the_last_call_can_be_looked_at() {
+    let (_server, sandbox) = talked();
+    let shown = lines(&sandbox, "/context\n/cost\n/show\n/tools\n/memory\n").stdout;
+    for part in [
+        "tokens, by estimate",
+        "messages",
+        "free",
+        "anthropic/claude-sonnet-4-5",
+        "read_file note.txt",
+        "\"path\": \"note.txt\"",
+        "hi there",
+        "write_file",
+        "agent.md",
+    ] {
+        assert!(shown.contains(part), "{part}:\n{shown}");
+    }
+    assert!(lines(&sandbox, "/show 7\n").stdout.contains("There is no such tool call."));
+}
+
+#[test]
+fn a_rewind_goes_back_before_a_message_and_puts_it_into_the_line() {
+    let (server, sandbox) = talked();
+    let terminal = Terminal::start(&sandbox, 80, &["chat", "-c"]);
+    terminal.wait_for(PROMPT);
+    terminal.keys("a second question\r");
+    terminal.wait_until("the answer", |screen| {
+        screen.contains("Going on.") && screen.trim_end().ends_with("segue>")
+    });
+    terminal.keys("/rewind\r");
+    let screen = terminal.wait_for("Go back to before");
+    assert!(screen.contains("what does it say?"), "{screen}");
+    terminal.keys("second\r");
+    terminal.wait_until("the line", |screen| screen.trim_end().ends_with("segue> a second question"));
+    terminal.keys(", better put\r");
+    terminal.wait_until("the second answer", |screen| {
+        screen.matches("Going on.").count() == 2 && screen.trim_end().ends_with("segue>")
+    });
+    terminal.keys("\x04");
+    terminal.end();
+    let sent = server.requests().last().unwrap().body["messages"].to_string();
+    assert!(sent.contains("a second question, better put"), "{sent}");
+    assert!(!sent.contains("Going on."), "what was taken back is not sent: {sent}");
+}
+
+#[test]
+fn a_fork_goes_on_in_the_copy() {
+    let (_server, sandbox) = talked();
+    let shown = lines(&sandbox, "/fork\nand now?\n").stdout;
+    assert!(shown.contains("You are in the copy"), "{shown}");
+    let threads = sandbox.threads();
+    assert_eq!(threads.len(), 2);
+    let fork = threads.iter().find(|thread| thread["parent_kind"] == "fork").unwrap();
+    let other = threads.iter().find(|thread| thread["parent_kind"].is_null()).unwrap();
+    assert!(fork["message_count"].as_u64() > other["message_count"].as_u64());
+}
+
+#[test]
+fn an_export_writes_a_file_and_none_that_is_there() {
+    let (_server, sandbox) = talked();
+    let shown = lines(&sandbox, "/export out.md\n/export out.md\n");
+    let text = std::fs::read_to_string(sandbox.work().join("out.md")).unwrap();
+    assert!(text.contains("It says hi."), "{text}");
+    assert!(shown.stderr.contains("it is there already"), "{shown:?}");
+}
+
+#[test]
+fn the_thread_to_go_on_in_can_be_chosen() {
+    let (_server, sandbox) = talked();
+    let terminal = Terminal::start(&sandbox, 60, &["chat", "-r"]);
+    let screen = terminal.wait_for("Go on in");
+    assert!(screen.contains("what does it say?"), "{screen}");
+    terminal.keys("\r");
+    terminal.wait_for("It says hi.");
+    terminal.wait_for(PROMPT);
+    terminal.keys("/quit\r");
+    assert_eq!(terminal.end().0, 0);
+    sandbox.run(&["chat", "-r"]).assert_told(2, "nobody can be asked");
+}
+
+#[test]
+fn a_thread_is_taken_back_and_a_run_is_stopped_from_outside() {
+    let (_server, sandbox) = talked();
+    let history = sandbox.json(&["history", "last", "--json"]);
+    let first = history["entries"][0]["seq"].as_u64().unwrap().to_string();
+    let done = sandbox.json(&["threads", "rewind", "last", &first, "--json"]);
+    assert_eq!(done["superseded"], 3, "{done}");
+    let left = sandbox.json(&["history", "last", "--json"]);
+    assert_eq!(left["entries"].as_array().unwrap().len(), 1, "{left}");
+    let stopped = sandbox.json(&["threads", "stop", "last", "--json"]);
+    assert_eq!(stopped["asked"], false, "{stopped}");
+}
+
+#[test]
+fn the_status_says_model_window_and_spending_and_fits_a_narrow_screen() {
+    let server = Server::start(Script::new([Reply::text("Hello.\n").tokens(12_345, 67)])).unwrap();
+    let sandbox = Sandbox::new().with_model(&server);
+    let terminal = Terminal::start(&sandbox, 60, &["chat"]);
+    terminal.wait_for(PROMPT);
+    terminal.keys("hi\r");
+    let screen = terminal.wait_for("12.3k in");
+    for part in ["claude-sonnet-4-5", "ctx ", "67 out", "thread 12.4k tokens", "$0.0"] {
+        assert!(screen.contains(part), "{part}:\n{screen}");
+    }
+    terminal.keys("\x04");
+    terminal.end();
+}

@@ -1,0 +1,28 @@
+//! Completion scripts and manual pages.
+
+use crate::sandbox::Sandbox;
+
+#[test]
+fn completions_and_manual_pages_are_generated_without_a_home() {
+    let mut sandbox = Sandbox::new();
+    sandbox.set("SEGUE_HOME", "/dev/null/nowhere");
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ended = sandbox.run(&["completions", shell]);
+        assert!(ended.code == 0 && ended.stdout.contains("handoff"), "{shell}: {ended:?}");
+    }
+    let ended = sandbox.run(&["man"]);
+    assert!(ended.code == 0 && ended.stdout.contains(".TH segue 1"), "{ended:?}");
+    let folder = sandbox.work().join("man");
+    assert_eq!(sandbox.run(&["man", folder.to_str().unwrap()]).code, 0);
+    for page in ["segue.1", "segue-run.1", "segue-threads-list.1"] {
+        assert!(folder.join(page).exists(), "{page}");
+    }
+}
+
+#[test]
+fn the_exit_codes_are_in_the_help() {
+    let help = Sandbox::new().run(&["--help"]).stdout;
+    for code in ["0", "1", "2", "3", "124", "130"] {
+        assert!(help.contains(&format!("\n  {code} ")), "{code}: {help}");
+    }
+}

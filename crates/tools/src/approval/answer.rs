@@ -1,0 +1,182 @@
+//! What follows from a decision about a call: its event, its result when it is not made, and what the tools node is
+//! told. Who decides, and why, is not known here.
+
+use jiff::Timestamp;
+use protocol::{
+    Block, Decision, Decisions, EventType, Interrupt, Message, NewEvent, ToolMessage, ToolStatus,
+};
+use runtime::{Channels, EDITED_ARGS_CHANNEL, Failure, Rejection, StepContext, ToolCall, Update};
+use serde_json::{Map, Value, json};
+
+use super::ToolApproval;
+use crate::permission::Verdict;
+
+/// Channel: the ids of the calls a person is asked about, in the order of the requests.
+const ASKED_CHANNEL: &str = "_approval_asked";
+/// Channel: the ids of the calls of the newest answer that a person, or the policy, approved.
+const APPROVED_CHANNEL: &str = "_approval_given";
+
+/// What was decided about the calls of one answer.
+#[derive(Debug, Default)]
+pub(super) struct Decided {
+    events: Vec<NewEvent>,
+    approved: Vec<String>,
+    edited: Map<String, Value>,
+}
+
+impl Decided {
+    /// Takes down that a call may be made although no rule allows it.
+    pub fn approve(&mut self, call: &ToolCall, (by, rule): (&str, Option<&str>)) -> Result<(), Failure> {
+        self.approved.push(call.id.clone());
+        self.record(call, ("approve", by), rule)
+    }
+
+    /// Takes down that a call is made with other arguments.
+    pub fn edit(&mut self, call: &ToolCall, args: Value) -> Result<(), Failure> {
+        self.approved.push(call.id.clone());
+        self.edited.insert(call.id.clone(), args);
+        self.record(call, ("edit", "person"), None)
+    }
+
+    /// Takes down that a rule or policy refuses a call; `text` is its result.
+    pub fn refuse(&mut self, call: &ToolCall, (by, rule): (&str, &str), text: &str) -> Result<(), Failure> {
+        self.record(call, ("deny", by), Some(rule))?;
+        self.result(call, ToolStatus::Error, text)
+    }
+
+    /// Takes down that a person declined a call.
+    pub fn reject(&mut self, call: &ToolCall, message: Option<&str>) -> Result<(), Failure> {
+        self.record(call, ("reject", "person"), None)?;
+        let text = match message.map(str::trim).filter(|message| !message.is_empty()) {
+            Some(message) => format!("The person declined this call: {message}"),
+            None => "The person declined this call.".to_owned(),
+        };
+        self.result(call, ToolStatus::Error, &text)
+    }
+
+    /// Takes down that a person answered in the tool's place.
+    pub fn respond(&mut self, call: &ToolCall, message: &str) -> Result<(), Failure> {
+        self.record(call, ("respond", "person"), None)?;
+        self.result(call, ToolStatus::Success, message)
+    }
+
+    /// Returns all of it as one update; `asked` are the calls that a person is asked about now. When nothing was
+    /// decided and nothing is left over from before, the update is empty.
+    pub fn into_update(self, step: &StepContext<'_>, asked: &[String]) -> Update {
+        let mut channels = Channels::new();
+        for (channel, ids) in [(ASKED_CHANNEL, asked), (APPROVED_CHANNEL, &self.approved)] {
+            if !ids.is_empty() {
+                channels.insert(channel.to_owned(), json!(ids));
+            } else if step.channels.contains_key(channel) {
+                channels.insert(channel.to_owned(), Value::Null);
+            }
+        }
+        if !self.edited.is_empty() {
+            channels.insert(EDITED_ARGS_CHANNEL.to_owned(), Value::Object(self.edited));
+        }
+        Update { events: self.events, channels, ..Update::default() }
+    }
+
+    fn record(
+        &mut self,
+        call: &ToolCall,
+        (decision, by): (&str, &str),
+        rule: Option<&str>,
+    ) -> Result<(), Failure> {
+        let mut content = json!({"call_id": call.id, "tool": call.name, "decision": decision, "by": by});
+        if let Some(rule) = rule {
+            content["rule"] = rule.into();
+        }
+        self.events.push(NewEvent::new(EventType::ToolCallDecided, &content, Timestamp::now())?);
+        Ok(())
+    }
+
+    fn result(&mut self, call: &ToolCall, status: ToolStatus, text: &str) -> Result<(), Failure> {
+        let message = Message::Tool(ToolMessage {
+            id: None,
+            call_id: call.id.clone(),
+            name: Some(call.name.clone()),
+            content: vec![Block::text(text)],
+            status,
+        });
+        self.events.push(NewEvent::message(&message, Timestamp::now())?);
+        Ok(())
+    }
+}
+
+impl ToolApproval {
+    /// Takes a person's decision about a call. Arguments that a person wrote are held against the rules, too.
+    pub(super) async fn take(
+        &self,
+        step: &StepContext<'_>,
+        call: &ToolCall,
+        (decision, decided): (&Decision, &mut Decided),
+    ) -> Result<(), Failure> {
+        match decision {
+            Decision::Approve { .. } => decided.approve(call, ("person", None)),
+            Decision::Reject { message } => decided.reject(call, message.as_deref()),
+            Decision::Respond { message } => decided.respond(call, message),
+            Decision::Preview {} => decided.reject(call, None),
+            Decision::Edit { edited_action } => {
+                let args = Value::Object(edited_action.args.clone());
+                let edited = ToolCall { args: args.clone(), ..call.clone() };
+                match self.judge(step, &edited).await {
+                    Some((_, Verdict::Deny { rule })) => {
+                        decided.refuse(call, ("rule", &rule), &refused(&rule))
+                    }
+                    Some((_, Verdict::Allow { .. } | Verdict::Ask { .. })) | None => decided.edit(call, args),
+                }
+            }
+        }
+    }
+}
+
+/// Checks an answer to the hook's question before it is stored: an approval changes nothing, and an edit is one of the
+/// same tool.
+///
+/// # Errors
+/// When a decision says something that would not be done.
+pub(super) fn check(interrupt: &Interrupt, decisions: &Decisions) -> Result<(), Rejection> {
+    for (request, decision) in interrupt.payload.action_requests.iter().zip(&decisions.decisions) {
+        match decision {
+            Decision::Approve { args: None, summary_sha256: None }
+            | Decision::Reject { .. }
+            | Decision::Respond { .. }
+            | Decision::Preview {} => {}
+            Decision::Approve { .. } => {
+                let reason = "an approval of a tool call takes no arguments; use an edit to change them";
+                return Err(Rejection::Invalid(reason.to_owned()));
+            }
+            Decision::Edit { edited_action } if edited_action.name == request.name => {}
+            Decision::Edit { edited_action } => {
+                return Err(Rejection::Invalid(format!(
+                    "the call is one of `{}` and cannot become one of `{}`",
+                    request.name, edited_action.name
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the ids of the calls that were asked about.
+pub(super) fn asked(step: &StepContext<'_>) -> Option<Vec<String>> {
+    ids(step, ASKED_CHANNEL)
+}
+
+/// Returns whether the call was approved by a person or the policy.
+pub(super) fn approved(step: &StepContext<'_>, call_id: &str) -> bool {
+    ids(step, APPROVED_CHANNEL).is_some_and(|ids| ids.iter().any(|id| id == call_id))
+}
+
+/// Returns what the model is told of a call that a rule refuses.
+pub(super) fn refused(rule: &str) -> String {
+    format!(
+        "Not done: a rule forbids this call ({rule}). Do not try to get around it; say so if it is needed."
+    )
+}
+
+fn ids(step: &StepContext<'_>, channel: &str) -> Option<Vec<String>> {
+    let ids = step.channels.get(channel)?.as_array()?;
+    Some(ids.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+}

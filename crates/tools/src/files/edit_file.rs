@@ -1,0 +1,116 @@
+//! The tool `edit_file`: exact replacements in one file, all of them or none.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use model::ToolSpec;
+use runtime::{Review, Tool, ToolContext, ToolOutput};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::arguments;
+use crate::files::change::{Changes, Rewrite};
+use crate::files::text::{self, Edit};
+
+/// The most replacements of one call.
+const EDITS_MAX: usize = 200;
+
+/// The tool.
+pub(crate) struct EditFile {
+    changes: Arc<Changes>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Args {
+    path: String,
+    #[serde(default)]
+    old_string: Option<String>,
+    #[serde(default)]
+    new_string: Option<String>,
+    #[serde(default)]
+    replace_all: Option<bool>,
+    #[serde(default)]
+    edits: Vec<Edit>,
+}
+
+impl EditFile {
+    /// Returns the tool.
+    pub fn new(changes: Arc<Changes>) -> Self {
+        Self { changes }
+    }
+}
+
+impl Args {
+    fn read(args: &Value) -> Result<(String, Arc<Rewrite>), String> {
+        let Self { path, old_string, new_string, replace_all, mut edits } = arguments(args)?;
+        match (old_string, new_string) {
+            (Some(old_string), Some(new_string)) => {
+                let replace_all = replace_all.unwrap_or_default();
+                edits.insert(0, Edit { old_string, new_string, replace_all });
+            }
+            (None, None) if replace_all.is_none() => {}
+            _ => return Err("bad arguments: old_string and new_string belong together".to_owned()),
+        }
+        if edits.is_empty() || edits.len() > EDITS_MAX {
+            return Err(format!("bad arguments: give 1 to {EDITS_MAX} edits"));
+        }
+        let shown = path.clone();
+        let rewrite = move |old: Option<&str>| match old {
+            Some(old) => text::apply(old, &edits).map(|(text, _)| text),
+            None => Err(format!("there is no {shown:?} in the workspace; write_file makes a new file")),
+        };
+        Ok((path, Arc::new(rewrite)))
+    }
+}
+
+#[async_trait]
+impl Tool for EditFile {
+    fn spec(&self) -> ToolSpec {
+        let text = |description: &str| json!({"type": "string", "description": description});
+        let old = text("The text as it is in the file, without line numbers; unique unless replace_all.");
+        let new = text("What takes its place.");
+        let all = json!({"type": "boolean", "description": "Replace every occurrence. Default: false."});
+        ToolSpec {
+            name: "edit_file".to_owned(),
+            description: "Replaces text of one file of the workspace that was read before. The text must match \
+                          exactly, blanks included. Several edits of one call apply one after the other, all or none."
+                .to_owned(),
+            parameters: json!({
+                "type": "object",
+                "properties": {
+                    "path": text("The file, relative to the workspace."),
+                    "old_string": old,
+                    "new_string": new,
+                    "replace_all": all,
+                    "edits": {
+                        "type": "array",
+                        "description": "Several replacements, instead of old_string and new_string.",
+                        "items": {
+                            "type": "object",
+                            "properties": {"old_string": old, "new_string": new, "replace_all": all},
+                            "required": ["old_string", "new_string"],
+                            "additionalProperties": false
+                        }
+                    }
+                },
+                "required": ["path"],
+                "additionalProperties": false
+            }),
+        }
+    }
+
+    async fn review(&self, args: &Value, context: &ToolContext) -> Review {
+        match Args::read(args) {
+            Ok((path, rewrite)) => self.changes.review(&path, rewrite, context).await,
+            Err(_) => Review::default(),
+        }
+    }
+
+    async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {
+        match Args::read(args) {
+            Ok((path, rewrite)) => self.changes.make(&path, rewrite, context).await,
+            Err(reason) => ToolOutput::error(reason),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Lines of a text with their numbers, bounded, never holding more of the text than is shown. Where the text comes
+//! from is not known here.
+
+use std::io::{self, BufRead};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::shown::{LINE_CHARS_MAX, OUTPUT_BYTES_MAX, shortened};
+
+/// The most lines shown by one call.
+pub(super) const LINES_MAX: u64 = 2_000;
+
+/// Which lines.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Range {
+    /// The number of the first, from 1.
+    pub offset: u64,
+    /// How many, at most [`LINES_MAX`].
+    pub limit: u64,
+}
+
+/// What was found on the way.
+#[derive(Debug)]
+pub(super) struct Page {
+    /// The lines, numbered; ends with a line that says when there are more.
+    pub text: String,
+    /// How many lines were passed, shown or not, from the first.
+    pub lines: u64,
+    /// Whether the end of the text was reached.
+    pub is_whole: bool,
+}
+
+impl Range {
+    /// Returns the range a call asks for.
+    pub fn of(offset: Option<u64>, limit: Option<u64>) -> Self {
+        Self { offset: offset.unwrap_or(1).max(1), limit: limit.unwrap_or(LINES_MAX).clamp(1, LINES_MAX) }
+    }
+}
+
+/// Returns the lines of the range.
+///
+/// # Errors
+/// When the text cannot be read; [`io::ErrorKind::Interrupted`] when the call was cancelled.
+pub(super) fn page(reader: &mut impl BufRead, range: Range, cancel: &CancellationToken) -> io::Result<Page> {
+    let last = range.offset.saturating_add(range.limit);
+    let mut text = String::new();
+    let mut line = Vec::new();
+    let mut number = 1;
+    while read_line(reader, &mut line)? {
+        if number >= last || text.len() > OUTPUT_BYTES_MAX {
+            text.push_str(&format!("[there is more; continue with offset {number}]\n"));
+            return Ok(Page { text, lines: number - 1, is_whole: false });
+        }
+        if number == 1 && line.starts_with(b"\xef\xbb\xbf") {
+            line.drain(..3);
+        }
+        if number >= range.offset {
+            let shown = shortened(&String::from_utf8_lossy(&line), LINE_CHARS_MAX);
+            text.push_str(&format!("{number:>6}\t{shown}\n"));
+        }
+        if number.is_multiple_of(4096) && cancel.is_cancelled() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        number += 1;
+    }
+    Ok(Page { text, lines: number - 1, is_whole: true })
+}
+
+/// Reads one line without its ending, keeping only what may be shown of it; returns false at the end of the text.
+fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
+    line.clear();
+    let mut read_any = false;
+    loop {
+        let buffer = reader.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(read_any);
+        }
+        read_any = true;
+        let end = buffer.iter().position(|byte| *byte == b'\n');
+        let part = &buffer[..end.unwrap_or(buffer.len())];
+        // Four bytes make a character at most; one more shows that there is more.
+        let room = (LINE_CHARS_MAX * 4 + 4).saturating_sub(line.len());
+        line.extend_from_slice(&part[..part.len().min(room)]);
+        let used = part.len() + usize::from(end.is_some());
+        reader.consume(used);
+        if end.is_some() {
+            if line.last() == Some(&b'\r') {
+                line.pop();
+            }
+            return Ok(true);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! The tool `read_file`: lines of a text file, an image or a PDF to look at, or the stored rest of an earlier output.
+//! What it has shown may be changed afterwards; what others did to the file meanwhile is not noticed here.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Cursor, Read, Seek};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use journal::{Artifact, Write};
+use model::ToolSpec;
+use protocol::{Block, ThreadId};
+use runtime::{Repeat, Review, Tool, ToolContext, ToolOutput, Update};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::files::lines::{self, LINES_MAX, Page, Range};
+use crate::files::media::{self, Kind};
+use crate::files::reading;
+use crate::files::seen::{self, Seen};
+use crate::workspace::Workspace;
+use crate::workspace::place::Folders;
+use crate::{BINARY_PROBE_BYTES, arguments};
+
+/// The most bytes of a file that a call reads on its way to the lines asked for.
+const SCANNED_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// The most bytes of a file that may be changed after it was shown; a larger one is not hashed.
+const KNOWN_BYTES_MAX: u64 = 10 * 1024 * 1024;
+/// What a path begins with that names a stored output.
+pub(crate) const ARTIFACT_PREFIX: &str = "artifact:";
+
+/// The tool.
+pub(crate) struct ReadFile {
+    seen: Arc<Seen>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Args {
+    path: String,
+    #[serde(default)]
+    offset: Option<u64>,
+    #[serde(default)]
+    limit: Option<u64>,
+}
+
+/// What a file shows.
+enum Shown {
+    Text(String),
+    Media { kind: Kind, bytes: Vec<u8> },
+}
+
+/// One call, away from the async threads.
+struct Job {
+    seen: Arc<Seen>,
+    root: PathBuf,
+    thread_id: ThreadId,
+    cancel: CancellationToken,
+}
+
+impl ReadFile {
+    /// Returns the tool; `seen` learns what it shows.
+    pub fn new(seen: Arc<Seen>) -> Self {
+        Self { seen }
+    }
+}
+
+#[async_trait]
+impl Tool for ReadFile {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "read_file".to_owned(),
+            description:
+                "Shows lines of a text file of the workspace, each with its number; an image or a PDF to \
+                          look at; or the rest of an earlier output as artifact:<name>."
+                    .to_owned(),
+            parameters: json!({
+                "type": "object",
+                "properties": {
+                    "path": {"type": "string", "description": "The file, relative to the workspace, or artifact:<name>."},
+                    "offset": {"type": "integer", "minimum": 1, "description": "The first line. Default: 1."},
+                    "limit": {"type": "integer", "minimum": 1, "maximum": LINES_MAX, "description": "How many lines. Default: as many as fit."}
+                },
+                "required": ["path"],
+                "additionalProperties": false
+            }),
+        }
+    }
+
+    fn repeat(&self) -> Repeat {
+        Repeat::Safe
+    }
+
+    async fn review(&self, args: &Value, context: &ToolContext) -> Review {
+        match arguments::<Args>(args) {
+            Ok(args) if args.path.starts_with(ARTIFACT_PREFIX) => Review::default(),
+            Ok(args) => reading(&context.workspace, &args.path),
+            Err(_) => Review::default(),
+        }
+    }
+
+    async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {
+        let args: Args = match arguments(args) {
+            Ok(args) => args,
+            Err(reason) => return ToolOutput::error(reason),
+        };
+        if let Some(name) = args.path.strip_prefix(ARTIFACT_PREFIX) {
+            return crate::output(stored(name, &args, context).await);
+        }
+        let job = Job {
+            seen: Arc::clone(&self.seen),
+            root: context.workspace.clone(),
+            thread_id: context.thread_id,
+            cancel: context.cancel.clone(),
+        };
+        match tokio::task::spawn_blocking(move || job.show(&args)).await {
+            Ok(Ok(Shown::Text(text))) => ToolOutput::success(text),
+            Ok(Ok(Shown::Media { kind, bytes })) => look(context.thread_id, kind, bytes),
+            Ok(Err(reason)) => ToolOutput::error(reason),
+            Err(_) => {
+                ToolOutput::error("the tool broke off; the call may be repeated with narrower arguments")
+            }
+        }
+    }
+}
+
+impl Job {
+    fn show(&self, args: &Args) -> Result<Shown, String> {
+        let failed = |error: io::Error| cannot(&args.path, &error);
+        let workspace = Workspace::open(&self.root)?;
+        let path = workspace.find(&args.path)?;
+        if path.is_dir() {
+            return Err(format!("{:?} is a folder; ls lists it", args.path));
+        }
+        let place = workspace.target(&args.path)?.place(Folders::Existing).map_err(failed)?;
+        let file = place.open().map_err(failed)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+        let size = file.metadata().map_err(failed)?.len();
+        let mut reader = BufReader::new(file);
+        let probe = reader.fill_buf().map_err(failed)?;
+        if let Some(kind) = media::kind(probe) {
+            return self.media(args, kind, size, reader);
+        }
+        if probe[..probe.len().min(BINARY_PROBE_BYTES)].contains(&0) {
+            return Err(format!("{:?} is a binary file of {size} bytes", args.path));
+        }
+        if size <= KNOWN_BYTES_MAX {
+            self.known(args, &path, reader).map(Shown::Text)
+        } else {
+            let mut scanned = reader.take(SCANNED_BYTES_MAX);
+            let range = Range::of(args.offset, args.limit);
+            let page = lines::page(&mut scanned, range, &self.cancel).map_err(failed)?;
+            if page.is_whole && size > SCANNED_BYTES_MAX {
+                return Err(format!(
+                    "{:?} has {size} bytes, too many to count its lines; grep finds text in it",
+                    args.path
+                ));
+            }
+            told(&args.path, page, range).map(Shown::Text)
+        }
+    }
+
+    /// Shows lines of a file that may be changed afterwards.
+    fn known(&self, args: &Args, path: &Path, mut reader: BufReader<File>) -> Result<String, String> {
+        let failed = |error: io::Error| cannot(&args.path, &error);
+        let mut bytes = Vec::new();
+        reader.by_ref().take(KNOWN_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+        let range = Range::of(args.offset, args.limit);
+        let page = lines::page(&mut Cursor::new(&bytes), range, &self.cancel).map_err(failed)?;
+        let text = told(&args.path, page, range)?;
+        self.seen.learn(self.thread_id, path, seen::hash(&bytes));
+        Ok(text)
+    }
+
+    fn media(
+        &self,
+        args: &Args,
+        kind: Kind,
+        size: u64,
+        mut reader: BufReader<File>,
+    ) -> Result<Shown, String> {
+        let failed = |error: io::Error| cannot(&args.path, &error);
+        if size > kind.bytes_max {
+            return Err(format!(
+                "{:?} is {} of {size} bytes; only up to {} can be looked at",
+                args.path, kind.media_type, kind.bytes_max
+            ));
+        }
+        let mut bytes = Vec::new();
+        reader.rewind().map_err(failed)?;
+        reader.take(kind.bytes_max).read_to_end(&mut bytes).map_err(failed)?;
+        Ok(Shown::Media { kind, bytes })
+    }
+}
+
+/// Returns an output that holds the file by reference, and keeps its bytes with the thread.
+fn look(thread_id: ThreadId, kind: Kind, bytes: Vec<u8>) -> ToolOutput {
+    let sha256 = seen::hex(&seen::hash(&bytes));
+    let (media_type, size) = (kind.media_type.to_owned(), bytes.len() as u64);
+    let block =
+        Block::Media { media_type: media_type.clone(), sha256: Some(sha256.clone()), bytes: Some(size) };
+    let artifact = Artifact { thread_id, sha256, media_type, bytes, created_at: Timestamp::now() };
+    let mut output = ToolOutput::success(format!("{}, {size} bytes", kind.media_type));
+    output.content.push(block);
+    output.with_update(Update { writes: vec![Write::PutArtifact(artifact)], ..Update::default() })
+}
+
+/// Shows lines of an output that was stored because it was too long.
+async fn stored(name: &str, args: &Args, context: &ToolContext) -> Result<String, String> {
+    let found = context.store.artifact(context.thread_id, name).await;
+    let artifact = match found {
+        Ok(Some(artifact)) => artifact,
+        Ok(None) => return Err(format!("nothing is stored as {:?} in this thread", args.path)),
+        Err(error) => return Err(format!("{:?} cannot be read: {error}", args.path)),
+    };
+    if !artifact.media_type.starts_with("text/") {
+        return Err(format!("{:?} is {}, not text", args.path, artifact.media_type));
+    }
+    let range = Range::of(args.offset, args.limit);
+    let page = lines::page(&mut Cursor::new(&artifact.bytes), range, &context.cancel);
+    told(&args.path, page.map_err(|error| cannot(&args.path, &error))?, range)
+}
+
+fn told(path: &str, page: Page, range: Range) -> Result<String, String> {
+    match page.lines {
+        0 => Ok("(empty file)".to_owned()),
+        lines if page.is_whole && range.offset > lines => Err(format!("{path:?} has only {lines} lines")),
+        _ => Ok(page.text),
+    }
+}
+
+fn cannot(path: &str, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::Interrupted => "cancelled".to_owned(),
+        _ => format!("{path:?} cannot be read: {error}"),
+    }
+}

@@ -1,0 +1,66 @@
+//! Who may make which tool call: rules from the settings, rules a person had remembered, and what holds without any.
+//! [`decide`] is the whole of it and changes nothing; asking a person is the matter of [`crate::ToolApproval`].
+//!
+//! A rule names a tool, `read_file`, or a tool and what it is about, `edit_file(src/**)`, `execute(cargo test *)`. One
+//! about the paths of `edit_file` holds for `write_file` too, and one about those of `read_file` for `grep` and for
+//! commands that only read. Rules guard against mistakes. They are no sandbox: a command that may run may do whatever
+//! its program does.
+
+mod book;
+mod command;
+mod decide;
+mod rule;
+mod secret;
+mod suggest;
+
+use serde::Deserialize;
+
+pub use book::{Error, RuleBook, Scope, project_file};
+pub use decide::{Rules, Verdict, decide};
+pub use rule::{Rule, RuleError};
+pub(crate) use secret::{SECRET_NAMES, looks_secret};
+pub(crate) use suggest::suggestions;
+
+/// Rules as settings hold them, `[permissions]`. `deny` is stronger than `ask`, and `ask` than `allow`; an `ask` that
+/// names only a tool yields to an `allow` that says what it is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Permissions {
+    /// Calls that are made without asking.
+    pub allow: Vec<Rule>,
+    /// Calls that a person is asked about.
+    pub ask: Vec<Rule>,
+    /// Calls that are never made.
+    pub deny: Vec<Rule>,
+}
+
+/// What becomes of a call that a person would have to be asked about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// The run stops and asks.
+    #[default]
+    Ask,
+    /// The call is refused, and the model is told.
+    Deny,
+    /// The call is made. What a rule denies is refused all the same, and a handoff is never accepted by it.
+    Allow,
+}
+
+impl Policy {
+    /// Every policy.
+    pub const ALL: [Self; 3] = [Self::Ask, Self::Deny, Self::Allow];
+
+    /// Returns the name people use.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+            Self::Allow => "allow",
+        }
+    }
+
+    /// Returns the policy of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|policy| policy.as_str() == name)
+    }
+}

@@ -1,0 +1,281 @@
+//! Decisions as a table: rules, a call, the verdict.
+
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn rules(allow: &[&str], ask: &[&str], deny: &[&str]) -> Rules {
+    let list = |rules: &[&str]| rules.iter().map(|rule| rule.parse().unwrap()).collect();
+    let permissions = Permissions { allow: list(allow), ask: list(ask), deny: list(deny) };
+    Rules { permissions, trusted: vec!["task".to_owned()] }
+}
+
+fn example() -> Rules {
+    rules(
+        &["read_file", "ls", "execute(cargo test *)", "edit_file(src/**)", "mcp__docs__*"],
+        &["execute", "edit_file(src/generated/**)"],
+        &["edit_file(.env*)", "read_file(.env*)", "execute(rm *)", "execute(git push*)"],
+    )
+}
+
+fn path(path: &str) -> Review {
+    Review { subjects: vec![Subject::Path(PathBuf::from(path))], ..Review::default() }
+}
+
+fn command(line: &str) -> Review {
+    Review { subjects: vec![Subject::Command(line.to_owned())], ..Review::default() }
+}
+
+fn reading(line: &str, paths: &[&str]) -> Review {
+    let mut review = command(line);
+    review.subjects.extend(paths.iter().map(|path| Subject::Path(PathBuf::from(path))));
+    review
+}
+
+fn shown(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Allow { rule } => format!("allow: {rule}"),
+        Verdict::Ask { rule } => format!("ask: {rule}"),
+        Verdict::Deny { rule } => format!("deny: {rule}"),
+    }
+}
+
+fn check(rules: &Rules, tool: &str, review: &Review, expected: &str) {
+    let verdict = shown(decide(rules, tool, review));
+    assert!(verdict.starts_with(expected), "{tool} {:?}: {verdict}, expected {expected}", review.subjects);
+}
+
+#[test]
+fn without_rules_reading_is_allowed_and_the_rest_is_asked_about() {
+    let none = Rules { trusted: vec!["task".to_owned()], ..Rules::default() };
+    for tool in ["read_file", "ls", "glob", "grep"] {
+        check(&none, tool, &path("src/a.rs"), "allow: it reads");
+    }
+    check(&none, "read_file", &path(".env"), "ask: its name says that it holds secrets");
+    check(&none, "grep", &path("deploy/id_rsa"), "ask: its name");
+    check(&none, "execute", &reading("cat a", &["a"]), "allow: it only reads");
+    check(&none, "execute", &reading("cat .env", &[".env"]), "ask: its name");
+    check(&none, "execute", &command("cat a"), "ask: no rule allows it");
+    check(&none, "write_file", &path("a"), "ask: no rule allows it");
+    check(&none, "write_file", &Review::default(), "allow: it would do nothing");
+    check(&none, "execute", &Review::default(), "allow: it would do nothing");
+    check(&none, "write_todos", &Review::default(), "allow");
+    check(&none, "task", &Review::default(), "allow");
+    check(&none, "mcp__x__y", &Review::default(), "ask: no rule allows it");
+}
+
+#[test]
+fn deny_is_stronger_than_ask_and_ask_than_allow() {
+    let rules = example();
+    check(&rules, "edit_file", &path("src/a.rs"), "allow: allow edit_file(src/**)");
+    check(&rules, "write_file", &path("src/a.rs"), "allow: allow edit_file(src/**)");
+    check(&rules, "edit_file", &path("src/generated/a.rs"), "ask: ask edit_file(src/generated/**)");
+    check(&rules, "edit_file", &path("src/.env"), "deny: deny edit_file(.env*)");
+    check(&rules, "write_file", &path("src/.ENV.local"), "deny");
+    check(&rules, "edit_file", &path("tests/a.rs"), "ask: no rule");
+    check(&rules, "read_file", &path(".env.local"), "deny: deny read_file(.env*)");
+    check(&rules, "grep", &path(".env"), "deny");
+    check(&rules, "read_file", &path("deploy.pem"), "ask: its name");
+    check(&rules, "execute", &reading("cat .env", &[".env"]), "deny: deny read_file(.env*)");
+    check(&rules, "mcp__docs__find", &Review::default(), "allow: allow mcp__docs__*");
+    check(&rules, "mcp__shop__buy", &Review::default(), "ask");
+    // An `ask` that names only a tool is weaker than an `allow` that says more, and than nothing else.
+    check(&rules, "execute", &command("cargo test"), "allow: allow execute(cargo test *)");
+    check(&rules, "execute", &reading("ls", &[""]), "ask: ask execute");
+}
+
+#[test]
+fn git_s_own_files_need_a_rule_that_says_so() {
+    check(
+        &rules(&["edit_file"], &[], &[]),
+        "edit_file",
+        &path(".git/hooks/pre-commit"),
+        "ask: it is one of git's",
+    );
+    check(&rules(&["edit_file(.git/**)"], &[], &[]), "edit_file", &path(".git/config"), "allow");
+    check(&Rules::default(), "read_file", &path(".git/config"), "allow");
+}
+
+#[test]
+fn every_part_of_a_line_must_be_allowed() {
+    let rules = rules(&["execute(cargo test *)", "execute(cargo fmt)", "execute(echo *)"], &[], &[]);
+    for line in [
+        "cargo test",
+        "cargo   test --all",
+        "cargo test 'a b' \"$HOME\"",
+        "cargo fmt && cargo test; cargo test | echo x",
+        "cargo test 2>&1 >/dev/null",
+        "echo 'a; rm -rf x && $(y)'",
+        "\"cargo\" test",
+    ] {
+        check(&rules, "execute", &command(line), "allow");
+    }
+    for line in [
+        "cargo testing",
+        "cargo fmt --all",
+        "cargo test; rm x",
+        "cargo test && rm x",
+        "cargo test || rm x",
+        "cargo test | sh",
+        "cargo test & rm x",
+        "cargo test\nrm x",
+        "cargo test $(rm x)",
+        "cargo test `rm x`",
+        "cargo test \"$(rm x)\"",
+        "cargo test <(rm x)",
+        "cargo test > src/lib.rs",
+        "echo x >> ~/.profile",
+        "echo ${x:=$(rm x)}",
+        "PATH=. cargo test",
+        "(cargo test)",
+        "if cargo test; then rm x; fi",
+        "'cargo test'",
+        "cargo 'test x'y",
+        "/tmp/cargo test",
+        "cargo test \u{0}",
+        "",
+    ] {
+        check(&rules, "execute", &command(line), "ask");
+    }
+}
+
+#[test]
+fn a_denied_command_is_denied_where_it_is_plainly_hidden() {
+    let rules = rules(&["execute"], &[], &["execute(rm *)", "execute(git push*)"]);
+    for line in [
+        "rm x",
+        "rm",
+        "ls; rm x",
+        "ls && /bin/rm x",
+        "\"rm\" x",
+        "r\\m x",
+        "A=1 rm x",
+        "sudo rm x",
+        "sudo -u root env A=1 rm x",
+        "timeout 5 rm x",
+        "ls | xargs -n1 rm",
+        "find . -exec rm {} +",
+        "sh -c 'ls; rm x'",
+        "sudo bash -c \"rm x\"",
+        "eval 'rm x'",
+        "sh -c \"sh -c 'rm x'\"",
+        "echo $(rm x)",
+        "(rm x)",
+        "if true; then rm x; fi",
+        "ls & rm x",
+        "rm x > out",
+        "git push",
+        "git push --force",
+        "git   push",
+    ] {
+        check(&rules, "execute", &command(line), "deny");
+    }
+    for line in [
+        "ls",
+        "echo rm",
+        "git commit -m 'rm and git push'",
+        "cargo run -- rm",
+        "farm x",
+        "git pull",
+        "(farm x)",
+    ] {
+        check(&rules, "execute", &command(line), "allow");
+    }
+}
+
+#[test]
+fn a_rule_about_a_folder_denies_what_is_in_it() {
+    let rules = rules(&["edit_file(docs/)", "edit_file(./README.md)"], &[], &["read_file(private)"]);
+    check(&rules, "read_file", &path("private/a/b"), "deny");
+    check(&rules, "read_file", &path("x/private/a"), "deny");
+    check(&rules, "read_file", &path("privateer"), "allow");
+    check(&rules, "edit_file", &path("docs/a/b.md"), "allow");
+    check(&rules, "edit_file", &path("README.md"), "allow");
+    check(&rules, "edit_file", &path("docs"), "ask");
+    check(&rules, "edit_file", &path("sub/README.md"), "ask");
+}
+
+#[test]
+fn of_several_subjects_the_strictest_counts() {
+    let both = |a: &str, b: &str| Review {
+        subjects: vec![Subject::Path(a.into()), Subject::Path(b.into())],
+        ..Review::default()
+    };
+    check(&example(), "edit_file", &both("src/a", "src/b"), "allow");
+    check(&example(), "edit_file", &both("src/a", "b"), "ask");
+    check(&example(), "edit_file", &both("b", ".env"), "deny");
+    let url =
+        Review { subjects: vec![Subject::Url("https://docs.rs/serde".to_owned())], ..Review::default() };
+    check(&rules(&["fetch(https://docs.rs/*)"], &[], &[]), "fetch", &url, "allow");
+    check(&rules(&["fetch(https://crates.example/*)"], &[], &[]), "fetch", &url, "ask");
+}
+
+#[test]
+fn texts_that_are_no_rules_are_refused() {
+    for text in
+        ["", "()", "execute(", "execute()", "(x)", "rm -rf", "edit_file(/etc/**)", "edit_file(../x)", "ls({)"]
+    {
+        assert!(text.parse::<Rule>().is_err(), "{text}");
+    }
+    let error = "edit_file(/etc)".parse::<Rule>().unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "read the rule `edit_file(/etc)`: its path is relative to the workspace, such as src/**"
+    );
+    let rule: Rule = " execute(echo \\* (x)) ".parse().unwrap();
+    assert_eq!(rule.to_string(), "execute(echo \\* (x))");
+    assert!(rule.matches_text("echo * (x)") && !rule.matches_text("echo y (x)"));
+}
+
+#[test]
+fn suggestions_are_no_wider_than_the_call_and_allow_it() {
+    let none = Rules::default();
+    for (tool, review, expected) in [
+        ("execute", command("cargo test --all"), vec!["execute(cargo test *)"]),
+        ("execute", command("rm -rf a*"), vec!["execute(rm -rf a\\*)"]),
+        ("execute", command("git push --force"), vec!["execute(git push --force)"]),
+        (
+            "execute",
+            command("cargo fmt && cargo test x | pytest -q"),
+            vec!["execute(cargo fmt *)", "execute(cargo test *)", "execute(pytest *)"],
+        ),
+        ("execute", command("cargo build; cargo build -q"), vec!["execute(cargo build *)"]),
+        ("execute", command("npm run build"), vec!["execute(npm run build)"]),
+        ("execute", command("A=1 cargo test"), vec!["execute(A=1 cargo test)"]),
+        ("edit_file", path("src/a/b.rs"), vec!["edit_file(src/a/**)"]),
+        ("edit_file", path("[x].md"), vec!["edit_file(./[[]x[]].md)"]),
+        ("read_file", path("deploy/.env"), vec!["read_file(deploy/.env)"]),
+        ("mcp__a__b", Review::default(), vec!["mcp__a__b"]),
+    ] {
+        let found = crate::permission::suggestions(&none, tool, &review);
+        assert_eq!(found, expected);
+        let expected: Vec<&str> = found.iter().map(String::as_str).collect();
+        check(&rules(&expected, &["execute"], &[]), tool, &review, "allow");
+    }
+    for line in ["ls > out", "echo $(x)", "(a)", ""] {
+        assert!(crate::permission::suggestions(&none, "execute", &command(line)).is_empty(), "{line}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn k6_what_a_pattern_allows_runs_nothing_else(rest in "[ x'\"\\\\;|&$(){}<>#=\n\r\t`*~!-]{0,12}") {
+        let rules = rules(&["execute(cargo test *)"], &[], &[]);
+        let line = format!("cargo test {rest}");
+        if let Verdict::Allow { .. } = decide(&rules, "execute", &command(&line)) {
+            let folder = tempfile::tempdir().unwrap();
+            let script = format!("cargo() {{ :; }}\ncommand_not_found_handle() {{ echo \"ran $1\"; }}\n{line}");
+            let ran = std::process::Command::new("/bin/bash")
+                .args(["-c", &script])
+                .env("PATH", folder.path())
+                .current_dir(folder.path())
+                .output()
+                .unwrap();
+            prop_assert!(ran.stdout.is_empty(), "{line}: {}", String::from_utf8_lossy(&ran.stdout));
+            prop_assert!(ran.stderr.is_empty(), "{line}: {}", String::from_utf8_lossy(&ran.stderr));
+            prop_assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{}", line);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Names of files that usually hold secrets. Nothing is read to find out.
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+/// Names of files that usually hold secrets, as globs.
+pub(crate) const SECRET_NAMES: &[&str] = &[
+    ".env",
+    ".env.*",
+    "*.pem",
+    "*.key",
+    "*.p12",
+    "*.pfx",
+    "*.keystore",
+    "id_rsa",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ed25519",
+    ".netrc",
+    ".pgpass",
+    ".npmrc",
+    ".pypirc",
+    ".git-credentials",
+    "credentials.json",
+    "service-account*.json",
+];
+/// Ends of names that say that a file only shows how one with secrets looks.
+const EXAMPLES: &[&str] = &[".example", ".sample", ".template", ".dist"];
+
+static NAMES: LazyLock<GlobSet> = LazyLock::new(|| {
+    let mut names = GlobSetBuilder::new();
+    for name in SECRET_NAMES {
+        let glob = GlobBuilder::new(name).case_insensitive(true).build();
+        names.add(glob.expect("the globs are constants that the tests compile"));
+    }
+    names.build().expect("the globs are constants that the tests compile")
+});
+
+/// Returns whether a file of that name usually holds secrets.
+pub(crate) fn looks_secret(path: &Path) -> bool {
+    let Some(name) = path.file_name() else { return false };
+    let text = name.to_string_lossy().to_ascii_lowercase();
+    NAMES.is_match(Path::new(name)) && !EXAMPLES.iter().any(|end| text.ends_with(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn k4_names_of_secrets_are_known() {
+        for name in [".env", "a/.env.local", ".ENV", "x.pem", "deep/id_rsa", ".npmrc", "credentials.json"] {
+            assert!(looks_secret(Path::new(name)), "{name}");
+        }
+        for name in ["", "env", ".env.example", "src/key.rs", "id_rsa.pub", "environment.md", ".envrc"] {
+            assert!(!looks_secret(Path::new(name)), "{name}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! What a search by lines has found so far, in the form asked for, bounded. It searches nothing itself.
+
+use std::collections::VecDeque;
+
+use serde::Deserialize;
+
+use crate::shown::{OUTPUT_BYTES_MAX, shortened};
+
+/// The most lines shown around a match.
+pub(super) const CONTEXT_LINES_MAX: usize = 20;
+/// The most matching lines, or files, shown.
+const MATCHES_MAX: usize = 200;
+/// The most characters of a line that are shown.
+const LINE_CHARS_MAX: usize = 300;
+
+/// What is shown of a match.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Output {
+    /// The line.
+    #[default]
+    Lines,
+    /// The file.
+    Files,
+    /// The file, and how many lines match.
+    Counts,
+}
+
+/// The lines of the answer so far.
+#[derive(Debug)]
+pub(super) struct Found {
+    output: Output,
+    context: usize,
+    lines: Vec<String>,
+    bytes: usize,
+    matches: usize,
+    file: InFile,
+}
+
+/// What is known of the file that is being searched.
+#[derive(Debug, Default)]
+struct InFile {
+    path: String,
+    matches: usize,
+    /// Lines before a match to come.
+    before: VecDeque<(u64, String)>,
+    /// How many lines after the last match are still to be shown.
+    after: usize,
+    /// The number of the line shown last.
+    shown: Option<u64>,
+}
+
+impl Found {
+    /// Returns an empty answer.
+    pub fn new(output: Output, context: usize) -> Self {
+        let context = if output == Output::Lines { context.min(CONTEXT_LINES_MAX) } else { 0 };
+        Self { output, context, lines: Vec::new(), bytes: 0, matches: 0, file: InFile::default() }
+    }
+
+    /// Goes to the next file.
+    pub fn begin(&mut self, path: &str) {
+        self.file = InFile { path: path.to_owned(), ..InFile::default() };
+    }
+
+    /// Takes a line that matches.
+    pub fn matching(&mut self, number: u64, text: &[u8]) {
+        self.file.matches += 1;
+        if self.output != Output::Lines {
+            return;
+        }
+        self.matches += 1;
+        let first = self.file.before.front().map_or(number, |(number, _)| *number);
+        if self.context > 0 && !self.lines.is_empty() && self.file.shown.is_none_or(|shown| shown + 1 < first)
+        {
+            self.push("--".to_owned());
+        }
+        for (number, text) in std::mem::take(&mut self.file.before) {
+            self.push(format!("{}-{number}-{text}", self.file.path));
+        }
+        self.push(format!("{}:{number}:{}", self.file.path, shown(text)));
+        self.file.shown = Some(number);
+        self.file.after = self.context;
+    }
+
+    /// Takes a line that does not match.
+    pub fn other(&mut self, number: u64, text: &[u8]) {
+        if self.context == 0 {
+            return;
+        }
+        if self.file.after > 0 {
+            self.file.after -= 1;
+            self.file.shown = Some(number);
+            self.push(format!("{}-{number}-{}", self.file.path, shown(text)));
+            return;
+        }
+        if self.file.before.len() == self.context {
+            self.file.before.pop_front();
+        }
+        self.file.before.push_back((number, shown(text)));
+    }
+
+    /// Ends the file.
+    pub fn end(&mut self) {
+        if self.file.matches == 0 {
+            return;
+        }
+        match self.output {
+            Output::Lines => {}
+            Output::Files => {
+                self.matches += 1;
+                self.push(self.file.path.clone());
+            }
+            Output::Counts => {
+                self.matches += 1;
+                self.push(format!("{}:{}", self.file.path, self.file.matches));
+            }
+        }
+    }
+
+    /// Returns whether the rest of the file cannot change the answer.
+    pub fn has_enough(&self) -> bool {
+        self.is_full() || (self.output == Output::Files && self.file.matches > 0)
+    }
+
+    /// Returns whether nothing more fits.
+    pub fn is_full(&self) -> bool {
+        self.matches >= MATCHES_MAX || self.bytes >= OUTPUT_BYTES_MAX
+    }
+
+    /// Returns the answer, with a last line that says why it ends early.
+    pub fn text(mut self, note: Option<&str>) -> String {
+        self.lines.extend(note.map(str::to_owned));
+        if self.lines.is_empty() { "no line matches".to_owned() } else { self.lines.join("\n") }
+    }
+
+    fn push(&mut self, line: String) {
+        self.bytes += line.len();
+        self.lines.push(line);
+    }
+}
+
+fn shown(text: &[u8]) -> String {
+    shortened(String::from_utf8_lossy(text).trim_end(), LINE_CHARS_MAX)
+}

@@ -1,0 +1,146 @@
+//! The tool `grep`: lines by regular expression, over the files a search sees. How lines around a match are put
+//! together is in [`crate::search::found`].
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+use async_trait::async_trait;
+use model::ToolSpec;
+use regex::bytes::{Regex, RegexBuilder};
+use runtime::{Repeat, Review, Tool, ToolContext, ToolOutput};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::files::reading;
+use crate::search::found::{CONTEXT_LINES_MAX, Found, Output};
+use crate::search::tree::{Next, Walked, matcher, walk};
+use crate::workspace::Workspace;
+use crate::{BINARY_PROBE_BYTES, arguments, blocking, output};
+
+/// The most bytes of one file that are searched.
+const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// The most bytes of one line that are searched.
+const LINE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The tool.
+pub(crate) struct Grep;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Args {
+    pattern: String,
+    #[serde(default)]
+    path: Option<String>,
+    #[serde(default)]
+    glob: Option<String>,
+    #[serde(default)]
+    ignore_case: bool,
+    #[serde(default)]
+    output: Output,
+    #[serde(default)]
+    context: usize,
+}
+
+#[async_trait]
+impl Tool for Grep {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "grep".to_owned(),
+            description:
+                "Finds lines that match a regular expression in the text files of the workspace; shows \
+                          path:line:text. Files that .gitignore names, and files of secrets, are left out."
+                    .to_owned(),
+            parameters: json!({
+                "type": "object",
+                "properties": {
+                    "pattern": {"type": "string", "description": "The regular expression (Rust syntax)."},
+                    "path": {"type": "string", "description": "Only this file or folder."},
+                    "glob": {"type": "string", "description": "Only files whose path matches, such as *.rs."},
+                    "ignore_case": {"type": "boolean", "description": "Upper and lower case are the same. Default: false."},
+                    "output": {"type": "string", "enum": ["lines", "files", "counts"], "description": "Matching lines, only the files that have some, or how many each has. Default: lines."},
+                    "context": {"type": "integer", "minimum": 0, "maximum": CONTEXT_LINES_MAX, "description": "Lines shown before and after each match. Default: 0."}
+                },
+                "required": ["pattern"],
+                "additionalProperties": false
+            }),
+        }
+    }
+
+    fn repeat(&self) -> Repeat {
+        Repeat::Safe
+    }
+
+    async fn review(&self, args: &Value, context: &ToolContext) -> Review {
+        match arguments::<Args>(args) {
+            Ok(args) => reading(&context.workspace, args.path.as_deref().unwrap_or(".")),
+            Err(_) => Review::default(),
+        }
+    }
+
+    async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {
+        let args: Args = match arguments(args) {
+            Ok(args) => args,
+            Err(error) => return output(Err(error)),
+        };
+        let (root, cancel) = (context.workspace.clone(), context.cancel.clone());
+        blocking(move || search(&Workspace::open(&root)?, &args, &cancel)).await
+    }
+}
+
+fn search(workspace: &Workspace, args: &Args, cancel: &CancellationToken) -> Result<String, String> {
+    let pattern = RegexBuilder::new(&args.pattern)
+        .case_insensitive(args.ignore_case)
+        .build()
+        .map_err(|error| format!("bad pattern: {error}"))?;
+    let only = args.glob.as_deref().map(matcher).transpose()?;
+    let start = workspace.find(args.path.as_deref().unwrap_or("."))?;
+    let mut found = Found::new(args.output, args.context);
+    let walked = walk(&start, cancel, |path| {
+        let shown = workspace.shown(path);
+        if only.as_ref().is_none_or(|only| only.is_match(shown)) {
+            found.begin(&shown.display().to_string());
+            // A file that cannot be read has no lines to show.
+            let _ = search_file(path, &pattern, cancel, &mut found);
+            found.end();
+        }
+        if found.is_full() { Next::Stop } else { Next::More }
+    })?;
+    Ok(found.text(match walked {
+        Walked::All => None,
+        Walked::Limit => Some("[the search ended early: too many files; narrow it with path]"),
+        Walked::Stopped => Some("[there may be more; narrow the pattern, path or glob]"),
+    }))
+}
+
+fn search_file(
+    path: &Path,
+    pattern: &Regex,
+    cancel: &CancellationToken,
+    found: &mut Found,
+) -> std::io::Result<()> {
+    let mut reader = BufReader::with_capacity(64 * 1024, File::open(path)?.take(FILE_BYTES_MAX));
+    let probe = reader.fill_buf()?;
+    if probe[..probe.len().min(BINARY_PROBE_BYTES)].contains(&0) {
+        return Ok(());
+    }
+    let mut line = Vec::new();
+    let mut number = 1_u64;
+    while reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? > 0 {
+        let ended = line.ends_with(b"\n");
+        let text = line.strip_suffix(b"\n").unwrap_or(&line);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        if pattern.is_match(text) {
+            found.matching(number, text);
+        } else {
+            found.other(number, text);
+        }
+        if found.has_enough() || (number.is_multiple_of(4096) && cancel.is_cancelled()) {
+            return Ok(());
+        }
+        number += u64::from(ended);
+        line.clear();
+    }
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! Lines as they are taken apart: commands in their canonical form, what joins them, and lines that are not understood.
+
+use std::process::Command;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn check(line: &str, expected: Option<&[&str]>) {
+    let parsed = parse(line).map(|line| line.commands.iter().map(Simple::canonical).collect::<Vec<_>>());
+    let expected = expected.map(|expected| expected.iter().map(|text| (*text).to_owned()).collect());
+    assert_eq!(parsed, expected, "{line}");
+}
+
+#[test]
+fn lines_are_taken_apart_into_simple_commands() {
+    check("ls", Some(&["ls"]));
+    check("  cargo   test \t --all ", Some(&["cargo test --all"]));
+    check("a && b || c; d | e\nf", Some(&["a", "b", "c", "d", "e", "f"]));
+    check("a;", Some(&["a"]));
+    check("\n\na &&\n b\n", Some(&["a", "b"]));
+    check("echo 'a  b' \"c d\" e\\ f", Some(&["echo 'a  b' 'c d' 'e f'"]));
+    check("echo \"it's\" '\"'", Some(&["echo 'it'\\''s' '\"'"]));
+    check("echo a\\\nb \\\n c", Some(&["echo ab c"]));
+    check("\"cargo\" te'st'", Some(&["cargo test"]));
+    check("A=1 B='x y' make CC=gcc", Some(&["A=1 B='x y' make 'CC=gcc'"]));
+    check("git show HEAD~1^ 'a:~' '~'", Some(&["git show HEAD~1^ 'a:~' '~'"]));
+    check("ls *.rs ~ $HOME \"${A}\" {a,b}", Some(&["ls *.rs ~ $HOME \"${A}\" {a,b}"]));
+    check("echo '$(x)' '`x`' \\$x '*'", Some(&["echo '$(x)' '`x`' '$x' '*'"]));
+    check("echo 5$ \"\"", Some(&["echo '5$' ''"]));
+    check("git log --format=%h 2>&1 >/dev/null", Some(&["git log --format=%h"]));
+    check("echo a#b 2 >&2", Some(&["echo 'a#b' 2"]));
+}
+
+#[test]
+fn what_is_not_understood_is_not_guessed_at() {
+    for line in [
+        "",
+        " ",
+        "&& a",
+        "a &&",
+        "a |",
+        "| a",
+        "a ;; b",
+        "; a",
+        "a & b",
+        "a &",
+        "a &> b",
+        "a |& b",
+        "a || ",
+        "echo $(x)",
+        "echo `x`",
+        "echo \"$(x)\"",
+        "echo \"`x`\"",
+        "echo $((1))",
+        "echo ${a:-b}",
+        "echo ${!a}",
+        "echo $'a'",
+        "echo $\"a\"",
+        "echo $[1]",
+        "(a)",
+        "a (b)",
+        "{ a; }",
+        "if a; then b; fi",
+        "! a",
+        "time a",
+        "for i in a; do b; done",
+        "a <<EOF\nb\nEOF",
+        "a <<< b",
+        "cat <(a)",
+        "a >(b)",
+        "echo 'a",
+        "echo \"a",
+        "a \\",
+        "a # b",
+        "# a",
+        "a\rb",
+        "a\0b",
+        "a \u{1b}[0m",
+        "a >",
+        "a > ; b",
+        "f() { a; }",
+        "A=1",
+        "[[ a ]]",
+        "a >>> b",
+    ] {
+        check(line, None);
+    }
+}
+
+#[test]
+fn only_outputs_that_go_nowhere_are_harmless() {
+    let redirects = |line: &str| parse(line).unwrap().commands[0].redirects.clone();
+    for (line, text) in [
+        ("a 2>&1", "2>&1"),
+        ("a >/dev/null", ">/dev/null"),
+        ("a 2>> '/dev/null'", "2>>/dev/null"),
+        ("a < /dev/null", "</dev/null"),
+        ("2>/dev/null a", "2>/dev/null"),
+    ] {
+        assert_eq!(redirects(line), [Redirect::Harmless(text.to_owned())], "{line}");
+    }
+    for line in [
+        "a > b",
+        "a >> b",
+        "a < b",
+        "a 2> b",
+        "a >| b",
+        "a <> b",
+        "a >&b",
+        "a >& 3",
+        "a 3>/dev/null",
+        "a >$X",
+    ] {
+        assert_eq!(redirects(line), [Redirect::File], "{line}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_rendered_line_gives_programs_the_same_words(
+        words in prop::collection::vec("[ -~\u{e4}\u{202e}]{0,12}", 1..5)
+    ) {
+        let line = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+        let parsed = parse(&format!("printf '%s|' {line}")).unwrap();
+        prop_assert_eq!(parsed.commands[0].literal().unwrap()[2..].to_vec(), words.clone());
+        let output = Command::new("/bin/sh").arg("-c").arg(parsed.rendered(Simple::canonical)).output().unwrap();
+        let expected: String = words.iter().map(|word| format!("{word}|")).collect();
+        prop_assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_line_of_any_characters_is_either_refused_or_understood_as_the_shell_does(
+        line in "[ab'\"\\\\ ;|&$(){}<>#=`*~-]{0,12}"
+    ) {
+        // Words that the shell would not expand are the words that were read.
+        if let Some(parsed) = parse(&line)
+            && parsed.commands.len() == 1
+            && parsed.commands[0].redirects.is_empty()
+            && parsed.commands[0].assignments.is_empty()
+            && let Some(words) = parsed.commands[0].literal()
+        {
+            let script = format!("show() {{ printf '%s|' \"$@\"; }}\nshow {line}");
+            let output = Command::new("/bin/sh").arg("-c").arg(script).output().unwrap();
+            let expected: String = words.iter().map(|word| format!("{word}|")).collect();
+            prop_assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+        }
+    }
+}

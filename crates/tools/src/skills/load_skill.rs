@@ -1,0 +1,161 @@
+//! The tool `load_skill`: what a skill says, or another text file of its folder. It reads nothing outside that folder.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use model::ToolSpec;
+use runtime::{Repeat, Tool, ToolContext, ToolOutput};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::shown::{OUTPUT_BYTES_MAX, abridged};
+use crate::skills::Skills;
+use crate::skills::catalog::{SKILL_FILE, Skill};
+use crate::skills::front_matter::split;
+use crate::{BINARY_PROBE_BYTES, arguments, blocking};
+
+/// The most bytes of a file that are read.
+const READ_BYTES_MAX: u64 = 1024 * 1024;
+/// The most files of a skill's folder that are listed.
+const FILES_MAX: usize = 100;
+/// How deep they may lie.
+const DEPTH_MAX: usize = 5;
+/// The most entries of a skill's folder that are looked at.
+const ENTRIES_MAX: usize = 10_000;
+
+/// The tool.
+pub(super) struct LoadSkill {
+    /// The skills there are.
+    pub skills: Arc<Skills>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Args {
+    name: String,
+    #[serde(default)]
+    file: Option<String>,
+}
+
+#[async_trait]
+impl Tool for LoadSkill {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "load_skill".to_owned(),
+            description: "Loads the instructions of a skill, or another text file of its folder.".to_owned(),
+            parameters: json!({
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string", "description": "The skill's name, as listed."},
+                    "file": {"type": "string", "description": "A file of the skill's folder, relative to it. Default: its instructions."}
+                },
+                "required": ["name"],
+                "additionalProperties": false
+            }),
+        }
+    }
+
+    fn repeat(&self) -> Repeat {
+        Repeat::Safe
+    }
+
+    async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {
+        let args: Args = match arguments(args) {
+            Ok(args) => args,
+            Err(reason) => return ToolOutput::error(reason),
+        };
+        let (skills, workspace) = (Arc::clone(&self.skills), context.workspace.clone());
+        blocking(move || {
+            let found = skills.found();
+            let skill = found.skills.iter().find(|skill| skill.name == args.name);
+            let skill = skill.ok_or_else(|| unknown(&args.name, &found.skills))?;
+            match &args.file {
+                Some(file) => read(skill, file),
+                None => instructions(skill, &workspace),
+            }
+        })
+        .await
+    }
+}
+
+fn unknown(name: &str, skills: &[Skill]) -> String {
+    let names: Vec<&str> = skills.iter().map(|skill| skill.name.as_str()).collect();
+    match names[..] {
+        [] => format!("there is no skill {name:?}, and no other"),
+        _ => format!("there is no skill {name:?}; there are: {}", names.join(", ")),
+    }
+}
+
+/// Returns the body of SKILL.md and what else the folder holds.
+fn instructions(skill: &Skill, workspace: &Path) -> Result<String, String> {
+    let text = read(skill, SKILL_FILE)?;
+    let body = split(&text).map_or(text.as_str(), |(_, body)| body);
+    let root = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
+    let folder = skill.folder.strip_prefix(root).unwrap_or(&skill.folder);
+    let mut shown = format!("{}\n\n[the skill's folder: {}]\n", body.trim(), folder.display());
+    let files = files(&skill.folder);
+    if !files.is_empty() {
+        shown.push_str("[its files, for load_skill:]\n");
+        for file in files.iter().take(FILES_MAX) {
+            shown.push_str(&format!("{}\n", file.display()));
+        }
+        if files.len() > FILES_MAX {
+            shown.push_str(&format!("[{} more]\n", files.len() - FILES_MAX));
+        }
+    }
+    Ok(shown)
+}
+
+/// Returns the text of a file of the skill's folder.
+fn read(skill: &Skill, file: &str) -> Result<String, String> {
+    let failed = |error: std::io::Error| format!("{file:?} cannot be read: {error}");
+    let path = skill.folder.join(file).canonicalize().map_err(failed)?;
+    if !path.starts_with(&skill.folder) {
+        return Err(format!("{file:?} is outside the skill's folder"));
+    }
+    let metadata = path.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(format!("{file:?} is no file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(&path).and_then(|file| file.take(READ_BYTES_MAX).read_to_end(&mut bytes)).map_err(failed)?;
+    if bytes[..bytes.len().min(BINARY_PROBE_BYTES)].contains(&0) {
+        return Err(format!("{file:?} is a binary file of {} bytes", metadata.len()));
+    }
+    let mut text = abridged(&String::from_utf8_lossy(&bytes), OUTPUT_BYTES_MAX);
+    if metadata.len() > READ_BYTES_MAX {
+        text.push_str(&format!("\n[the file has {} bytes; the rest was not read]", metadata.len()));
+    }
+    Ok(text)
+}
+
+/// Returns the folder's files beside SKILL.md, relative to it; hidden ones and links are left out.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut left = vec![(folder.to_owned(), 1)];
+    let mut room = ENTRIES_MAX;
+    while let Some((inner, depth)) = left.pop() {
+        let Ok(entries) = std::fs::read_dir(&inner) else { continue };
+        for entry in entries.flatten() {
+            if room == 0 {
+                break;
+            }
+            room -= 1;
+            let (path, kind) = (entry.path(), entry.file_type());
+            if entry.file_name().to_string_lossy().starts_with('.') {
+                continue;
+            }
+            match kind {
+                Ok(kind) if kind.is_dir() && depth < DEPTH_MAX => left.push((path, depth + 1)),
+                Ok(kind) if kind.is_file() => found.extend(path.strip_prefix(folder).map(Path::to_owned)),
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+    found.retain(|file| file != Path::new(SKILL_FILE));
+    found.sort();
+    found
+}

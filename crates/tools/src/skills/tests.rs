@@ -1,0 +1,177 @@
+//! Skills on disk: which count, what a model is told, and what it may load.
+
+use std::fs::{create_dir_all, write};
+use std::path::PathBuf;
+
+use journal::Sqlite;
+use protocol::{Message, RunId, ThreadId};
+use runtime::{Channels, Frames, Repeat, ToolContext};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+
+struct Place {
+    folder: tempfile::TempDir,
+    skills: Arc<Skills>,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        create_dir_all(folder.path().join("work")).unwrap();
+        let skills = Skills::new(&folder.path().join("home/skills"), &folder.path().join("work"));
+        Self { folder, skills: Arc::new(skills) }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    fn skill(&self, folder: &str, name: &str, description: &str) {
+        create_dir_all(self.path(folder)).unwrap();
+        let text = format!("---\nname: {name}\ndescription: {description}\n---\n\n# {name}\nDo it.\n");
+        write(self.path(folder).join("SKILL.md"), text).unwrap();
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.skills
+            .found()
+            .skills
+            .iter()
+            .map(|skill| format!("{}: {}", skill.name, skill.description))
+            .collect()
+    }
+
+    async fn load(&self, args: Value) -> String {
+        let context = ToolContext {
+            thread_id: ThreadId::generate(),
+            run_id: RunId::generate(),
+            call_id: "c".to_owned(),
+            workspace: self.path("work"),
+            cancel: CancellationToken::new(),
+            store: Arc::new(Sqlite::in_memory().unwrap()),
+            frames: Frames::default(),
+            channels: Arc::new(Channels::new()),
+            answers: Vec::new(),
+        };
+        let tool = self.skills.tool();
+        assert_eq!(tool.repeat(), Repeat::Safe);
+        let output = tool.call(&args, &context).await;
+        let message = protocol::ToolMessage {
+            id: None,
+            call_id: String::new(),
+            name: None,
+            content: output.content,
+            status: output.status,
+        };
+        Message::Tool(message).text()
+    }
+}
+
+#[test]
+fn the_more_specific_place_counts_and_the_other_is_told() {
+    let place = Place::new();
+    assert!(place.names().is_empty());
+    place.skill("home/skills/a", "a", "from home");
+    place.skill("home/skills/b", "b", "from home");
+    place.skill("work/.segue/skills/a", "a", "from segue");
+    place.skill("work/.agents/skills/a", "a", "from agents");
+    place.skill("work/.claude/skills/c", "c", "from claude");
+    assert_eq!(place.names(), ["a: from agents", "b: from home", "c: from claude"]);
+    let notices = &place.skills.found().notices;
+    assert_eq!(notices.len(), 2, "{notices:?}");
+    assert!(
+        notices[0].contains("the skill `a` is hidden by") && notices[1].contains(".segue"),
+        "{notices:?}"
+    );
+}
+
+#[test]
+fn a_bad_skill_is_told_and_the_others_work() {
+    let place = Place::new();
+    place.skill("home/skills/good", "good", "works");
+    place.skill("home/skills/bad", "Bad Name", "d");
+    place.skill("home/skills/twin", "good", "again");
+    create_dir_all(place.path("home/skills/empty")).unwrap();
+    create_dir_all(place.path("home/skills/odd/SKILL.md")).unwrap();
+    write(place.path("home/skills/file"), "x").unwrap();
+    create_dir_all(place.path("home/skills/binary")).unwrap();
+    write(place.path("home/skills/binary/SKILL.md"), b"\xff\x00\xfe").unwrap();
+    assert_eq!(place.names(), ["good: works"]);
+    let notices = place.skills.found().notices.join("\n");
+    assert_eq!(notices.lines().count(), 3, "{notices}");
+    assert!(notices.contains("its name \"Bad Name\"") && notices.contains("is named `good`"), "{notices}");
+}
+
+#[test]
+fn a_skill_that_appears_or_changes_is_seen_and_nothing_is_read_twice() {
+    let place = Place::new();
+    place.skill("home/skills/a", "a", "first");
+    let first = place.skills.found();
+    assert!(Arc::ptr_eq(&first, &place.skills.found()));
+    place.skill("work/.claude/skills/b", "b", "new");
+    assert_eq!(place.names(), ["a: first", "b: new"]);
+    place.skill("home/skills/a", "a", "second");
+    let file = std::fs::File::options().write(true).open(place.path("home/skills/a/SKILL.md")).unwrap();
+    file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    assert_eq!(place.names(), ["a: second", "b: new"]);
+    std::fs::remove_dir_all(place.path("home")).unwrap();
+    assert_eq!(place.names(), ["b: new"]);
+}
+
+#[tokio::test]
+async fn a_skill_is_loaded_with_its_files() {
+    let place = Place::new();
+    place.skill("work/.claude/skills/pdf", "pdf", "reads");
+    create_dir_all(place.path("work/.claude/skills/pdf/scripts")).unwrap();
+    write(place.path("work/.claude/skills/pdf/scripts/run.py"), "print(1)\n").unwrap();
+    write(place.path("work/.claude/skills/pdf/.hidden"), "").unwrap();
+    write(place.path("work/.claude/skills/pdf/logo.png"), b"\x89\x00").unwrap();
+    assert_eq!(
+        place.load(json!({"name": "pdf"})).await,
+        "# pdf\nDo it.\n\n[the skill's folder: .claude/skills/pdf]\n[its files, for load_skill:]\nlogo.png\n\
+         scripts/run.py\n"
+    );
+    assert_eq!(place.load(json!({"name": "pdf", "file": "scripts/run.py"})).await, "print(1)\n");
+    assert_eq!(
+        place.load(json!({"name": "pdf", "file": "logo.png"})).await,
+        "\"logo.png\" is a binary file of 2 bytes"
+    );
+    assert_eq!(place.load(json!({"name": "pdf", "file": "scripts"})).await, "\"scripts\" is no file");
+    assert_eq!(place.load(json!({"name": "doc"})).await, "there is no skill \"doc\"; there are: pdf");
+    assert!(place.load(json!({"name": "pdf", "path": "x"})).await.starts_with("bad arguments"));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn k6_nothing_outside_a_skills_folder_is_loaded() {
+    use std::os::unix::fs::symlink;
+    let place = Place::new();
+    write(place.path("secret"), "s").unwrap();
+    place.skill("outside", "outside", "a link leads here");
+    place.skill("work/.claude/skills/a", "a", "d");
+    symlink(place.path("secret"), place.path("work/.claude/skills/a/link")).unwrap();
+    symlink(place.path("outside"), place.path("work/.claude/skills/outside")).unwrap();
+    let absolute = place.path("secret");
+    for file in ["../../../../secret", "link", absolute.to_str().unwrap()] {
+        let said = place.load(json!({"name": "a", "file": file})).await;
+        assert!(said.ends_with("is outside the skill's folder"), "{said}");
+    }
+    assert_eq!(place.names(), ["a: d"]);
+    assert!(place.skills.found().notices[0].ends_with("it lies outside the workspace"));
+    // The home folder is the user's own.
+    create_dir_all(place.path("home/skills")).unwrap();
+    symlink(place.path("outside"), place.path("home/skills/outside")).unwrap();
+    assert_eq!(place.names(), ["a: d", "outside: a link leads here"]);
+}
+
+#[tokio::test]
+async fn a_long_file_is_shown_in_part() {
+    let place = Place::new();
+    place.skill("home/skills/a", "a", "d");
+    write(place.path("home/skills/a/long.txt"), "line\n".repeat(1_000_000)).unwrap();
+    let said = place.load(json!({"name": "a", "file": "long.txt"})).await;
+    assert!(said.len() < 64 * 1024 && said.contains("bytes left out]"), "{}", said.len());
+    assert!(said.ends_with("[the file has 5000000 bytes; the rest was not read]"));
+}

@@ -1,0 +1,240 @@
+//! Opening and replacing files below the workspace, folder by folder and never through a link, so that nothing that
+//! is swapped in between the check of a path and its use leads outside. Which path a call means is not decided here.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+use xattr::FileExt;
+
+/// How often another name for the temporary file is tried.
+const NAMES_MAX: u32 = 64;
+
+/// A file of the workspace, which need not exist: its real path, links resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    root: PathBuf,
+    relative: PathBuf,
+}
+
+/// A folder that is held open, and a name in it.
+#[derive(Debug)]
+pub(crate) struct Place {
+    folder: OwnedFd,
+    name: OsString,
+}
+
+/// A file as it was read.
+#[derive(Debug)]
+pub(crate) struct Found {
+    file: File,
+    stamp: Stamp,
+    /// What it held.
+    pub bytes: Vec<u8>,
+}
+
+/// Whether folders on the way to a place are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Folders {
+    /// They must exist.
+    Existing,
+    /// Missing ones are made.
+    Made,
+}
+
+/// What became of a replacement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Replaced {
+    /// The place holds the new bytes, durably.
+    Yes,
+    /// Someone else changed it meanwhile; nothing was done.
+    Stale,
+}
+
+/// What tells one state of a file from another without reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+}
+
+impl Target {
+    /// Returns the target at `relative` below `root`; neither passes a link.
+    pub fn new(root: &Path, relative: PathBuf) -> Self {
+        Self { root: root.to_owned(), relative }
+    }
+
+    /// Returns its path relative to the workspace.
+    pub fn relative(&self) -> &Path {
+        &self.relative
+    }
+
+    /// Returns its absolute path.
+    pub fn absolute(&self) -> PathBuf {
+        self.root.join(&self.relative)
+    }
+
+    /// Opens the folder of the target.
+    pub fn place(&self, folders: Folders) -> io::Result<Place> {
+        let name = self.relative.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut folder = rustix::fs::open(&self.root, flags, Mode::empty())?;
+        for part in self.relative.parent().into_iter().flat_map(Path::components) {
+            let Component::Normal(part) = part else { return Err(io::ErrorKind::InvalidInput.into()) };
+            folder = open_folder(&folder, part, folders)?;
+        }
+        Ok(Place { folder, name })
+    }
+}
+
+fn open_folder(parent: &OwnedFd, name: &OsStr, folders: Folders) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = || rustix::fs::openat(parent, name, flags, Mode::empty());
+    match open() {
+        Err(Errno::NOENT) if folders == Folders::Made => {
+            match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
+                Ok(()) => rustix::fs::fsync(parent)?,
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+            Ok(open()?)
+        }
+        opened => Ok(opened?),
+    }
+}
+
+impl Place {
+    /// Opens the file for reading; `None` when there is none. Anything but a regular file is an error, without
+    /// waiting for the other end of a pipe.
+    pub fn open(&self) -> io::Result<Option<File>> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let kind = file.metadata()?.file_type();
+        if kind.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        if !kind.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+        }
+        Ok(Some(file))
+    }
+
+    /// Reads the file, up to `bytes_max` and one byte; `None` when there is none.
+    pub fn read(&self, bytes_max: u64) -> io::Result<Option<Found>> {
+        let Some(mut file) = self.open()? else { return Ok(None) };
+        let stamp = Stamp::of(&file)?;
+        let mut bytes = Vec::new();
+        Read::by_ref(&mut file).take(bytes_max + 1).read_to_end(&mut bytes)?;
+        Ok(Some(Found { file, stamp, bytes }))
+    }
+
+    /// Puts a file with `bytes` in this place in one step, with mode, owner and attributes of the one it replaces.
+    /// The bytes, the name and the folder are on the disk when it returns.
+    pub fn replace(&self, old: Option<&Found>, bytes: &[u8]) -> io::Result<Replaced> {
+        let (mut file, temporary) = self.temporary()?;
+        file.write_all(bytes)?;
+        if let Some(old) = old {
+            copy_metadata(&old.file, &file)?;
+        }
+        file.sync_all()?;
+        if self.stamp()? != old.map(|old| old.stamp) {
+            return Ok(Replaced::Stale);
+        }
+        rustix::fs::renameat(&self.folder, &temporary.name, &self.folder, &self.name)?;
+        rustix::fs::fsync(&self.folder)?;
+        temporary.keep();
+        Ok(Replaced::Yes)
+    }
+
+    fn temporary(&self) -> io::Result<(File, Temporary<'_>)> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        for _ in 0..NAMES_MAX {
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            let name = OsString::from(format!(".segue-{}-{count}.tmp", std::process::id()));
+            match rustix::fs::openat(&self.folder, &name, flags, Mode::from_raw_mode(0o666)) {
+                Ok(file) => {
+                    return Ok((File::from(file), Temporary { folder: &self.folder, name, is_done: false }));
+                }
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Returns what is in this place; `None` for nothing.
+    fn stamp(&self) -> io::Result<Option<Stamp>> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        match rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()) {
+            Ok(file) => Stamp::of(&File::from(file)).map(Some),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// A file that is removed again unless it gets its own name.
+struct Temporary<'a> {
+    folder: &'a OwnedFd,
+    name: OsString,
+    is_done: bool,
+}
+
+impl Temporary<'_> {
+    fn keep(mut self) {
+        self.is_done = true;
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            let _ = rustix::fs::unlinkat(self.folder.as_fd(), &self.name, AtFlags::empty());
+        }
+    }
+}
+
+impl Stamp {
+    fn of(file: &File) -> io::Result<Self> {
+        let found = file.metadata()?;
+        Ok(Self {
+            device: found.dev(),
+            inode: found.ino(),
+            size: found.size(),
+            modified: (found.mtime(), found.mtime_nsec()),
+        })
+    }
+}
+
+fn copy_metadata(old: &File, new: &File) -> io::Result<()> {
+    let (was, is) = (old.metadata()?, new.metadata()?);
+    if was.permissions().mode() & 0o222 == 0 {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is read-only"));
+    }
+    if (was.uid(), was.gid()) != (is.uid(), is.gid()) {
+        // Only the system's owner may give files away; the mode below is set all the same.
+        let _ = fchown(new, Some(was.uid()), Some(was.gid())).or_else(|_| fchown(new, None, Some(was.gid())));
+    }
+    for name in old.list_xattr().into_iter().flatten() {
+        if let Ok(Some(value)) = old.get_xattr(&name) {
+            let _ = new.set_xattr(&name, &value);
+        }
+    }
+    new.set_permissions(was.permissions())
+}
+
+#[cfg(test)]
+mod tests;

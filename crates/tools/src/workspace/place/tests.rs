@@ -1,0 +1,98 @@
+//! Files and folders that are swapped between the check of a path and its use.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+struct Bench {
+    outer: tempfile::TempDir,
+    target: Target,
+}
+
+impl Bench {
+    /// Returns the target `src/a` in a workspace; beside it lies a folder `outside` with an `a` of its own.
+    fn new() -> Self {
+        let outer = tempfile::tempdir().unwrap();
+        let root = outer.path().canonicalize().unwrap().join("work");
+        fs::create_dir_all(root.join("src")).unwrap();
+        fs::create_dir(outer.path().join("outside")).unwrap();
+        fs::write(outer.path().join("outside/a"), "theirs").unwrap();
+        fs::write(root.join("src/a"), "ours").unwrap();
+        Self { outer, target: Target::new(&root, PathBuf::from("src/a")) }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.outer.path().join(name)
+    }
+
+    fn swap_folder(&self) {
+        fs::rename(self.path("work/src"), self.path("work/moved")).unwrap();
+        symlink(self.path("outside"), self.path("work/src")).unwrap();
+    }
+
+    fn theirs(&self) -> String {
+        assert_eq!(fs::read_dir(self.path("outside")).unwrap().count(), 1);
+        fs::read_to_string(self.path("outside/a")).unwrap()
+    }
+}
+
+#[test]
+fn k6_a_folder_that_became_a_link_is_not_passed() {
+    let bench = Bench::new();
+    bench.swap_folder();
+    for folders in [Folders::Existing, Folders::Made] {
+        assert!(bench.target.place(folders).is_err());
+    }
+    assert_eq!(bench.theirs(), "theirs");
+}
+
+#[test]
+fn k6_a_folder_that_is_held_open_stays_the_same_whatever_takes_its_name() {
+    let bench = Bench::new();
+    let place = bench.target.place(Folders::Existing).unwrap();
+    bench.swap_folder();
+    let found = place.read(100).unwrap().unwrap();
+    assert_eq!(found.bytes, b"ours");
+    assert_eq!(place.replace(Some(&found), b"new").unwrap(), Replaced::Yes);
+    assert_eq!(fs::read_to_string(bench.path("work/moved/a")).unwrap(), "new");
+    assert_eq!(bench.theirs(), "theirs");
+}
+
+#[test]
+fn k6_a_file_that_became_a_link_is_neither_read_nor_written() {
+    let bench = Bench::new();
+    let place = bench.target.place(Folders::Existing).unwrap();
+    let found = place.read(100).unwrap();
+    fs::remove_file(bench.path("work/src/a")).unwrap();
+    symlink(bench.path("outside/a"), bench.path("work/src/a")).unwrap();
+    assert!(place.open().is_err());
+    assert!(place.replace(found.as_ref(), b"new").is_err());
+    assert_eq!(bench.theirs(), "theirs");
+    assert_eq!(fs::read_dir(bench.path("work/src")).unwrap().count(), 1, "no temporary file is left");
+}
+
+#[test]
+fn a_file_that_someone_else_changed_meanwhile_is_left_alone() {
+    let bench = Bench::new();
+    let place = bench.target.place(Folders::Existing).unwrap();
+    let found = place.read(100).unwrap();
+    fs::write(bench.path("work/src/a"), "someone else's").unwrap();
+    assert_eq!(place.replace(found.as_ref(), b"new").unwrap(), Replaced::Stale);
+    assert_eq!(place.replace(None, b"new").unwrap(), Replaced::Stale, "it was to be a new file");
+    assert_eq!(fs::read_to_string(bench.path("work/src/a")).unwrap(), "someone else's");
+    fs::remove_file(bench.path("work/src/a")).unwrap();
+    assert_eq!(place.replace(found.as_ref(), b"new").unwrap(), Replaced::Stale, "it is gone");
+    assert_eq!(place.replace(None, b"new").unwrap(), Replaced::Yes);
+    assert_eq!(fs::read_dir(bench.path("work/src")).unwrap().count(), 1, "no temporary file is left");
+}
+
+#[test]
+fn a_pipe_is_refused_without_waiting_for_its_other_end() {
+    let bench = Bench::new();
+    fs::remove_file(bench.path("work/src/a")).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(bench.path("work/src/a")).status().unwrap();
+    assert!(made.success());
+    let place = bench.target.place(Folders::Existing).unwrap();
+    assert!(place.open().unwrap_err().to_string().contains("not a regular file"));
+}

@@ -1,0 +1,84 @@
+//! Paths that stay inside, and paths that do not, however they are written.
+
+use std::os::unix::fs::symlink;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn workspace() -> (tempfile::TempDir, Workspace) {
+    let outer = tempfile::tempdir().unwrap();
+    let root = outer.path().join("work");
+    fs::create_dir_all(root.join("src/deep")).unwrap();
+    fs::create_dir_all(outer.path().join("other")).unwrap();
+    fs::write(outer.path().join("secret"), "s").unwrap();
+    fs::write(root.join("src/a.rs"), "a").unwrap();
+    symlink(outer.path(), root.join("up")).unwrap();
+    symlink("../../other", root.join("src/aside")).unwrap();
+    symlink("src/a.rs", root.join("inner")).unwrap();
+    symlink("src/deep", root.join("deep")).unwrap();
+    symlink("nowhere", root.join("dangling")).unwrap();
+    let workspace = Workspace::open(&root).unwrap();
+    (outer, workspace)
+}
+
+#[test]
+fn k6_no_path_leads_out_of_the_workspace() {
+    let (_outer, workspace) = workspace();
+    let inside = workspace.root().join("src/a.rs");
+    for path in ["src/a.rs", "./src/../src/a.rs", "inner", "deep/../a.rs", inside.to_str().unwrap()] {
+        assert_eq!(workspace.find(path).unwrap(), inside, "{path}");
+    }
+    for path in
+        ["../secret", "/etc/passwd", "up/secret", "up", "src/../../secret", "..", "/", "src/aside/new"]
+    {
+        assert!(workspace.find(path).unwrap_err().contains("outside the workspace"), "{path}");
+        assert!(workspace.target(path).unwrap_err().contains("outside the workspace"), "{path}");
+    }
+    assert!(workspace.find("../missing").unwrap_err().contains("outside the workspace"));
+    assert!(workspace.find("missing").unwrap_err().contains("there is no"));
+    assert!(workspace.target("dangling").unwrap_err().contains("leads nowhere"));
+}
+
+#[test]
+fn k6_a_path_that_does_not_exist_is_resolved_as_far_as_it_does() {
+    let (_outer, workspace) = workspace();
+    let relative = |path: &str| workspace.target(path).map(|target| target.relative().to_owned());
+    assert_eq!(relative("new/er/file"), Ok(PathBuf::from("new/er/file")));
+    assert_eq!(relative("deep/new"), Ok(PathBuf::from("src/deep/new")));
+    assert_eq!(relative("new/../src/x"), Ok(PathBuf::from("src/x")));
+    assert_eq!(relative("new/../deep/x"), Ok(PathBuf::from("src/deep/x")));
+    assert_eq!(relative("."), Ok(PathBuf::new()));
+    assert!(relative("new/../../x").is_err());
+    assert!(relative("new/../up/x").is_err());
+}
+
+#[test]
+fn k6_words_of_a_command_that_name_something_outside_are_refused() {
+    let (_outer, workspace) = workspace();
+    assert_eq!(workspace.named_by("inner"), Ok(Some(PathBuf::from("src/a.rs"))));
+    for word in ["../secret", "/etc/passwd", "up/secret", "src/aside", "/"] {
+        assert!(workspace.named_by(word).is_err(), "{word}");
+    }
+    for word in ["/api/v1", "HEAD~1", "*.rs", "a\0b", "missing"] {
+        assert_eq!(workspace.named_by(word), Ok(None), "{word}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn k6_whatever_a_path_is_made_of_its_target_is_inside(
+        parts in prop::collection::vec(
+            prop::sample::select(vec!["..", ".", "src", "up", "deep", "inner", "new", "aside", "a.rs", "", "/"]), 0..8,
+        )
+    ) {
+        let (_outer, workspace) = workspace();
+        if let Ok(target) = workspace.target(&parts.join("/")) {
+            // The deepest folder that exists is inside, whatever links there are on the way.
+            let absolute = target.absolute();
+            let real = absolute.ancestors().find_map(|path| path.canonicalize().ok()).unwrap();
+            prop_assert!(real.starts_with(workspace.root()), "{absolute:?}");
+            prop_assert!(target.relative().components().all(|part| matches!(part, Component::Normal(_))));
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! The hook in a whole run: the model of the script calls, rules and a person decide, and every call gets its result.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use journal::{EventQuery, Store};
+use protocol::{
+    AssistantId, Checkpoint, Decisions, Event, EventType, Interrupt, Message, NewEvent, RunId, RunStatus,
+    ThreadId,
+};
+use runtime::{
+    AFTER_MODEL_NODE, Activities, Admission, Channels, Contexts, Driver, Edge, Entry, Frames, Graph, Hook,
+    HooksNode, Limits, MODEL_NODE, ModelNode, Point, Rejection, RunEnd, Start, TOOLS_NODE, ToolsNode, Update,
+    wants_tools,
+};
+use scripted::{Reply, Script, Server};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use tools::ToolApproval;
+use tools::permission::{Permissions, Policy, RuleBook, Scope};
+
+use crate::bench::Bench;
+
+/// A thread whose runs go through the hook.
+struct World {
+    bench: Bench,
+    book: Arc<RuleBook>,
+    driver: Driver,
+    server: Server,
+}
+
+impl World {
+    async fn new(replies: Vec<Reply>, (permissions, policy): (&str, Policy)) -> Self {
+        let bench = Bench::new().await;
+        let permissions: Permissions = toml_edit::de::from_str(permissions).unwrap();
+        let book = Arc::new(RuleBook::open(&permissions, Vec::new(), None).unwrap());
+        let server = Server::start(Script::new(replies)).unwrap();
+        let driver = driver(&bench, &server, (&book, policy));
+        Self { bench, book, driver, server }
+    }
+
+    fn thread_id(&self) -> ThreadId {
+        self.bench.context.thread_id
+    }
+
+    fn store(&self) -> &Arc<dyn Store> {
+        &self.bench.context.store
+    }
+
+    fn file(&self, path: &str) -> PathBuf {
+        self.bench.work().join(path)
+    }
+
+    async fn say(&self, text: &str) -> RunEnd {
+        let message = NewEvent::message(&Message::human(text), Timestamp::now()).unwrap();
+        let update = Update { events: vec![message], ..Update::default() };
+        let start = Start { update, channels: Channels::new() };
+        let point =
+            runtime::admit(&**self.store(), &self.driver.graph, &self.admission(), start).await.unwrap();
+        self.drive(&point).await
+    }
+
+    async fn answer(&self, interrupt: &Interrupt, decisions: Value) -> RunEnd {
+        let decisions = self::decisions(decisions);
+        assert_eq!(self.check(interrupt, &decisions), Ok(()));
+        let resumed =
+            runtime::resume(&**self.store(), &self.admission(), interrupt, &decisions).await.unwrap();
+        self.drive(&resumed.unwrap()).await
+    }
+
+    fn check(&self, interrupt: &Interrupt, decisions: &Decisions) -> Result<(), Rejection> {
+        self.driver.graph.get(&interrupt.node).unwrap().check(interrupt, decisions)
+    }
+
+    async fn drive(&self, point: &Checkpoint) -> RunEnd {
+        let (frames, cancel) = (Frames::default(), CancellationToken::new());
+        self.driver.drive((point, Entry::Fresh), &frames, &cancel).await.unwrap()
+    }
+
+    fn admission(&self) -> Admission {
+        Admission {
+            run_id: RunId::generate(),
+            thread_id: self.thread_id(),
+            assistant_id: AssistantId::default(),
+            model: None,
+            owner: "test".to_owned(),
+            now: Timestamp::now(),
+        }
+    }
+
+    async fn events(&self) -> Vec<Event> {
+        self.store().events(self.thread_id(), EventQuery::after(0, 500)).await.unwrap()
+    }
+
+    /// Returns the results of the calls, in the order in which they were stored.
+    async fn results(&self) -> Vec<String> {
+        let messages = self.events().await.iter().filter_map(Event::message).collect::<Vec<_>>();
+        let results = messages.iter().filter_map(|message| match message {
+            Message::Tool(result) => Some(format!("{}: {}", result.call_id, message.text())),
+            Message::Human(_) | Message::Ai(_) => None,
+        });
+        results.collect()
+    }
+
+    /// Returns what was decided, and by whom.
+    async fn decided(&self) -> Vec<String> {
+        let events = self.events().await;
+        let decided = events.iter().filter(|event| event.kind() == Some(EventType::ToolCallDecided));
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        decided
+            .map(|event| event.content_value())
+            .map(|c| [&c["call_id"], &c["tool"], &c["decision"], &c["by"]].map(text).join(" "))
+            .collect()
+    }
+}
+
+fn driver(bench: &Bench, server: &Server, (book, policy): (&Arc<RuleBook>, Policy)) -> Driver {
+    let settings = model::Settings {
+        api_key: Some("test".into()),
+        base_url: Some(server.url().to_owned()),
+        retries_max: 0,
+        ..model::Settings::default()
+    };
+    let approval = ToolApproval::new(&bench.tools, bench.work(), Arc::clone(book), policy);
+    let hooks: Vec<Arc<dyn Hook>> = vec![Arc::new(approval)];
+    let asking = ModelNode {
+        model: model::connect("anthropic/test".parse().unwrap(), settings).unwrap(),
+        tools: bench.tools.iter().map(|tool| tool.spec()).collect(),
+        hooks: hooks.clone(),
+        contexts: Arc::new(Contexts::default()),
+    };
+    let after_model = |channels: &Channels| wants_tools(channels).then_some(TOOLS_NODE);
+    let graph = Graph::new(Edge::To(MODEL_NODE))
+        .node(Arc::new(asking), Edge::To(AFTER_MODEL_NODE))
+        .node(Arc::new(HooksNode { point: Point::AfterModel, hooks: hooks.clone() }), Edge::When(after_model))
+        .node(Arc::new(ToolsNode::new(bench.tools.clone(), bench.work(), hooks)), Edge::To(MODEL_NODE));
+    Driver {
+        store: Arc::clone(&bench.context.store),
+        graph: Arc::new(graph),
+        activities: Activities::default(),
+        owner: "test".to_owned(),
+        limits: Limits::default(),
+    }
+}
+
+fn decisions(decisions: Value) -> Decisions {
+    serde_json::from_value(json!({"decisions": decisions})).unwrap()
+}
+
+fn write(id: &str, path: &str) -> Reply {
+    Reply::call(id, "write_file", json!({"path": path, "content": "x\n"}))
+}
+
+#[tokio::test]
+async fn what_is_allowed_runs_without_a_question_and_without_a_step_of_its_own() {
+    let read = Reply::call("c1", "read_file", json!({"path": "src/a.rs"}))
+        .and_call("c2", "execute", json!({"command": "cat src/deep/b.rs"}))
+        .and_call("c3", "write_file", json!({"path": "src/new", "content": "x"}));
+    let world =
+        World::new(vec![read, Reply::text("Done.")], ("allow = [\"edit_file(src/**)\"]", Policy::Ask)).await;
+    assert_eq!(world.say("Go.").await.status, RunStatus::Success);
+    assert!(world.file("src/new").exists());
+    assert_eq!((world.results().await.len(), world.decided().await.len()), (3, 0));
+}
+
+#[tokio::test]
+async fn one_question_is_asked_about_all_calls_of_an_answer_that_need_one() {
+    let calls = Reply::call("c1", "execute", json!({"command": "make \u{202e}all", "description": "builds"}))
+        .and_call("c2", "read_file", json!({"path": "src/a.rs"}))
+        .and_call("c3", "write_file", json!({"path": "new/a", "content": "x\n"}))
+        .and_call("c4", "write_file", json!({"path": ".env", "content": "x\n"}));
+    let world =
+        World::new(vec![calls, Reply::text("Done.")], ("deny = [\"edit_file(.env*)\"]", Policy::Ask)).await;
+    let asked = world.say("Go.").await;
+    assert_eq!((asked.status, asked.interrupts.len()), (RunStatus::Interrupted, 1));
+    let payload = &asked.interrupts[0].payload;
+    assert_eq!(payload.middleware_source, "ToolApprovalMiddleware");
+    let configs: Vec<&str> =
+        payload.review_configs.iter().map(|config| config.action_name.as_str()).collect();
+    assert_eq!(configs, ["execute", "write_file"]);
+    assert_eq!(payload.review_configs[0].allowed_decisions, ["approve", "edit", "reject", "respond"]);
+    let [command, change] = payload.action_requests.as_slice() else { unreachable!("{payload:?}") };
+    assert_eq!(command.description, "Run: make ⟨U+202E⟩all");
+    assert_eq!(command.args, json!({"command": "make \u{202e}all", "description": "builds"}));
+    let details = command.details.as_ref().unwrap();
+    assert_eq!(details["command"], "make ⟨U+202E⟩all");
+    assert_eq!((&details["call_id"], &details["rule"]), (&json!("c1"), &json!("no rule allows it")));
+    assert_eq!(
+        details["warnings"],
+        json!([{
+            "kind": "bidi", "place": "command", "line": 1, "column": 6, "code_point": "U+202E",
+            "text": "U+202E at 1:6 of the command: a control that changes the order in which the text is shown"
+        }])
+    );
+    assert_eq!(
+        change.details,
+        Some(json!({
+            "call_id": "c3", "subjects": [{"path": "new/a"}],
+            "diff": "--- /dev/null\n+++ b/new/a\n@@ -0,0 +1 @@\n+x\n",
+            "warnings": [], "rule": "no rule allows it", "remember": ["write_file(new/**)"]
+        }))
+    );
+    // The denied call has its result before anyone answers.
+    assert_eq!(world.decided().await, ["c4 write_file deny rule"]);
+    assert!(
+        world.results().await[0]
+            .starts_with("c4: Not done: a rule forbids this call (deny edit_file(.env*))")
+    );
+
+    let respond = json!({"type": "respond", "message": "It is built already."});
+    let end = world.answer(&asked.interrupts[0], json!([respond, {"type": "approve"}])).await;
+    assert_eq!(end.status, RunStatus::Success);
+    let results = world.results().await;
+    assert_eq!(results.len(), 4, "g2: every call has one result: {results:?}");
+    assert_eq!(results[1], "c1: It is built already.");
+    assert!(world.file("new/a").exists() && !world.file(".env").exists());
+    assert_eq!(
+        world.decided().await,
+        ["c4 write_file deny rule", "c1 execute respond person", "c3 write_file approve person"]
+    );
+    assert_eq!(world.server.requests().len(), 2, "j2: no model call is repeated");
+}
+
+#[tokio::test]
+async fn a_person_edits_and_declines() {
+    let calls = write("c1", "a").and_call("c2", "write_file", json!({"path": "b", "content": "x\n"}));
+    let world = World::new(vec![calls, Reply::text("Done.")], ("", Policy::Ask)).await;
+    let asked = world.say("Go.").await;
+    let edited = json!({"type": "edit", "edited_action": {
+        "name": "write_file", "args": {"path": "elsewhere", "content": "y\n"}
+    }});
+    let declined = json!({"type": "reject", "message": "not this one"});
+    assert_eq!(
+        world.answer(&asked.interrupts[0], json!([edited, declined])).await.status,
+        RunStatus::Success
+    );
+    assert_eq!(fs::read_to_string(world.file("elsewhere")).unwrap(), "y\n");
+    assert!(!world.file("a").exists() && !world.file("b").exists());
+    let results = ["c2: The person declined this call: not this one", "c1: created elsewhere (1 lines)"];
+    assert_eq!(world.results().await, results);
+    assert_eq!(world.decided().await, ["c1 write_file edit person", "c2 write_file reject person"]);
+}
+
+#[tokio::test]
+async fn what_a_person_writes_is_held_against_the_rules_too() {
+    let rules = "deny = [\"edit_file(.env*)\"]";
+    let world = World::new(vec![write("c1", "a"), Reply::text("Done.")], (rules, Policy::Ask)).await;
+    let asked = world.say("Go.").await;
+    let edited = json!({"type": "edit", "edited_action": {
+        "name": "write_file", "args": {"path": "sub/.env", "content": "y\n"}
+    }});
+    assert_eq!(world.answer(&asked.interrupts[0], json!([edited])).await.status, RunStatus::Success);
+    assert!(!world.file("sub").exists());
+    assert!(world.results().await[0].contains("deny edit_file(.env*)"));
+    assert_eq!(world.decided().await, ["c1 write_file deny rule"]);
+}
+
+#[tokio::test]
+async fn a_remembered_rule_is_not_asked_about_again() {
+    let script = vec![write("c1", "src/x"), write("c2", "src/y"), Reply::text("Done.")];
+    let world = World::new(script, ("", Policy::Ask)).await;
+    let asked = world.say("Go.").await;
+    let details = asked.interrupts[0].payload.action_requests[0].details.clone().unwrap();
+    let rule = details["remember"][0].as_str().unwrap().parse().unwrap();
+    world.book.remember(rule, Scope::Session).unwrap();
+    // The rules are others than when it was asked; the decision is still about the call that was shown.
+    let end = world.answer(&asked.interrupts[0], json!([{"type": "approve"}])).await;
+    assert_eq!(end.status, RunStatus::Success);
+    assert!(world.file("src/x").exists() && world.file("src/y").exists());
+}
+
+#[tokio::test]
+async fn k8_a_policy_stands_in_for_a_person_but_not_for_a_rule() {
+    let rules = "deny = [\"edit_file(.env*)\"]";
+    let calls = || write("c1", "a").and_call("c2", "write_file", json!({"path": ".env", "content": "x"}));
+    let allowed = World::new(vec![calls(), Reply::text("Done.")], (rules, Policy::Allow)).await;
+    assert_eq!(allowed.say("Go.").await.status, RunStatus::Success);
+    assert!(allowed.file("a").exists() && !allowed.file(".env").exists());
+    assert_eq!(allowed.decided().await, ["c1 write_file approve policy", "c2 write_file deny rule"]);
+
+    let denied = World::new(vec![calls(), Reply::text("Done.")], (rules, Policy::Deny)).await;
+    assert_eq!(denied.say("Go.").await.status, RunStatus::Success);
+    assert!(!denied.file("a").exists());
+    assert!(denied.results().await[0].contains("nobody is there to ask"));
+    assert_eq!(denied.decided().await, ["c1 write_file deny policy", "c2 write_file deny rule"]);
+}
+
+#[tokio::test]
+async fn a_call_whose_meaning_changed_since_it_was_allowed_is_not_made() {
+    let calls = write("c1", "a").and_call("c2", "execute", json!({"command": "cat b"}));
+    let world = World::new(vec![calls, Reply::text("Done.")], ("", Policy::Ask)).await;
+    let asked = world.say("Go.").await;
+    assert_eq!(asked.interrupts[0].payload.action_requests.len(), 1, "reading is allowed");
+    std::os::unix::fs::symlink("../secret", world.file("b")).unwrap();
+    let end = world.answer(&asked.interrupts[0], json!([{"type": "approve"}])).await;
+    assert_eq!(end.status, RunStatus::Success);
+    let mut results = world.results().await;
+    results.sort();
+    assert_eq!(results[0], "c1: created a (1 lines)");
+    assert!(results[1].starts_with("c2: Not done: what this call would do has changed"), "{results:?}");
+}
+
+#[tokio::test]
+async fn an_approval_holds_for_one_answer_even_when_call_ids_repeat() {
+    let script = vec![write("c1", "a"), write("c1", "b"), Reply::text("Done.")];
+    let world = World::new(script, ("", Policy::Ask)).await;
+    let asked = world.say("Go.").await;
+    let again = world.answer(&asked.interrupts[0], json!([{"type": "approve"}])).await;
+    assert_eq!(again.status, RunStatus::Interrupted, "{:?}", world.results().await);
+    assert!(world.file("a").exists() && !world.file("b").exists());
+}
+
+#[tokio::test]
+async fn a_new_message_instead_of_an_answer_leaves_nothing_behind() {
+    let script = vec![write("c1", "a"), Reply::text("Very well."), write("c1", "b"), Reply::text("Done.")];
+    let world = World::new(script, ("", Policy::Ask)).await;
+    assert_eq!(world.say("Go.").await.status, RunStatus::Interrupted);
+    assert_eq!(world.say("Never mind.").await.status, RunStatus::Success);
+    let asked = world.say("Now the other.").await;
+    assert_eq!(asked.interrupts[0].payload.action_requests[0].description, "Create b");
+    world.answer(&asked.interrupts[0], json!([{"type": "approve"}])).await;
+    assert!(world.file("b").exists() && !world.file("a").exists());
+}
+
+#[tokio::test]
+async fn j7_an_answer_after_a_restart_counts() {
+    let mut world = World::new(vec![write("c1", "a"), Reply::text("Done.")], ("", Policy::Ask)).await;
+    let asked = world.say("Go.").await;
+    world.bench.tools = tools::all(tools::Settings::default());
+    world.driver = driver(&world.bench, &world.server, (&world.book, Policy::Ask));
+    let end = world.answer(&asked.interrupts[0], json!([{"type": "approve"}])).await;
+    assert_eq!(end.status, RunStatus::Success);
+    assert!(world.file("a").exists());
+}
+
+#[tokio::test]
+async fn g3_an_answer_that_says_what_would_not_be_done_is_refused() {
+    let world = World::new(vec![write("c1", "a")], ("", Policy::Ask)).await;
+    let asked = world.say("Go.").await;
+    let check = |decision: Value| world.check(&asked.interrupts[0], &decisions(json!([decision])));
+    assert_eq!(check(json!({"type": "approve"})), Ok(()));
+    for refused in [
+        json!({"type": "approve", "args": {"path": "b"}}),
+        json!({"type": "approve", "summary_sha256": "ab"}),
+        json!({"type": "edit", "edited_action": {"name": "execute", "args": {"command": "ls"}}}),
+    ] {
+        assert!(matches!(check(refused), Err(Rejection::Invalid(_))));
+    }
+}

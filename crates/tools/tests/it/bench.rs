@@ -1,0 +1,111 @@
+//! A small workspace, the tools over it, and a thread that calls them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use journal::{Sqlite, Store, Transaction, Write};
+use protocol::message::joined_text;
+use protocol::{AssistantId, RunId, Thread, ThreadId, ThreadStatus, ToolStatus};
+use runtime::{Frames, Review, Tool, ToolContext, ToolOutput};
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+pub struct Bench {
+    pub folder: tempfile::TempDir,
+    pub tools: Vec<Arc<dyn Tool>>,
+    pub context: ToolContext,
+}
+
+impl Bench {
+    /// Returns a workspace `work` with a few files, and a file beside it that nothing may reach.
+    pub async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let work = folder.path().join("work");
+        fs::create_dir_all(work.join("src/deep")).unwrap();
+        fs::create_dir_all(work.join("target")).unwrap();
+        fs::create_dir_all(folder.path().join("home")).unwrap();
+        fs::write(folder.path().join("secret"), "needle").unwrap();
+        fs::write(work.join(".gitignore"), "target/\n").unwrap();
+        fs::write(work.join("src/a.rs"), "fn a() {}\r\n// needle\nlast").unwrap();
+        fs::write(work.join("src/deep/b.rs"), "fn b() {}\n").unwrap();
+        fs::write(work.join("target/out.rs"), "needle").unwrap();
+        fs::write(work.join("blob"), b"needle\0needle").unwrap();
+        let protected = vec![folder.path().join("home"), work.join("protected")];
+        let secrets = vec!["SEGUE_TEST_SECRET".to_owned()];
+        let tools = tools::all(tools::Settings { protected, secrets });
+        let store: Arc<dyn Store> = Arc::new(Sqlite::in_memory().unwrap());
+        let thread_id = ThreadId::generate();
+        let create = Write::CreateThread(blank(thread_id));
+        store.commit(Transaction { fence: None, writes: vec![create] }).await.unwrap();
+        let context = ToolContext {
+            thread_id,
+            run_id: RunId::generate(),
+            call_id: "c1".to_owned(),
+            workspace: work,
+            cancel: CancellationToken::new(),
+            store,
+            frames: Frames::default(),
+            channels: Arc::default(),
+            answers: Vec::new(),
+        };
+        Self { folder, tools, context }
+    }
+
+    pub fn work(&self) -> PathBuf {
+        self.context.workspace.clone()
+    }
+
+    pub fn tool(&self, name: &str) -> &Arc<dyn Tool> {
+        self.tools.iter().find(|tool| tool.spec().name == name).unwrap()
+    }
+
+    pub async fn output(&self, name: &str, args: Value) -> ToolOutput {
+        self.tool(name).call(&args, &self.context).await
+    }
+
+    /// Makes a call and commits what else changes with it.
+    pub async fn committed(&self, name: &str, args: Value) -> ToolOutput {
+        let output = self.output(name, args).await;
+        let writes = output.update.writes.clone();
+        self.context.store.commit(Transaction { fence: None, writes }).await.unwrap();
+        output
+    }
+
+    pub async fn call(&self, name: &str, args: Value) -> (ToolStatus, String) {
+        let output = self.output(name, args).await;
+        (output.status, joined_text(&output.content))
+    }
+
+    pub async fn review(&self, name: &str, args: Value) -> Review {
+        self.tool(name).review(&args, &self.context).await
+    }
+
+    pub async fn good(&self, name: &str, args: Value, expected: &str) {
+        assert_eq!(self.call(name, args).await, (ToolStatus::Success, expected.to_owned()));
+    }
+
+    pub async fn bad(&self, name: &str, args: Value, expected: &str) {
+        let (status, text) = self.call(name, args).await;
+        assert!(status == ToolStatus::Error && text.contains(expected), "{text}");
+    }
+}
+
+pub fn blank(thread_id: ThreadId) -> Thread {
+    let now = Timestamp::now();
+    Thread {
+        thread_id,
+        assistant_id: AssistantId::default(),
+        parent_id: None,
+        parent_kind: None,
+        name: None,
+        status: ThreadStatus::Idle,
+        metadata: Map::new(),
+        first_prompt: None,
+        message_count: 0,
+        last_seq: 0,
+        created_at: now,
+        updated_at: now,
+    }
+}

@@ -141,6 +141,13 @@ impl Agent {
         &self.settings.workspace
     }
 
+    /// Uses another model from the next run on; `None` follows the environment and the settings. What was remembered for
+    /// the session, and the servers of tools, stay.
+    pub fn use_model(&mut self, name: Option<String>) {
+        self.settings.model.clone_from(&name);
+        self.models = Models::new(self.config.clone(), name);
+    }
+
     /// Returns which models are configured, and why the others are not.
     pub fn models(&self) -> ModelStatus {
         self.models.status()

@@ -14,6 +14,7 @@
 
 mod call_limit;
 mod instructions;
+mod servers;
 mod subagent;
 pub(crate) mod toolbox;
 

@@ -12,10 +12,7 @@ mod handoffs;
 mod home;
 mod import;
 mod models;
-mod questions;
 mod reports;
-mod rewind;
-mod servers;
 mod threads;
 mod turns;
 
@@ -29,8 +26,9 @@ pub use home::config::Config;
 pub use import::{FoundSession, ImportProblem, ImportReport, ImportedThread};
 pub use models::{ModelStatus, ProviderStatus};
 pub use reports::{ContextPart, ContextReport, CostReport, ModelCost};
-pub use rewind::{Prompt, Rewound};
+pub use threads::rewind::{Prompt, Rewound};
 pub use threads::{ThreadNode, export_markdown};
+pub use turns::WORKSPACE_KEY;
 
 pub use journal::view::{BoundaryEntry, HistoryEntry, HistoryItem};
 pub use journal::{EventQuery, Order, SearchHit, ThreadFilter};

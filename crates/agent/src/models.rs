@@ -79,6 +79,13 @@ impl Models {
         if let Some(opened) = self.opened.get() {
             return Ok(Some(Arc::clone(opened)));
         }
+        let Some((name, settings)) = self.chosen()? else { return Ok(None) };
+        let connected = model::connect(name, settings)?;
+        Ok(Some(Arc::clone(self.opened.get_or_init(|| connected))))
+    }
+
+    /// Returns the model to use and how it is reached, without making a client for it.
+    fn chosen(&self) -> Result<Option<(ModelName, model::Settings)>> {
         let Some((text, from)) = self.choice() else { return Ok(None) };
         if text == "extractive" || text == "none" {
             return Ok(None);
@@ -91,8 +98,7 @@ impl Models {
             let reason = missing(name.provider);
             return Err(Error::Model(model::Error::Setup { what: name.to_string(), reason }));
         }
-        let connected = model::connect(name, found.settings)?;
-        Ok(Some(Arc::clone(self.opened.get_or_init(|| connected))))
+        Ok(Some((name, found.settings)))
     }
 
     /// Returns the names of the environment variables that may hold keys.
@@ -108,7 +114,7 @@ impl Models {
         ModelStatus {
             default: choice.as_ref().map(|(name, _)| name.clone()),
             default_from: choice.map(|(_, from)| from),
-            problem: self.open().err().map(|error| error.to_string()),
+            problem: self.chosen().err().map(|error| error.to_string()),
             providers,
         }
     }

@@ -1,5 +1,7 @@
 //! Threads, as a front end shows and changes them: find, list, tree, search, rename, fork, delete, export, history.
 
+pub(crate) mod rewind;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 

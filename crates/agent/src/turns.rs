@@ -1,5 +1,7 @@
 //! Turns: a person's message in, an answer out; and going on after a crash.
 
+mod questions;
+
 use jiff::Timestamp;
 use journal::Artifact;
 use model::ChatModel;
@@ -16,14 +18,19 @@ use crate::agent::Agent;
 use crate::assembly::Purpose;
 use crate::{Class, Error, Result};
 
+/// The key of a thread's metadata that names the folder it was begun in.
+pub const WORKSPACE_KEY: &str = "workspace";
+
 impl Agent {
-    /// Creates a blank thread.
+    /// Creates a blank thread, which remembers the folder it was begun in.
     ///
     /// # Errors
     /// When the journal fails.
     pub async fn create_thread(&self, name: Option<String>) -> Result<Thread> {
         let now = Timestamp::now();
-        let thread = blank(ThreadId::generate(), self.settings.assistant_id.clone(), name, now);
+        let mut thread = blank(ThreadId::generate(), self.settings.assistant_id.clone(), name, now);
+        let workspace = self.settings.workspace.to_string_lossy().into_owned();
+        thread.metadata.insert(WORKSPACE_KEY.to_owned(), workspace.into());
         let created = NewEvent::new(EventType::ThreadCreated, &json!({"origin": "new"}), now)?;
         let writes = vec![
             journal::Write::CreateThread(thread.clone()),

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::limits::{BODY_ITEMS_MAX, BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
-use crate::summary::redact::redact;
+use memory::redact;
 
 const INSTRUCTIONS: &str = include_str!("draft/prompts/draft.md");
 const INPUT: &str = include_str!("draft/prompts/draft_input.md");

@@ -13,7 +13,7 @@ use crate::limits::{
     FIRST_REQUESTS_MAX, LAST_REQUESTS_MAX, NAME_BYTES_MAX, NAMES_KEPT_MAX, NAMES_MAX, REQUEST_BYTES_MAX,
     RULE_CHARS_MAX, RULES_MAX, SCAN_BYTES_MAX, STATEMENT_BYTES_MAX, STATEMENTS_MAX,
 };
-use crate::summary::redact::redact;
+use memory::redact;
 use outcomes::Outcomes;
 use tally::Tally;
 use tasks::Tasks;

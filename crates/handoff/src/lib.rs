@@ -30,7 +30,6 @@ pub use review::payload::{ACTION_NAME, MIDDLEWARE_SOURCE};
 pub use summary::coverage::{CoverageBuilder, Reach};
 pub use summary::extract::{Extract, carry_over, extract};
 pub use summary::ground::Grounding;
-pub use summary::redact::{REDACTED, redact};
 pub use summary::render::{self, fit, render};
 pub use summary::select::{Selection, Selector};
 

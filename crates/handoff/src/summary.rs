@@ -5,6 +5,5 @@ pub(crate) mod coverage;
 pub(crate) mod extract;
 pub(crate) mod ground;
 pub(crate) mod phrase;
-pub(crate) mod redact;
 pub mod render;
 pub(crate) mod select;

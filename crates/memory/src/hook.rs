@@ -8,7 +8,9 @@ use jiff::Timestamp;
 use journal::Store;
 use model::ChatRequest;
 use protocol::{Block, EventType, NewEvent, RunId, ThreadId, ToolStatus};
-use runtime::{Failure, FailureKind, Frame, Hook, NextCall, StepContext, ToolCall, ToolOutput, Update};
+use runtime::{
+    Channels, Failure, FailureKind, Frame, Hook, NextCall, Point, StepContext, ToolCall, ToolOutput, Update,
+};
 use serde_json::json;
 
 use crate::edit_memory::EDIT_MEMORY;
@@ -114,6 +116,13 @@ impl Hook for AgentMdHook {
 
     /// Says once a turn that the model does not see all of a file. What is wrong with one that cannot be read is said
     /// when it is needed.
+    fn is_idle(&self, point: Point, _channels: &Channels) -> bool {
+        match point {
+            Point::BeforeAgent => false,
+            Point::AfterModel | Point::AfterAgent => true,
+        }
+    }
+
     async fn before_agent(&self, step: &StepContext<'_>) -> Result<Update, Failure> {
         if self.file.reading().is_ok_and(|reading| reading.snapshot.extent == Extent::Beginning) {
             let path = self.file.path().display();

@@ -93,10 +93,10 @@ uuid_id!(
 pub struct InterruptId(Uuid);
 
 impl ThreadId {
-    /// Returns the id of the thread in which a sub-agent works on a tool call of `run`: derived, so that the call made
-    /// again after a crash finds what was done.
-    pub fn of_subagent(run: RunId, call_id: &str) -> Self {
-        Self(Uuid::new_v5(&run.uuid(), format!("subagent:{call_id}").as_bytes()))
+    /// Returns the id of the thread in which a sub-agent works on a tool call that `answer`, an event of this thread,
+    /// makes: derived, so that the call made again, after a crash or with a person's answer, finds what was done.
+    pub fn of_subagent(self, answer: EventId, call_id: &str) -> Self {
+        Self(Uuid::new_v5(&answer.uuid(), format!("subagent:{self}:{call_id}").as_bytes()))
     }
 }
 

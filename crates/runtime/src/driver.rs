@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Result;
 use crate::activity::Activities;
-use crate::frame::Frame;
 use crate::graph::Graph;
 use crate::step::{Answer, Early, Entry, Failure, FailureKind, Recorded, StepContext, Update};
 use crate::stream::Frames;
+use crate::stream::frame::Frame;
 use crate::turn::{Effect, Ending, Input, Turn};
 
 /// How often a lease is renewed while a node runs; a third of its length, so that two renewals may be late.

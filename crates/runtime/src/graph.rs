@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use journal::Store;
 use protocol::{Decisions, Interrupt};
 
 use crate::error::Rejection;
@@ -28,8 +29,13 @@ pub trait Node: Send + Sync {
     async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure>;
 
     /// Checks an answer to an interrupt this node raised, before the answer is stored. The general rules (one
-    /// decision an action, of an allowed type) hold already.
-    fn check(&self, _interrupt: &Interrupt, _decisions: &Decisions) -> Result<(), Rejection> {
+    /// decision an action, of an allowed type) hold already; the journal is there to be read.
+    async fn check(
+        &self,
+        _interrupt: &Interrupt,
+        _decisions: &Decisions,
+        _store: &Arc<dyn Store>,
+    ) -> Result<(), Rejection> {
         Ok(())
     }
 

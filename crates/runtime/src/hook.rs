@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use journal::Store;
 use model::ChatRequest;
 use protocol::{AiMessage, Decisions, Interrupt};
 
@@ -71,7 +72,12 @@ pub trait Hook: Send + Sync {
 
     /// Checks an answer to a question, before the answer is stored. It is asked about every question of the graph's
     /// hooks and tools, those of sub-agents too, and knows its own by their `middleware_source`.
-    fn check(&self, _interrupt: &Interrupt, _decisions: &Decisions) -> Result<(), Rejection> {
+    async fn check(
+        &self,
+        _interrupt: &Interrupt,
+        _decisions: &Decisions,
+        _store: &Arc<dyn Store>,
+    ) -> Result<(), Rejection> {
         Ok(())
     }
 

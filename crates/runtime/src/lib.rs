@@ -7,10 +7,8 @@
 
 mod activity;
 mod admit;
-mod context;
 mod driver;
 mod error;
-mod frame;
 mod graph;
 mod hook;
 mod node;
@@ -24,16 +22,16 @@ pub use admit::{
     Admission, Start, admit, answered, begin_answered, check_decisions, give_up, reclaim, request_stop,
     resume,
 };
-pub use context::{Context, Contexts};
 pub use driver::{Driver, Limits, RunEnd};
 pub use error::{Error, Rejection};
-pub use frame::{Frame, Mode};
 pub use graph::{Edge, Graph, Node, Question};
 pub use hook::{Hook, ModelAnswer, ModelCall, NextCall};
+pub use node::context::{Context, Contexts};
 pub use node::hooks::{AFTER_AGENT_NODE, AFTER_MODEL_NODE, BEFORE_AGENT_NODE, HooksNode, Point};
 pub use node::model::{MODEL_NODE, ModelNode, Preview, wants_tools};
 pub use node::tools::{EDITED_ARGS_CHANNEL, TOOLS_NODE, ToolCall, ToolsNode};
 pub use step::{Answer, Ask, Channels, Early, Entry, Failure, FailureKind, StepContext, Update, model_hint};
+pub use stream::frame::{Frame, Mode};
 pub use stream::{Frames, Item, Position, STREAM_BYTES_MAX, STREAM_FRAMES_MAX, Subscription};
 pub use tool::{Detail, Repeat, Review, Subject, Tool, ToolContext, ToolOutput};
 pub use turn::{Effect, Ending, Input, Turn};

@@ -1,5 +1,6 @@
 //! The nodes every agent needs: asking the model, running tools, and the hooks around them.
 
+pub(crate) mod context;
 pub(crate) mod hooks;
 pub(crate) mod model;
 pub(crate) mod tools;

@@ -2,6 +2,8 @@
 //! bounded by the ring, not by the subscribers; one that falls behind is told so once and dropped. It keeps nothing
 //! that lasts: whoever lost frames goes on from the journal.
 
+pub(crate) mod frame;
+
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +11,7 @@ use protocol::Seq;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::frame::{Frame, Mode};
+use crate::stream::frame::{Frame, Mode};
 
 /// The most frames a stream keeps for those who read later.
 pub const STREAM_FRAMES_MAX: usize = 8_192;

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use journal::Store;
 use protocol::{AiMessage, Block, Decisions, Interrupt};
 use runtime::{
     Ask, Channels, Failure, Hook, NextCall, Point, Rejection, Review, StepContext, Tool, ToolCall,
@@ -40,8 +41,12 @@ impl ToolApproval {
 
     /// Returns what a call would do and what the rules say about it; `None` for a tool that there is not.
     async fn judge(&self, step: &StepContext<'_>, call: &ToolCall) -> Option<(Review, Verdict)> {
+        self.judge_in(&self.context(step, call), call).await
+    }
+
+    async fn judge_in(&self, context: &ToolContext, call: &ToolCall) -> Option<(Review, Verdict)> {
         let tool = self.tools.get(&call.name)?;
-        let review = tool.review(&call.args, &self.context(step, call)).await;
+        let review = tool.review(&call.args, context).await;
         let verdict = decide(&self.book.rules(), &call.name, &review);
         Some((review, verdict))
     }
@@ -104,12 +109,17 @@ impl Hook for ToolApproval {
         }
     }
 
-    fn check(&self, interrupt: &Interrupt, decisions: &Decisions) -> Result<(), Rejection> {
-        if interrupt.payload.middleware_source == request::MIDDLEWARE_SOURCE {
-            answer::check(interrupt, decisions)
-        } else {
-            Ok(())
+    async fn check(
+        &self,
+        interrupt: &Interrupt,
+        decisions: &Decisions,
+        store: &Arc<dyn Store>,
+    ) -> Result<(), Rejection> {
+        if interrupt.payload.middleware_source != request::MIDDLEWARE_SOURCE {
+            return Ok(());
         }
+        answer::check(interrupt, decisions)?;
+        self.check_edits(interrupt, decisions, store).await
     }
 
     async fn after_model(&self, step: &StepContext<'_>, answer: &AiMessage) -> Result<Update, Failure> {

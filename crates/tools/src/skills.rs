@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use model::ChatRequest;
-use runtime::{Failure, Frame, Hook, StepContext, Tool, Update};
+use runtime::{Channels, Failure, Frame, Hook, Point, StepContext, Tool, Update};
 
 use catalog::{Root, Stamp};
 pub use catalog::{Skill, SkillsFound};
@@ -75,6 +75,10 @@ impl Skills {
 impl Hook for Skills {
     fn name(&self) -> &'static str {
         "skills"
+    }
+
+    fn is_idle(&self, _point: Point, _channels: &Channels) -> bool {
+        true
     }
 
     async fn before_model(

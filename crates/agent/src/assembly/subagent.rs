@@ -1,6 +1,7 @@
 //! The tool `task`: a sub-agent with a context of its own, in a thread of its own. The thread's id follows from the
 //! call, so that the call made again, after a crash or with a person's answer, goes on where it was.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,8 +9,8 @@ use jiff::Timestamp;
 use journal::{EventQuery, Transaction, Write};
 use model::ToolSpec;
 use protocol::{
-    AssistantId, Category, Event, EventType, Interrupt, InterruptPayload, Message, NewEvent, ParentKind, Run,
-    RunId, RunStatus, ThreadId,
+    AssistantId, Category, Decisions, Event, EventId, EventType, Interrupt, InterruptId, InterruptPayload,
+    Message, NewEvent, ParentKind, Run, RunId, RunStatus, ThreadId,
 };
 use runtime::{
     Admission, Driver, Entry, Frame, Frames, Item, Repeat, RunEnd, Start, Tool, ToolContext, ToolOutput,
@@ -31,12 +32,32 @@ pub(crate) const TASK_TOOL: &str = "task";
 /// The name of the frames that tell what a sub-agent does.
 const SUBAGENT_FRAME: &str = "subagent";
 
+/// Events read at a time on the way back to the answer or the question of a call.
+const ANSWER_PAGE_ROWS: usize = 16;
+
 /// Hands a task to a sub-agent.
 pub(crate) struct Task {
     pub(crate) driver: Driver,
     pub(crate) assistant_id: AssistantId,
     pub(crate) model: Option<String>,
     pub(crate) leases: Arc<Leases>,
+}
+
+/// Returns the tool as it is described to a model.
+pub(super) fn spec() -> ToolSpec {
+    ToolSpec {
+        name: TASK_TOOL.to_owned(),
+        description: DESCRIPTION.trim().to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "description": {"type": "string", "description": "The task in three to eight words, for people."},
+                "prompt": {"type": "string", "description": "Everything the sub-agent needs to know, and what it is to report."}
+            },
+            "required": ["description", "prompt"],
+            "additionalProperties": false
+        }),
+    }
 }
 
 #[derive(Deserialize)]
@@ -49,19 +70,7 @@ struct Args {
 #[async_trait]
 impl Tool for Task {
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: TASK_TOOL.to_owned(),
-            description: DESCRIPTION.trim().to_owned(),
-            parameters: json!({
-                "type": "object",
-                "properties": {
-                    "description": {"type": "string", "description": "The task in three to eight words, for people."},
-                    "prompt": {"type": "string", "description": "Everything the sub-agent needs to know, and what it is to report."}
-                },
-                "required": ["description", "prompt"],
-                "additionalProperties": false
-            }),
-        }
+        spec()
     }
 
     fn repeat(&self) -> Repeat {
@@ -93,7 +102,8 @@ enum Standing {
 
 impl Task {
     async fn work(&self, args: &Args, context: &ToolContext) -> Result<ToolOutput> {
-        let thread_id = ThreadId::of_subagent(context.run_id, &context.call_id);
+        let answer = self.answer_with(context).await?;
+        let thread_id = context.thread_id.of_subagent(answer, &context.call_id);
         match self.take_up(thread_id, args, context).await? {
             Standing::Waits(interrupts) => Ok(ToolOutput::asking(self.asked(interrupts, context))),
             Standing::Ended(run) => self.report(thread_id, (run.status, run.error), context).await,
@@ -114,14 +124,20 @@ impl Task {
             let checkpoint = runtime::reclaim(&**store, &run, &self.driver.owner, now).await?;
             return Ok(Standing::Runs(checkpoint, Entry::Recovered));
         }
-        let pending = store.pending_interrupts(thread_id).await?;
-        let mut answers = context.answers.iter();
-        for interrupt in &pending {
-            let Some(decisions) = answers.next() else { return Ok(Standing::Waits(pending)) };
+        let answers = self.answers(context).await?;
+        let mut waiting = Vec::new();
+        for interrupt in store.pending_interrupts(thread_id).await? {
+            let Some(decisions) = answers.get(&interrupt.interrupt_id) else {
+                waiting.push(interrupt);
+                continue;
+            };
             let admission = self.admission(thread_id);
-            if let Some(checkpoint) = runtime::resume(&**store, &admission, interrupt, decisions).await? {
+            if let Some(checkpoint) = runtime::resume(&**store, &admission, &interrupt, decisions).await? {
                 return Ok(Standing::Runs(checkpoint, Entry::Fresh));
             }
+        }
+        if !waiting.is_empty() {
+            return Ok(Standing::Waits(waiting));
         }
         match store.checkpoint(thread_id).await? {
             Some(point) => match store.run(point.run_id).await? {
@@ -130,6 +146,52 @@ impl Task {
             },
             None => self.begin(thread_id, args, context).await,
         }
+    }
+
+    /// Returns the answer that makes the call: unlike the run, it stays the same when a person's answer resumes the call.
+    async fn answer_with(&self, context: &ToolContext) -> Result<EventId> {
+        let mut before = None;
+        loop {
+            let categories = vec![Category::Message];
+            let query = EventQuery { before, categories, limit: ANSWER_PAGE_ROWS, ..EventQuery::default() };
+            let page = self.driver.store.events(context.thread_id, query).await?;
+            let answer = page.iter().rfind(|event| event.kind() == Some(EventType::AiMessage));
+            match (answer, page.first()) {
+                (Some(answer), _) => return Ok(answer.event_id),
+                (None, Some(first)) => before = Some(first.seq),
+                (None, None) => {
+                    let id = context.call_id.clone();
+                    return Err(journal::Error::NotFound { what: "the answer with call", id }.into());
+                }
+            }
+        }
+    }
+
+    /// Returns what a person answered to the sub-agent's questions. The parent's questions name them: the sub-agent may
+    /// have asked others since, before a crash.
+    async fn answers(&self, context: &ToolContext) -> Result<BTreeMap<InterruptId, Decisions>> {
+        let mut answers = BTreeMap::new();
+        if context.answers.is_empty() {
+            return Ok(answers);
+        }
+        let store = &self.driver.store;
+        let categories = vec![Category::Lifecycle];
+        let query = EventQuery { categories, limit: ANSWER_PAGE_ROWS, ..EventQuery::default() };
+        let page = store.events(context.thread_id, query).await?;
+        let asked = page.iter().rfind(|event| event.kind() == Some(EventType::RunInterrupted));
+        let ids = asked.map(|event| event.content_value()["interrupt_ids"].clone()).unwrap_or_default();
+        for id in Vec::<InterruptId>::deserialize(ids).unwrap_or_default() {
+            let Some(Interrupt { payload, decisions: Some(decisions), .. }) = store.interrupt(id).await?
+            else {
+                continue;
+            };
+            let details = payload.action_requests.first().and_then(|request| request.details.as_ref());
+            let from = details.map(|details| details["subagent"]["interrupt_id"].clone()).unwrap_or_default();
+            if let Ok(from) = InterruptId::deserialize(from) {
+                answers.insert(from, decisions);
+            }
+        }
+        Ok(answers)
     }
 
     async fn begin(&self, thread_id: ThreadId, args: &Args, context: &ToolContext) -> Result<Standing> {
@@ -189,7 +251,10 @@ impl Task {
                 for request in &mut payload.action_requests {
                     let details = request.details.get_or_insert_with(|| json!({}));
                     if let Some(details) = details.as_object_mut() {
-                        let from = json!({"call_id": context.call_id, "thread_id": interrupt.thread_id});
+                        let (thread_id, interrupt_id) = (interrupt.thread_id, interrupt.interrupt_id);
+                        let from = json!({
+                            "call_id": context.call_id, "thread_id": thread_id, "interrupt_id": interrupt_id,
+                        });
                         details.insert("subagent".to_owned(), from);
                     }
                 }

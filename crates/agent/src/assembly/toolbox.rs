@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mcp::Servers;
-use runtime::{Frame, Frames, Tool};
+use runtime::{Frame, Frames, Review, Tool};
 use serde::Serialize;
-use tools::permission::{self, Rule, RuleBook, Scope};
+use tools::permission::{self, Rule, RuleBook, Scope, Verdict};
 use tools::{Skills, SkillsFound};
 
-use super::subagent::TASK_TOOL;
+use super::subagent::{self, TASK_TOOL};
 use crate::agent::Agent;
 use crate::{Error, Result};
 
@@ -58,6 +58,8 @@ pub struct ToolInfo {
     pub description: String,
     /// Where it comes from: `built in`, or `mcp`.
     pub source: &'static str,
+    /// What becomes of a call about which no pattern says more: `allow`, `ask` or `deny`.
+    pub rule: &'static str,
 }
 
 impl Agent {
@@ -94,10 +96,16 @@ impl Agent {
     /// When the remembered rules cannot be read.
     pub async fn tools(&self) -> Result<Vec<ToolInfo>> {
         let tools = self.main_tools(&self.settings.assistant_id).await?;
-        let info = tools.iter().map(|tool| {
-            let spec = tool.spec();
+        let rules = self.toolbox().await?.rules.rules();
+        let specs = tools.iter().map(|tool| tool.spec()).chain([subagent::spec()]);
+        let info = specs.map(|spec| {
             let source = if spec.name.starts_with("mcp__") { "mcp" } else { "built in" };
-            ToolInfo { name: spec.name, description: spec.description, source }
+            let rule = match permission::decide(&rules, &spec.name, &Review::default()) {
+                Verdict::Allow { .. } => "allow",
+                Verdict::Ask { .. } => "ask",
+                Verdict::Deny { .. } => "deny",
+            };
+            ToolInfo { name: spec.name, description: spec.description, source, rule }
         });
         Ok(info.collect())
     }

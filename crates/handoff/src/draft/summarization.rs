@@ -21,9 +21,9 @@ use crate::limits::INPUT_TOKENS_MAX;
 use crate::request::{Metadata, cleared, keys};
 use crate::sha256_hex;
 use crate::summary::ground::Grounding;
-use crate::summary::redact::redact;
 use crate::summary::select::Selector;
 use crate::summary::{extract, render};
+use memory::redact;
 
 /// The name of the node that takes up a request.
 pub const REQUEST_NODE: &str = "handoff_request";

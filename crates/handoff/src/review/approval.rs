@@ -62,7 +62,12 @@ impl Node for HandoffApproval {
         Question::OfThread
     }
 
-    fn check(&self, interrupt: &Interrupt, decisions: &Decisions) -> Result<(), Rejection> {
+    async fn check(
+        &self,
+        interrupt: &Interrupt,
+        decisions: &Decisions,
+        _store: &Arc<dyn Store>,
+    ) -> Result<(), Rejection> {
         let (proposal, left) = decide::shown(interrupt)?;
         let outcome = decide::outcome(&proposal, left, decide::single(decisions)?)?;
         match outcome {

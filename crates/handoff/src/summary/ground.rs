@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::ledger::identifier;
 use crate::ledger::source::{Item, What};
-use crate::summary::redact::REDACTED;
 use crate::summary::render::without_hidden;
+use memory::REDACTED;
 
 #[cfg(test)]
 mod tests;

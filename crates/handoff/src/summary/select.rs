@@ -12,8 +12,8 @@ use crate::ledger::{Facts, Quote};
 use crate::summary::coverage::{CoverageBuilder, Reach};
 use crate::summary::extract::extract;
 use crate::summary::phrase::{clip, flat};
-use crate::summary::redact::redact;
 use crate::summary::render;
+use memory::redact;
 
 #[cfg(test)]
 mod tests;

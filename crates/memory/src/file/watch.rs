@@ -53,6 +53,10 @@ impl AgentFile {
     /// Puts back the block, or the file, if they are not what they may be after `watch`; says what was wrong.
     pub(crate) fn put_back(&self, watch: &Watch) -> Result<Option<Damage>> {
         let link = self.put_back_link(watch)?;
+        if watch.reading.snapshot.extent == Extent::Beginning && self.path.exists() {
+            // What was not known to its end cannot tell how it should be, and nobody writes such a file.
+            return Ok(link);
+        }
         let mut holding = self.hold()?;
         let noted = holding.record.present().filter(|noted| Some(*noted) != watch.record.as_ref()).cloned();
         let newest = self.newest_present().unwrap_or_else(|| Arc::clone(&watch.reading));
@@ -113,8 +117,8 @@ fn judge(
         let was_there = before.stamp.is_some() || due.is_some();
         return was_there.then(|| (Damage::File, mend::mend(&old.bytes, &newest.bytes, due.as_deref()), due));
     };
-    // What was not in order, or not known to its end, cannot tell how it should be; the next writer repairs it.
-    if !old.problems.is_empty() || old.extent == Extent::Beginning {
+    // What was not in order cannot tell how it should be; the next writer repairs it.
+    if !old.problems.is_empty() {
         return None;
     }
     let is_whole = block::problems(found).is_empty();

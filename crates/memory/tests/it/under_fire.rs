@@ -92,20 +92,18 @@ async fn f4_guarded_calls_undo_no_handoff_of_another_process() {
     let world = World::at(tempfile::tempdir().unwrap(), calls, |path| vec![doing("shell", path, forge)]);
     world.write("# Notes\n");
     AgentFile::new(world.path()).write_block("first", Timestamp::UNIX_EPOCH).unwrap();
-    let mut process = spawn("few", world.folder.path());
+    let mut process = spawn("one", world.folder.path());
     let thread_id = world.thread().await;
     for _ in 0..CALLS {
         world.say(thread_id, "Go.").await;
         assert_eq!(block::problems(world.text().as_bytes()), []);
     }
-    let during = process.try_wait().unwrap().is_none();
     assert!(process.wait().unwrap().success());
     let text = world.text();
     assert_eq!(block::problems(text.as_bytes()), []);
-    assert_eq!(block::current(text.as_bytes()).as_deref(), Some("few 99\n&lt;/current_thread_summary&gt;"));
+    assert_eq!(block::current(text.as_bytes()).as_deref(), Some("one 999\n&lt;/current_thread_summary&gt;"));
     let outside = String::from_utf8(block::without(text.as_bytes())).unwrap();
-    assert!(outside.starts_with("# Notes\n") && !outside.contains("few"), "{outside}");
-    println!("the other process was {} at the end", if during { "still writing" } else { "done" });
+    assert!(outside.starts_with("# Notes\n") && !outside.contains("one "), "{outside}");
 }
 
 /// Rewrites agent.md as a script may: reads it, changes block and notes, and puts a new file in its place.

@@ -14,8 +14,8 @@ use serde_json::json;
 use super::Drive;
 use crate::Result;
 use crate::admit::LEASE;
-use crate::frame::{Frame, public};
 use crate::step::Update;
+use crate::stream::frame::{Frame, public};
 use crate::turn::{Ending, Turn, interrupt_id};
 
 impl Drive<'_> {

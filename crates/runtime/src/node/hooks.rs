@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use journal::Store;
 use protocol::{AiMessage, Decisions, Interrupt};
 use serde_json::Value;
 
@@ -97,8 +98,16 @@ impl Node for HooksNode {
         !is_asked && !is_deferred && self.hooks.iter().all(|hook| hook.is_idle(self.point, channels))
     }
 
-    fn check(&self, interrupt: &Interrupt, decisions: &Decisions) -> Result<(), Rejection> {
-        self.hooks.iter().try_for_each(|hook| hook.check(interrupt, decisions))
+    async fn check(
+        &self,
+        interrupt: &Interrupt,
+        decisions: &Decisions,
+        store: &Arc<dyn Store>,
+    ) -> Result<(), Rejection> {
+        for hook in &self.hooks {
+            hook.check(interrupt, decisions, store).await?;
+        }
+        Ok(())
     }
 }
 

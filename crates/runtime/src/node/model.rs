@@ -12,12 +12,12 @@ use protocol::{AiMessage, Block, InterruptPayload, Message, NewEvent, RunId, Sto
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::context::{Context, Contexts};
-use crate::frame::Frame;
 use crate::graph::Node;
 use crate::hook::{Hook, ModelAnswer, ModelCall};
+use crate::node::context::{Context, Contexts};
 use crate::step::{Ask, Channels, Early, Entry, Failure, FailureKind, StepContext, Update};
 use crate::stream::Frames;
+use crate::stream::frame::Frame;
 
 /// The name of the model node.
 pub const MODEL_NODE: &str = "model";

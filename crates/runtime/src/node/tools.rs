@@ -12,16 +12,17 @@ use async_trait::async_trait;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
+use journal::Store;
 use protocol::{Block, Decisions, Interrupt, Message, NewEvent, ToolMessage, ToolStatus};
 use serde_json::Value;
 
 use crate::error::Rejection;
-use crate::frame::Frame;
 use crate::graph::Node;
 use crate::hook::{Hook, NextCall};
 use crate::node::model::TOOLS_WANTED_CHANNEL;
 use crate::node::newest_answer;
 use crate::step::{Ask, Channels, Entry, Failure, StepContext, Update};
+use crate::stream::frame::Frame;
 use crate::tool::{Repeat, Tool, ToolContext, ToolOutput};
 
 /// The name of the tools node.
@@ -86,8 +87,16 @@ impl Node for ToolsNode {
         Ok(update)
     }
 
-    fn check(&self, interrupt: &Interrupt, decisions: &Decisions) -> Result<(), Rejection> {
-        self.hooks.iter().try_for_each(|hook| hook.check(interrupt, decisions))
+    async fn check(
+        &self,
+        interrupt: &Interrupt,
+        decisions: &Decisions,
+        store: &Arc<dyn Store>,
+    ) -> Result<(), Rejection> {
+        for hook in &self.hooks {
+            hook.check(interrupt, decisions, store).await?;
+        }
+        Ok(())
     }
 }
 

@@ -48,6 +48,15 @@ pub(crate) fn is_about_calls(interrupt: &Interrupt) -> bool {
     interrupt.payload.middleware_source == TOOL_APPROVAL
 }
 
+/// Returns the calls that are asked about: their ids and arguments.
+pub(crate) fn calls(interrupt: &Interrupt) -> Vec<(String, Value)> {
+    let requests = interrupt.payload.action_requests.iter();
+    let call = |request: &ActionRequest| {
+        Some((detail(request, "call_id")?.as_str()?.to_owned(), request.args.clone()))
+    };
+    requests.filter_map(call).collect()
+}
+
 /// Asks about each call; `None` when the person leaves it for later, and nothing is decided then.
 ///
 /// # Errors

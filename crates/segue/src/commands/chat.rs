@@ -13,7 +13,7 @@ use agent::{Agent, CancellationToken, Frames, RunEnd, Settings, ThreadFilter};
 use protocol::{RunStatus, Thread, ThreadId};
 
 use crate::cli::{self, Format};
-use crate::commands::{Context, NO_MODEL_HINT, approval, threads};
+use crate::commands::{Context, NO_MODEL_HINT, approval, history, threads};
 use crate::exit::{self, Code, Failure, Outcome};
 use crate::terminal::ask::pick::pick;
 use crate::terminal::keyboard::Quiet;
@@ -39,6 +39,8 @@ struct Chat {
     typed: Typed,
     /// What the last turn took, until it is shown.
     spent: Option<Spent>,
+    /// The calls that were asked about last, by their ids.
+    asked: Vec<(String, serde_json::Value)>,
     /// Whether the status is to be shown before the next line.
     is_changed: bool,
     /// Whether Ctrl-C was the last key at an empty prompt.
@@ -73,6 +75,7 @@ pub(crate) async fn run(context: Context, args: cli::Chat) -> Outcome {
         lines,
         typed: Typed::default(),
         spent: None,
+        asked: Vec::new(),
         is_changed: false,
         is_leaving: false,
     };
@@ -272,9 +275,15 @@ impl Chat {
         self.is_changed = true;
         let agent = &self.context.agent;
         let mut stream = Stream::new(&self.context.screen, &mut self.typed);
+        for (call_id, args) in self.asked.drain(..) {
+            stream.know(&call_id, &args);
+        }
         let done =
             watch(async |frames, cancel| work(agent, &frames, &cancel).await, |seen| stream.show(seen)).await;
-        let spent = stream.finish()?;
+        let mut spent = stream.finish()?;
+        if let Some((seq, thread)) = spent.lost_after.take().zip(self.thread.as_ref()) {
+            history::show_after(&self.context, thread.thread_id, seq).await?;
+        }
         match &mut self.spent {
             Some(before) => before.add(spent),
             none => *none = Some(spent),
@@ -314,6 +323,7 @@ impl Chat {
             }
             let Some(answered) = approval::ask_person(&self.context, interrupt)? else { return Ok(None) };
             approval::remember(&self.context, &answered.remembered).await?;
+            self.asked = approval::calls(interrupt);
             let id = interrupt.interrupt_id;
             let decisions = &answered.decisions;
             let end = self

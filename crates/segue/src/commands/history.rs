@@ -15,6 +15,8 @@ use crate::terminal::show::markdown::Markdown;
 use crate::terminal::text::safe::{one_line, safe};
 use crate::terminal::text::wrap::{shorten, size};
 
+/// Events that are shown of a turn whose display fell behind.
+const CATCH_UP_EVENTS: usize = 200;
 /// Lines of a tool's result that are shown.
 const RESULT_LINES_MAX: usize = 6;
 
@@ -48,6 +50,17 @@ pub(crate) async fn run(context: &Context, args: cli::History) -> Outcome {
         context.screen.note(context.screen.style.dim(earlier));
     }
     Ok(Code::Done)
+}
+
+/// Shows what was said in a thread after an event, the first page of it.
+///
+/// # Errors
+/// When the journal or stdout fails.
+pub(crate) async fn show_after(context: &Context, thread_id: ThreadId, seq: Seq) -> Result<(), Failure> {
+    for entry in context.agent.history_page(thread_id, page(Some(seq), None, CATCH_UP_EVENTS)).await? {
+        show(&context.screen, &entry, usize::MAX)?;
+    }
+    Ok(())
 }
 
 /// Returns a query for what people are shown of a thread.

@@ -1,5 +1,9 @@
 //! The chat in a terminal, against the scripted model server.
 
+mod approval;
+mod commands;
+mod editor;
+
 use scripted::{Fault, Reply, Script, Server};
 use serde_json::json;
 

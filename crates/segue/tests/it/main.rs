@@ -3,14 +3,10 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod approval;
 mod bad_input;
 mod chat;
-mod commands;
-mod editor;
 mod generate;
 mod handoff;
-mod headless;
 mod import;
 mod review;
 mod run;

@@ -1,5 +1,7 @@
 //! `segue run`: the headless turn, the child's first turn after a handoff, and going on after a crash.
 
+mod headless;
+
 use scripted::{Fault, Reply, Script, Server};
 use serde_json::{Value, json};
 

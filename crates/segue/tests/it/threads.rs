@@ -122,6 +122,24 @@ fn models_and_doctor_tell_what_is_missing_and_write_nothing_outside_home() {
 }
 
 #[test]
+fn a_projects_mcp_server_is_listed_and_waits_for_consent() {
+    let sandbox = Sandbox::new();
+    let none = sandbox.run(&["mcp", "list"]);
+    assert!(none.code == 0 && none.stdout.contains("No MCP server"), "{none:?}");
+    sandbox
+        .file(".mcp.json", r#"{"mcpServers": {"kettle": {"command": "kettle-server", "args": ["--boil"]}}}"#);
+    let listed = sandbox.run(&["mcp", "list"]);
+    for part in ["kettle", "kettle-server --boil", "waits for your consent", "segue mcp allow kettle"] {
+        assert!(listed.stdout.contains(part), "{part}: {listed:?}");
+    }
+    assert_eq!(sandbox.run(&["mcp", "allow", "kettle"]).code, 0);
+    assert_eq!(sandbox.json(&["mcp", "list", "--json"])[0]["state"], "ready");
+    let tested = sandbox.run(&["mcp", "test", "kettle"]);
+    assert!(tested.code == 1 && tested.stdout.contains("✗ kettle"), "{tested:?}");
+    sandbox.run(&["mcp", "test", "teapot"]).assert_told(2, "teapot");
+}
+
+#[test]
 fn version_and_help_need_no_home() {
     let mut sandbox = Sandbox::new();
     sandbox.set("SEGUE_HOME", "/dev/null/nowhere");

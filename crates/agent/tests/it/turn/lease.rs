@@ -1,1 +1,91 @@
-//! x
+//! Several processes on one journal: one works in a thread, others look on, stop it, or work beside it.
+
+use agent::{CancellationToken, Frame, Frames, Item};
+use protocol::{RunStatus, ThreadStatus};
+use scripted::{Fault, Reply, Script, Server};
+
+use crate::world::{World, answering, quiet, texts};
+
+#[tokio::test]
+async fn j4_a_run_is_stopped_from_another_process_once_and_the_thread_goes_on() {
+    let world = World::new();
+    let replies = [Reply::text("I begin").then(Fault::Stall), Reply::text("Done.")];
+    let server = Server::start(Script::new(replies)).unwrap();
+    let (one, two) = (world.agent_with(&server), world.agent_with(&server));
+    let thread = one.create_thread(None).await.unwrap().thread_id;
+    assert!(!two.stop(thread).await.unwrap(), "there is nothing to stop");
+    let (frames, mut watched) = Frames::channel();
+    let cancel = CancellationToken::new();
+    let stop = async {
+        while let Some(Item::Frame(_, frame)) = watched.next().await {
+            if matches!(&*frame, Frame::Text { .. }) {
+                return (two.stop(thread).await.unwrap(), two.stop(thread).await.unwrap());
+            }
+        }
+        panic!("the model said nothing")
+    };
+    let (end, stopped) = tokio::join!(one.send(thread, "Begin.", &frames, &cancel), stop);
+    assert_eq!(end.unwrap().status, RunStatus::Cancelled);
+    assert_eq!(stopped, (true, true), "asking again changes nothing");
+    assert!(!two.stop(thread).await.unwrap(), "it has come to its end");
+    let (frames, cancel) = quiet();
+    let end = two.send(thread, "Go on.", &frames, &cancel).await.unwrap();
+    assert_eq!(end.status, RunStatus::Success, "the stop was for the run before: {end:?}");
+    assert_eq!(texts(&one, thread).await, ["Begin.", "I begin", "Go on.", "Done."]);
+}
+
+#[tokio::test]
+async fn j8_two_agents_that_work_at_the_same_time_lose_nothing() {
+    const THREADS: usize = 6;
+    const TURNS: usize = 4;
+    let world = World::new();
+    let server = answering("Yes.");
+    let agents = [world.agent_with(&server), world.agent_with(&server)];
+    let mut work = Vec::new();
+    for number in 0..THREADS {
+        let agent = &agents[number % agents.len()];
+        work.push(async move {
+            let (frames, cancel) = quiet();
+            let thread = agent.create_thread(None).await.unwrap().thread_id;
+            for turn in 0..TURNS {
+                let end = agent.send(thread, format!("{turn}").as_str(), &frames, &cancel).await.unwrap();
+                assert_eq!(end.status, RunStatus::Success, "{end:?}");
+            }
+            thread
+        });
+    }
+    for thread in futures::future::join_all(work).await {
+        let expected: Vec<String> =
+            (0..TURNS).flat_map(|turn| [turn.to_string(), "Yes.".to_owned()]).collect();
+        assert_eq!(texts(&agents[0], thread).await, expected);
+        let events = agents[1].events(thread).await.unwrap();
+        let seqs: Vec<u64> = events.iter().map(|event| event.seq).collect();
+        assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>(), "a1");
+    }
+}
+
+#[tokio::test]
+async fn j2_a_run_whose_process_ended_is_taken_up_at_the_next_message_and_its_prompt_kept() {
+    let world = World::new();
+    let replies = [Reply::fault(Fault::Hang), Reply::text("First done."), Reply::text("Second done.")];
+    let server = Server::start(Script::new(replies)).unwrap();
+    let one = world.agent_with(&server);
+    let thread = one.create_thread(None).await.unwrap().thread_id;
+    let (frames, cancel) = quiet();
+    tokio::select! {
+        // Dropped in the middle, as with its process.
+        end = one.send(thread, "First.", &frames, &cancel) => panic!("it hangs: {end:?}"),
+        () = server.called(1) => {}
+    }
+    drop(one);
+    let two = world.agent_with(&server);
+    assert_eq!(two.store().active_runs(None).await.unwrap().len(), 1);
+    let end = two.send(thread, "Second.", &frames, &cancel).await.unwrap();
+    assert_eq!(end.status, RunStatus::Success, "{end:?}");
+    assert_eq!(texts(&two, thread).await, ["First.", "First done.", "Second.", "Second done."]);
+    let now = two.store().thread(thread).await.unwrap().unwrap();
+    assert_eq!(now.status, ThreadStatus::Idle);
+    let run = &two.events(thread).await.unwrap()[1..];
+    let ended = run.iter().filter(|event| event.event_type == "run_ended").count();
+    assert_eq!(ended, 2, "each run has one end");
+}

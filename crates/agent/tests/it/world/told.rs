@@ -23,7 +23,7 @@ impl Names {
                 fields.into_iter().filter_map(|(key, value)| self.field(key, value)).collect::<Map<_, _>>(),
             ),
             Value::Array(items) => {
-                let items = items.into_iter().filter(|item| item["type"] != "opaque");
+                let items = items.into_iter().filter(|item| !is_of_one_provider(item));
                 Value::Array(items.map(|item| self.plain(item)).collect())
             }
             other => other,
@@ -43,4 +43,9 @@ impl Names {
             _ => Some((key, self.plain(value))),
         }
     }
+}
+
+/// Returns whether it holds nothing but what one provider wants to have back.
+fn is_of_one_provider(item: &Value) -> bool {
+    item["type"] == "opaque" || (item["type"] == "thinking" && item["text"] == "")
 }

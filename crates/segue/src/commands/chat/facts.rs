@@ -43,15 +43,9 @@ impl Chat {
         let report = self.context.agent.context(thread_id).await?;
         let (screen, style) = (&self.context.screen, self.context.screen.style);
         let window = report.window_tokens.unwrap_or(report.tokens).max(1);
-        screen.line(format!(
-            "{} {}",
-            style.bold(one_line(&report.model)),
-            style.dim(format!(
-                "{} of {} tokens, by estimate",
-                status::tokens(report.tokens),
-                status::tokens(window)
-            ))
-        ))?;
+        screen.line(style.bold(one_line(&report.model)))?;
+        let (used, of) = (status::tokens(report.tokens), status::tokens(window));
+        screen.line(style.dim(format!("{used} of {of} tokens, by estimate")))?;
         screen.line(bar(&report, window, BAR_COLUMNS.min(screen.columns.saturating_sub(2))))?;
         let percent = |tokens: u64| format!("{} %", (tokens * 100).div_ceil(window));
         let mut rows: Vec<Vec<String>> = report

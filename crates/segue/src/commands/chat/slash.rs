@@ -2,6 +2,8 @@
 
 use crate::commands::chat::{Chat, Then};
 use crate::exit::{Code, Failure};
+use crate::terminal::screen::Cursor;
+use crate::terminal::text::wrap::{pad, wrap};
 
 /// One command.
 pub(super) struct Slash {
@@ -41,6 +43,9 @@ pub(super) const COMMANDS: [Slash; 17] = [
     slash("clear", "", "clear the screen"),
     slash("quit", "", "leave"),
 ];
+
+/// The columns of the commands' names in `/help`.
+const NAME_COLUMNS: usize = 20;
 
 /// What keys do, for `/help`.
 const KEYS: &str = "Enter sends; Alt-Enter, Ctrl-J or a backslash before Enter begins a new line. @FILE lets a file go \
@@ -82,9 +87,14 @@ impl Chat {
     fn help(&self) -> Result<(), Failure> {
         let (screen, style) = (&self.context.screen, self.context.screen.style);
         for command in &COMMANDS {
-            let name = format!("/{} {}", command.name, command.takes);
-            screen.line(format!("  {}", style.code(name.trim_end())))?;
-            screen.line(format!("      {}", command.about))?;
+            let name = format!("  /{} {}", command.name, command.takes);
+            let lead = match name.len() < NAME_COLUMNS {
+                true => style.code(pad(&name, NAME_COLUMNS)),
+                false => format!("{}\n{}", style.code(name), " ".repeat(NAME_COLUMNS)),
+            };
+            let about = wrap(command.about, screen.columns - NAME_COLUMNS - 1, "", "");
+            screen
+                .line(format!("{lead}{}", about.replace('\n', &format!("\n{}", " ".repeat(NAME_COLUMNS)))))?;
         }
         self.say(KEYS)
     }
@@ -107,7 +117,6 @@ impl Chat {
     }
 
     fn clear(&self) -> Result<(), Failure> {
-        use crate::terminal::screen::Cursor;
         match self.context.screen.cursor {
             Cursor::Free => Ok(self.context.screen.write("\u{1b}[2J\u{1b}[H")?),
             Cursor::Fixed => Ok(()),

@@ -53,6 +53,8 @@ pub(crate) struct Spent {
     pub(crate) model: Option<String>,
     /// The time.
     pub(crate) time: Duration,
+    /// The last event that was shown, when the display fell behind; what came after is in the journal.
+    pub(crate) lost_after: Option<protocol::Seq>,
 }
 
 impl Spent {
@@ -92,6 +94,11 @@ impl<'a> Stream<'a> {
         }
     }
 
+    /// Tells the arguments of a call that may get a result without ever running.
+    pub(crate) fn know(&mut self, call_id: &str, args: &serde_json::Value) {
+        self.calls.know(call_id, args);
+    }
+
     /// Shows what is seen of the work.
     ///
     /// # Errors
@@ -99,9 +106,10 @@ impl<'a> Stream<'a> {
     pub(crate) fn show(&mut self, seen: Seen<'_>) -> io::Result<Then> {
         match seen {
             Seen::Frame(_, frame) => self.frame(frame)?,
-            Seen::Gap(_) => {
+            Seen::Gap(after) => {
                 self.end_answer()?;
-                let text = "The display fell behind and shows no more of this turn; /history has all of it.";
+                self.spent.lost_after = Some(after.seq);
+                let text = "The display fell behind; what follows is shown once the turn is over.";
                 self.print_line(&self.screen.style.warn(text))?;
             }
             Seen::Stopping => {
@@ -120,7 +128,9 @@ impl<'a> Stream<'a> {
     pub(crate) fn finish(mut self) -> io::Result<Spent> {
         self.end_answer()?;
         let left = self.calls.unfinished(&self.screen);
-        self.print(&left)?;
+        if self.spent.lost_after.is_none() {
+            self.print(&left)?;
+        }
         self.live.clear()?;
         self.spent.time = self.started.elapsed();
         Ok(std::mem::take(&mut self.spent))

@@ -23,6 +23,8 @@ const LINE_BYTES_MAX: usize = 4_096;
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     running: Vec<Running>,
+    /// Calls that were asked about: one that is declined never runs.
+    asked: Vec<(String, Value)>,
     is_unfolded: bool,
 }
 
@@ -47,6 +49,11 @@ impl Calls {
             took: None,
             output: VecDeque::from([String::new()]),
         });
+    }
+
+    /// Takes the arguments of a call that may never begin.
+    pub(super) fn know(&mut self, call_id: &str, args: &Value) {
+        self.asked.push((call_id.to_owned(), args.clone()));
     }
 
     pub(super) fn output(&mut self, call_id: &str, text: &str) {
@@ -98,7 +105,11 @@ impl Calls {
         let call = at.map(|at| self.running.remove(at));
         let (name, args, took) = match &call {
             Some(call) => (call.name.as_str(), &call.args, call.took),
-            None => (result.name.as_deref().unwrap_or("tool"), &Value::Null, None),
+            None => {
+                let asked = self.asked.iter().find(|(call_id, _)| *call_id == result.call_id);
+                let args = asked.map_or(&Value::Null, |(_, args)| args);
+                (result.name.as_deref().unwrap_or("tool"), args, None)
+            }
         };
         let outcome = outcome(result.status, &joined_text(&result.content), took);
         let mut lines = line(screen, result.status, &title(name, args), &outcome);
@@ -146,10 +157,12 @@ fn line(screen: &Screen, status: ToolStatus, title: &str, outcome: &str) -> Stri
         ToolStatus::Success => style.good("✓"),
         ToolStatus::Error => style.bad("✗"),
     };
-    // The end of a long title gives way to what came of it, which gives way to the screen.
-    let outcome = shorten(outcome, screen.columns / 2);
-    let room = screen.columns.saturating_sub(width(&outcome) + 6);
-    format!("{mark} {} {}\n", one_line(&shorten(title, room)), style.dim(format!("· {outcome}")))
+    // Where both do not fit, each gets half, and what one leaves goes to the other.
+    let room = screen.columns.saturating_sub(6);
+    let title_room = room.saturating_sub(width(outcome)).max(room / 2);
+    let title = shorten(title, title_room);
+    let outcome = shorten(outcome, room.saturating_sub(width(&title)));
+    format!("{mark} {} {}\n", one_line(&title), style.dim(format!("· {outcome}")))
 }
 
 #[cfg(test)]

@@ -61,7 +61,8 @@ fn a_rejection_goes_to_the_agent_with_its_reason() {
     terminal.keys("n");
     terminal.wait_for("Why (Enter for no reason)");
     terminal.keys("not in this folder\r");
-    went_on(&terminal);
+    let screen = went_on(&terminal);
+    assert!(screen.contains("✗ execute touch made.txt · failed: The person declined"), "{screen}");
     assert!(results(&server).contains("not in this folder"), "{}", results(&server));
     assert!(!sandbox.work().join("made.txt").exists());
     terminal.keys("\x04");

@@ -57,7 +57,7 @@ fn a_rewind_goes_back_before_a_message_and_puts_it_into_the_line() {
         screen.contains("Going on.") && screen.trim_end().ends_with("segue>")
     });
     terminal.keys("/rewind\r");
-    let screen = terminal.wait_for("Go back to before");
+    let screen = terminal.wait_for("Esc leaves");
     assert!(screen.contains("what does it say?"), "{screen}");
     terminal.keys("second\r");
     terminal.wait_until("the line", |screen| screen.trim_end().ends_with("segue> a second question"));
@@ -97,8 +97,8 @@ fn an_export_writes_a_file_and_none_that_is_there() {
 fn the_thread_to_go_on_in_can_be_chosen() {
     let (_server, sandbox) = talked();
     let terminal = Terminal::start(&sandbox, 60, &["chat", "-r"]);
-    let screen = terminal.wait_for("Go on in");
-    assert!(screen.contains("what does it say?"), "{screen}");
+    let screen = terminal.wait_for("Esc leaves");
+    assert!(screen.contains("Go on in") && screen.contains("what does it say?"), "{screen}");
     terminal.keys("\r");
     terminal.wait_for("It says hi.");
     terminal.wait_for(PROMPT);
@@ -121,13 +121,29 @@ fn a_thread_is_taken_back_and_a_run_is_stopped_from_outside() {
 }
 
 #[test]
+fn control_o_opens_the_last_call_and_the_line_stays() {
+    let (_server, sandbox) = talked();
+    let terminal = Terminal::start(&sandbox, 80, &["chat", "-c"]);
+    terminal.wait_for(PROMPT);
+    terminal.keys("half a li");
+    terminal.wait_for("half a li");
+    terminal.keys("\x0f");
+    terminal.wait_for("\"path\": \"note.txt\"");
+    terminal.wait_until("the line", |screen| screen.trim_end().ends_with("segue> half a li"));
+    terminal.keys("\x03");
+    terminal.wait_until("an empty prompt", |screen| screen.trim_end().ends_with("segue>"));
+    terminal.keys("\x04");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
 fn the_status_says_model_window_and_spending_and_fits_a_narrow_screen() {
     let server = Server::start(Script::new([Reply::text("Hello.\n").tokens(12_345, 67)])).unwrap();
     let sandbox = Sandbox::new().with_model(&server);
     let terminal = Terminal::start(&sandbox, 60, &["chat"]);
     terminal.wait_for(PROMPT);
     terminal.keys("hi\r");
-    let screen = terminal.wait_for("12.3k in");
+    let screen = terminal.wait_for("thread 12.4k tokens · $0.0");
     for part in ["claude-sonnet-4-5", "ctx ", "67 out", "thread 12.4k tokens", "$0.0"] {
         assert!(screen.contains(part), "{part}:\n{screen}");
     }

@@ -64,7 +64,7 @@ impl Agent {
         let rejected = |rejection| runtime::Error::Rejected { interrupt_id, rejection };
         runtime::check_decisions(interrupt, decisions).map_err(rejected)?;
         match driver.graph.get(&interrupt.node) {
-            Some(node) => node.check(interrupt, decisions).map_err(rejected)?,
+            Some(node) => node.check(interrupt, decisions, &self.store).await.map_err(rejected)?,
             None => return Err(Error::NoModel { thread_id }),
         }
         let admission = admission(thread_id, assistant_id, model.as_ref(), &driver.owner);

@@ -7,8 +7,10 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use journal::view::{HistoryEntry, HistoryItem, history};
-use journal::{EventQuery, HandoffFilter, SearchHit, ThreadFilter, ThreadPatch, Transaction, Write};
-use protocol::{Block, Category, Event, EventType, HandoffStatus, Message, NewEvent, Thread, ThreadId};
+use journal::{EventQuery, HandoffFilter, Order, SearchHit, ThreadFilter, ThreadPatch, Transaction, Write};
+use protocol::{
+    Block, Category, Event, EventType, HandoffStatus, Message, NewEvent, ParentKind, Thread, ThreadId,
+};
 use serde::Serialize;
 use serde_json::json;
 
@@ -114,8 +116,8 @@ impl Agent {
         self.thread(thread_id).await
     }
 
-    /// Removes the thread with everything that belongs to it. The block of a child that never had its first turn
-    /// goes with it.
+    /// Removes the thread with everything that belongs to it, the threads of its sub-agents too. The block of a child
+    /// that never had its first turn goes with it.
     ///
     /// # Errors
     /// When the thread does not exist or is busy, or `agent.md` cannot be written.
@@ -135,9 +137,35 @@ impl Agent {
                 reason,
             })?;
         }
+        for subagent in self.subagents_of(thread_id).await? {
+            self.end_cut_off(subagent).await?;
+            writes.push(Write::DeleteThread { thread_id: subagent });
+        }
         writes.push(Write::DeleteThread { thread_id });
         self.store.commit(Transaction { fence: None, writes }).await?;
         Ok(())
+    }
+
+    async fn subagents_of(&self, thread_id: ThreadId) -> Result<Vec<ThreadId>> {
+        let mut found = Vec::new();
+        let mut offset = 0;
+        loop {
+            let page = self.store.threads(ThreadFilter {
+                parent_id: Some(thread_id),
+                subagents: journal::Subagents::Shown,
+                order: Order::Created,
+                offset,
+                limit: journal::PAGE_ROWS_MAX,
+                ..ThreadFilter::default()
+            });
+            let page = page.await?;
+            offset += page.len();
+            let is_subagent = |thread: &&Thread| thread.parent_kind == Some(ParentKind::Subagent);
+            found.extend(page.iter().filter(is_subagent).map(|thread| thread.thread_id));
+            if page.len() < journal::PAGE_ROWS_MAX {
+                return Ok(found);
+            }
+        }
     }
 
     /// Returns every event of the thread, in order.

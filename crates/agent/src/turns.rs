@@ -2,16 +2,16 @@
 
 mod questions;
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use journal::Artifact;
 use model::ChatModel;
 use protocol::{
     AssistantId, Block, Checkpoint, EventType, HumanMessage, Message, NewEvent, RunId, Thread, ThreadId,
-    ThreadStatus,
 };
 use runtime::{Admission, Entry, Frame, Frames, RunEnd, Start, Update};
-use serde_json::{Map, json};
-use std::sync::Arc;
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
@@ -28,7 +28,8 @@ impl Agent {
     /// When the journal fails.
     pub async fn create_thread(&self, name: Option<String>) -> Result<Thread> {
         let now = Timestamp::now();
-        let mut thread = blank(ThreadId::generate(), self.settings.assistant_id.clone(), name, now);
+        let mut thread = Thread::blank(ThreadId::generate(), self.settings.assistant_id.clone(), now);
+        thread.name = name;
         let workspace = self.settings.workspace.to_string_lossy().into_owned();
         thread.metadata.insert(WORKSPACE_KEY.to_owned(), workspace.into());
         let created = NewEvent::new(EventType::ThreadCreated, &json!({"origin": "new"}), now)?;
@@ -218,28 +219,5 @@ pub(crate) fn admission(
         model: model.map(|model| model.name().to_string()),
         owner: owner.to_owned(),
         now: Timestamp::now(),
-    }
-}
-
-/// Returns a thread in which nothing has happened.
-pub(crate) fn blank(
-    thread_id: ThreadId,
-    assistant_id: AssistantId,
-    name: Option<String>,
-    now: Timestamp,
-) -> Thread {
-    Thread {
-        thread_id,
-        assistant_id,
-        parent_id: None,
-        parent_kind: None,
-        name,
-        status: ThreadStatus::Idle,
-        metadata: Map::new(),
-        first_prompt: None,
-        message_count: 0,
-        last_seq: 0,
-        created_at: now,
-        updated_at: now,
     }
 }

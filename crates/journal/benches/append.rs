@@ -8,8 +8,8 @@ use divan::Bencher;
 use divan::counter::ItemsCount;
 use jiff::Timestamp;
 use journal::{EventQuery, Sqlite, Store, ThreadFilter, Transaction, Write};
-use protocol::{AssistantId, EventType, Message, NewEvent, RunId, Thread, ThreadId, ThreadStatus};
-use serde_json::{Map, json};
+use protocol::{AssistantId, EventType, Message, NewEvent, RunId, Thread, ThreadId};
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -49,20 +49,7 @@ impl Fixture {
 }
 
 fn thread() -> Thread {
-    Thread {
-        thread_id: ThreadId::generate(),
-        assistant_id: AssistantId::default(),
-        parent_id: None,
-        parent_kind: None,
-        name: None,
-        status: ThreadStatus::Idle,
-        metadata: Map::new(),
-        first_prompt: None,
-        message_count: 0,
-        last_seq: 0,
-        created_at: Timestamp::UNIX_EPOCH,
-        updated_at: Timestamp::UNIX_EPOCH,
-    }
+    Thread::blank(ThreadId::generate(), AssistantId::default(), Timestamp::UNIX_EPOCH)
 }
 
 fn message(number: usize) -> NewEvent {

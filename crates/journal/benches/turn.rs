@@ -243,18 +243,5 @@ fn run(thread_id: ThreadId, now: Timestamp) -> Run {
 }
 
 fn thread() -> Thread {
-    Thread {
-        thread_id: ThreadId::generate(),
-        assistant_id: AssistantId::default(),
-        parent_id: None,
-        parent_kind: None,
-        name: None,
-        status: ThreadStatus::Idle,
-        metadata: Map::new(),
-        first_prompt: None,
-        message_count: 0,
-        last_seq: 0,
-        created_at: Timestamp::UNIX_EPOCH,
-        updated_at: Timestamp::UNIX_EPOCH,
-    }
+    Thread::blank(ThreadId::generate(), AssistantId::default(), Timestamp::UNIX_EPOCH)
 }

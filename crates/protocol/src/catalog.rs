@@ -118,8 +118,6 @@ catalog! {
     RunFailed = "run_failed" in Error,
     /// A rule or a person decided about a tool call before it ran; content is `{call_id, tool, decision, by, rule?}`.
     ToolCallDecided = "tool_call_decided" in Middleware,
-    /// A sub-agent began to work in a thread of its own; content is `{call_id, thread_id, task}`.
-    SubagentStarted = "subagent_started" in Subagent,
     /// A sub-agent came to its end; content is `{call_id, thread_id, status, usage, model}`.
     SubagentEnded = "subagent_ended" in Subagent,
     /// An internal model call (a handoff draft, a title); content is `{purpose, model, usage, prompt_sha256}`.

@@ -127,6 +127,24 @@ impl HandoffMark {
 }
 
 impl Thread {
+    /// Returns a thread in which nothing has happened.
+    pub fn blank(thread_id: ThreadId, assistant_id: AssistantId, created_at: Timestamp) -> Self {
+        Self {
+            thread_id,
+            assistant_id,
+            parent_id: None,
+            parent_kind: None,
+            name: None,
+            status: ThreadStatus::Idle,
+            metadata: Map::new(),
+            first_prompt: None,
+            message_count: 0,
+            last_seq: 0,
+            created_at,
+            updated_at: created_at,
+        }
+    }
+
     /// Returns the handoff mark in the metadata, if there is a readable one.
     pub fn handoff(&self) -> Option<HandoffMark> {
         self.metadata.get(HandoffMark::KEY).and_then(|value| serde_json::from_value(value.clone()).ok())

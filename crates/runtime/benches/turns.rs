@@ -12,15 +12,13 @@ use futures::StreamExt;
 use jiff::Timestamp;
 use journal::{Sqlite, Store, Transaction, Write};
 use model::{ChatModel, ChatRequest, Limits as ModelLimits, ModelName, Part, PartStream, ToolSpec};
-use protocol::{
-    AiMessage, AssistantId, Block, Message, NewEvent, RunId, RunStatus, Thread, ThreadId, ThreadStatus,
-};
+use protocol::{AiMessage, AssistantId, Block, Message, NewEvent, RunId, RunStatus, Thread, ThreadId};
 use runtime::{
     AFTER_AGENT_NODE, AFTER_MODEL_NODE, Activities, Admission, BEFORE_AGENT_NODE, Contexts, Driver, Edge,
     Entry, Frames, Graph, HooksNode, Limits, MODEL_NODE, ModelNode, Point, Repeat, Start, TOOLS_NODE, Tool,
     ToolContext, ToolOutput, ToolsNode, Update, wants_tools,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 /// Lengths of the threads, in messages.
@@ -116,20 +114,7 @@ fn driver(store: &Arc<dyn Store>, contexts: &Arc<Contexts>) -> Driver {
 async fn filled(store: &Arc<dyn Store>, messages: usize) -> ThreadId {
     let now = Timestamp::now();
     let thread_id = ThreadId::generate();
-    let thread = Thread {
-        thread_id,
-        assistant_id: AssistantId::default(),
-        parent_id: None,
-        parent_kind: None,
-        name: None,
-        status: ThreadStatus::Idle,
-        metadata: Map::new(),
-        first_prompt: None,
-        message_count: 0,
-        last_seq: 0,
-        created_at: now,
-        updated_at: now,
-    };
+    let thread = Thread::blank(thread_id, AssistantId::default(), now);
     commit(store, Write::CreateThread(thread)).await;
     let text = |at: usize| format!("Message {at}: {}", "some words that people say ".repeat(6));
     for first in (0..messages).step_by(FILL_ROWS) {

@@ -10,7 +10,7 @@ use journal::{EventQuery, Transaction, Write};
 use model::ToolSpec;
 use protocol::{
     AssistantId, Category, Decisions, Event, EventId, EventType, Interrupt, InterruptId, InterruptPayload,
-    Message, NewEvent, ParentKind, Run, RunId, RunStatus, ThreadId,
+    Message, NewEvent, ParentKind, Run, RunId, RunStatus, Thread, ThreadId,
 };
 use runtime::{
     Admission, Driver, Entry, Frame, Frames, Item, Repeat, RunEnd, Start, Tool, ToolContext, ToolOutput,
@@ -22,7 +22,6 @@ use serde_json::{Value, json};
 use crate::Result;
 use crate::assembly::Purpose;
 use crate::home::lease::Leases;
-use crate::turns::blank;
 
 const DESCRIPTION: &str = include_str!("prompts/task.md");
 
@@ -196,7 +195,8 @@ impl Task {
 
     async fn begin(&self, thread_id: ThreadId, args: &Args, context: &ToolContext) -> Result<Standing> {
         let now = Timestamp::now();
-        let mut thread = blank(thread_id, self.assistant_id.clone(), Some(args.description.clone()), now);
+        let mut thread = Thread::blank(thread_id, self.assistant_id.clone(), now);
+        thread.name = Some(args.description.clone());
         thread.parent_id = Some(context.thread_id);
         thread.parent_kind = Some(ParentKind::Subagent);
         let origin = json!({"origin": "subagent", "call_id": context.call_id});

@@ -11,7 +11,6 @@ use super::passes::Added;
 use super::reader::{Keyed, written_at};
 use crate::Result;
 use crate::agent::Agent;
-use crate::turns::blank;
 
 /// How a conversation is read once more.
 #[derive(Debug)]
@@ -70,7 +69,8 @@ impl Place {
         let known = agent.store.import_source(&key).await?;
         let thread_id = known.as_ref().map_or_else(ThreadId::generate, |known| known.thread_id);
         let at = conversation.started_at.unwrap_or_else(|| written_at(source));
-        let mut blank = blank(thread_id, agent.settings.assistant_id.clone(), conversation.title.clone(), at);
+        let mut blank = Thread::blank(thread_id, agent.settings.assistant_id.clone(), at);
+        blank.name.clone_from(&conversation.title);
         blank.metadata = provenance(&conversation, source, continues);
         let state = known.map_or(State::Appending(None), State::Comparing);
         Ok(Self { session, thread_id, seen: 0, state, key, blank })

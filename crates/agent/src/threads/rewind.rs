@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::Result;
 use crate::agent::Agent;
-use crate::turns::blank;
+use crate::turns::WORKSPACE_KEY;
 
 /// Messages read at a time when a person's messages are looked for.
 const PROMPTS_PAGE_ROWS: usize = 200;
@@ -111,8 +111,11 @@ impl Agent {
     pub async fn fork_thread(&self, thread_id: ThreadId, until: Option<Seq>) -> Result<Thread> {
         let parent = self.thread(thread_id).await?;
         let now = Timestamp::now();
-        let name = parent.name.as_ref().map(|name| format!("{name} (fork)"));
-        let mut thread = blank(ThreadId::generate(), parent.assistant_id.clone(), name, now);
+        let mut thread = Thread::blank(ThreadId::generate(), parent.assistant_id.clone(), now);
+        thread.name = parent.name.as_ref().map(|name| format!("{name} (fork)"));
+        thread
+            .metadata
+            .extend(parent.metadata.get_key_value(WORKSPACE_KEY).map(|(k, v)| (k.clone(), v.clone())));
         let into = thread.thread_id;
         thread.parent_id = Some(thread_id);
         thread.parent_kind = Some(ParentKind::Fork);

@@ -4,14 +4,30 @@ mod pathological;
 mod review;
 mod under_fire;
 
-use agent::{Error, HandoffRequest};
+use agent::{Agent, Error, HandoffRequest, PendingHandoff};
 use journal::HandoffFilter;
-use protocol::HandoffStatus;
+use protocol::{HandoffStatus, ThreadId};
 use scripted::{Fault, Reply, Script, Server};
 
 use crate::world::{
     DRAFT, DRAFT_PROMPT, World, answering, approve, decisions, drafting_then_answering, import, quiet,
 };
+
+/// Imports the session and asks for a handoff of it, which is pending then.
+async fn pending_of(agent: Agent, world: &World) -> (Agent, PendingHandoff) {
+    let (frames, cancel) = quiet();
+    let parent = import(world, &agent).await.unwrap();
+    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    (agent, pending)
+}
+
+/// Accepts it as it was shown, and returns the child.
+async fn accept(agent: &Agent, pending: &PendingHandoff) -> ThreadId {
+    let (frames, cancel) = quiet();
+    let id = pending.handoff.handoff_id;
+    let decided = agent.decide_handoff(id, &approve(pending), &frames, &cancel).await.unwrap();
+    decided.child_thread_id.unwrap()
+}
 
 #[tokio::test]
 async fn m1_what_is_shown_is_stored_is_injected_byte_for_byte() {
@@ -45,16 +61,9 @@ async fn g12_the_summary_is_in_the_first_turn_and_absent_in_the_second() {
     let world = World::new();
     let server = drafting_then_answering();
     let (frames, cancel) = quiet();
-    let agent = world.agent_with(&server);
-    let parent = import(&world, &agent).await.unwrap();
-    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
     let id = pending.handoff.handoff_id;
-    let child = agent
-        .decide_handoff(id, &approve(&pending), &frames, &cancel)
-        .await
-        .unwrap()
-        .child_thread_id
-        .unwrap();
+    let child = accept(&agent, &pending).await;
     agent.send(child, "Go on.", &frames, &cancel).await.unwrap();
     agent.send(child, "And now?", &frames, &cancel).await.unwrap();
     let requests = server.requests();
@@ -70,9 +79,7 @@ async fn m3_another_thread_never_sees_the_summary_of_a_pending_child() {
     let world = World::new();
     let server = drafting_then_answering();
     let (frames, cancel) = quiet();
-    let agent = world.agent_with(&server);
-    let parent = import(&world, &agent).await.unwrap();
-    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
     agent.decide_handoff(pending.handoff.handoff_id, &approve(&pending), &frames, &cancel).await.unwrap();
     let other = agent.create_thread(None).await.unwrap();
     agent.send(other.thread_id, "Hello.", &frames, &cancel).await.unwrap();
@@ -87,16 +94,9 @@ async fn g13_a_first_turn_that_fails_does_not_count() {
     let refused = Reply::status(400, r#"{"error":{"message":"bad"}}"#);
     let server = Server::start(Script::new([draft, refused, Reply::text("Done.")])).unwrap();
     let (frames, cancel) = quiet();
-    let agent = world.agent_with(&server);
-    let parent = import(&world, &agent).await.unwrap();
-    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
     let id = pending.handoff.handoff_id;
-    let child = agent
-        .decide_handoff(id, &approve(&pending), &frames, &cancel)
-        .await
-        .unwrap()
-        .child_thread_id
-        .unwrap();
+    let child = accept(&agent, &pending).await;
     let end = agent.send(child, "Go on.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, protocol::RunStatus::Error);
     assert_eq!(agent.handoff(id).await.unwrap().status, HandoffStatus::Seeded);
@@ -150,9 +150,7 @@ async fn g20_the_first_decision_wins_and_the_second_learns_the_outcome() {
 async fn g3_an_answer_that_cannot_be_taken_leaves_the_handoff_pending() {
     let world = World::new();
     let (frames, cancel) = quiet();
-    let agent = world.agent();
-    let parent = import(&world, &agent).await.unwrap();
-    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let (agent, pending) = pending_of(world.agent(), &world).await;
     let id = pending.handoff.handoff_id;
     for answer in [
         r#"{"decisions":[]}"#,
@@ -176,9 +174,7 @@ async fn g3_an_answer_that_cannot_be_taken_leaves_the_handoff_pending() {
 async fn g1_an_edited_text_is_what_is_stored_and_injected() {
     let world = World::new();
     let (frames, cancel) = quiet();
-    let agent = world.agent();
-    let parent = import(&world, &agent).await.unwrap();
-    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let (agent, pending) = pending_of(world.agent(), &world).await;
     let text = "**My title**\nWhere it stands.\n\n### Objective\n- Fix the importer.\n\n### Next steps\n- Write the test.\n";
     let args = serde_json::json!({"decisions": [{"type": "approve", "args": {"summary_md": text}}]});
     let decided = agent
@@ -201,9 +197,7 @@ async fn g4_feedback_leads_to_another_draft_with_the_previous_one_in_its_prompt(
     let second = Reply::text(better).when_body_contains("<feedback>");
     let server = Server::start(Script::new([first, second])).unwrap();
     let (frames, cancel) = quiet();
-    let agent = world.agent_with(&server);
-    let parent = import(&world, &agent).await.unwrap();
-    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
     let feedback = decisions(
         r#"{"decisions":[{"type":"edit","edited_action":{"name":"handoff_summary","args":{"feedback":"Name the test </feedback>."}}}]}"#,
     );
@@ -258,10 +252,7 @@ async fn m6_a_name_that_the_thread_does_not_contain_is_flagged() {
     let world = World::new();
     let draft = DRAFT.replace("one row only.", "one row only in src/invented_file.rs.");
     let server = Server::start(Script::new([Reply::text(draft)])).unwrap();
-    let (frames, cancel) = quiet();
-    let agent = world.agent_with(&server);
-    let parent = import(&world, &agent).await.unwrap();
-    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let (_, pending) = pending_of(world.agent_with(&server), &world).await;
     let flags: Vec<bool> = pending.proposal.summary_json.body.iter().map(|item| item.verified).collect();
     assert_eq!(flags, [true, true, false]);
     assert!(pending.proposal.summary_md.contains("unverified"));
@@ -270,10 +261,7 @@ async fn m6_a_name_that_the_thread_does_not_contain_is_flagged() {
 #[tokio::test]
 async fn m5_the_coverage_ledger_is_disjoint_and_complete() {
     let world = World::new();
-    let (frames, cancel) = quiet();
-    let agent = world.agent();
-    let parent = import(&world, &agent).await.unwrap();
-    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let (_, pending) = pending_of(world.agent(), &world).await;
     let coverage = &pending.proposal.summary_json.coverage;
     let mut covered: Vec<u64> =
         [&coverage.verbatim, &coverage.summarized, &coverage.truncated, &coverage.excluded]
@@ -288,17 +276,9 @@ async fn m5_the_coverage_ledger_is_disjoint_and_complete() {
 #[tokio::test]
 async fn g9_deleting_a_child_before_its_first_turn_takes_its_block_away() {
     let world = World::new();
-    let (frames, cancel) = quiet();
-    let agent = world.agent();
-    let parent = import(&world, &agent).await.unwrap();
-    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
-    let id = pending.handoff.handoff_id;
-    let child = agent
-        .decide_handoff(id, &approve(&pending), &frames, &cancel)
-        .await
-        .unwrap()
-        .child_thread_id
-        .unwrap();
+    let (agent, pending) = pending_of(world.agent(), &world).await;
+    let parent = pending.handoff.parent_thread_id;
+    let child = accept(&agent, &pending).await;
     agent.delete_thread(child).await.unwrap();
     assert_eq!(memory::block::current(world.read_agent_md().as_bytes()).unwrap(), "None recorded yet.");
     let filter = HandoffFilter { parent_thread_id: Some(parent), ..HandoffFilter::default() };
@@ -321,15 +301,6 @@ async fn an_agent_md_that_cannot_be_written_does_not_cost_the_child_its_summary(
     assert!(server.requests()[1].body["system"].to_string().contains("last row"));
 }
 
-/// Requests a handoff with a model and returns it pending.
-async fn drafted(world: &World, server: &Server) -> (agent::Agent, agent::PendingHandoff) {
-    let (frames, cancel) = quiet();
-    let agent = world.agent_with(server);
-    let parent = import(world, &agent).await.unwrap();
-    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
-    (agent, pending)
-}
-
 const REFINE: &str = r#"{"decisions":[{"type":"edit","edited_action":{"name":"handoff_summary","args":{"feedback":"Shorter."}}}]}"#;
 
 #[tokio::test]
@@ -337,7 +308,7 @@ async fn g5_a_refinement_that_is_stopped_keeps_the_last_good_proposal() {
     let world = World::new();
     let first = Reply::text(DRAFT).when_body_contains(DRAFT_PROMPT);
     let server = Server::start(Script::new([first, Reply::text("{").then(Fault::Stall)])).unwrap();
-    let (agent, pending) = drafted(&world, &server).await;
+    let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
     let id = pending.handoff.handoff_id;
     let (frames, cancel) = quiet();
     let stop = async {
@@ -359,7 +330,7 @@ async fn g5_a_refinement_whose_model_fails_keeps_the_last_good_proposal() {
     let world = World::new();
     let first = Reply::text(DRAFT).when_body_contains(DRAFT_PROMPT);
     let server = Server::start(Script::new([first, Reply::text("no")])).unwrap();
-    let (agent, pending) = drafted(&world, &server).await;
+    let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
     let (frames, cancel) = quiet();
     let id = pending.handoff.handoff_id;
     let refined = agent.decide_handoff(id, &decisions(REFINE), &frames, &cancel).await.unwrap();
@@ -375,15 +346,9 @@ async fn g5_a_refinement_whose_model_fails_keeps_the_last_good_proposal() {
 async fn h3_a_child_keeps_its_summary_when_its_parent_is_deleted() {
     let world = World::new();
     let server = drafting_then_answering();
-    let (agent, pending) = drafted(&world, &server).await;
+    let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
     let (frames, cancel) = quiet();
-    let id = pending.handoff.handoff_id;
-    let child = agent
-        .decide_handoff(id, &approve(&pending), &frames, &cancel)
-        .await
-        .unwrap()
-        .child_thread_id
-        .unwrap();
+    let child = accept(&agent, &pending).await;
     agent.delete_thread(pending.handoff.parent_thread_id).await.unwrap();
     let end = agent.send(child, "Go on.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, protocol::RunStatus::Success, "{end:?}");

@@ -11,7 +11,7 @@ use memory::{AgentFile, AgentMdHook, EditMemory};
 use model::ToolSpec;
 use protocol::{
     AssistantId, Event, Handoff, HandoffId, HandoffMark, HandoffStatus, Message, NewEvent, Proposal, RunId,
-    RunStatus, Thread, ThreadId, ThreadStatus, ToolStatus,
+    RunStatus, Thread, ThreadId, ToolStatus,
 };
 use runtime::{
     AFTER_AGENT_NODE, AFTER_MODEL_NODE, Activities, Admission, BEFORE_AGENT_NODE, Channels, Contexts, Driver,
@@ -244,20 +244,7 @@ impl World {
 }
 
 fn blank(thread_id: ThreadId, metadata: Map<String, Value>) -> Thread {
-    Thread {
-        thread_id,
-        assistant_id: AssistantId::default(),
-        parent_id: None,
-        parent_kind: None,
-        name: None,
-        status: ThreadStatus::Idle,
-        metadata,
-        first_prompt: None,
-        message_count: 0,
-        last_seq: 0,
-        created_at: Timestamp::UNIX_EPOCH,
-        updated_at: Timestamp::UNIX_EPOCH,
-    }
+    Thread { metadata, ..Thread::blank(thread_id, AssistantId::default(), Timestamp::UNIX_EPOCH) }
 }
 
 /// A tool that does something with a path and says that it is done.

@@ -9,7 +9,7 @@ use journal::{EventQuery, Sqlite, Store, Transaction, Write};
 use model::ToolSpec;
 use protocol::{
     ActionRequest, AssistantId, Checkpoint, Decisions, Event, InterruptPayload, Message, NewEvent,
-    ReviewConfig, RunId, Thread, ThreadId, ThreadStatus,
+    ReviewConfig, RunId, Thread, ThreadId,
 };
 use runtime::{
     AFTER_AGENT_NODE, AFTER_MODEL_NODE, Activities, Admission, BEFORE_AGENT_NODE, Channels, Contexts, Driver,
@@ -17,7 +17,7 @@ use runtime::{
     TOOLS_NODE, Tool, ToolContext, ToolOutput, ToolsNode, Update, wants_tools,
 };
 use scripted::{Script, Server};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 /// The name of this process in leases.
@@ -162,20 +162,7 @@ pub fn question(source: &str, action: &str) -> InterruptPayload {
 }
 
 fn blank(thread_id: ThreadId) -> Thread {
-    Thread {
-        thread_id,
-        assistant_id: AssistantId::default(),
-        parent_id: None,
-        parent_kind: None,
-        name: None,
-        status: ThreadStatus::Idle,
-        metadata: Map::new(),
-        first_prompt: None,
-        message_count: 0,
-        last_seq: 0,
-        created_at: Timestamp::UNIX_EPOCH,
-        updated_at: Timestamp::UNIX_EPOCH,
-    }
+    Thread::blank(thread_id, AssistantId::default(), Timestamp::UNIX_EPOCH)
 }
 
 /// A tool that counts its calls; what a call does is given.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use journal::{Sqlite, Store, Transaction, Write};
 use protocol::message::joined_text;
-use protocol::{AssistantId, RunId, Thread, ThreadId, ThreadStatus, ToolStatus};
+use protocol::{AssistantId, RunId, Thread, ThreadId, ToolStatus};
 use runtime::{Frames, Review, Tool, ToolContext, ToolOutput};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 pub struct Bench {
@@ -94,18 +94,5 @@ impl Bench {
 
 pub fn blank(thread_id: ThreadId) -> Thread {
     let now = Timestamp::now();
-    Thread {
-        thread_id,
-        assistant_id: AssistantId::default(),
-        parent_id: None,
-        parent_kind: None,
-        name: None,
-        status: ThreadStatus::Idle,
-        metadata: Map::new(),
-        first_prompt: None,
-        message_count: 0,
-        last_seq: 0,
-        created_at: now,
-        updated_at: now,
-    }
+    Thread::blank(thread_id, AssistantId::default(), now)
 }

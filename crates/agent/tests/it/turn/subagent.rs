@@ -202,3 +202,31 @@ async fn a_question_of_a_subagent_is_asked_in_the_parent_and_the_answer_reaches_
     assert_eq!(subagent_threads(&agent, thread).await.len(), 1, "the same sub-agent goes on");
     assert_eq!(ends(&agent, thread).await.len(), 1);
 }
+
+#[tokio::test]
+async fn k9_a_deleted_thread_takes_its_subagents_with_it_even_one_that_was_cut_off() {
+    let world = World::new();
+    let replies = vec![
+        own(Reply::call("c1", "task", task("Hens.")), 1, 1),
+        own(Reply::text("Counted."), 1, 2),
+        own(Reply::call("c1", "task", task("Ducks.")), 2, 1),
+        subagents("Hens.", Reply::text("A heron."), 1),
+        subagents("Ducks.", Reply::fault(Fault::Hang), 1),
+    ];
+    let (server, agent, thread) = begun(&world, replies, ("", Policy::Ask)).await;
+    let (frames, cancel) = quiet();
+    agent.send(thread, "Plum.", &frames, &cancel).await.unwrap();
+    tokio::select! {
+        end = agent.send(thread, "And ducks?", &frames, &cancel) => panic!("it hangs: {end:?}"),
+        () = server.called(5) => {}
+    }
+    let subagents = subagent_threads(&agent, thread).await;
+    assert_eq!(subagents.len(), 2, "the same id of a call in another turn is another sub-agent");
+    drop(agent);
+    let agent = world.agent_with(&server);
+    agent.delete_thread(thread).await.unwrap();
+    for subagent in subagents {
+        assert_eq!(agent.store().thread(subagent.thread_id).await.unwrap(), None);
+    }
+    assert_eq!(agent.search("heron", 10).await.unwrap(), []);
+}

@@ -5,7 +5,7 @@ use journal::{Artifact, Committed, EventQuery, Result, Store, Transaction, Write
 use protocol::{
     AssistantId, Category, Checkpoint, CheckpointId, Event, EventType, Handoff, HandoffId, HandoffStatus,
     HandoffSummary, Interrupt, InterruptId, InterruptPayload, InterruptStatus, Message, NewEvent, Proposal,
-    Run, RunId, RunStatus, Seq, Thread, ThreadId, ThreadStatus, Usage,
+    Run, RunId, RunStatus, Seq, Thread, ThreadId, Usage,
 };
 use serde_json::{Map, Value, json};
 
@@ -15,20 +15,7 @@ pub fn at(second: i64) -> Timestamp {
 }
 
 pub fn thread() -> Thread {
-    Thread {
-        thread_id: ThreadId::generate(),
-        assistant_id: AssistantId::default(),
-        parent_id: None,
-        parent_kind: None,
-        name: None,
-        status: ThreadStatus::Idle,
-        metadata: Map::new(),
-        first_prompt: None,
-        message_count: 0,
-        last_seq: 0,
-        created_at: at(0),
-        updated_at: at(0),
-    }
+    Thread::blank(ThreadId::generate(), AssistantId::default(), at(0))
 }
 
 pub fn run(thread_id: ThreadId, owner: &str) -> Run {

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 
 use jiff::Timestamp;
 use journal::{Sqlite, Store, Transaction, Write};
-use protocol::{AssistantId, EventType, NewEvent, Thread, ThreadStatus};
-use serde_json::{Map, json};
+use protocol::{AssistantId, EventType, NewEvent, Thread};
+use serde_json::json;
 
 use super::*;
 
@@ -19,20 +19,7 @@ fn messages(count: usize) -> impl Iterator<Item = NewEvent> {
 
 async fn journal_of(events: Vec<NewEvent>) -> (Sqlite, ThreadId) {
     let store = Sqlite::in_memory().unwrap();
-    let thread = Thread {
-        thread_id: ThreadId::generate(),
-        assistant_id: AssistantId::default(),
-        parent_id: None,
-        parent_kind: None,
-        name: None,
-        status: ThreadStatus::Idle,
-        metadata: Map::new(),
-        first_prompt: None,
-        message_count: 0,
-        last_seq: 0,
-        created_at: Timestamp::UNIX_EPOCH,
-        updated_at: Timestamp::UNIX_EPOCH,
-    };
+    let thread = Thread::blank(ThreadId::generate(), AssistantId::default(), Timestamp::UNIX_EPOCH);
     let thread_id = thread.thread_id;
     let writes = vec![Write::CreateThread(thread), Write::Append { thread_id, events }];
     store.commit(Transaction { fence: None, writes }).await.unwrap();

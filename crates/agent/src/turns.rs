@@ -61,7 +61,9 @@ impl Agent {
         let message = NewEvent::message(&Message::Human(message.into()), now)?;
         let mut channels = Purpose::Turn.channels();
         channels.extend(handoff::turn_channels(&thread));
-        let start = Start { update: Update { events: vec![message], ..Update::default() }, channels };
+        let writes = self.taken_back(&self.pending(thread_id).await?, now).await?;
+        let update = Update { events: vec![message], writes, ..Update::default() };
+        let start = Start { update, channels };
         self.run(thread_id, start, Some(&model), (frames, cancel)).await
     }
 

@@ -1,7 +1,9 @@
 //! Questions: the interrupts of a thread that wait for a person, and the answers to them. What an answer does is
 //! decided by the node that asked.
 
-use protocol::{Decisions, Interrupt, InterruptId, ThreadId};
+use jiff::Timestamp;
+use journal::{ThreadPatch, Write};
+use protocol::{Decisions, Interrupt, InterruptId, InterruptStatus, ThreadId, ThreadStatus};
 use runtime::{Entry, Frames, RunEnd};
 use tokio_util::sync::CancellationToken;
 
@@ -72,5 +74,24 @@ impl Agent {
             Some(checkpoint) => Ok(Some(driver.drive((&checkpoint, Entry::Fresh), frames, cancel).await?)),
             None => Ok(None),
         }
+    }
+
+    /// Returns the writes that take back what sub-agents ask through these questions of their parent: a new message
+    /// leaves nobody to answer them.
+    pub(crate) async fn taken_back(&self, questions: &[Interrupt], at: Timestamp) -> Result<Vec<Write>> {
+        let mut writes = Vec::new();
+        for request in questions.iter().flat_map(|question| &question.payload.action_requests) {
+            let asked = request.details.as_ref().map(|details| details["subagent"]["interrupt_id"].clone());
+            let Some(asked) = asked.and_then(|id| serde_json::from_value(id).ok()) else { continue };
+            match self.store.interrupt(asked).await? {
+                Some(inner) if inner.status == InterruptStatus::Pending => {
+                    writes.push(Write::ResolveInterrupt { interrupt_id: asked, decisions: None, at });
+                    let patch = ThreadPatch { status: Some(ThreadStatus::Idle), ..ThreadPatch::default() };
+                    writes.push(Write::UpdateThread { thread_id: inner.thread_id, patch });
+                }
+                Some(_) | None => {}
+            }
+        }
+        Ok(writes)
     }
 }

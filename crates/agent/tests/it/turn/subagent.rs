@@ -204,6 +204,37 @@ async fn a_question_of_a_subagent_is_asked_in_the_parent_and_the_answer_reaches_
 }
 
 #[tokio::test]
+async fn j7_a_question_of_a_subagent_is_taken_back_with_its_parents() {
+    for by_rewind in [false, true] {
+        let world = World::new();
+        let write = json!({"path": "a.txt", "content": "a\n"});
+        let replies = vec![
+            own(Reply::call("c1", "task", task("Write it.")), 1, 1),
+            subagents("Write it.", Reply::call("s1", "write_file", write), 1),
+            own(Reply::text("As you like."), 2, 1),
+        ];
+        let (_server, agent, thread) = begun(&world, replies, ("", Policy::Ask)).await;
+        let (frames, cancel) = quiet();
+        let end = agent.send(thread, "Plum.", &frames, &cancel).await.unwrap();
+        assert_eq!(end.status, RunStatus::Interrupted, "{end:?}");
+        let inner = subagent_threads(&agent, thread).await.remove(0);
+        assert_eq!(agent.pending(inner.thread_id).await.unwrap().len(), 1);
+        if by_rewind {
+            agent.rewind(thread, 1).await.unwrap();
+        } else {
+            let end = agent.send(thread, "Never mind.", &frames, &cancel).await.unwrap();
+            assert_eq!(end.status, RunStatus::Success, "{end:?}");
+        }
+        for thread_id in [thread, inner.thread_id] {
+            assert_eq!(agent.pending(thread_id).await.unwrap(), []);
+            let now = agent.find_thread(&thread_id.to_string()).await.unwrap();
+            assert_eq!(now.status, ThreadStatus::Idle);
+        }
+        assert!(!agent.workspace().join("a.txt").exists());
+    }
+}
+
+#[tokio::test]
 async fn k9_a_deleted_thread_takes_its_subagents_with_it_even_one_that_was_cut_off() {
     let world = World::new();
     let replies = vec![

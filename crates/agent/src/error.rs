@@ -83,6 +83,14 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// What the thread waits for belongs to another folder: what was shown there is done there.
+    #[error("go on with thread {thread_id} here: it works in {}", workspace.display())]
+    OtherWorkspace {
+        /// The thread.
+        thread_id: ThreadId,
+        /// Its folder.
+        workspace: PathBuf,
+    },
     /// What a thread's next request would hold cannot be told.
     #[error("work out the context of thread {thread_id}: {reason}")]
     Preview {
@@ -132,6 +140,7 @@ impl Error {
             Self::UnknownThread { .. }
             | Self::AmbiguousThread { .. }
             | Self::UnknownHandoff { .. }
+            | Self::OtherWorkspace { .. }
             | Self::Input { .. }
             | Self::Transcript(_) => Class::User,
             Self::Decided { .. } => Class::Conflict,
@@ -157,6 +166,9 @@ impl Error {
         let hint = match self {
             Self::Home { .. } => "set SEGUE_HOME to a folder you can write to".to_owned(),
             Self::Config { .. } => "mend the file, or move it away to go on with the defaults".to_owned(),
+            Self::OtherWorkspace { workspace, .. } => {
+                format!("run it in {}; a new message may be sent from anywhere", workspace.display())
+            }
             Self::NoModel { .. } => {
                 "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or pass `--model PROVIDER/NAME`; \
                  `segue models` shows what is missing"

@@ -60,7 +60,7 @@ impl Agent {
         let thread = self.thread(thread_id).await?;
         let before = self.pending_of(thread_id).await?;
         self.sweep(frames, cancel).await?;
-        self.recover(thread_id, frames, cancel).await?;
+        self.take_up(thread_id, frames, cancel).await?;
         let pending = self.pending_of(thread_id).await?;
         if let (Some(decided), None) = (before, &pending) {
             // Recovery finished a handoff that was decided before a crash; asking again would draft a second one.
@@ -123,7 +123,7 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> Result<Decided> {
         let thread_id = self.handoff(handoff_id).await?.parent_thread_id;
-        self.recover(thread_id, frames, cancel).await?;
+        self.take_up(thread_id, frames, cancel).await?;
         let handoff = self.handoff(handoff_id).await?;
         let Some(interrupt) = self.interrupt_of(&handoff).await? else {
             return Err(Error::Decided { handoff_id, status: handoff.status });

@@ -4,6 +4,7 @@ pub(crate) mod rewind;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use journal::view::{HistoryEntry, HistoryItem, history};
@@ -12,10 +13,14 @@ use protocol::{
     Block, Category, Event, EventType, HandoffStatus, Message, NewEvent, ParentKind, Thread, ThreadId,
 };
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::agent::Agent;
+use crate::turns::WORKSPACE_KEY;
 use crate::{Error, Result};
+
+/// Threads a thread may have come from, one by way of the other, before its folder is taken for unknown.
+const ANCESTORS_MAX: usize = 64;
 
 /// A thread with the threads that came from it.
 #[derive(Debug, Clone, Serialize)]
@@ -60,6 +65,32 @@ impl Agent {
         };
         let waits = |child: &Thread| child.handoff().is_some_and(|mark| mark.pending);
         Ok(child.filter(waits).unwrap_or(newest))
+    }
+
+    /// Returns the folder the thread was begun in, or the one it came from; `None` when nobody knows.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn workspace_of(&self, thread: &Thread) -> Result<Option<PathBuf>> {
+        let (mut folder, mut parent) = (own_workspace(thread), thread.parent_id);
+        for _ in 0..ANCESTORS_MAX {
+            let (None, Some(id)) = (&folder, parent) else { break };
+            let Some(found) = self.store.thread(id).await? else { break };
+            (folder, parent) = (own_workspace(&found), found.parent_id);
+        }
+        Ok(folder.map(PathBuf::from))
+    }
+
+    /// Checks that what waits in the thread may be gone on with here: tool calls were looked at in their own folder.
+    pub(crate) async fn check_workspace(&self, thread_id: ThreadId) -> Result<()> {
+        let thread = self.thread(thread_id).await?;
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        match self.workspace_of(&thread).await? {
+            Some(workspace) if real(&workspace) != real(&self.settings.workspace) => {
+                Err(Error::OtherWorkspace { thread_id, workspace })
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Returns a page of threads.
@@ -219,6 +250,13 @@ impl Agent {
             }
         }
     }
+}
+
+/// Returns the folder that the thread's own metadata names, here or in the agent it was imported from.
+fn own_workspace(thread: &Thread) -> Option<String> {
+    let source = thread.metadata.get("source").and_then(|source| source.get(WORKSPACE_KEY));
+    let named = thread.metadata.get(WORKSPACE_KEY).or(source);
+    named.and_then(Value::as_str).map(str::to_owned)
 }
 
 fn tree(all: Vec<Thread>, root: Option<ThreadId>) -> Vec<ThreadNode> {

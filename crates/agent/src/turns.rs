@@ -56,7 +56,7 @@ impl Agent {
         let thread = self.thread(thread_id).await?;
         let model = self.models.open()?.ok_or(Error::NoModel { thread_id })?;
         self.sweep(frames, cancel).await?;
-        self.recover(thread_id, frames, cancel).await?;
+        self.take_up(thread_id, frames, cancel).await?;
         let now = Timestamp::now();
         let message = NewEvent::message(&Message::Human(message.into()), now)?;
         let mut channels = Purpose::Turn.channels();
@@ -72,6 +72,10 @@ impl Agent {
     pub(crate) async fn sweep(&self, frames: &Frames, cancel: &CancellationToken) -> Result<()> {
         for checkpoint in self.store.unfinished_checkpoints().await? {
             let thread_id = checkpoint.thread_id;
+            // A turn that was cut off goes on when somebody opens its thread, with that person's rules.
+            if Purpose::at(checkpoint.next.as_deref()) == Purpose::Turn {
+                continue;
+            }
             match self.recover(thread_id, &Frames::default(), cancel).await {
                 Ok(_) => {}
                 Err(error) if error.class() == Class::Conflict => {}
@@ -95,11 +99,18 @@ impl Agent {
         frames: &Frames,
         cancel: &CancellationToken,
     ) -> Result<Option<RunEnd>> {
-        let model = self.models.open().unwrap_or(None);
+        let opened = self.models.open();
         if let Some(run) = self.store.active_runs(Some(thread_id)).await?.into_iter().next() {
             let now = self.leases.ended(&run)?;
             let before = self.store.checkpoint(thread_id).await?;
             let next = before.as_ref().and_then(|point| point.next.as_deref());
+            let model = match Purpose::at(next) {
+                Purpose::Turn => {
+                    self.check_workspace(thread_id).await?;
+                    opened?
+                }
+                Purpose::Handoff | Purpose::Rest => opened.unwrap_or(None),
+            };
             let driver = self.driver(&run.assistant_id, model.as_ref(), Purpose::at(next)).await?;
             if next.is_some_and(|next| driver.graph.get(next).is_none()) {
                 runtime::give_up(&*self.store, &run, &driver.owner, now).await?;
@@ -120,10 +131,25 @@ impl Agent {
         match self.store.checkpoint(thread_id).await? {
             Some(checkpoint) if !checkpoint.activities.is_empty() => {
                 let start = Start { update: Update::default(), channels: Purpose::Rest.channels() };
+                let model = opened.unwrap_or(None);
                 Ok(Some(self.run(thread_id, start, model.as_ref(), (frames, cancel)).await?))
             }
             Some(checkpoint) => self.begin_answered(&checkpoint, (frames, cancel)).await,
             None => Ok(None),
+        }
+    }
+
+    /// Recovers the thread before something else begins in it. A turn that was cut off in another folder is ended: what
+    /// it was about to do there is not done here.
+    pub(crate) async fn take_up(
+        &self,
+        thread_id: ThreadId,
+        frames: &Frames,
+        cancel: &CancellationToken,
+    ) -> Result<()> {
+        match self.recover(thread_id, frames, cancel).await {
+            Err(Error::OtherWorkspace { .. }) => self.end_cut_off(thread_id).await,
+            recovered => recovered.map(drop),
         }
     }
 
@@ -135,6 +161,9 @@ impl Agent {
     ) -> Result<Option<RunEnd>> {
         let Some(asked) = runtime::answered(&*self.store, checkpoint).await? else { return Ok(None) };
         let (thread_id, model) = (checkpoint.thread_id, self.models.open()?);
+        if Purpose::at(Some(&asked.node)) == Purpose::Turn {
+            self.check_workspace(thread_id).await?;
+        }
         let assistant_id = self.thread(thread_id).await?.assistant_id;
         let driver = self.driver(&assistant_id, model.as_ref(), Purpose::at(Some(&asked.node))).await?;
         if driver.graph.get(&asked.node).is_none() {

@@ -128,7 +128,8 @@ pub enum Write {
     /// Stores a pending interrupt; one with the same id stays as it is. It belongs to the thread's last seq, appends of
     /// this transaction included: a rewind to before it withdraws it.
     RaiseInterrupt(Interrupt),
-    /// Answers an interrupt; fails with [`crate::Error::AlreadyDecided`] unless it is pending.
+    /// Answers an interrupt; fails with [`crate::Error::AlreadyDecided`] unless it is pending. Withdrawing one that no
+    /// longer waits changes nothing.
     ResolveInterrupt {
         /// The interrupt.
         interrupt_id: InterruptId,

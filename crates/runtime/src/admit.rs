@@ -234,6 +234,11 @@ fn resuming(
     Ok(checkpoint(admission, channels, activities, Some(interrupt.node.clone())))
 }
 
+/// Returns the key of the event that asks a run to stop.
+pub(crate) fn stop_key(run_id: RunId) -> String {
+    format!("stop:{run_id}")
+}
+
 /// Writes into the journal that the run is to stop; the process that drives it looks there. A run that has ended
 /// stays as it is.
 ///
@@ -245,7 +250,7 @@ pub async fn request_stop(store: &dyn Store, run_id: RunId, now: Timestamp) -> R
     };
     if run.status.is_active() {
         let event = NewEvent::new(EventType::RunStopRequested, &json!({}), now)?;
-        let event = event.in_run(run_id).keyed("stop");
+        let event = event.in_run(run_id).keyed(stop_key(run_id));
         let writes = vec![Write::Append { thread_id: run.thread_id, events: vec![event] }];
         store.commit(Transaction { fence: None, writes }).await?;
     }

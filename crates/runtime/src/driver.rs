@@ -6,15 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use journal::{EventQuery, Fence, Store};
-use protocol::{
-    Category, Checkpoint, EventType, Interrupt, PendingActivity, RunId, RunStatus, Seq, ThreadId, Usage,
-};
+use journal::{Fence, Store};
+use protocol::{Checkpoint, Interrupt, PendingActivity, RunId, RunStatus, Seq, ThreadId, Usage};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::Result;
 use crate::activity::Activities;
+use crate::admit::stop_key;
 use crate::graph::Graph;
 use crate::step::{Answer, Early, Entry, Failure, FailureKind, Recorded, StepContext, Update};
 use crate::stream::Frames;
@@ -87,6 +86,8 @@ struct Drive<'a> {
     /// The newest event of the thread that this run knows.
     head: AtomicU64,
     usage: Mutex<Usage>,
+    /// When the journal is next looked at for a stop from another process.
+    look_at: Mutex<tokio::time::Instant>,
 }
 
 impl Driver {
@@ -104,8 +105,8 @@ impl Driver {
         let (thread_id, run_id) = (checkpoint.thread_id, checkpoint.run_id);
         let deadline = self.limits.time_max.map(|limit| tokio::time::Instant::now() + limit);
         let head = AtomicU64::new(checkpoint.head_seq);
-        let usage = Mutex::default();
-        let drive = Drive { driver: self, thread_id, run_id, frames, cancel, deadline, head, usage };
+        let (usage, look_at) = (Mutex::default(), Mutex::new(tokio::time::Instant::now() + STOP_POLL));
+        let drive = Drive { driver: self, thread_id, run_id, frames, cancel, deadline, head, usage, look_at };
         frames.at(checkpoint.head_seq);
         frames.send(Frame::RunStarted { thread_id, run_id });
         let (mut turn, mut effect) = Turn::begin(&self.graph, checkpoint, self.limits.steps_max, entry);
@@ -114,6 +115,9 @@ impl Driver {
                 Effect::Run { node, answers, entry } => drive.run(&turn, &node, (&answers, entry)).await?,
                 Effect::Commit { update, ending } => {
                     drive.commit(&turn, update, ending.as_ref()).await?;
+                    if tokio::time::Instant::now() >= drive.look_at() {
+                        drive.look_for_stop().await?;
+                    }
                     Input::Committed
                 }
                 Effect::Perform(activity) => Input::Performed(drive.perform(&activity).await),
@@ -149,7 +153,6 @@ impl Drive<'_> {
         let mut is_late = false;
         let mut renewal =
             tokio::time::interval_at(tokio::time::Instant::now() + LEASE_RENEWAL, LEASE_RENEWAL);
-        let mut poll = tokio::time::interval_at(tokio::time::Instant::now() + STOP_POLL, STOP_POLL);
         loop {
             tokio::select! {
                 biased;
@@ -164,7 +167,9 @@ impl Drive<'_> {
                     cancel.cancel();
                 }
                 _ = renewal.tick() => self.renew().await?,
-                _ = poll.tick(), if !self.cancel.is_cancelled() => self.look_for_stop().await?,
+                () = tokio::time::sleep_until(self.look_at()), if !self.cancel.is_cancelled() => {
+                    self.look_for_stop().await?;
+                }
             }
         }
     }
@@ -191,20 +196,17 @@ impl Drive<'_> {
 
     /// Takes a stop that another process wrote into the journal as if it came from here.
     async fn look_for_stop(&self) -> Result<()> {
-        let query = EventQuery {
-            after: Some(self.head()),
-            categories: vec![Category::Lifecycle],
-            limit: journal::PAGE_ROWS_MAX,
-            ..EventQuery::default()
-        };
-        let events = self.driver.store.events(self.thread_id, query).await?;
-        let is_stop = |event: &protocol::Event| {
-            event.kind() == Some(EventType::RunStopRequested) && event.run_id == Some(self.run_id)
-        };
-        if events.iter().any(is_stop) {
+        *self.look_at.lock().unwrap_or_else(PoisonError::into_inner) =
+            tokio::time::Instant::now() + STOP_POLL;
+        let key = stop_key(self.run_id);
+        if self.driver.store.seq_of_key(self.thread_id, &key).await?.is_some() {
             self.cancel.cancel();
         }
         Ok(())
+    }
+
+    fn look_at(&self) -> tokio::time::Instant {
+        *self.look_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn fence(&self) -> Fence {

@@ -39,6 +39,12 @@ pub trait Node: Send + Sync {
         Ok(())
     }
 
+    /// Returns whether the node does something of its own. One that only looks on may be passed without a trace, so that
+    /// the node after it may have been begun although the checkpoint still names this one.
+    fn acts(&self) -> bool {
+        true
+    }
+
     /// Returns whether running the node in this state would certainly change nothing; the graph passes it by then, and
     /// what it would have cost is saved. Pure.
     fn is_idle(&self, _channels: &Channels) -> bool {

@@ -35,7 +35,8 @@ pub trait Hook: Send + Sync {
     }
 
     /// Completes the request before it is sent; what it returns is committed with the model's answer. When it asks or
-    /// jumps, the model is not called.
+    /// jumps, the model is not called, and only its own update counts: the hooks before it run again with the next
+    /// request.
     async fn before_model(
         &self,
         _step: &StepContext<'_>,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use journal::Store;
@@ -99,6 +100,11 @@ pub trait Tool: Send + Sync {
     /// Returns whether a call that a crash cut off may be made again.
     fn repeat(&self) -> Repeat {
         Repeat::Never
+    }
+
+    /// Returns how long a call has to return what it has once the run is stopped; then it is dropped.
+    fn stop_grace(&self) -> Duration {
+        Duration::from_secs(3)
     }
 
     /// Works out what a call would do. Changes nothing.

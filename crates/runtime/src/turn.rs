@@ -11,6 +11,10 @@ use crate::step::{Answer, Channels, Entry, Failure, FailureKind, Update};
 /// The channel that holds the answers to the interrupts of the node in `next`, from admission to the step's commit.
 pub(crate) const ANSWERS_CHANNEL: &str = "_answers";
 
+/// The channel that says that a node behind the checkpoint may have been begun by a process that is gone. It stays, over
+/// questions and their answers too, until a node that acts has its step behind it.
+const RECOVERED_CHANNEL: &str = "_recovered";
+
 /// Returns the channel that remembers what `node` asked: the step, and the keys in order. An interrupt's id follows
 /// from them.
 pub(crate) fn asked_channel(node: &str) -> String {
@@ -96,8 +100,8 @@ pub struct Turn<'g> {
     graph: &'g Graph,
     steps_max: u64,
     phase: Phase,
-    /// Stays as it was until the first commit: a node that changed nothing is not remembered, so the one after it may
-    /// have been begun as well.
+    /// Whether what comes next may have been begun before. A node that changed nothing is not remembered, and one that
+    /// only looks on proves nothing about the one after it.
     entry: Entry,
     node: String,
     /// Steps so far, the admission not counted.
@@ -113,6 +117,10 @@ pub struct Turn<'g> {
 impl<'g> Turn<'g> {
     /// Takes up a run at its checkpoint; answers with the first thing to do.
     pub fn begin(graph: &'g Graph, checkpoint: &Checkpoint, steps_max: u64, entry: Entry) -> (Self, Effect) {
+        let entry = match checkpoint.channels.contains_key(RECOVERED_CHANNEL) {
+            true => Entry::Recovered,
+            false => entry,
+        };
         let mut turn = Self {
             graph,
             steps_max,
@@ -174,6 +182,9 @@ impl<'g> Turn<'g> {
         let answered = self.channels.remove(ANSWERS_CHANNEL).is_some();
         self.channels.remove(&asked_channel(node));
         self.apply(&update);
+        if !update.is_empty() || answered {
+            self.settle(node);
+        }
         if !update.asks.is_empty() {
             return self.ask(node, update);
         }
@@ -184,6 +195,19 @@ impl<'g> Turn<'g> {
         match (&self.next, update.is_empty() && !answered) {
             (Some(_), true) => self.proceed(),
             _ => self.commit(update),
+        }
+    }
+
+    /// Notes, with the commit of `node`'s step, whether the next node may still have been begun before.
+    fn settle(&mut self, node: &str) {
+        if self.entry == Entry::Fresh {
+            return;
+        }
+        if self.graph.get(node).is_some_and(|node| node.acts()) {
+            self.entry = Entry::Fresh;
+            self.channels.remove(RECOVERED_CHANNEL);
+        } else {
+            self.channels.insert(RECOVERED_CHANNEL.to_owned(), true.into());
         }
     }
 
@@ -211,7 +235,6 @@ impl<'g> Turn<'g> {
             return self
                 .end(update, Ending { status: RunStatus::Success, failure: None, interrupts: Vec::new() });
         }
-        self.entry = Entry::Fresh;
         self.phase = Phase::Committing(None);
         Effect::Commit { update, ending: None }
     }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -74,6 +75,11 @@ impl Tool for Task {
 
     fn repeat(&self) -> Repeat {
         Repeat::Safe
+    }
+
+    /// Longer than the tools of the sub-agent have, so that it comes to its own end first.
+    fn stop_grace(&self) -> Duration {
+        Duration::from_secs(10)
     }
 
     async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {

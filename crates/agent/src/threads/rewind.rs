@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use journal::{CheckpointRef, EventQuery, Transaction, Write};
 use protocol::{
-    Category, Checkpoint, CheckpointId, Event, EventType, Handoff, HandoffStatus, Interrupt, Message,
-    NewEvent, ParentKind, Seq, StepPoint, Thread, ThreadId,
+    Category, Checkpoint, CheckpointId, Event, EventType, Handoff, HandoffStatus, Message, NewEvent,
+    ParentKind, Seq, StepPoint, Thread, ThreadId,
 };
 use runtime::Channels;
 use serde::Serialize;
@@ -100,11 +100,10 @@ impl Agent {
             writes.insert(0, Write::ExpectCheckpoint { thread_id, checkpoint_id: Some(checkpoint_id) });
             writes.push(Write::PutCheckpoint(resting(before, channels, now)));
         }
-        let asked = self.pending(thread_id).await?;
-        self.store.commit(Transaction { fence: None, writes }).await?;
-        let still = self.pending(thread_id).await?;
-        let withdrawn: Vec<Interrupt> = asked.into_iter().filter(|asked| !still.contains(asked)).collect();
-        let writes = self.taken_back(&withdrawn, now).await?;
+        if superseded > 0 {
+            // A question of a turn stands at its end, so that it goes with the messages before it.
+            writes.extend(self.taken_back(&self.pending(thread_id).await?, now).await?);
+        }
         self.store.commit(Transaction { fence: None, writes }).await?;
         Ok(Rewound { keep_seq, superseded })
     }

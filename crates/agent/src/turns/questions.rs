@@ -36,6 +36,7 @@ impl Agent {
     /// wait. A handoff's question is better answered by [`Agent::decide_handoff`], which also tells what came of it.
     ///
     /// # Errors
+    /// [`Error::OtherWorkspace`] when what was shown belongs to another folder;
     /// [`journal::Error::AlreadyDecided`] when someone else was first; [`runtime::Error::Rejected`] when the answer
     /// cannot be taken, and the question still waits then.
     pub async fn resume(
@@ -62,6 +63,9 @@ impl Agent {
         let assistant_id = self.thread(thread_id).await?.assistant_id;
         let model = self.models.open()?;
         let purpose = Purpose::at(Some(&interrupt.node));
+        if purpose == Purpose::Turn {
+            self.check_workspace(thread_id).await?;
+        }
         let driver = self.driver(&assistant_id, model.as_ref(), purpose).await?;
         let rejected = |rejection| runtime::Error::Rejected { interrupt_id, rejection };
         runtime::check_decisions(interrupt, decisions).map_err(rejected)?;

@@ -92,6 +92,10 @@ impl Node for HooksNode {
         Ok(update)
     }
 
+    fn acts(&self) -> bool {
+        false
+    }
+
     fn is_idle(&self, channels: &Channels) -> bool {
         let is_asked = channels.contains_key(&self.place());
         let is_deferred = self.point == Point::AfterModel && channels.contains_key(DEFERRED_CHANNEL);

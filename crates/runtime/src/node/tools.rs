@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::stream::FuturesUnordered;
@@ -30,9 +29,6 @@ pub const TOOLS_NODE: &str = "tools";
 
 /// Channel: arguments that a person put in place of a call's own, by call id. The answer itself stays as it was said.
 pub const EDITED_ARGS_CHANNEL: &str = "_edited_args";
-
-/// How long a tool has to return what it has once the run is stopped.
-const STOP_GRACE: Duration = Duration::from_secs(3);
 
 const CUT_OFF: &str = "The call was interrupted: the process that made it ended, and no result was stored. It may have \
                        had its effect or not. Look before you repeat it.";
@@ -67,7 +63,7 @@ impl Node for ToolsNode {
 
     async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
         let calls = open_calls(&step).await?;
-        let outputs = self.make(&step, &calls).await?;
+        let (outputs, failure) = self.make(&step, &calls).await?;
         let mut update = Update::default();
         for (call, output) in calls.iter().zip(outputs) {
             let Some(output) = output else { continue };
@@ -77,6 +73,12 @@ impl Node for ToolsNode {
                 update.events.push(result(call, &output)?);
             }
             update.merge(output.update);
+        }
+        if let Some(mut failure) = failure {
+            // What the other calls returned is kept; what they ask is asked again by the next run.
+            update.asks.clear();
+            update.merge(std::mem::take(&mut *failure.partial));
+            return Err(failure.keeping(update));
         }
         if update.asks.is_empty() {
             update.channels.insert(TOOLS_WANTED_CHANNEL.to_owned(), Value::Null);
@@ -107,17 +109,24 @@ impl ToolsNode {
         Self { tools, workspace, hooks }
     }
 
-    /// Makes the calls and returns their outputs in order; `None` for one whose result is durable already.
+    /// Makes the calls and returns their outputs in order; `None` for one whose result is durable already, or that a
+    /// hook failed at. The first such failure comes with them, once all calls are done.
     async fn make(
         &self,
         step: &StepContext<'_>,
         calls: &[ToolCall],
-    ) -> Result<Vec<Option<ToolOutput>>, Failure> {
-        let mut outputs = vec![None; calls.len()];
+    ) -> Result<(Vec<Option<ToolOutput>>, Option<Failure>), Failure> {
+        let (mut outputs, mut failure) = (vec![None; calls.len()], None);
         let running = calls.iter().enumerate().map(async |(at, call)| (at, self.call(step, call).await));
         let mut running: FuturesUnordered<_> = running.collect();
         while let Some((at, output)) = running.next().await {
-            let output = output?;
+            let output = match output {
+                Ok(output) => output,
+                Err(failed) => {
+                    failure.get_or_insert(failed);
+                    continue;
+                }
+            };
             let repeat = self.tools.get(&calls[at].name).map_or(Repeat::Safe, |tool| tool.repeat());
             // While others run, the process may end; what cannot be made again must not be lost then.
             if !running.is_empty() && repeat == Repeat::Never && can_be_early(&output) {
@@ -126,7 +135,7 @@ impl ToolsNode {
                 outputs[at] = Some(output);
             }
         }
-        Ok(outputs)
+        Ok((outputs, failure))
     }
 
     async fn call(&self, step: &StepContext<'_>, call: &ToolCall) -> Result<ToolOutput, Failure> {
@@ -154,7 +163,7 @@ impl ToolsNode {
         let work = AssertUnwindSafe(tool.call(&call.args, &context)).catch_unwind();
         let stopped = async {
             step.cancel.cancelled().await;
-            tokio::time::sleep(STOP_GRACE).await;
+            tokio::time::sleep(tool.stop_grace()).await;
         };
         tokio::select! {
             output = work => output.unwrap_or_else(|_| ToolOutput::error(BROKE_OFF)),

@@ -117,7 +117,8 @@ pub enum Frame {
     Event(Box<Event>),
     /// The run stopped to ask.
     Interrupted(Box<Interrupt>),
-    /// The run ended; always the last frame.
+    /// The run ended, and this is its last frame; others may follow on the same stream. A run that another process
+    /// took over, or whose journal failed, ends here without one: its stream is closed.
     RunEnded {
         /// The run.
         run_id: RunId,

@@ -160,16 +160,55 @@ fn a_jump_goes_elsewhere_than_the_edge() {
 }
 
 #[test]
-fn every_node_until_the_first_commit_after_a_crash_may_have_been_begun() {
-    let graph = graph();
-    let (mut turn, effect) =
-        Turn::begin(&graph, &at(Some("work"), json!({"again": true}), &[]), 10, Entry::Recovered);
-    let mut effects = vec![told(&effect)];
-    for input in [Input::Ran(Ok(Update::default())), Input::Ran(Ok(setting("x", json!(1)))), Input::Committed]
-    {
-        effects.push(told(&turn.advance(input)));
+fn j2_after_a_crash_whatever_follows_a_node_that_only_looks_on_may_have_been_begun() {
+    struct LooksOn;
+
+    #[async_trait]
+    impl Node for LooksOn {
+        fn name(&self) -> &'static str {
+            "look"
+        }
+
+        async fn run(&self, _step: StepContext<'_>) -> Result<Update, Failure> {
+            Ok(Update::default())
+        }
+
+        fn acts(&self) -> bool {
+            false
+        }
     }
-    assert_eq!(effects, ["run work again", "run ask again", "commit", "run ask"]);
+
+    let graph = Graph::new(Edge::To("look"))
+        .node(Arc::new(LooksOn), Edge::To("work"))
+        .node(Arc::new(Named("work")), Edge::To("ask"))
+        .node(Arc::new(Named("ask")), Edge::End);
+    let look = at(Some("look"), json!({}), &[]);
+    let run = |turn: &mut Turn<'_>, inputs: Vec<Input>| -> Vec<String> {
+        inputs.into_iter().map(|input| told(&turn.advance(input))).collect()
+    };
+    // It passes without a trace, or leaves one.
+    let (mut turn, _) = Turn::begin(&graph, &look, 10, Entry::Recovered);
+    let passed = run(&mut turn, vec![Input::Ran(Ok(Update::default()))]);
+    assert_eq!(passed, ["run work again"]);
+    let (mut turn, _) = Turn::begin(&graph, &look, 10, Entry::Recovered);
+    let left = run(&mut turn, vec![Input::Ran(Ok(setting("x", json!(1)))), Input::Committed]);
+    assert_eq!(left, ["commit", "run work again"]);
+    // It asks, and another process goes on with the answer.
+    let (mut turn, _) = Turn::begin(&graph, &look, 10, Entry::Recovered);
+    assert_eq!(run(&mut turn, vec![Input::Ran(Ok(asking()))]), ["commit, interrupted"]);
+    let asked = at(Some("look"), Value::Object(turn.channels.clone()), &[]);
+    let (mut turn, effect) = Turn::begin(&graph, &asked, 10, Entry::Fresh);
+    assert_eq!(told(&effect), "run look again");
+    let done = run(
+        &mut turn,
+        vec![
+            Input::Ran(Ok(setting("answered", json!(1)))),
+            Input::Committed,
+            Input::Ran(Ok(setting("x", json!(1)))),
+            Input::Committed,
+        ],
+    );
+    assert_eq!(done, ["commit", "run work again", "commit", "run ask"]);
 }
 
 #[test]

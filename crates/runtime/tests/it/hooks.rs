@@ -292,3 +292,35 @@ async fn a_question_nobody_answered_makes_the_next_turn_skip_no_hook() {
     let after_model = notes.lock().unwrap().iter().filter(|note| note.contains("after_model")).count();
     assert_eq!(after_model, 2);
 }
+
+/// Fails at calls of one tool.
+struct FailsAt(&'static str);
+
+#[async_trait]
+impl Hook for FailsAt {
+    fn name(&self) -> &'static str {
+        "fails"
+    }
+
+    async fn wrap_tool_call(
+        &self,
+        _: &StepContext<'_>,
+        call: ToolCall,
+        next: NextCall<'_>,
+    ) -> Result<ToolOutput, Failure> {
+        match call.name == self.0 {
+            true => Err(Failure::new(FailureKind::Store, "no")),
+            false => next.run(call).await,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_hook_that_fails_at_one_call_loses_no_result_of_the_others() {
+    let ((look, _), (write, _)) = (tool("look", Repeat::Safe), tool("write", Repeat::Never));
+    let calls = Reply::call("c1", "look", json!({})).and_call("c2", "write", json!({}));
+    let script = Script::new([calls]);
+    let world = World::new(script, vec![look, write], vec![Arc::new(FailsAt("look"))]).await;
+    assert_eq!(world.say("Go.").await.status, RunStatus::Error);
+    assert_eq!(world.said().await.last().unwrap(), "T#c2: write");
+}

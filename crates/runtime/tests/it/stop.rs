@@ -5,11 +5,12 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use journal::{EventQuery, Transaction, Write};
 use protocol::{EventType, RunStatus};
-use runtime::{Entry, Frame, Frames, Item, Limits};
+use runtime::{Entry, Frame, Frames, Item, Limits, Repeat};
 use scripted::{Place, Reply, Script};
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::world::World;
+use crate::world::{World, tool};
 
 #[tokio::test]
 async fn j4_a_run_is_stopped_by_an_event_that_another_process_writes() {
@@ -67,4 +68,15 @@ async fn j3_a_run_that_was_taken_over_writes_nothing_more() {
     let error = end.unwrap_err();
     assert!(matches!(error, runtime::Error::Journal(journal::Error::Fenced { .. })), "{error:?}");
     assert_eq!(world.said().await, ["U: Go."]);
+}
+
+#[tokio::test]
+async fn j4_a_run_of_many_short_steps_is_stopped_too() {
+    let (look, _) = tool("look", Repeat::Safe);
+    let script = Script::new([Reply::call("c", "look", json!({})).repeated()]);
+    let mut world = World::new(script, vec![look], vec![]).await;
+    world.driver.limits = Limits { steps_max: 1_000_000, ..Limits::default() };
+    let point = world.admit("Go.").await;
+    runtime::request_stop(&*world.store, point.run_id, Timestamp::now()).await.unwrap();
+    assert_eq!(world.drive(&point, Entry::Fresh).await.status, RunStatus::Cancelled);
 }

@@ -5,7 +5,7 @@ use protocol::{Decisions, EventType, Interrupt, Message, RunStatus, ThreadId};
 use scripted::{Reply, Script, Server};
 use serde_json::{Value, json};
 
-use crate::world::{World, assert_paired, messages, quiet};
+use crate::world::{MODEL, World, assert_paired, messages, quiet};
 
 /// A thread in which the model has asked for some calls.
 struct Asked {
@@ -254,4 +254,26 @@ async fn j7_a_question_waits_for_another_process_and_is_answered_once() {
     assert_eq!(server.calls(), 2, "the model is asked once with the result");
     let late = one.resume(id, &approve, &frames, &cancel).await;
     assert!(late.is_err(), "{late:?}");
+}
+
+#[tokio::test]
+async fn k6_what_was_asked_in_one_folder_is_not_done_in_another() {
+    let asked = asked(&[("execute", json!({"command": "touch made"}))], ("", Policy::Ask)).await;
+    let (here, there) = (asked.agent.workspace().to_owned(), asked.world.folder().join("elsewhere"));
+    std::fs::create_dir_all(&there).unwrap();
+    let settings =
+        agent::Settings { model: Some(MODEL.to_owned()), ..agent::Settings::new(asked.world.home(), &there) };
+    let elsewhere = Agent::with_store(settings, asked.world.store()).unwrap();
+    let (frames, cancel) = quiet();
+    let yes: Decisions = serde_json::from_value(json!({"decisions": [{"type": "approve"}]})).unwrap();
+    let id = asked.pending().await.interrupt_id;
+    let refused = elsewhere.resume(id, &yes, &frames, &cancel).await.unwrap_err();
+    assert!(matches!(refused, Error::OtherWorkspace { .. }), "{refused:?}");
+    assert!(refused.hint().unwrap().contains(&*here.to_string_lossy()));
+    let end = asked.answer(json!([{"type": "approve"}])).await.unwrap();
+    assert_eq!(end.status, RunStatus::Success, "{end:?}");
+    assert!(here.join("made").exists() && !there.join("made").exists());
+    // A new message is a turn of its own, wherever it is sent from.
+    let end = elsewhere.send(asked.thread, "And here?", &frames, &cancel).await.unwrap();
+    assert_eq!(end.status, RunStatus::Success, "{end:?}");
 }

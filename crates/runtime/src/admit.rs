@@ -299,12 +299,20 @@ pub async fn give_up(store: &dyn Store, run: &Run, owner: &str, now: Timestamp) 
 /// # Errors
 /// [`journal::Error::Fenced`] when its lease has not ended at `now`.
 pub async fn reclaim(store: &dyn Store, run: &Run, owner: &str, now: Timestamp) -> Result<Checkpoint> {
-    let reclaim =
-        Write::ReclaimRun { run_id: run.run_id, owner: owner.to_owned(), now, lease_until: now + LEASE };
-    store.commit(Transaction { fence: None, writes: vec![reclaim] }).await?;
-    store.checkpoint(run.thread_id).await?.ok_or_else(|| {
-        journal::Error::NotFound { what: "checkpoint of thread", id: run.thread_id.to_string() }.into()
-    })
+    let content = json!({"how": "taken over", "model": run.model});
+    let started = NewEvent::new(EventType::RunStarted, &content, now)?.in_run(run.run_id);
+    let writes = vec![
+        Write::ReclaimRun { run_id: run.run_id, owner: owner.to_owned(), now, lease_until: now + LEASE },
+        Write::Append { thread_id: run.thread_id, events: vec![started] },
+    ];
+    let committed = store.commit(Transaction { fence: None, writes }).await?;
+    let checkpoint = store.checkpoint(run.thread_id).await?.ok_or_else(|| journal::Error::NotFound {
+        what: "checkpoint of thread",
+        id: run.thread_id.to_string(),
+    })?;
+    // The event gives what is streamed from here on places of its own.
+    let head_seq = committed.seqs.iter().flatten().copied().max().unwrap_or(checkpoint.head_seq);
+    Ok(Checkpoint { head_seq, ..checkpoint })
 }
 
 /// Checks the rules every answer obeys: one decision an action, of a type the action allows.

@@ -96,7 +96,10 @@ async fn look(agent: &Agent) -> Seen {
             runs.push((run.status, run.usage.total_tokens()));
         }
         let (name, status) = (thread.name, thread.status);
-        seen.threads.push(SeenThread { name, status, runs, events: told(&events) });
+        let mut events = told(&events);
+        // That the run was taken over is told, and is all that may be told beside what happened.
+        events.retain(|event| event != r#"run_started {"how":"taken over"}"#);
+        seen.threads.push(SeenThread { name, status, runs, events });
         let state = agent.store().checkpoint(thread.thread_id).await.unwrap().unwrap();
         if let Some(todos) = state.channels.get(TODOS_CHANNEL) {
             seen.todos = todos.clone();

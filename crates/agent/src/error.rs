@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use protocol::{HandoffId, HandoffStatus, ThreadId};
+use protocol::{HandoffId, HandoffStatus, Seq, ThreadId};
 
 /// Who can mend a failure; front ends turn it into exit codes and HTTP statuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +52,16 @@ pub enum Error {
     UnknownThread {
         /// What was given.
         prefix: String,
+    },
+    /// The thread has no event with that seq.
+    #[error("find event {seq} in thread {thread_id}: its last one is {last_seq}")]
+    UnknownEvent {
+        /// The thread.
+        thread_id: ThreadId,
+        /// What was given.
+        seq: Seq,
+        /// The newest event there is.
+        last_seq: Seq,
     },
     /// Several threads' ids begin with that.
     #[error("choose among {} threads that begin with `{prefix}`", matches.len())]
@@ -138,6 +148,7 @@ impl Error {
     pub fn class(&self) -> Class {
         match self {
             Self::UnknownThread { .. }
+            | Self::UnknownEvent { .. }
             | Self::AmbiguousThread { .. }
             | Self::UnknownHandoff { .. }
             | Self::OtherWorkspace { .. }
@@ -176,6 +187,9 @@ impl Error {
             }
             Self::UnknownThread { .. } => {
                 "`segue threads list` shows the threads; the beginning of an id is enough".to_owned()
+            }
+            Self::UnknownEvent { .. } => {
+                "`segue history THREAD` shows the events with their numbers".to_owned()
             }
             Self::AmbiguousThread { matches, .. } => {
                 let ids: Vec<String> = matches.iter().take(5).map(ToString::to_string).collect();

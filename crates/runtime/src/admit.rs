@@ -4,8 +4,8 @@
 use jiff::{SignedDuration, Timestamp};
 use journal::{Store, Transaction, Write};
 use protocol::{
-    AssistantId, Checkpoint, CheckpointId, Decisions, EventType, Interrupt, InterruptStatus, NewEvent, Run,
-    RunId, RunStatus, ThreadId, ThreadStatus, Usage,
+    AssistantId, Block, Checkpoint, CheckpointId, Decisions, EventType, Interrupt, InterruptStatus, Message,
+    NewEvent, Run, RunId, RunStatus, ThreadId, ThreadStatus, ToolMessage, ToolStatus, Usage,
 };
 use serde_json::json;
 
@@ -13,6 +13,7 @@ use crate::error::{Error, Rejection};
 use crate::graph::{Graph, Question};
 use crate::node::hooks::hook_channel;
 use crate::node::model::DEFERRED_CHANNEL;
+use crate::node::newest_answer;
 use crate::step::{Answer, Channels};
 use crate::turn::{ANSWERS_CHANNEL, asked_channel, interrupt_id};
 use crate::{Result, step::Update};
@@ -22,6 +23,10 @@ pub(crate) const LEASE: SignedDuration = SignedDuration::from_secs(30);
 
 /// How often an admission is worked out again because another run came and went meanwhile.
 const ATTEMPTS_MAX: u32 = 5;
+
+/// What a model is told of a call that waited when the person went on without deciding.
+const NOT_DONE: &str =
+    "Not done: the person went on without answering what was asked about this call, or one beside it.";
 
 /// Who admits a run, and when.
 #[derive(Debug, Clone)]
@@ -73,7 +78,11 @@ pub async fn admit(
         activities.extend(update.activities);
         let next = graph.first(&channels);
         let checkpoint = checkpoint(admission, channels, activities, next);
-        let mut events = update.events;
+        let mut events = match withdrawn.is_empty() {
+            true => Vec::new(),
+            false => not_done(store, admission).await?,
+        };
+        events.extend(update.events);
         events.push(started(admission, "admitted")?);
         let mut writes = vec![Write::AdmitRun(run(admission)), expected(admission, before.as_ref())];
         writes.extend(withdrawn);
@@ -106,6 +115,27 @@ async fn withdraw(
         writes.push(Write::ResolveInterrupt { interrupt_id, decisions: None, at });
     }
     Ok(writes)
+}
+
+/// Returns the results of the calls that waited for an answer, or beside one that did: they were not made.
+async fn not_done(store: &dyn Store, admission: &Admission) -> Result<Vec<NewEvent>> {
+    let newest = newest_answer(store, admission.thread_id).await?;
+    let calls = newest.answer.map(|answer| answer.content).unwrap_or_default();
+    let open = calls.into_iter().filter_map(|block| match block {
+        Block::ToolCall { id, name, .. } if !newest.answered.contains(&id) => Some((id, name)),
+        _ => None,
+    });
+    open.map(|(call_id, name)| {
+        let message = Message::Tool(ToolMessage {
+            id: None,
+            call_id,
+            name: Some(name),
+            content: vec![Block::text(NOT_DONE)],
+            status: ToolStatus::Error,
+        });
+        Ok(NewEvent::message(&message, admission.now)?)
+    })
+    .collect()
 }
 
 /// Stores the answer to an interrupt. When it was the last one its step waits for, a run is admitted that resumes at

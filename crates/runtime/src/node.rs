@@ -6,7 +6,6 @@ pub(crate) mod model;
 pub(crate) mod tools;
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use journal::{EventQuery, Store};
 use protocol::{AiMessage, Category, Message, ThreadId};
@@ -22,7 +21,7 @@ pub(crate) struct Newest {
 }
 
 /// Reads back from the end of the thread to the newest answer. Behind it there are only results of its calls.
-pub(crate) async fn newest_answer(store: &Arc<dyn Store>, thread_id: ThreadId) -> journal::Result<Newest> {
+pub(crate) async fn newest_answer(store: &dyn Store, thread_id: ThreadId) -> journal::Result<Newest> {
     let mut newest = Newest::default();
     let mut before = None;
     loop {

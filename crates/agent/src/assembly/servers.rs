@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use mcp::{Answer, Consents, Folders, Patience, Planned, ServerStatus, Servers, Standing};
+use mcp::{Answer, Consents, Folders, Patience, Planned, ServerState, ServerStatus, Servers, Standing};
 
 use crate::Result;
 use crate::agent::Agent;
@@ -56,6 +56,13 @@ impl Agent {
             return Ok((None, notices));
         }
         let servers = Servers::connect(plan, &self.mcp_folders()?, Patience::UseKnown).await;
+        let mut notices: Vec<String> = notices;
+        notices.extend(
+            servers.status().into_iter().filter(|server| server.state == ServerState::Failed).map(|server| {
+                let why = server.error.unwrap_or_else(|| "it could not be reached".to_owned());
+                format!("the MCP server `{}` is not there: {why}", server.name)
+            }),
+        );
         Ok((Some(servers), notices))
     }
 

@@ -10,9 +10,9 @@ use runtime::Channels;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::Result;
 use crate::agent::Agent;
 use crate::turns::WORKSPACE_KEY;
+use crate::{Error, Result};
 
 /// Messages read at a time when a person's messages are looked for.
 const PROMPTS_PAGE_ROWS: usize = 200;
@@ -82,7 +82,10 @@ impl Agent {
     /// # Errors
     /// When a run is active, or the journal fails.
     pub async fn rewind(&self, thread_id: ThreadId, keep_seq: Seq) -> Result<Rewound> {
-        self.thread(thread_id).await?;
+        let last_seq = self.thread(thread_id).await?.last_seq;
+        if keep_seq > last_seq {
+            return Err(Error::UnknownEvent { thread_id, seq: keep_seq, last_seq });
+        }
         self.end_cut_off(thread_id).await?;
         let now = Timestamp::now();
         let superseded = self.store.messages_after(thread_id, keep_seq).await?;
@@ -114,6 +117,9 @@ impl Agent {
     /// When the thread does not exist, or the journal fails.
     pub async fn fork_thread(&self, thread_id: ThreadId, until: Option<Seq>) -> Result<Thread> {
         let parent = self.thread(thread_id).await?;
+        if let Some(seq) = until.filter(|until| *until > parent.last_seq) {
+            return Err(Error::UnknownEvent { thread_id, seq, last_seq: parent.last_seq });
+        }
         let now = Timestamp::now();
         let mut thread = Thread::blank(ThreadId::generate(), parent.assistant_id.clone(), now);
         thread.name = parent.name.as_ref().map(|name| format!("{name} (fork)"));

@@ -185,6 +185,10 @@ impl ModelNode {
         let mut partial = Partial::default();
         match self.stream(step, request, &mut partial).await {
             Ok(Some(answer)) => match emptiness(&answer) {
+                // After its tools a model may have nothing to add: the work is done.
+                Some(_) if is_silent_end(request, &answer) => {
+                    Ok(ModelAnswer { answer: Some(answer), ..ModelAnswer::default() })
+                }
                 Some(reason) => Err(self.nothing(&answer, reason)),
                 None => Ok(ModelAnswer { answer: Some(answer), ..ModelAnswer::default() }),
             },
@@ -247,7 +251,11 @@ impl ModelNode {
         if !asks.is_empty() {
             update.channels.insert(DEFERRED_CHANNEL.to_owned(), json!(asks));
         }
-        if !message.content().is_empty() {
+        let says = message
+            .content()
+            .iter()
+            .any(|block| !matches!(block, Block::Text { text } if text.trim().is_empty()));
+        if says {
             update.events.push(NewEvent::message(&message, Timestamp::now())?);
         }
         Ok(update)
@@ -283,6 +291,12 @@ pub(crate) fn deferred(step: &StepContext<'_>) -> Result<Update, Failure> {
         update.channels.insert(DEFERRED_CHANNEL.to_owned(), Value::Null);
     }
     Ok(update)
+}
+
+/// Returns whether the answer says that a turn is over in which tools were used, and says nothing else.
+fn is_silent_end(request: &ChatRequest, answer: &AiMessage) -> bool {
+    let is_end = matches!(answer.stop, Some(StopReason::EndTurn) | None);
+    is_end && matches!(request.messages.last(), Some(Message::Tool(_)))
 }
 
 /// Returns why there is nothing in the answer that a person or a tool could use; `None` when there is something.

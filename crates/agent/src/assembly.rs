@@ -4,16 +4,18 @@
 //! leaves to do. The hooks around the model, outermost first:
 //!
 //! 1. `Instructions`: the standing instructions, the same bytes for a whole run.
-//! 2. `skills`: the names of the skills there are.
-//! 3. `AgentMemory`: agent.md, and a child's summary in its first turn. It is last of what is put into the request,
+//! 2. `ProjectNotes`: the project's AGENTS.md, as conventions.
+//! 3. `skills`: the names of the skills there are.
+//! 4. `AgentMemory`: agent.md, and a child's summary in its first turn. It is last of what is put into the request,
 //!    for it changes most often and a provider's cache ends where a request first differs. It also guards the managed
 //!    block against tool calls.
-//! 4. `CallLimit`: how often one run may ask the model.
-//! 5. `ToolApproval`: which calls of the answer run, which are asked about, which are refused.
-//! 6. The hooks a program adds by `Agent::with_hook`.
+//! 5. `CallLimit`: how often one run may ask the model.
+//! 6. `ToolApproval`: which calls of the answer run, which are asked about, which are refused.
+//! 7. The hooks a program adds by `Agent::with_hook`.
 
 mod call_limit;
 mod instructions;
+mod project;
 mod servers;
 mod subagent;
 pub(crate) mod toolbox;
@@ -37,6 +39,7 @@ use tools::ToolApproval;
 
 use self::call_limit::CallLimit;
 use self::instructions::Instructions;
+use self::project::ProjectNotes;
 use self::subagent::Task;
 use crate::Result;
 use crate::agent::Agent;
@@ -229,6 +232,7 @@ impl Agent {
         let calls_max = self.settings.limits.model_calls_max.unwrap_or(self.config.run.model_calls_max);
         let mut hooks: Vec<Arc<dyn Hook>> =
             vec![Arc::new(Instructions { workspace: workspace.clone(), role })];
+        hooks.push(Arc::new(ProjectNotes { workspace: workspace.clone() }));
         hooks.push(Arc::clone(&toolbox.skills) as Arc<dyn Hook>);
         hooks.push(Arc::new(AgentMdHook::new(self.agent_file(assistant_id))));
         hooks.push(Arc::new(CallLimit { calls_max }));

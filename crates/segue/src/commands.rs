@@ -39,8 +39,8 @@ pub(crate) const NO_MODEL_HINT: &str =
 pub(crate) struct Context {
     /// The agent that is asked.
     pub(crate) agent: Agent,
-    /// What it was opened with.
-    pub(crate) settings: Settings,
+    /// The model it was opened with, if one was named.
+    pub(crate) model: Option<String>,
     /// Where answers are shown.
     pub(crate) screen: Screen,
     /// In which form.
@@ -51,8 +51,9 @@ impl Context {
     /// Opens the agent that the options name.
     fn open(global: &Global, asked: Asked) -> Result<Self, Failure> {
         let settings = settings(global, asked)?;
-        let agent = Agent::open(settings.clone())?;
-        Ok(Self { agent, settings, screen: Screen::new(global.color), format: global.format() })
+        let model = settings.model.clone();
+        let agent = Agent::open(settings)?;
+        Ok(Self { agent, model, screen: Screen::new(global.color), format: global.format() })
     }
 
     /// Writes one JSON object to stdout.

@@ -18,7 +18,7 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:
   2    the request names something that is not there, or cannot be read as asked
   3    something waits for a decision
   124  the time was up
-  130  stopped by Ctrl-C";
+  130  stopped by Ctrl-C, SIGTERM or SIGHUP";
 
 /// Why the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

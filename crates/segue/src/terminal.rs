@@ -5,5 +5,6 @@ pub(crate) mod editor;
 pub(crate) mod keyboard;
 pub(crate) mod screen;
 pub(crate) mod show;
+pub(crate) mod signals;
 pub(crate) mod text;
 pub(crate) mod work;

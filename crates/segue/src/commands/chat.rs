@@ -9,7 +9,7 @@ mod slash;
 mod status;
 mod threading;
 
-use agent::{Agent, CancellationToken, Frames, RunEnd, Settings, ThreadFilter};
+use agent::{Agent, CancellationToken, Frames, RunEnd, ThreadFilter};
 use protocol::{RunStatus, Thread, ThreadId};
 
 use crate::cli::{self, Format};
@@ -18,6 +18,7 @@ use crate::exit::{self, Code, Failure, Outcome};
 use crate::terminal::ask::pick::pick;
 use crate::terminal::keyboard::Quiet;
 use crate::terminal::screen::Audience;
+use crate::terminal::signals::{self, During};
 use crate::terminal::text::wrap::{shorten, wrap};
 use crate::terminal::work::stream::{Spent, Stream};
 use crate::terminal::work::typed::Typed;
@@ -25,6 +26,7 @@ use crate::terminal::work::watch::watch;
 use line::paste::Written;
 use line::{Known, Line, Lines, PROMPT};
 use message::Draft;
+use status::Total;
 
 /// Threads that a person can choose from.
 const THREADS_OFFERED_MAX: usize = 50;
@@ -39,8 +41,10 @@ struct Chat {
     typed: Typed,
     /// What the last turn took, until it is shown.
     spent: Option<Spent>,
-    /// The calls that were asked about last, by their ids.
-    asked: Vec<(String, serde_json::Value)>,
+    /// What the thread has taken so far, once that was read.
+    total: Option<Total>,
+    /// The calls of the last answer that have no result yet: their ids and arguments, in order.
+    waiting: Vec<(String, serde_json::Value)>,
     /// Whether the status is to be shown before the next line.
     is_changed: bool,
     /// Whether Ctrl-C was the last key at an empty prompt.
@@ -66,7 +70,7 @@ pub(crate) async fn run(context: Context, args: cli::Chat) -> Outcome {
         Opened::Nothing => return Ok(Code::Done),
     };
     // From here on Ctrl-C between two turns is a key like others, and does not end the program.
-    let _interrupts = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
+    let _keys = During::keys()?;
     let lines = Lines::open(&context)?;
     let _quiet = Quiet::begin(&context.screen)?;
     let mut chat = Chat {
@@ -75,7 +79,8 @@ pub(crate) async fn run(context: Context, args: cli::Chat) -> Outcome {
         lines,
         typed: Typed::default(),
         spent: None,
-        asked: Vec::new(),
+        total: None,
+        waiting: Vec::new(),
         is_changed: false,
         is_leaving: false,
     };
@@ -101,7 +106,7 @@ async fn opened(context: &Context, args: &cli::Chat) -> Result<Opened, Failure> 
     let named = args.thread.as_deref().or(args.resume.as_ref().and_then(|named| named.as_deref()));
     Ok(match named {
         Some(prefix) => Opened::Thread(Box::new(context.agent.find_thread(prefix).await?)),
-        None if args.go_on => Opened::Thread(Box::new(threads::newest_here(context).await?)),
+        None if args.go_on => Opened::Thread(Box::new(threads::newest::newest_here(context).await?)),
         None if args.resume.is_some() => match choose(context, "Go on in").await? {
             Some(thread) => Opened::Thread(Box::new(thread)),
             None => Opened::Nothing,
@@ -134,6 +139,9 @@ async fn choose(context: &Context, label: &str) -> Result<Option<Thread>, Failur
 impl Chat {
     async fn talk(&mut self) -> Outcome {
         loop {
+            if signals::is_ending() {
+                return Ok(Code::Cancelled);
+            }
             self.context.screen.measure();
             let line = self.next_line().await?;
             let was_leaving = std::mem::replace(&mut self.is_leaving, line == Line::Abandoned);
@@ -164,7 +172,7 @@ impl Chat {
         if std::mem::take(&mut self.is_changed)
             && let Some(thread) = &self.thread
         {
-            status::show(&self.context, thread.thread_id, self.spent.take().as_ref()).await?;
+            status::show(&self.context, thread, self.spent.take().as_ref(), &mut self.total).await?;
         }
         if let Some(text) = self.typed.lines.pop_front() {
             let shown = text.replace('\n', "\n     … ");
@@ -197,7 +205,9 @@ impl Chat {
     /// Shows what failed; the conversation goes on.
     fn tell(&self, failure: Failure) -> Result<(), Failure> {
         match failure {
-            Failure::Told(told) if told.code == Code::Cancelled => Err(Failure::Told(told)),
+            Failure::Told(told) if told.code == Code::Cancelled && signals::is_ending() => {
+                Err(Failure::Told(told))
+            }
             Failure::Told(told) => {
                 exit::tell(&told, Format::Text);
                 Ok(())
@@ -223,10 +233,17 @@ impl Chat {
     /// Makes `thread` the one that is talked in.
     async fn enter(&mut self, thread: Thread) -> Result<(), Failure> {
         let thread_id = thread.thread_id;
-        self.thread = Some(thread);
-        self.is_changed = true;
+        self.go_to(Some(thread));
         opening::show(&self.context, self.thread.as_ref()).await?;
         self.recover(thread_id).await
+    }
+
+    /// Makes `thread` the one that is talked in, without a look at it.
+    fn go_to(&mut self, thread: Option<Thread>) {
+        self.is_changed = thread.is_some();
+        self.thread = thread;
+        self.total = None;
+        self.waiting.clear();
     }
 
     /// Goes on where a crash cut a run off, and says so.
@@ -261,32 +278,48 @@ impl Chat {
         };
         let message = draft.message(&self.context.agent, thread_id).await?;
         let end = self
-            .watched(async |agent, frames, cancel| agent.send(thread_id, message, frames, cancel).await)
+            .watched(async |agent, frames, cancel| {
+                agent.send(thread_id, message, frames, cancel).await.map(Some)
+            })
             .await?;
-        self.settle(thread_id, end?).await
+        match end? {
+            Some(end) => self.settle(thread_id, end).await,
+            None => Ok(()),
+        }
     }
 
-    /// Does work of the agent and shows it; what is typed meanwhile is kept.
-    async fn watched<T>(
+    /// Does a run and shows it, and adds up what it took; what is typed meanwhile is kept.
+    async fn watched(
         &mut self,
-        work: impl AsyncFnOnce(&Agent, &Frames, &CancellationToken) -> agent::Result<T>,
-    ) -> Result<agent::Result<T>, Failure> {
+        work: impl AsyncFnOnce(&Agent, &Frames, &CancellationToken) -> agent::Result<Option<RunEnd>>,
+    ) -> Result<agent::Result<Option<RunEnd>>, Failure> {
         self.context.screen.measure();
         self.is_changed = true;
         let agent = &self.context.agent;
         let mut stream = Stream::new(&self.context.screen, &mut self.typed);
-        for (call_id, args) in self.asked.drain(..) {
-            stream.know(&call_id, &args);
-        }
+        stream.expect(std::mem::take(&mut self.waiting));
         let done =
             watch(async |frames, cancel| work(agent, &frames, &cancel).await, |seen| stream.show(seen)).await;
         let mut spent = stream.finish()?;
-        if let Some((seq, thread)) = spent.lost_after.take().zip(self.thread.as_ref()) {
-            history::show_after(&self.context, thread.thread_id, seq).await?;
+        if let Ok(Ok(Some(end))) = &done {
+            spent.usage = end.usage;
         }
-        match &mut self.spent {
-            Some(before) => before.add(spent),
-            none => *none = Some(spent),
+        self.waiting = std::mem::take(&mut spent.waiting);
+        match (&mut self.total, spent.lost_after.take()) {
+            (total, Some(seq)) => {
+                *total = None;
+                if let Some(thread) = &self.thread {
+                    history::show_after(&self.context, thread.thread_id, seq).await?;
+                }
+            }
+            (Some(total), None) => total.add(agent, &spent),
+            (None, None) => {}
+        }
+        match (&mut self.spent, &done) {
+            // Nothing ran.
+            (_, Ok(Ok(None))) => {}
+            (Some(before), _) => before.add(spent),
+            (none, _) => *none = Some(spent),
         }
         done
     }
@@ -294,7 +327,7 @@ impl Chat {
     /// Asks what a run that stopped asks, as long as there is something, and says how it ended.
     async fn settle(&mut self, thread_id: ThreadId, end: RunEnd) -> Result<(), Failure> {
         let mut end = end;
-        while end.status == RunStatus::Interrupted {
+        while end.status == RunStatus::Interrupted && !signals::is_ending() {
             match self.approve(thread_id).await? {
                 Some(next) => end = next,
                 None => return Ok(()),
@@ -323,7 +356,9 @@ impl Chat {
             }
             let Some(answered) = approval::ask_person(&self.context, interrupt)? else { return Ok(None) };
             approval::remember(&self.context, &answered.remembered).await?;
-            self.asked = approval::calls(interrupt);
+            if self.waiting.is_empty() {
+                self.waiting = approval::calls(interrupt);
+            }
             let id = interrupt.interrupt_id;
             let decisions = &answered.decisions;
             let end = self
@@ -336,12 +371,15 @@ impl Chat {
         Ok(None)
     }
 
-    /// Opens the agent again, with another model.
+    /// Uses another model from the next message on, if it can be used.
     fn use_model(&mut self, name: &str) -> Result<(), Failure> {
-        let settings = Settings { model: Some(name.to_owned()), ..self.context.settings.clone() };
-        let store = std::sync::Arc::clone(self.context.agent.store());
-        self.context.agent = Agent::with_store(settings.clone(), store)?;
-        self.context.settings = settings;
+        let context = &mut self.context;
+        context.agent.use_model(Some(name.to_owned()));
+        if let Some(problem) = context.agent.models().problem {
+            context.agent.use_model(context.model.clone());
+            return Err(Failure::new(Code::Config, problem).with_hint("the model stays as it was"));
+        }
+        context.model = Some(name.to_owned());
         self.is_changed = true;
         self.note_model()
     }

@@ -62,7 +62,7 @@ async fn thread(context: &Context, args: &cli::Run) -> Result<ThreadId, Failure>
         return Ok(context.agent.find_thread(prefix).await?.thread_id);
     }
     if args.go_on {
-        return Ok(threads::newest_here(context).await?.thread_id);
+        return Ok(threads::newest::newest_here(context).await?.thread_id);
     }
     // A thread that nothing can answer in would be left behind empty.
     let models = context.agent.models();

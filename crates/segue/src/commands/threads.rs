@@ -1,5 +1,7 @@
 //! `segue threads`: list, show, tree, search, rename, fork, delete, export.
 
+pub(crate) mod newest;
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -11,6 +13,7 @@ use serde_json::json;
 
 use crate::cli::{ExportFormat, Format, Threads};
 use crate::commands::Context;
+use crate::commands::chat::message::FILE_BLOCK;
 use crate::exit::{Code, Failure, Outcome};
 use crate::terminal::ask::question::{Choice, ask};
 use crate::terminal::screen::Audience;
@@ -20,11 +23,6 @@ use crate::terminal::text::wrap::{shorten, width, wrap};
 
 /// The fewest characters of an id that are shown.
 const ID_CHARS_MIN: usize = 8;
-
-/// Threads among which the newest of a folder is looked for.
-const NEWEST_READ_MAX: usize = 200;
-/// The metadata of a thread that names the folder it was begun in.
-const WORKSPACE_KEY: &str = "workspace";
 
 /// Performs the command.
 pub(crate) async fn run(context: &Context, args: Threads) -> Outcome {
@@ -43,7 +41,9 @@ pub(crate) async fn run(context: &Context, args: Threads) -> Outcome {
             let thread = context.agent.find_thread(&thread).await?;
             let done = context.agent.rewind(thread.thread_id, keep).await?;
             match context.format {
-                Format::Json => context.json(&done)?,
+                Format::Json => context.json(&json!({
+                    "thread_id": thread.thread_id, "keep_seq": done.keep_seq, "superseded": done.superseded,
+                }))?,
                 Format::Text => context.screen.line(format!(
                     "Back at event {}; {} out of sight, files stay as they are.",
                     done.keep_seq,
@@ -294,25 +294,6 @@ async fn stop(context: &Context, prefix: &str) -> Result<(), Failure> {
     }
 }
 
-/// Returns the newest thread that was begun in this folder, or the newest of all.
-///
-/// # Errors
-/// When there is no thread.
-pub(crate) async fn newest_here(context: &Context) -> Result<Thread, Failure> {
-    let filter = ThreadFilter { limit: NEWEST_READ_MAX, ..ThreadFilter::default() };
-    let mut threads = context.agent.threads(filter).await?;
-    let here = context.agent.workspace().to_str();
-    let is_here = |thread: &Thread| {
-        here.is_some() && thread.metadata.get(WORKSPACE_KEY).and_then(serde_json::Value::as_str) == here
-    };
-    let at = threads.iter().position(is_here).unwrap_or(0);
-    match threads.is_empty() {
-        false => Ok(threads.swap_remove(at)),
-        true => Err(Failure::new(Code::User, "find a thread to go on in: there is none")
-            .with_hint("`segue chat` begins one")),
-    }
-}
-
 async fn export(
     context: &Context,
     prefix: &str,
@@ -360,10 +341,13 @@ async fn tell(context: &Context, what: &str, thread: &Thread) -> Result<(), Fail
     Ok(())
 }
 
-/// Returns what a thread is called, or how it begins.
+/// Returns what a thread is called, or how it begins; files that went along with a prompt are no beginning.
 pub(crate) fn title(thread: &Thread) -> String {
-    let text = thread.name.as_deref().or(thread.first_prompt.as_deref()).unwrap_or("(nothing was said yet)");
-    one_line(text)
+    let prompt = thread.first_prompt.as_deref().map(|prompt| match prompt.split_once(FILE_BLOCK) {
+        Some((words, _)) if !words.trim().is_empty() => words,
+        Some(_) | None => prompt,
+    });
+    one_line(thread.name.as_deref().or(prompt).unwrap_or("(nothing was said yet)"))
 }
 
 /// Returns what is to be done in a thread, if anything.

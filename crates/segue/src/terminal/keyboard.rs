@@ -1,7 +1,7 @@
 //! The keyboard while nobody asks for a line: keys are not shown, wait until they are read, and Enter is Enter. The
 //! line editor and the questions set a mode of their own on top of this one. It reads no keys itself.
 
-use std::io;
+use std::io::{self, IsTerminal, Write};
 
 use rustix::stdio::stdin;
 use rustix::termios::{
@@ -9,6 +9,8 @@ use rustix::termios::{
 };
 
 use crate::terminal::screen::{Cursor, Screen};
+use crate::terminal::signals::During;
+use crate::terminal::text::style::is_dumb;
 
 /// Keys typed while the program works are kept for the next prompt as long as this lives.
 ///
@@ -47,6 +49,29 @@ impl Drop for Quiet {
     }
 }
 
+/// The terminal as the program found it, to be put back where it ends without coming to its end.
+#[derive(Debug)]
+pub(crate) struct Usual {
+    modes: Termios,
+}
+
+impl Usual {
+    /// Returns the modes of the terminal; `None` where there is none.
+    pub(crate) fn found() -> Option<Self> {
+        tcgetattr(stdin()).ok().map(|modes| Self { modes })
+    }
+
+    /// Puts the terminal back, with what the line editor may have switched on.
+    pub(crate) fn restore(&self) {
+        let mut stdout = io::stdout();
+        // Nothing can be done about a terminal that went away.
+        if stdout.is_terminal() && !is_dumb() {
+            let _ = stdout.write_all(b"\x1b[?2004l\x1b[?25h\r\n").and_then(|()| stdout.flush());
+        }
+        let _ = tcsetattr(stdin(), OptionalActions::Now, &self.modes);
+    }
+}
+
 /// Runs `work`, which is another program, with the terminal as programs expect to find it.
 pub(crate) fn lent<T>(work: impl FnOnce() -> T) -> T {
     let before = tcgetattr(stdin()).ok();
@@ -59,6 +84,8 @@ pub(crate) fn lent<T>(work: impl FnOnce() -> T) -> T {
         // Without a terminal there is nothing to lend.
         let _ = tcsetattr(stdin(), OptionalActions::Now, &usual);
     }
+    // Ctrl-C is meant for the other program; where signals cannot be listened to it ends both.
+    let _keys = During::keys().ok();
     let done = work();
     if let Some(before) = before {
         let _ = tcsetattr(stdin(), OptionalActions::Now, &before);

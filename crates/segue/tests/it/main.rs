@@ -11,5 +11,6 @@ mod import;
 mod review;
 mod run;
 mod sandbox;
+mod signals;
 mod terminal;
 mod threads;

@@ -129,7 +129,7 @@ fn an_unchanged_edit_goes_back_to_the_question() {
     let (terminal, _) = ask(&sandbox, 80);
     terminal.keys("e");
     terminal.wait_for("The text was not changed.");
-    terminal.wait_until("second question", |screen| screen.matches(QUESTION).count() == 2);
+    terminal.wait_until("second question", |screen| screen.contains("→ Edit") && screen.contains(QUESTION));
     terminal.keys("p");
     let (code, screen) = terminal.end();
     assert_eq!(code, 0, "{screen}");
@@ -144,7 +144,7 @@ fn without_an_editor_the_question_comes_back() {
     let (terminal, _) = ask(&sandbox, 80);
     terminal.keys("e");
     terminal.wait_for("hint: set EDITOR");
-    terminal.wait_until("second question", |screen| screen.matches(QUESTION).count() == 2);
+    terminal.wait_until("second question", |screen| screen.contains("→ Edit") && screen.contains(QUESTION));
     terminal.keys("\x1b");
     assert_eq!(terminal.end().0, 3);
 }

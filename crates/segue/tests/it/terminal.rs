@@ -7,11 +7,12 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::sandbox::{Sandbox, binary};
 
 /// After this long, what a test waits for will not come.
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(120);
 /// The question a program asks a terminal about its cursor.
 const CURSOR_QUERY: &[u8] = b"\x1b[6n";
 /// Lines of the screen: enough that nothing a test looks for scrolls away.
@@ -62,6 +63,13 @@ impl Terminal {
         writer.flush().unwrap();
     }
 
+    /// Sends the program a signal.
+    pub fn signal(&self, signal: Signal) {
+        let id = self.child.process_id().unwrap();
+        let id = Pid::from_raw(i32::try_from(id).unwrap()).unwrap();
+        kill_process(id, signal).unwrap();
+    }
+
     /// Waits until the screen holds `text`, and returns the screen.
     #[track_caller]
     pub fn wait_for(&self, text: &str) -> String {
@@ -108,7 +116,8 @@ impl Terminal {
 
     /// Ends the program as a crash does.
     pub fn kill(mut self) {
-        self.child.kill().unwrap();
+        // The child's own `kill` begins with a hangup, after which the program tidies up.
+        self.signal(Signal::KILL);
         self.child.wait().unwrap();
     }
 }

@@ -18,6 +18,8 @@ use crate::terminal::text::table::{Column, table};
 
 /// The columns of the bar that shows the window.
 const BAR_COLUMNS: usize = 40;
+/// Where most tools come from, which needs not be said.
+const BUILT_IN: &str = "built in";
 /// Events that are read to find a tool call.
 const EVENTS_READ_MAX: usize = 200;
 
@@ -107,18 +109,37 @@ impl Chat {
         }
     }
 
+    /// Shows the tools and what becomes of their calls, and the skills.
     pub(super) async fn tools(&self) -> Result<(), Failure> {
         let tools = self.context.agent.tools().await?;
         let rows: Vec<Vec<String>> = tools
             .iter()
             .map(|tool| {
-                let about = tool.description.lines().next().unwrap_or_default();
-                vec![one_line(&tool.name), tool.source.to_owned(), one_line(about)]
+                let source = if tool.source == BUILT_IN { "" } else { tool.source };
+                vec![one_line(&tool.name), tool.rule.to_owned(), source.to_owned(), about(&tool.description)]
             })
             .collect();
-        let columns = [Column::Left("TOOL"), Column::Left("FROM"), Column::Flexible("WHAT IT DOES")];
+        let columns = [
+            Column::Left("TOOL"),
+            Column::Left("CALLS"),
+            Column::Left("FROM"),
+            Column::Flexible("WHAT IT DOES"),
+        ];
         for line in table(&self.context.screen, &columns, &rows) {
             self.context.screen.line(line)?;
+        }
+        let found = self.context.agent.skills().await?;
+        let rows: Vec<Vec<String>> =
+            found.skills.iter().map(|skill| vec![one_line(&skill.name), about(&skill.description)]).collect();
+        if !rows.is_empty() {
+            self.context.screen.line("")?;
+            let columns = [Column::Left("SKILL"), Column::Flexible("WHAT IT IS FOR")];
+            for line in table(&self.context.screen, &columns, &rows) {
+                self.context.screen.line(line)?;
+            }
+        }
+        for notice in &found.notices {
+            self.context.notice(notice);
         }
         Ok(())
     }
@@ -214,6 +235,11 @@ impl Chat {
         }
         Ok(())
     }
+}
+
+/// Returns the first line of a description.
+fn about(description: &str) -> String {
+    one_line(description.lines().find(|line| !line.trim().is_empty()).unwrap_or_default())
 }
 
 /// Returns the shares of the window as a bar: each part with a picture of its own, the rest free.

@@ -35,6 +35,8 @@ impl Chat {
             messages: asked.messages,
             ..HandoffRequest::default()
         };
+        // A draft is paid for too; what it took is read again with the rest.
+        self.total = None;
         let pending = handoff::draft(&self.context, thread_id, request).await?;
         review::show(&self.context, &pending)?;
         let decision = match asked.answer {
@@ -59,7 +61,8 @@ impl Chat {
         match decided.child_thread_id {
             Some(child) => {
                 handoff::show_child(&self.context, &decided, child).await?;
-                self.thread = Some(self.context.agent.find_thread(&child.to_string()).await?);
+                let child = self.context.agent.find_thread(&child.to_string()).await?;
+                self.go_to(Some(child));
                 self.say("You are in the new thread; the summary goes into its first turn, once.")
             }
             None => self.say(&format!(

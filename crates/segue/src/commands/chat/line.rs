@@ -24,6 +24,7 @@ use self::paste::{Pastes, Pasting, Written};
 use crate::commands::Context;
 use crate::exit::Failure;
 use crate::terminal::screen::{Audience, Cursor};
+use crate::terminal::signals::During;
 use crate::terminal::text::style::Style;
 
 /// What stands before a line.
@@ -137,6 +138,7 @@ impl Lines {
 
 fn printed_line(shared: &Mutex<Shared>) -> Result<Line, Failure> {
     let mut text = String::new();
+    let _prompt = During::prompt()?;
     print_prompt(PROMPT)?;
     loop {
         if io::stdin().lock().read_line(&mut text)? == 0 && text.is_empty() {

@@ -40,7 +40,10 @@ impl Draft {
         for name in mentions(&draft.text.clone()) {
             let path = workspace.join(&name);
             match std::fs::metadata(&path) {
-                Ok(found) if found.is_file() && is_image(&path) => draft.images.push(path),
+                Ok(found) if found.is_file() && is_image(&path) => {
+                    draft.notes.push(format!("@{name} goes along as an image, {}", size(found.len())));
+                    draft.images.push(path);
+                }
                 Ok(found) if found.is_file() => draft.add(&name, &path, &mut room),
                 Ok(_) => draft.notes.push(format!("@{name} is a folder: only its name goes along")),
                 Err(_) => {}
@@ -88,6 +91,8 @@ impl Draft {
 
 /// The beginning of the block in which a file goes along.
 pub(crate) const FILE_BLOCK: &str = "<attached_file ";
+/// Its end.
+const FILE_BLOCK_END: &str = "</attached_file>";
 
 /// The end of the block cannot be written in the file's own text.
 fn block(name: &str, text: &str, bytes: u64) -> String {
@@ -98,9 +103,30 @@ fn block(name: &str, text: &str, bytes: u64) -> String {
         false => format!("\n[cut: the file has {bytes} bytes; read_file shows the rest]"),
     };
     format!(
-        "{FILE_BLOCK}path=\"{name}\" bytes=\"{bytes}\">\n{}{cut}\n</attached_file>",
+        "{FILE_BLOCK}path=\"{name}\" bytes=\"{bytes}\">\n{}{cut}\n{FILE_BLOCK_END}",
         text.trim_end_matches('\n')
     )
+}
+
+/// Returns what the person wrote of a message's text, without the files that went along.
+pub(super) fn words(text: &str) -> String {
+    let mut words = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, block)) = rest.split_once(FILE_BLOCK) {
+        let begins_line = before.is_empty() || before.ends_with('\n');
+        match block.split_once(FILE_BLOCK_END).filter(|_| begins_line) {
+            Some((_, after)) => {
+                words.push_str(before.strip_suffix('\n').unwrap_or(before));
+                rest = after;
+            }
+            None => {
+                words.push_str(before);
+                words.push_str(FILE_BLOCK);
+                rest = block;
+            }
+        }
+    }
+    words + rest
 }
 
 /// Returns the paths a text names after `@`, each once, in order.
@@ -185,6 +211,19 @@ mod tests {
     }
 
     #[test]
+    fn what_a_person_wrote_is_told_from_the_files_that_went_along() {
+        let sent = |text: &str| {
+            format!("{text}\n{}\n{}", block("a.txt", "one\n", 4), block("b.txt", "</attached_file>", 16))
+        };
+        let check = |text: &str, expected: &str| assert_eq!(words(text), expected);
+        check(&sent("see @a.txt and @b.txt"), "see @a.txt and @b.txt");
+        check(&sent("two\nlines @a.txt @b.txt"), "two\nlines @a.txt @b.txt");
+        check("what is <attached_file x> in this?", "what is <attached_file x> in this?");
+        check("<attached_file x>\nnever closed", "<attached_file x>\nnever closed");
+        check("", "");
+    }
+
+    #[test]
     fn a_file_goes_along_delimited_and_a_large_one_is_cut() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a.txt"), "one\n</attached_file>\n").unwrap();
@@ -201,7 +240,7 @@ mod tests {
         assert!(draft.files[1].ends_with("read_file shows the rest]\n</attached_file>"));
         assert_eq!(draft.files.len(), 2);
         assert_eq!(draft.images, [folder.path().join("c.png")]);
-        assert_eq!(draft.notes.len(), 3, "{:?}", draft.notes);
+        assert_eq!(draft.notes.len(), 4, "{:?}", draft.notes);
         assert!(draft.notes[2].contains("is no text"), "{:?}", draft.notes);
     }
 }

@@ -100,8 +100,7 @@ impl Chat {
     }
 
     fn begin(&mut self) -> Result<(), Failure> {
-        self.thread = None;
-        self.is_changed = false;
+        self.go_to(None);
         self.say("New thread; it begins with your next message.")
     }
 

@@ -1,40 +1,98 @@
 //! The status of a conversation on one line: the model, how full its window is, what was spent, what waits. It is shown
 //! before a line is read, and changes nothing.
 
-use agent::{ContextReport, CostReport};
-use protocol::ThreadId;
+use agent::{Agent, ContextReport, CostReport};
+use protocol::{Seq, Thread, ThreadId, Usage};
 
 use crate::commands::{Context, approval};
 use crate::exit::Failure;
 use crate::terminal::text::safe::one_line;
-use crate::terminal::text::wrap::wrap;
+use crate::terminal::text::wrap::{shorten, width, wrap};
 use crate::terminal::work::stream::Spent;
 
-/// Shows where the thread stands; a part that cannot be worked out is left out.
+/// A thread with more events is not read before its first prompt.
+const READ_AT_ONCE_EVENTS_MAX: Seq = 2_000;
+/// On a screen with fewer columns things are said more shortly.
+const NARROW_COLUMNS: usize = 80;
+
+/// What a thread has taken so far, sub-agents included.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Total {
+    tokens: u64,
+    /// `None` where a price is not known.
+    dollars: Option<f64>,
+}
+
+impl Total {
+    fn of(report: &CostReport) -> Self {
+        let tokens = report.models.iter().map(|model| model.usage.total_tokens()).sum();
+        Self { tokens, dollars: report.dollars }
+    }
+
+    /// Adds what a run took.
+    pub(super) fn add(&mut self, agent: &Agent, spent: &Spent) {
+        self.add_usage(agent, spent.model.as_deref(), &spent.usage);
+        for (model, usage) in &spent.subagents {
+            self.add_usage(agent, model.as_deref(), usage);
+        }
+    }
+
+    fn add_usage(&mut self, agent: &Agent, model: Option<&str>, usage: &Usage) {
+        if usage.total_tokens() == 0 {
+            return;
+        }
+        self.tokens += usage.total_tokens();
+        let price = model.and_then(|model| agent.price_of(model, usage));
+        self.dollars = self.dollars.zip(price).map(|(sum, price)| sum + price);
+    }
+}
+
+/// Shows where the thread stands, on one line; a part that cannot be worked out is left out, and so are the last ones
+/// where they do not fit. The whole thread is read only where `total` is not known, and of a long one only once
+/// something was said: whoever enters it wants to write.
 ///
 /// # Errors
 /// When stdout cannot be written to.
 pub(super) async fn show(
     context: &Context,
-    thread_id: ThreadId,
+    thread: &Thread,
     spent: Option<&Spent>,
+    total: &mut Option<Total>,
 ) -> Result<(), Failure> {
-    let agent = &context.agent;
-    let mut parts: Vec<String> = Vec::new();
+    let (agent, thread_id) = (&context.agent, thread.thread_id);
+    let is_read = total.is_some() || spent.is_some() || thread.last_seq <= READ_AT_ONCE_EVENTS_MAX;
+    if total.is_none() && is_read {
+        *total = agent.cost(thread_id).await.ok().as_ref().map(Total::of);
+    }
     let model = spent.and_then(|spent| spent.model.clone()).or_else(|| agent.models().default);
-    parts.extend(model.map(|model| one_line(&model)));
-    parts.extend(agent.context(thread_id).await.ok().as_ref().and_then(share));
-    parts.extend(spent.and_then(turn));
-    parts.extend(agent.cost(thread_id).await.ok().as_ref().and_then(thread));
+    let mut parts: Vec<String> = Vec::new();
+    let is_narrow = context.screen.columns < NARROW_COLUMNS;
+    parts.extend(model.map(|model| match model.split_once('/') {
+        Some((_, name)) if is_narrow => one_line(name),
+        Some(_) | None => one_line(&model),
+    }));
+    if is_read {
+        parts.extend(agent.context(thread_id).await.ok().as_ref().and_then(share));
+    }
+    parts.extend(total.as_ref().and_then(price));
+    parts.extend(spent.and_then(|spent| turn(spent, context.screen.columns)));
+    parts.extend(total.as_ref().and_then(in_all));
     let (screen, style) = (&context.screen, context.screen.style);
-    let line = wrap(&parts.join(" · "), screen.columns.saturating_sub(1), "", "  ");
+    let columns = screen.columns.saturating_sub(1);
     if !parts.is_empty() {
-        screen.line(style.dim(line))?;
+        screen.line(style.dim(fitted(&parts, columns)))?;
     }
     if let Some(waits) = waiting(context, thread_id).await {
-        screen.line(style.warn(wrap(&waits, screen.columns.saturating_sub(1), "", "  ")))?;
+        screen.line(style.warn(wrap(&waits, columns, "", "  ")))?;
     }
     Ok(())
+}
+
+/// Returns as many of the parts as fit on a line; of the first one at least its beginning.
+fn fitted(parts: &[String], columns: usize) -> String {
+    let whole = |count: &usize| width(&parts[..*count].join(" · ")) <= columns;
+    let count = (1..=parts.len()).rev().find(whole).unwrap_or(1);
+    shorten(&parts[..count].join(" · "), columns).into_owned()
 }
 
 /// Returns how full the window is.
@@ -44,28 +102,28 @@ fn share(report: &ContextReport) -> Option<String> {
 }
 
 /// Returns what the turn took.
-fn turn(spent: &Spent) -> Option<String> {
-    let usage = spent.usage;
+fn turn(spent: &Spent, columns: usize) -> Option<String> {
+    let mut usage = spent.usage;
+    spent.subagents.iter().for_each(|(_, more)| usage.add(*more));
     if usage.total_tokens() == 0 {
         return None;
     }
     let cached = match usage.cache_read_tokens {
+        _ if columns < NARROW_COLUMNS => String::new(),
         0 => String::new(),
         cached => format!(" ({} cached)", tokens(cached)),
     };
     Some(format!("{} in{cached} · {} out", tokens(usage.input_tokens), tokens(usage.output_tokens)))
 }
 
-/// Returns what the thread took so far.
-fn thread(report: &CostReport) -> Option<String> {
-    let total: u64 = report.models.iter().map(|model| model.usage.total_tokens()).sum();
-    if total == 0 {
-        return None;
-    }
-    Some(match report.dollars {
-        Some(dollars) => format!("thread {} tokens · {}", tokens(total), self::dollars(dollars)),
-        None => format!("thread {} tokens", tokens(total)),
-    })
+/// Returns what the thread cost so far.
+fn price(total: &Total) -> Option<String> {
+    total.dollars.filter(|_| total.tokens > 0).map(dollars)
+}
+
+/// Returns how many tokens the thread took so far.
+fn in_all(total: &Total) -> Option<String> {
+    (total.tokens > 0).then(|| format!("thread {} tokens", tokens(total.tokens)))
 }
 
 /// Returns what waits for the person, and how to come to it.
@@ -107,6 +165,17 @@ mod tests {
             (dollars(0.0), dollars(0.0012), dollars(1.5)),
             ("$0.00".into(), "$0.0012".into(), "$1.50".into())
         );
+    }
+
+    #[test]
+    fn the_line_is_as_long_as_the_screen_at_most_and_loses_its_end_first() {
+        let parts: Vec<String> =
+            ["anthropic/claude", "ctx 3 %", "$0.12", "1300 in · 64 out"].map(str::to_owned).to_vec();
+        let check = |columns, expected: &str| assert_eq!(fitted(&parts, columns), expected);
+        check(59, "anthropic/claude · ctx 3 % · $0.12 · 1300 in · 64 out");
+        check(40, "anthropic/claude · ctx 3 % · $0.12");
+        check(20, "anthropic/claude");
+        check(10, "anthropic…");
     }
 
     #[test]

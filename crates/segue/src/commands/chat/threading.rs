@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use agent::{EventQuery, Prompt};
 use protocol::{Category, Seq};
 
+use crate::commands::chat::message::words;
 use crate::commands::chat::{Chat, choose};
 use crate::commands::{history, threads};
 use crate::exit::{Code, Failure};
 use crate::terminal::ask::pick::pick;
-use crate::terminal::screen::Audience;
-use crate::terminal::text::safe::one_line;
+use crate::terminal::screen::{Audience, Cursor};
+use crate::terminal::text::safe::{one_line, safe};
 use crate::terminal::text::wrap::shorten;
 
 /// Events `/history` reads.
@@ -54,8 +55,7 @@ impl Chat {
         let fork = self.context.agent.fork_thread(thread_id, until).await?;
         let id = self.context.short_id(fork.thread_id).await;
         self.say(&format!("You are in the copy, {id}; the thread it came from stays as it is."))?;
-        self.thread = Some(fork);
-        self.is_changed = true;
+        self.go_to(Some(fork));
         Ok(())
     }
 
@@ -74,13 +74,18 @@ impl Chat {
             },
         };
         let done = self.context.agent.rewind(thread_id, chosen.seq.saturating_sub(1)).await?;
-        self.is_changed = true;
-        self.thread = Some(self.context.agent.find_thread(&thread_id.to_string()).await?);
+        let thread = self.context.agent.find_thread(&thread_id.to_string()).await?;
+        self.go_to(Some(thread));
         self.say(&format!(
             "Back before that message; {} out of sight, files stay as they are.",
             crate::commands::import::count(done.superseded, "message")
         ))?;
-        self.lines.prefill(&chosen.text);
+        let words = words(&chosen.text);
+        if self.context.screen.cursor == Cursor::Fixed {
+            self.say("It said:")?;
+            self.context.screen.line(safe(&words))?;
+        }
+        self.lines.prefill(&words);
         Ok(())
     }
 
@@ -92,7 +97,7 @@ impl Chat {
         let columns = self.context.screen.columns.saturating_sub(4);
         let items = prompts.iter().map(|prompt| {
             let at = prompt.created_at.strftime("%m-%d %H:%M");
-            shorten(&format!("#{} {at} {}", prompt.seq, one_line(&prompt.text)), columns).into_owned()
+            shorten(&format!("#{} {at} {}", prompt.seq, one_line(&words(&prompt.text))), columns).into_owned()
         });
         let items: Vec<String> = items.collect();
         if self.context.screen.audience == Audience::Program {

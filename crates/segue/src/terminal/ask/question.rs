@@ -38,12 +38,14 @@ pub(crate) fn ask<T: Copy>(screen: &Screen, choices: &[Choice<T>], later: &str) 
     loop {
         match event::read()? {
             Event::Key(key) if key.kind != KeyEventKind::Release => match pressed(key, choices, chosen) {
+                // Only the answer stays: the choices would look like a question that still stands.
                 Pressed::Answer(at) => {
-                    draw(screen, choices, (Some(at), later), rows)?;
+                    put(&[screen.style.dim(format!("→ {}", choices[at].label))], rows)?;
                     end()?;
                     return Ok(Some(choices[at].answer));
                 }
                 Pressed::Leave => {
+                    put(&[screen.style.dim(format!("→ {later}"))], rows)?;
                     end()?;
                     return Ok(None);
                 }
@@ -140,13 +142,18 @@ fn draw<T>(
     drawn: usize,
 ) -> io::Result<usize> {
     let rows = rows(screen, choices, chosen, later);
+    put(&rows, drawn)?;
+    Ok(rows.len())
+}
+
+/// Puts rows where the `drawn` ones stand.
+fn put(rows: &[String], drawn: usize) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     if drawn > 1 {
         write!(stdout, "\u{1b}[{}A", drawn - 1)?;
     }
     write!(stdout, "\r\u{1b}[J{}", rows.join("\r\n"))?;
-    stdout.flush()?;
-    Ok(rows.len())
+    stdout.flush()
 }
 
 fn rows<T>(screen: &Screen, choices: &[Choice<T>], chosen: Option<usize>, later: &str) -> Vec<String> {

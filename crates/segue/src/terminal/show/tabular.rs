@@ -2,7 +2,7 @@
 //! is one line of Markdown each.
 
 use crate::terminal::show::inline::inline;
-use crate::terminal::text::style::Style;
+use crate::terminal::text::style::{Style, apart};
 use crate::terminal::text::wrap::{pad, width, wrap};
 
 /// What stands between two columns.
@@ -25,7 +25,11 @@ pub(crate) fn table(lines: &[String], columns: usize, style: Style) -> Vec<Strin
         .iter()
         .enumerate()
         .filter(|(at, _)| *at != 1)
-        .map(|(_, line)| cells(line).iter().map(|cell| inline(cell, style)).collect())
+        .map(|(at, line)| {
+            let cells = cells(line);
+            let cells = cells.iter().map(|cell| inline(cell, style));
+            if at == 0 { cells.map(|cell| style.bold(cell)).collect() } else { cells.collect() }
+        })
         .collect();
     let count = rows.iter().map(Vec::len).max().unwrap_or(0).max(1);
     let gaps = (count - 1) * width(GAP);
@@ -36,13 +40,10 @@ pub(crate) fn table(lines: &[String], columns: usize, style: Style) -> Vec<Strin
     let mut out = Vec::new();
     for (at, row) in rows.iter().enumerate() {
         let laid = set_row(row, &widths, &sets, style);
-        match at {
-            0 => {
-                out.extend(laid.into_iter().map(|line| style.bold(line)));
-                let dashes: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
-                out.push(style.dim(dashes.join("─┼─")));
-            }
-            _ => out.extend(laid),
+        out.extend(laid);
+        if at == 0 {
+            let dashes: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
+            out.push(style.dim(dashes.join("─┼─")));
         }
     }
     out
@@ -99,7 +100,7 @@ fn set_row(row: &[String], widths: &[usize], sets: &[Set], style: Style) -> Vec<
         .enumerate()
         .map(|(at, width)| {
             let cell = row.get(at).map(String::as_str).unwrap_or_default();
-            wrap(cell, *width, "", "").lines().map(str::to_owned).collect()
+            apart(wrap(cell, *width, "", "").lines())
         })
         .collect();
     let height = wrapped.iter().map(Vec::len).max().unwrap_or(1).max(1);
@@ -146,6 +147,14 @@ mod tests {
             18,
             &["k │ text", "──┼───────────────", "1 │ one two three", "  │ four"],
         );
+    }
+
+    #[test]
+    fn emphasis_stays_in_its_cell() {
+        let lines = ["|k|text|".to_owned(), "|-|-|".to_owned(), "|1|**one twofold** three|".to_owned()];
+        let laid = table(&lines, 11, Style::Color);
+        assert_eq!(laid[2], "1\u{1b}[2m │ \u{1b}[22m\u{1b}[1mone\u{1b}[22m");
+        assert_eq!(laid[3], " \u{1b}[2m │ \u{1b}[22m\u{1b}[1mtwofold\u{1b}[22m");
     }
 
     #[test]

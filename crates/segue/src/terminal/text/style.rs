@@ -106,6 +106,36 @@ impl Style {
     }
 }
 
+/// Returns the lines of a wrapped text with emphasis that spans several of them ended and begun again on each, so that
+/// something else may stand between two of them. Spans must be nested.
+pub(crate) fn apart<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut open: Vec<&str> = Vec::new();
+    let mut out = Vec::new();
+    for line in lines {
+        let mut text: String = open.iter().map(|on| format!("\u{1b}[{on}m")).collect();
+        text.push_str(line);
+        for code in line.split("\u{1b}[").skip(1).filter_map(|part| Some(part.split_once('m')?.0)) {
+            match open.last() {
+                Some(on) if ends(on) == code => drop(open.pop()),
+                Some(_) | None => open.push(code),
+            }
+        }
+        text.extend(open.iter().rev().map(|on| format!("\u{1b}[{}m", ends(on))));
+        out.push(text);
+    }
+    out
+}
+
+/// Returns the sequence that ends what the sequence `on` begins.
+fn ends(on: &str) -> &'static str {
+    match on {
+        "1" | "2" => "22",
+        "3" => "23",
+        "7" => "27",
+        _ => "39",
+    }
+}
+
 /// Returns whether the terminal says that it can do nothing but print.
 pub(crate) fn is_dumb() -> bool {
     std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")

@@ -7,7 +7,8 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use agent::Frame;
-use protocol::{AiMessage, Message, Usage};
+use protocol::{AiMessage, Event, EventType, Message, Usage};
+use serde_json::Value;
 
 use crate::terminal::screen::{Audience, Screen};
 use crate::terminal::show::calls::{duration, title};
@@ -47,10 +48,14 @@ pub(crate) struct Stream<'a> {
 /// What a turn took.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Spent {
-    /// The tokens of its calls of the model.
+    /// The tokens of its own calls of the model, which its end tells.
     pub(crate) usage: Usage,
     /// The model that answered.
     pub(crate) model: Option<String>,
+    /// The tokens of each sub-agent that ended, and its model.
+    pub(crate) subagents: Vec<(Option<String>, Usage)>,
+    /// The calls of the last answer that have no result yet: their ids and arguments, in order.
+    pub(crate) waiting: Vec<(String, Value)>,
     /// The time.
     pub(crate) time: Duration,
     /// The last event that was shown, when the display fell behind; what came after is in the journal.
@@ -61,6 +66,7 @@ impl Spent {
     /// Adds what came after.
     pub(crate) fn add(&mut self, more: Self) {
         self.usage.add(more.usage);
+        self.subagents.extend(more.subagents);
         self.model = more.model.or_else(|| self.model.take());
         self.time += more.time;
     }
@@ -94,9 +100,10 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Tells the arguments of a call that may get a result without ever running.
-    pub(crate) fn know(&mut self, call_id: &str, args: &serde_json::Value) {
-        self.calls.know(call_id, args);
+    /// Tells the calls whose results are still to come, in order: one that is declined gets its result without ever
+    /// running.
+    pub(crate) fn expect(&mut self, calls: Vec<(String, Value)>) {
+        self.calls.expect(calls);
     }
 
     /// Shows what is seen of the work.
@@ -133,6 +140,7 @@ impl<'a> Stream<'a> {
         }
         self.live.clear()?;
         self.spent.time = self.started.elapsed();
+        self.spent.waiting = self.calls.expected();
         Ok(std::mem::take(&mut self.spent))
     }
 
@@ -168,15 +176,7 @@ impl<'a> Stream<'a> {
                 self.calls.end(call_id);
                 Ok(())
             }
-            Frame::Event(event) => match event.message() {
-                Some(Message::Ai(answer)) => self.answered(answer),
-                Some(Message::Tool(result)) => {
-                    let lines = self.calls.result(&self.screen, &result);
-                    self.enter(Phase::Waiting);
-                    self.print(&lines)
-                }
-                Some(Message::Human(_)) | None => Ok(()),
-            },
+            Frame::Event(event) => self.event(event),
             Frame::Notice { text } => {
                 self.end_answer()?;
                 let text = wrap(&one_line(text), self.screen.text_columns(), "", "  ");
@@ -201,9 +201,31 @@ impl<'a> Stream<'a> {
         }
     }
 
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        if event.kind() == Some(EventType::SubagentEnded) {
+            let told = event.content_value();
+            let usage = told.get("usage").and_then(|usage| serde_json::from_value(usage.clone()).ok());
+            let model = told.get("model").and_then(Value::as_str).map(str::to_owned);
+            self.spent.subagents.extend(usage.map(|usage| (model, usage)));
+        }
+        match event.message() {
+            Some(Message::Ai(answer)) => self.answered(answer),
+            Some(Message::Tool(result)) => {
+                let lines = self.calls.result(&self.screen, result);
+                self.enter(Phase::Waiting);
+                self.print(&lines)
+            }
+            Some(Message::Human(_)) | None => Ok(()),
+        }
+    }
+
     fn answered(&mut self, answer: AiMessage) -> io::Result<()> {
-        self.spent.usage.add(answer.usage.unwrap_or_default());
-        self.spent.model = answer.model.or_else(|| self.spent.model.take());
+        let answer = Message::Ai(answer);
+        let calls = answer.tool_calls().map(|(id, _, args)| (id.to_owned(), args.clone())).collect();
+        self.calls.expect(calls);
+        if let Message::Ai(answer) = answer {
+            self.spent.model = answer.model.or_else(|| self.spent.model.take());
+        }
         self.enter(Phase::Waiting);
         self.end_answer()
     }

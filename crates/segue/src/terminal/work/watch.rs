@@ -1,4 +1,4 @@
-//! Watching work: what it tells is shown while a call of the agent goes on, and Ctrl-C asks it to stop.
+//! Watching work: what it tells is shown while a call of the agent goes on, and Ctrl-C or a signal asks it to stop.
 
 use std::io;
 use std::time::Duration;
@@ -7,6 +7,7 @@ use agent::{CancellationToken, Frame, Frames, Item, Position};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::exit::Failure;
+use crate::terminal::signals::{self, Signals};
 
 /// How often the watcher may draw and look for keys.
 const TICK: Duration = Duration::from_millis(80);
@@ -21,7 +22,7 @@ pub(crate) enum Seen<'a> {
     Gap(Position),
     /// Time went by.
     Tick,
-    /// Ctrl-C was pressed: the work was asked to stop.
+    /// Ctrl-C was pressed, or a signal came: the work was asked to stop.
     Stopping,
 }
 
@@ -34,7 +35,8 @@ pub(crate) enum Then {
     Stop,
 }
 
-/// Does `work` and shows what it tells as it comes. The first Ctrl-C asks it to stop and waits; a second gives it up.
+/// Does `work` and shows what it tells as it comes. The first Ctrl-C, SIGTERM or SIGHUP asks it to
+/// stop and waits; a second gives it up.
 ///
 /// # Errors
 /// When it was given up, or what it tells cannot be shown: the work was asked to stop and has come to rest then.
@@ -45,8 +47,8 @@ pub(crate) async fn watch<T, W: Future<Output = T>>(
     let (frames, mut items) = Frames::channel();
     let cancel = CancellationToken::new();
     let work = work(frames, cancel.clone());
-    let stop = tokio::signal::ctrl_c();
-    tokio::pin!(work, stop);
+    let mut asked = Signals::take()?;
+    tokio::pin!(work);
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut shown = Ok(());
@@ -71,14 +73,13 @@ pub(crate) async fn watch<T, W: Future<Output = T>>(
                 Some(item) => tell(seen(&item)),
                 None => is_over = true,
             },
-            pressed = &mut stop => {
-                pressed?;
+            () = asked.next() => {
                 if cancel.is_cancelled() {
+                    signals::end();
                     return Err(Failure::cancelled("wait for the work to stop"));
                 }
                 cancel.cancel();
                 tell(Seen::Stopping);
-                stop.set(tokio::signal::ctrl_c());
             }
             done = &mut work => break done,
             _ = ticks.tick() => tell(Seen::Tick),

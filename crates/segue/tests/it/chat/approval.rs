@@ -43,7 +43,9 @@ fn a_call_is_shown_and_made_when_a_person_approves_it_and_not_by_enter_alone() {
     assert!(screen.contains("$ touch made.txt"), "{screen}");
     terminal.keys("\r\r x");
     terminal.keys("v");
-    terminal.wait_until("the question again", |screen| screen.matches(QUESTION).count() == 2);
+    terminal.wait_until("the question again", |screen| {
+        screen.contains("→ View all") && screen.contains(QUESTION)
+    });
     assert!(!sandbox.work().join("made.txt").exists());
     terminal.keys("y");
     let screen = went_on(&terminal);
@@ -92,7 +94,9 @@ fn what_hides_in_a_command_is_shown_and_warned_about() {
     terminal.keys("\x1b");
     terminal.wait_for("A tool call waits for a decision: /approve shows it.");
     terminal.keys("/approve\r");
-    terminal.wait_until("the question again", |screen| screen.matches(QUESTION).count() == 2);
+    terminal.wait_until("the question again", |screen| {
+        screen.contains("→ Decide later") && screen.contains(QUESTION)
+    });
     terminal.keys("n");
     terminal.wait_for("Why (Enter for no reason)");
     terminal.keys("\r");

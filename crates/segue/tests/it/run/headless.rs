@@ -3,7 +3,7 @@
 use scripted::{Fault, Reply, Script, Server};
 use serde_json::{Value, json};
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Ended, Sandbox};
 
 fn echo() -> Server {
     Server::start(Script::new([Reply { always: true, ..Reply::text("Heard.") }])).unwrap()
@@ -41,6 +41,31 @@ fn a_run_begins_a_new_thread_unless_it_is_told_to_go_on() {
     assert_eq!(ended.code, 0, "{ended:?}");
     assert_eq!(sandbox.threads().len(), 2);
     assert!(sent(&server).contains("two") && !sent(&server).contains("one"));
+}
+
+#[test]
+fn going_on_takes_the_newest_thread_of_the_folder_and_else_says_so() {
+    let server = echo();
+    let sandbox = Sandbox::new().with_model(&server);
+    let other = sandbox.work().join("other");
+    std::fs::create_dir(&other).unwrap();
+    let run = |args: &[&str], folder: &std::path::Path| {
+        let mut command = sandbox.command(args);
+        Ended::from(command.current_dir(folder).output().unwrap())
+    };
+    run(&["run", "-p", "begun here"], &sandbox.work());
+    let ended = run(&["run", "-c", "-p", "from there"], &other);
+    assert!(ended.stderr.contains("No thread was begun in this folder"), "{ended:?}");
+    assert!(sent(&server).contains("begun here"), "{}", sent(&server));
+    run(&["run", "-p", "begun there"], &other);
+    let ended = run(&["run", "-c", "-p", "on"], &sandbox.work());
+    assert_eq!(ended.stderr, "", "{ended:?}");
+    assert!(sent(&server).contains("begun here") && !sent(&server).contains("begun there"));
+    // A copy belongs to the folder of the thread it came from.
+    let fork = sandbox.json(&["threads", "fork", "last", "--json"]);
+    run(&["run", "-p", "newer, but there"], &other);
+    let ended = run(&["run", "-c", "-p", "in the copy", "--json"], &sandbox.work());
+    assert!(ended.stdout.contains(fork["thread_id"].as_str().unwrap()), "{ended:?}");
 }
 
 #[test]

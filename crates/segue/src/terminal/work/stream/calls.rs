@@ -23,8 +23,10 @@ const LINE_BYTES_MAX: usize = 4_096;
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     running: Vec<Running>,
-    /// Calls that were asked about: one that is declined never runs.
-    asked: Vec<(String, Value)>,
+    /// Calls whose results are still to be shown, in order; one that is declined never runs.
+    expected: VecDeque<(String, Value)>,
+    /// Results that came before those of earlier calls.
+    early: Vec<ToolMessage>,
     is_unfolded: bool,
 }
 
@@ -51,9 +53,14 @@ impl Calls {
         });
     }
 
-    /// Takes the arguments of a call that may never begin.
-    pub(super) fn know(&mut self, call_id: &str, args: &Value) {
-        self.asked.push((call_id.to_owned(), args.clone()));
+    /// Takes the calls whose results are to come, in order.
+    pub(super) fn expect(&mut self, calls: Vec<(String, Value)>) {
+        self.expected = calls.into();
+    }
+
+    /// Returns the calls whose results have not come.
+    pub(super) fn expected(&mut self) -> Vec<(String, Value)> {
+        std::mem::take(&mut self.expected).into()
     }
 
     pub(super) fn output(&mut self, call_id: &str, text: &str) {
@@ -99,17 +106,31 @@ impl Calls {
         self.is_unfolded = !self.is_unfolded;
     }
 
-    /// Returns the lines that stay of a call whose result is stored.
-    pub(super) fn result(&mut self, screen: &Screen, result: &ToolMessage) -> String {
+    /// Takes a stored result and returns the lines that stay of it. Results stand in the order of their calls: one that
+    /// comes before those of earlier calls waits for them.
+    pub(super) fn result(&mut self, screen: &Screen, result: ToolMessage) -> String {
+        if !self.expected.iter().any(|(call_id, _)| *call_id == result.call_id) {
+            return self.lines(screen, &result, &Value::Null);
+        }
+        self.early.push(result);
+        let mut lines = String::new();
+        while let Some((call_id, _)) = self.expected.front()
+            && let Some(at) = self.early.iter().position(|result| result.call_id == *call_id)
+        {
+            let result = self.early.remove(at);
+            let args = self.expected.pop_front().map_or(Value::Null, |(_, args)| args);
+            lines.push_str(&self.lines(screen, &result, &args));
+        }
+        lines
+    }
+
+    /// Returns the lines of a result; `asked` are the arguments of a call that never ran.
+    fn lines(&mut self, screen: &Screen, result: &ToolMessage, asked: &Value) -> String {
         let at = self.running.iter().position(|call| call.call_id == result.call_id);
         let call = at.map(|at| self.running.remove(at));
         let (name, args, took) = match &call {
             Some(call) => (call.name.as_str(), &call.args, call.took),
-            None => {
-                let asked = self.asked.iter().find(|(call_id, _)| *call_id == result.call_id);
-                let args = asked.map_or(&Value::Null, |(_, args)| args);
-                (result.name.as_deref().unwrap_or("tool"), args, None)
-            }
+            None => (result.name.as_deref().unwrap_or("tool"), asked, None),
         };
         let outcome = outcome(result.status, &joined_text(&result.content), took);
         let mut lines = line(screen, result.status, &title(name, args), &outcome);
@@ -121,12 +142,18 @@ impl Calls {
         lines
     }
 
-    /// Returns the lines of calls that never got a result.
+    /// Returns the lines of results that came early, and of calls that began and never got one.
     pub(super) fn unfinished(&mut self, screen: &Screen) -> String {
-        let left = std::mem::take(&mut self.running);
-        left.iter()
-            .map(|call| line(screen, ToolStatus::Error, &title(&call.name, &call.args), "no result"))
-            .collect()
+        let mut lines = String::new();
+        for result in std::mem::take(&mut self.early) {
+            let at = self.expected.iter().position(|(call_id, _)| *call_id == result.call_id);
+            let args = at.and_then(|at| self.expected.remove(at)).map_or(Value::Null, |(_, args)| args);
+            lines.push_str(&self.lines(screen, &result, &args));
+        }
+        for call in std::mem::take(&mut self.running) {
+            lines.push_str(&line(screen, ToolStatus::Error, &title(&call.name, &call.args), "no result"));
+        }
+        lines
     }
 
     /// Returns the rows of what runs.
@@ -201,9 +228,33 @@ mod tests {
             content: vec![protocol::Block::text("a\nb\n")],
             status: ToolStatus::Success,
         };
-        let line = calls.result(&screen(), &result);
+        let line = calls.result(&screen(), result);
         assert!(line.starts_with("✓ execute make · 2 lines"), "{line}");
         assert_eq!(calls.rows(&screen()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn results_stand_in_the_order_of_their_calls_whichever_comes_first() {
+        let args = |path: &str| json!({"path": path});
+        let result = |call_id: &str| ToolMessage {
+            id: None,
+            call_id: call_id.to_owned(),
+            name: Some("read_file".to_owned()),
+            content: vec![protocol::Block::text("a\n")],
+            status: ToolStatus::Success,
+        };
+        let mut calls = Calls::default();
+        let expected = ["c1", "c2", "c3"].map(|id| (id.to_owned(), args(id))).to_vec();
+        calls.expect(expected);
+        calls.begin("c1", "read_file", &args("c1"));
+        assert_eq!(calls.result(&screen(), result("c2")), "");
+        assert_eq!(
+            calls.result(&screen(), result("c1")),
+            "✓ read_file c1 · 1 line\n✓ read_file c2 · 1 line\n"
+        );
+        assert_eq!(calls.result(&screen(), result("other")), "✓ read_file · 1 line\n");
+        assert_eq!(calls.unfinished(&screen()), "");
+        assert_eq!(calls.expected(), [("c3".to_owned(), args("c3"))]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use minijinja::{Environment, UndefinedBehavior};
-use model::{ChatModel, ChatRequest, Part};
+use model::{ChatModel, ChatRequest, Part, inert};
 use protocol::message::StopReason;
 use protocol::{AiMessage, ItemKind, Message, Seq, SummaryItem};
 use schemars::JsonSchema;
@@ -128,24 +128,19 @@ pub(crate) fn prompt(input: &DraftInput) -> Result<(String, String), minijinja::
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     let fields = DraftInput {
-        goal: input.goal.as_deref().map(inert),
+        goal: input.goal.as_deref().map(inert::text),
         facts: input.facts.clone(),
         summary_so_far: input.summary_so_far.clone(),
         requests: input.requests.clone(),
         conversation: input.conversation.clone(),
-        previous_summary: input.previous_summary.as_deref().map(inert),
-        feedback: input.feedback.as_deref().map(inert),
+        previous_summary: input.previous_summary.as_deref().map(inert::text),
+        feedback: input.feedback.as_deref().map(inert::text),
         max_summary_tokens: input.max_summary_tokens,
     };
     let fields = minijinja::Value::from(minijinja::value::Serde(&fields));
     let instructions = environment.render_str(INSTRUCTIONS, fields.clone())?;
     let text = environment.render_str(INPUT, fields)?;
     Ok((instructions, text))
-}
-
-/// Returns `text` so that nothing in it can open or close a tag of the prompt.
-pub(crate) fn inert(text: &str) -> String {
-    text.replace('<', "&lt;")
 }
 
 /// Returns the hash of the prompt files, for the record of a call.

@@ -200,21 +200,19 @@ impl Connection {
         let params = CallToolRequestParams::new(call.tool.to_owned()).with_arguments(call.args);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let client = self.running.service();
-        let beat = Arc::clone(&call.watch.beat);
-        let sent = client.send(self.running.peer(), request, call.watch).await;
+        let watch = Arc::new(call.watch);
+        let sent = client.send(self.running.peer(), request, &watch).await;
         let mut handle = match sent {
             Ok(handle) => handle,
             Err(error) => return Err(CallFailure::Broken(self.why(error).await)),
         };
-        let token = handle.progress_token.clone();
         let end = tokio::select! {
             biased;
             answer = &mut handle.rx => Ok(answer.unwrap_or(Err(ServiceError::TransportClosed))),
             () = call.cancel.cancelled() => Err(CallFailure::Cancelled),
-            () = silence(&beat, call.timeout) => Err(CallFailure::TooLong(call.timeout)),
+            () = silence(&watch.beat, call.timeout) => Err(CallFailure::TooLong(call.timeout)),
             () = tokio::time::sleep(CALL_TIME_MAX) => Err(CallFailure::TooLong(CALL_TIME_MAX)),
         };
-        client.forget(&token).await;
         match end {
             Ok(answer) => self.judge(answer).await,
             Err(failure) => {

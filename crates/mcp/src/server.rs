@@ -149,7 +149,7 @@ impl Server {
             }
         };
         let what = format!("{}/{tool}", self.name);
-        let watch = Watch { frames: context.frames.clone(), what, beat: Arc::new(Notify::new()) };
+        let watch = Watch { frames: context.frames.clone(), what, beat: Notify::new() };
         let timeout = self.definition.call_timeout;
         match connection.call(Call { tool, args, watch, cancel: &context.cancel, timeout }).await {
             Ok(answer) => result::output(answer, context.thread_id, Timestamp::now()),

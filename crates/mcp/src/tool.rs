@@ -2,6 +2,7 @@
 
 pub(crate) mod names;
 pub(crate) mod result;
+pub(crate) mod schema;
 pub(crate) mod spec;
 
 use std::sync::Arc;

@@ -1,6 +1,8 @@
 //! How agent.md and a thread's handed-over summary appear in the system prompt: as delimited, inert reference data.
 //! Whose summary it is and when it is due is decided by the caller.
 
+use model::inert;
+
 use crate::block::{self, PLACEHOLDER};
 use crate::file::{AGENT_MD_BYTES_MAX, Extent, Snapshot, sha256};
 
@@ -38,7 +40,7 @@ struct Fields {
 pub fn prompt_section(agent_md: &Snapshot, summary_md: Option<&str>) -> Section {
     let without_block = block::without(&agent_md.bytes);
     let notes = without_comments(&String::from_utf8_lossy(&without_block));
-    let mut notes = inert(notes.trim_start_matches('\u{feff}').trim());
+    let mut notes = inert::text(notes.trim_start_matches('\u{feff}').trim());
     match agent_md.extent {
         Extent::Whole => {}
         Extent::Beginning => {
@@ -55,7 +57,7 @@ pub fn prompt_section(agent_md: &Snapshot, summary_md: Option<&str>) -> Section 
         summary_md
             .map(|summary| Source { name: "current_thread_summary", sha256: sha256(summary.as_bytes()) }),
     );
-    let summary = summary_md.map_or_else(|| PLACEHOLDER.to_owned(), inert);
+    let summary = summary_md.map_or_else(|| PLACEHOLDER.to_owned(), inert::text);
     Section { text: fill(&Fields { agent_md: notes, current_thread_summary: summary }), sources }
 }
 
@@ -118,44 +120,6 @@ fn fence_after<'a>(open: Option<&'a str>, line: &str) -> Option<&'a str> {
         Some(mark) => Some(mark),
         None => ["```", "~~~"].into_iter().find(|mark| line.starts_with(mark)),
     }
-}
-
-/// Returns `text` with every `<` that could begin a tag escaped, and without characters that hide or reorder text.
-fn inert(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    let mut rest = text.chars();
-    while let Some(c) = rest.next() {
-        match c {
-            '<' if begins_a_tag(rest.as_str()) => safe.push_str("&lt;"),
-            c if is_hidden(c) => {}
-            _ => safe.push(c),
-        }
-    }
-    safe
-}
-
-/// Returns whether the character steers a terminal, reorders text, or spells text that people cannot see. Joiners and
-/// direction marks stay: scripts need them.
-fn is_hidden(c: char) -> bool {
-    match c {
-        '\n' | '\r' | '\t' => false,
-        '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{feff}' => true,
-        '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => true,
-        '\u{e0000}'..='\u{e01ef}' => true,
-        c => c.is_control(),
-    }
-}
-
-/// Returns whether `<` and this text may be read as a tag, invisible characters in between included.
-fn begins_a_tag(after: &str) -> bool {
-    let invisible = |c: char| {
-        is_hidden(c)
-            || c.is_control()
-            || matches!(c, '\u{200c}'..='\u{200f}' | '\u{61c}' | '\u{fe00}'..='\u{fe0f}')
-    };
-    let name = after.trim_start_matches(invisible);
-    name.starts_with(|c: char| c.is_alphabetic() || matches!(c, '!' | '?' | '|'))
-        || name.trim_start_matches(|c: char| invisible(c) || c.is_whitespace()).starts_with('/')
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod name;
 mod wire;
 
 pub mod extractive;
+pub mod inert;
 pub mod prices;
 pub mod settings;
 pub mod tokens;

@@ -16,7 +16,7 @@ impl Agent {
     /// # Errors
     /// When a file cannot be read.
     pub fn mcp_plan(&self) -> Result<Vec<Planned>> {
-        let project = mcp::read_project(&self.settings.workspace)?;
+        let project = mcp::read_project(&self.settings.workspace);
         let consents = Consents::read(&self.mcp_folder())?;
         let variable = |name: &str| std::env::var(name).ok();
         Ok(mcp::plan(&self.config.mcp.servers, &project, &consents, &variable))
@@ -50,7 +50,11 @@ impl Agent {
     /// Starts the servers that may be started; `None` when none is written down. What a person should know about the
     /// others is the second part.
     pub(crate) async fn start_servers(&self) -> Result<(Option<Servers>, Vec<String>)> {
-        let plan = self.mcp_plan()?;
+        let plan = match self.mcp_plan() {
+            Ok(plan) => plan,
+            // A file that cannot be read costs its servers, not the turn.
+            Err(error) => return Ok((None, vec![format!("no MCP server is used: failed to {error}")])),
+        };
         let notices = plan.iter().filter_map(notice).collect();
         if !plan.iter().any(|server| matches!(server.standing, Standing::Ready(_))) {
             return Ok((None, notices));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mcp::Servers;
-use runtime::{Frame, Frames, Review, Tool};
+use runtime::{Frame, Frames, Review, Subject, Tool};
 use serde::Serialize;
 use tools::permission::{self, Rule, RuleBook, Scope, Verdict};
 use tools::{Skills, SkillsFound};
@@ -100,7 +100,13 @@ impl Agent {
         let specs = tools.iter().map(|tool| tool.spec()).chain([subagent::spec()]);
         let info = specs.map(|spec| {
             let source = if spec.name.starts_with("mcp__") { "mcp" } else { "built in" };
-            let rule = match permission::decide(&rules, &spec.name, &Review::default()) {
+            // A call about something no pattern names.
+            let subject = match spec.name.as_str() {
+                "execute" => Subject::Command("\u{2026}".to_owned()),
+                _ => Subject::Path("\u{2026}".into()),
+            };
+            let review = Review { subjects: vec![subject], ..Review::default() };
+            let rule = match permission::decide(&rules, &spec.name, &review) {
                 Verdict::Allow { .. } => "allow",
                 Verdict::Ask { .. } => "ask",
                 Verdict::Deny { .. } => "deny",

@@ -296,16 +296,7 @@ fn unguarded(line: &str) -> Cow<'_, str> {
 
 /// Returns `text` without characters that hide or reorder others, and unable to open or close the block.
 fn clean(text: &str) -> String {
-    let mut visible = String::with_capacity(text.len());
-    for c in text.chars() {
-        // As in rendering: joiners belong to emoji and to scripts that need them.
-        let joins =
-            matches!(c, '\u{200c}' | '\u{200d}') && visible.ends_with(|before: char| !before.is_ascii());
-        if joins || matches!(c, '\n' | '\t') || !(c.is_control() || render::is_hidden(c)) {
-            visible.push(c);
-        }
-    }
-    memory::block::neutralise(&visible)
+    memory::block::neutralise(&model::inert::visible(&text.replace('\r', "")))
 }
 
 fn heading(line: &str) -> Option<ItemKind> {

@@ -68,27 +68,9 @@ pub(crate) fn inert(text: &str) -> String {
     without_markers(flat(&without_hidden(text)).replace("```", "`"))
 }
 
-/// Returns `text` without characters that hide or reorder others; control characters become spaces.
+/// Returns `text` without characters that hide or reorder others; white space and control characters become spaces.
 pub(crate) fn without_hidden(text: &str) -> String {
-    let mut visible = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            c if c.is_whitespace() || c.is_control() => visible.push(' '),
-            // Joiners belong to emoji and to scripts that need them; beside ASCII they only hide something.
-            '\u{200c}' | '\u{200d}' if visible.ends_with(|before: char| !before.is_ascii()) => {
-                visible.push(c)
-            }
-            c if is_hidden(c) => {}
-            c => visible.push(c),
-        }
-    }
-    visible
-}
-
-pub(crate) const fn is_hidden(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+    model::inert::visible(&text.replace(|c: char| c.is_whitespace() || c.is_control(), " "))
 }
 
 /// Replaces the bracket before the block's element by one that looks alike and means nothing.

@@ -2,6 +2,7 @@
 //! server as it was described then; another description is another question. Asking is the front end's matter.
 
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
 
@@ -11,6 +12,8 @@ use crate::config::plan::Planned;
 use crate::{Error, Result};
 
 const FILE: &str = "consent.json";
+/// Held locked while an answer is added to the file, which is replaced and so cannot be locked itself.
+const LOCK_FILE: &str = "consent.lock";
 
 /// What a person said about a server of the project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +29,9 @@ pub enum Answer {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Consents {
     servers: BTreeMap<String, Given>,
+    /// Those of them that were given since the file was read.
+    #[serde(skip)]
+    recorded: BTreeMap<String, Given>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,23 +56,31 @@ impl Consents {
         }
     }
 
-    /// Keeps the answers in that folder, which must exist.
+    /// Adds the recorded answers to those kept in that folder, which must exist. Answers that another process gave
+    /// meanwhile stay.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// When the file cannot be read or written.
     pub fn write(&self, folder: &Path) -> Result<()> {
         let path = folder.join(FILE);
         let failed = |source| Error::Write { path: path.clone(), source };
-        let text = serde_json::to_vec_pretty(self).expect("names, hashes and words have a JSON form");
+        let lock =
+            OpenOptions::new().create(true).append(true).open(folder.join(LOCK_FILE)).map_err(failed)?;
+        // The system frees it with the file, however this function ends.
+        lock.lock().map_err(failed)?;
+        let mut kept = Self::read(folder)?;
+        kept.servers.extend(self.recorded.clone());
+        let text = serde_json::to_vec_pretty(&kept).expect("names, hashes and words have a JSON form");
         let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
         file.write_all(&text).map_err(failed)?;
         file.persist(&path).map_err(|error| failed(error.error))?;
         Ok(())
     }
 
-    /// Adds the answer about a server, in place of an earlier one.
+    /// Takes the answer about a server, in place of an earlier one.
     pub fn record(&mut self, server: &Planned, answer: Answer) {
         let given = Given { sha256: server.sha256.clone(), answer };
+        self.recorded.insert(server.name.clone(), given.clone());
         self.servers.insert(server.name.clone(), given);
     }
 

@@ -9,7 +9,6 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::config::ServerConfig;
-use crate::{Error, Result};
 
 /// The file's name within the workspace.
 const PROJECT_FILE: &str = ".mcp.json";
@@ -46,18 +45,22 @@ struct Entry {
 
 /// Reads the project's servers; a missing file has none.
 ///
-/// # Errors
-/// When the file cannot be read or is not JSON of that shape. One bad entry is its own affair.
-pub fn read_project(workspace: &Path) -> Result<Project> {
-    let path = workspace.join(PROJECT_FILE);
-    let failed = |source| Error::Read { path: path.clone(), source };
-    let mut text = String::new();
-    match std::fs::File::open(&path) {
-        Ok(file) => file.take(PROJECT_BYTES_MAX).read_to_string(&mut text).map_err(failed)?,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Project::new()),
-        Err(error) => return Err(failed(error)),
+/// A file that cannot be read or understood is one entry under the file's name that says why, for it is the project's
+/// affair and must not stop work in its folder. One bad entry is its own affair.
+pub fn read_project(workspace: &Path) -> Project {
+    let read = || -> std::io::Result<String> {
+        let mut text = String::new();
+        std::fs::File::open(workspace.join(PROJECT_FILE))?
+            .take(PROJECT_BYTES_MAX)
+            .read_to_string(&mut text)?;
+        Ok(text)
     };
-    parse(&text).map_err(|error| Error::Format { path, reason: error.to_string() })
+    let project = match read() {
+        Ok(text) => parse(&text).map_err(|error| format!("the file is not understood: {error}")),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Project::new()),
+        Err(error) => Err(format!("the file cannot be read: {error}")),
+    };
+    project.unwrap_or_else(|reason| Project::from([(PROJECT_FILE.to_owned(), Err(reason))]))
 }
 
 fn parse(text: &str) -> serde_json::Result<Project> {
@@ -130,12 +133,31 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_has_no_servers() {
+    fn a_missing_file_has_no_servers_and_a_bad_one_says_why() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(read_project(folder.path()).unwrap().is_empty());
-        std::fs::write(folder.path().join(PROJECT_FILE), "{\"mcpServers\": 1}").unwrap();
-        let error = read_project(folder.path()).unwrap_err().to_string();
-        assert!(error.contains(PROJECT_FILE) && error.contains("expected a map"), "{error}");
+        let path = folder.path().join(PROJECT_FILE);
+        assert!(read_project(folder.path()).is_empty());
+        for (text, why) in [
+            (&b"{\"mcpServers\": 1}"[..], "expected a map"),
+            (b"{", "EOF while parsing"),
+            (b"\xff", "valid UTF-8"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            check_broken(folder.path(), why);
+        }
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        check_broken(folder.path(), "directory");
+    }
+
+    fn check_broken(workspace: &Path, why: &str) {
+        let project = read_project(workspace);
+        let [(PROJECT_FILE, Err(reason))] =
+            project.iter().map(|(name, it)| (name.as_str(), it)).collect::<Vec<_>>()[..]
+        else {
+            panic!("{project:?}")
+        };
+        assert!(reason.contains(why), "{reason}");
     }
 
     #[test]

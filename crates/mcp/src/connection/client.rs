@@ -2,9 +2,10 @@
 //! request it makes is declined.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
+use model::inert;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ClientRequest, Implementation, ProgressNotificationParam,
     ProgressToken, ProtocolVersion,
@@ -14,27 +15,25 @@ use rmcp::{ClientHandler, Peer, RoleClient};
 use runtime::{Frame, Frames};
 use tokio::sync::{Mutex, Notify};
 
-use crate::tool::spec::inert;
-
 /// The most characters of a progress message that are shown.
 const MESSAGE_CHARS_MAX: usize = 200;
 
 /// Our side of a connection.
 #[derive(Clone, Default)]
 pub(crate) struct Client {
-    watches: Arc<Mutex<HashMap<ProgressToken, Watch>>>,
+    /// Weak, for a call may be dropped at any time, and a watch must not keep its stream open after that.
+    watches: Arc<Mutex<HashMap<ProgressToken, Weak<Watch>>>>,
     tools_changed: Arc<AtomicBool>,
 }
 
-/// Who is told of the progress of a call.
-#[derive(Clone)]
+/// Who is told of the progress of a call, as long as the call has it.
 pub(crate) struct Watch {
     /// Where it is shown.
     pub frames: Frames,
     /// The server and the tool.
     pub what: String,
     /// Told of every sign of life.
-    pub beat: Arc<Notify>,
+    pub beat: Notify,
 }
 
 impl Client {
@@ -43,18 +42,14 @@ impl Client {
         &self,
         peer: &Peer<RoleClient>,
         request: ClientRequest,
-        watch: Watch,
+        watch: &Arc<Watch>,
     ) -> Result<RequestHandle<RoleClient>, ServiceError> {
         // Held until the token is known, so that no progress comes too early for it.
         let mut watches = self.watches.lock().await;
         let handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
-        watches.insert(handle.progress_token.clone(), watch);
+        watches.retain(|_, watch| watch.strong_count() > 0);
+        watches.insert(handle.progress_token.clone(), Arc::downgrade(watch));
         Ok(handle)
-    }
-
-    /// Ends the watch over a request.
-    pub async fn forget(&self, token: &ProgressToken) {
-        self.watches.lock().await.remove(token);
     }
 
     /// Returns whether the server said that its tools changed since this was asked last.
@@ -71,13 +66,13 @@ impl ClientHandler for Client {
     }
 
     async fn on_progress(&self, progress: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
-        let watches = self.watches.lock().await;
-        let Some(watch) = watches.get(&progress.progress_token) else { return };
+        let watch = self.watches.lock().await.get(&progress.progress_token).and_then(Weak::upgrade);
+        let Some(watch) = watch else { return };
         watch.beat.notify_one();
         let what = match &progress.message {
             Some(message) => {
-                let message: String = inert(message).chars().take(MESSAGE_CHARS_MAX).collect();
-                format!("{}: {}", watch.what, message.replace(char::is_control, " "))
+                let message: String = inert::line(message).chars().take(MESSAGE_CHARS_MAX).collect();
+                format!("{}: {message}", watch.what)
             }
             None => watch.what.clone(),
         };

@@ -88,6 +88,21 @@ async fn a_stopped_call_tells_the_server_and_its_progress_is_shown() {
 }
 
 #[tokio::test]
+async fn the_stream_of_a_call_that_is_dropped_ends() {
+    let world = World::new();
+    let servers = world.one("plain").await;
+    let slow = tool(&servers, "mcp__s__slow");
+    let (context, mut frames) = world.context();
+    let call = tokio::spawn(async move { slow.call(&json!({}), &context).await });
+    assert!(frames.next().await.is_some());
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+    let end = async { while frames.next().await.is_some() {} };
+    tokio::time::timeout(std::time::Duration::from_secs(30), end).await.expect("the stream has no end");
+    assert_eq!(world.call(&servers, "echo", "and after").await, "and after");
+}
+
+#[tokio::test]
 async fn much_progress_hides_no_answer() {
     let world = World::new();
     let servers = world.one("plain").await;

@@ -1,5 +1,7 @@
 //! How skills are listed to a model: as delimited, inert reference data with the same bytes as long as nothing changes.
 
+use model::inert;
+
 use crate::skills::catalog::Skill;
 use crate::skills::front_matter::DESCRIPTION_CHARS_MAX;
 
@@ -21,7 +23,7 @@ pub(super) fn section(skills: &[Skill]) -> Option<String> {
     let mut room = LISTING_BYTES_MAX;
     for skill in skills {
         let description: String = skill.description.chars().take(DESCRIPTION_CHARS_MAX).collect();
-        let line = format!("- {}: {}", skill.name, inert(&description));
+        let line = format!("- {}: {}", skill.name, inert::line(&description));
         match room.checked_sub(line.len()) {
             Some(left) => room = left,
             None => break,
@@ -34,23 +36,6 @@ pub(super) fn section(skills: &[Skill]) -> Option<String> {
         lines.push(format!("{} more, without descriptions: {}", others.len(), names.join(", ")));
     }
     Some(TEMPLATE.trim_end().replacen(PLACEHOLDER, &lines.join("\n"), 1))
-}
-
-/// Returns `text` in one line, without anything that could close a tag, hide, or reorder what is read.
-fn inert(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '<' => safe.push_str("&lt;"),
-            c if c.is_whitespace() => safe.push(' '),
-            // Controls, soft hyphens, marks and overrides of the writing direction, tag characters.
-            c if c.is_control() => {}
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' => {}
-            '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}' => {}
-            c => safe.push(c),
-        }
-    }
-    safe
 }
 
 #[cfg(test)]

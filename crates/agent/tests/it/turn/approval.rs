@@ -277,3 +277,22 @@ async fn k6_what_was_asked_in_one_folder_is_not_done_in_another() {
     let end = elsewhere.send(asked.thread, "And here?", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
 }
+
+#[tokio::test]
+async fn the_list_of_tools_says_what_becomes_of_a_call() {
+    let world = World::new();
+    let server = Server::start(Script::new([])).unwrap();
+    let agent = world.agent_under(&server, ("[permissions]\ndeny = [\"write_file\"]\n", Policy::Ask));
+    let tools = agent.tools().await.unwrap();
+    let rule = |name: &str| tools.iter().find(|tool| tool.name == name).map(|tool| tool.rule);
+    for (name, expected) in [
+        ("read_file", "allow"),
+        ("task", "allow"),
+        ("write_todos", "allow"),
+        ("edit_file", "ask"),
+        ("execute", "ask"),
+    ] {
+        assert_eq!(rule(name), Some(expected), "{name}");
+    }
+    assert_eq!((rule("edit_memory"), rule("write_file")), (Some("ask"), Some("deny")));
+}

@@ -106,8 +106,41 @@ fn answers_are_kept_and_only_for_their_project() {
     consents.record(&planned[0], Answer::Allow);
     consents.write(folder.path()).unwrap();
     consents.write(folder.path()).unwrap();
-    assert_eq!(Consents::read(folder.path()).unwrap(), consents);
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    let kept = Consents::read(folder.path()).unwrap();
+    assert_eq!(standing_of(&plan(&BTreeMap::new(), &theirs, &kept, &variable)[0]), "run  theirs ");
+    let elsewhere = Consents::read(&folder.path().join("elsewhere")).unwrap();
+    assert_eq!(standing_of(&plan(&BTreeMap::new(), &theirs, &elsewhere, &variable)[0]), "Unasked");
     std::fs::write(folder.path().join("consent.json"), "{").unwrap();
     assert!(Consents::read(folder.path()).is_err());
+    assert!(consents.write(folder.path()).is_err());
+}
+
+#[test]
+fn answers_given_at_the_same_time_are_both_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let servers =
+        ["a", "b", "c"].map(|name| (name.to_owned(), serde_json::from_value(json!({"command": name}))));
+    let project: Project = servers.into_iter().map(|(name, server)| (name, Ok(server.unwrap()))).collect();
+    let answered = |consents: &Consents| -> Vec<String> {
+        plan(&BTreeMap::new(), &project, consents, &variable).iter().map(standing_of).collect()
+    };
+    let asked = plan(&BTreeMap::new(), &project, &Consents::default(), &variable);
+    let mut both = [(); 2].map(|()| Consents::read(folder.path()).unwrap());
+    for (consents, server) in both.iter_mut().zip(&asked) {
+        consents.record(server, Answer::Allow);
+        consents.write(folder.path()).unwrap();
+    }
+    assert_eq!(answered(&Consents::read(folder.path()).unwrap()), ["run  a ", "run  b ", "Unasked"]);
+    // And many processes at once.
+    std::thread::scope(|scope| {
+        for number in 0..16 {
+            let (server, folder) = (&asked[number % 3], folder.path());
+            scope.spawn(move || {
+                let mut consents = Consents::read(folder).unwrap();
+                consents.record(server, Answer::Refuse);
+                consents.write(folder).unwrap();
+            });
+        }
+    });
+    assert_eq!(answered(&Consents::read(folder.path()).unwrap()), ["Refused"; 3]);
 }

@@ -19,11 +19,12 @@ use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use uuid::Uuid;
 
+use crate::Result;
+use crate::chat::limits;
 use crate::chat::{ChatModel, ChatRequest, Limits, PartStream};
 use crate::name::ModelName;
 use crate::settings::Settings;
 use crate::wire::{self, CallIds, Target};
-use crate::{Result, limits};
 use failure::Failure;
 use route::Route;
 use sse::Reading;

@@ -7,7 +7,6 @@
 mod chat;
 mod connect;
 mod error;
-mod limits;
 mod name;
 mod wire;
 

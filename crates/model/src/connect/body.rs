@@ -14,7 +14,7 @@ use crate::wire::{self, Endpoint, Target};
 /// # Errors
 /// [`Error::Illegal`] when the legal form of the conversation is not legal, which is a fault of this program.
 pub fn encode(model: &ModelName, request: &ChatRequest) -> Result<Vec<u8>> {
-    let output_tokens = crate::limits::limits(&model.name).output_tokens;
+    let output_tokens = crate::chat::limits::limits(&model.name).output_tokens;
     of(
         model,
         request,

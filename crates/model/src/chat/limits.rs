@@ -1,7 +1,7 @@
 //! What well-known models take and give at most. A table, matched by the beginning of the name; the provider's own
 //! answer to a request that is too long is the last word.
 
-use crate::chat::Limits;
+use super::Limits;
 
 /// Window and longest answer in tokens, the first matching beginning winning.
 const TABLE: &[(&str, u64, u64)] = &[

@@ -3,6 +3,7 @@
 //! decided in [`crate::permission`].
 
 mod answer;
+pub(crate) mod looked;
 mod request;
 mod visible;
 
@@ -14,12 +15,14 @@ use async_trait::async_trait;
 use journal::Store;
 use protocol::{AiMessage, Block, Decisions, Interrupt};
 use runtime::{
-    Ask, Channels, Failure, Hook, NextCall, Point, Rejection, Review, StepContext, Tool, ToolCall,
-    ToolContext, ToolOutput, Update,
+    Ask, Channels, Detail, Failure, Hook, NextCall, Point, Rejection, Review, StepContext, Subject, Tool,
+    ToolCall, ToolContext, ToolOutput, Update,
 };
 
-use crate::permission::{Policy, RuleBook, Verdict, decide};
+use crate::files::change;
+use crate::permission::{self, Policy, RuleBook, Verdict, decide};
 use answer::{Decided, approved, asked, refused};
+use looked::Looked;
 
 /// The name of the hook, under which its question is answered.
 const TOOL_APPROVAL: &str = "ToolApproval";
@@ -73,7 +76,10 @@ impl ToolApproval {
             match (verdict, self.policy) {
                 (Verdict::Allow { .. }, _) => {}
                 (Verdict::Deny { rule }, _) => decided.refuse(call, ("rule", &rule), &refused(&rule))?,
-                (Verdict::Ask { rule }, Policy::Allow) => decided.approve(call, ("policy", Some(&rule)))?,
+                (Verdict::Ask { rule }, Policy::Allow) => {
+                    let looked = Looked::new(&call.id, &review, None);
+                    decided.approve(call, ("policy", Some(&rule)), looked)?;
+                }
                 (Verdict::Ask { rule }, Policy::Deny) => {
                     let reason = format!(
                         "Not done: a person would have to approve this call ({rule}), and nobody is there to ask. Go on \
@@ -82,17 +88,35 @@ impl ToolApproval {
                     decided.refuse(call, ("policy", &rule), &reason)?;
                 }
                 (Verdict::Ask { rule }, Policy::Ask) => {
+                    let (review, looked) = self.look(step, call, review).await;
                     let request = request::request(&self.book.rules(), call, (&review, &rule));
-                    requests.push((call.id.clone(), request));
+                    requests.push((looked, request));
                 }
             }
         }
-        let (ids, requests): (Vec<_>, Vec<_>) = requests.into_iter().unzip();
-        let mut update = decided.into_update(step, &ids);
+        let (calls, requests): (Vec<_>, Vec<_>) = requests.into_iter().unzip();
+        let mut update = decided.into_update(step, &calls);
         if !requests.is_empty() {
             update.asks.push(Ask { key: TOOL_APPROVAL.to_owned(), payload: request::payload(requests) });
         }
         Ok(update)
+    }
+
+    /// Returns what a person is shown of the call, and what has to be the same when it is made: of a change also the
+    /// file, for the call may be made by a process that has not read it.
+    async fn look(&self, step: &StepContext<'_>, call: &ToolCall, review: Review) -> (Review, Looked) {
+        let ([Subject::Path(path)], Detail::Diff(_)) = (review.subjects.as_slice(), &review.detail) else {
+            let looked = Looked::new(&call.id, &review, None);
+            return (review, looked);
+        };
+        let content = change::content(&self.workspace, path).await;
+        // If the file changed before it was hashed, this review has nothing to show, and the call does nothing.
+        let review = match self.judge(step, call).await {
+            Some((again, _)) => again,
+            None => review,
+        };
+        let looked = Looked::new(&call.id, &review, content);
+        (review, looked)
     }
 }
 
@@ -124,19 +148,19 @@ impl Hook for ToolApproval {
 
     async fn after_model(&self, step: &StepContext<'_>, answer: &AiMessage) -> Result<Update, Failure> {
         let calls = calls(answer);
-        match (step.answer(TOOL_APPROVAL), asked(step)) {
-            (Some(decisions), Some(ids)) => {
+        let asked = asked(step);
+        match step.answer(TOOL_APPROVAL) {
+            Some(decisions) if !asked.is_empty() => {
                 // The rules may be others by now; what was asked is in the state.
-                let asked = ids.iter().map(|id| calls.iter().find(|call| call.id == *id));
                 let mut decided = Decided::default();
-                for (call, decision) in asked.zip(&decisions.decisions) {
-                    if let Some(call) = call {
-                        self.take(step, call, (decision, &mut decided)).await?;
+                for (looked, decision) in asked.into_iter().zip(&decisions.decisions) {
+                    if let Some(call) = calls.iter().find(|call| call.id == looked.call_id) {
+                        self.take(step, call, looked, (decision, &mut decided)).await?;
                     }
                 }
                 Ok(decided.into_update(step, &[]))
             }
-            _ => self.decide_all(step, &calls).await,
+            Some(_) | None => self.decide_all(step, &calls).await,
         }
     }
 
@@ -148,13 +172,33 @@ impl Hook for ToolApproval {
         call: ToolCall,
         next: NextCall<'_>,
     ) -> Result<ToolOutput, Failure> {
-        match self.judge(step, &call).await {
-            Some((_, Verdict::Deny { rule })) => Ok(ToolOutput::error(refused(&rule))),
-            Some((_, Verdict::Ask { rule })) if !approved(step, &call.id) => Ok(ToolOutput::error(format!(
+        let changed = match self.judge(step, &call).await {
+            Some((_, Verdict::Deny { rule })) => return Ok(ToolOutput::error(refused(&rule))),
+            Some((review, Verdict::Ask { rule })) => match approved(step, &call.id) {
+                Some(looked) => self.changed(&call, &looked.unknown(&review)),
+                None => Some(rule),
+            },
+            Some((_, Verdict::Allow { .. })) | None => None,
+        };
+        match changed {
+            Some(rule) => Ok(ToolOutput::error(format!(
                 "Not done: what this call would do has changed since it was looked at, and now a person has to approve \
                  it ({rule}). Make the call again if it is still needed."
             ))),
-            Some((_, Verdict::Ask { .. } | Verdict::Allow { .. })) | None => next.run(call).await,
+            None => permission::during(self.book.rules(), next.run(call)).await,
+        }
+    }
+}
+
+impl ToolApproval {
+    /// Returns why a person would have to be asked about what the call has come to be about since it was approved.
+    fn changed(&self, call: &ToolCall, unknown: &Review) -> Option<String> {
+        if unknown.subjects.is_empty() {
+            return None;
+        }
+        match decide(&self.book.rules(), &call.name, unknown) {
+            Verdict::Allow { .. } => None,
+            Verdict::Ask { rule } | Verdict::Deny { rule } => Some(rule),
         }
     }
 }

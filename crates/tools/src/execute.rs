@@ -56,7 +56,7 @@ impl Execute {
     async fn run(&self, args: &Args, context: &ToolContext) -> Result<ToolOutput, String> {
         let workspace = Workspace::open(&context.workspace)?;
         let seconds = args.timeout_seconds.unwrap_or(TIMEOUT_SECONDS).clamp(1, TIMEOUT_SECONDS_MAX);
-        let command = self.command(&args.command, &workspace).await?;
+        let (command, _guard) = self.command(&args.command, &workspace).await?;
         let mut output = Output::of(context);
         let ended = process::run(command, Duration::from_secs(seconds), &context.cancel, &mut output)
             .await
@@ -80,15 +80,22 @@ impl Execute {
         Ok(output.with_update(Update { writes: shown.write.into_iter().collect(), ..Update::default() }))
     }
 
-    async fn command(&self, line: &str, workspace: &Workspace) -> Result<Command, String> {
+    /// Returns the command, and what must be there while it runs.
+    async fn command(
+        &self,
+        line: &str,
+        workspace: &Workspace,
+    ) -> Result<(Command, Option<git::Guard>), String> {
         let Some(reading) = reads::reading(line) else {
-            return Ok(environment::inherited(line, workspace, &self.secrets));
+            return Ok((environment::inherited(line, workspace, &self.secrets), None));
         };
         let mut command = environment::guarded(&reading.script, workspace);
-        if reading.uses_git {
-            command.envs(git::variables(workspace).await?);
+        if !reading.uses_git {
+            return Ok((command, None));
         }
-        Ok(command)
+        let guard = git::guard(workspace).await?;
+        command.envs(guard.variables.iter().map(|(name, value)| (name, value)));
+        Ok((command, Some(guard)))
     }
 }
 
@@ -106,6 +113,11 @@ impl Args {
             _ => Ok(args),
         }
     }
+}
+
+/// Returns whether a line that only reads shows more of the workspace than it names.
+pub(crate) fn searches(line: &str) -> bool {
+    reads::reading(line).is_some_and(|reading| reading.searches)
 }
 
 #[async_trait]

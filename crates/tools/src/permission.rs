@@ -2,13 +2,16 @@
 //! [`decide`] is the whole of it and changes nothing; asking a person is the matter of [`crate::ToolApproval`].
 //!
 //! A rule names a tool, `read_file`, or a tool and what it is about, `edit_file(src/**)`, `execute(cargo test *)`. One
-//! about the paths of `edit_file` holds for `write_file` too, and one about those of `read_file` for `grep` and for
-//! commands that only read. Rules guard against mistakes. They are no sandbox: a command that may run may do whatever
+//! about the paths of `edit_file` holds for `write_file` too, and one about those of `read_file` for `grep`, for what a
+//! skill's folder holds, and for what commands that only read name. Where such a rule denies or asks, searches leave the
+//! files out and say how many, and a command that goes through folders by itself is asked about. Rules guard against
+//! mistakes. They are no sandbox: a command that may run may do whatever
 //! its program does.
 
 mod book;
 mod command;
 mod decide;
+mod hidden;
 mod rule;
 mod secret;
 mod suggest;
@@ -17,6 +20,7 @@ use serde::Deserialize;
 
 pub use book::{Error, RuleBook, Scope, project_file};
 pub use decide::{Rules, Verdict, decide};
+pub(crate) use hidden::{Hidden, during, hidden, note};
 pub use rule::{Rule, RuleError};
 pub(crate) use secret::{SECRET_NAMES, looks_secret};
 pub(crate) use suggest::suggestions;

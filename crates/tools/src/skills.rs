@@ -6,14 +6,14 @@ mod front_matter;
 mod listing;
 mod load_skill;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use model::ChatRequest;
 use runtime::{Channels, Failure, Frame, Hook, Point, StepContext, Tool, Update};
 
-use catalog::{Root, Stamp};
+use catalog::{Links, Root, Stamp};
 pub use catalog::{Skill, SkillsFound};
 
 /// Where skills lie within the workspace, each folder more specific than the one before.
@@ -37,10 +37,9 @@ impl Skills {
     /// Returns the skills in `home_skills`, a folder of the home folder, and in those of the workspace. Nothing is
     /// read yet.
     pub fn new(home_skills: &Path, workspace: &Path) -> Self {
-        let home = Root { folder: home_skills.to_owned(), within: None };
-        let project = PROJECT_ROOTS
-            .iter()
-            .map(|folder| Root { folder: workspace.join(folder), within: Some(workspace.to_owned()) });
+        let root = |folder: PathBuf, links: Links| Root { folder, workspace: workspace.to_owned(), links };
+        let home = root(home_skills.to_owned(), Links::Anywhere);
+        let project = PROJECT_ROOTS.iter().map(|folder| root(workspace.join(folder), Links::Inside));
         Self { roots: [home].into_iter().chain(project).collect(), seen: Mutex::new(None) }
     }
 

@@ -69,15 +69,14 @@ impl Workspace {
     }
 
     /// Returns the path that a word of a command line names when there is something of that name; the error says
-    /// that it is outside.
+    /// that it is outside, whether it is there or not: a program may make what is not.
     pub fn named_by(&self, word: &str) -> Result<Option<PathBuf>, String> {
         match self.root.join(word).canonicalize() {
             Ok(found) => match found.strip_prefix(&self.root) {
                 Ok(relative) => Ok(Some(relative.to_owned())),
                 Err(_) => Err(outside(word)),
             },
-            // What is not there cannot be read; a pattern such as /api/v1 is no path.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.target(word).map(|_| None),
             Err(_) if self.leaves(word) => Err(outside(word)),
             Err(_) => Ok(None),
         }

@@ -15,31 +15,32 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::ToolApproval;
+use super::looked::{self, APPROVED_CHANNEL, ASKED_CHANNEL, Looked};
 use crate::permission::Verdict;
-
-/// Channel: the ids of the calls a person is asked about, in the order of the requests.
-const ASKED_CHANNEL: &str = "_approval_asked";
-/// Channel: the ids of the calls of the newest answer that a person, or the policy, approved.
-const APPROVED_CHANNEL: &str = "_approval_given";
 
 /// What was decided about the calls of one answer.
 #[derive(Debug, Default)]
 pub(super) struct Decided {
     events: Vec<NewEvent>,
-    approved: Vec<String>,
+    approved: Vec<Looked>,
     edited: Map<String, Value>,
 }
 
 impl Decided {
     /// Takes down that a call may be made although no rule allows it.
-    pub fn approve(&mut self, call: &ToolCall, (by, rule): (&str, Option<&str>)) -> Result<(), Failure> {
-        self.approved.push(call.id.clone());
+    pub fn approve(
+        &mut self,
+        call: &ToolCall,
+        (by, rule): (&str, Option<&str>),
+        looked: Looked,
+    ) -> Result<(), Failure> {
+        self.approved.push(looked);
         self.record(call, ("approve", by), rule)
     }
 
     /// Takes down that a call is made with other arguments.
-    pub fn edit(&mut self, call: &ToolCall, args: Value) -> Result<(), Failure> {
-        self.approved.push(call.id.clone());
+    pub fn edit(&mut self, call: &ToolCall, args: Value, looked: Looked) -> Result<(), Failure> {
+        self.approved.push(looked);
         self.edited.insert(call.id.clone(), args);
         self.record(call, ("edit", "person"), None)
     }
@@ -68,14 +69,10 @@ impl Decided {
 
     /// Returns all of it as one update; `asked` are the calls that a person is asked about now. When nothing was
     /// decided and nothing is left over from before, the update is empty.
-    pub fn into_update(self, step: &StepContext<'_>, asked: &[String]) -> Update {
+    pub fn into_update(self, step: &StepContext<'_>, asked: &[Looked]) -> Update {
         let mut channels = Channels::new();
-        for (channel, ids) in [(ASKED_CHANNEL, asked), (APPROVED_CHANNEL, &self.approved)] {
-            if !ids.is_empty() {
-                channels.insert(channel.to_owned(), json!(ids));
-            } else if step.channels.contains_key(channel) {
-                channels.insert(channel.to_owned(), Value::Null);
-            }
+        for calls in [(ASKED_CHANNEL, asked), (APPROVED_CHANNEL, &self.approved)] {
+            looked::set(&mut channels, calls, step.channels);
         }
         if !self.edited.is_empty() {
             channels.insert(EDITED_ARGS_CHANNEL.to_owned(), Value::Object(self.edited));
@@ -148,10 +145,11 @@ impl ToolApproval {
         &self,
         step: &StepContext<'_>,
         call: &ToolCall,
+        looked: Looked,
         (decision, decided): (&Decision, &mut Decided),
     ) -> Result<(), Failure> {
         match decision {
-            Decision::Approve { .. } => decided.approve(call, ("person", None)),
+            Decision::Approve { .. } => decided.approve(call, ("person", None), looked),
             Decision::Reject { message } => decided.reject(call, message.as_deref()),
             Decision::Respond { message } => decided.respond(call, message),
             Decision::Preview {} => decided.reject(call, None),
@@ -162,7 +160,12 @@ impl ToolApproval {
                     Some((_, Verdict::Deny { rule })) => {
                         decided.refuse(call, ("rule", &rule), &refused(&rule))
                     }
-                    Some((_, Verdict::Allow { .. } | Verdict::Ask { .. })) | None => decided.edit(call, args),
+                    Some((review, Verdict::Allow { .. } | Verdict::Ask { .. })) => {
+                        let edited =
+                            Looked { content: looked.content, ..Looked::new(&call.id, &review, None) };
+                        decided.edit(call, args, edited)
+                    }
+                    None => decided.edit(call, args, looked),
                 }
             }
         }
@@ -197,14 +200,14 @@ pub(super) fn check(interrupt: &Interrupt, decisions: &Decisions) -> Result<(), 
     Ok(())
 }
 
-/// Returns the ids of the calls that were asked about.
-pub(super) fn asked(step: &StepContext<'_>) -> Option<Vec<String>> {
-    ids(step, ASKED_CHANNEL)
+/// Returns the calls that were asked about.
+pub(super) fn asked(step: &StepContext<'_>) -> Vec<Looked> {
+    looked::calls(step.channels, ASKED_CHANNEL)
 }
 
-/// Returns whether the call was approved by a person or the policy.
-pub(super) fn approved(step: &StepContext<'_>, call_id: &str) -> bool {
-    ids(step, APPROVED_CHANNEL).is_some_and(|ids| ids.iter().any(|id| id == call_id))
+/// Returns the call as a person or the policy approved it.
+pub(super) fn approved(step: &StepContext<'_>, call_id: &str) -> Option<Looked> {
+    looked::call(step.channels, APPROVED_CHANNEL, call_id)
 }
 
 /// Returns what the model is told of a call that a rule refuses.
@@ -212,9 +215,4 @@ pub(super) fn refused(rule: &str) -> String {
     format!(
         "Not done: a rule forbids this call ({rule}). Do not try to get around it; say so if it is needed."
     )
-}
-
-fn ids(step: &StepContext<'_>, channel: &str) -> Option<Vec<String>> {
-    let ids = step.channels.get(channel)?.as_array()?;
-    Some(ids.iter().filter_map(Value::as_str).map(str::to_owned).collect())
 }

@@ -1,9 +1,13 @@
 //! Git without what a repository's configuration could make it start: pagers, external diffs, text converters,
-//! filters, file-system monitors, signature checkers. Which sub-commands are allowed is not decided here.
+//! filters, file-system monitors, signature checkers; and without what files of secrets hold. Which sub-commands are allowed is not decided here.
 
+use std::io::{self, Write};
 use std::time::Duration;
 
-use crate::execute::environment;
+use tempfile::NamedTempFile;
+
+use crate::execute::{environment, reads};
+use crate::permission::SECRET_NAMES;
 use crate::workspace::Workspace;
 
 /// Settings that name programs, with values that name none.
@@ -32,21 +36,40 @@ const QUIET: &[(&str, &str)] =
 /// How long reading the configuration may take.
 const CONFIG_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Returns the variables with which git starts none of them.
-pub(super) async fn variables(workspace: &Workspace) -> Result<Vec<(String, String)>, String> {
-    let mut settings: Vec<(String, &str)> =
-        SETTINGS.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+/// What git is given beside its arguments, for as long as it runs.
+pub(super) struct Guard {
+    /// Its variables.
+    pub variables: Vec<(String, String)>,
+    _attributes: NamedTempFile,
+}
+
+/// Returns what keeps git from starting any of them, and from showing what changed in files of secrets.
+pub(super) async fn guard(workspace: &Workspace) -> Result<Guard, String> {
+    let attributes = attributes().map_err(|error| format!("git cannot be kept from secrets: {error}"))?;
+    let mut settings: Vec<(String, String)> =
+        SETTINGS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    settings.push(("core.attributesFile".to_owned(), attributes.path().display().to_string()));
     for name in named_programs(workspace).await? {
         let value = if name.ends_with(".required") { "false" } else { "" };
-        settings.push((name, value));
+        settings.push((name, value.to_owned()));
     }
     let mut variables = vec![("GIT_CONFIG_COUNT".to_owned(), settings.len().to_string())];
     for (index, (name, value)) in settings.into_iter().enumerate() {
         variables.push((format!("GIT_CONFIG_KEY_{index}"), name));
-        variables.push((format!("GIT_CONFIG_VALUE_{index}"), value.to_owned()));
+        variables.push((format!("GIT_CONFIG_VALUE_{index}"), value));
     }
     variables.extend(QUIET.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-    Ok(variables)
+    Ok(Guard { variables, _attributes: attributes })
+}
+
+/// Returns attributes that make files of secrets count as binary: a change of one is told, and not shown.
+fn attributes() -> io::Result<NamedTempFile> {
+    let mut file = NamedTempFile::new()?;
+    for name in SECRET_NAMES {
+        writeln!(file, "{} -diff", reads::in_any_case(name))?;
+    }
+    file.flush()?;
+    Ok(file)
 }
 
 /// Returns the arguments of git for `words`, whose first is an allowed sub-command.
@@ -64,7 +87,10 @@ pub(super) fn arguments(words: &[String]) -> Vec<String> {
 /// Returns what a sub-command is always given first.
 fn fixed(sub_command: &str) -> &'static [&'static str] {
     match sub_command {
-        "log" | "show" | "diff" => &["--no-ext-diff", "--no-textconv", "--ignore-submodules=all"],
+        // The workspace may be a folder of a larger repository.
+        "log" | "show" | "diff" => {
+            &["--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "--relative"]
+        }
         "blame" => &["--no-textconv"],
         "status" => &["--ignore-submodules=all"],
         // Without it a name would create a branch.

@@ -1,5 +1,7 @@
-//! Which command lines only read, and what of the workspace they name. Whatever is not named here may do more: options are
-//! listed one by one, because many reading programs have one that writes a file or starts another program.
+//! Which command lines only read, and what of the workspace they name. Whatever [`tables`] does not list may do more,
+//! and in doubt a line is not one that only reads. Who may run which is not decided here.
+
+mod tables;
 
 use std::path::{Path, PathBuf};
 
@@ -7,292 +9,120 @@ use crate::execute::git;
 use crate::permission::{SECRET_NAMES, looks_secret};
 use crate::shell::{self, Redirect, Simple};
 use crate::workspace::Workspace;
+use tables::{BRANCH_LISTS, FIND, GIT, PATCHES, PROGRAMS, Program, Words};
 
 /// A line of programs that only read, wherever.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Reading {
     /// The line to run in its place: the same words, none of them expanded, with options that keep the programs from
     /// doing more.
     pub script: String,
     /// Whether git is among the programs.
     pub uses_git: bool,
+    /// Whether it shows more of the workspace than it names.
+    pub searches: bool,
     /// Words that may name something.
     words: Vec<String>,
+    /// Those of them that must not name a folder.
+    files: Vec<String>,
     /// Folders it changes into.
     folders: Vec<String>,
 }
 
-/// A program and the options it may be given.
-struct Program {
-    name: &'static str,
-    /// Letters of options without a value.
-    flags: &'static str,
-    /// Letters of options with a value.
-    values: &'static str,
-    /// Long options, with or without `=value`.
-    long: &'static [&'static str],
-    /// What may stand beside the options.
-    words: Words,
-}
-
-/// What may stand beside the options of a program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Words {
-    /// Paths inside the workspace, patterns, names.
-    Any,
-    /// At most one of them; a second would be written to.
-    AtMostOne,
-    /// Nothing.
-    None,
-    /// A format that begins with `+`.
-    Format,
-    /// Paths and tests of `find`.
-    Find,
-    /// A sub-command of git.
-    Git,
-}
-
-const fn program(name: &'static str, flags: &'static str, values: &'static str, words: Words) -> Program {
-    Program { name, flags, values, long: &[], words }
-}
-
-const PROGRAMS: &[Program] = &[
-    program("ls", "laAhRtSr1dFpis", "", Words::Any),
-    program("cat", "nbsAET", "", Words::Any),
-    program("head", "qv", "nc", Words::Any),
-    program("tail", "fqv", "nc", Words::Any),
-    program("wc", "lwcmL", "", Words::Any),
-    Program { long: &["--format"], ..program("stat", "ft", "c", Words::Any) },
-    Program { long: &["--mime-type", "--mime", "--brief"], ..program("file", "bi", "", Words::Any) },
-    Program { long: &["--max-depth", "--apparent-size"], ..program("du", "shackmb", "d", Words::Any) },
-    program("df", "hkmTi", "", Words::Any),
-    program("pwd", "P", "", Words::None),
-    program("true", "", "", Words::None),
-    program("echo", "neE", "", Words::Any),
-    program("basename", "", "", Words::Any),
-    program("dirname", "", "", Words::Any),
-    program("realpath", "m", "", Words::Any),
-    program("nl", "", "b", Words::Any),
-    program("tr", "cds", "", Words::Any),
-    program("sha256sum", "b", "", Words::Any),
-    program("md5sum", "b", "", Words::Any),
-    Program { long: &["--brief", "--unified"], ..program("diff", "uqNiwbB", "U", Words::Any) },
-    Program { long: &["--utc", "--iso-8601"], ..program("date", "uRI", "", Words::Format) },
-    program("uname", "asnrvmpio", "", Words::None),
-    Program { long: &["--reverse", "--unique"], ..program("sort", "nrufhVbcsgdiM", "kt", Words::Any) },
-    program("uniq", "cdui", "fsw", Words::AtMostOne),
-    Program { long: &["--complement", "--output-delimiter"], ..program("cut", "s", "dfcb", Words::Any) },
-    program("which", "a", "", Words::Any),
-    Program {
-        long: &[
-            "--include",
-            "--exclude",
-            "--exclude-dir",
-            "--max-count",
-            "--context",
-            "--color",
-            "--line-number",
-        ],
-        ..program("grep", "rnilLcvwxEFPohHsqIzab", "ABCmed", Words::Any)
-    },
-    Program {
-        long: &[
-            "--files",
-            "--hidden",
-            "--no-ignore",
-            "--glob",
-            "--type",
-            "--max-count",
-            "--context",
-            "--count",
-            "--files-with-matches",
-            "--ignore-case",
-            "--fixed-strings",
-            "--word-regexp",
-            "--line-number",
-            "--no-heading",
-            "--max-depth",
-            "--only-matching",
-            "--multiline",
-            "--stats",
-            "--type-list",
-            "--json",
-        ],
-        ..program("rg", "nilcvwxFPohHsSUuN", "ABCmegtTd", Words::Any)
-    },
-    program("find", "", "", Words::Find),
-    program("git", "", "", Words::Git),
-];
-
-/// What `find` may test and print, each with how many words it takes.
-const FIND: &[(&str, usize)] = &[
-    ("-name", 1),
-    ("-iname", 1),
-    ("-path", 1),
-    ("-ipath", 1),
-    ("-regex", 1),
-    ("-iregex", 1),
-    ("-type", 1),
-    ("-maxdepth", 1),
-    ("-mindepth", 1),
-    ("-size", 1),
-    ("-mtime", 1),
-    ("-mmin", 1),
-    ("-newer", 1),
-    ("-perm", 1),
-    ("-empty", 0),
-    ("-not", 0),
-    ("-a", 0),
-    ("-o", 0),
-    ("-and", 0),
-    ("-or", 0),
-    ("-prune", 0),
-    ("-print", 0),
-    ("-print0", 0),
-    ("-ls", 0),
-    ("-printf", 1),
-    ("-true", 0),
-    ("-false", 0),
-    ("-depth", 0),
-    ("-xdev", 0),
-    ("!", 0),
-    ("(", 0),
-    (")", 0),
-    ("-P", 0),
-];
-
-/// The sub-commands of git, each with the options it has beyond [`GIT_OPTIONS`].
-const GIT: &[(&str, &[&str])] = &[
-    (
-        "status",
-        &["--short", "--branch", "--porcelain", "--untracked-files", "--ignored", "--long", "-b", "-u"],
-    ),
-    ("log", &[]),
-    ("diff", &["--cached", "--staged", "--merge-base", "--check", "--exit-code"]),
-    ("show", &[]),
-    (
-        "blame",
-        &["-L", "-e", "-t", "-c", "-l", "--line-porcelain", "--porcelain", "--show-name", "--show-number"],
-    ),
-    (
-        "branch",
-        &["--list", "--contains", "--merged", "--no-merged", "--sort", "--show-current", "--points-at", "-l"],
-    ),
-    (
-        "ls-files",
-        &["--cached", "--deleted", "--modified", "--others", "--ignored", "--exclude-standard", "-m", "-o"],
-    ),
-    ("rev-parse", &["--show-toplevel", "--short", "--verify", "--show-prefix", "--is-inside-work-tree"]),
-    ("describe", &["--tags", "--always", "--dirty", "--long", "--match", "--contains"]),
-];
-
-/// Options of git that only change what is shown.
-const GIT_OPTIONS: &[&str] = &[
-    "--oneline",
-    "--graph",
-    "--decorate",
-    "--all",
-    "--stat",
-    "--numstat",
-    "--shortstat",
-    "--summary",
-    "--name-only",
-    "--name-status",
-    "--patch",
-    "--no-patch",
-    "--raw",
-    "--merges",
-    "--no-merges",
-    "--first-parent",
-    "--reverse",
-    "--follow",
-    "--author",
-    "--committer",
-    "--grep",
-    "--since",
-    "--until",
-    "--after",
-    "--before",
-    "--max-count",
-    "--skip",
-    "--format",
-    "--pretty",
-    "--abbrev-commit",
-    "--abbrev",
-    "--date",
-    "--relative-date",
-    "--word-diff",
-    "--ignore-all-space",
-    "--ignore-space-change",
-    "--ignore-blank-lines",
-    "--unified",
-    "--function-context",
-    "--diff-filter",
-    "--find-renames",
-    "--find-copies",
-    "--no-renames",
-    "--minimal",
-    "--patience",
-    "--histogram",
-    "--topo-order",
-    "--date-order",
-    "--left-right",
-    "--cherry-pick",
-    "--tags",
-    "--branches",
-    "--remotes",
-    "--full-index",
-    "--no-color",
-    "--pickaxe-regex",
-    "--verbose",
-    "--invert-grep",
-    "--regexp-ignore-case",
-    "--extended-regexp",
-    "--fixed-strings",
-    "--simplify-by-decoration",
-    "--ancestry-path",
-    "--relative",
-];
-/// Letters of options of git, without and with a value.
-const GIT_LETTERS: (&str, &str) = ("apsvwbzriEFRMC", "nSGUL");
-
 /// Takes the line for one that only reads; `None` when it may do more.
 pub(super) fn reading(line: &str) -> Option<Reading> {
     let parsed = shell::parse(line)?;
-    let (mut words, mut folders) = (Vec::new(), Vec::new());
+    let mut reading = Reading::default();
     for command in &parsed.commands {
         let argv = command.literal()?;
         if !command.assignments.is_empty() || command.redirects_to_file() {
             return None;
         }
         match argv.split_first()? {
-            (name, [folder]) if name == "cd" => folders.push(folder.clone()),
-            _ => words.extend(check(&argv)?.into_iter().map(str::to_owned)),
+            (name, [folder]) if name == "cd" => reading.folders.push(folder.clone()),
+            (name, words) => reading.add(name, words)?,
         }
     }
-    let uses_git = parsed.commands.iter().any(|command| command.words[0].text == "git");
-    Some(Reading { script: parsed.rendered(rendered), uses_git, words, folders })
+    reading.script = parsed.rendered(rendered);
+    Some(reading)
 }
 
 impl Reading {
     /// Returns what the line names of the workspace, relative to it, or the workspace itself when it names nothing;
-    /// `None` when something is outside.
+    /// `None` when something is outside, or when it would go through a folder that it must not.
     pub fn paths(&self, workspace: &Workspace) -> Option<Vec<PathBuf>> {
         for folder in &self.folders {
             // Anywhere else the paths that follow would mean something else.
             workspace.named_by(folder).ok()?.filter(|path| path.as_os_str().is_empty())?;
         }
+        if self.files.iter().any(|word| workspace.root().join(word).is_dir()) {
+            return None;
+        }
+        // In a larger repository `HEAD:a` is not the workspace's.
+        let is_whole = workspace.root().join(".git").exists();
+        if self.uses_git && !is_whole && self.words.iter().any(|word| word.contains(':')) {
+            return None;
+        }
         let mut paths = Vec::new();
         for word in &self.words {
             paths.extend(workspace.named_by(word).ok()?);
-            // As in `git show HEAD:.env`.
-            paths.extend(word.rsplit(':').next().map(PathBuf::from).filter(|path| looks_secret(path)));
+            paths.extend(in_a_commit(word, workspace));
         }
         if paths.is_empty() {
             paths.push(PathBuf::new());
         }
         Some(paths)
     }
+
+    /// Adds a command; `None` when it may do more than read.
+    fn add(&mut self, name: &str, words: &[String]) -> Option<()> {
+        let program = PROGRAMS.iter().find(|program| program.name == name)?;
+        let named = match program.words {
+            Words::Git => {
+                let (sub, words) = words.split_first()?;
+                let program = GIT.iter().find(|program| program.name == sub)?;
+                check(program, words)?
+            }
+            Words::Find => check_find(words)?,
+            _ => check(program, words)?,
+        };
+        let named = named.into_iter().map(str::to_owned);
+        self.uses_git |= program.words == Words::Git;
+        self.searches |= searches(name, words);
+        if program.words == Words::Files {
+            self.files.extend(named.clone());
+        }
+        self.words.extend(named);
+        Some(())
+    }
+}
+
+/// Returns the path in a word such as `HEAD:src/a.rs`, or the word when it looks like a file of secrets that is gone.
+fn in_a_commit(word: &str, workspace: &Workspace) -> Option<PathBuf> {
+    let path = word.rsplit(':').next().filter(|path| !path.is_empty())?;
+    if looks_secret(Path::new(path)) {
+        return Some(PathBuf::from(path));
+    }
+    word.contains(':').then(|| workspace.target(path).ok())?.map(|target| target.relative().to_owned())
+}
+
+/// Returns whether the command shows more of the workspace than it names.
+fn searches(name: &str, words: &[String]) -> bool {
+    let has = |letter: char| letters_before_words(words).any(|letters| letters.contains(letter));
+    match (name, words.first().map(String::as_str)) {
+        ("rg" | "find" | "du", _) | ("git", Some("diff" | "show" | "ls-files")) => true,
+        ("grep", _) => has('r'),
+        ("ls", _) => has('R'),
+        ("git", Some("log")) => {
+            has('p') || has('U') || words.iter().any(|word| PATCHES.contains(&option_name(word)))
+        }
+        _ => false,
+    }
+}
+
+fn letters_before_words(words: &[String]) -> impl Iterator<Item = &str> {
+    let options = words.iter().map(String::as_str).take_while(|word| *word != "--");
+    options.filter(|word| !word.starts_with("--")).filter_map(|word| word.strip_prefix('-'))
 }
 
 /// Returns the command with the options it is always given.
@@ -302,10 +132,13 @@ fn rendered(command: &Simple) -> String {
     argv.extend(match argv[0].as_str() {
         "git" => git::arguments(&words),
         // A configuration file could name a preprocessor.
-        "rg" => {
-            before_words([vec!["--no-config".to_owned()], words].concat(), |name| format!("--glob=!{name}"))
+        "rg" => without_secrets([vec!["--no-config".to_owned()], words].concat(), |name| {
+            format!("--iglob=!{name}")
+        }),
+        // Without `-r` it reads the files it names, and those are asked about.
+        "grep" if searches("grep", &words) => {
+            without_secrets(words, |name| format!("--exclude={}", in_any_case(name)))
         }
-        "grep" => before_words(words, |name| format!("--exclude={name}")),
         _ => words,
     });
     let redirects = command.redirects.iter().filter_map(|redirect| match redirect {
@@ -315,12 +148,9 @@ fn rendered(command: &Simple) -> String {
     argv.iter().map(|word| shell::quoted(word)).chain(redirects).collect::<Vec<_>>().join(" ")
 }
 
-/// Adds an option for each name of files that hold secrets, behind all other options: the last one counts.
-fn before_words(mut words: Vec<String>, option: impl Fn(&str) -> String) -> Vec<String> {
-    // A file that the line names is meant, and was asked about.
-    if words.iter().any(|word| looks_secret(Path::new(word))) {
-        return words;
-    }
+/// Adds an option for each name of files that hold secrets, behind all other options: the last one counts. None of
+/// those lacks its value, so none takes an added one for it.
+fn without_secrets(mut words: Vec<String>, option: impl Fn(&str) -> String) -> Vec<String> {
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
     let rest = words.split_off(end);
     words.extend(SECRET_NAMES.iter().map(|name| option(name)));
@@ -328,20 +158,24 @@ fn before_words(mut words: Vec<String>, option: impl Fn(&str) -> String) -> Vec<
     words
 }
 
-/// Returns the words that may name something when the command only reads.
-fn check(argv: &[String]) -> Option<Vec<&str>> {
-    let (name, words) = argv.split_first()?;
-    let program = PROGRAMS.iter().find(|program| program.name == name)?;
-    let plain = match program.words {
-        Words::Git => return check_git(words),
-        Words::Find => return check_find(words),
-        Words::Any | Words::AtMostOne | Words::None | Words::Format => check_options(program, words)?,
+/// Returns a glob of names that matches them in upper and lower case.
+pub(super) fn in_any_case(name: &str) -> String {
+    let letter = |c: char| match c {
+        'a'..='z' => format!("[{c}{}]", c.to_ascii_uppercase()),
+        _ => c.to_string(),
     };
+    name.chars().map(letter).collect()
+}
+
+/// Returns the words that may name something when the command only reads.
+fn check<'a>(program: &Program, words: &'a [String]) -> Option<Vec<&'a str>> {
+    let plain = check_options(program, words)?;
     let is_allowed = match program.words {
         Words::None => plain.is_empty(),
         Words::AtMostOne => plain.len() <= 1,
         Words::Format => plain.iter().all(|word| word.starts_with('+')),
-        Words::Any | Words::Find | Words::Git => true,
+        Words::Listed => plain.is_empty() || words.iter().any(|word| has(BRANCH_LISTS, word)),
+        Words::Any | Words::Files | Words::Find | Words::Git => true,
     };
     is_allowed.then_some(plain)
 }
@@ -353,72 +187,91 @@ fn check_options<'a>(program: &Program, words: &'a [String]) -> Option<Vec<&'a s
     while let Some(word) = rest.next() {
         match word {
             "--" => plain.extend(rest.by_ref()),
-            "-" => {}
-            _ if word.starts_with("--") => {
-                let name = word.split_once('=').map_or(word, |(name, _)| name);
-                if !program.long.contains(&name) {
-                    return None;
-                }
-            }
-            _ if word.starts_with('-') => {
-                if check_letters(word, (program.flags, program.values))? {
-                    rest.next();
-                }
-            }
-            _ => plain.push(word),
+            // On its own it is the input, or a place that is written to.
+            "-" => plain.push(word),
+            _ if !word.starts_with('-') => plain.push(word),
+            _ => match needs(program, word)? {
+                Needs::Nothing => {}
+                Needs::Value => drop(rest.next().filter(|word| is_value(word))?),
+                Needs::Word => plain.push(rest.next().filter(|word| is_value(word))?),
+            },
         }
     }
     Some(plain)
 }
 
-/// Returns whether the next word is the value of the last letter; `None` when a letter is not allowed.
-fn check_letters(word: &str, (flags, values): (&str, &str)) -> Option<bool> {
-    let letters = &word[1..];
+/// What an option takes of the words behind it.
+enum Needs {
+    Nothing,
+    /// A value.
+    Value,
+    /// A value that is looked at as if it were no value.
+    Word,
+}
+
+/// Returns what the option needs; `None` when it is not allowed.
+fn needs(program: &Program, word: &str) -> Option<Needs> {
+    let name = option_name(word);
+    for option in program.long.iter().copied().flatten() {
+        match option.strip_suffix('=') {
+            Some(option) if option == word => return Some(Needs::Word),
+            Some(option) if option == name => return Some(Needs::Nothing),
+            None if *option == name => return Some(Needs::Nothing),
+            Some(_) | None => {}
+        }
+    }
+    if word.starts_with("--") { None } else { letters_need(program, &word[1..]) }
+}
+
+fn letters_need(program: &Program, letters: &str) -> Option<Needs> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     // As in `head -20`.
-    if letters.bytes().all(|byte| byte.is_ascii_digit()) {
-        return values.contains('n').then_some(false);
+    if is_number(letters) {
+        return program.values.contains('n').then_some(Needs::Nothing);
+    }
+    if letters.starts_with(|letter| program.numbers.contains(letter)) && is_number(&letters[1..]) {
+        return Some(Needs::Nothing);
     }
     for (at, letter) in letters.char_indices() {
-        if values.contains(letter) {
-            return Some(at + letter.len_utf8() == letters.len());
+        if program.values.contains(letter) {
+            let is_last = at + letter.len_utf8() == letters.len();
+            return Some(if is_last { Needs::Value } else { Needs::Nothing });
         }
-        if !flags.contains(letter) {
+        if !program.flags.contains(letter) {
             return None;
         }
     }
-    Some(false)
+    Some(Needs::Nothing)
+}
+
+/// Returns whether a word can only be a value, and no option whatever the program makes of it.
+fn is_value(word: &str) -> bool {
+    match word.strip_prefix('-') {
+        Some(rest) => rest.starts_with(|c: char| c.is_ascii_digit()),
+        None => true,
+    }
+}
+
+fn option_name(word: &str) -> &str {
+    word.split_once('=').map_or(word, |(name, _)| name)
+}
+
+fn has(options: &[&str], word: &str) -> bool {
+    options.iter().any(|option| option.trim_end_matches('=') == option_name(word))
 }
 
 fn check_find(words: &[String]) -> Option<Vec<&str>> {
     let mut named = Vec::new();
-    let mut rest = words.iter();
-    while let Some(word) = rest.next() {
-        match FIND.iter().find(|(name, _)| name == word) {
-            Some((_, count)) => named.extend(rest.by_ref().take(*count).map(String::as_str)),
-            None if word.starts_with('-') => return None,
-            None => named.push(word),
-        }
-    }
-    Some(named)
-}
-
-fn check_git(words: &[String]) -> Option<Vec<&str>> {
-    let (name, words) = words.split_first()?;
-    let (_, own) = GIT.iter().find(|(sub, _)| sub == name)?;
-    let mut named = Vec::new();
     let mut rest = words.iter().map(String::as_str);
     while let Some(word) = rest.next() {
-        let option = word.split_once('=').map_or(word, |(option, _)| option);
-        match word {
-            "--" => named.extend(rest.by_ref()),
-            _ if own.contains(&option) || GIT_OPTIONS.contains(&option) => {}
-            _ if word.starts_with("--") => return None,
-            _ if word.starts_with('-') => {
-                if check_letters(word, GIT_LETTERS)? {
-                    rest.next();
+        match FIND.iter().find(|(name, _)| *name == word) {
+            Some((_, count)) => {
+                for _ in 0..*count {
+                    named.push(rest.next().filter(|word| is_value(word))?);
                 }
             }
-            _ => named.push(word),
+            None if word.starts_with('-') => return None,
+            None => named.push(word),
         }
     }
     Some(named)

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use protocol::ThreadId;
-use runtime::{Detail, Review, Subject, ToolContext, ToolOutput};
+use runtime::{Channels, Detail, Review, Subject, ToolContext, ToolOutput};
 
-use crate::files::seen::{self, Knowledge, Seen};
+use crate::approval::looked;
+use crate::files::seen::{self, Hash, Knowledge, Seen};
 use crate::files::text;
 use crate::shown::abridged;
 use crate::workspace::Workspace;
@@ -45,6 +46,40 @@ struct Planned {
     new: String,
 }
 
+/// Which call it is, and what the state says about it.
+struct At {
+    thread_id: ThreadId,
+    call_id: String,
+    channels: Arc<Channels>,
+}
+
+impl At {
+    fn of(context: &ToolContext) -> Self {
+        let (call_id, channels) = (context.call_id.clone(), Arc::clone(&context.channels));
+        Self { thread_id: context.thread_id, call_id, channels }
+    }
+
+    /// Returns whether the file is as it was when a person was shown what this call makes of it.
+    fn knew(&self, target: &Target, bytes: &[u8]) -> Knowledge {
+        match looked::shown_content(&self.channels, &self.call_id, target.relative()) {
+            Some(shown) if shown == seen::hex(&seen::hash(bytes)) => Knowledge::Current,
+            Some(_) => Knowledge::Stale,
+            None => Knowledge::None,
+        }
+    }
+}
+
+/// Returns the hash of the file at `path`, relative to the workspace; `None` when there is none that could be changed.
+pub(crate) async fn content(root: &Path, path: &Path) -> Option<Hash> {
+    let (root, path) = (root.to_owned(), path.to_owned());
+    let hashed = tokio::task::spawn_blocking(move || {
+        let workspace = Workspace::open(&root).ok()?;
+        let place = Target::new(workspace.root(), path).place(Folders::Existing).ok()?;
+        place.read(FILE_BYTES_MAX).ok()?.map(|found| seen::hash(&found.bytes))
+    });
+    hashed.await.ok().flatten()
+}
+
 /// What a tool makes of the text a file holds (`None`: there is no file); the error is what the model is told.
 pub(super) type Rewrite = dyn Fn(Option<&str>) -> Result<String, String> + Send + Sync;
 
@@ -56,11 +91,17 @@ impl Changes {
         rewrite: Arc<Rewrite>,
         context: &ToolContext,
     ) -> Review {
-        let (changes, path) = (Arc::clone(self), path.to_owned());
-        let (root, thread_id) = (context.workspace.clone(), context.thread_id);
+        let (changes, thread_id, at) = (Arc::clone(self), context.thread_id, At::of(context));
+        let target = self.target(&context.workspace, path);
+        // While another call changes the file, what it holds and what the agent knows of it do not fit.
+        let turn = match &target {
+            Ok(target) => Some(self.seen.turn(&target.absolute()).await),
+            Err(_) => None,
+        };
         let planned = tokio::task::spawn_blocking(move || {
-            let target = changes.target(&root, &path)?;
-            changes.plan(target, &*rewrite, thread_id).map(|planned| (planned.target.clone(), planned.diff()))
+            let planned = changes.plan(target?, &*rewrite, &at);
+            drop(turn);
+            planned.map(|planned| (planned.target.clone(), planned.diff()))
         });
         let planned = planned.await.unwrap_or_else(|_| Err("the review broke off".to_owned()));
         let (found, review) = match planned {
@@ -86,6 +127,7 @@ impl Changes {
         context: &ToolContext,
     ) -> ToolOutput {
         let (changes, root, thread_id) = (Arc::clone(self), context.workspace.clone(), context.thread_id);
+        let at = At::of(context);
         let judged = {
             let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
             judged.remove(&(thread_id, context.call_id.clone()))
@@ -101,7 +143,7 @@ impl Changes {
         };
         let turn = self.seen.turn(&target.absolute()).await;
         crate::blocking(move || {
-            let planned = changes.plan(target, &*rewrite, thread_id)?;
+            let planned = changes.plan(target, &*rewrite, &at)?;
             let report = changes.write(planned, thread_id);
             drop(turn);
             report
@@ -124,7 +166,7 @@ impl Changes {
         Ok(target)
     }
 
-    fn plan(&self, target: Target, rewrite: &Rewrite, thread_id: ThreadId) -> Result<Planned, String> {
+    fn plan(&self, target: Target, rewrite: &Rewrite, at: &At) -> Result<Planned, String> {
         let shown = target.relative().display().to_string();
         let failed = |error: io::Error| cannot("read", &shown, &error);
         let place = match target.place(Folders::Existing) {
@@ -135,7 +177,7 @@ impl Changes {
         let found =
             place.as_ref().map(|place| place.read(FILE_BYTES_MAX)).transpose().map_err(failed)?.flatten();
         let old = match found {
-            Some(found) => Some(self.known(found, &target, thread_id)?),
+            Some(found) => Some(self.known(found, &target, at)?),
             None => None,
         };
         let new = rewrite(old.as_ref().map(|(_, text)| text.as_str()))?;
@@ -148,15 +190,19 @@ impl Changes {
         Ok(Planned { target, place, old, new })
     }
 
-    /// Returns the file with its text, if the agent knows it.
-    fn known(&self, found: Found, target: &Target, thread_id: ThreadId) -> Result<(Found, String), String> {
+    /// Returns the file with its text, if the agent knows it, or knew it when a person was asked about this change.
+    fn known(&self, found: Found, target: &Target, at: &At) -> Result<(Found, String), String> {
         let shown = target.relative().display();
         if found.bytes.len() as u64 > FILE_BYTES_MAX {
             return Err(format!(
                 "\"{shown}\" has more than {FILE_BYTES_MAX} bytes, too many to change here; use execute"
             ));
         }
-        match self.seen.knows(thread_id, &target.absolute(), &found.bytes) {
+        let known = match self.seen.knows(at.thread_id, &target.absolute(), &found.bytes) {
+            Knowledge::None => at.knew(target, &found.bytes),
+            known => known,
+        };
+        match known {
             Knowledge::Current => {}
             Knowledge::Stale => {
                 return Err(format!(

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::files::reading;
+use crate::permission::{self, Hidden};
 use crate::workspace::Workspace;
 use crate::{arguments, blocking, output};
 
@@ -60,15 +61,23 @@ impl Tool for Ls {
             Err(error) => return output(Err(error)),
         };
         let root = context.workspace.clone();
-        blocking(move || list(&Workspace::open(&root)?, args.path.as_deref().unwrap_or("."))).await
+        let hidden = permission::hidden("ls");
+        blocking(move || list(&Workspace::open(&root)?, args.path.as_deref().unwrap_or("."), hidden)).await
     }
 }
 
-fn list(workspace: &Workspace, path: &str) -> Result<String, String> {
+fn list(workspace: &Workspace, path: &str, hidden: Hidden) -> Result<String, String> {
     let folder = workspace.find(path)?;
+    let hidden = hidden.below(workspace.shown(&folder));
+    let mut left_out = 0;
     let entries = fs::read_dir(&folder).map_err(|error| format!("{path:?} cannot be listed: {error}"))?;
     let mut lines: Vec<String> = entries
         .filter_map(Result::ok)
+        .filter(|entry| {
+            let is_hidden = hidden.hides(workspace.shown(&entry.path()));
+            left_out += usize::from(is_hidden);
+            !is_hidden
+        })
         .map(|entry| {
             let name = entry.file_name().to_string_lossy().into_owned();
             match entry.metadata() {
@@ -82,11 +91,12 @@ fn list(workspace: &Workspace, path: &str) -> Result<String, String> {
     lines.sort();
     let total = lines.len();
     if total == 0 {
-        return Ok("(empty folder)".to_owned());
+        lines.push(if left_out == 0 { "(empty folder)" } else { "(nothing to show)" }.to_owned());
     }
     if total > ENTRIES_MAX {
         lines.truncate(ENTRIES_MAX);
         lines.push(format!("[{} more entries; glob finds them by name]", total - ENTRIES_MAX));
     }
+    lines.extend(permission::note(left_out));
     Ok(lines.join("\n"))
 }

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -118,6 +119,8 @@ fn read(path: &Path) -> Result<(String, Permissions), Error> {
 
 /// Adds a rule to the file, and changes nothing else in it.
 fn add(path: &Path, rule: &Rule) -> Result<(), Error> {
+    let failed = |action| move |source| Error::File { action, path: path.to_owned(), source };
+    let _lock = lock(path).map_err(failed("lock"))?;
     let (text, permissions) = read(path)?;
     if permissions.allow.contains(rule) {
         return Ok(());
@@ -131,15 +134,23 @@ fn add(path: &Path, rule: &Rule) -> Result<(), Error> {
     list.push_formatted(toml_edit::Value::from(rule.to_string()).decorated("\n    ", ""));
     list.set_trailing("\n");
     list.set_trailing_comma(true);
-    write(path, &document).map_err(|source| Error::File { action: "write", path: path.to_owned(), source })
+    write(path, &document).map_err(failed("write"))
+}
+
+/// Waits until no other process changes the file. The lock ends when the file beside it is dropped; that one stays, for
+/// removing it would let two processes lock two files.
+fn lock(path: &Path) -> io::Result<fs::File> {
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let mut options = fs::OpenOptions::new();
+    let file =
+        options.write(true).create(true).truncate(false).mode(0o600).open(path.with_extension("lock"))?;
+    file.lock()?;
+    Ok(file)
 }
 
 fn write(path: &Path, document: &DocumentMut) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)?;
     // Temporary files are readable by their owner only, and stay so.
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(document.to_string().as_bytes())?;

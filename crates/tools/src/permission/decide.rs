@@ -4,7 +4,9 @@ use std::path::{Component, Path};
 
 use runtime::{Review, Subject};
 
+use crate::execute;
 use crate::permission::command::{self, Part};
+use crate::permission::hidden::hides_any;
 use crate::permission::rule::{Reading, Rule};
 use crate::permission::{Permissions, looks_secret};
 
@@ -17,7 +19,9 @@ const HARMLESS: &[&str] = &["write_todos"];
 /// The tool that runs command lines.
 const EXECUTE: &str = "execute";
 /// The tool whose rules hold for what a command reads.
-const READ_FILE: &str = "read_file";
+pub(super) const READ_FILE: &str = "read_file";
+/// The tool that reads files of skills.
+const LOAD_SKILL: &str = "load_skill";
 
 /// All rules that hold for a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -61,18 +65,23 @@ enum Matter<'a> {
 ///
 /// Of the rules that match, one that denies is the strongest, then one that asks about something in particular, then
 /// one that allows something in particular; after these come files of secrets, which are asked about, and then rules
-/// that name only a tool, asking before allowing. Without any rule, reading inside the workspace is allowed, by tools
+/// that name only a tool, asking before allowing. A command that goes through folders is asked about when a rule denies or
+/// asks about files that are read. Without any rule, reading inside the workspace is allowed, by tools
 /// and by commands that only read, and everything else is asked about.
 pub fn decide(rules: &Rules, tool: &str, review: &Review) -> Verdict {
     if review.subjects.is_empty() {
         return judge(rules, tool, &Matter::Whole, Context::of(review));
     }
-    let mut strictest: Option<Verdict> = None;
+    // A skill's file is judged as one that is read; what is said about the tool itself holds, too.
+    let mut strictest = (tool == LOAD_SKILL).then(|| judge(rules, tool, &Matter::Whole, Context::of(review)));
+    if Context::of(review) == Context::Reads && searches(review) && hides_any(rules, READ_FILE) {
+        strictest = Some(ask("it goes through folders, and rules are about some of the files"));
+    }
     for subject in &review.subjects {
         for matter in matters(subject) {
             // What a command reads is judged as if the tool for reading did.
             let tool = match &matter {
-                Matter::Path(_) if tool == EXECUTE => READ_FILE,
+                Matter::Path(_) if [EXECUTE, LOAD_SKILL].contains(&tool) => READ_FILE,
                 Matter::Path(_) | Matter::Url(_) | Matter::Part(_) | Matter::Whole => tool,
             };
             let verdict = judge(rules, tool, &matter, Context::of(review));
@@ -109,6 +118,13 @@ impl Context {
         let has_command = review.subjects.iter().any(|subject| matches!(subject, Subject::Command(_)));
         if has_path && has_command { Self::Reads } else { Self::Other }
     }
+}
+
+fn searches(review: &Review) -> bool {
+    review.subjects.iter().any(|subject| match subject {
+        Subject::Command(line) => execute::searches(line),
+        Subject::Path(_) | Subject::Url(_) => false,
+    })
 }
 
 fn matters(subject: &Subject) -> Vec<Matter<'_>> {

@@ -65,6 +65,11 @@ impl Rule {
         self.pattern.is_some()
     }
 
+    /// Returns whether its pattern can be one of paths.
+    pub(super) fn is_about_paths(&self) -> bool {
+        self.pattern.as_ref().is_some_and(|pattern| pattern.path.is_some())
+    }
+
     /// Returns whether it names the tool.
     pub(super) fn names(&self, tool: &str) -> bool {
         let is_named = |name: &str| self.tool.is_match(name);

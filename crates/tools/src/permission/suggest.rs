@@ -7,46 +7,29 @@ use runtime::{Review, Subject};
 
 use crate::permission::decide::{Rules, Verdict, decide};
 use crate::permission::{command, looks_secret};
-use crate::shell::{self, Simple};
+use crate::shell::Simple;
 
-/// Programs whose first argument says what they do.
-const WITH_SUB_COMMANDS: &[&str] = &[
-    "cargo",
-    "git",
-    "go",
-    "npm",
-    "pnpm",
-    "yarn",
-    "bun",
-    "deno",
-    "make",
-    "just",
-    "task",
-    "mise",
-    "docker",
-    "kubectl",
-    "terraform",
-    "dotnet",
-    "mvn",
-    "gradle",
-    "gh",
-    "uv",
-    "poetry",
-    "pip",
-    "rustup",
-    "mix",
-    "bundle",
-    "rake",
+/// Programs and sub-commands whose other arguments make no great difference: they build, check or test.
+const WITH_ANY_ARGUMENTS: &[(&str, &[&str])] = &[
+    ("cargo", &["build", "check", "clippy", "doc", "fmt", "nextest", "test"]),
+    ("go", &["build", "test", "vet"]),
+    ("npm", &["test"]),
+    ("pnpm", &["test"]),
+    ("yarn", &["test"]),
+    ("bun", &["test"]),
+    ("deno", &["check", "fmt", "lint", "test"]),
+    ("dotnet", &["build", "test"]),
+    ("mvn", &["compile", "test"]),
+    ("gradle", &["build", "check", "test"]),
+    ("mix", &["compile", "test"]),
+    ("make", &["build", "check", "lint", "test"]),
+    ("just", &["build", "check", "lint", "test"]),
 ];
 /// Programs that are harmless whatever their arguments: they check, format or print.
 const HARMLESS: &[&str] = &[
     "pytest", "jest", "vitest", "eslint", "prettier", "ruff", "black", "mypy", "tsc", "rustfmt", "gofmt",
     "clippy",
 ];
-/// Sub-commands that take a program, or a second word that says what they do.
-const OPEN_ENDED: &[&str] =
-    &["run", "exec", "x", "push", "clean", "reset", "rm", "remove", "publish", "login", "config"];
-
 /// Returns the rules that together would allow the call; none when no rule can.
 pub(crate) fn suggestions(rules: &Rules, tool: &str, review: &Review) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
@@ -73,7 +56,14 @@ pub(crate) fn suggestions(rules: &Rules, tool: &str, review: &Review) -> Vec<Str
     }
     let mut seen = std::collections::HashSet::new();
     found.retain(|rule| seen.insert(rule.clone()));
-    found
+    if would_allow(rules, tool, (review, &found)) { found } else { Vec::new() }
+}
+
+/// Returns whether the call would not be asked about with the rules that were found: others may be stronger.
+fn would_allow(rules: &Rules, tool: &str, (review, found): (&Review, &[String])) -> bool {
+    let mut rules = rules.clone();
+    rules.permissions.allow.extend(found.iter().filter_map(|rule| rule.parse().ok()));
+    matches!(decide(&rules, tool, review), Verdict::Allow { .. })
 }
 
 /// Returns a rule for each part of the line that is not allowed yet; `None` when one of them cannot be.
@@ -91,14 +81,12 @@ fn of_line(rules: &Rules, tool: &str, line: &str) -> Option<Vec<String>> {
 
 fn of_command(command: &Simple, text: &str) -> String {
     let words: Vec<&str> = command.words.iter().map(|word| word.text.as_str()).collect();
-    let is_plain = |word: &str| shell::quoted(word) == word && !word.starts_with('-');
+    let takes_any = |program: &str, sub: &str| {
+        WITH_ANY_ARGUMENTS.iter().any(|(name, subs)| *name == program && subs.contains(&sub))
+    };
     match words.as_slice() {
         _ if !command.assignments.is_empty() => literal(text),
-        [program, sub, ..]
-            if WITH_SUB_COMMANDS.contains(program) && is_plain(sub) && !OPEN_ENDED.contains(sub) =>
-        {
-            format!("{program} {sub} *")
-        }
+        [program, sub, ..] if takes_any(program, sub) => format!("{program} {sub} *"),
         [program, ..] if HARMLESS.contains(program) => format!("{program} *"),
         _ => literal(text),
     }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::files::reading;
+use crate::permission::{self, Hidden};
 use crate::search::tree::{Next, Walked, matcher, walk};
 use crate::workspace::Workspace;
 use crate::{arguments, blocking, output};
@@ -64,23 +65,32 @@ impl Tool for Glob {
             Err(error) => return output(Err(error)),
         };
         let (root, cancel) = (context.workspace.clone(), context.cancel.clone());
-        blocking(move || find(&Workspace::open(&root)?, &args, &cancel)).await
+        let hidden = permission::hidden("glob");
+        blocking(move || find(&Workspace::open(&root)?, &args, hidden, &cancel)).await
     }
 }
 
-fn find(workspace: &Workspace, args: &Args, cancel: &CancellationToken) -> Result<String, String> {
+fn find(
+    workspace: &Workspace,
+    args: &Args,
+    hidden: Hidden,
+    cancel: &CancellationToken,
+) -> Result<String, String> {
     let matcher = matcher(&args.pattern)?;
     let folder = workspace.find(args.path.as_deref().unwrap_or("."))?;
-    let mut found = Vec::new();
+    let hidden = hidden.below(workspace.shown(&folder));
+    let (mut found, mut left_out) = (Vec::new(), 0);
     let walked = walk(&folder, cancel, |path| {
         let shown = workspace.shown(path);
-        if matcher.is_match(shown) {
-            found.push(shown.display().to_string());
+        match matcher.is_match(shown) {
+            true if hidden.hides(shown) => left_out += 1,
+            true => found.push(shown.display().to_string()),
+            false => {}
         }
         if found.len() > PATHS_MAX { Next::Stop } else { Next::More }
     })?;
     if found.is_empty() {
-        return Ok("no file matches".to_owned());
+        found.push("no file matches".to_owned());
     }
     match walked {
         Walked::All => {}
@@ -92,5 +102,6 @@ fn find(workspace: &Workspace, args: &Args, cancel: &CancellationToken) -> Resul
             found.push(format!("[more than {PATHS_MAX} files match; narrow the pattern]"));
         }
     }
+    found.extend(permission::note(left_out));
     Ok(found.join("\n"))
 }

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::files::reading;
+use crate::permission::{self, Hidden};
 use crate::search::found::{CONTEXT_LINES_MAX, Found, Output};
 use crate::search::tree::{Next, Walked, matcher, walk};
 use crate::workspace::Workspace;
@@ -85,21 +86,31 @@ impl Tool for Grep {
             Err(error) => return output(Err(error)),
         };
         let (root, cancel) = (context.workspace.clone(), context.cancel.clone());
-        blocking(move || search(&Workspace::open(&root)?, &args, &cancel)).await
+        let hidden = permission::hidden("grep");
+        blocking(move || search(&Workspace::open(&root)?, &args, hidden, &cancel)).await
     }
 }
 
-fn search(workspace: &Workspace, args: &Args, cancel: &CancellationToken) -> Result<String, String> {
+fn search(
+    workspace: &Workspace,
+    args: &Args,
+    hidden: Hidden,
+    cancel: &CancellationToken,
+) -> Result<String, String> {
     let pattern = RegexBuilder::new(&args.pattern)
         .case_insensitive(args.ignore_case)
         .build()
         .map_err(|error| format!("bad pattern: {error}"))?;
     let only = args.glob.as_deref().map(matcher).transpose()?;
     let start = workspace.find(args.path.as_deref().unwrap_or("."))?;
-    let mut found = Found::new(args.output, args.context);
+    let hidden = hidden.below(workspace.shown(&start));
+    let (mut found, mut left_out) = (Found::new(args.output, args.context), 0);
     let walked = walk(&start, cancel, |path| {
         let shown = workspace.shown(path);
-        if only.as_ref().is_none_or(|only| only.is_match(shown)) {
+        let is_meant = only.as_ref().is_none_or(|only| only.is_match(shown));
+        if is_meant && hidden.hides(shown) {
+            left_out += 1;
+        } else if is_meant {
             found.begin(&shown.display().to_string());
             // A file that cannot be read has no lines to show.
             let _ = search_file(path, &pattern, cancel, &mut found);
@@ -107,11 +118,16 @@ fn search(workspace: &Workspace, args: &Args, cancel: &CancellationToken) -> Res
         }
         if found.is_full() { Next::Stop } else { Next::More }
     })?;
-    Ok(found.text(match walked {
+    let mut text = found.text(match walked {
         Walked::All => None,
         Walked::Limit => Some("[the search ended early: too many files; narrow it with path]"),
         Walked::Stopped => Some("[there may be more; narrow the pattern, path or glob]"),
-    }))
+    });
+    if let Some(note) = permission::note(left_out) {
+        text.push('\n');
+        text.push_str(&note);
+    }
+    Ok(text)
 }
 
 fn search_file(

@@ -21,8 +21,19 @@ const PROBE_BYTES_MAX: u64 = 32 * 1024;
 pub(super) struct Root {
     /// The folder; it may be missing.
     pub folder: PathBuf,
-    /// The folder that nothing may lead out of; `None` trusts links.
-    pub within: Option<PathBuf>,
+    /// The folder the agent works in; no skill holds it.
+    pub workspace: PathBuf,
+    /// Where links may lead.
+    pub links: Links,
+}
+
+/// Where links may lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Links {
+    /// Anywhere: the folder is the person's own.
+    Anywhere,
+    /// Nowhere outside the workspace.
+    Inside,
 }
 
 /// A skill.
@@ -99,12 +110,14 @@ fn files(folder: &Path) -> Vec<(PathBuf, SystemTime)> {
 fn read(root: &Root, file: &Path) -> Result<Skill, String> {
     let failed = |error: std::io::Error| format!("it cannot be read: {error}");
     let file = file.canonicalize().map_err(failed)?;
-    if let Some(within) = &root.within
-        && !file.starts_with(within.canonicalize().map_err(failed)?)
-    {
+    let workspace = root.workspace.canonicalize().map_err(failed)?;
+    if root.links == Links::Inside && !file.starts_with(&workspace) {
         return Err("it lies outside the workspace".to_owned());
     }
     let folder = file.parent().ok_or("it has no folder")?.to_owned();
+    if workspace.starts_with(&folder) {
+        return Err("its folder holds the whole workspace".to_owned());
+    }
     let mut bytes = Vec::new();
     File::open(&file).and_then(|file| file.take(PROBE_BYTES_MAX).read_to_end(&mut bytes)).map_err(failed)?;
     // The end may cut a character of the body; the head is long over.

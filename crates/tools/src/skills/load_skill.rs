@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use model::ToolSpec;
-use runtime::{Repeat, Tool, ToolContext, ToolOutput};
+use runtime::{Repeat, Review, Subject, Tool, ToolContext, ToolOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -60,6 +60,20 @@ impl Tool for LoadSkill {
 
     fn repeat(&self) -> Repeat {
         Repeat::Safe
+    }
+
+    /// A file inside the workspace is read like any other of it.
+    async fn review(&self, args: &Value, context: &ToolContext) -> Review {
+        let Ok(args) = arguments::<Args>(args) else { return Review::default() };
+        let (skills, workspace) = (Arc::clone(&self.skills), context.workspace.clone());
+        let path = tokio::task::spawn_blocking(move || {
+            let found = skills.found();
+            let skill = found.skills.iter().find(|skill| skill.name == args.name)?;
+            let file = skill.folder.join(args.file.as_deref().unwrap_or(SKILL_FILE)).canonicalize().ok()?;
+            file.strip_prefix(workspace.canonicalize().ok()?).ok().map(Path::to_owned)
+        });
+        let subjects = path.await.ok().flatten().map(Subject::Path).into_iter().collect();
+        Review { subjects, ..Review::default() }
     }
 
     async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {

@@ -43,8 +43,8 @@ impl Place {
             .collect()
     }
 
-    async fn load(&self, args: Value) -> String {
-        let context = ToolContext {
+    fn context(&self) -> ToolContext {
+        ToolContext {
             thread_id: ThreadId::generate(),
             run_id: RunId::generate(),
             call_id: "c".to_owned(),
@@ -54,7 +54,11 @@ impl Place {
             frames: Frames::default(),
             channels: Arc::new(Channels::new()),
             answers: Vec::new(),
-        };
+        }
+    }
+
+    async fn load(&self, args: Value) -> String {
+        let context = self.context();
         let tool = self.skills.tool();
         assert_eq!(tool.repeat(), Repeat::Safe);
         let output = tool.call(&args, &context).await;
@@ -174,4 +178,51 @@ async fn a_long_file_is_shown_in_part() {
     let said = place.load(json!({"name": "a", "file": "long.txt"})).await;
     assert!(said.len() < 64 * 1024 && said.contains("bytes left out]"), "{}", said.len());
     assert!(said.ends_with("[the file has 5000000 bytes; the rest was not read]"));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn k6_a_skill_that_holds_the_workspace_is_refused_and_its_files_are_read_like_others() {
+    use std::os::unix::fs::symlink;
+
+    use crate::permission::{Rules, Verdict, decide};
+    let place = Place::new();
+    place.skill("work", "evil", "all of it");
+    place.skill("work/sub", "sub", "a part of it");
+    write(place.path("work/sub/.env"), "S=hush").unwrap();
+    write(place.path("work/sub/notes.md"), "n").unwrap();
+    create_dir_all(place.path("work/.claude/skills")).unwrap();
+    create_dir_all(place.path("home/skills")).unwrap();
+    symlink("../..", place.path("work/.claude/skills/evil")).unwrap();
+    symlink("../../sub", place.path("work/.claude/skills/sub")).unwrap();
+    symlink(place.path("work"), place.path("home/skills/evil")).unwrap();
+    assert_eq!(place.names(), ["sub: a part of it"]);
+    assert!(place.skills.found().notices[0].ends_with("its folder holds the whole workspace"));
+    place.skill("home/skills/mine", "mine", "of the person");
+
+    let tool = place.skills.tool();
+    let rules = |deny: &str| {
+        let permissions = crate::permission::Permissions {
+            deny: deny.split_whitespace().map(|rule| rule.parse().unwrap()).collect(),
+            ..Default::default()
+        };
+        Rules { permissions, trusted: vec!["load_skill".to_owned()] }
+    };
+    for (args, deny, expected) in [
+        (json!({"name": "sub", "file": ".env"}), "", "ask"),
+        (json!({"name": "sub", "file": "../sub/.env"}), "", "ask"),
+        (json!({"name": "sub"}), "", "allow"),
+        (json!({"name": "sub", "file": "notes.md"}), "", "allow"),
+        (json!({"name": "sub", "file": "notes.md"}), "read_file(sub/**)", "deny"),
+        (json!({"name": "sub", "file": "notes.md"}), "load_skill", "deny"),
+        (json!({"name": "mine"}), "", "allow"),
+    ] {
+        let review = tool.review(&args, &place.context()).await;
+        let verdict = match decide(&rules(deny), "load_skill", &review) {
+            Verdict::Allow { .. } => "allow",
+            Verdict::Ask { .. } => "ask",
+            Verdict::Deny { .. } => "deny",
+        };
+        assert_eq!(verdict, expected, "{args} {deny}");
+    }
 }

@@ -143,7 +143,9 @@ impl Place {
     /// Puts a file with `bytes` in this place in one step, with mode, owner and attributes of the one it replaces.
     /// The bytes, the name and the folder are on the disk when it returns.
     pub fn replace(&self, old: Option<&Found>, bytes: &[u8]) -> io::Result<Replaced> {
-        let (mut file, temporary) = self.temporary()?;
+        // What was nobody else's to read stays so while it is written; the mode of the old file comes with the rest.
+        let mode = if old.is_some() { 0o600 } else { 0o666 };
+        let (mut file, temporary) = self.temporary(Mode::from_raw_mode(mode))?;
         file.write_all(bytes)?;
         if let Some(old) = old {
             copy_metadata(&old.file, &file)?;
@@ -158,13 +160,13 @@ impl Place {
         Ok(Replaced::Yes)
     }
 
-    fn temporary(&self) -> io::Result<(File, Temporary<'_>)> {
+    fn temporary(&self, mode: Mode) -> io::Result<(File, Temporary<'_>)> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         for _ in 0..NAMES_MAX {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
             let name = OsString::from(format!(".segue-{}-{count}.tmp", std::process::id()));
-            match rustix::fs::openat(&self.folder, &name, flags, Mode::from_raw_mode(0o666)) {
+            match rustix::fs::openat(&self.folder, &name, flags, mode) {
                 Ok(file) => {
                     return Ok((File::from(file), Temporary { folder: &self.folder, name, is_done: false }));
                 }

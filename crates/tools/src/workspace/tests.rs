@@ -57,10 +57,10 @@ fn k6_a_path_that_does_not_exist_is_resolved_as_far_as_it_does() {
 fn k6_words_of_a_command_that_name_something_outside_are_refused() {
     let (_outer, workspace) = workspace();
     assert_eq!(workspace.named_by("inner"), Ok(Some(PathBuf::from("src/a.rs"))));
-    for word in ["../secret", "/etc/passwd", "up/secret", "src/aside", "/"] {
+    for word in ["../secret", "/etc/passwd", "up/secret", "src/aside", "/", "../new", "/api/v1", "up/new"] {
         assert!(workspace.named_by(word).is_err(), "{word}");
     }
-    for word in ["/api/v1", "HEAD~1", "*.rs", "a\0b", "missing"] {
+    for word in ["HEAD~1", "*.rs", "a\0b", "missing"] {
         assert_eq!(workspace.named_by(word), Ok(None), "{word}");
     }
 }

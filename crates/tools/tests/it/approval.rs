@@ -348,6 +348,94 @@ async fn j7_an_answer_after_a_restart_counts() {
 }
 
 #[tokio::test]
+async fn k6_an_approval_is_one_of_what_was_shown() {
+    let calls = Reply::call("c1", "write_file", json!({"path": "src/h/pre-commit", "content": "x\n"}));
+    let world = World::new(vec![calls, Reply::text("Done.")], ("", Policy::Ask)).await;
+    fs::create_dir_all(world.file(".git/hooks")).unwrap();
+    let asked = world.say("Go.").await;
+    // As another call of the same answer could.
+    std::os::unix::fs::symlink("../.git/hooks", world.file("src/h")).unwrap();
+    world.answer(&asked.interrupts[0], json!([{"type": "approve"}])).await;
+    assert!(!world.file(".git/hooks/pre-commit").exists());
+    let results = world.results().await;
+    assert!(results[0].contains("has changed since it was looked at"), "{results:?}");
+    assert!(results[0].contains("one of git's own files"), "{results:?}");
+}
+
+/// Reads a file and asks about a change of it, in a process that then ends.
+async fn asked_about_a_change() -> (World, Interrupt) {
+    let read = Reply::call("c1", "read_file", json!({"path": "src/a.rs"}));
+    let edit = json!({"path": "src/a.rs", "old_string": "needle", "new_string": "thread"});
+    let again = json!({"path": "src/a.rs", "old_string": "last", "new_string": "end"});
+    let script = vec![
+        read,
+        Reply::call("c2", "edit_file", edit).and_call("c3", "edit_file", again),
+        Reply::text("Done."),
+    ];
+    let mut world = World::new(script, ("", Policy::Ask)).await;
+    let mut asked = world.say("Go.").await;
+    world.bench.tools = tools::all(tools::Settings::default());
+    world.driver = driver(&world.bench, &world.server, (&world.book, Policy::Ask));
+    (world, asked.interrupts.remove(0))
+}
+
+#[tokio::test]
+async fn j7_an_edit_that_was_shown_is_made_by_another_process() {
+    let (world, interrupt) = asked_about_a_change().await;
+    let approve = json!({"type": "approve"});
+    let end = world.answer(&interrupt, json!([approve, approve])).await;
+    assert_eq!(end.status, RunStatus::Success);
+    let text = fs::read_to_string(world.file("src/a.rs")).unwrap();
+    assert_eq!(text, "fn a() {}\r\n// thread\nend", "{:?}", world.results().await);
+}
+
+#[tokio::test]
+async fn k6_an_edit_that_was_shown_is_not_made_of_a_file_that_changed() {
+    let (world, interrupt) = asked_about_a_change().await;
+    fs::write(world.file("src/a.rs"), "// needle of another\nlast").unwrap();
+    let approve = json!({"type": "approve"});
+    world.answer(&interrupt, json!([approve, approve])).await;
+    assert_eq!(fs::read_to_string(world.file("src/a.rs")).unwrap(), "// needle of another\nlast");
+    let results = world.results().await;
+    assert!(results[1].contains("has changed since you read it"), "{results:?}");
+}
+
+#[tokio::test]
+async fn k4_a_search_leaves_out_what_rules_deny_or_ask_about() {
+    let calls = Reply::call("c1", "grep", json!({"pattern": "k"}))
+        .and_call("c2", "glob", json!({"pattern": "*.txt"}))
+        .and_call("c3", "ls", json!({"path": "private"}))
+        .and_call("c4", "execute", json!({"command": "grep -r k ."}))
+        .and_call("c5", "execute", json!({"command": "cat open.txt"}));
+    let rules = "deny = [\"read_file(private/**)\"]\nask = [\"read_file(drafts/**)\"]";
+    let world = World::new(vec![calls, Reply::text("Done.")], (rules, Policy::Deny)).await;
+    for path in ["private/x.txt", "drafts/y.txt", "open.txt"] {
+        fs::create_dir_all(world.file(path).parent().unwrap()).unwrap();
+        fs::write(world.file(path), "k\n").unwrap();
+    }
+    assert_eq!(world.say("Go.").await.status, RunStatus::Success);
+    let mut results = world.results().await;
+    results.sort();
+    assert_eq!(results[0], "c1: open.txt:1:k\n[2 files left out by rules]");
+    assert_eq!(results[1], "c2: open.txt\n[2 files left out by rules]");
+    assert_eq!(results[2], "c3: (nothing to show)\n[1 file left out by rules]");
+    assert!(results[3].contains("it goes through folders, and rules are about"), "{results:?}");
+    assert_eq!(results[4], "c5: k");
+}
+
+#[tokio::test]
+async fn a_search_in_what_was_approved_leaves_it_in() {
+    let calls = Reply::call("c1", "grep", json!({"pattern": "k", "path": "drafts"}));
+    let world =
+        World::new(vec![calls, Reply::text("Done.")], ("ask = [\"read_file(drafts)\"]", Policy::Ask)).await;
+    fs::create_dir_all(world.file("drafts")).unwrap();
+    fs::write(world.file("drafts/y.txt"), "k\n").unwrap();
+    let asked = world.say("Go.").await;
+    world.answer(&asked.interrupts[0], json!([{"type": "approve"}])).await;
+    assert_eq!(world.results().await, ["c1: drafts/y.txt:1:k"]);
+}
+
+#[tokio::test]
 async fn g3_an_answer_that_says_what_would_not_be_done_is_refused() {
     let world = World::new(vec![write("c1", "a")], ("", Policy::Ask)).await;
     let asked = world.say("Go.").await;

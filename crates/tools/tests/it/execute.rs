@@ -228,7 +228,7 @@ async fn k6_a_repository_cannot_make_git_start_programs_when_a_line_only_reads()
         "git diff",
         "git log -p '--format=%G? %s' | head -5",
         "git show",
-        "git blame a.txt && git branch new",
+        "git blame a.txt && git branch --list new",
     ] {
         let (status, text) = run(&bench, command).await;
         assert_eq!(status, ToolStatus::Success, "{command}: {text}");

@@ -10,3 +10,5 @@ mod changes;
 mod execute;
 #[cfg(test)]
 mod files;
+#[cfg(test)]
+mod reading;

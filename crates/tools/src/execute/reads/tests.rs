@@ -5,6 +5,7 @@ use super::*;
 fn workspace() -> (tempfile::TempDir, Workspace) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(folder.path().join("work/src")).unwrap();
+    std::fs::create_dir(folder.path().join("work/.git")).unwrap();
     std::fs::write(folder.path().join("work/src/a.rs"), "a").unwrap();
     let workspace = Workspace::open(&folder.path().join("work")).unwrap();
     (folder, workspace)
@@ -54,6 +55,12 @@ fn commands_that_only_read_are_known() {
             "git show HEAD:src/a.rs",
             "git branch -a",
             "git branch --list main",
+            "git branch --contains HEAD",
+            "git diff -U5 HEAD",
+            "git log --author bob --since=yesterday",
+            "uniq -",
+            "head -n -5 src/a.rs",
+            "diff -u src/a.rs src/a.rs",
             "git blame -L 1,5 src/a.rs",
             "git log --oneline | head -3 && git status 2>/dev/null; pwd",
             "cat src/a.rs 2>&1 || true",
@@ -89,6 +96,25 @@ fn k6_commands_that_may_write_or_start_programs_do_more_than_read() {
             "sort --compress-program=sh src/a.rs",
             "sort -T . src/a.rs",
             "uniq src/a.rs out",
+            "uniq - out",
+            "uniq -- - out",
+            "uniq -c - out",
+            "uniq - ../out",
+            "diff -uN . src",
+            "diff -r . src",
+            "diff -u . src",
+            "diff src/a.rs src",
+            "grep -d recurse x .",
+            "grep -rv . -e",
+            "grep -r x . --exclude",
+            "grep -rv x -e -- .",
+            "rg x --glob",
+            "sort src/a.rs -k",
+            "head src/a.rs -n",
+            "less src/a.rs",
+            "tee src/a.rs",
+            "tar -cf out .",
+            "find -name",
             "date -s tomorrow",
             "date 010100002030",
             "rg --pre sh fn",
@@ -126,6 +152,19 @@ fn k6_git_only_reads_with_the_sub_commands_and_options_that_do() {
             "git branch -D main",
             "git branch -m a b",
             "git branch --delete main",
+            "git branch new",
+            "git branch new HEAD",
+            "git branch -v new",
+            "git branch -a new",
+            "git diff -U --output=out",
+            "git diff -U 3",
+            "git diff -U3x",
+            "git diff -a",
+            "git log -L 1,5:src/a.rs",
+            "git log --open-files-in-pager=sh",
+            "git describe --dirty",
+            "git status -v",
+            "git blame -S src/a.rs src/a.rs",
             "git grep -O fn",
             "git checkout .",
             "git fetch",
@@ -179,6 +218,9 @@ fn k6_what_is_outside_the_workspace_is_more_than_reading() {
             "grep x /etc/passwd",
             "git diff /etc/passwd src/a.rs",
             "git log -- ..",
+            "cat ../missing",
+            "uniq ../missing",
+            "cat /missing",
             "stat /",
             "du -s /etc",
         ],
@@ -191,16 +233,18 @@ fn k6_what_runs_is_what_was_understood() {
     assert_eq!(script("ls   'a  b'"), "ls 'a  b'");
     assert_eq!(
         script("git diff HEAD | head -3"),
-        "git --no-pager diff --no-ext-diff --no-textconv --ignore-submodules=all HEAD | head -3"
+        "git --no-pager diff --no-ext-diff --no-textconv --ignore-submodules=all --relative HEAD | head -3"
     );
-    assert_eq!(script("git branch new"), "git --no-pager branch --list new");
+    assert_eq!(script("git branch --list x"), "git --no-pager branch --list --list x");
     assert_eq!(script("cat src/a.rs 2>&1 >/dev/null"), "cat src/a.rs 2>&1 >/dev/null");
     let grep = script("grep -r --include='*' x -- src");
-    assert!(grep.starts_with("grep -r '--include=*' x --exclude=.env '--exclude=.env.*'"), "{grep}");
+    assert!(grep.starts_with("grep -r '--include=*' x '--exclude=.[eE][nN][vV]' '--exclude="), "{grep}");
     assert!(grep.ends_with(" -- src"), "{grep}");
     assert_eq!(script("grep x .env"), "grep x .env", "what is named is meant");
+    let grep = script("grep -r -e S= -e x/.env .");
+    assert!(grep.contains("[eE][nN][vV]"), "{grep}");
     let rg = script("rg -g '*' x");
-    assert!(rg.starts_with("rg --no-config -g '*' x '--glob=!.env'"), "{rg}");
+    assert!(rg.starts_with("rg --no-config -g '*' x '--iglob=!.env'"), "{rg}");
 }
 
 #[test]
@@ -213,4 +257,42 @@ fn a_line_that_reads_tells_what() {
     assert_eq!(paths("git show HEAD:.env"), named(&[".env"]));
     assert_eq!(paths("cat src/../.env | head"), named(&[".env", "src/../.env"]));
     assert_eq!(paths("pwd"), named(&[""]));
+    assert_eq!(paths("git show HEAD:./src/../src/a.rs"), named(&["src/a.rs"]));
+}
+
+#[test]
+fn k6_no_option_hides_another_as_its_value() {
+    let mut lines = Vec::new();
+    for program in PROGRAMS.iter().chain(GIT) {
+        let is_git = GIT.iter().any(|sub| std::ptr::eq(sub, program));
+        let name = if is_git { format!("git {}", program.name) } else { program.name.to_owned() };
+        let letters = program.flags.chars().chain(program.values.chars()).chain(program.numbers.chars());
+        let options = letters.map(|letter| format!("-{letter}"));
+        let options = options.chain(
+            program.long.iter().copied().flatten().map(|option| option.trim_end_matches('=').to_owned()),
+        );
+        for option in options {
+            lines.extend(["--output=x", "-o", "--pre=sh"].map(|hidden| (format!("{name} {option}"), hidden)));
+        }
+    }
+    for (find, count) in FIND.iter().filter(|(_, count)| *count > 0) {
+        lines.push((format!("find . {find}{}", " x".repeat(count - 1)), "-delete"));
+    }
+    for (line, hidden) in lines {
+        let is_allowed_itself = reading(&format!("{} {hidden}", line.rsplit_once(' ').unwrap().0)).is_some();
+        let line = format!("{line} {hidden}");
+        assert!(is_allowed_itself || reading(&line).is_none(), "{line}");
+    }
+}
+
+#[test]
+fn what_shows_more_than_it_names_is_known() {
+    for line in
+        ["grep -rn k .", "grep -nr k", "rg k", "find .", "ls -R", "du", "git diff", "git show", "git log -p"]
+    {
+        assert!(reading(line).unwrap().searches, "{line}");
+    }
+    for line in ["grep k src/a.rs", "cat src/a.rs", "ls src", "git status", "git log --oneline -5", "pwd"] {
+        assert!(!reading(line).unwrap().searches, "{line}");
+    }
 }

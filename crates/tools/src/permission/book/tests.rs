@@ -27,7 +27,8 @@ fn a_rule_is_remembered_for_as_long_as_the_person_said() {
     assert_eq!(again.permissions.deny, settings.deny);
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(fs::metadata(file.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
-    assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "no temporary file is left");
+    let left = fs::read_dir(file.parent().unwrap()).unwrap().count();
+    assert_eq!(left, 2, "beside the file there is its lock, and no temporary file");
 }
 
 #[test]
@@ -68,4 +69,23 @@ fn workspaces_have_files_of_their_own() {
     assert_eq!(file, project_file(home, &one.path().join(".")));
     assert_ne!(file, project_file(home, other.path()));
     assert!(file.starts_with("home/projects") && file.ends_with("permissions.toml"));
+}
+
+#[test]
+fn j7_of_answers_that_several_processes_give_at_the_same_time_none_is_lost() {
+    let home = tempfile::tempdir().unwrap();
+    let file = project_file(home.path(), home.path());
+    let open = || RuleBook::open(&Permissions::default(), Vec::new(), Some(file.clone())).unwrap();
+    std::thread::scope(|scope| {
+        for process in 0..4 {
+            let book = open();
+            scope.spawn(move || {
+                for number in 0..8 {
+                    book.remember(rule(&format!("execute(make p{process} n{number})")), Scope::Project)
+                        .unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(open().rules().permissions.allow.len(), 32);
 }

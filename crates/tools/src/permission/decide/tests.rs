@@ -213,6 +213,21 @@ fn of_several_subjects_the_strictest_counts() {
 }
 
 #[test]
+fn a_command_that_goes_through_folders_is_asked_about_when_rules_are_about_files() {
+    let denying = rules(&["execute(rg *)"], &[], &["read_file(private/**)"]);
+    for line in ["grep -r k .", "rg k", "find .", "git diff", "ls -R"] {
+        check(&denying, "execute", &reading(line, &[""]), "ask: it goes through folders");
+        check(&Rules::default(), "execute", &reading(line, &[""]), "allow");
+        let offered = crate::permission::suggestions(&denying, "execute", &reading(line, &[""]));
+        assert!(offered.is_empty(), "no rule would allow it: {offered:?}");
+    }
+    check(&denying, "execute", &reading("cat a", &["a"]), "allow");
+    check(&denying, "execute", &reading("cat private/x", &["private/x"]), "deny");
+    check(&rules(&[], &["grep(a)"], &[]), "execute", &reading("rg k", &[""]), "ask: it goes");
+    check(&rules(&[], &[], &["edit_file(a)"]), "execute", &reading("rg k", &[""]), "allow");
+}
+
+#[test]
 fn texts_that_are_no_rules_are_refused() {
     for text in
         ["", "()", "execute(", "execute()", "(x)", "rm -rf", "edit_file(/etc/**)", "edit_file(../x)", "ls({)"]
@@ -243,6 +258,10 @@ fn suggestions_are_no_wider_than_the_call_and_allow_it() {
         ),
         ("execute", command("cargo build; cargo build -q"), vec!["execute(cargo build *)"]),
         ("execute", command("npm run build"), vec!["execute(npm run build)"]),
+        ("execute", command("gh pr list"), vec!["execute(gh pr list)"]),
+        ("execute", command("git stash list"), vec!["execute(git stash list)"]),
+        ("execute", command("docker container ls"), vec!["execute(docker container ls)"]),
+        ("execute", command("git diff"), vec!["execute(git diff)"]),
         ("execute", command("A=1 cargo test"), vec!["execute(A=1 cargo test)"]),
         ("edit_file", path("src/a/b.rs"), vec!["edit_file(src/a/**)"]),
         ("edit_file", path("[x].md"), vec!["edit_file(./[[]x[]].md)"]),

@@ -96,3 +96,32 @@ fn a_pipe_is_refused_without_waiting_for_its_other_end() {
     let place = bench.target.place(Folders::Existing).unwrap();
     assert!(place.open().unwrap_err().to_string().contains("not a regular file"));
 }
+
+#[test]
+fn k6_nobody_else_can_read_the_new_bytes_of_a_private_file_while_they_are_written() {
+    let bench = Bench::new();
+    let path = bench.path("work/src/a");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let place = bench.target.place(Folders::Existing).unwrap();
+    let found = place.read(100).unwrap();
+    let (started, stop) = (std::sync::Barrier::new(2), std::sync::atomic::AtomicBool::new(false));
+    let folder = bench.path("work/src");
+    let modes = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut modes = Vec::new();
+            started.wait();
+            while !stop.load(Ordering::Relaxed) {
+                for entry in fs::read_dir(&folder).unwrap().flatten() {
+                    modes.extend(entry.metadata().ok().map(|found| found.mode() & 0o777));
+                }
+            }
+            modes
+        });
+        started.wait();
+        place.replace(found.as_ref(), &vec![b'x'; 8 << 20]).unwrap();
+        stop.store(true, Ordering::Relaxed);
+        watcher.join().unwrap()
+    });
+    assert!(modes.iter().all(|mode| *mode == 0o600), "{modes:?}");
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+}

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mcp::Servers;
 use runtime::{Frame, Frames, Review, Subject, Tool};
 use serde::Serialize;
-use tools::permission::{self, Rule, RuleBook, Scope, Verdict};
+use tools::permission::{self, Permissions, Rule, RuleBook, Scope, Verdict};
 use tools::{Skills, SkillsFound};
 
 use super::subagent::{self, TASK_TOOL};
@@ -75,7 +75,11 @@ impl Agent {
         own.extend(self.own_tools.iter().cloned());
         let trusted = vec![TASK_TOOL.to_owned(), LOAD_SKILL.to_owned()];
         let rules = RuleBook::open(&self.config.permissions, trusted, Some(self.permissions_file()))?;
-        let (servers, notices) = self.start_servers().await?;
+        let (servers, mut notices) = self.start_servers().await?;
+        let known = own.iter().map(|tool| tool.spec().name);
+        let known: Vec<String> =
+            known.chain([TASK_TOOL, LOAD_SKILL, memory::EDIT_MEMORY].map(str::to_owned)).collect();
+        notices.extend(misspelt(&rules.rules().permissions, &known));
         let skills = Arc::new(Skills::new(&self.settings.home.skills(), &self.settings.workspace));
         Ok(Toolbox { own, servers, skills, rules: Arc::new(rules), notices: Mutex::new(notices) })
     }
@@ -138,4 +142,13 @@ impl Agent {
             servers.close().await;
         }
     }
+}
+
+/// Returns a word about each rule that names no tool: one that refuses calls would protect nothing. The tools of servers
+/// come and go, and are not looked at.
+fn misspelt(permissions: &Permissions, known: &[String]) -> Vec<String> {
+    let rules = permissions.allow.iter().chain(&permissions.ask).chain(&permissions.deny);
+    let unknown = rules
+        .filter(|rule| !known.iter().any(|tool| rule.names(tool)) && !rule.to_string().starts_with("mcp__"));
+    unknown.map(|rule| format!("the rule `{rule}` names no tool there is")).collect()
 }

@@ -71,7 +71,7 @@ impl Rule {
     }
 
     /// Returns whether it names the tool.
-    pub(super) fn names(&self, tool: &str) -> bool {
+    pub fn names(&self, tool: &str) -> bool {
         let is_named = |name: &str| self.tool.is_match(name);
         let family = [WRITING, SHOWING].into_iter().find(|family| family.contains(&tool));
         match family {

@@ -1,6 +1,6 @@
 //! Approvals through the agent, with its own tools: what the rules say, what a person answers, what is remembered.
 
-use agent::{Agent, Error, Policy, RunEnd, Scope};
+use agent::{Agent, CancellationToken, Error, Frame, Frames, Item, Policy, RunEnd, Scope};
 use protocol::{Decisions, EventType, Interrupt, Message, RunStatus, ThreadId};
 use scripted::{Reply, Script, Server};
 use serde_json::{Value, json};
@@ -295,4 +295,23 @@ async fn the_list_of_tools_says_what_becomes_of_a_call() {
         assert_eq!(rule(name), Some(expected), "{name}");
     }
     assert_eq!((rule("edit_memory"), rule("write_file")), (Some("ask"), Some("deny")));
+}
+
+#[tokio::test]
+async fn a_rule_that_names_no_tool_is_told() {
+    let world = World::new();
+    let server = Server::start(Script::new([Reply::text("Done.").repeated()])).unwrap();
+    let rules = "[permissions]\nallow = [\"edit_fil(src/**)\", \"read_file\", \"mcp__x__y\"]\n";
+    let agent = world.agent_under(&server, (rules, Policy::Ask));
+    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let (frames, mut stream) = Frames::channel();
+    agent.send(thread, "Go.", &frames, &CancellationToken::new()).await.unwrap();
+    drop(frames);
+    let mut notices = Vec::new();
+    while let Some(Item::Frame(_, frame)) = stream.next().await {
+        if let Frame::Notice { text } = &*frame {
+            notices.push(text.clone());
+        }
+    }
+    assert_eq!(notices, ["the rule `edit_fil(src/**)` names no tool there is"]);
 }

@@ -20,6 +20,11 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:
   124  the time was up
   130  stopped by Ctrl-C, SIGTERM or SIGHUP";
 
+/// How the journal's refusal ends when another process has a run on the thread.
+const RUN_IS_ACTIVE: &str = " is active";
+/// What a person is told then.
+const BUSY: &str = "change this thread: it is being worked on in another terminal";
+
 /// Why the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
@@ -129,6 +134,11 @@ impl Failure {
         }
     }
 
+    /// Returns whether nothing was done because another process works on the thread.
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(self, Self::Told(told) if told.what == BUSY)
+    }
+
     /// Returns the failure of a command that a person stopped.
     pub(crate) fn cancelled(what: &str) -> Self {
         Self::new(Code::Cancelled, format!("{what}: it was stopped"))
@@ -138,6 +148,10 @@ impl Failure {
 impl From<agent::Error> for Failure {
     fn from(error: agent::Error) -> Self {
         let (code, what) = (Code::from(error.class()), chain(&error));
+        if code == Code::Conflict && what.ends_with(RUN_IS_ACTIVE) {
+            return Self::new(code, BUSY)
+                .with_hint("wait until it is done, or stop it there; then try again");
+        }
         let told = match (error.hint(), &error) {
             (None, agent::Error::Transcript(_)) => file_told(code, &what),
             (hint, _) => Told { code, what, hint },

@@ -3,18 +3,19 @@
 
 use agent::{Rule, Scope};
 use protocol::decision::EditedAction;
-use protocol::{ActionRequest, Decision, Decisions, Interrupt};
+use protocol::{ActionRequest, Decision, Decisions, Interrupt, ThreadId};
 use serde_json::{Map, Value};
 
 use crate::commands::Context;
 use crate::exit::{self, Code, Failure};
-use crate::terminal::ask::question::{Choice, ask, ask_line};
+use crate::terminal::ask::question::{Choice, ask_amid, ask_line};
 use crate::terminal::editor::{self, Edited};
 use crate::terminal::screen::Screen;
 use crate::terminal::show::calls::title;
 use crate::terminal::show::diff;
 use crate::terminal::text::safe::{one_line, revealed};
 use crate::terminal::text::wrap::wrap;
+use crate::terminal::work::typed::Typed;
 
 /// The wire name of what asks about tool calls.
 pub(crate) const TOOL_APPROVAL: &str = "ToolApprovalMiddleware";
@@ -57,11 +58,29 @@ pub(crate) fn calls(interrupt: &Interrupt) -> Vec<(String, Value)> {
     requests.filter_map(call).collect()
 }
 
-/// Asks about each call; `None` when the person leaves it for later, and nothing is decided then.
+/// Returns what to tell before a message is sent while calls wait for a decision; they are not made then.
+pub(crate) async fn dropped(context: &Context, thread_id: ThreadId) -> Result<Option<String>, Failure> {
+    let pending = context.agent.pending(thread_id).await?;
+    let count = pending.iter().filter(|one| is_about_calls(one)).flat_map(calls).count();
+    Ok(match count {
+        0 => None,
+        1 => Some("1 tool call that waited is dropped: a new message takes its place.".to_owned()),
+        count => {
+            Some(format!("{count} tool calls that waited are dropped: a new message takes their place."))
+        }
+    })
+}
+
+/// Asks about each call; `None` when the person leaves it for later, and nothing is decided then. What they go on to
+/// type as a message goes to `typed`.
 ///
 /// # Errors
 /// When the terminal fails.
-pub(crate) fn ask_person(context: &Context, interrupt: &Interrupt) -> Result<Option<Answered>, Failure> {
+pub(crate) fn ask_person(
+    context: &Context,
+    interrupt: &Interrupt,
+    typed: &mut Typed,
+) -> Result<Option<Answered>, Failure> {
     let requests = &interrupt.payload.action_requests;
     let mut answered = Answered { decisions: Decisions { decisions: Vec::new() }, remembered: Vec::new() };
     // All are seen before any is answered: the second may be why the first is not wanted.
@@ -77,7 +96,7 @@ pub(crate) fn ask_person(context: &Context, interrupt: &Interrupt) -> Result<Opt
         } else {
             context.screen.line(context.screen.style.bold(heading(request, place)))?;
         }
-        match ask_one(context, interrupt, at)? {
+        match ask_one(context, interrupt, at, typed)? {
             None => return Ok(None),
             Some(One::Decided(decision)) => answered.decisions.decisions.push(decision),
             Some(One::Remembered(scope)) => {
@@ -101,12 +120,17 @@ enum One {
 }
 
 /// Asks about one call until there is an answer.
-fn ask_one(context: &Context, interrupt: &Interrupt, at: usize) -> Result<Option<One>, Failure> {
+fn ask_one(
+    context: &Context,
+    interrupt: &Interrupt,
+    at: usize,
+    typed: &mut Typed,
+) -> Result<Option<One>, Failure> {
     let requests = &interrupt.payload.action_requests;
     let request = &requests[at];
     let choices = choices(interrupt, request, requests.len() - at);
     loop {
-        let Some(key) = ask(&context.screen, &choices, "Decide later")? else { return Ok(None) };
+        let Some(key) = ask_amid(&context.screen, &choices, "Decide later", typed)? else { return Ok(None) };
         let decision = match key {
             Key::Approve => Some(approve()),
             Key::ApproveAll => return Ok(Some(One::All(approve()))),
@@ -170,10 +194,22 @@ fn heading(request: &ActionRequest, (at, of): (usize, usize)) -> String {
     let place = if of > 1 { format!(" {at} of {of}") } else { String::new() };
     // A command is shown below with every character of it.
     let title = match detail(request, "command") {
-        Some(_) if of == 1 => one_line(&request.name),
-        Some(_) | None => title(&request.name, &request.args),
+        Some(_) if of == 1 => one_line(&revealed(&request.name)),
+        Some(_) | None => title(&revealed(&request.name), &all_revealed(&request.args)),
     };
     format!("Call{place}: {title}")
+}
+
+/// Returns the arguments with what hides in them made visible.
+fn all_revealed(args: &Value) -> Value {
+    match args {
+        Value::String(text) => Value::from(revealed(text).into_owned()),
+        Value::Array(items) => items.iter().map(all_revealed).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(key, value)| (revealed(key).into_owned(), all_revealed(value))).collect()
+        }
+        other => other.clone(),
+    }
 }
 
 /// Shows what a call would do, as far as it fits, and what speaks against it.
@@ -212,8 +248,7 @@ fn matter(screen: &Screen, request: &ActionRequest) -> Vec<String> {
     if let Some(diff) = detail(request, "diff").and_then(Value::as_str) {
         return diff::unified(screen, &revealed(diff));
     }
-    let command = detail(request, "command").or_else(|| request.args.get("command")).and_then(Value::as_str);
-    if let Some(command) = command {
+    if let Some(command) = detail(request, "command").and_then(Value::as_str) {
         let lead = |at: usize| if at == 0 { "$ " } else { "  " };
         let lines = revealed(command);
         let lines = lines.lines().enumerate();
@@ -292,7 +327,9 @@ pub(crate) async fn remember(context: &Context, rules: &[(String, Scope)]) -> Re
 /// Lets the person change the command, or all the arguments; `None` when they leave them as they are.
 fn edit(context: &Context, request: &ActionRequest) -> Result<Option<Decision>, Failure> {
     let folder = context.agent.home().root();
-    let command = request.args.get("command").and_then(Value::as_str);
+    // Only a tool that says so takes a shell command; another one's argument of that name is one of many.
+    let is_command = detail(request, "command").is_some();
+    let command = request.args.get("command").filter(|_| is_command).and_then(Value::as_str);
     let (head, text) = match command {
         Some(command) => {
             ("Change the command, save, and close the editor: that approves it.", command.to_owned())
@@ -357,10 +394,20 @@ mod tests {
         assert_eq!(matter(&screen, &command), ["$ rm -rf ‹U+202E›txt.exe", "  echo  two"]);
         let diff = request(json!({"diff": "@@ -1 +1 @@\n-a\n+b\u{200b}\u{2066}\n"}));
         assert_eq!(matter(&screen, &diff)[2], "+b\u{200b}‹U+2066›");
-        assert_eq!(matter(&screen, &request(json!({}))), ["$ ls  -l"]);
+        let other = request(json!({}));
+        assert_eq!(matter(&screen, &other), ["{", "  \"command\": \"ls  -l\"", "}"]);
         let warned =
             request(json!({"warnings": ["one\u{1b}[2J", {"kind": "bidi", "line": 1, "text": "two"}]}));
         assert_eq!(warnings(&warned), ["one", "two"]);
+    }
+
+    #[test]
+    fn k5_a_heading_hides_nothing() {
+        let mut call = request(json!({}));
+        call.name = "mcp__x__put".to_owned();
+        call.args = json!({"to": "a\u{202e}b", "list": ["\u{1b}[2J"]});
+        let heading = heading(&call, (1, 1));
+        assert!(heading.contains("‹U+202E›b") && heading.contains("‹U+001B›[2J"), "{heading}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::cli::{self, Format};
 use crate::commands::{Context, NO_MODEL_HINT, approval, history, threads};
 use crate::exit::{self, Code, Failure, Outcome};
 use crate::terminal::ask::pick::pick;
-use crate::terminal::keyboard::Quiet;
+use crate::terminal::keyboard::{Bracketed, Quiet};
 use crate::terminal::screen::Audience;
 use crate::terminal::signals::{self, During};
 use crate::terminal::text::wrap::{shorten, wrap};
@@ -30,6 +30,8 @@ use status::Total;
 
 /// Threads that a person can choose from.
 const THREADS_OFFERED_MAX: usize = 50;
+/// What is said before a turn goes on that nobody asked for just now.
+const CUT_OFF: &str = "The last turn had been cut off; it goes on where it stopped. Esc or Ctrl-C stops it.";
 
 /// A conversation under way.
 struct Chat {
@@ -45,6 +47,8 @@ struct Chat {
     total: Option<Total>,
     /// The calls of the last answer that have no result yet: their ids and arguments, in order.
     waiting: Vec<(String, serde_json::Value)>,
+    /// What is said when the next run begins to show.
+    opening: Option<&'static str>,
     /// Whether the status is to be shown before the next line.
     is_changed: bool,
     /// Whether Ctrl-C was the last key at an empty prompt.
@@ -81,6 +85,7 @@ pub(crate) async fn run(context: Context, args: cli::Chat) -> Outcome {
         spent: None,
         total: None,
         waiting: Vec::new(),
+        opening: None,
         is_changed: false,
         is_leaving: false,
     };
@@ -154,10 +159,20 @@ impl Chat {
                             return Ok(Code::Done);
                         }
                     }
-                    Some(_) | None => match self.send(written).await {
-                        Ok(()) => {}
-                        Err(failure) => self.tell(failure)?,
-                    },
+                    Some(_) | None => {
+                        let text = written.text.clone();
+                        match self.send(written).await {
+                            Ok(()) => {}
+                            Err(failure) => {
+                                if failure.is_busy() {
+                                    // The message was not taken: it can be sent again.
+                                    self.typed.lines.push_front(text);
+                                    self.typed.rest = self.typed.unsent();
+                                }
+                                self.tell(failure)?;
+                            }
+                        }
+                    }
                 },
                 Line::Abandoned if was_leaving => return Ok(Code::Done),
                 Line::Abandoned => self.say("Ctrl-C once more, Ctrl-D or /quit leaves.")?,
@@ -173,6 +188,9 @@ impl Chat {
             && let Some(thread) = &self.thread
         {
             status::show(&self.context, thread, self.spent.take().as_ref(), &mut self.total).await?;
+        }
+        for text in self.typed.pasted.drain(..) {
+            self.lines.pasted(&text);
         }
         if let Some(text) = self.typed.lines.pop_front() {
             let shown = text.replace('\n', "\n     … ");
@@ -248,15 +266,13 @@ impl Chat {
 
     /// Goes on where a crash cut a run off, and says so.
     async fn recover(&mut self, thread_id: ThreadId) -> Result<(), Failure> {
+        self.opening = Some(CUT_OFF);
         let recovered = self
             .watched(async |agent, frames, cancel| agent.recover(thread_id, frames, cancel).await)
             .await?;
         match recovered {
             Ok(None) => Ok(()),
-            Ok(Some(end)) => {
-                self.say("The last turn had been cut off; it went on where it stopped.")?;
-                self.settle(thread_id, end).await
-            }
+            Ok(Some(end)) => self.settle(thread_id, end).await,
             Err(error) => self.tell(error.into()),
         }
     }
@@ -277,6 +293,9 @@ impl Chat {
             }
         };
         let message = draft.message(&self.context.agent, thread_id).await?;
+        if let Some(text) = approval::dropped(&self.context, thread_id).await? {
+            self.say(&text)?;
+        }
         let end = self
             .watched(async |agent, frames, cancel| {
                 agent.send(thread_id, message, frames, cancel).await.map(Some)
@@ -295,9 +314,13 @@ impl Chat {
     ) -> Result<agent::Result<Option<RunEnd>>, Failure> {
         self.context.screen.measure();
         self.is_changed = true;
+        let _pastes = Bracketed::begin(&self.context.screen)?;
         let agent = &self.context.agent;
         let mut stream = Stream::new(&self.context.screen, &mut self.typed);
         stream.expect(std::mem::take(&mut self.waiting));
+        if let Some(text) = self.opening.take() {
+            stream.open_with(text);
+        }
         let done =
             watch(async |frames, cancel| work(agent, &frames, &cancel).await, |seen| stream.show(seen)).await;
         let mut spent = stream.finish()?;
@@ -354,7 +377,12 @@ impl Chat {
             if self.context.screen.audience == Audience::Program {
                 return Ok(None);
             }
-            let Some(answered) = approval::ask_person(&self.context, interrupt)? else { return Ok(None) };
+            let asked = approval::ask_person(&self.context, interrupt, &mut self.typed)?;
+            let Some(answered) = asked else {
+                // A line that waits would give up the calls: it is looked at again before it is sent.
+                self.typed.rest = self.typed.unsent();
+                return Ok(None);
+            };
             approval::remember(&self.context, &answered.remembered).await?;
             if self.waiting.is_empty() {
                 self.waiting = approval::calls(interrupt);

@@ -16,6 +16,7 @@ use crate::terminal::screen::Audience;
 use crate::terminal::text::safe::one_line;
 use crate::terminal::text::wrap::shorten;
 use crate::terminal::work::progress::{Progress, Unit};
+use crate::terminal::work::typed::Typed;
 use crate::terminal::work::watch::{Seen, Then, watch};
 
 /// Where the answer comes from.
@@ -190,7 +191,7 @@ async fn settle(context: &Context, pending: &PendingHandoff, answer: Answer) -> 
     let decision = match answer {
         Answer::Nobody => return Ok(Reached::Pending),
         Answer::Ask => {
-            let decided = review::ask_person(context, pending).await?;
+            let decided = review::ask_person(context, pending, &mut Typed::default()).await?;
             return Ok(decided.map_or(Reached::Pending, |decided| Reached::Decided(Box::new(decided))));
         }
         // One that waited before belongs to whoever asked for it: a look does not end it.

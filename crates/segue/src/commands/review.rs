@@ -7,11 +7,12 @@ use serde_json::{Map, json};
 
 use crate::commands::Context;
 use crate::exit::{Failure, chain};
-use crate::terminal::ask::question::{Choice, ask, ask_line};
+use crate::terminal::ask::question::{Choice, ask_amid, ask_line};
 use crate::terminal::editor::{self, Edited};
 use crate::terminal::show::summary;
 use crate::terminal::text::safe::one_line;
 use crate::terminal::text::wrap;
+use crate::terminal::work::typed::Typed;
 use crate::terminal::work::watch::{Seen, Then, watch};
 
 /// What the person wants to do.
@@ -83,18 +84,22 @@ pub(crate) async fn decide(
     .await
 }
 
-/// Asks the person until the handoff is decided; `None` when they leave it for later.
+/// Asks the person until the handoff is decided; `None` when they leave it for later. What they go on to type as a
+/// message goes to `typed`.
 ///
 /// # Errors
 /// When the terminal fails, or the answer could not be taken.
 pub(crate) async fn ask_person(
     context: &Context,
     pending: &PendingHandoff,
+    typed: &mut Typed,
 ) -> Result<Option<Decided>, Failure> {
     // What the person wrote last, so that nothing of it is lost between two visits of the editor.
     let mut draft = pending.proposal.summary_md.clone();
     loop {
-        let Some(answer) = ask(&context.screen, &CHOICES, "Decide later")? else { return Ok(None) };
+        let Some(answer) = ask_amid(&context.screen, &CHOICES, "Decide later", typed)? else {
+            return Ok(None);
+        };
         let decision = match answer {
             Answer::Accept => acceptance(pending),
             Answer::Preview => Decision::Preview {},

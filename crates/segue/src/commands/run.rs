@@ -10,14 +10,18 @@ use agent::{Agent, CancellationToken, Frames, RunEnd};
 use protocol::{Block, HumanMessage, ThreadId};
 
 use crate::cli::{self, Format};
-use crate::commands::{Context, NO_MODEL_HINT, threads};
+use crate::commands::{Context, NO_MODEL_HINT, approval, threads};
 use crate::exit::{self, Code, Failure, Outcome};
 use crate::terminal::work::watch::{Then, watch};
 
 /// Performs the command.
 pub(crate) async fn run(context: &Context, args: cli::Run) -> Outcome {
+    check_model(context)?;
     let message = message(args.prompt.as_deref())?;
     let thread_id = thread(context, &args).await?;
+    if let Some(text) = approval::dropped(context, thread_id).await? {
+        context.screen.note(context.screen.style.warn(text));
+    }
     turn(context, thread_id, async |agent, frames, cancel| {
         agent.send(thread_id, message, frames, cancel).await.map(Some)
     })
@@ -55,6 +59,18 @@ pub(crate) async fn turn(
         (Format::Json, Err(Failure::Told(told))) => Ok(told.code),
         (_, outcome) => outcome,
     }
+}
+
+/// Refuses a model that was asked for and cannot be used, before anything is done.
+fn check_model(context: &Context) -> Result<(), Failure> {
+    let models = context.agent.models();
+    let (Some(name), Some(problem)) = (&context.model, models.problem) else { return Ok(()) };
+    let provider = name.split('/').next().unwrap_or_default();
+    Err(match models.providers.iter().any(|known| known.provider == provider) {
+        true => Failure::new(Code::Config, problem).with_hint(NO_MODEL_HINT),
+        false => Failure::new(Code::User, problem)
+            .with_hint("name one as `--model PROVIDER/NAME`; `segue models` shows the providers"),
+    })
 }
 
 async fn thread(context: &Context, args: &cli::Run) -> Result<ThreadId, Failure> {

@@ -301,13 +301,10 @@ async fn export(
     output: Option<&Path>,
 ) -> Result<(), Failure> {
     let thread = context.agent.find_thread(prefix).await?;
-    let mut entries = context.agent.history(thread.thread_id).await?;
+    let entries = context.agent.history(thread.thread_id).await?;
     let text = match (format, context.format) {
         (ExportFormat::Md, Format::Text) => agent::export_markdown(&thread, &entries),
-        (ExportFormat::Json, _) | (ExportFormat::Md, Format::Json) => {
-            entries.iter_mut().for_each(leave_out_reasoning);
-            serde_json::to_string_pretty(&json!({"thread": thread, "history": entries}))? + "\n"
-        }
+        (ExportFormat::Json, _) | (ExportFormat::Md, Format::Json) => export_json(&thread, entries)?,
     };
     match output {
         Some(path) => std::fs::write(path, text).map_err(|error| {
@@ -323,6 +320,15 @@ async fn export(
             Ok(())
         }
     }
+}
+
+/// Returns a thread and what was said in it as JSON.
+pub(crate) fn export_json(
+    thread: &Thread,
+    mut entries: Vec<agent::HistoryEntry>,
+) -> serde_json::Result<String> {
+    entries.iter_mut().for_each(leave_out_reasoning);
+    Ok(serde_json::to_string_pretty(&json!({"thread": thread, "history": entries}))? + "\n")
 }
 
 /// Reasoning is not part of what was said.

@@ -49,6 +49,34 @@ impl Drop for Quiet {
     }
 }
 
+/// The terminal tells a paste from typed keys as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Bracketed;
+
+impl Bracketed {
+    /// Asks the terminal for it; `None` where the program cannot steer it.
+    ///
+    /// # Errors
+    /// When stdout cannot be written to.
+    pub(crate) fn begin(screen: &Screen) -> io::Result<Option<Self>> {
+        if screen.cursor == Cursor::Fixed {
+            return Ok(None);
+        }
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(b"\x1b[?2004h")?;
+        stdout.flush()?;
+        Ok(Some(Self))
+    }
+}
+
+impl Drop for Bracketed {
+    fn drop(&mut self) {
+        let mut stdout = io::stdout().lock();
+        // Nothing can be done about a terminal that went away.
+        let _ = stdout.write_all(b"\x1b[?2004l").and_then(|()| stdout.flush());
+    }
+}
+
 /// The terminal as the program found it, to be put back where it ends without coming to its end.
 #[derive(Debug)]
 pub(crate) struct Usual {

@@ -173,6 +173,7 @@ fn no_model_at_all_is_told_before_anything_is_said() {
     sandbox.run(&["run", "-p", "hello"]).assert_told(1, "no model is configured");
     let ended = sandbox.run(&["run", "-p", "hello", "--model", "anthropic/claude-x"]);
     assert_eq!(ended.code, 1, "{ended:?}");
+    sandbox.run(&["run", "-p", "hello", "--model", "foo/bar"]).assert_told(2, "foo");
     sandbox.run(&["run", "-p", " "]).assert_told(2, "empty");
 }
 

@@ -98,7 +98,7 @@ fn g12_a_handoff_in_the_chat_goes_on_in_the_child_with_its_summary_once() {
     terminal.wait_for("Hello to you.");
     terminal.keys("/handoff polish the kettle\r");
     terminal.wait_for("[Esc] Decide later");
-    terminal.keys("a");
+    terminal.keys("a\r");
     terminal.wait_for("You are in the new thread");
     let before = server.calls();
     for (answers, turn) in ["first", "second"].into_iter().enumerate() {
@@ -168,10 +168,10 @@ fn j1_a_second_process_on_the_thread_is_told_that_a_run_is_active() {
     terminal.wait_for(PROMPT);
     terminal.keys("tell me\r");
     terminal.wait_for("Half.");
-    sandbox.run(&["run", "-t", "last", "-p", "me too"]).assert_told(1, "is active");
-    sandbox.run(&["handoff", "last"]).assert_told(1, "is active");
+    sandbox.run(&["run", "-t", "last", "-p", "me too"]).assert_told(1, "being worked on in another terminal");
+    sandbox.run(&["handoff", "last"]).assert_told(1, "being worked on in another terminal");
     let opened = sandbox.run_with(&["chat", "-t", "last"], "/quit\n");
-    assert!(opened.code == 0 && opened.stderr.contains("is active"), "{opened:?}");
+    assert!(opened.code == 0 && opened.stderr.contains("being worked on in another terminal"), "{opened:?}");
     terminal.keys("\x03");
     terminal.wait_for("Stopped.");
     terminal.keys("\x04");

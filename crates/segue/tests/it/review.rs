@@ -37,7 +37,7 @@ fn g5_a_person_sees_the_whole_summary_and_accepts_it_with_one_key() {
         ] {
             assert!(screen.contains(part), "{part} at {columns} columns:\n{screen}");
         }
-        terminal.keys("a");
+        terminal.keys("a\r");
         let (code, screen) = terminal.end();
         assert_eq!(code, 0, "{screen}");
         assert!(screen.contains("Accepted.") && screen.contains("Go on with: segue chat -t "), "{screen}");
@@ -68,7 +68,7 @@ fn g5_enter_alone_decides_nothing_and_escape_leaves_it_pending() {
 fn g15_declining_asks_why_and_changes_nothing() {
     let sandbox = Sandbox::new();
     let (terminal, _) = ask(&sandbox, 80);
-    terminal.keys("d");
+    terminal.keys("d\r");
     terminal.wait_for("Reason (Enter for none)");
     terminal.keys("too vague\r");
     let (code, screen) = terminal.end();
@@ -100,7 +100,7 @@ fn an_edit_that_is_not_taken_comes_back_with_its_text_and_the_reason() {
         ),
     );
     let (terminal, _) = ask(&sandbox, 80);
-    terminal.keys("e");
+    terminal.keys("e\r");
     let (code, screen) = terminal.end();
     assert_eq!(code, 0, "{screen}");
     assert!(screen.contains("Accepted."), "{screen}");
@@ -127,10 +127,10 @@ fn an_unchanged_edit_goes_back_to_the_question() {
     let mut sandbox = Sandbox::new();
     editor(&mut sandbox, "true");
     let (terminal, _) = ask(&sandbox, 80);
-    terminal.keys("e");
+    terminal.keys("e\r");
     terminal.wait_for("The text was not changed.");
     terminal.wait_until("second question", |screen| screen.contains("→ Edit") && screen.contains(QUESTION));
-    terminal.keys("p");
+    terminal.keys("p\r");
     let (code, screen) = terminal.end();
     assert_eq!(code, 0, "{screen}");
     assert!(screen.contains("Only shown."), "{screen}");
@@ -142,7 +142,7 @@ fn without_an_editor_the_question_comes_back() {
     let mut sandbox = Sandbox::new();
     sandbox.set("PATH", "/nonexistent");
     let (terminal, _) = ask(&sandbox, 80);
-    terminal.keys("e");
+    terminal.keys("e\r");
     terminal.wait_for("hint: set EDITOR");
     terminal.wait_until("second question", |screen| screen.contains("→ Edit") && screen.contains(QUESTION));
     terminal.keys("\x1b");
@@ -153,7 +153,7 @@ fn without_an_editor_the_question_comes_back() {
 fn a_deletion_is_asked_about_and_escape_keeps_the_thread() {
     let sandbox = Sandbox::new();
     sandbox.run(&["import", &sandbox.session()]);
-    for (key, left) in [("\x1b", 1), ("n", 1), ("y", 0)] {
+    for (key, left) in [("\x1b", 1), ("n\r", 1), ("y\r", 0)] {
         let terminal = Terminal::start(&sandbox, 80, &["threads", "delete", "last"]);
         terminal.wait_for("[y] Delete");
         terminal.keys(key);

@@ -46,7 +46,7 @@ impl Chat {
             Answer::Ask if self.context.screen.audience == Audience::Program => {
                 return self.say("It waits for a decision: /handoff --apply accepts it.");
             }
-            Answer::Ask => match review::ask_person(&self.context, &pending).await? {
+            Answer::Ask => match review::ask_person(&self.context, &pending, &mut self.typed).await? {
                 Some(decided) => return self.decided(decided).await,
                 None => return self.say("Nothing was decided; /handoff shows it again."),
             },

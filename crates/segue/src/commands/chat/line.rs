@@ -105,6 +105,11 @@ impl Lines {
         }
     }
 
+    /// Takes down that `text` was pasted into a line while something else was done.
+    pub(super) fn pasted(&self, text: &str) {
+        lock(&self.shared).pastes.note(text);
+    }
+
     /// Returns the text with what was pasted into it in full.
     pub(super) fn written(&self, text: &str) -> Written {
         lock(&self.shared).pastes.written(text)

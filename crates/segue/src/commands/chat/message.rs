@@ -21,6 +21,23 @@ const FILES_BYTES_MAX: usize = 256 * 1024;
 const IMAGE_BYTES_MAX: u64 = 5 * 1024 * 1024;
 /// How much of a file is looked at to tell whether it is text.
 const PROBE_BYTES: usize = 8 * 1024;
+/// How the names of files end that usually hold secrets; the model may ask to read one, which a person decides about.
+const SECRET_ENDS: [&str; 6] = [".pem", ".key", ".p12", ".pfx", ".keystore", ".env"];
+/// Whole names of such files.
+const SECRET_NAMES: [&str; 10] = [
+    "id_rsa",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ed25519",
+    ".netrc",
+    ".pgpass",
+    ".npmrc",
+    ".pypirc",
+    ".git-credentials",
+    "credentials.json",
+];
+/// How the names of files end that only show how one with secrets looks.
+const EXAMPLE_ENDS: [&str; 4] = [".example", ".sample", ".template", ".dist"];
 
 /// What a message will hold.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -33,30 +50,46 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Reads the files that the text names. One that is not there is left as what it is, a word.
+    /// Reads the files that the person named. What is not there, was only pasted, lies outside the workspace or looks
+    /// like a secret is left as what it is, a word.
     pub(super) fn new(written: Written, workspace: &Path) -> Self {
         let mut draft = Self { text: written.text, images: written.images, ..Self::default() };
         let mut room = FILES_BYTES_MAX;
-        for name in mentions(&draft.text.clone()) {
-            let path = workspace.join(&name);
+        for name in mentions(&draft.text) {
+            let path = match named(&name, workspace) {
+                Ok(_) if written.pasted.contains(&name) => {
+                    draft.leave(&name, "was pasted, not typed");
+                    continue;
+                }
+                Ok(path) => path,
+                Err(why) => {
+                    if let Some(why) = why {
+                        draft.leave(&name, why);
+                    }
+                    continue;
+                }
+            };
             match std::fs::metadata(&path) {
                 Ok(found) if found.is_file() && is_image(&path) => {
                     draft.notes.push(format!("@{name} goes along as an image, {}", size(found.len())));
                     draft.images.push(path);
                 }
                 Ok(found) if found.is_file() => draft.add(&name, &path, &mut room),
-                Ok(_) => draft.notes.push(format!("@{name} is a folder: only its name goes along")),
-                Err(_) => {}
+                Ok(_) => draft.leave(&name, "is a folder"),
+                Err(_) => draft.leave(&name, "cannot be read"),
             }
         }
         draft
     }
 
+    fn leave(&mut self, name: &str, why: &str) {
+        self.notes.push(format!("@{} {why}: only its name goes along", one_line(name)));
+    }
+
     fn add(&mut self, name: &str, path: &Path, room: &mut usize) {
         let limit = FILE_BYTES_MAX.min(*room);
         if limit == 0 {
-            let text = format!("@{name} does not fit: only its name goes along");
-            return self.notes.push(text);
+            return self.leave(name, "does not fit");
         }
         match beginning(path, limit) {
             Ok((text, bytes)) => {
@@ -70,7 +103,7 @@ impl Draft {
                 });
                 self.files.push(block(name, &text, bytes));
             }
-            Err(reason) => self.notes.push(format!("@{name} {reason}: only its name goes along")),
+            Err(reason) => self.leave(name, &reason),
         }
     }
 
@@ -129,8 +162,36 @@ pub(super) fn words(text: &str) -> String {
     words + rest
 }
 
+/// Returns the file that is named, links followed; else why it does not go along, if that is worth a word.
+fn named(name: &str, workspace: &Path) -> Result<PathBuf, Option<&'static str>> {
+    let is_path = name.contains(['.', '/']);
+    let Ok(path) = workspace.join(name).canonicalize() else {
+        return Err(is_path.then_some("is not there"));
+    };
+    let is_inside = workspace.canonicalize().is_ok_and(|workspace| path.starts_with(workspace));
+    match is_inside {
+        false => Err(Some("is outside this folder")),
+        true if looks_secret(Path::new(name)) || looks_secret(&path) => {
+            Err(Some("looks like a file with secrets"))
+        }
+        true => Ok(path),
+    }
+}
+
+/// Returns whether a file of that name usually holds secrets.
+fn looks_secret(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let is_example = EXAMPLE_ENDS.iter().any(|end| name.ends_with(end));
+    let is_account = name.starts_with("service-account") && name.ends_with(".json");
+    !is_example
+        && (name.starts_with(".env.")
+            || is_account
+            || SECRET_NAMES.contains(&name.as_str())
+            || SECRET_ENDS.iter().any(|end| name.ends_with(end)))
+}
+
 /// Returns the paths a text names after `@`, each once, in order.
-fn mentions(text: &str) -> Vec<String> {
+pub(super) fn mentions(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut before = ' ';
     for (at, c) in text.char_indices() {
@@ -231,7 +292,7 @@ mod tests {
         std::fs::write(folder.path().join("b.bin"), b"a\0b").unwrap();
         std::fs::write(folder.path().join("c.png"), b"\x89PNG").unwrap();
         let text = "see @a.txt @big.txt @b.bin @c.png @nothing @.";
-        let draft = Draft::new(Written { text: text.to_owned(), images: vec![] }, folder.path());
+        let draft = Draft::new(Written { text: text.to_owned(), ..Written::default() }, folder.path());
         assert_eq!(draft.text, text);
         assert_eq!(
             draft.files[0],
@@ -239,8 +300,32 @@ mod tests {
         );
         assert!(draft.files[1].ends_with("read_file shows the rest]\n</attached_file>"));
         assert_eq!(draft.files.len(), 2);
-        assert_eq!(draft.images, [folder.path().join("c.png")]);
+        assert_eq!(draft.images, [folder.path().canonicalize().unwrap().join("c.png")]);
         assert_eq!(draft.notes.len(), 4, "{:?}", draft.notes);
         assert!(draft.notes[2].contains("is no text"), "{:?}", draft.notes);
+    }
+
+    #[test]
+    fn k5_only_what_a_person_named_goes_along() {
+        let around = tempfile::tempdir().unwrap();
+        let folder = around.path().join("work");
+        std::fs::create_dir(&folder).unwrap();
+        let inside = ["a.txt", "pasted.txt", ".env", ".env.local", "server.pem", ".env.example"];
+        for name in inside.map(|name| folder.join(name)).iter().chain([&around.path().join("passwd")]) {
+            std::fs::write(name, "words\n").unwrap();
+        }
+        #[cfg(unix)]
+        std::os::unix::fs::symlink("../passwd", folder.join("link.txt")).unwrap();
+        let text = "@a.txt @pasted.txt @.env @.env.local @server.pem @.env.example @../passwd @link.txt @nope.py @you";
+        let written =
+            Written { text: text.to_owned(), pasted: vec!["pasted.txt".to_owned()], ..Written::default() };
+        let draft = Draft::new(written, &folder);
+        let notes = draft.notes.join("\n");
+        assert_eq!(draft.files.len(), 2, "{notes}");
+        for (part, count) in
+            [("was pasted", 1), ("secrets", 3), ("outside", 2), ("@nope.py is not there", 1), ("@you", 0)]
+        {
+            assert_eq!(notes.matches(part).count(), count, "{part}:\n{notes}");
+        }
     }
 }

@@ -37,9 +37,9 @@ pub(super) const COMMANDS: [Slash; 17] = [
     slash("context", "", "show what fills the model's window"),
     slash("cost", "", "show what this thread has cost"),
     slash("model", "[PROVIDER/NAME]", "show or change the model"),
-    slash("tools", "", "show the tools and what they may do"),
+    slash("tools", "", "show the tools, those of MCP servers too, and what they may do"),
     slash("memory", "", "show agent.md, and change it"),
-    slash("export", "[FILE]", "write this thread to a file"),
+    slash("export", "[FILE]", "write this thread to a file, as JSON if its name ends so"),
     slash("clear", "", "clear the screen"),
     slash("quit", "", "leave"),
 ];
@@ -50,7 +50,7 @@ const NAME_COLUMNS: usize = 20;
 /// What keys do, for `/help`.
 const KEYS: &str = "Enter sends; Alt-Enter, Ctrl-J or a backslash before Enter begins a new line. @FILE lets a file go \
                     along, as does a pasted path of an image. Tab completes, Ctrl-R searches what you wrote, Ctrl-O \
-                    opens the last tool call. Esc or Ctrl-C stops an answer; what you type meanwhile is kept.";
+                    opens the last tool call. In a question a key marks an answer and Enter confirms it. Esc or Ctrl-C stops an answer; what you type meanwhile is kept.";
 
 impl Chat {
     /// Performs a command; what fails is told, and the conversation goes on.

@@ -120,7 +120,12 @@ impl Chat {
         }
         let thread = self.context.agent.find_thread(&thread_id.to_string()).await?;
         let entries = self.context.agent.history(thread_id).await?;
-        std::fs::write(&path, agent::export_markdown(&thread, &entries)).map_err(|error| {
+        let is_json = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json"));
+        let text = match is_json {
+            true => threads::export_json(&thread, entries)?,
+            false => agent::export_markdown(&thread, &entries),
+        };
+        std::fs::write(&path, text).map_err(|error| {
             Failure::new(Code::User, format!("write {}: {error}", path.display()))
                 .with_hint("name a file you can write")
         })?;

@@ -11,6 +11,7 @@ use crate::cli::{self, Format};
 use crate::commands::{Context, approval, run};
 use crate::exit::{Code, Failure, Outcome};
 use crate::terminal::screen::Audience;
+use crate::terminal::work::typed::Typed;
 
 /// Performs the command.
 pub(crate) async fn run(context: &Context, args: cli::Decide) -> Outcome {
@@ -73,9 +74,13 @@ async fn answer(
             Err(Failure::new(Code::User, format!("decide `{}`: {count} questions wait there", args.what))
                 .with_hint("name one by its interrupt id; `segue run --json` and `--json` here show the ids"))
         }
-        (None, Some(path)) => read(path).map(Some),
+        (None, Some(path)) => {
+            let decisions = read(path)?;
+            check(interrupt, &decisions)?;
+            Ok(Some(decisions))
+        }
         (None, None) if context.format == Format::Text && context.screen.audience == Audience::Person => {
-            match approval::ask_person(context, interrupt)? {
+            match approval::ask_person(context, interrupt, &mut Typed::default())? {
                 Some(answered) => {
                     approval::remember(context, &answered.remembered).await?;
                     Ok(Some(answered.decisions))
@@ -85,6 +90,22 @@ async fn answer(
         }
         (None, None) => Err(Failure::new(Code::User, "decide: nobody can be asked")
             .with_hint("add --approve, --reject [MESSAGE] or --decision-file FILE")),
+    }
+}
+
+/// Checks that the decisions fit the question: one for each call, and of a sort that tool calls know.
+fn check(interrupt: &Interrupt, decisions: &Decisions) -> Result<(), Failure> {
+    let (asked, given) = (interrupt.payload.action_requests.len(), decisions.decisions.len());
+    if asked != given {
+        let what = format!("take the decisions: the question has {asked}, the file {given}");
+        return Err(Failure::new(Code::User, what).with_hint(
+            "the question still waits; give one decision for each action request, in their order",
+        ));
+    }
+    match approval::is_about_calls(interrupt) && decisions.decisions.contains(&Decision::Preview {}) {
+        true => Err(Failure::new(Code::User, "take the decisions: a tool call cannot be previewed")
+            .with_hint("the question still waits; a call takes approve, edit, reject or respond")),
+        false => Ok(()),
     }
 }
 

@@ -2,6 +2,7 @@
 //! `docs/run-json.md` beside this crate, and a test holds the two together.
 
 use agent::{Frame, Position, RunEnd};
+use protocol::message::StopReason;
 use protocol::{Interrupt, RunId, ThreadId, Usage};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -39,6 +40,8 @@ pub(crate) struct Report<'a> {
     pub(crate) run_id: Option<RunId>,
     /// The text of the last answer.
     pub(crate) answer: &'a str,
+    /// Why the model stopped after it, if the provider said.
+    pub(crate) stop: Option<StopReason>,
     /// Tokens of this run's own calls of the model.
     pub(crate) usage: Usage,
     pub(crate) cost: Cost,
@@ -182,6 +185,7 @@ mod tests {
             thread_id: id(1),
             run_id: Some(id(2)),
             answer: "Hello",
+            stop: Some(StopReason::EndTurn),
             usage: Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() },
             cost: Cost { dollars: Some(0.0001) },
             duration_ms: 12,

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::time::Instant;
 
 use agent::{Frame, RunEnd};
-use protocol::{AiMessage, Interrupt, Message, ThreadId, Usage};
+use protocol::message::{StopReason, joined_text};
+use protocol::{AiMessage, EventType, Interrupt, Message, ThreadId, ToolStatus, Usage};
 use serde::Serialize;
 
 use crate::cli::Format;
@@ -13,9 +14,13 @@ use crate::commands::Context;
 use crate::commands::run::lines::{self, Cost, Report, Start};
 use crate::exit::{self, Code, Failure, Outcome};
 use crate::terminal::screen::Audience;
-use crate::terminal::show::calls::title;
+use crate::terminal::show::calls::{outcome, stopped, title};
 use crate::terminal::text::safe::{one_line, safe};
+use crate::terminal::text::wrap::shorten;
 use crate::terminal::work::watch::Seen;
+
+/// Columns of the line that says why a tool failed.
+const WHY_COLUMNS_MAX: usize = 160;
 
 /// A turn on its way to stdout and stderr.
 pub(super) struct Teller<'a> {
@@ -27,6 +32,8 @@ pub(super) struct Teller<'a> {
     answer: String,
     model: Option<String>,
     usage: Usage,
+    /// Why the last answer stopped.
+    stop: Option<StopReason>,
     interrupts: Vec<Interrupt>,
     /// Whether the last character on stdout was a newline.
     ends_line: bool,
@@ -47,6 +54,7 @@ impl<'a> Teller<'a> {
             answer: String::new(),
             model,
             usage: Usage::default(),
+            stop: None,
             interrupts: Vec::new(),
             ends_line: true,
         })
@@ -90,7 +98,8 @@ impl<'a> Teller<'a> {
     fn answered(&mut self, answer: AiMessage) {
         self.pending.clear();
         self.usage.add(answer.usage.unwrap_or_default());
-        let text = protocol::message::joined_text(&answer.content);
+        self.stop = answer.stop;
+        let text = joined_text(&answer.content);
         if !text.trim().is_empty() {
             self.answer = text;
         }
@@ -110,16 +119,24 @@ impl<'a> Teller<'a> {
                 screen.note(style.dim(format!("  {}", title(name, args))));
                 Ok(())
             }
-            Frame::ToolEnded { name, failed: true, .. } => {
-                screen.note(style.dim(format!("  {} failed", one_line(name))));
-                Ok(())
-            }
             Frame::Notice { text } => {
                 self.end_line()?;
                 screen.note(style.warn(one_line(text)));
                 Ok(())
             }
-            Frame::Event(_) | Frame::RunEnded { .. } => self.end_line(),
+            Frame::Event(event) => {
+                self.end_line()?;
+                if event.kind() == Some(EventType::ToolMessage)
+                    && let Some(Message::Tool(result)) = event.message()
+                    && result.status == ToolStatus::Error
+                {
+                    let name = one_line(result.name.as_deref().unwrap_or("tool"));
+                    let why = outcome(result.status, &joined_text(&result.content), None);
+                    screen.note(style.dim(shorten(&format!("  {name} {why}"), WHY_COLUMNS_MAX)));
+                }
+                Ok(())
+            }
+            Frame::RunEnded { .. } => self.end_line(),
             _ => Ok(()),
         }
     }
@@ -145,6 +162,9 @@ impl<'a> Teller<'a> {
                     let newline = if self.answer.ends_with('\n') { "" } else { "\n" };
                     self.context.screen.write(&format!("{}{newline}", self.answer))?;
                 }
+                if let Some(note) = stopped(self.stop) {
+                    self.note(note);
+                }
                 self.tell_what_waits().await;
                 Ok(())
             }
@@ -164,6 +184,7 @@ impl<'a> Teller<'a> {
             thread_id: self.thread_id,
             run_id: end.map(|end| end.run_id),
             answer: &self.answer,
+            stop: self.stop,
             usage: self.usage,
             cost: Cost { dollars: self.context.agent.price_of(model, &self.usage) },
             duration_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),

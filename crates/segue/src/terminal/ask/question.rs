@@ -1,5 +1,6 @@
-//! Questions: a row of labelled keys, and a line of text. Nothing is chosen by Enter alone before a person has moved
-//! to a choice, and keys that were pressed before the question stood there do not answer it.
+//! Questions: a row of labelled keys, and a line of text. A key only marks an answer and Enter confirms it; Enter alone
+//! chooses nothing. Letters of a word, whether it was begun before the question stood there or in it, are a line typed
+//! ahead, and a paste is nothing: neither answers. What an answer means is up to the caller.
 
 use std::io::{self, BufRead, Write};
 use std::time::Duration;
@@ -8,14 +9,17 @@ use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifier
 use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use reedline::{DefaultPrompt, DefaultPromptSegment, Reedline, Signal};
 
+use crate::terminal::keyboard::Bracketed;
 use crate::terminal::screen::{Cursor, Screen};
+use crate::terminal::text::safe::one_line;
 use crate::terminal::text::style::Style;
-use crate::terminal::text::wrap::width;
+use crate::terminal::text::wrap::{shorten, width};
+use crate::terminal::work::typed::Typed;
 
 /// One possible answer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Choice<T> {
-    /// The key that gives it.
+    /// The key that marks it.
     pub(crate) key: char,
     /// What it does, for the screen.
     pub(crate) label: &'static str,
@@ -26,36 +30,40 @@ pub(crate) struct Choice<T> {
 /// Asks, and returns the answer; `None` when the person leaves the question with Esc or Ctrl-C. `later` says what
 /// that means.
 pub(crate) fn ask<T: Copy>(screen: &Screen, choices: &[Choice<T>], later: &str) -> io::Result<Option<T>> {
+    ask_amid(screen, choices, later, &mut Typed::default())
+}
+
+/// Asks as [`ask`] does, where a person may be typing: what they typed before, and go on to type, goes to `typed`.
+pub(crate) fn ask_amid<T: Copy>(
+    screen: &Screen,
+    choices: &[Choice<T>],
+    later: &str,
+    typed: &mut Typed,
+) -> io::Result<Option<T>> {
     if screen.cursor == Cursor::Fixed {
         return ask_by_line(screen, choices, later);
     }
-    let _raw = Raw::begin()?;
+    let _raw = Raw::begin(screen)?;
     while event::poll(Duration::ZERO)? {
-        event::read()?;
+        typed.take(event::read()?);
     }
-    let mut chosen: Option<usize> = None;
-    let mut rows = draw(screen, choices, (chosen, later), 0)?;
+    let mut panel = Panel { choices, mark: Mark::None, note: "", typed };
+    let mut drawn = draw(screen, &panel, later, 0)?;
     loop {
-        match event::read()? {
-            Event::Key(key) if key.kind != KeyEventKind::Release => match pressed(key, choices, chosen) {
-                // Only the answer stays: the choices would look like a question that still stands.
-                Pressed::Answer(at) => {
-                    put(&[screen.style.dim(format!("→ {}", choices[at].label))], rows)?;
-                    end()?;
-                    return Ok(Some(choices[at].answer));
-                }
-                Pressed::Leave => {
-                    put(&[screen.style.dim(format!("→ {later}"))], rows)?;
-                    end()?;
-                    return Ok(None);
-                }
-                Pressed::Move(at) => chosen = Some(at),
-                Pressed::Nothing => continue,
-            },
-            Event::Resize(..) => {}
-            _ => continue,
+        match panel.take(event::read()?) {
+            // Only the answer stays: the choices would look like a question that still stands.
+            Pressed::Answer(at) => {
+                put(&[screen.style.dim(format!("→ {}", choices[at].label))], drawn)?;
+                end()?;
+                return Ok(Some(choices[at].answer));
+            }
+            Pressed::Leave => {
+                put(&[screen.style.dim(format!("→ {later}"))], drawn)?;
+                end()?;
+                return Ok(None);
+            }
+            Pressed::Other => drawn = draw(screen, &panel, later, drawn)?,
         }
-        rows = draw(screen, choices, (chosen, later), rows)?;
     }
 }
 
@@ -98,7 +106,8 @@ pub(crate) fn ask_line(screen: &Screen, label: &str) -> io::Result<Option<String
     }
     let prompt =
         DefaultPrompt::new(DefaultPromptSegment::Basic(label.to_owned()), DefaultPromptSegment::Empty);
-    let mut editor = Reedline::create().with_ansi_colors(screen.style == Style::Color);
+    let mut editor =
+        Reedline::create().with_ansi_colors(screen.style == Style::Color).use_bracketed_paste(true);
     match editor.read_line(&prompt) {
         Ok(Signal::Success(line)) => Ok(Some(line)),
         Ok(_) => Ok(None),
@@ -106,42 +115,125 @@ pub(crate) fn ask_line(screen: &Screen, label: &str) -> io::Result<Option<String
     }
 }
 
-/// What a key does.
+/// What an event does.
 #[derive(Debug, PartialEq, Eq)]
 enum Pressed {
     Answer(usize),
-    Move(usize),
     Leave,
-    Nothing,
+    Other,
 }
 
-fn pressed<T>(key: KeyEvent, choices: &[Choice<T>], chosen: Option<usize>) -> Pressed {
-    let control = key.modifiers.contains(KeyModifiers::CONTROL);
-    let last = choices.len().saturating_sub(1);
-    match key.code {
-        KeyCode::Esc => Pressed::Leave,
-        KeyCode::Char('c' | 'd') if control => Pressed::Leave,
-        KeyCode::Char(_) if control || key.modifiers.contains(KeyModifiers::ALT) => Pressed::Nothing,
-        KeyCode::Char(c) => find(choices, c).map_or(Pressed::Nothing, Pressed::Answer),
-        KeyCode::Enter => chosen.map_or(Pressed::Nothing, Pressed::Answer),
-        KeyCode::Right | KeyCode::Down | KeyCode::Tab => {
-            Pressed::Move(chosen.map_or(0, |at| if at == last { 0 } else { at + 1 }))
+/// Which choice Enter confirms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    None,
+    /// It was moved to.
+    Moved(usize),
+    /// It was marked by its key, which may yet turn out to be the first letter of a word.
+    Key(usize, char),
+}
+
+impl Mark {
+    const fn at(self) -> Option<usize> {
+        match self {
+            Self::None => None,
+            Self::Moved(at) | Self::Key(at, _) => Some(at),
         }
-        KeyCode::Left | KeyCode::Up | KeyCode::BackTab => {
-            Pressed::Move(chosen.map_or(last, |at| at.checked_sub(1).unwrap_or(last)))
-        }
-        _ => Pressed::Nothing,
     }
 }
 
-/// Draws the choices over the `drawn` rows of the last time; returns how many rows there are.
-fn draw<T>(
-    screen: &Screen,
-    choices: &[Choice<T>],
-    (chosen, later): (Option<usize>, &str),
-    drawn: usize,
-) -> io::Result<usize> {
-    let rows = rows(screen, choices, chosen, later);
+/// A question that stands.
+struct Panel<'a, T> {
+    choices: &'a [Choice<T>],
+    mark: Mark,
+    /// What the person should know of what they just did.
+    note: &'static str,
+    typed: &'a mut Typed,
+}
+
+impl<T> Panel<'_, T> {
+    fn take(&mut self, event: Event) -> Pressed {
+        match event {
+            Event::Paste(_) => {
+                self.mark = Mark::None;
+                self.note = "paste ignored";
+                Pressed::Other
+            }
+            Event::Key(key) if key.kind != KeyEventKind::Release => {
+                self.note = "";
+                self.press(key)
+            }
+            _ => Pressed::Other,
+        }
+    }
+
+    fn press(&mut self, key: KeyEvent) -> Pressed {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let is_plain = !control && !key.modifiers.contains(KeyModifiers::ALT);
+        match (key.code, self.mark) {
+            (KeyCode::Esc, _) => return Pressed::Leave,
+            (KeyCode::Char('c' | 'd'), _) if control => return Pressed::Leave,
+            _ if !self.typed.rest.is_empty() => {
+                self.typed.take(Event::Key(key));
+                if self.typed.rest.trim().is_empty() {
+                    self.typed.rest.clear();
+                }
+            }
+            (KeyCode::Char(c), mark) if is_plain => self.letter(c, mark),
+            (KeyCode::Enter, mark) => return mark.at().map_or(Pressed::Other, Pressed::Answer),
+            (KeyCode::Backspace, _) => self.mark = Mark::None,
+            (KeyCode::Right | KeyCode::Down | KeyCode::Tab, mark) => {
+                let last = self.choices.len().saturating_sub(1);
+                self.mark = Mark::Moved(mark.at().map_or(0, |at| if at == last { 0 } else { at + 1 }));
+            }
+            (KeyCode::Left | KeyCode::Up | KeyCode::BackTab, mark) => {
+                let last = self.choices.len().saturating_sub(1);
+                self.mark = Mark::Moved(mark.at().map_or(last, |at| at.checked_sub(1).unwrap_or(last)));
+            }
+            _ => {}
+        }
+        Pressed::Other
+    }
+
+    /// One letter marks a choice; a second one says that a word is being typed.
+    fn letter(&mut self, c: char, mark: Mark) {
+        self.mark = match (find(self.choices, c), mark) {
+            (Some(at), Mark::Key(before, _)) if at == before => mark,
+            (_, Mark::Key(_, first)) => {
+                self.typed.rest.extend([first, c]);
+                Mark::None
+            }
+            (Some(at), Mark::None | Mark::Moved(_)) => Mark::Key(at, c),
+            (None, _) if c == ' ' => mark,
+            (None, _) => {
+                self.typed.rest.push(c);
+                Mark::None
+            }
+        };
+    }
+
+    fn rows(&self, screen: &Screen, later: &str) -> Vec<String> {
+        let style = screen.style;
+        let chosen = self.mark.at();
+        let mut rows = rows(screen, self.choices, chosen, later);
+        let columns = screen.columns.saturating_sub(1);
+        let hint = match (chosen, self.typed.rest.is_empty()) {
+            (_, false) => "You are typing a message: Enter keeps it for later, then choose.".to_owned(),
+            (Some(at), true) => format!("Enter confirms: {}", self.choices[at].label),
+            (None, true) => "A key marks an answer, Enter confirms it.".to_owned(),
+        };
+        if !self.typed.rest.is_empty() {
+            rows.push(shorten(&format!("> {}", one_line(&self.typed.rest)), columns).into_owned());
+        }
+        let hint = if self.note.is_empty() { hint } else { format!("{} – {hint}", self.note) };
+        rows.push(style.dim(format!(" {}", shorten(&hint, columns.saturating_sub(1)))));
+        rows
+    }
+}
+
+/// Draws the question over the `drawn` rows of the last time; returns how many rows there are.
+fn draw<T>(screen: &Screen, panel: &Panel<'_, T>, later: &str, drawn: usize) -> io::Result<usize> {
+    let rows = panel.rows(screen, later);
     put(&rows, drawn)?;
     Ok(rows.len())
 }
@@ -187,13 +279,16 @@ fn end() -> io::Result<()> {
     stdout.flush()
 }
 
-/// Keys are read one by one as long as this lives.
-struct Raw;
+/// Keys are read one by one, and pastes whole, as long as this lives.
+struct Raw {
+    _pastes: Option<Bracketed>,
+}
 
 impl Raw {
-    fn begin() -> io::Result<Self> {
+    fn begin(screen: &Screen) -> io::Result<Self> {
+        let pastes = Bracketed::begin(screen)?;
         enable_raw_mode()?;
-        Ok(Self)
+        Ok(Self { _pastes: pastes })
     }
 }
 
@@ -215,25 +310,69 @@ mod tests {
         Choice { key: 'd', label: "Decline", answer: 3 },
     ];
 
-    fn check(code: KeyCode, chosen: Option<usize>, expected: Pressed) {
-        assert_eq!(pressed(KeyEvent::new(code, KeyModifiers::NONE), &CHOICES, chosen), expected, "{code:?}");
+    /// Presses keys in a question; `\t` moves, `\r` is Enter, `\x1b` is Esc.
+    fn press(before: &str, keys: &str) -> (Pressed, Typed) {
+        let mut typed = Typed { rest: before.to_owned(), ..Typed::default() };
+        let mut panel = Panel { choices: &CHOICES, mark: Mark::None, note: "", typed: &mut typed };
+        let mut last = Pressed::Other;
+        for c in keys.chars() {
+            let code = match c {
+                '\r' => KeyCode::Enter,
+                '\t' => KeyCode::Tab,
+                '\x1b' => KeyCode::Esc,
+                c => KeyCode::Char(c),
+            };
+            last = panel.take(Event::Key(KeyEvent::new(code, KeyModifiers::NONE)));
+            if last != Pressed::Other {
+                break;
+            }
+        }
+        (last, typed)
     }
 
     #[test]
-    fn g5_enter_alone_chooses_nothing() {
-        check(KeyCode::Enter, None, Pressed::Nothing);
-        check(KeyCode::Enter, Some(1), Pressed::Answer(1));
-        check(KeyCode::Char(' '), None, Pressed::Nothing);
-        check(KeyCode::Char('y'), None, Pressed::Nothing);
-        check(KeyCode::Char('A'), None, Pressed::Answer(0));
-        check(KeyCode::Tab, None, Pressed::Move(0));
-        check(KeyCode::Right, Some(2), Pressed::Move(0));
-        check(KeyCode::Left, None, Pressed::Move(2));
-        check(KeyCode::Esc, Some(0), Pressed::Leave);
-        let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(pressed(control_c, &CHOICES, Some(0)), Pressed::Leave);
-        let control_a = KeyEvent::new(KeyCode::Char('a'), KeyModifiers::CONTROL);
-        assert_eq!(pressed(control_a, &CHOICES, None), Pressed::Nothing);
+    fn g5_a_key_marks_and_only_enter_confirms() {
+        for (keys, expected) in [
+            ("\r\r ", Pressed::Other),
+            ("a", Pressed::Other),
+            ("A\r", Pressed::Answer(0)),
+            ("aa\r", Pressed::Answer(0)),
+            ("\t\r", Pressed::Answer(0)),
+            ("\t\t\t\t\r", Pressed::Answer(0)),
+            ("\td\r", Pressed::Answer(2)),
+            ("a\t\r", Pressed::Answer(1)),
+            ("a\x1b", Pressed::Leave),
+        ] {
+            assert_eq!(press("", keys).0, expected, "{keys:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_typed_as_a_line_answers_nothing_and_is_kept() {
+        for (before, keys, line) in [
+            ("any", "way please\r", "anyway please"),
+            ("anyw", "a\r", "anywa"),
+            ("", "add it\r", "add it"),
+            ("", "yea\r", "yea"),
+        ] {
+            let (pressed, typed) = press(before, keys);
+            assert_eq!(pressed, Pressed::Other, "{before:?} {keys:?}");
+            assert_eq!(typed.lines, [line], "{before:?} {keys:?}");
+        }
+        let (pressed, typed) = press("half", " a\ra\r");
+        assert_eq!((pressed, typed.lines.len()), (Pressed::Answer(0), 1));
+    }
+
+    #[test]
+    fn a_paste_answers_nothing() {
+        let mut typed = Typed::default();
+        let mut panel = Panel { choices: &CHOICES, mark: Mark::None, note: "", typed: &mut typed };
+        panel.take(Event::Key(KeyEvent::new(KeyCode::Char('a'), KeyModifiers::NONE)));
+        assert_eq!(panel.take(Event::Paste("a\r".to_owned())), Pressed::Other);
+        assert_eq!((panel.mark, panel.note), (Mark::None, "paste ignored"));
+        let enter = Event::Key(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE));
+        assert_eq!(panel.take(enter), Pressed::Other);
+        assert_eq!(typed, Typed::default());
     }
 
     #[test]

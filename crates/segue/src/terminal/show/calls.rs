@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use protocol::ToolStatus;
+use protocol::message::StopReason;
 use serde_json::Value;
 
 use crate::terminal::screen::Screen;
@@ -57,7 +58,7 @@ fn arguments(name: &str, args: &Value) -> String {
 /// Returns which lines of a file are read, if not all.
 fn lines(args: &Value) -> String {
     let number = |key: &str| args.get(key).and_then(Value::as_u64);
-    match (number("from_line"), number("lines")) {
+    match (number("offset"), number("limit")) {
         (None, None) => String::new(),
         (first, None) => format!(" ({}–)", first.unwrap_or(1).max(1)),
         (first, Some(count)) => {
@@ -66,6 +67,9 @@ fn lines(args: &Value) -> String {
         }
     }
 }
+
+/// How an output ends or goes on where a part of it was left out.
+const LEFT_OUT: &str = " bytes left out";
 
 /// Returns what came of a call, in a few words.
 pub(crate) fn outcome(status: ToolStatus, output: &str, took: Option<Duration>) -> String {
@@ -80,9 +84,19 @@ pub(crate) fn outcome(status: ToolStatus, output: &str, took: Option<Duration>) 
             count => format!("{count} lines"),
         },
     };
+    let what = if output.contains(LEFT_OUT) { format!("{what}, cut") } else { what };
     match took.filter(|took| *took >= TOLD_FROM) {
         Some(took) => format!("{what} · {}", duration(took)),
         None => what,
+    }
+}
+
+/// Returns what a person should know of how an answer stopped, if it is not the usual.
+pub(crate) const fn stopped(stop: Option<StopReason>) -> Option<&'static str> {
+    match stop {
+        Some(StopReason::MaxTokens) => Some("The answer reached its limit of tokens and is cut off."),
+        Some(StopReason::Refusal) => Some("The model, or a filter of its provider, declined to go on."),
+        Some(StopReason::EndTurn | StopReason::ToolCalls | StopReason::Other) | None => None,
     }
 }
 
@@ -154,8 +168,8 @@ mod tests {
     fn a_call_says_what_it_is_about() {
         let check = |name: &str, args: Value, expected: &str| assert_eq!(title(name, &args), expected);
         check("read_file", json!({"path": "a.rs"}), "read_file a.rs");
-        check("read_file", json!({"path": "a.rs", "from_line": 1, "lines": 200}), "read_file a.rs (1–200)");
-        check("read_file", json!({"path": "a.rs", "from_line": 20}), "read_file a.rs (20–)");
+        check("read_file", json!({"path": "a.rs", "offset": 1, "limit": 200}), "read_file a.rs (1–200)");
+        check("read_file", json!({"path": "a.rs", "offset": 20}), "read_file a.rs (20–)");
         check("grep", json!({"pattern": "fn \n main", "path": "src"}), "grep fn main in src");
         check("ls", json!({}), "ls .");
         check("execute", json!({"command": "ls -l\u{1b}[2J"}), "execute ls -l");
@@ -170,6 +184,8 @@ mod tests {
         let ms = Duration::from_millis;
         assert_eq!(outcome(ToolStatus::Success, "a\nb\n", Some(ms(12))), "2 lines · 12 ms");
         assert_eq!(outcome(ToolStatus::Success, "", None), "no output");
+        let cut = "a\n[10 bytes left out]\nb\n";
+        assert_eq!(outcome(ToolStatus::Success, cut, None), "3 lines, cut");
         assert_eq!(outcome(ToolStatus::Error, "\nno such file\nmore", Some(ms(0))), "failed: no such file");
         assert_eq!(duration(ms(1_250)), "1.2 s");
         assert_eq!(duration(ms(61_000)), "1 min 1 s");

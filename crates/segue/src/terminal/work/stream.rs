@@ -11,7 +11,7 @@ use protocol::{AiMessage, Event, EventType, Message, Usage};
 use serde_json::Value;
 
 use crate::terminal::screen::{Audience, Screen};
-use crate::terminal::show::calls::{duration, title};
+use crate::terminal::show::calls::{duration, stopped, title};
 use crate::terminal::show::markdown::Markdown;
 use crate::terminal::text::safe::one_line;
 use crate::terminal::text::wrap::{shorten, wrap};
@@ -43,6 +43,8 @@ pub(crate) struct Stream<'a> {
     started: Instant,
     phase_started: Instant,
     spent: Spent,
+    /// What is said before the first thing that is seen of the work, should there be any.
+    opening: Option<&'static str>,
 }
 
 /// What a turn took.
@@ -97,7 +99,13 @@ impl<'a> Stream<'a> {
             started: now,
             phase_started: now,
             spent: Spent::default(),
+            opening: None,
         }
+    }
+
+    /// Says `text` as soon as there is anything to see of the work.
+    pub(crate) fn open_with(&mut self, text: &'static str) {
+        self.opening = Some(text);
     }
 
     /// Tells the calls whose results are still to come, in order: one that is declined gets its result without ever
@@ -112,7 +120,12 @@ impl<'a> Stream<'a> {
     /// When stdout cannot be written to, or keys cannot be read.
     pub(crate) fn show(&mut self, seen: Seen<'_>) -> io::Result<Then> {
         match seen {
-            Seen::Frame(_, frame) => self.frame(frame)?,
+            Seen::Frame(_, frame) => {
+                if let Some(text) = self.opening.take() {
+                    self.note(text)?;
+                }
+                self.frame(frame)?;
+            }
             Seen::Gap(after) => {
                 self.end_answer()?;
                 self.spent.lost_after = Some(after.seq);
@@ -120,6 +133,7 @@ impl<'a> Stream<'a> {
                 self.print_line(&self.screen.style.warn(text))?;
             }
             Seen::Stopping => {
+                self.calls.stop();
                 self.enter(Phase::Stopping);
                 self.redraw("")?;
             }
@@ -179,8 +193,7 @@ impl<'a> Stream<'a> {
             Frame::Event(event) => self.event(event),
             Frame::Notice { text } => {
                 self.end_answer()?;
-                let text = wrap(&one_line(text), self.screen.text_columns(), "", "  ");
-                self.print_line(&self.screen.style.warn(text))
+                self.note(text)
             }
             Frame::Custom { name, value } if name == SUBAGENT => {
                 self.calls.subagent(value);
@@ -190,14 +203,17 @@ impl<'a> Stream<'a> {
                 self.enter(Phase::Working(one_line(what)));
                 Ok(())
             }
+            Frame::Interrupted(_) => {
+                self.calls.ask();
+                Ok(())
+            }
             Frame::RunEnded { .. } => self.end_answer(),
             Frame::RunStarted { .. }
             | Frame::StepStarted { .. }
             | Frame::Thinking { .. }
             | Frame::Custom { .. }
             | Frame::Updates { .. }
-            | Frame::Values { .. }
-            | Frame::Interrupted(_) => Ok(()),
+            | Frame::Values { .. } => Ok(()),
         }
     }
 
@@ -207,6 +223,12 @@ impl<'a> Stream<'a> {
             let usage = told.get("usage").and_then(|usage| serde_json::from_value(usage.clone()).ok());
             let model = told.get("model").and_then(Value::as_str).map(str::to_owned);
             self.spent.subagents.extend(usage.map(|usage| (model, usage)));
+        }
+        if event.kind() == Some(EventType::ToolCallDecided) {
+            let told = event.content_value();
+            if let (Some("respond"), Some(call_id)) = (told["decision"].as_str(), told["call_id"].as_str()) {
+                self.calls.answered(call_id);
+            }
         }
         match event.message() {
             Some(Message::Ai(answer)) => self.answered(answer),
@@ -221,13 +243,26 @@ impl<'a> Stream<'a> {
 
     fn answered(&mut self, answer: AiMessage) -> io::Result<()> {
         let answer = Message::Ai(answer);
+        let note = match &answer {
+            Message::Ai(answer) => stopped(answer.stop),
+            Message::Human(_) | Message::Tool(_) => None,
+        };
         let calls = answer.tool_calls().map(|(id, _, args)| (id.to_owned(), args.clone())).collect();
         self.calls.expect(calls);
         if let Message::Ai(answer) = answer {
             self.spent.model = answer.model.or_else(|| self.spent.model.take());
         }
         self.enter(Phase::Waiting);
-        self.end_answer()
+        self.end_answer()?;
+        match note {
+            Some(note) => self.note(note),
+            None => Ok(()),
+        }
+    }
+
+    fn note(&mut self, text: &str) -> io::Result<()> {
+        let text = wrap(&one_line(text), self.screen.text_columns(), "", "  ");
+        self.print_line(&self.screen.style.warn(text))
     }
 
     fn tick(&mut self) -> io::Result<Then> {
@@ -240,7 +275,10 @@ impl<'a> Stream<'a> {
         let wish = self.typed.read()?;
         match wish {
             Some(Wish::Unfold) => self.calls.unfold(),
-            Some(Wish::Stop) => self.enter(Phase::Stopping),
+            Some(Wish::Stop) => {
+                self.calls.stop();
+                self.enter(Phase::Stopping);
+            }
             None => {}
         }
         self.redraw("")?;

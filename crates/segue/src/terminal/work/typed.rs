@@ -15,6 +15,8 @@ pub(crate) struct Typed {
     pub(crate) lines: VecDeque<String>,
     /// The line that was not.
     pub(crate) rest: String,
+    /// What of both was pasted.
+    pub(crate) pasted: Vec<String>,
 }
 
 /// What a key asks for at once.
@@ -47,9 +49,14 @@ impl Typed {
         texts.join("\n")
     }
 
-    fn take(&mut self, event: Event) -> Option<Wish> {
+    /// Takes one event; returns what it asks for at once.
+    pub(crate) fn take(&mut self, event: Event) -> Option<Wish> {
         match event {
-            Event::Paste(text) => self.rest.push_str(&text.replace("\r\n", "\n").replace('\r', "\n")),
+            Event::Paste(text) => {
+                let text = text.replace("\r\n", "\n").replace('\r', "\n");
+                self.rest.push_str(&text);
+                self.pasted.push(text);
+            }
             Event::Key(key) if key.kind != KeyEventKind::Release => return self.press(key),
             Event::Key(_) | Event::Resize(..) | Event::Mouse(_) | Event::FocusGained | Event::FocusLost => {}
         }

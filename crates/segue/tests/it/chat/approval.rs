@@ -41,13 +41,13 @@ fn a_call_is_shown_and_made_when_a_person_approves_it_and_not_by_enter_alone() {
     let sandbox = Sandbox::new().with_model(&server);
     let (terminal, screen) = asked(&sandbox);
     assert!(screen.contains("$ touch made.txt"), "{screen}");
-    terminal.keys("\r\r x");
-    terminal.keys("v");
+    terminal.keys("\r\r ");
+    terminal.keys("v\r");
     terminal.wait_until("the question again", |screen| {
         screen.contains("→ View all") && screen.contains(QUESTION)
     });
     assert!(!sandbox.work().join("made.txt").exists());
-    terminal.keys("y");
+    terminal.keys("y\r");
     let screen = went_on(&terminal);
     assert!(screen.contains("✓ execute touch made.txt"), "{screen}");
     assert!(sandbox.work().join("made.txt").exists());
@@ -60,7 +60,7 @@ fn a_rejection_goes_to_the_agent_with_its_reason() {
     let server = asking("touch made.txt");
     let sandbox = Sandbox::new().with_model(&server);
     let (terminal, _) = asked(&sandbox);
-    terminal.keys("n");
+    terminal.keys("n\r");
     terminal.wait_for("Why (Enter for no reason)");
     terminal.keys("not in this folder\r");
     let screen = went_on(&terminal);
@@ -76,10 +76,11 @@ fn an_answer_in_the_place_of_the_tool_is_its_result() {
     let server = asking("touch made.txt");
     let sandbox = Sandbox::new().with_model(&server);
     let (terminal, _) = asked(&sandbox);
-    terminal.keys("r");
+    terminal.keys("r\r");
     terminal.wait_for("Answer in its place");
     terminal.keys("it is there already\r");
-    went_on(&terminal);
+    let screen = went_on(&terminal);
+    assert!(screen.contains("↩ execute touch made.txt · answered instead"), "{screen}");
     assert!(results(&server).contains("it is there already"), "{}", results(&server));
     terminal.keys("\x04");
     terminal.end();
@@ -97,7 +98,7 @@ fn what_hides_in_a_command_is_shown_and_warned_about() {
     terminal.wait_until("the question again", |screen| {
         screen.contains("→ Decide later") && screen.contains(QUESTION)
     });
-    terminal.keys("n");
+    terminal.keys("n\r");
     terminal.wait_for("Why (Enter for no reason)");
     terminal.keys("\r");
     went_on(&terminal);
@@ -117,7 +118,7 @@ fn a_rule_made_for_the_project_holds_in_the_next_process() {
     let sandbox = Sandbox::new().with_model(&server);
     let (terminal, screen) = asked(&sandbox);
     assert!(screen.contains("+one") && screen.contains("[p] Always in this project"), "{screen}");
-    terminal.keys("p");
+    terminal.keys("p\r");
     let screen = went_on(&terminal);
     assert!(screen.contains("✓ write_file a.txt"), "{screen}");
     terminal.keys("\x04");
@@ -177,4 +178,45 @@ fn policies_decide_where_nobody_is_asked() {
         assert_eq!((ended.code, ended.stdout.as_str()), (0, "Went on.\n"), "{policy}: {ended:?}");
         assert_eq!(sandbox.work().join("made.txt").exists(), made, "{policy}");
     }
+}
+
+#[test]
+fn what_is_typed_or_pasted_while_the_question_appears_does_not_answer_it() {
+    let server = asking("touch made.txt");
+    let sandbox = Sandbox::new().with_model(&server);
+    let (terminal, _) = asked(&sandbox);
+    terminal.keys("anyway please");
+    terminal.wait_for("> anyway please");
+    terminal.keys("\r");
+    terminal.wait_for("A key marks an answer, Enter confirms it.");
+    terminal.keys("\x1b[200~y\r\x1b[201~");
+    terminal.wait_for("paste ignored");
+    assert!(!sandbox.work().join("made.txt").exists());
+    terminal.keys("\x1b");
+    let screen = terminal.wait_for("segue> anyway please");
+    assert!(screen.contains("→ Decide later"), "{screen}");
+    assert_eq!(server.requests().len(), 1);
+    terminal.keys("\r");
+    let screen = went_on(&terminal);
+    assert!(screen.contains("1 tool call that waited is dropped"), "{screen}");
+    assert!(!sandbox.work().join("made.txt").exists());
+    terminal.keys("\x04");
+    terminal.end();
+}
+
+#[test]
+fn decisions_that_do_not_fit_the_question_are_told_and_it_still_waits() {
+    let server = asking("touch made.txt");
+    let sandbox = Sandbox::new().with_model(&server);
+    assert_eq!(sandbox.run(&["run", "-p", "do it"]).code, 3);
+    for (decisions, told) in [
+        (json!([{"type": "approve"}, {"type": "approve"}]), "the question has 1, the file 2"),
+        (json!([{"type": "preview"}]), "cannot be previewed"),
+    ] {
+        let file = sandbox.file("decision.json", json!({"decisions": decisions}).to_string());
+        sandbox.run(&["decide", "last", "--decision-file", &file]).assert_told(2, told);
+    }
+    let ended = sandbox.run(&["run", "-t", "last", "-p", "something else"]);
+    assert!(ended.code == 0 && ended.stderr.contains("1 tool call that waited is dropped"), "{ended:?}");
+    assert!(!sandbox.work().join("made.txt").exists());
 }

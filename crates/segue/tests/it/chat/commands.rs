@@ -87,7 +87,10 @@ fn a_fork_goes_on_in_the_copy() {
 #[test]
 fn an_export_writes_a_file_and_none_that_is_there() {
     let (_server, sandbox) = talked();
-    let shown = lines(&sandbox, "/export out.md\n/export out.md\n");
+    let shown = lines(&sandbox, "/export out.md\n/export out.md\n/export out.json\n");
+    let json = std::fs::read_to_string(sandbox.work().join("out.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(json["history"].is_array(), "{json}");
     let text = std::fs::read_to_string(sandbox.work().join("out.md")).unwrap();
     assert!(text.contains("It says hi."), "{text}");
     assert!(shown.stderr.contains("it is there already"), "{shown:?}");
@@ -151,4 +154,13 @@ fn the_status_says_model_window_and_spending_and_fits_a_narrow_screen() {
     assert!(line.chars().count() < 60, "{line}");
     terminal.keys("\x04");
     terminal.end();
+}
+
+#[test]
+fn a_model_that_cannot_be_used_leaves_the_one_there_is() {
+    let (_server, sandbox) = talked();
+    let shown = lines(&sandbox, "/model\n/model foo/bar\n/model\n");
+    assert!(shown.stderr.contains("foo") && shown.stderr.contains("the model stays as it was"), "{shown:?}");
+    let models: Vec<&str> = shown.stdout.lines().filter(|line| line.starts_with("Model: ")).collect();
+    assert!(models.len() == 3 && models[0] == models[2], "{shown:?}");
 }

@@ -102,3 +102,18 @@ fn a_run_whose_time_is_up_ends_with_its_own_code() {
     assert_eq!((&result["status"], &result["answer"]), (&json!("timeout"), &json!("Half.")), "{result}");
     assert_eq!(sandbox.run(&["run", "-p", "go", "--timeout", "soon"]).code, 2);
 }
+
+#[test]
+fn a_run_says_why_a_tool_failed_and_that_an_answer_was_cut_off() {
+    let server = Server::start(Script::new([
+        Reply::call("c1", "read_file", json!({"path": "missing.txt"})),
+        Reply { always: true, ..Reply::text("Half of").stop(scripted::Stop::MaxTokens) },
+    ]))
+    .unwrap();
+    let sandbox = Sandbox::new().with_model(&server);
+    let ended = sandbox.run(&["run", "-p", "go"]);
+    assert!(ended.stderr.contains("read_file failed: ") && ended.stderr.contains("is cut off"), "{ended:?}");
+    let ended = sandbox.run(&["run", "-p", "go", "--json"]);
+    let result: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(result["stop"], "max_tokens", "{result}");
+}

@@ -8,6 +8,7 @@ use crossterm::event::Event;
 use reedline::{EditCommand, EditMode, Emacs, PromptEditMode, ReedlineEvent, ReedlineRawEvent};
 
 use super::{Shared, lock};
+use crate::commands::chat::message::mentions;
 use crate::terminal::text::safe::one_line;
 use crate::terminal::text::wrap::size;
 
@@ -27,12 +28,16 @@ pub(in crate::commands::chat) struct Written {
     pub(in crate::commands::chat) text: String,
     /// The images it names.
     pub(in crate::commands::chat) images: Vec<PathBuf>,
+    /// What stands in it after `@` and was pasted: nobody asked for these files.
+    pub(in crate::commands::chat) pasted: Vec<String>,
 }
 
 /// What was pasted in this chat, by the words that stand for it.
 #[derive(Debug, Default)]
 pub(super) struct Pastes {
     kept: Vec<(String, Kept)>,
+    /// What stood after `@` in what was pasted.
+    names: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -45,6 +50,7 @@ impl Pastes {
     /// Takes what is pasted and returns what goes into the line.
     fn take(&mut self, pasted: &str) -> String {
         let text = pasted.replace("\r\n", "\n").replace('\r', "\n");
+        self.note(&text);
         if let Some((path, bytes)) = image(&text) {
             let name = path.file_name().map(|name| one_line(&name.to_string_lossy())).unwrap_or_default();
             return self.keep(format!("image {name} {}", size(bytes)), Kept::Image(path));
@@ -60,6 +66,15 @@ impl Pastes {
         }
     }
 
+    /// Takes down what stands after `@` in a pasted text.
+    pub(super) fn note(&mut self, text: &str) {
+        for name in mentions(text) {
+            if !self.names.contains(&name) {
+                self.names.push(name);
+            }
+        }
+    }
+
     /// The same words twice would not tell which is meant.
     fn keep(&mut self, words: String, kept: Kept) -> String {
         let alike = self.kept.iter().filter(|(label, _)| label[1..].starts_with(&words)).count();
@@ -70,7 +85,7 @@ impl Pastes {
 
     /// Returns what the line says, with pasted texts in place of the words that stand for them.
     pub(super) fn written(&self, line: &str) -> Written {
-        let mut written = Written { text: String::with_capacity(line.len()), images: Vec::new() };
+        let mut written = Written { text: String::with_capacity(line.len()), ..Written::default() };
         let mut rest = line;
         while let Some(at) = rest.find('[') {
             let (before, from) = rest.split_at(at);
@@ -93,6 +108,10 @@ impl Pastes {
             };
         }
         written.text.push_str(rest);
+        if !self.names.is_empty() {
+            written.pasted = mentions(&written.text);
+            written.pasted.retain(|name| self.names.contains(name));
+        }
         written
     }
 }
@@ -185,6 +204,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_file_that_is_only_named_in_a_paste_is_marked() {
+        let mut pastes = Pastes::default();
+        let line = pastes.take("see @.env please");
+        assert_eq!(pastes.written(&format!("{line} and @a.txt")).pasted, [".env"]);
+        let long = pastes.take(&"look at @b.txt\n".repeat(120));
+        assert_eq!(pastes.written(&long).pasted, ["b.txt"]);
+    }
+
+    #[test]
     fn a_long_paste_stands_as_a_few_words_and_is_sent_whole() {
         let mut pastes = Pastes::default();
         assert_eq!(pastes.take("short\r\ntext"), "short\ntext");
@@ -195,7 +223,7 @@ mod tests {
         assert_eq!(pastes.take(&other), "[pasted 120 lines #2]");
         let line = "see [pasted 120 lines #2] and [pasted 120 lines] [not this] [";
         let expected = format!("see {other} and {long} [not this] [");
-        assert_eq!(pastes.written(line), Written { text: expected, images: vec![] });
+        assert_eq!(pastes.written(line), Written { text: expected, ..Written::default() });
     }
 
     #[test]
@@ -214,7 +242,8 @@ mod tests {
             let mut pastes = Pastes::default();
             let label = pastes.take(&form);
             assert_eq!(label, "[image a b.PNG 120 kB]", "{form}");
-            assert_eq!(pastes.written(&label), Written { text: label, images: vec![path.clone()] });
+            let expected = Written { text: label.clone(), images: vec![path.clone()], ..Written::default() };
+            assert_eq!(pastes.written(&label), expected);
         }
         assert_eq!(Pastes::default().take("/nowhere/a.png"), "/nowhere/a.png");
     }

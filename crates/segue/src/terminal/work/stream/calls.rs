@@ -1,6 +1,6 @@
 //! The tool calls of a turn: what runs, the last of what it printed, and the line that stays once its result is stored.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use protocol::message::joined_text;
@@ -27,7 +27,33 @@ pub(super) struct Calls {
     expected: VecDeque<(String, Value)>,
     /// Results that came before those of earlier calls.
     early: Vec<ToolMessage>,
+    /// Calls that a person answered in the tool's place.
+    answered: HashSet<String>,
+    /// Why calls may come to no result of their own.
+    rest: Rest,
     is_unfolded: bool,
+}
+
+/// What the run is about to rest for.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// Nothing is known of it.
+    #[default]
+    None,
+    /// A person stops it.
+    Stop,
+    /// It asks a person.
+    Question,
+}
+
+/// How a call's line begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Done,
+    Failed,
+    Answered,
+    Stopped,
+    Asks,
 }
 
 #[derive(Debug)]
@@ -56,6 +82,23 @@ impl Calls {
     /// Takes the calls whose results are to come, in order.
     pub(super) fn expect(&mut self, calls: Vec<(String, Value)>) {
         self.expected = calls.into();
+    }
+
+    /// Takes down that a person answered in the place of the tool.
+    pub(super) fn answered(&mut self, call_id: &str) {
+        self.answered.insert(call_id.to_owned());
+    }
+
+    /// Takes down that a person stops the run.
+    pub(super) fn stop(&mut self) {
+        self.rest = Rest::Stop;
+    }
+
+    /// Takes down that the run asks a person, unless it is stopped.
+    pub(super) fn ask(&mut self) {
+        if self.rest == Rest::None {
+            self.rest = Rest::Question;
+        }
     }
 
     /// Returns the calls whose results have not come.
@@ -132,9 +175,16 @@ impl Calls {
             Some(call) => (call.name.as_str(), &call.args, call.took),
             None => (result.name.as_deref().unwrap_or("tool"), asked, None),
         };
-        let outcome = outcome(result.status, &joined_text(&result.content), took);
-        let mut lines = line(screen, result.status, &title(name, args), &outcome);
-        if result.status == ToolStatus::Success {
+        let text = joined_text(&result.content);
+        let is_answered = self.answered.remove(&result.call_id);
+        let (mark, outcome) = match result.status {
+            ToolStatus::Success if is_answered => (Mark::Answered, "answered instead".to_owned()),
+            ToolStatus::Error if self.rest == Rest::Stop => (Mark::Stopped, "stopped".to_owned()),
+            ToolStatus::Success => (Mark::Done, outcome(result.status, &text, took)),
+            ToolStatus::Error => (Mark::Failed, outcome(result.status, &text, took)),
+        };
+        let mut lines = line(screen, mark, &title(name, args), &outcome);
+        if mark == Mark::Done {
             for below in below(screen, name, args) {
                 lines.push_str(&format!("  {below}\n"));
             }
@@ -151,7 +201,12 @@ impl Calls {
             lines.push_str(&self.lines(screen, &result, &args));
         }
         for call in std::mem::take(&mut self.running) {
-            lines.push_str(&line(screen, ToolStatus::Error, &title(&call.name, &call.args), "no result"));
+            let (mark, what) = match self.rest {
+                Rest::None => (Mark::Failed, "no result"),
+                Rest::Stop => (Mark::Stopped, "stopped"),
+                Rest::Question => (Mark::Asks, "waits for a decision"),
+            };
+            lines.push_str(&line(screen, mark, &title(&call.name, &call.args), what));
         }
         lines
     }
@@ -178,11 +233,14 @@ impl Calls {
     }
 }
 
-fn line(screen: &Screen, status: ToolStatus, title: &str, outcome: &str) -> String {
+fn line(screen: &Screen, mark: Mark, title: &str, outcome: &str) -> String {
     let style = screen.style;
-    let mark = match status {
-        ToolStatus::Success => style.good("✓"),
-        ToolStatus::Error => style.bad("✗"),
+    let mark = match mark {
+        Mark::Done => style.good("✓"),
+        Mark::Failed => style.bad("✗"),
+        Mark::Answered => style.warn("↩"),
+        Mark::Stopped => style.warn("■"),
+        Mark::Asks => style.warn("?"),
     };
     // Where both do not fit, each gets half, and what one leaves goes to the other.
     let room = screen.columns.saturating_sub(6);
@@ -255,6 +313,32 @@ mod tests {
         assert_eq!(calls.result(&screen(), result("other")), "✓ read_file · 1 line\n");
         assert_eq!(calls.unfinished(&screen()), "");
         assert_eq!(calls.expected(), [("c3".to_owned(), args("c3"))]);
+    }
+
+    #[test]
+    fn a_line_says_no_more_than_what_happened() {
+        let result = |status| ToolMessage {
+            id: None,
+            call_id: "c1".to_owned(),
+            name: None,
+            content: vec![protocol::Block::text("words\n")],
+            status,
+        };
+        let begun = || {
+            let mut calls = Calls::default();
+            calls.begin("c1", "task", &json!({"description": "look"}));
+            calls
+        };
+        let mut calls = begun();
+        calls.answered("c1");
+        let line = calls.result(&screen(), result(ToolStatus::Success));
+        assert_eq!(line, "↩ task look · answered instead\n");
+        let mut calls = begun();
+        calls.stop();
+        assert_eq!(calls.result(&screen(), result(ToolStatus::Error)), "■ task look · stopped\n");
+        let mut calls = begun();
+        calls.ask();
+        assert_eq!(calls.unfinished(&screen()), "? task look · waits for a decision\n");
     }
 
     #[test]

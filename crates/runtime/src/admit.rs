@@ -14,8 +14,9 @@ use crate::graph::{Graph, Question};
 use crate::node::hooks::hook_channel;
 use crate::node::model::DEFERRED_CHANNEL;
 use crate::node::newest_answer;
-use crate::step::{Answer, Channels};
-use crate::turn::{ANSWERS_CHANNEL, asked_channel, interrupt_id};
+use crate::node::tools::{CUT_OFF, TOOLS_NODE};
+use crate::step::{Answer, Channels, Entry};
+use crate::turn::{ANSWERS_CHANNEL, Asked, RECOVERED_CHANNEL, asked_channel, interrupt_id};
 use crate::{Result, step::Update};
 
 /// How long a run may stay silent before another process may take it over.
@@ -27,6 +28,10 @@ const ATTEMPTS_MAX: u32 = 5;
 /// What a model is told of a call that waited when the person went on without deciding.
 const NOT_DONE: &str =
     "Not done: the person went on without answering what was asked about this call, or one beside it.";
+
+/// What a model is told of a call that had begun and asked something itself.
+const NOT_FINISHED: &str = "Not finished: the person went on without answering what was asked about this call, or one \
+                            beside it. What was done until then stays.";
 
 /// Who admits a run, and when.
 #[derive(Debug, Clone)]
@@ -78,14 +83,14 @@ pub async fn admit(
         activities.extend(update.activities);
         let next = graph.first(&channels);
         let checkpoint = checkpoint(admission, channels, activities, next);
-        let mut events = match withdrawn.is_empty() {
-            true => Vec::new(),
-            false => not_done(store, admission).await?,
+        let mut events = match withdrawn.told {
+            Some(told) => not_done(store, admission, told).await?,
+            None => Vec::new(),
         };
         events.extend(update.events);
         events.push(started(admission, "admitted")?);
         let mut writes = vec![Write::AdmitRun(run(admission)), expected(admission, before.as_ref())];
-        writes.extend(withdrawn);
+        writes.extend(withdrawn.writes);
         writes.extend(update.writes);
         match commit(store, admission, writes, events, &checkpoint).await {
             Ok(()) => return Ok(checkpoint),
@@ -95,30 +100,49 @@ pub async fn admit(
     }
 }
 
+/// What takes back the questions of a turn that nobody answered.
+#[derive(Default)]
+struct Withdrawal {
+    writes: Vec<Write>,
+    /// What the model is told of the calls that waited; `None` when no question was taken back.
+    told: Option<&'static str>,
+}
+
 /// Takes back the questions of the turn that nobody answered: the thread goes on without them.
 async fn withdraw(
     store: &dyn Store,
     graph: &Graph,
     admission: &Admission,
     channels: &mut Channels,
-) -> Result<Vec<Write>> {
-    let mut writes = Vec::new();
+) -> Result<Withdrawal> {
+    let (mut withdrawal, mut nodes) = (Withdrawal::default(), Vec::new());
     for interrupt in store.pending_interrupts(admission.thread_id).await? {
         // A graph that does not know the node does not run turns, so the turn that asked still waits.
         if graph.get(&interrupt.node).map(|node| node.question()) != Some(Question::OfTurn) {
             continue;
         }
-        channels.remove(&asked_channel(&interrupt.node));
-        channels.remove(&hook_channel(&interrupt.node));
-        channels.remove(DEFERRED_CHANNEL);
+        let entry = Asked::of(channels, &interrupt.node).map(|asked| asked.entry);
+        withdrawal.told = Some(match withdrawal.told {
+            // The calls may have been made by a process that is gone, before anybody was asked.
+            _ if entry == Some(Entry::Recovered) => CUT_OFF,
+            Some(told) => told,
+            None if interrupt.node == TOOLS_NODE => NOT_FINISHED,
+            None => NOT_DONE,
+        });
         let (interrupt_id, at) = (interrupt.interrupt_id, admission.now);
-        writes.push(Write::ResolveInterrupt { interrupt_id, decisions: None, at });
+        withdrawal.writes.push(Write::ResolveInterrupt { interrupt_id, decisions: None, at });
+        nodes.push(interrupt.node);
     }
-    Ok(writes)
+    for node in nodes {
+        channels.remove(&asked_channel(&node));
+        channels.remove(&hook_channel(&node));
+        channels.remove(DEFERRED_CHANNEL);
+    }
+    Ok(withdrawal)
 }
 
-/// Returns the results of the calls that waited for an answer, or beside one that did: they were not made.
-async fn not_done(store: &dyn Store, admission: &Admission) -> Result<Vec<NewEvent>> {
+/// Returns the results of the calls that waited for an answer, or beside one that did.
+async fn not_done(store: &dyn Store, admission: &Admission, told: &str) -> Result<Vec<NewEvent>> {
     let newest = newest_answer(store, admission.thread_id).await?;
     let calls = newest.answer.map(|answer| answer.content).unwrap_or_default();
     let open = calls.into_iter().filter_map(|block| match block {
@@ -130,7 +154,7 @@ async fn not_done(store: &dyn Store, admission: &Admission) -> Result<Vec<NewEve
             id: None,
             call_id,
             name: Some(name),
-            content: vec![Block::text(NOT_DONE)],
+            content: vec![Block::text(told)],
             status: ToolStatus::Error,
         });
         Ok(NewEvent::message(&message, admission.now)?)
@@ -224,18 +248,12 @@ pub async fn begin_answered(
     }
 }
 
-/// What a step asked: who asked, and what was decided.
-type Asked = (protocol::InterruptId, (String, Option<Decisions>));
+/// One question of a step: who asked, and what was decided.
+type Decided = (protocol::InterruptId, (String, Option<Decisions>));
 
 /// Returns what the step of `interrupt` asked, in order, with the answers there are.
-async fn answers(store: &dyn Store, interrupt: &Interrupt, channels: &Channels) -> Result<Vec<Asked>> {
-    #[derive(serde::Deserialize)]
-    struct Remembered {
-        step: u64,
-        keys: Vec<String>,
-    }
-    let remembered = channels.get(&asked_channel(&interrupt.node)).cloned().unwrap_or_default();
-    let Ok(Remembered { step, keys }) = serde_json::from_value(remembered) else {
+async fn answers(store: &dyn Store, interrupt: &Interrupt, channels: &Channels) -> Result<Vec<Decided>> {
+    let Some(Asked { step, keys, .. }) = Asked::of(channels, &interrupt.node) else {
         return Ok(vec![(interrupt.interrupt_id, (interrupt.node.clone(), interrupt.decisions.clone()))]);
     };
     let mut answers = Vec::with_capacity(keys.len());
@@ -251,7 +269,7 @@ fn resuming(
     admission: &Admission,
     interrupt: &Interrupt,
     before: Option<Checkpoint>,
-    answers: Vec<Asked>,
+    answers: Vec<Decided>,
 ) -> Result<Checkpoint> {
     let (mut channels, activities) =
         before.map(|point| (point.channels, point.activities)).unwrap_or_default();
@@ -260,6 +278,9 @@ fn resuming(
         .filter_map(|(_, (key, decisions))| Some(Answer { key, decisions: decisions? }))
         .collect();
     channels.insert(ANSWERS_CHANNEL.to_owned(), serde_json::to_value(answers)?);
+    if Asked::of(&channels, &interrupt.node).is_some_and(|asked| asked.entry == Entry::Recovered) {
+        channels.insert(RECOVERED_CHANNEL.to_owned(), true.into());
+    }
     channels.remove(&asked_channel(&interrupt.node));
     Ok(checkpoint(admission, channels, activities, Some(interrupt.node.clone())))
 }

@@ -46,7 +46,8 @@ impl StepContext<'_> {
 }
 
 /// Whether a step may have been begun before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Entry {
     /// It begins for the first time.
     Fresh,

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use protocol::{Checkpoint, InterruptId, InterruptPayload, PendingActivity, RunId, RunStatus};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::graph::Graph;
@@ -11,12 +12,30 @@ use crate::step::{Answer, Channels, Entry, Failure, FailureKind, Update};
 /// The channel that holds the answers to the interrupts of the node in `next`, from admission to the step's commit.
 pub(crate) const ANSWERS_CHANNEL: &str = "_answers";
 
-/// The channel that says that a node behind the checkpoint may have been begun by a process that is gone. It stays, over
-/// questions and their answers too, until a node that acts has its step behind it.
-const RECOVERED_CHANNEL: &str = "_recovered";
+/// The channel that says that a node behind the checkpoint may have been begun by a process that is gone. It stays until
+/// a node that acts has its step behind it; while a question waits, [`Asked`] keeps it.
+pub(crate) const RECOVERED_CHANNEL: &str = "_recovered";
 
-/// Returns the channel that remembers what `node` asked: the step, and the keys in order. An interrupt's id follows
-/// from them.
+/// What a node asked, in a channel of its own ([`asked_channel`]): other runs may come and go before the answer. The
+/// interrupts' ids follow from the step and the places of the keys.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Asked {
+    /// The step that asked.
+    pub step: u64,
+    /// Who asked within the node, in order.
+    pub keys: Vec<String>,
+    /// Whether what follows the node may have been begun before.
+    pub entry: Entry,
+}
+
+impl Asked {
+    /// Returns what `node` asked, while it waits.
+    pub(crate) fn of(channels: &Channels, node: &str) -> Option<Self> {
+        channels.get(&asked_channel(node)).and_then(|value| serde_json::from_value(value.clone()).ok())
+    }
+}
+
+/// Returns the channel that remembers what `node` asked.
 pub(crate) fn asked_channel(node: &str) -> String {
     format!("_asked:{node}")
 }
@@ -213,8 +232,10 @@ impl<'g> Turn<'g> {
 
     fn ask(&mut self, node: &str, update: Update) -> Effect {
         self.next = Some(node.to_owned());
-        let keys: Vec<&str> = update.asks.iter().map(|ask| ask.key.as_str()).collect();
-        self.channels.insert(asked_channel(node), json!({"step": self.step, "keys": keys}));
+        self.channels.remove(RECOVERED_CHANNEL);
+        let keys = update.asks.iter().map(|ask| ask.key.clone()).collect();
+        let asked = Asked { step: self.step, keys, entry: self.entry };
+        self.channels.insert(asked_channel(node), json!(asked));
         let interrupts = update.asks.iter().map(|ask| ask.payload.clone()).collect();
         self.end(update, Ending { status: RunStatus::Interrupted, failure: None, interrupts })
     }

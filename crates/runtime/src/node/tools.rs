@@ -30,7 +30,8 @@ pub const TOOLS_NODE: &str = "tools";
 /// Channel: arguments that a person put in place of a call's own, by call id. The answer itself stays as it was said.
 pub const EDITED_ARGS_CHANNEL: &str = "_edited_args";
 
-const CUT_OFF: &str = "The call was interrupted: the process that made it ended, and no result was stored. It may have \
+/// What a model is told of a call that may have been made by a process that is gone.
+pub(crate) const CUT_OFF: &str = "The call was interrupted: the process that made it ended, and no result was stored. It may have \
                        had its effect or not. Look before you repeat it.";
 const STOPPED: &str =
     "The person stopped the run before the tool was done. It may have had its effect or not.";

@@ -196,8 +196,10 @@ fn j2_after_a_crash_whatever_follows_a_node_that_only_looks_on_may_have_been_beg
     // It asks, and another process goes on with the answer.
     let (mut turn, _) = Turn::begin(&graph, &look, 10, Entry::Recovered);
     assert_eq!(run(&mut turn, vec![Input::Ran(Ok(asking()))]), ["commit, interrupted"]);
-    let asked = at(Some("look"), Value::Object(turn.channels.clone()), &[]);
-    let (mut turn, effect) = Turn::begin(&graph, &asked, 10, Entry::Fresh);
+    let asked = Asked::of(&turn.channels, "look").unwrap();
+    assert_eq!((asked.step, asked.entry), (1, Entry::Recovered));
+    let answered = at(Some("look"), json!({"_recovered": true}), &[]);
+    let (mut turn, effect) = Turn::begin(&graph, &answered, 10, Entry::Fresh);
     assert_eq!(told(&effect), "run look again");
     let done = run(
         &mut turn,

@@ -1,15 +1,20 @@
 //! Questions: several of one step, each by its id, answered in any order, withdrawn when the thread goes on.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use async_trait::async_trait;
 use jiff::Timestamp;
-use protocol::{InterruptStatus, RunStatus, ThreadStatus};
-use runtime::{Repeat, Tool, ToolContext, ToolOutput};
+use protocol::{AiMessage, Block, InterruptStatus, RunStatus, ThreadStatus};
+use runtime::{
+    Ask, Channels, Driver, Edge, Entry, Failure, Frames, Graph, Hook, Node, Repeat, Start, StepContext, Tool,
+    ToolContext, ToolOutput, Update,
+};
 use scripted::{Reply, Script};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
-use crate::world::{Counting, World, decisions, question, tool};
+use crate::world::{Counting, OWNER, World, decisions, question, tool};
 
 /// Returns a tool that asks before it says which decision it got.
 fn careful() -> (Arc<dyn Tool>, Arc<AtomicUsize>) {
@@ -108,5 +113,96 @@ async fn a_new_message_withdraws_the_questions_of_the_turn_before() {
     }
     let sent = world.server.requests();
     let sent = sent.last().unwrap().body.to_string();
-    assert_eq!(sent.matches("went on without answering").count(), 2, "each call has a result: {sent}");
+    assert_eq!(sent.matches("Not finished: the person went on").count(), 2, "each has a result: {sent}");
+}
+
+/// Asks about an answer with calls once it is told to, as after a change of the rules.
+struct AsksOnce(Arc<AtomicBool>);
+
+#[async_trait]
+impl Hook for AsksOnce {
+    fn name(&self) -> &'static str {
+        "asks"
+    }
+
+    async fn after_model(&self, step: &StepContext<'_>, answer: &AiMessage) -> Result<Update, Failure> {
+        let has_calls = answer.content.iter().any(|block| matches!(block, Block::ToolCall { .. }));
+        let asks = match self.0.load(Ordering::SeqCst) && has_calls && step.answer("asks").is_none() {
+            true => vec![Ask { key: "asks".to_owned(), payload: question("Asks", "go_on") }],
+            false => Vec::new(),
+        };
+        Ok(Update { asks, ..Update::default() })
+    }
+}
+
+/// A node of another purpose, such as a handoff's.
+struct Other;
+
+#[async_trait]
+impl Node for Other {
+    fn name(&self) -> &'static str {
+        "other"
+    }
+
+    async fn run(&self, _: StepContext<'_>) -> Result<Update, Failure> {
+        let channels = Channels::from_iter([("other".to_owned(), json!(true))]);
+        Ok(Update { channels, ..Update::default() })
+    }
+}
+
+/// Lets a process die in a call with an effect; the one that takes the run over asks about the call.
+async fn asked_after_a_death() -> (World, Arc<AtomicUsize>, runtime::RunEnd) {
+    let (calls, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(tokio::sync::Notify::new()));
+    let started = Arc::clone(&begun);
+    let work = move |_: Value, _: ToolContext| {
+        let started = Arc::clone(&started);
+        async move {
+            started.notify_one();
+            std::future::pending().await
+        }
+    };
+    let deploy = Counting { name: "deploy", repeat: Repeat::Never, calls: Arc::clone(&calls), work };
+    let script = Script::new([Reply::call("c1", "deploy", json!({})), Reply::text("Done.").repeated()]);
+    let asks = Arc::new(AtomicBool::new(false));
+    let world = World::new(script, vec![Arc::new(deploy)], vec![Arc::new(AsksOnce(Arc::clone(&asks)))]).await;
+    let point = world.admit("Deploy it.").await;
+    tokio::select! {
+        end = world.drive(&point, Entry::Fresh) => unreachable!("the call never ends: {end:?}"),
+        () = begun.notified() => {}
+    }
+    asks.store(true, Ordering::SeqCst);
+    let run = world.store.run(point.run_id).await.unwrap().unwrap();
+    let later = Timestamp::now() + jiff::SignedDuration::from_mins(5);
+    let point = runtime::reclaim(&*world.store, &run, OWNER, later).await.unwrap();
+    let asked = world.drive(&point, Entry::Recovered).await;
+    assert_eq!((asked.status, asked.interrupts.len()), (RunStatus::Interrupted, 1));
+    (world, calls, asked)
+}
+
+#[tokio::test]
+async fn j2_a_call_that_may_have_been_made_is_not_made_again_because_somebody_approved_it() {
+    for other_run_between in [false, true] {
+        let (world, calls, asked) = asked_after_a_death().await;
+        if other_run_between {
+            let graph = Graph::new(Edge::To("other")).node(Arc::new(Other), Edge::End);
+            let start = Start::default();
+            let point = runtime::admit(&*world.store, &graph, &world.admission(), start).await.unwrap();
+            let driver = Driver { graph: Arc::new(graph), ..world.driver.clone() };
+            let (frames, cancel) = (Frames::default(), CancellationToken::new());
+            driver.drive((&point, Entry::Fresh), &frames, &cancel).await.unwrap();
+        }
+        let end = world.answer(&asked, 0, r#"{"type":"approve"}"#).await.unwrap();
+        assert_eq!((end.status, calls.load(Ordering::SeqCst)), (RunStatus::Success, 1));
+        let said = world.said().await;
+        assert!(said[2].contains("It may have had its effect or not"), "{said:?}");
+    }
+}
+
+#[tokio::test]
+async fn j2_a_call_that_may_have_been_made_is_never_told_as_not_done() {
+    let (world, calls, _) = asked_after_a_death().await;
+    assert_eq!(world.say("Never mind.").await.status, RunStatus::Success);
+    let said = world.said().await;
+    assert!(said[2].contains("It may have had its effect or not"), "{said:?}");
+    assert_eq!((calls.load(Ordering::SeqCst), said.last().unwrap().as_str()), (1, "A: Done."));
 }

@@ -113,3 +113,16 @@ async fn a_stopped_call_returns_what_it_has() {
     assert_eq!(end.unwrap().status, RunStatus::Cancelled);
     assert_eq!(world.said().await.last().unwrap(), "T#c1: half of it");
 }
+
+#[tokio::test]
+async fn a_model_that_has_nothing_to_add_after_its_tools_ends_the_turn() {
+    let (look, _) = tool("look", Repeat::Safe);
+    let script = Script::new([Reply::call("c1", "look", json!({})), Reply::text("").tokens(7, 1)]);
+    let world = World::new(script, vec![look], vec![]).await;
+    let end = world.say("Go.").await;
+    assert_eq!((end.status, end.usage.output_tokens), (RunStatus::Success, 6));
+    assert_eq!(world.said().await.last().unwrap(), "T#c1: look");
+    // Without a tool before it, it is no answer.
+    let world = World::new(Script::new([Reply::text("")]), vec![], vec![]).await;
+    assert_eq!(world.say("Go.").await.status, RunStatus::Error);
+}

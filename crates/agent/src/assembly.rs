@@ -122,21 +122,32 @@ impl Agent {
 
     /// Returns the graph of the thread's own agent, which can hand tasks to sub-agents.
     async fn main_graph(&self, assistant_id: &AssistantId, model: &Arc<dyn ChatModel>) -> Result<Graph> {
-        let mut tools = self.main_tools(assistant_id).await?;
-        tools.push(Arc::new(self.task(assistant_id, model).await?));
+        let tools = self.main_tools(assistant_id, Some(model)).await?;
         self.turn_graph((assistant_id, Role::Main), model, tools).await
     }
 
-    /// Returns the tools of the thread's own agent, sub-agents aside: those of the process, and its memory.
-    async fn main_tools(&self, assistant_id: &AssistantId) -> Result<Vec<Arc<dyn Tool>>> {
-        let mut tools = self.toolbox().await?.tools().await;
+    /// Returns the tools of the thread's own agent: those of the process, its memory and, where there is a model,
+    /// sub-agents, which have those of the process only.
+    async fn main_tools(
+        &self,
+        assistant_id: &AssistantId,
+        model: Option<&Arc<dyn ChatModel>>,
+    ) -> Result<Vec<Arc<dyn Tool>>> {
+        let shared = self.toolbox().await?.tools().await;
+        let mut tools = shared.clone();
         tools.push(Arc::new(EditMemory::new(self.agent_file(assistant_id))));
+        if let Some(model) = model {
+            tools.push(Arc::new(self.task(assistant_id, model, shared).await?));
+        }
         Ok(tools)
     }
 
-    /// Returns the tool that hands a task to a sub-agent. That one has neither this tool nor the memory.
-    async fn task(&self, assistant_id: &AssistantId, model: &Arc<dyn ChatModel>) -> Result<Task> {
-        let tools = self.toolbox().await?.tools().await;
+    async fn task(
+        &self,
+        assistant_id: &AssistantId,
+        model: &Arc<dyn ChatModel>,
+        tools: Vec<Arc<dyn Tool>>,
+    ) -> Result<Task> {
         let graph = self.turn_graph((assistant_id, Role::Subagent), model, tools).await?;
         Ok(Task {
             driver: self.driving(graph, Activities::default())?,
@@ -197,8 +208,7 @@ impl Agent {
         assistant_id: &AssistantId,
         model: &Arc<dyn ChatModel>,
     ) -> Result<ModelNode> {
-        let mut tools = self.main_tools(assistant_id).await?;
-        tools.push(Arc::new(self.task(assistant_id, model).await?));
+        let tools = self.main_tools(assistant_id, Some(model)).await?;
         let hooks = self.hooks((assistant_id, Role::Main), &tools).await?;
         Ok(self.asking(model, &tools, hooks))
     }

@@ -38,7 +38,7 @@ pub use mcp::{
 pub use model::tokens::estimate as estimate_tokens;
 pub use runtime::{Frame, Frames, Item, Mode, Position, RunEnd, Subscription};
 pub use tokio_util::sync::CancellationToken;
-pub use tools::permission::{Policy, Rule, Scope};
+pub use tools::permission::{Policy, Rule, Scope, looks_secret};
 
 /// The result type of this room.
 pub type Result<T> = std::result::Result<T, Error>;

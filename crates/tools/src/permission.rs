@@ -22,7 +22,8 @@ pub use book::{Error, RuleBook, Scope, project_file};
 pub use decide::{Rules, Verdict, decide};
 pub(crate) use hidden::{Hidden, during, hidden, note};
 pub use rule::{Rule, RuleError};
-pub(crate) use secret::{SECRET_NAMES, looks_secret};
+pub(crate) use secret::SECRET_NAMES;
+pub use secret::looks_secret;
 pub(crate) use suggest::suggestions;
 
 /// Rules as settings hold them, `[permissions]`. `deny` is stronger than `ask`, and `ask` than `allow`; an `ask` that

@@ -99,7 +99,7 @@ impl Agent {
     /// # Errors
     /// When the remembered rules cannot be read.
     pub async fn tools(&self) -> Result<Vec<ToolInfo>> {
-        let tools = self.main_tools(&self.settings.assistant_id).await?;
+        let tools = self.main_tools(&self.settings.assistant_id, None).await?;
         let rules = self.toolbox().await?.rules.rules();
         let specs = tools.iter().map(|tool| tool.spec()).chain([subagent::spec()]);
         let info = specs.map(|spec| {

@@ -181,6 +181,27 @@ fn j1_a_second_process_on_the_thread_is_told_that_a_run_is_active() {
 }
 
 #[test]
+fn j1_a_message_that_a_busy_thread_refuses_stays_in_the_prompt() {
+    let server = Server::start(Script::new([Reply::text("Half.\n").then(Fault::Stall)])).unwrap();
+    let sandbox = Sandbox::new().with_model(&server);
+    let first = Terminal::start(&sandbox, 80, &["chat"]);
+    first.wait_for(PROMPT);
+    first.keys("tell me\r");
+    first.wait_for("Half.");
+    let second = Terminal::start(&sandbox, 80, &["chat", "-t", "last"]);
+    let is_at_prompt = |screen: &str, refusals: usize, line: &str| {
+        let last = screen.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        screen.matches("in another terminal").count() == refusals && last.trim_end().ends_with(line)
+    };
+    second.wait_until("prompt behind the refusal", |screen| is_at_prompt(screen, 1, PROMPT.trim_end()));
+    second.keys("and me\r");
+    second.wait_until("refused message in the prompt", |screen| is_at_prompt(screen, 2, "and me"));
+    second.kill();
+    first.kill();
+    assert!(!sandbox.run(&["history", "last"]).stdout.contains("and me"));
+}
+
+#[test]
 fn what_a_model_writes_cannot_steer_the_terminal() {
     let server =
         Server::start(Script::new([Reply::text("\u{1b}[2J\u{1b}]0;owned\u{7}harm\u{202e}less\n")])).unwrap();

@@ -7,7 +7,7 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 /// Names of files that usually hold secrets, as globs.
 pub(crate) const SECRET_NAMES: &[&str] = &[
-    ".env",
+    "*.env",
     ".env.*",
     "*.pem",
     "*.key",
@@ -39,7 +39,7 @@ static NAMES: LazyLock<GlobSet> = LazyLock::new(|| {
 });
 
 /// Returns whether a file of that name usually holds secrets.
-pub(crate) fn looks_secret(path: &Path) -> bool {
+pub fn looks_secret(path: &Path) -> bool {
     let Some(name) = path.file_name() else { return false };
     let text = name.to_string_lossy().to_ascii_lowercase();
     NAMES.is_match(Path::new(name)) && !EXAMPLES.iter().any(|end| text.ends_with(end))
@@ -51,7 +51,9 @@ mod tests {
 
     #[test]
     fn k4_names_of_secrets_are_known() {
-        for name in [".env", "a/.env.local", ".ENV", "x.pem", "deep/id_rsa", ".npmrc", "credentials.json"] {
+        for name in
+            [".env", "prod.env", "a/.env.local", ".ENV", "x.pem", "deep/id_rsa", ".npmrc", "credentials.json"]
+        {
             assert!(looks_secret(Path::new(name)), "{name}");
         }
         for name in ["", "env", ".env.example", "src/key.rs", "id_rsa.pub", "environment.md", ".envrc"] {

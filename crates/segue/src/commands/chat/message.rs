@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use agent::Agent;
+use agent::{Agent, looks_secret};
 use protocol::{Block, HumanMessage, ThreadId};
 
 use super::line::paste::{Written, is_image};
@@ -21,24 +21,6 @@ const FILES_BYTES_MAX: usize = 256 * 1024;
 const IMAGE_BYTES_MAX: u64 = 5 * 1024 * 1024;
 /// How much of a file is looked at to tell whether it is text.
 const PROBE_BYTES: usize = 8 * 1024;
-/// How the names of files end that usually hold secrets; the model may ask to read one, which a person decides about.
-const SECRET_ENDS: [&str; 6] = [".pem", ".key", ".p12", ".pfx", ".keystore", ".env"];
-/// Whole names of such files.
-const SECRET_NAMES: [&str; 10] = [
-    "id_rsa",
-    "id_dsa",
-    "id_ecdsa",
-    "id_ed25519",
-    ".netrc",
-    ".pgpass",
-    ".npmrc",
-    ".pypirc",
-    ".git-credentials",
-    "credentials.json",
-];
-/// How the names of files end that only show how one with secrets looks.
-const EXAMPLE_ENDS: [&str; 4] = [".example", ".sample", ".template", ".dist"];
-
 /// What a message will hold.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Draft {
@@ -176,18 +158,6 @@ fn named(name: &str, workspace: &Path) -> Result<PathBuf, Option<&'static str>> 
         }
         true => Ok(path),
     }
-}
-
-/// Returns whether a file of that name usually holds secrets.
-fn looks_secret(path: &Path) -> bool {
-    let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
-    let is_example = EXAMPLE_ENDS.iter().any(|end| name.ends_with(end));
-    let is_account = name.starts_with("service-account") && name.ends_with(".json");
-    !is_example
-        && (name.starts_with(".env.")
-            || is_account
-            || SECRET_NAMES.contains(&name.as_str())
-            || SECRET_ENDS.iter().any(|end| name.ends_with(end)))
 }
 
 /// Returns the paths a text names after `@`, each once, in order.

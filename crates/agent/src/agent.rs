@@ -65,9 +65,10 @@ pub struct Agent {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) settings: Settings,
     pub(crate) config: Config,
-    pub(crate) models: Models,
+    pub(crate) models: Arc<Models>,
     pub(crate) leases: Arc<Leases>,
     pub(crate) contexts: Arc<Contexts>,
+    pub(crate) folds: Arc<handoff::Folds>,
     pub(crate) toolbox: OnceCell<Toolbox>,
     pub(crate) own_tools: Vec<Arc<dyn Tool>>,
     pub(crate) own_hooks: Vec<Arc<dyn Hook>>,
@@ -91,7 +92,7 @@ impl Agent {
     /// When the settings cannot be read.
     pub fn with_store(settings: Settings, store: Arc<dyn Store>) -> Result<Self> {
         let config = Config::read(&settings.home.config())?;
-        let models = Models::new(config.clone(), settings.model.clone());
+        let models = Arc::new(Models::new(config.clone(), settings.model.clone()));
         let leases = Arc::new(Leases::at(settings.home.processes()));
         Ok(Self {
             store,
@@ -100,6 +101,7 @@ impl Agent {
             models,
             leases,
             contexts: Arc::default(),
+            folds: Arc::default(),
             toolbox: OnceCell::new(),
             own_tools: Vec::new(),
             own_hooks: Vec::new(),
@@ -145,7 +147,7 @@ impl Agent {
     /// the session, and the servers of tools, stay.
     pub fn use_model(&mut self, name: Option<String>) {
         self.settings.model.clone_from(&name);
-        self.models = Models::new(self.config.clone(), name);
+        self.models = Arc::new(Models::new(self.config.clone(), name));
     }
 
     /// Returns which models are configured, and why the others are not.

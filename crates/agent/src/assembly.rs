@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handoff::{
-    BlockClearing, Drafting, HandoffApproval, HandoffCleanup, HandoffRequestNode, HandoffSummarization,
+    BlockClearing, Drafting, HandoffApproval, HandoffCleanup, HandoffResult, HandoffSummarization, HandoffTool,
     MarkFirstTurn,
 };
 use memory::{AgentMdHook, EditMemory};
@@ -113,11 +113,15 @@ impl Agent {
         let activities = Activities::default()
             .with(Arc::new(acceptance.clone()))
             .with(Arc::new(BlockClearing { acceptance }));
-        let graph = match (model, purpose) {
-            (Some(model), Purpose::Turn) => self.main_graph(assistant_id, model).await?,
-            (Some(_) | None, _) => Graph::new(Edge::When(entry)),
+        let (graph, after_result) = match (model, purpose) {
+            (Some(model), Purpose::Turn) => {
+                (self.main_graph(assistant_id, model).await?, Edge::When(handoff::after_result))
+            }
+            // Where no turn can go on, the call that asked for a handoff gets its result all the same.
+            (Some(_) | None, _) => (Graph::new(Edge::When(entry)), Edge::End),
         };
-        self.driving(self.with_handoff(graph, model), activities)
+        let graph = self.with_handoff(graph, model).node(Arc::new(HandoffResult), after_result);
+        self.driving(graph, activities)
     }
 
     /// Returns the graph of the thread's own agent, which can hand tasks to sub-agents.
@@ -126,8 +130,8 @@ impl Agent {
         self.turn_graph((assistant_id, Role::Main), model, tools).await
     }
 
-    /// Returns the tools of the thread's own agent: those of the process, its memory and, where there is a model,
-    /// sub-agents, which have those of the process only.
+    /// Returns the tools of the thread's own agent: those of the process, its memory, the handoff and, where there is a
+    /// model, sub-agents, which have those of the process only.
     async fn main_tools(
         &self,
         assistant_id: &AssistantId,
@@ -136,6 +140,7 @@ impl Agent {
         let shared = self.toolbox().await?.tools().await;
         let mut tools = shared.clone();
         tools.push(Arc::new(EditMemory::new(self.agent_file(assistant_id))));
+        tools.push(Arc::new(HandoffTool { assistant_id: assistant_id.clone() }));
         if let Some(model) = model {
             tools.push(Arc::new(self.task(assistant_id, model, shared).await?));
         }
@@ -215,20 +220,27 @@ impl Agent {
 
     /// Adds the part of the graph that handoffs run on.
     fn with_handoff(&self, graph: Graph, model: Option<&Arc<dyn ChatModel>>) -> Graph {
-        let config = &self.config.handoff;
-        let drafting = Drafting {
-            model: model.cloned(),
-            max_summary_tokens: config.max_summary_tokens,
-            max_input_tokens: config.max_input_tokens,
-        };
-        let approval =
-            HandoffApproval { max_refinements: config.max_refinements, can_refine: model.is_some() };
+        let approval = self.approval(model);
+        let drafting = approval.drafting.clone();
         graph
-            .node(Arc::new(HandoffRequestNode), Edge::To(handoff::SUMMARIZATION_NODE))
-            .node(Arc::new(HandoffSummarization { drafting }), Edge::To(handoff::APPROVAL_NODE))
+            .node(Arc::new(HandoffSummarization { drafting }), Edge::When(handoff::after_draft))
             .node(Arc::new(approval), Edge::When(handoff::after_decision))
             .node(Arc::new(MarkFirstTurn), Edge::When(handoff::should_cleanup_handoff))
             .node(Arc::new(HandoffCleanup), Edge::End)
+    }
+
+    /// Returns the node that asks about proposals, where `model` would draft them.
+    pub(crate) fn approval(&self, model: Option<&Arc<dyn ChatModel>>) -> HandoffApproval {
+        let config = &self.config.handoff;
+        let models = Arc::clone(&self.models);
+        let drafting = Drafting {
+            model: model.cloned(),
+            open_model: Arc::new(move |name| models.named(name).map_err(|error| error.to_string())),
+            max_summary_tokens: config.max_summary_tokens,
+            max_input_tokens: config.max_input_tokens,
+            folds: Arc::clone(&self.folds),
+        };
+        HandoffApproval { drafting, max_refinements: config.max_refinements }
     }
 
     /// What takes part in a turn, in order: the stable part of a request first, so that caches hit.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use protocol::{HandoffId, HandoffStatus, Seq, ThreadId};
+use protocol::{HandoffId, HandoffStatus, InterruptId, Seq, ThreadId};
 
 /// Who can mend a failure; front ends turn it into exit codes and HTTP statuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,9 +72,45 @@ pub enum Error {
         matches: Vec<ThreadId>,
     },
     /// There is no handoff with that id.
-    #[error("find handoff {handoff_id}")]
+    #[error("find handoff `{handoff_id}`")]
     UnknownHandoff {
         /// What was given.
+        handoff_id: String,
+    },
+    /// Several handoffs' ids begin with that.
+    #[error("choose among {} handoffs that begin with `{prefix}`", matches.len())]
+    AmbiguousHandoff {
+        /// What was given.
+        prefix: String,
+        /// The first of them.
+        matches: Vec<HandoffId>,
+    },
+    /// The interrupt asks about something other than a handoff.
+    #[error("decide interrupt {interrupt_id} as a handoff: it asks about something else")]
+    NotAHandoff {
+        /// The interrupt.
+        interrupt_id: InterruptId,
+    },
+    /// The handoff is of another thread than the one that was named with it.
+    #[error("decide handoff {handoff_id} in thread {thread_id}: it is of another thread")]
+    ForeignHandoff {
+        /// The handoff.
+        handoff_id: HandoffId,
+        /// The thread that was named.
+        thread_id: ThreadId,
+        /// The thread it is of.
+        parent_thread_id: ThreadId,
+    },
+    /// Nothing was said in the thread.
+    #[error("hand off thread {thread_id}: nothing was said in it")]
+    EmptyThread {
+        /// The thread.
+        thread_id: ThreadId,
+    },
+    /// The handoff was given up because nobody decided about it.
+    #[error("decide handoff {handoff_id}: it was given up unanswered")]
+    Expired {
+        /// The handoff.
         handoff_id: HandoffId,
     },
     /// The handoff was decided before, here or elsewhere.
@@ -132,6 +168,9 @@ pub enum Error {
     /// agent.md could not be read or written.
     #[error(transparent)]
     Memory(#[from] memory::Error),
+    /// Nothing could be recalled.
+    #[error(transparent)]
+    Recall(#[from] memory::RecallError),
     /// The remembered rules about tool calls could not be read or written.
     #[error(transparent)]
     Permission(#[from] tools::permission::Error),
@@ -151,15 +190,20 @@ impl Error {
             | Self::UnknownEvent { .. }
             | Self::AmbiguousThread { .. }
             | Self::UnknownHandoff { .. }
+            | Self::AmbiguousHandoff { .. }
+            | Self::NotAHandoff { .. }
+            | Self::ForeignHandoff { .. }
+            | Self::EmptyThread { .. }
             | Self::OtherWorkspace { .. }
             | Self::Input { .. }
             | Self::Transcript(_) => Class::User,
-            Self::Decided { .. } => Class::Conflict,
+            Self::Decided { .. } | Self::Expired { .. } => Class::Conflict,
             Self::Home { .. } | Self::Memory(_) | Self::Permission(_) => Class::Store,
             Self::Config { .. } | Self::Mcp(_) => Class::Config,
             Self::NoModel { .. } => Class::Config,
             Self::NotDrafted { .. } | Self::Preview { .. } | Self::Json(_) => Class::Internal,
-            Self::Journal(error) => journal_class(error),
+            Self::Journal(error) | Self::Recall(memory::RecallError::Journal(error)) => journal_class(error),
+            Self::Recall(_) => Class::User,
             Self::Runtime(error) => match error {
                 runtime::Error::Journal(error) => journal_class(error),
                 runtime::Error::Rejected { .. } => Class::User,
@@ -195,7 +239,22 @@ impl Error {
                 let ids: Vec<String> = matches.iter().take(5).map(ToString::to_string).collect();
                 format!("give more of the id: {}", ids.join(", "))
             }
-            Self::UnknownHandoff { .. } => "`segue doctor` lists the pending ones".to_owned(),
+            Self::UnknownHandoff { .. } => "`segue handoff --list` shows those that wait".to_owned(),
+            Self::AmbiguousHandoff { matches, .. } => {
+                let ids: Vec<String> = matches.iter().take(5).map(ToString::to_string).collect();
+                format!("give more of the id: {}", ids.join(", "))
+            }
+            Self::NotAHandoff { interrupt_id } => {
+                format!("`segue decide {interrupt_id}` answers what it asks")
+            }
+            Self::ForeignHandoff { parent_thread_id, .. } => {
+                format!("it is of thread {parent_thread_id}; `segue handoff --list` shows which waits where")
+            }
+            Self::EmptyThread { .. } => "there is nothing to carry over: begin a new thread with `segue chat`".to_owned(),
+            Self::Expired { .. } => {
+                "ask for it again: `segue handoff THREAD`; `handoff.expires_after_days` in config.toml says how long one waits"
+                    .to_owned()
+            }
             Self::Decided { .. } => {
                 "the first decision holds; `segue threads tree` shows what came of it".to_owned()
             }
@@ -212,11 +271,12 @@ impl Error {
                 return journal_hint(error);
             }
             Self::Runtime(runtime::Error::Rejected { .. }) => {
-                "the handoff still waits: decide again".to_owned()
+                "nothing was changed and it still waits; mend the decision and give it again".to_owned()
             }
             // What is wrong with a session file says what to do in the same line.
             Self::Runtime(_) | Self::Json(_) | Self::Transcript(_) => return None,
             Self::Model(error) => return Some(runtime::model_hint(error).to_owned()),
+            Self::Recall(error) => return Some(error.hint()),
             Self::Memory(error) => return Some(error.hint().to_owned()),
         };
         Some(hint)
@@ -240,8 +300,10 @@ fn journal_hint(error: &journal::Error) -> Option<String> {
         journal::Error::Busy { .. } | journal::Error::Fenced { .. } => {
             "wait until it is done, or stop the other process; then try again"
         }
-        journal::Error::HandoffPending { .. } => {
-            "it was asked for with another goal or window; decide it first: `segue handoff THREAD` shows it again"
+        journal::Error::HandoffPending { handoff_id, .. } => {
+            return Some(format!(
+                "it was asked for with another goal or window; decide it first: `segue handoff --decide {handoff_id}`"
+            ));
         }
         journal::Error::NewerSchema { .. } => "update segue, or point SEGUE_HOME at another folder",
         journal::Error::Corrupt { .. } => {

@@ -1,4 +1,12 @@
-//! Handoffs, as a front end asks for them: request, look, decide. The rules are in the `handoff` room.
+//! Handoffs, as a front end asks for them: request and decide. Looking at them is in the files beside this one; the
+//! rules are in the `handoff` room.
+
+mod expiry;
+mod look;
+pub(crate) mod size;
+
+pub use look::{HandoffReview, OpenHandoff};
+pub use size::{Fullness, HandoffCost};
 
 use handoff::{Options, Request};
 use jiff::Timestamp;
@@ -26,6 +34,13 @@ pub struct PendingHandoff {
     pub proposal: Proposal,
     /// Messages of the parent that came after what the summary covers.
     pub uncovered_messages: u64,
+    /// Refinements that are still possible.
+    pub remaining_refinements: u32,
+    /// What was wrong with the newest draft, in one line: the proposal is the offline extract that stands in for it, or
+    /// the one that was shown before.
+    pub problem: Option<String>,
+    /// The feedback that was not worked in then.
+    pub unused_feedback: Option<String>,
     /// False when it was requested before, here or elsewhere, and is shown again.
     pub is_new: bool,
 }
@@ -41,6 +56,9 @@ pub struct Decided {
     pub child_thread_id: Option<ThreadId>,
     /// The next proposal, when the decision asked for one.
     pub next: Option<PendingHandoff>,
+    /// How the run that took the decision came to rest; of a handoff the agent asked for, that is the rest of its turn.
+    #[serde(skip)]
+    pub end: RunEnd,
 }
 
 impl Agent {
@@ -58,14 +76,20 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> Result<PendingHandoff> {
         let thread = self.thread(thread_id).await?;
-        let before = self.pending_of(thread_id).await?;
+        if handoff::is_blank(&*self.store, &thread).await? {
+            return Err(Error::EmptyThread { thread_id });
+        }
+        let before = handoff::pending(&*self.store, thread_id).await?;
         self.sweep(frames, cancel).await?;
         self.take_up(thread_id, frames, cancel).await?;
-        let pending = self.pending_of(thread_id).await?;
-        if let (Some(decided), None) = (before, &pending) {
+        self.expire(handoff::pending(&*self.store, thread_id).await?).await?;
+        let pending = handoff::pending(&*self.store, thread_id).await?;
+        if let (Some(before), None) = (before, &pending) {
             // Recovery finished a handoff that was decided before a crash; asking again would draft a second one.
-            let status = self.handoff(decided.handoff_id).await?.status;
-            return Err(Error::Decided { handoff_id: decided.handoff_id, status });
+            let now = self.store.handoff(before.handoff_id).await?;
+            if let Some(decided) = now.filter(|handoff| handoff.status != HandoffStatus::Expired) {
+                return Err(decided_as(&decided));
+            }
         }
         let model = self.models.open()?;
         let mut start = match &pending {
@@ -83,9 +107,9 @@ impl Agent {
                 handoff_id: HandoffId::generate(),
                 child_thread_id: ThreadId::generate(),
                 parent_thread_id: thread_id,
-                assistant_id: thread.assistant_id,
+                assistant_id: thread.assistant_id.clone(),
                 now: Timestamp::now(),
-                options: request,
+                options: Options { workspace: self.workspace_of(&thread).await?, ..request },
             })?,
         };
         start.channels.extend(Purpose::Handoff.channels());
@@ -105,7 +129,7 @@ impl Agent {
                 self.shown(handoff, interrupt, Shown::First).await
             }
             // Someone else saw the proposal first, and decided.
-            Some(handoff) => Err(Error::Decided { handoff_id: handoff.handoff_id, status: handoff.status }),
+            Some(handoff) => Err(decided_as(&handoff)),
             None => Err(Error::UnknownThread { prefix: thread_id.to_string() }),
         }
     }
@@ -124,17 +148,15 @@ impl Agent {
     ) -> Result<Decided> {
         let thread_id = self.handoff(handoff_id).await?.parent_thread_id;
         self.take_up(thread_id, frames, cancel).await?;
+        self.expire(Some(self.handoff(handoff_id).await?)).await?;
         let handoff = self.handoff(handoff_id).await?;
-        let Some(interrupt) = self.interrupt_of(&handoff).await? else {
-            return Err(Error::Decided { handoff_id, status: handoff.status });
-        };
+        let Some(interrupt) = self.interrupt_of(&handoff).await? else { return Err(decided_as(&handoff)) };
         let interrupt = self.present(&handoff, interrupt).await?;
         match self.answer(&interrupt, decisions, (frames, cancel)).await {
             Ok(Some(end)) => self.decided(handoff_id, end, frames).await,
             Ok(None)
             | Err(Error::Runtime(runtime::Error::Journal(journal::Error::AlreadyDecided { .. }))) => {
-                let status = self.handoff(handoff_id).await?.status;
-                Err(Error::Decided { handoff_id, status })
+                Err(decided_as(&self.handoff(handoff_id).await?))
             }
             Err(error) => Err(error),
         }
@@ -143,11 +165,13 @@ impl Agent {
     async fn decided(&self, handoff_id: HandoffId, end: RunEnd, frames: &Frames) -> Result<Decided> {
         let handoff = self.handoff(handoff_id).await?;
         let (status, parent) = (handoff.status, handoff.parent_thread_id);
-        if matches!(end.status, RunStatus::Error | RunStatus::Timeout) || status == HandoffStatus::Drafting {
+        let is_broken = matches!(end.status, RunStatus::Error | RunStatus::Timeout) && status.is_pending();
+        if is_broken || status == HandoffStatus::Drafting {
             let reason = end.error.unwrap_or_else(|| "the run failed".to_owned());
             return Err(Error::NotDrafted { thread_id: parent, reason });
         }
-        let next = match end.interrupts.into_iter().next() {
+        let asked = end.interrupts.iter().find(|interrupt| is_about(interrupt, handoff_id)).cloned();
+        let next = match asked {
             Some(interrupt) => Some(self.shown(handoff.clone(), interrupt, Shown::First).await?),
             // A refinement that was stopped: the last proposal is asked about again, without another draft.
             None if status == HandoffStatus::AwaitingDecision => {
@@ -161,7 +185,7 @@ impl Agent {
         let accepted =
             matches!(status, HandoffStatus::Accepted | HandoffStatus::Seeded | HandoffStatus::Cleaned);
         let child_thread_id = accepted.then_some(handoff.child_thread_id);
-        Ok(Decided { handoff, proposal, child_thread_id, next })
+        Ok(Decided { handoff, proposal, child_thread_id, next, end })
     }
 
     /// Returns the handoffs that wait for a decision, of one thread or of all, newest first.
@@ -188,35 +212,30 @@ impl Agent {
     /// # Errors
     /// [`Error::UnknownHandoff`] when it does not.
     pub async fn handoff(&self, handoff_id: HandoffId) -> Result<Handoff> {
-        self.store.handoff(handoff_id).await?.ok_or(Error::UnknownHandoff { handoff_id })
-    }
-
-    async fn pending_of(&self, thread_id: ThreadId) -> Result<Option<Handoff>> {
-        let filter = HandoffFilter {
-            parent_thread_id: Some(thread_id),
-            statuses: HandoffStatus::ALL.into_iter().filter(|status| status.is_pending()).collect(),
-            ..HandoffFilter::default()
-        };
-        Ok(self.store.handoffs(filter).await?.into_iter().next())
+        self.store.handoff(handoff_id).await?.ok_or_else(|| Error::UnknownHandoff { handoff_id: handoff_id.to_string() })
     }
 
     async fn interrupt_of(&self, handoff: &Handoff) -> Result<Option<Interrupt>> {
-        let id = handoff.handoff_id.to_string();
         let pending = self.store.pending_interrupts(handoff.parent_thread_id).await?;
-        Ok(pending.into_iter().find(|interrupt| {
-            interrupt.payload.action_requests.iter().any(|request| {
-                request.args.get("handoff_id").and_then(serde_json::Value::as_str) == Some(id.as_str())
-            })
-        }))
+        Ok(pending.into_iter().find(|interrupt| is_about(interrupt, handoff.handoff_id)))
     }
 
     async fn shown(&self, handoff: Handoff, interrupt: Interrupt, shown: Shown) -> Result<PendingHandoff> {
         let interrupt = self.present(&handoff, interrupt).await?;
         let proposal = self.newest_proposal(&handoff).await?;
-        let covered = proposal.summary_json.coverage.last_seq;
-        let uncovered_messages =
-            handoff::uncovered_messages(&self.store, handoff.parent_thread_id, covered).await?;
-        Ok(PendingHandoff { handoff, interrupt, proposal, uncovered_messages, is_new: shown == Shown::First })
+        let args = interrupt.payload.action_requests.first().map(|request| &request.args);
+        let text = |key: &str| Some(args?.get(key)?.as_str()?.to_owned());
+        let number = |key: &str| args.and_then(|args| args.get(key)?.as_u64()).unwrap_or(0);
+        Ok(PendingHandoff {
+            uncovered_messages: number("uncovered_messages"),
+            remaining_refinements: u32::try_from(number("remaining_refinements")).unwrap_or(u32::MAX),
+            problem: text("problem"),
+            unused_feedback: text("unused_feedback"),
+            is_new: shown == Shown::First,
+            handoff,
+            interrupt,
+            proposal,
+        })
     }
 
     /// Returns the interrupt with what changes while it waits as it is at present: the messages that are not
@@ -225,18 +244,17 @@ impl Agent {
         let proposals = self.store.proposals(handoff.handoff_id).await?;
         let covered = proposals.last().map_or(0, |proposal| proposal.summary_json.coverage.last_seq);
         let uncovered = handoff::uncovered_messages(&self.store, handoff.parent_thread_id, covered).await?;
-        let can_refine = self.models.open()?.is_some();
-        let left = handoff::refinements_left(&proposals, self.config.handoff.max_refinements);
+        let left = self.approval(self.models.open()?.as_ref()).remaining_refinements(&proposals);
         for request in &mut interrupt.payload.action_requests {
             request.args["uncovered_messages"] = uncovered.into();
-            request.args["remaining_refinements"] = if can_refine { left } else { 0 }.into();
+            request.args["remaining_refinements"] = left.into();
         }
         Ok(interrupt)
     }
 
     async fn newest_proposal(&self, handoff: &Handoff) -> Result<Proposal> {
         let newest = self.store.proposals(handoff.handoff_id).await?.pop();
-        newest.ok_or(Error::UnknownHandoff { handoff_id: handoff.handoff_id })
+        newest.ok_or_else(|| Error::UnknownHandoff { handoff_id: handoff.handoff_id.to_string() })
     }
 }
 
@@ -246,6 +264,19 @@ fn is_same(request: &HandoffRequest, pending: &Handoff) -> bool {
     let same_goal = request.goal.is_none() || request.goal == of.goal;
     let same_window = request.messages.is_none() || request.messages == of.messages;
     same_goal && same_window
+}
+
+fn is_about(interrupt: &Interrupt, handoff_id: HandoffId) -> bool {
+    look::handoff_of(interrupt) == Some(handoff_id)
+}
+
+/// Returns the error of a decision that comes too late.
+const fn decided_as(handoff: &Handoff) -> Error {
+    let handoff_id = handoff.handoff_id;
+    match handoff.status {
+        HandoffStatus::Expired => Error::Expired { handoff_id },
+        status => Error::Decided { handoff_id, status },
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,7 +20,9 @@ pub use agent::{Agent, RunLimits, Settings};
 pub use assembly::toolbox::ToolInfo;
 pub use doctor::{Check, Verdict};
 pub use error::{Class, Error};
-pub use handoffs::{Decided, HandoffRequest, PendingHandoff};
+pub use handoffs::{
+    Decided, Fullness, HandoffCost, HandoffRequest, HandoffReview, OpenHandoff, PendingHandoff,
+};
 pub use home::Home;
 pub use home::config::Config;
 pub use import::{FoundSession, ImportProblem, ImportReport, ImportedThread};
@@ -30,11 +32,14 @@ pub use threads::rewind::{Prompt, Rewound};
 pub use threads::{ThreadNode, export_markdown};
 pub use turns::WORKSPACE_KEY;
 
+pub use handoff::render::{heading as summary_heading, markdown as summary_markdown};
+pub use handoff::{Counts as CoverageCounts, EXTRACTIVE, counts as coverage_counts};
 pub use journal::view::{BoundaryEntry, HistoryEntry, HistoryItem};
 pub use journal::{EventQuery, Order, SearchHit, ThreadFilter};
 pub use mcp::{
     Answer as McpAnswer, Planned as McpServer, ServerState, ServerStatus, Source as McpSource, Standing,
 };
+pub use memory::{Passage, Recall, RecallQuery, Rest, Speaker, Wanted};
 pub use model::tokens::estimate as estimate_tokens;
 pub use runtime::{Frame, Frames, Item, Mode, Position, RunEnd, Subscription};
 pub use tokio_util::sync::CancellationToken;

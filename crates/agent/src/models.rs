@@ -1,6 +1,7 @@
 //! Models: which are configured, why the others are not, and how one is chosen and opened.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use model::{ChatModel, ModelName, Provider};
@@ -43,6 +44,8 @@ pub(crate) struct Models {
     named: Option<String>,
     /// The model in use, so that its connections are kept between turns.
     opened: OnceLock<Arc<dyn ChatModel>>,
+    /// Others that were asked for by name.
+    others: Mutex<BTreeMap<String, Arc<dyn ChatModel>>>,
 }
 
 /// A provider's settings as found, and where.
@@ -54,7 +57,7 @@ struct Found {
 
 impl Models {
     pub(crate) fn new(config: Config, named: Option<String>) -> Self {
-        Self { config, named, opened: OnceLock::new() }
+        Self { config, named, opened: OnceLock::new(), others: Mutex::default() }
     }
 
     /// Returns the name of the model to use and where it was set.
@@ -90,6 +93,23 @@ impl Models {
         if text == "extractive" || text == "none" {
             return Ok(None);
         }
+        self.reached(&text, from).map(Some)
+    }
+
+    /// Opens the model of that name, `provider/name`, whatever the default is.
+    pub(crate) fn named(&self, text: &str) -> Result<Arc<dyn ChatModel>> {
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(opened) = others.get(text) {
+            return Ok(Arc::clone(opened));
+        }
+        let (name, settings) = self.reached(text, "the model".to_owned())?;
+        let connected = model::connect(name, settings)?;
+        others.insert(text.to_owned(), Arc::clone(&connected));
+        Ok(connected)
+    }
+
+    /// Returns how the model of that name is reached; `from` says where it was named.
+    fn reached(&self, text: &str, from: String) -> Result<(ModelName, model::Settings)> {
         let name: ModelName = text.parse().map_err(|error: model::ModelNameError| {
             Error::Model(model::Error::Setup { what: from, reason: error.to_string() })
         })?;
@@ -98,7 +118,7 @@ impl Models {
             let reason = missing(name.provider);
             return Err(Error::Model(model::Error::Setup { what: name.to_string(), reason }));
         }
-        Ok(Some((name, found.settings)))
+        Ok((name, found.settings))
     }
 
     /// Returns the names of the environment variables that may hold keys.

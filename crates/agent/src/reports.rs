@@ -1,8 +1,10 @@
-//! Reports: what a thread's next request holds, what a thread has cost, which tools there are. They change nothing.
+//! Reports: what a thread's next request holds, what a thread has cost, which tools there are, what was said. They change
+//! nothing.
 
 use std::collections::BTreeMap;
 
 use journal::EventQuery;
+use memory::{Recall, RecallQuery};
 use model::prices::{self, Price};
 use protocol::{Category, EventType, Message, RunId, ThreadId, Usage};
 use serde::Serialize;
@@ -108,6 +110,15 @@ impl Agent {
             }
         }
         Ok(self.priced(spent))
+    }
+
+    /// Returns what the thread and those it came from hold of what is wanted, in the original messages.
+    ///
+    /// # Errors
+    /// When there is no word to look for, the range is empty, the thread named is not of the lineage, or the journal
+    /// fails.
+    pub async fn recall(&self, thread_id: ThreadId, query: &RecallQuery) -> Result<Recall> {
+        Ok(memory::recall(&*self.store, thread_id, query).await?)
     }
 
     /// Returns what tokens of a model cost in dollars; `None` when its price is not known.

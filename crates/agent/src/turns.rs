@@ -10,7 +10,7 @@ use model::ChatModel;
 use protocol::{
     AssistantId, Block, Checkpoint, EventType, HumanMessage, Message, NewEvent, RunId, Thread, ThreadId,
 };
-use runtime::{Admission, Entry, Frame, Frames, RunEnd, Start, Update};
+use runtime::{Admission, Frame, Frames, RunEnd, Start, Update};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -58,11 +58,14 @@ impl Agent {
         self.sweep(frames, cancel).await?;
         self.take_up(thread_id, frames, cancel).await?;
         let now = Timestamp::now();
+        let before = self.store.checkpoint(thread_id).await?;
+        let waiting = before.map(|point| handoff::left_waiting(&point.channels, now)).transpose()?.flatten();
         let message = NewEvent::message(&Message::Human(message.into()), now)?;
+        let events = waiting.into_iter().chain([message]).collect();
         let mut channels = Purpose::Turn.channels();
         channels.extend(handoff::turn_channels(&thread));
         let writes = self.taken_back(&self.pending(thread_id).await?, now).await?;
-        let update = Update { events: vec![message], writes, ..Update::default() };
+        let update = Update { events, writes, ..Update::default() };
         let start = Start { update, channels };
         self.run(thread_id, start, Some(&model), (frames, cancel)).await
     }
@@ -104,20 +107,18 @@ impl Agent {
             let now = self.leases.ended(&run)?;
             let before = self.store.checkpoint(thread_id).await?;
             let next = before.as_ref().and_then(|point| point.next.as_deref());
-            let model = match Purpose::at(next) {
-                Purpose::Turn => {
-                    self.check_workspace(thread_id).await?;
-                    opened?
-                }
+            let purpose = self.purpose(thread_id, next, before.as_ref()).await?;
+            let model = match purpose {
+                Purpose::Turn => opened?,
                 Purpose::Handoff | Purpose::Rest => opened.unwrap_or(None),
             };
-            let driver = self.driver(&run.assistant_id, model.as_ref(), Purpose::at(next)).await?;
+            let driver = self.driver(&run.assistant_id, model.as_ref(), purpose).await?;
             if next.is_some_and(|next| driver.graph.get(next).is_none()) {
                 runtime::give_up(&*self.store, &run, &driver.owner, now).await?;
                 return Ok(None);
             }
             let reclaimed = runtime::reclaim(&*self.store, &run, &driver.owner, now).await;
-            let checkpoint = match reclaimed {
+            let admitted = match reclaimed {
                 // It came to its end between being read and being taken over.
                 Err(runtime::Error::Journal(journal::Error::Fenced { status, .. }))
                     if !status.is_active() =>
@@ -126,7 +127,7 @@ impl Agent {
                 }
                 reclaimed => reclaimed?,
             };
-            return Ok(Some(driver.drive((&checkpoint, Entry::Recovered), frames, cancel).await?));
+            return Ok(Some(driver.drive(admitted, frames, cancel).await?));
         }
         match self.store.checkpoint(thread_id).await? {
             Some(checkpoint) if !checkpoint.activities.is_empty() => {
@@ -136,6 +137,27 @@ impl Agent {
             }
             Some(checkpoint) => self.begin_answered(&checkpoint, (frames, cancel)).await,
             None => Ok(None),
+        }
+    }
+
+    /// Returns what a graph is needed for that goes on at `node` of the thread. A handoff that the agent asked for goes
+    /// back into its turn, and only where that may go on; elsewhere the turn ends with the call's result.
+    pub(crate) async fn purpose(
+        &self,
+        thread_id: ThreadId,
+        node: Option<&str>,
+        checkpoint: Option<&Checkpoint>,
+    ) -> Result<Purpose> {
+        let purpose = Purpose::at(node);
+        let is_asked = checkpoint.is_some_and(|point| handoff::asked_by_agent(&point.channels));
+        match (purpose, is_asked) {
+            (Purpose::Turn, _) => self.check_workspace(thread_id).await.map(|()| purpose),
+            (Purpose::Handoff, true) => match self.check_workspace(thread_id).await {
+                Ok(()) => Ok(Purpose::Turn),
+                Err(Error::OtherWorkspace { .. }) => Ok(purpose),
+                Err(error) => Err(error),
+            },
+            (Purpose::Handoff | Purpose::Rest, _) => Ok(purpose),
         }
     }
 
@@ -161,17 +183,15 @@ impl Agent {
     ) -> Result<Option<RunEnd>> {
         let Some(asked) = runtime::answered(&*self.store, checkpoint).await? else { return Ok(None) };
         let (thread_id, model) = (checkpoint.thread_id, self.models.open()?);
-        if Purpose::at(Some(&asked.node)) == Purpose::Turn {
-            self.check_workspace(thread_id).await?;
-        }
+        let purpose = self.purpose(thread_id, Some(&asked.node), Some(checkpoint)).await?;
         let assistant_id = self.thread(thread_id).await?.assistant_id;
-        let driver = self.driver(&assistant_id, model.as_ref(), Purpose::at(Some(&asked.node))).await?;
+        let driver = self.driver(&assistant_id, model.as_ref(), purpose).await?;
         if driver.graph.get(&asked.node).is_none() {
             return Ok(None);
         }
         let admission = admission(thread_id, assistant_id, model.as_ref(), &driver.owner);
         match runtime::begin_answered(&*self.store, &admission, &asked).await? {
-            Some(checkpoint) => Ok(Some(driver.drive((&checkpoint, Entry::Fresh), frames, cancel).await?)),
+            Some(admitted) => Ok(Some(driver.drive(admitted, frames, cancel).await?)),
             None => Ok(None),
         }
     }
@@ -222,8 +242,8 @@ impl Agent {
             toolbox.tell(frames);
         }
         let admission = admission(thread_id, assistant_id, model, &driver.owner);
-        let checkpoint = runtime::admit(&*self.store, &driver.graph, &admission, start).await?;
-        Ok(driver.drive((&checkpoint, Entry::Fresh), frames, cancel).await?)
+        let admitted = runtime::admit(&*self.store, &driver.graph, &admission, start).await?;
+        Ok(driver.drive(admitted, frames, cancel).await?)
     }
 
     /// Ends a run of the thread whose process is gone, without going on with it.

@@ -69,9 +69,9 @@ fn select(bencher: Bencher<'_, '_>, messages: u64) {
     items.iter().for_each(|item| ledger.push(item));
     let facts = ledger.finish();
     bencher.counter(ItemsCount::new(messages)).bench_local(|| {
-        let mut selector = Selector::new(0, 4_000);
+        let mut selector = Selector::new(4_000, None);
         items.iter().for_each(|item| selector.see(item));
-        selector.finish(&facts, None)
+        selector.finish(&facts, 4_000)
     });
 }
 

@@ -87,7 +87,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut by_path: BTreeMap<PathBuf, Vec<Case>> = BTreeMap::new();
     for (index, line) in std::io::stdin().lock().lines().enumerate() {
         let request: Request = serde_json::from_str(&line?)?;
-        let selector = Selector::new(0, INPUT_TOKENS_MAX);
+        let selector = Selector::new(INPUT_TOKENS_MAX, None);
         let case = Case { index, entries: 0, ledger: Ledger::default(), selector, request };
         by_path.entry(case.request.path.clone()).or_default().push(case);
     }
@@ -114,6 +114,6 @@ fn answer(case: Case) -> serde_json::Value {
         let told = extract(&facts, None, budget);
         summaries.insert(budget.to_string(), render::markdown(&told.title, &told.tldr, &told.body).into());
     }
-    let selection = case.selector.finish(&facts, None).text();
+    let selection = case.selector.finish(&facts, INPUT_TOKENS_MAX).text();
     serde_json::json!({"entries": case.entries, "summaries": summaries, "selection": selection})
 }

@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use journal::{HandoffFilter, HandoffPatch, OutboxItem, Store, ThreadPatch, Transaction, Write};
+use journal::{HandoffFilter, HandoffPatch, OutboxItem, Store, ThreadPatch, Write};
 use memory::{AgentFile, Written};
 use protocol::{
-    AssistantId, EventType, Handoff, HandoffId, HandoffMark, HandoffStatus, NewEvent, ParentKind, Proposal,
-    Thread, ThreadStatus,
+    AssistantId, EventType, Handoff, HandoffId, HandoffMark, HandoffStatus, NewEvent, ParentKind, PendingActivity,
+    Proposal, Thread, ThreadStatus,
 };
-use runtime::{Activity, Failure, FailureKind, Frame, Frames, Update};
+use runtime::{Activity, Channels, Failure, FailureKind, Frame, Frames, Update};
 use serde_json::{Map, Value, json};
+
+use crate::{lifecycle, tool};
 
 /// The name the acceptance is stored under.
 pub const ACCEPT_ACTIVITY: &str = "accept_handoff";
@@ -45,63 +47,86 @@ impl Activity for Acceptance {
         let handoff_id = handoff_id(args)?;
         let iteration = args.get("iteration").and_then(Value::as_u64).unwrap_or(0);
         // A handoff whose record went with its threads has nothing left to do.
-        let Some(mut handoff) = self.store.handoff(handoff_id).await? else { return Ok(Update::default()) };
-        let proposal = self.proposal(handoff_id, iteration).await?;
-        if handoff.status == HandoffStatus::AwaitingDecision {
-            self.create_child(&handoff, &proposal).await?;
-            handoff = self.handoff(handoff_id).await?;
+        let Some(handoff) = self.store.handoff(handoff_id).await? else { return Ok(Update::default()) };
+        match handoff.status {
+            HandoffStatus::Accepted => {
+                self.seed(&handoff, &self.proposal(handoff_id, iteration).await?, frames).await
+            }
+            _ => Ok(Update::default()),
         }
-        if handoff.status == HandoffStatus::Accepted {
-            self.seed(&handoff, &proposal, frames).await?;
-        }
-        Ok(Update::default())
     }
 }
 
-impl Acceptance {
-    /// Part one, one transaction: the child, the marks on both threads, the status, the audit event, the outbox row.
-    async fn create_child(&self, handoff: &Handoff, proposal: &Proposal) -> Result<(), Failure> {
-        let now = Timestamp::now();
-        let parent = handoff.parent_thread_id;
-        let content = json!({
-            "handoff_id": handoff.handoff_id, "iteration": proposal.iteration,
-            "summary_sha256": proposal.summary_sha256, "child_thread_id": handoff.child_thread_id,
-        });
-        let accepted = NewEvent::new(EventType::HandoffAccepted, &content, now)?;
-        let origin =
-            json!({"origin": "handoff", "handoff_id": handoff.handoff_id, "parent_thread_id": parent});
-        let created = NewEvent::new(EventType::ThreadCreated, &origin, now)?;
-        let writes = vec![
-            Write::MoveHandoff {
-                handoff_id: handoff.handoff_id,
-                from: HandoffStatus::AwaitingDecision,
-                to: HandoffStatus::Accepted,
-                patch: HandoffPatch {
-                    iteration: Some(proposal.iteration),
-                    accepted_sha256: Some(proposal.summary_sha256.clone()),
-                    ..HandoffPatch::default()
-                },
-                at: now,
+/// Part one of the saga, durable together with the decision: the child, the marks on both threads, the status, the audit
+/// event, the outbox row.
+pub(crate) async fn accepted(
+    store: &dyn Store,
+    handoff: &Handoff,
+    proposal: &Proposal,
+    now: Timestamp,
+) -> Result<Update, Failure> {
+    let parent = handoff.parent_thread_id;
+    let content = json!({
+        "handoff_id": handoff.handoff_id, "iteration": proposal.iteration,
+        "summary_sha256": proposal.summary_sha256, "child_thread_id": handoff.child_thread_id,
+    });
+    let accepted = NewEvent::new(EventType::HandoffAccepted, &content, now)?;
+    let origin = json!({"origin": "handoff", "handoff_id": handoff.handoff_id, "parent_thread_id": parent});
+    let created = NewEvent::new(EventType::ThreadCreated, &origin, now)?;
+    let writes = vec![
+        Write::MoveHandoff {
+            handoff_id: handoff.handoff_id,
+            from: HandoffStatus::AwaitingDecision,
+            to: HandoffStatus::Accepted,
+            patch: HandoffPatch {
+                iteration: Some(proposal.iteration),
+                accepted_sha256: Some(proposal.summary_sha256.clone()),
+                ..HandoffPatch::default()
             },
-            Write::CreateThread(child(handoff, proposal, now)?),
-            Write::Append { thread_id: handoff.child_thread_id, events: vec![created] },
-            Write::UpdateThread { thread_id: parent, patch: self.parent_patch(handoff).await? },
-            Write::Append { thread_id: parent, events: vec![accepted] },
-            Write::Enqueue(OutboxItem {
-                kind: MIRROR_KIND.to_owned(),
-                key: handoff.handoff_id.to_string(),
-                payload: json!({"handoff_id": handoff.handoff_id, "iteration": proposal.iteration}),
-                attempts: 0,
-                created_at: now,
-            }),
-        ];
-        self.store.commit(Transaction { fence: None, writes }).await?;
-        Ok(())
-    }
+            at: now,
+        },
+        Write::CreateThread(child(handoff, proposal, now)?),
+        Write::Append { thread_id: handoff.child_thread_id, events: vec![created] },
+        Write::UpdateThread { thread_id: parent, patch: parent_patch(store, handoff).await? },
+        Write::Enqueue(OutboxItem {
+            kind: MIRROR_KIND.to_owned(),
+            key: handoff.handoff_id.to_string(),
+            payload: json!({"handoff_id": handoff.handoff_id, "iteration": proposal.iteration}),
+            attempts: 0,
+            created_at: now,
+        }),
+    ];
+    let args = json!({
+        "handoff_id": handoff.handoff_id, "iteration": proposal.iteration,
+        "summary_sha256": proposal.summary_sha256,
+    });
+    let activities = vec![PendingActivity { name: ACCEPT_ACTIVITY.to_owned(), args }];
+    Ok(Update { events: vec![accepted], writes, activities, ..Update::default() })
+}
 
+/// A parent that waits for its own first turn as a child keeps its mark: its summary is still due.
+async fn parent_patch(store: &dyn Store, handoff: &Handoff) -> Result<ThreadPatch, Failure> {
+    let parent = store.thread(handoff.parent_thread_id).await?;
+    let own = parent.and_then(|parent| parent.handoff());
+    let is_due =
+        own.is_some_and(|mark| mark.child_thread_id == handoff.parent_thread_id && mark.cleanup_required);
+    let last = json!({"handoff_id": handoff.handoff_id, "child_thread_id": handoff.child_thread_id});
+    let mut metadata = Map::from_iter([(HandoffMark::LAST_KEY.to_owned(), last)]);
+    if !is_due {
+        metadata.insert(HandoffMark::KEY.to_owned(), serde_json::to_value(mark(handoff))?);
+    }
+    Ok(ThreadPatch { metadata, ..ThreadPatch::default() })
+}
+
+impl Acceptance {
     /// Part two: the block, then the status. A file that cannot be written does not undo the acceptance: the child
     /// gets its summary from the handoff's row, and the failure is shown and kept.
-    async fn seed(&self, handoff: &Handoff, proposal: &Proposal, frames: &Frames) -> Result<(), Failure> {
+    async fn seed(
+        &self,
+        handoff: &Handoff,
+        proposal: &Proposal,
+        frames: &Frames,
+    ) -> Result<Update, Failure> {
         let file = (self.agent_md)(&handoff.assistant_id);
         let path = file.path().to_owned();
         let written = match self.is_shown(handoff).await? {
@@ -115,7 +140,7 @@ impl Acceptance {
             frames.send(Frame::Notice { text });
         }
         if let Err(problem) = &written {
-            tracing::warn!(handoff.id = %handoff.handoff_id, "handoff {}: {problem}", handoff.handoff_id);
+            tracing::warn!(handoff_id = %handoff.handoff_id, "handoff {}: {problem}", handoff.handoff_id);
             frames.send(Frame::Notice {
                 text: format!(
                     "{problem}. The new thread has its summary all the same; `segue doctor` tells more."
@@ -125,20 +150,20 @@ impl Acceptance {
         let now = Timestamp::now();
         let note = written.err();
         let content = json!({"handoff_id": handoff.handoff_id, "file": path, "error": note});
-        let event = NewEvent::new(EventType::HandoffSeeded, &content, now)?;
-        let mut writes = vec![Write::MoveHandoff {
+        let events = vec![NewEvent::new(EventType::HandoffSeeded, &content, now)?];
+        let writes = vec![Write::MoveHandoff {
             handoff_id: handoff.handoff_id,
             from: HandoffStatus::Accepted,
             to: HandoffStatus::Seeded,
             patch: HandoffPatch { note, ..HandoffPatch::default() },
             at: now,
         }];
-        if self.store.thread(handoff.parent_thread_id).await?.is_some() {
-            writes.push(Write::Append { thread_id: handoff.parent_thread_id, events: vec![event] });
-        }
-        self.store.commit(Transaction { fence: None, writes }).await?;
-        tracing::info!(handoff.id = %handoff.handoff_id, "handoff {} succeeded", handoff.handoff_id);
-        Ok(())
+        let summary = &proposal.summary_json;
+        tracing::info!(
+            handoff_id = %handoff.handoff_id, model_run_id = ?summary.model_run_id, tokens_used = summary.tokens_used,
+            "handoff {} succeeded", handoff.handoff_id
+        );
+        Ok(Update { events, writes, ..Update::default() })
     }
 
     /// Makes the block of `handoff` go away: the file then shows the newest other pending summary of the
@@ -206,25 +231,6 @@ impl Acceptance {
         Ok(mark.is_some_and(|mark| mark.handoff_id == handoff.handoff_id && mark.pending))
     }
 
-    /// A parent that waits for its own first turn as a child keeps its mark: its summary is still due.
-    async fn parent_patch(&self, handoff: &Handoff) -> Result<ThreadPatch, Failure> {
-        let parent = self.store.thread(handoff.parent_thread_id).await?;
-        let own = parent.and_then(|parent| parent.handoff());
-        let is_due =
-            own.is_some_and(|mark| mark.child_thread_id == handoff.parent_thread_id && mark.cleanup_required);
-        let last = json!({"handoff_id": handoff.handoff_id, "child_thread_id": handoff.child_thread_id});
-        let mut metadata = Map::from_iter([(HandoffMark::LAST_KEY.to_owned(), last)]);
-        if !is_due {
-            metadata.insert(HandoffMark::KEY.to_owned(), serde_json::to_value(mark(handoff))?);
-        }
-        Ok(ThreadPatch { metadata, ..ThreadPatch::default() })
-    }
-
-    pub(crate) async fn handoff(&self, handoff_id: HandoffId) -> Result<Handoff, Failure> {
-        let found = self.store.handoff(handoff_id).await?;
-        found.ok_or_else(|| Failure::new(FailureKind::Internal, format!("find handoff {handoff_id}")))
-    }
-
     async fn proposal(&self, handoff_id: HandoffId, iteration: u64) -> Result<Proposal, Failure> {
         let proposals = self.store.proposals(handoff_id).await?;
         let found = proposals.into_iter().find(|proposal| u64::from(proposal.iteration) == iteration);
@@ -287,12 +293,29 @@ fn mark(handoff: &Handoff) -> HandoffMark {
 /// Returns the writes that give up a handoff nobody can answer any more, because the thread was taken back to before
 /// it was asked about.
 pub fn given_up(handoff: &Handoff, at: Timestamp) -> Vec<Write> {
-    let Ok(to) = crate::lifecycle::next(handoff.status, crate::lifecycle::Step::Expire) else {
-        return Vec::new();
-    };
-    let note = Some("the thread was rewound to before it".to_owned());
-    let patch = HandoffPatch { note, ..HandoffPatch::default() };
-    vec![Write::MoveHandoff { handoff_id: handoff.handoff_id, from: handoff.status, to, patch, at }]
+    expire(handoff, "the thread was rewound to before it", at).into_iter().collect()
+}
+
+/// Returns the writes that give up a handoff nobody decided, in a thread with these channels.
+///
+/// # Errors
+/// When its event cannot be written as JSON.
+pub fn expired(
+    handoff: &Handoff,
+    channels: &Channels,
+    at: Timestamp,
+) -> Result<Vec<Write>, serde_json::Error> {
+    let mut events =
+        vec![NewEvent::new(EventType::HandoffExpired, &json!({"handoff_id": handoff.handoff_id}), at)?];
+    events.extend(tool::given_up(channels, at)?);
+    let append = Write::Append { thread_id: handoff.parent_thread_id, events };
+    Ok(expire(handoff, "nobody decided", at).into_iter().chain([append]).collect())
+}
+
+fn expire(handoff: &Handoff, why: &str, at: Timestamp) -> Option<Write> {
+    let to = lifecycle::next(handoff.status, lifecycle::Step::Expire).ok()?;
+    let patch = HandoffPatch { note: Some(why.to_owned()), ..HandoffPatch::default() };
+    Some(Write::MoveHandoff { handoff_id: handoff.handoff_id, from: handoff.status, to, patch, at })
 }
 
 /// Returns the writes that end an accepted handoff whose child goes away.

@@ -23,7 +23,8 @@ pub const CLEAR_ACTIVITY: &str = "clear_handoff_block";
 pub fn turn_channels(thread: &Thread) -> Channels {
     let due = own_mark(thread).is_some_and(|mark| mark.cleanup_required);
     let value = if due { Value::Bool(false) } else { Value::Null };
-    Channels::from_iter([(keys::FIRST_TURN_DONE.to_owned(), value)])
+    // A person who goes on leaves the call that asked for a handoff without an answer to wait for.
+    Channels::from_iter([(keys::FIRST_TURN_DONE.to_owned(), value), (keys::ASKER.to_owned(), Value::Null)])
 }
 
 /// Returns the mark of the handoff that `thread` is the child of.
@@ -51,6 +52,10 @@ impl Node for MarkFirstTurn {
         MARK_NODE
     }
 
+    fn is_prompt(&self) -> bool {
+        true
+    }
+
     async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
         let mut update = Update::default();
         let thread = step.store.thread(step.thread_id).await?;
@@ -70,6 +75,10 @@ pub struct HandoffCleanup;
 impl Node for HandoffCleanup {
     fn name(&self) -> &'static str {
         CLEANUP_NODE
+    }
+
+    fn is_prompt(&self) -> bool {
+        true
     }
 
     async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {

@@ -1,18 +1,21 @@
 //! The ledger: facts about a thread, folded from its events in one pass with bounded memory and without a model.
 //! It says what is known, not how to tell it.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use model::extractive::sentences;
 use protocol::{AiMessage, Block, Message, Seq, ToolMessage};
 
 use crate::ledger::identifier::Kind;
 use crate::ledger::source::{Item, What};
-use crate::ledger::tool_use::{ToolUse, head, tail};
+use crate::ledger::tool_use::{ToolUse, head_words, tail_words};
 use crate::limits::{
-    FIRST_REQUESTS_MAX, LAST_REQUESTS_MAX, NAME_BYTES_MAX, NAMES_KEPT_MAX, NAMES_MAX, REQUEST_BYTES_MAX,
-    RULE_CHARS_MAX, RULES_MAX, SCAN_BYTES_MAX, STATEMENT_BYTES_MAX, STATEMENTS_MAX,
+    ABOUT_GOAL_MAX, FIRST_REQUESTS_MAX, LAST_REQUESTS_MAX, NAME_BYTES_MAX, NAMES_KEPT_MAX, NAMES_MAX,
+    REQUEST_BYTES_MAX, RULE_CHARS_MAX, RULES_MAX, SCAN_BYTES_MAX, STATEMENT_BYTES_MAX, STATEMENTS_MAX,
 };
+use crate::summary::goal::{Frequencies, Goal, Terms};
 use memory::redact;
 use outcomes::Outcomes;
 use tally::Tally;
@@ -32,11 +35,8 @@ pub(crate) mod tool_use;
 
 pub use facts::{CheckRun, Facts, FileUse, Name, Quote, Rule};
 
-/// Bytes kept beyond a limit so that a secret at the cut is seen whole and replaced.
-const REDACTION_SLACK_BYTES: usize = 256;
-
 /// The fold; see [`Ledger::push`].
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Ledger {
     first_seq: Seq,
     last_seq: Seq,
@@ -47,6 +47,8 @@ pub struct Ledger {
     last_requests: VecDeque<Quote>,
     statements: VecDeque<Quote>,
     last_statement_at: Seq,
+    /// The question the last statement ends on.
+    question: Option<Quote>,
     is_answered: bool,
     tasks: Tasks,
     files: HashMap<String, (Seq, Seq)>,
@@ -58,9 +60,18 @@ pub struct Ledger {
     identifiers: Tally,
     values: Tally,
     previous_summary: Option<Quote>,
+    goal: Option<Arc<Goal>>,
+    frequencies: Frequencies,
+    requests_about_goal: Vec<(Terms, Quote)>,
+    statements_about_goal: Vec<(Terms, Quote)>,
 }
 
 impl Ledger {
+    /// Returns a ledger that also keeps what the goal is about when it is older than what is kept anyway.
+    pub fn for_goal(goal: Option<Arc<Goal>>) -> Self {
+        Self { goal, ..Self::default() }
+    }
+
     /// Takes the next event. Events of sub-agents, notes and injected texts only move the position.
     pub fn push(&mut self, item: &Item) {
         if self.first_seq == 0 {
@@ -88,9 +99,9 @@ impl Ledger {
             }
             What::Boundary => self.boundary(item.seq),
             What::ImportedSummary(text) => {
-                self.previous_summary = Some(kept(item.seq, text, SCAN_BYTES_MAX));
+                self.previous_summary = Some(quote(item.seq, &said(text), SCAN_BYTES_MAX));
             }
-            What::Note | What::Other => {}
+            What::Note | What::Unread | What::Other => {}
         }
     }
 
@@ -107,41 +118,56 @@ impl Ledger {
     }
 
     fn request(&mut self, seq: Seq, text: &str) {
-        let quote = kept(seq, text, REQUEST_BYTES_MAX);
+        let said = said(text);
+        let mut quote = quote(seq, &said, REQUEST_BYTES_MAX);
+        quote.is_cut |= said.len() < text.len() && text.len() > SCAN_BYTES_MAX;
         self.is_answered = false;
         self.outcomes.abandon_calls();
         self.origin.get_or_insert_with(|| quote.clone());
-        self.speak(seq, text);
-        let part = head(text, SCAN_BYTES_MAX);
-        if cues::rule(part).is_some() {
-            for sentence in sentences(part) {
+        self.speak(seq, &said, text);
+        if cues::rule(&said).is_some() {
+            for sentence in sentences(&said) {
                 let Some(is_strict) = rule(sentence) else { continue };
-                let quote = Quote { seq, text: sentence.to_owned() };
+                let quote = Quote { seq, text: sentence.to_owned(), is_cut: false };
                 push_bounded(&mut self.rules, Rule { quote, is_strict }, RULES_MAX);
             }
         }
-        self.decide(seq, part);
+        self.decide(seq, &said);
+        self.count_terms(&quote.text);
         if self.first_requests.len() < FIRST_REQUESTS_MAX {
             self.first_requests.push(quote);
-        } else {
-            push_bounded(&mut self.last_requests, quote, LAST_REQUESTS_MAX);
+        } else if let Some(older) = push_bounded(&mut self.last_requests, quote, LAST_REQUESTS_MAX) {
+            self.keep_about_goal(older, |ledger| &mut ledger.requests_about_goal);
+        }
+    }
+
+    /// Counts the terms of the goal in something that was said.
+    fn count_terms(&mut self, text: &str) {
+        if let Some(goal) = &self.goal {
+            self.frequencies.count(goal.terms_in(text));
+        }
+    }
+
+    /// Keeps what is given up elsewhere when the goal is about it, within a limit.
+    fn keep_about_goal(&mut self, quote: Quote, list: fn(&mut Self) -> &mut Vec<(Terms, Quote)>) {
+        let Some(goal) = self.goal.clone() else { return };
+        let terms = goal.terms_in(&quote.text);
+        if terms == 0 {
+            return;
+        }
+        list(self).push((terms, quote));
+        if list(self).len() > 2 * ABOUT_GOAL_MAX {
+            let mut kept = std::mem::take(list(self));
+            sort_by_goal(&mut kept, &goal, &self.frequencies);
+            kept.truncate(ABOUT_GOAL_MAX);
+            *list(self) = kept;
         }
     }
 
     fn answer(&mut self, seq: Seq, message: &AiMessage) {
         for block in &message.content {
             match block {
-                Block::Text { text } if !text.trim().is_empty() => {
-                    self.speak(seq, text);
-                    self.decide(seq, head(text, STATEMENT_BYTES_MAX));
-                    push_bounded(
-                        &mut self.statements,
-                        kept(seq, text.trim(), STATEMENT_BYTES_MAX),
-                        STATEMENTS_MAX,
-                    );
-                    self.last_statement_at = seq;
-                    self.is_answered = !message.incomplete && !self.outcomes.has_open_calls();
-                }
+                Block::Text { text } if !text.trim().is_empty() => self.state(seq, text, message.incomplete),
                 Block::ToolCall { id, name, args } => {
                     self.is_answered = false;
                     self.call(seq, id, name, args);
@@ -149,6 +175,20 @@ impl Ledger {
                 Block::Text { .. } | Block::Thinking { .. } | Block::Media { .. } | Block::Opaque { .. } => {}
             }
         }
+    }
+
+    fn state(&mut self, seq: Seq, text: &str, is_incomplete: bool) {
+        let said = said(text);
+        self.speak(seq, &said, text);
+        self.decide(seq, head_words(&said, STATEMENT_BYTES_MAX));
+        self.question = question(seq, text);
+        let statement = whole_sentences(quote(seq, said.trim(), STATEMENT_BYTES_MAX));
+        self.count_terms(&statement.text);
+        if let Some(older) = push_bounded(&mut self.statements, statement, STATEMENTS_MAX) {
+            self.keep_about_goal(older, |ledger| &mut ledger.statements_about_goal);
+        }
+        self.last_statement_at = seq;
+        self.is_answered = !is_incomplete && !self.outcomes.has_open_calls();
     }
 
     fn call(&mut self, seq: Seq, id: &str, name: &str, args: &serde_json::Value) {
@@ -163,7 +203,7 @@ impl Ledger {
         for command in usage.command.iter().flat_map(|command| shell::heads(command)) {
             self.commands.add(&command, seq);
         }
-        for value in &usage.values {
+        for value in usage.values.iter().filter(|value| matches!(redact(value), Cow::Borrowed(_))) {
             self.values.add(value, seq);
         }
         if let Some(change) = usage.task {
@@ -178,8 +218,9 @@ impl Ledger {
             _ => None,
         });
         let text = text.unwrap_or_default();
-        self.tasks.result(&message.call_id, head(text, SCAN_BYTES_MAX), seq);
-        for edited in head(text, SCAN_BYTES_MAX).split("Applied edit to ").skip(1) {
+        let beginning = head_words(text, SCAN_BYTES_MAX);
+        self.tasks.result(&message.call_id, beginning, seq);
+        for edited in beginning.split("Applied edit to ").skip(1) {
             let path =
                 crate::ledger::tool_use::clean_path(edited.split_whitespace().next().unwrap_or_default());
             self.file(&path, |(_, written)| *written = seq);
@@ -200,19 +241,21 @@ impl Ledger {
         change(self.files.entry(path.to_owned()).or_default());
     }
 
-    /// Counts the names in what somebody said.
-    fn speak(&mut self, seq: Seq, text: &str) {
-        let (first, last) = match text.len() > 2 * SCAN_BYTES_MAX {
-            true => (head(text, SCAN_BYTES_MAX), tail(text, SCAN_BYTES_MAX)),
-            false => (text, ""),
-        };
-        for part in [first, last] {
-            identifier::scan(&redact(part), |kind, name| match kind {
-                Kind::Identifier => self.identifiers.add(name, seq),
-                Kind::Reference | Kind::Url => self.references.add(name, seq),
-                Kind::Error | Kind::Path | Kind::Number => {}
-            });
+    /// Counts the names in what somebody said: `said`, and the end of `text` when that is longer.
+    fn speak(&mut self, seq: Seq, said: &str, text: &str) {
+        self.count_names(seq, said);
+        if text.len() > SCAN_BYTES_MAX {
+            let rest = text.len() - SCAN_BYTES_MAX;
+            self.count_names(seq, &redact(tail_words(text, rest.min(SCAN_BYTES_MAX))));
         }
+    }
+
+    fn count_names(&mut self, seq: Seq, text: &str) {
+        identifier::scan(text, |kind, name| match kind {
+            Kind::Identifier => self.identifiers.add(name, seq),
+            Kind::Reference | Kind::Url => self.references.add(name, seq),
+            Kind::Error | Kind::Path | Kind::Number => {}
+        });
     }
 
     fn decide(&mut self, seq: Seq, text: &str) {
@@ -221,57 +264,64 @@ impl Ledger {
         }
         for sentence in sentences(text) {
             if sentence.len() <= RULE_CHARS_MAX && is_prose(sentence) && cues::is_choice(sentence) {
-                push_bounded(&mut self.decisions, Quote { seq, text: sentence.to_owned() }, RULES_MAX);
+                let quote = Quote { seq, text: sentence.to_owned(), is_cut: false };
+                push_bounded(&mut self.decisions, quote, RULES_MAX);
             }
         }
     }
 
     /// Returns what is known; every text is without secrets and within its limit.
-    pub fn finish(self) -> Facts {
+    pub fn finish(&self) -> Facts {
         let is_answered = self.is_answered && !self.outcomes.has_open_calls();
-        let mut requests = self.first_requests;
-        requests.extend(self.last_requests);
+        let mut requests = self.first_requests.clone();
+        requests.extend(self.last_requests.iter().cloned());
         requests.sort_by_key(|quote| quote.seq);
-        let requests: Vec<Quote> =
-            requests.into_iter().map(|quote| clean(quote, REQUEST_BYTES_MAX)).collect();
-        let statement = |quote| clean(quote, STATEMENT_BYTES_MAX);
-        let statements: Vec<Quote> = self.statements.into_iter().map(statement).collect();
-        let sentence = |quote| clean(quote, 4 * RULE_CHARS_MAX);
         let unanswered =
             requests.iter().filter(|quote| quote.seq > self.last_statement_at).cloned().collect();
-        let error_types = self.outcomes.types.latest();
-        let (checks, errors) = self.outcomes.into_parts();
-        let todos_seq = self.tasks.seq;
-        let mut todos = self.tasks.into_items();
-        for todo in &mut todos {
-            todo.text = redact(&todo.text).into_owned();
-        }
         Facts {
             first_seq: self.first_seq,
             last_seq: self.last_seq,
             messages: self.messages,
             recent_from: self.recent_from,
-            origin: self.origin.map(|quote| clean(quote, REQUEST_BYTES_MAX)),
-            awaited: statements.last().filter(|_| is_answered).and_then(question),
+            origin: self.origin.clone(),
+            awaited: self.question.clone().filter(|_| is_answered),
             requests,
             is_answered,
             unanswered,
-            todos,
-            todos_seq,
-            files: latest_files(self.files),
+            todos: self.tasks.items(),
+            todos_seq: self.tasks.seq,
+            files: latest_files(&self.files),
             commands: self.commands.most_used(),
-            checks: checks.into_iter().map(clean_run).collect(),
-            errors: errors.into_iter().map(sentence).collect(),
-            error_types,
-            rules: self.rules.into_iter().map(|rule| Rule { quote: sentence(rule.quote), ..rule }).collect(),
-            decisions: self.decisions.into_iter().map(sentence).collect(),
+            checks: self.outcomes.checks().to_vec(),
+            errors: self.outcomes.errors().cloned().collect(),
+            error_types: self.outcomes.types.latest(),
+            rules: self.rules.iter().cloned().collect(),
+            decisions: self.decisions.iter().cloned().collect(),
             references: self.references.most_used(),
             identifiers: self.identifiers.most_used(),
             values: self.values.latest(),
-            statements,
-            previous_summary: self.previous_summary.map(|quote| clean(quote, SCAN_BYTES_MAX)),
+            statements: self.statements.iter().cloned().collect(),
+            previous_summary: self.previous_summary.clone(),
+            requests_about_goal: self.told_about_goal(&self.requests_about_goal),
+            statements_about_goal: self.told_about_goal(&self.statements_about_goal),
+            frequencies: self.frequencies.clone(),
         }
     }
+
+    fn told_about_goal(&self, quotes: &[(Terms, Quote)]) -> Vec<Quote> {
+        let Some(goal) = &self.goal else { return Vec::new() };
+        let mut told = quotes.to_vec();
+        sort_by_goal(&mut told, goal, &self.frequencies);
+        told.into_iter().take(ABOUT_GOAL_MAX).map(|(_, quote)| quote).collect()
+    }
+}
+
+/// Sorts by how much is said of what the goal is about, the most first; the newer first where it is the same.
+fn sort_by_goal(quotes: &mut [(Terms, Quote)], goal: &Goal, frequencies: &Frequencies) {
+    quotes.sort_by(|(a, first), (b, second)| {
+        let score = |terms| goal.score(terms, frequencies);
+        score(*b).total_cmp(&score(*a)).then(second.seq.cmp(&first.seq))
+    });
 }
 
 /// Returns whether the sentence is a rule, and if so whether it is an order.
@@ -289,17 +339,20 @@ fn is_prose(sentence: &str) -> bool {
 }
 
 /// Returns the question a statement ends on.
-fn question(statement: &Quote) -> Option<Quote> {
-    let last = sentences(&statement.text).last()?;
-    last.trim_end_matches(['*', '_', ')', ' '])
-        .ends_with(['?', '？'])
-        .then(|| Quote { seq: statement.seq, text: last.to_owned() })
+fn question(seq: Seq, text: &str) -> Option<Quote> {
+    let text = text.trim_end();
+    if !text.trim_end_matches(['*', '_', ')', ' ']).ends_with(['?', '？']) {
+        return None;
+    }
+    let end = redact(tail_words(text, STATEMENT_BYTES_MAX));
+    let last = sentences(&end).last()?;
+    Some(Quote { seq, text: last.to_owned(), is_cut: false })
 }
 
-fn latest_files(files: HashMap<String, (Seq, Seq)>) -> Vec<FileUse> {
+fn latest_files(files: &HashMap<String, (Seq, Seq)>) -> Vec<FileUse> {
     let mut files: Vec<FileUse> = files
-        .into_iter()
-        .map(|(path, (read_at, written_at))| FileUse { path, read_at, written_at })
+        .iter()
+        .map(|(path, (read_at, written_at))| FileUse { path: path.clone(), read_at: *read_at, written_at: *written_at })
         .collect();
     files.sort_unstable_by(|a, b| {
         let last = |file: &FileUse| file.read_at.max(file.written_at);
@@ -313,22 +366,29 @@ fn latest_files(files: HashMap<String, (Seq, Seq)>) -> Vec<FileUse> {
     files
 }
 
-fn push_bounded<T>(queue: &mut VecDeque<T>, value: T, max: usize) {
-    if queue.len() >= max {
-        queue.pop_front();
-    }
+/// Adds a value at the end; returns the one that is given up for it.
+fn push_bounded<T>(queue: &mut VecDeque<T>, value: T, max: usize) -> Option<T> {
+    let oldest = if queue.len() >= max { queue.pop_front() } else { None };
     queue.push_back(value);
+    oldest
 }
 
-/// Returns the beginning of `text` with room for [`clean`] to see a secret at the cut.
-fn kept(seq: Seq, text: &str, bytes_max: usize) -> Quote {
-    Quote { seq, text: head(text, bytes_max + REDACTION_SLACK_BYTES).to_owned() }
+/// Returns what is looked at of a text, without secrets: its beginning, in whole words.
+fn said(text: &str) -> Cow<'_, str> {
+    redact(head_words(text, SCAN_BYTES_MAX))
 }
 
-fn clean(quote: Quote, bytes_max: usize) -> Quote {
-    Quote { seq: quote.seq, text: head(&redact(&quote.text), bytes_max).to_owned() }
+/// Returns the beginning of a text that is already without secrets.
+fn quote(seq: Seq, text: &str, bytes_max: usize) -> Quote {
+    let kept = head_words(text, bytes_max);
+    Quote { seq, text: kept.to_owned(), is_cut: kept.len() < text.len() }
 }
 
-fn clean_run(run: CheckRun) -> CheckRun {
-    CheckRun { detail: run.detail.map(|detail| redact(&detail).into_owned()), ..run }
+/// Returns the statement without a sentence that was cut with it, unless it is the only one.
+fn whole_sentences(mut statement: Quote) -> Quote {
+    let last = statement.is_cut.then(|| sentences(&statement.text).last()).flatten();
+    if let Some(length) = last.and_then(|last| statement.text.rfind(last)).filter(|length| *length > 0) {
+        statement.text.truncate(length);
+    }
+    statement
 }

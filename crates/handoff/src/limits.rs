@@ -12,6 +12,10 @@ pub const BODY_ITEMS_MAX: usize = 7;
 pub const SUMMARY_TOKENS_MAX: u64 = 300;
 /// Tokens of the selection a model with a small window is given, unless configured.
 pub const INPUT_TOKENS_MAX: u64 = 4_000;
+/// Proposals of one handoff, refined, reverted and redrafted ones together.
+pub const ITERATIONS_MAX: u32 = 64;
+/// Bytes of the feedback a person gives at a time; it goes into a prompt whole.
+pub const FEEDBACK_BYTES_MAX: usize = 8_000;
 
 /// Bytes of a user's message that are kept, most of all for the last one, which is carried over verbatim.
 pub(crate) const REQUEST_BYTES_MAX: usize = 4_000;
@@ -25,6 +29,8 @@ pub(crate) const FIRST_REQUESTS_MAX: usize = 4;
 pub(crate) const LAST_REQUESTS_MAX: usize = 48;
 /// Assistant messages kept from the end.
 pub(crate) const STATEMENTS_MAX: usize = 12;
+/// Older statements and requests kept because the goal is about them.
+pub(crate) const ABOUT_GOAL_MAX: usize = 24;
 /// Rules and decisions kept from the end, each.
 pub(crate) const RULES_MAX: usize = 48;
 /// Characters above which a sentence is a paragraph and not a rule.

@@ -1,9 +1,13 @@
 //! A request for a handoff: what was asked for, the state keys that carry it through the graph, and the rows its
 //! admission writes.
 
+use std::path::PathBuf;
+
 use jiff::Timestamp;
-use journal::Write;
-use protocol::{AssistantId, EventType, Handoff, HandoffId, HandoffStatus, NewEvent, ThreadId};
+use journal::{EventQuery, HandoffPatch, Store, Write};
+use protocol::{
+    AssistantId, Category, Event, EventType, Handoff, HandoffId, HandoffStatus, NewEvent, Thread, ThreadId,
+};
 use runtime::{Channels, Start, Update};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -20,6 +24,14 @@ pub(crate) mod keys {
     pub(crate) const FEEDBACK: &str = "_handoff_feedback";
     pub(crate) const PREVIOUS_SUMMARY: &str = "_handoff_previous_summary";
     pub(crate) const REFINEMENT_HISTORY: &str = "_handoff_refinement_history";
+    /// Another draft is asked for without feedback: `{model}`.
+    pub(crate) const REDRAFT: &str = "_handoff_redraft";
+    /// The model a person chose for the drafts of this handoff.
+    pub(crate) const MODEL: &str = "_handoff_model";
+    /// What was wrong with the last draft: a [`super::Problem`].
+    pub(crate) const PROBLEM: &str = "_handoff_problem";
+    /// The tool call that asked for the handoff and has no result yet: a [`super::Asker`].
+    pub(crate) const ASKER: &str = "_handoff_asker";
     pub(crate) const FIRST_TURN_DONE: &str = "_handoff_first_turn_done";
 }
 
@@ -38,6 +50,36 @@ pub struct Options {
     /// The summary's budget in tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_summary_tokens: Option<u64>,
+    /// The tool call by which the agent asked; `None` when a person did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+    /// The folder in which the files that a summary names are looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<PathBuf>,
+}
+
+impl Options {
+    /// Returns who asked, by the name that events and payloads give them.
+    pub(crate) const fn initiated_by(&self) -> &'static str {
+        if self.tool_call_id.is_some() { "agent" } else { "user" }
+    }
+}
+
+/// What was wrong with the newest draft, until the next decision.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Problem {
+    /// One line: `summarization failed: …`.
+    pub(crate) problem: String,
+    /// The feedback that was not worked in, when a refinement failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unused_feedback: Option<String>,
+}
+
+/// The tool call that waits for the outcome of a handoff.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Asker {
+    pub(crate) handoff_id: HandoffId,
+    pub(crate) call_id: String,
 }
 
 /// What `_handoff_metadata` holds while a handoff is under way in its parent thread.
@@ -54,6 +96,12 @@ pub(crate) struct Metadata {
 impl Metadata {
     pub(crate) fn read(channels: &Channels) -> Option<Self> {
         channels.get(keys::METADATA).and_then(|value| serde_json::from_value(value.clone()).ok())
+    }
+}
+
+impl Asker {
+    pub(crate) fn read(channels: &Channels) -> Option<Self> {
+        channels.get(keys::ASKER).and_then(|value| serde_json::from_value(value.clone()).ok())
     }
 }
 
@@ -77,6 +125,40 @@ pub struct Request {
 /// Returns the key of the event that tells where in its parent a handoff was asked for.
 pub fn requested_key(handoff_id: HandoffId) -> String {
     format!("handoff_requested:{handoff_id}")
+}
+
+/// Returns whether nothing was ever said in the thread, here or in a session it was imported from, and it has no summary
+/// of an earlier thread either: there is nothing to hand off.
+///
+/// # Errors
+/// When the journal fails.
+pub async fn is_blank(store: &dyn Store, thread: &Thread) -> journal::Result<bool> {
+    if thread.message_count > 0 || thread.handoff().is_some_and(|mark| mark.child_thread_id == thread.thread_id) {
+        return Ok(false);
+    }
+    let query = EventQuery {
+        categories: vec![Category::Message, Category::Context],
+        ..EventQuery::after(0, 1)
+    };
+    if !store.events(thread.thread_id, query).await?.is_empty() {
+        return Ok(false);
+    }
+    let mut after = 0;
+    loop {
+        let query = EventQuery {
+            categories: vec![Category::Middleware],
+            ..EventQuery::after(after, journal::PAGE_ROWS_MAX)
+        };
+        let page = store.events(thread.thread_id, query).await?;
+        let Some(last) = page.last() else { return Ok(true) };
+        after = last.seq;
+        let is_imported = |event: &Event| {
+            matches!(event.kind(), Some(EventType::ImportedSummary | EventType::ImportedBoundary))
+        };
+        if page.iter().any(is_imported) {
+            return Ok(false);
+        }
+    }
 }
 
 /// Returns what the run that carries `request` begins with.
@@ -107,16 +189,24 @@ pub fn start(request: &Request) -> Result<Start, serde_json::Error> {
         updated_at: request.now,
     };
     let content = json!({
-        "handoff_id": request.handoff_id, "goal": request.options.goal, "initiated_by": "user",
+        "handoff_id": request.handoff_id, "goal": request.options.goal,
+        "initiated_by": request.options.initiated_by(),
     });
     let event = NewEvent::new(EventType::HandoffRequested, &content, request.now)?;
     let event = event.keyed(requested_key(request.handoff_id));
     let mut channels = cleared();
     channels.insert(keys::REQUESTED.to_owned(), true.into());
     channels.insert(keys::METADATA.to_owned(), serde_json::to_value(metadata)?);
-    let update =
-        Update { events: vec![event], writes: vec![Write::CreateHandoff(handoff)], ..Update::default() };
-    Ok(Start { update, channels })
+    // Nothing lies between being asked for and being drafted, so both become durable together.
+    let drafting = Write::MoveHandoff {
+        handoff_id: request.handoff_id,
+        from: HandoffStatus::Requested,
+        to: HandoffStatus::Drafting,
+        patch: HandoffPatch::default(),
+        at: request.now,
+    };
+    let writes = vec![Write::CreateHandoff(handoff), drafting];
+    Ok(Start { update: Update { events: vec![event], writes, ..Update::default() }, channels })
 }
 
 /// Returns what a run begins with that takes up a pending handoff whose run ended before it asked. The rows are the
@@ -159,6 +249,9 @@ pub(crate) fn cleared() -> Channels {
         keys::FEEDBACK,
         keys::PREVIOUS_SUMMARY,
         keys::REFINEMENT_HISTORY,
+        keys::REDRAFT,
+        keys::MODEL,
+        keys::PROBLEM,
     ]
     .into_iter()
     .map(|key| (key.to_owned(), Value::Null))

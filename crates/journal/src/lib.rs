@@ -15,8 +15,8 @@ pub use error::Error;
 pub use sqlite::{OpenOptions, Sqlite};
 pub use store::{
     Artifact, CheckpointRef, Committed, EventQuery, Fence, HandoffFilter, HandoffPatch, Health, HealthDepth,
-    ImportSource, ImportedSoFar, Order, OutboxItem, RunPatch, SearchHit, Store, Subagents, Superseded,
-    ThreadFilter, ThreadPatch, Transaction, Write,
+    ImportSource, ImportedSoFar, Order, OutboxItem, RankQuery, Ranked, RunPatch, SearchHit, Store, Subagents,
+    Superseded, ThreadFilter, ThreadPart, ThreadPatch, Transaction, Write,
 };
 
 /// The result type of this room.
@@ -27,3 +27,6 @@ pub const ARTIFACT_BYTES_MAX: usize = 64 << 20;
 
 /// The most rows one page holds; a larger or zero limit is an error, never a silent cut.
 pub const PAGE_ROWS_MAX: usize = 5_000;
+
+/// The most words one search looks for.
+pub const QUERY_WORDS_MAX: usize = 32;

@@ -30,7 +30,7 @@ use self::tables::{artifacts, checkpoints, handoffs, interrupts, keyed, runs, se
 use self::writer::{Job, QUEUE_MAX, Request, Writer};
 use crate::{
     Artifact, CheckpointRef, Committed, Error, EventQuery, HandoffFilter, Health, HealthDepth, ImportSource,
-    OutboxItem, Result, SearchHit, Store, ThreadFilter, Transaction,
+    OutboxItem, RankQuery, Ranked, Result, SearchHit, Store, ThreadFilter, Transaction,
 };
 
 /// How a database is opened.
@@ -184,6 +184,11 @@ impl Store for Sqlite {
         self.send(Job::Index).await??;
         let text = text.to_owned();
         self.ask(move |db| search::find(db, &text, limit)).await
+    }
+
+    async fn rank(&self, query: RankQuery) -> Result<Vec<Ranked>> {
+        self.send(Job::Index).await??;
+        self.ask(move |db| search::rank(db, &query)).await
     }
 
     async fn run(&self, run_id: RunId) -> Result<Option<Run>> {

@@ -155,6 +155,12 @@ pub enum Write {
     },
     /// Stores a proposal; fails with [`crate::Error::Differs`] when another text has the same iteration.
     PutProposal(Proposal),
+    /// Removes a handoff that never had a proposal: a person stopped its first draft. Nothing when it is not there;
+    /// fails with [`crate::Error::Differs`] when it has a proposal.
+    ForgetHandoff {
+        /// The handoff.
+        handoff_id: HandoffId,
+    },
     /// Adds an item to the outbox; one with the same `(kind, key)` is replaced.
     Enqueue(OutboxItem),
     /// Removes an item from the outbox.
@@ -400,6 +406,48 @@ pub struct SearchHit {
     pub created_at: Timestamp,
 }
 
+/// A question about which messages of some threads hold which of some words.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RankQuery {
+    /// What is looked through; a thread that does not exist has no messages.
+    pub threads: Vec<ThreadPart>,
+    /// The words, at most [`crate::QUERY_WORDS_MAX`]; any of them is enough. One that consists of several, as a path
+    /// does, is found where they follow each other.
+    pub words: Vec<String>,
+    /// The most messages to return, 1 to [`crate::PAGE_ROWS_MAX`].
+    pub limit: usize,
+}
+
+/// A thread, or the beginning of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadPart {
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// Where the part ends: only messages before this seq belong to it. `None` means all.
+    pub before: Option<Seq>,
+}
+
+/// A message that holds words that were asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ranked {
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// The event.
+    pub seq: Seq,
+    /// How much the words found in it say, above 0: the rarer they are among all messages, and the larger their part
+    /// of this one, the more. It compares messages of one answer and means nothing beside another.
+    pub score: f64,
+    /// The words it holds: bit `n` stands for `words[n]` of the query.
+    pub held: u32,
+}
+
+impl Ranked {
+    /// Returns whether the message holds the word of that number in the query.
+    pub const fn holds(&self, word: usize) -> bool {
+        word < crate::QUERY_WORDS_MAX && self.held & (1 << word) != 0
+    }
+}
+
 /// What `segue doctor` asks a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
@@ -445,6 +493,10 @@ pub trait Store: Send + Sync {
 
     /// Returns passages that hold every word of `text`, best first; none from superseded messages.
     async fn search(&self, text: &str, limit: usize) -> Result<Vec<SearchHit>>;
+
+    /// Returns the messages that hold any of the query's words, best first and of equally good ones the later of a
+    /// thread first; none that are superseded. Words are compared as [`Self::search`] does.
+    async fn rank(&self, query: RankQuery) -> Result<Vec<Ranked>>;
 
     /// Returns the run, or `None`.
     async fn run(&self, run_id: RunId) -> Result<Option<Run>>;

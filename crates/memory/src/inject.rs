@@ -9,6 +9,9 @@ use crate::file::{AGENT_MD_BYTES_MAX, Extent, Snapshot, sha256};
 /// The frame around both texts.
 const TEMPLATE: &str = include_str!("../prompts/agent_md.md");
 
+/// What a summary is followed by.
+const ORIGINAL_MESSAGES: &str = include_str!("../prompts/original_messages.md");
+
 /// A piece of the system prompt and where it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
@@ -36,7 +39,8 @@ struct Fields {
 /// Returns the part of the system prompt that carries `agent_md` and `summary_md`, the summary of this very thread.
 ///
 /// What the file's block holds belongs to another thread and never appears; without a summary the placeholder does.
-/// Comments outside code fences are left out. Whatever could be read as a tag is escaped.
+/// With one, the section says how to find the messages it was made from. Comments outside code fences are left out.
+/// Whatever could be read as a tag is escaped.
 pub fn prompt_section(agent_md: &Snapshot, summary_md: Option<&str>) -> Section {
     let without_block = block::without(&agent_md.bytes);
     let notes = without_comments(&String::from_utf8_lossy(&without_block));
@@ -53,12 +57,16 @@ pub fn prompt_section(agent_md: &Snapshot, summary_md: Option<&str>) -> Section 
         Source { name: "agent.md", sha256: agent_md.sha256.clone() },
         Source { name: "prompts/agent_md.md", sha256: sha256(TEMPLATE.as_bytes()) },
     ];
-    sources.extend(
-        summary_md
-            .map(|summary| Source { name: "current_thread_summary", sha256: sha256(summary.as_bytes()) }),
-    );
     let summary = summary_md.map_or_else(|| PLACEHOLDER.to_owned(), inert::text);
-    Section { text: fill(&Fields { agent_md: notes, current_thread_summary: summary }), sources }
+    let mut text = fill(&Fields { agent_md: notes, current_thread_summary: summary });
+    if let Some(summary) = summary_md {
+        sources.push(Source { name: "current_thread_summary", sha256: sha256(summary.as_bytes()) });
+        let hint = sha256(ORIGINAL_MESSAGES.as_bytes());
+        sources.push(Source { name: "prompts/original_messages.md", sha256: hint });
+        text.push('\n');
+        text.push_str(ORIGINAL_MESSAGES);
+    }
+    Section { text, sources }
 }
 
 /// Fills the template in one pass, so that a placeholder in a value stays text.

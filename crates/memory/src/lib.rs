@@ -1,8 +1,10 @@
-//! What outlives a context: agent.md, the managed block in it, and how the file reaches a model.
+//! What outlives a context: agent.md, the managed block in it, how the file reaches a model, and finding again what was
+//! said before.
 //!
 //! [`block`] knows the text, [`AgentFile`] the file, [`prompt_section`] the prompt. [`AgentMdHook`] is the middleware,
-//! [`EditMemory`] the agent's own way to change its notes. Deliberately absent: deciding when a handoff happens, and
-//! which thread a summary belongs to; both come in from the journal's rows.
+//! [`EditMemory`] the agent's own way to change its notes. [`recall()`] finds original messages of a thread and those it
+//! came from, [`RecallTool`] lets the agent do so. Deliberately absent: deciding when a handoff happens, and which
+//! thread a summary belongs to; both come in from the journal's rows.
 
 pub mod block;
 mod edit;
@@ -11,6 +13,7 @@ mod error;
 mod file;
 mod hook;
 mod inject;
+mod recall;
 mod replace;
 mod secrets;
 
@@ -19,4 +22,8 @@ pub use error::{Error, Result};
 pub use file::{AGENT_MD_BYTES_MAX, AgentFile, Extent, Outcome, Repair, Snapshot, Written};
 pub use hook::AgentMdHook;
 pub use inject::{Section, Source, prompt_section};
+pub use recall::{
+    Passage, RECALL, RECALL_TOKENS_MAX, Recall, RecallError, RecallQuery, RecallTool, Rest, Speaker, Wanted,
+    recall,
+};
 pub use secrets::{REDACTED, redact};

@@ -24,18 +24,35 @@ pub fn line(text: &str) -> String {
 }
 
 /// Returns `text` without characters that steer a terminal, reorder others, or spell what people cannot see. Line ends
-/// and tabs stay, and so do joiners where emoji and scripts need them. Tags are not escaped.
+/// and tabs stay, and so do joiners and variation selectors, one at a time, where emoji and scripts need them. Tags are
+/// not escaped.
 pub fn visible(text: &str) -> String {
     let mut visible = String::with_capacity(text.len());
+    // What the next character stands after; a line begins after nothing.
+    let mut before = '\n';
     for c in text.chars() {
-        // Beside ASCII a joiner only hides something.
-        let joins = matches!(c, '\u{200c}' | '\u{200d}')
-            && visible.ends_with(|before: char| !before.is_ascii() && !before.is_whitespace());
-        if joins || !is_hidden(c) {
+        let stays = match c {
+            // Beside ASCII a joiner only hides something; a row of joiners and selectors is a message nobody sees.
+            c if is_joiner(c) => !before.is_ascii() && !before.is_whitespace() && !is_joiner(before),
+            c if is_selector(c) => !is_selector(before) && !is_joiner(before),
+            c => !is_hidden(c),
+        };
+        if stays {
             visible.push(c);
+            before = c;
         }
     }
     visible
+}
+
+/// Returns whether `c` only says how its neighbours are joined.
+const fn is_joiner(c: char) -> bool {
+    matches!(c, '\u{200c}' | '\u{200d}')
+}
+
+/// Returns whether `c` only says in which of its forms the character before it is drawn.
+const fn is_selector(c: char) -> bool {
+    matches!(c, '\u{fe00}'..='\u{fe0f}')
 }
 
 fn is_hidden(c: char) -> bool {

@@ -91,7 +91,7 @@ pub(crate) fn byte_of_char(text: &str, number: usize) -> usize {
 
 /// Returns the last place at or before `at` where `text` can be cut without splitting a grapheme cluster; `at` must be
 /// the beginning of a character, or the end.
-pub(crate) fn cut_at(text: &str, at: usize) -> usize {
+pub fn cut_at(text: &str, at: usize) -> usize {
     let mut cursor = GraphemeCursor::new(at, text.len(), true);
     match cursor.is_boundary(text, 0) {
         Ok(false) => cursor.prev_boundary(text, 0).ok().flatten().unwrap_or(0),

@@ -128,6 +128,11 @@ catalog! {
     HandoffRequested = "handoff_requested" in Middleware,
     /// A proposal was stored; content is `{handoff_id, iteration, summary_sha256}`.
     HandoffProposed = "handoff_proposed" in Middleware,
+    /// A person gave feedback, or asked for another draft; content is `{handoff_id, iteration, feedback?, model?}`, the
+    /// iteration it is about.
+    HandoffRefined = "handoff_refined" in Middleware,
+    /// A person went back to an earlier proposal; content is `{handoff_id, iteration, reverted_to}`.
+    HandoffReverted = "handoff_reverted" in Middleware,
     /// A summary was over its limit and was cut; content is `{handoff_id, tokens_before, tokens_after}`.
     HandoffTruncated = "handoff_truncated" in Middleware,
     /// A handoff was accepted; content is `{handoff_id, iteration, summary_sha256, child_thread_id}`.

@@ -23,7 +23,9 @@ pub use ids::{AssistantId, CheckpointId, EventId, HandoffId, IdError, InterruptI
 pub use interrupt::{ActionRequest, Interrupt, InterruptPayload, InterruptStatus, ReviewConfig};
 pub use message::{AiMessage, Block, HumanMessage, Message, StopReason, ToolMessage, ToolStatus, Usage};
 pub use run::{Checkpoint, PendingActivity, Run, RunStatus, StepPoint};
-pub use summary::{CarryOver, Coverage, HandoffSummary, ItemKind, SummaryItem, TodoItem, TodoStatus};
+pub use summary::{
+    CarryOver, Coverage, HandoffSummary, ItemKind, ReferencedFile, SummaryItem, TodoItem, TodoStatus,
+};
 pub use thread::{HandoffMark, ParentKind, Thread, ThreadStatus};
 
 /// The version of every stored or sent shape that carries `schema_version`; readers ignore unknown fields.

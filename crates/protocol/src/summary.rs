@@ -56,6 +56,9 @@ pub struct SummaryItem {
     /// False when it names something that the covered messages do not contain.
     #[serde(default = "verified")]
     pub verified: bool,
+    /// The names in it that the covered messages do not contain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unfound: Vec<String>,
 }
 
 const fn verified() -> bool {
@@ -104,6 +107,9 @@ pub struct Coverage {
     pub truncated: Vec<SeqRange>,
     /// Ranges that did not reach it: hidden notes, and what did not fit.
     pub excluded: Vec<SeqRange>,
+    /// How many of the positions are messages; the others are what Segue noted of runs, and always excluded.
+    #[serde(default)]
+    pub messages: u64,
 }
 
 /// Facts that are carried over whatever the model wrote.
@@ -127,9 +133,24 @@ pub struct CarryOver {
     /// Errors that nothing after them resolved, most recent first.
     #[serde(default)]
     pub errors: Vec<String>,
+    /// The state of the files the summary's items name, looked at when it was drafted for a goal.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub referenced_files: Vec<ReferencedFile>,
     /// Fields of a later version, kept.
     #[serde(flatten)]
     pub more: serde_json::Map<String, Value>,
+}
+
+/// A file a summary refers to, as it was in the thread's folder when the summary was drafted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReferencedFile {
+    /// Its path, as the conversation names it.
+    pub path: String,
+    /// Whether it was there.
+    pub exists: bool,
+    /// Lowercase hex SHA-256 of its bytes; `None` when it was not there, no file, or too large to be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
 }
 
 /// One entry of a task list.

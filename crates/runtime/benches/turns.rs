@@ -15,7 +15,7 @@ use model::{ChatModel, ChatRequest, Limits as ModelLimits, ModelName, Part, Part
 use protocol::{AiMessage, AssistantId, Block, Message, NewEvent, RunId, RunStatus, Thread, ThreadId};
 use runtime::{
     AFTER_AGENT_NODE, AFTER_MODEL_NODE, Activities, Admission, BEFORE_AGENT_NODE, Contexts, Driver, Edge,
-    Entry, Frames, Graph, HooksNode, Limits, MODEL_NODE, ModelNode, Point, Repeat, Start, TOOLS_NODE, Tool,
+    Frames, Graph, HooksNode, Limits, MODEL_NODE, ModelNode, Point, Repeat, Start, TOOLS_NODE, Tool,
     ToolContext, ToolOutput, ToolsNode, Update, wants_tools,
 };
 use serde_json::{Value, json};
@@ -152,7 +152,7 @@ async fn turn(driver: &Driver, thread_id: ThreadId) -> Duration {
     let point =
         runtime::admit(&*driver.store, &driver.graph, &admission, start).await.expect("it is admitted");
     let (frames, cancel) = (Frames::default(), CancellationToken::new());
-    let end = driver.drive((&point, Entry::Fresh), &frames, &cancel).await.expect("it is driven");
+    let end = driver.drive(point, &frames, &cancel).await.expect("it is driven");
     assert_eq!(end.status, RunStatus::Success, "{:?}", end.error);
     began.elapsed()
 }

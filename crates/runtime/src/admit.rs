@@ -9,8 +9,9 @@ use protocol::{
 };
 use serde_json::json;
 
+use crate::driver::Admitted;
 use crate::error::{Error, Rejection};
-use crate::graph::{Graph, Question};
+use crate::graph::{Graph, Node, Question};
 use crate::node::hooks::hook_channel;
 use crate::node::model::DEFERRED_CHANNEL;
 use crate::node::newest_answer;
@@ -23,7 +24,7 @@ use crate::{Result, step::Update};
 pub(crate) const LEASE: SignedDuration = SignedDuration::from_secs(30);
 
 /// How often an admission is worked out again because another run came and went meanwhile.
-const ATTEMPTS_MAX: u32 = 5;
+pub const ATTEMPTS_MAX: u32 = 5;
 
 /// What a model is told of a call that waited when the person went on without deciding.
 const NOT_DONE: &str =
@@ -68,7 +69,7 @@ pub async fn admit(
     graph: &Graph,
     admission: &Admission,
     start: Start,
-) -> Result<Checkpoint> {
+) -> Result<Admitted> {
     let mut attempts = 0;
     loop {
         let before = store.checkpoint(admission.thread_id).await?;
@@ -93,7 +94,7 @@ pub async fn admit(
         writes.extend(withdrawn.writes);
         writes.extend(update.writes);
         match commit(store, admission, writes, events, &checkpoint).await {
-            Ok(()) => return Ok(checkpoint),
+            Ok(()) => return Ok(Admitted::at(checkpoint, Entry::Fresh)),
             Err(error) if is_outrun(&error) && attempts < ATTEMPTS_MAX => attempts += 1,
             Err(error) => return Err(error),
         }
@@ -163,16 +164,19 @@ async fn not_done(store: &dyn Store, admission: &Admission, told: &str) -> Resul
 }
 
 /// Stores the answer to an interrupt. When it was the last one its step waits for, a run is admitted that resumes at
-/// the node that asked, and its checkpoint is returned. The caller has checked the answer.
+/// the node that asked, and is returned. The caller has checked the answer.
+///
+/// Where that node is prompt, answer and admission become durable with its step: it is driving the run that fails then,
+/// also with [`journal::Error::Differs`] when another run came and went meanwhile, and the answer may be given again.
 ///
 /// # Errors
 /// [`journal::Error::AlreadyDecided`] when someone else answered first; nothing is written then.
 pub async fn resume(
     store: &dyn Store,
+    graph: &Graph,
     admission: &Admission,
-    interrupt: &Interrupt,
-    decisions: &Decisions,
-) -> Result<Option<Checkpoint>> {
+    (interrupt, decisions): (&Interrupt, &Decisions),
+) -> Result<Option<Admitted>> {
     let resolve = Write::ResolveInterrupt {
         interrupt_id: interrupt.interrupt_id,
         decisions: Some(decisions.clone()),
@@ -191,13 +195,20 @@ pub async fn resume(
         if answers.iter().any(|(_, (_, decided))| decided.is_none()) {
             store.commit(Transaction { fence: None, writes: vec![resolve] }).await?;
             // Of two last answers that come at the same time, each may have seen the other missing.
-            return begin_answered(store, admission, interrupt).await;
+            let begun = begin_answered(store, admission, interrupt).await?;
+            return Ok(begun);
         }
         let checkpoint = resuming(admission, interrupt, before.clone(), answers)?;
-        let writes =
+        let first =
             vec![resolve.clone(), Write::AdmitRun(run(admission)), expected(admission, before.as_ref())];
-        match commit(store, admission, writes, vec![started(admission, "resumed")?], &checkpoint).await {
-            Ok(()) => return Ok(Some(checkpoint)),
+        let events = vec![started(admission, "resumed")?];
+        if graph.get(&interrupt.node).is_some_and(|node| node.is_prompt()) {
+            let writes = writes(admission, first, events, &checkpoint);
+            let head_seq = before.map_or(0, |point| point.head_seq);
+            return Ok(Some(Admitted::owing(Checkpoint { head_seq, ..checkpoint }, writes)));
+        }
+        match commit(store, admission, first, events, &checkpoint).await {
+            Ok(()) => return Ok(Some(Admitted::at(checkpoint, Entry::Fresh))),
             Err(error) if is_outrun(&error) && attempts < ATTEMPTS_MAX => attempts += 1,
             Err(error) => return Err(error),
         }
@@ -228,7 +239,7 @@ pub async fn begin_answered(
     store: &dyn Store,
     admission: &Admission,
     interrupt: &Interrupt,
-) -> Result<Option<Checkpoint>> {
+) -> Result<Option<Admitted>> {
     let Some(before) = store.checkpoint(admission.thread_id).await? else { return Ok(None) };
     if !before.channels.contains_key(&asked_channel(&interrupt.node)) {
         return Ok(None);
@@ -240,7 +251,7 @@ pub async fn begin_answered(
     let checkpoint = resuming(admission, interrupt, Some(before.clone()), answers)?;
     let writes = vec![Write::AdmitRun(run(admission)), expected(admission, Some(&before))];
     match commit(store, admission, writes, vec![started(admission, "resumed")?], &checkpoint).await {
-        Ok(()) => Ok(Some(checkpoint)),
+        Ok(()) => Ok(Some(Admitted::at(checkpoint, Entry::Fresh))),
         Err(error) if is_outrun(&error) || matches!(error, Error::Journal(journal::Error::Busy { .. })) => {
             Ok(None)
         }
@@ -316,7 +327,7 @@ fn expected(admission: &Admission, before: Option<&Checkpoint>) -> Write {
 }
 
 /// Returns whether another run came and went between reading the checkpoint and the admission.
-const fn is_outrun(error: &Error) -> bool {
+pub const fn is_outrun(error: &Error) -> bool {
     matches!(error, Error::Journal(journal::Error::Differs { .. }))
 }
 
@@ -345,11 +356,11 @@ pub async fn give_up(store: &dyn Store, run: &Run, owner: &str, now: Timestamp) 
     Ok(())
 }
 
-/// Takes over an active run whose process is gone, and returns where it stands.
+/// Takes over an active run whose process is gone.
 ///
 /// # Errors
 /// [`journal::Error::Fenced`] when its lease has not ended at `now`.
-pub async fn reclaim(store: &dyn Store, run: &Run, owner: &str, now: Timestamp) -> Result<Checkpoint> {
+pub async fn reclaim(store: &dyn Store, run: &Run, owner: &str, now: Timestamp) -> Result<Admitted> {
     let content = json!({"how": "taken over", "model": run.model});
     let started = NewEvent::new(EventType::RunStarted, &content, now)?.in_run(run.run_id);
     let writes = vec![
@@ -363,14 +374,18 @@ pub async fn reclaim(store: &dyn Store, run: &Run, owner: &str, now: Timestamp) 
     })?;
     // The event gives what is streamed from here on places of its own.
     let head_seq = committed.seqs.iter().flatten().copied().max().unwrap_or(checkpoint.head_seq);
-    Ok(Checkpoint { head_seq, ..checkpoint })
+    Ok(Admitted::at(Checkpoint { head_seq, ..checkpoint }, Entry::Recovered))
 }
 
-/// Checks the rules every answer obeys: one decision an action, of a type the action allows.
+/// Checks the rules every answer obeys: one decision an action, of a type the action allows or `node` takes all the same.
 ///
 /// # Errors
 /// The [`Rejection`]; the interrupt stays as it is.
-pub fn check_decisions(interrupt: &Interrupt, decisions: &Decisions) -> std::result::Result<(), Rejection> {
+pub fn check_decisions(
+    node: &dyn Node,
+    interrupt: &Interrupt,
+    decisions: &Decisions,
+) -> std::result::Result<(), Rejection> {
     if interrupt.status != InterruptStatus::Pending {
         return Err(Rejection::Stale(format!("it is {}", interrupt.status.as_str())));
     }
@@ -382,7 +397,8 @@ pub fn check_decisions(interrupt: &Interrupt, decisions: &Decisions) -> std::res
         let config =
             interrupt.payload.review_configs.iter().find(|config| config.action_name == request.name);
         let allowed = config.map(|config| config.allowed_decisions.clone()).unwrap_or_default();
-        if !allowed.iter().any(|name| name == decision.type_name()) {
+        let is_listed = allowed.iter().any(|name| name == decision.type_name());
+        if !is_listed && !node.takes_unlisted(decision) {
             let given = decision.type_name().to_owned();
             return Err(Rejection::NotAllowed { given, action: request.name.clone(), allowed });
         }
@@ -393,23 +409,32 @@ pub fn check_decisions(interrupt: &Interrupt, decisions: &Decisions) -> std::res
 async fn commit(
     store: &dyn Store,
     admission: &Admission,
-    mut writes: Vec<Write>,
+    first: Vec<Write>,
     events: Vec<NewEvent>,
     checkpoint: &Checkpoint,
 ) -> std::result::Result<(), Error> {
-    let events = events.into_iter().map(|event| event.in_run(admission.run_id)).collect();
-    writes.push(Write::Append { thread_id: admission.thread_id, events });
-    writes.push(Write::UpdateThread {
-        thread_id: admission.thread_id,
-        patch: journal::ThreadPatch {
-            status: Some(ThreadStatus::Busy),
-            updated_at: Some(admission.now),
-            ..journal::ThreadPatch::default()
-        },
-    });
-    writes.push(Write::PutCheckpoint(checkpoint.clone()));
-    store.commit(Transaction { fence: None, writes }).await?;
+    store.commit(Transaction { fence: None, writes: writes(admission, first, events, checkpoint) }).await?;
     Ok(())
+}
+
+/// Returns the writes of an admission that begins with `first`.
+fn writes(
+    admission: &Admission,
+    first: Vec<Write>,
+    events: Vec<NewEvent>,
+    checkpoint: &Checkpoint,
+) -> Vec<Write> {
+    let events = events.into_iter().map(|event| event.in_run(admission.run_id)).collect();
+    let patch = journal::ThreadPatch {
+        status: Some(ThreadStatus::Busy),
+        updated_at: Some(admission.now),
+        ..journal::ThreadPatch::default()
+    };
+    let mut writes = first;
+    writes.push(Write::Append { thread_id: admission.thread_id, events });
+    writes.push(Write::UpdateThread { thread_id: admission.thread_id, patch });
+    writes.push(Write::PutCheckpoint(checkpoint.clone()));
+    writes
 }
 
 fn started(admission: &Admission, how: &str) -> Result<NewEvent> {

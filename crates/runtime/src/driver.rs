@@ -1,6 +1,7 @@
 //! The driver: does what the turn machine asks for, one effect at a time. It decides nothing.
 
 mod commit;
+pub(crate) mod owed;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +13,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::Result;
+use self::owed::Owed;
 use crate::activity::Activities;
 use crate::admit::stop_key;
 use crate::graph::Graph;
@@ -60,6 +62,28 @@ pub struct RunEnd {
     pub usage: Usage,
 }
 
+/// A run that was admitted, resumed or taken over: where it stands, and what of its admission is not durable yet.
+#[derive(Debug)]
+pub struct Admitted {
+    /// The checkpoint it goes on from.
+    pub checkpoint: Checkpoint,
+    /// Whether what comes next may have been begun before.
+    pub entry: Entry,
+    owed: Owed,
+}
+
+impl Admitted {
+    /// Returns a run whose admission is durable.
+    pub fn at(checkpoint: Checkpoint, entry: Entry) -> Self {
+        Self { checkpoint, entry, owed: Owed::default() }
+    }
+
+    /// Returns a run whose admission becomes durable with its first step.
+    pub(crate) fn owing(checkpoint: Checkpoint, writes: Vec<journal::Write>) -> Self {
+        Self { checkpoint, entry: Entry::Fresh, owed: Owed::admission(writes) }
+    }
+}
+
 /// Runs turns of one graph.
 #[derive(Clone)]
 pub struct Driver {
@@ -88,31 +112,41 @@ struct Drive<'a> {
     usage: Mutex<Usage>,
     /// When the journal is next looked at for a stop from another process.
     look_at: Mutex<tokio::time::Instant>,
+    /// What is to become durable with the next commit.
+    owed: Owed,
 }
 
 impl Driver {
-    /// Drives the run at `checkpoint` until it rests. What happened on the way is in the journal; a crash at any
-    /// point leaves a checkpoint from which calling this again, with [`Entry::Recovered`], goes on.
+    /// Drives the run until it rests. What happened on the way is in the journal; a crash at any point leaves a
+    /// checkpoint from which calling this again, with [`Entry::Recovered`], goes on.
     ///
     /// # Errors
-    /// When the journal fails, or the run belongs to another process: the run itself is untouched then.
+    /// When the journal fails, or the run belongs to another process: the run itself is untouched then. Those of the
+    /// admission too, when it becomes durable with the first step only.
     pub async fn drive(
         &self,
-        (checkpoint, entry): (&Checkpoint, Entry),
+        admitted: Admitted,
         frames: &Frames,
         cancel: &CancellationToken,
     ) -> Result<RunEnd> {
+        let Admitted { checkpoint, entry, owed } = admitted;
         let (thread_id, run_id) = (checkpoint.thread_id, checkpoint.run_id);
         let deadline = self.limits.time_max.map(|limit| tokio::time::Instant::now() + limit);
         let head = AtomicU64::new(checkpoint.head_seq);
         let (usage, look_at) = (Mutex::default(), Mutex::new(tokio::time::Instant::now() + STOP_POLL));
-        let drive = Drive { driver: self, thread_id, run_id, frames, cancel, deadline, head, usage, look_at };
+        let mut drive =
+            Drive { driver: self, thread_id, run_id, frames, cancel, deadline, head, usage, look_at, owed };
         frames.at(checkpoint.head_seq);
         frames.send(Frame::RunStarted { thread_id, run_id });
-        let (mut turn, mut effect) = Turn::begin(&self.graph, checkpoint, self.limits.steps_max, entry);
+        let (mut turn, mut effect) = Turn::begin(&self.graph, &checkpoint, self.limits.steps_max, entry);
         loop {
             let input = match effect {
-                Effect::Run { node, answers, entry } => drive.run(&turn, &node, (&answers, entry)).await?,
+                Effect::Run { node, answers, entry } => {
+                    if !drive.is_prompt(&node) {
+                        drive.flush().await?;
+                    }
+                    drive.run(&turn, &node, (&answers, entry)).await?
+                }
                 Effect::Commit { update, ending } => {
                     drive.commit(&turn, update, ending.as_ref()).await?;
                     if tokio::time::Instant::now() >= drive.look_at() {
@@ -148,6 +182,7 @@ impl Drive<'_> {
             frames: self.frames,
             cancel: &cancel,
             early: &early,
+            unwritten: self.owed.writes(),
         });
         tokio::pin!(work);
         let mut is_late = false;
@@ -172,6 +207,10 @@ impl Drive<'_> {
                 }
             }
         }
+    }
+
+    fn is_prompt(&self, node: &str) -> bool {
+        self.driver.graph.get(node).is_some_and(|node| node.is_prompt())
     }
 
     async fn perform(&self, activity: &PendingActivity) -> std::result::Result<Update, Failure> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use journal::Store;
-use protocol::{Decisions, Interrupt};
+use protocol::{Decision, Decisions, Interrupt};
 
 use crate::error::Rejection;
 use crate::step::{Channels, Failure, StepContext, Update};
@@ -28,6 +28,12 @@ pub trait Node: Send + Sync {
     /// Works out what the step changes.
     async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure>;
 
+    /// Returns whether the node takes a decision of a type that its question did not list. What is listed is always
+    /// taken; a type may stand for several answers of which only some are left. Pure.
+    fn takes_unlisted(&self, _decision: &Decision) -> bool {
+        false
+    }
+
     /// Checks an answer to an interrupt this node raised, before the answer is stored. The general rules (one
     /// decision an action, of an allowed type) hold already; the journal is there to be read.
     async fn check(
@@ -43,6 +49,13 @@ pub trait Node: Send + Sync {
     /// the node after it may have been begun although the checkpoint still names this one.
     fn acts(&self) -> bool {
         true
+    }
+
+    /// Returns whether the node works out its step at once, from the state and the journal alone: it calls nothing and
+    /// waits for nothing. What the step before it changed becomes durable together with its own, which spares a
+    /// transaction; until then it is in [`StepContext::unwritten`].
+    fn is_prompt(&self) -> bool {
+        false
     }
 
     /// Returns whether running the node in this state would certainly change nothing; the graph passes it by then, and

@@ -19,10 +19,10 @@ mod turn;
 
 pub use activity::{Activities, Activity};
 pub use admit::{
-    Admission, Start, admit, answered, begin_answered, check_decisions, give_up, reclaim, request_stop,
-    resume,
+    ATTEMPTS_MAX, Admission, Start, admit, answered, begin_answered, check_decisions, give_up, is_outrun,
+    reclaim, request_stop, resume,
 };
-pub use driver::{Driver, Limits, RunEnd};
+pub use driver::{Admitted, Driver, Limits, RunEnd};
 pub use error::{Error, Rejection};
 pub use graph::{Edge, Graph, Node, Question};
 pub use hook::{Hook, ModelAnswer, ModelCall, NextCall};
@@ -33,7 +33,7 @@ pub use node::tools::{EDITED_ARGS_CHANNEL, TOOLS_NODE, ToolCall, ToolsNode};
 pub use step::{Answer, Ask, Channels, Early, Entry, Failure, FailureKind, StepContext, Update, model_hint};
 pub use stream::frame::{Frame, Mode};
 pub use stream::{Frames, Item, Position, STREAM_BYTES_MAX, STREAM_FRAMES_MAX, Subscription};
-pub use tool::{Detail, Repeat, Review, Subject, Tool, ToolContext, ToolOutput};
+pub use tool::{Detail, Given, Repeat, Review, Subject, Tool, ToolContext, ToolOutput};
 pub use turn::{Effect, Ending, Input, Turn};
 
 /// The result type of this room.

@@ -36,6 +36,8 @@ pub struct StepContext<'a> {
     pub cancel: &'a CancellationToken,
     /// What must be durable before the step is done.
     pub early: &'a Early,
+    /// What the steps before this one change and the store does not show yet; only a node that is prompt sees any.
+    pub unwritten: &'a [Write],
 }
 
 impl StepContext<'_> {

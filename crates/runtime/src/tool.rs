@@ -48,6 +48,18 @@ pub struct ToolOutput {
     pub update: Update,
     /// When there are any, the call waits for a person and is made again with the answers; there is no result yet.
     pub interrupts: Vec<InterruptPayload>,
+    /// When the result is journaled.
+    pub given: Given,
+}
+
+/// When the result of a call is journaled.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Given {
+    /// With the step that makes the call.
+    #[default]
+    Now,
+    /// By a node further on, to which the output's update leads the graph.
+    Later,
 }
 
 /// Whether a call that a crash cut off may simply be made again.
@@ -130,6 +142,12 @@ impl ToolOutput {
     /// Returns an output that waits for a person.
     pub fn asking(interrupts: Vec<InterruptPayload>) -> Self {
         Self { interrupts, ..Self::default() }
+    }
+
+    /// Returns an output whose result is journaled by the node that `update` leads to. Of one answer's calls one may do
+    /// so; while another call of it waits for a person, this one is made again with that one's answer.
+    pub fn later(update: Update) -> Self {
+        Self { given: Given::Later, update, ..Self::default() }
     }
 
     /// Adds what else changes with the result.

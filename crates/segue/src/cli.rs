@@ -1,5 +1,7 @@
 //! The arguments: commands, options and their help texts. What they mean is in the files under `commands`.
 
+pub(crate) mod handoff;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,6 +10,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use protocol::{AssistantId, Seq};
 
 use crate::exit::EXIT_CODES;
+use handoff::{Handoff, Recall};
 
 /// A durable agent in the terminal: chat, run one turn, hand a long session over to a fresh thread
 ///
@@ -60,6 +63,9 @@ pub(crate) struct Global {
     )]
     #[arg(hide_possible_values = true)]
     pub(crate) color: ColorChoice,
+    /// Draw nothing over, use no colour, and ask questions by the line, as a screen reader needs it [env: SEGUE_PLAIN]
+    #[arg(long, global = true, help_heading = "Global options")]
+    plain: bool,
     /// Print JSON for programs instead of text
     #[arg(long, global = true, help_heading = "Global options")]
     json: bool,
@@ -70,6 +76,21 @@ impl Global {
     pub(crate) const fn format(&self) -> Format {
         if self.json { Format::Json } else { Format::Text }
     }
+
+    /// Returns whether rows that were drawn may be drawn over.
+    pub(crate) fn drawing(&self) -> Drawing {
+        let is_set = std::env::var_os("SEGUE_PLAIN").is_some_and(|value| !value.is_empty());
+        if self.plain || is_set { Drawing::Plain } else { Drawing::Live }
+    }
+}
+
+/// How a terminal is drawn on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Drawing {
+    /// As far as the terminal can: with colour, and over what was drawn.
+    Live,
+    /// Line under line, without colour; questions are answered by the line.
+    Plain,
 }
 
 /// The form of the output.
@@ -104,6 +125,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Threads(Threads),
     History(History),
+    Recall(Recall),
     /// Show which models can be used, and why others cannot
     Models,
     #[command(subcommand)]
@@ -112,37 +134,6 @@ pub(crate) enum Command {
     Doctor,
     Completions(Completions),
     Man(Man),
-}
-
-/// Carry what matters of a thread into a fresh one, with a summary you review
-///
-/// A handoff is a bridge, not a fork: the new thread begins blank, and only the summary you accept goes along, into
-/// its first turn. The old thread stays as it is. Works offline; with a model configured, the model drafts.
-#[derive(Debug, Args)]
-pub(crate) struct Handoff {
-    /// Thread (the beginning of its id, or `last`), or a session file of another agent (`-` is standard input)
-    #[arg(value_name = "THREAD|FILE", required_unless_present = "latest")]
-    pub(crate) source: Option<String>,
-    /// What the new thread is for
-    #[arg(value_name = "GOAL")]
-    pub(crate) goal: Vec<String>,
-    /// Take the newest session of an agent on this machine
-    #[arg(long)]
-    pub(crate) latest: bool,
-    /// Show the summary and change nothing
-    #[arg(long, group = "answer")]
-    pub(crate) preview: bool,
-    /// Accept the summary without asking
-    #[arg(long, group = "answer")]
-    pub(crate) apply: bool,
-    /// Answer with the decision in a JSON file (`-` is standard input)
-    #[arg(long, value_name = "FILE", group = "answer")]
-    pub(crate) decision_file: Option<PathBuf>,
-    /// Cover only the newest N messages
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) messages: Option<u64>,
-    #[command(flatten)]
-    pub(crate) model: Model,
 }
 
 /// Read sessions of other agents into threads

@@ -9,6 +9,7 @@ pub(crate) mod history;
 pub(crate) mod import;
 pub(crate) mod mcp;
 pub(crate) mod models;
+pub(crate) mod recall;
 pub(crate) mod review;
 pub(crate) mod run;
 pub(crate) mod threads;
@@ -27,9 +28,9 @@ use crate::terminal::text::safe::one_line;
 use crate::terminal::text::wrap::wrap;
 
 /// The lengths an id is shortened to: up to a hyphen, so that it is easily read and selected.
-const SHORT_IDS: [usize; 4] = [8, 13, 18, 23];
+pub(crate) const SHORT_IDS: [usize; 4] = [8, 13, 18, 23];
 /// The beginning of an id that stays unique: all of its time, and what tells ids of the same millisecond apart.
-const LASTING_ID: usize = 18;
+pub(crate) const LASTING_ID: usize = 18;
 
 /// What to do where no model is configured.
 pub(crate) const NO_MODEL_HINT: &str =
@@ -53,7 +54,7 @@ impl Context {
         let settings = settings(global, asked)?;
         let model = settings.model.clone();
         let agent = Agent::open(settings)?;
-        Ok(Self { agent, model, screen: Screen::new(global.color), format: global.format() })
+        Ok(Self { agent, model, screen: Screen::new(global.color, global.drawing()), format: global.format() })
     }
 
     /// Writes one JSON object to stdout.
@@ -119,6 +120,7 @@ async fn perform(cli: Cli) -> Outcome {
         }
         Some(Command::Threads(args)) => threads::run(&open(Asked::default())?, args).await,
         Some(Command::History(args)) => history::run(&open(Asked::default())?, args).await,
+        Some(Command::Recall(args)) => recall::run(&open(Asked::default())?, args).await,
         Some(Command::Models) => models::run(&open(Asked::default())?),
         Some(Command::Mcp(args)) => mcp::run(&open(Asked::default())?, args).await,
         Some(Command::Doctor) => doctor::run(&global).await,

@@ -14,7 +14,7 @@ use protocol::{
     Message, NewEvent, ParentKind, Run, RunId, RunStatus, Thread, ThreadId,
 };
 use runtime::{
-    Admission, Driver, Entry, Frame, Frames, Item, Repeat, RunEnd, Start, Tool, ToolContext, ToolOutput,
+    Admission, Admitted, Driver, Frame, Frames, Item, Repeat, RunEnd, Start, Tool, ToolContext, ToolOutput,
     Update,
 };
 use serde::Deserialize;
@@ -98,7 +98,7 @@ impl Tool for Task {
 /// Where the sub-agent of a call stands.
 enum Standing {
     /// Its run goes on from here.
-    Runs(protocol::Checkpoint, Entry),
+    Runs(Admitted),
     /// It waits for a person.
     Waits(Vec<Interrupt>),
     /// It has come to its end.
@@ -112,8 +112,8 @@ impl Task {
         match self.take_up(thread_id, args, context).await? {
             Standing::Waits(interrupts) => Ok(ToolOutput::asking(self.asked(interrupts, context))),
             Standing::Ended(run) => self.report(thread_id, (run.status, run.error), context).await,
-            Standing::Runs(checkpoint, entry) => {
-                let end = self.drive((&checkpoint, entry), context).await?;
+            Standing::Runs(admitted) => {
+                let end = self.drive(admitted, context).await?;
                 match end.status {
                     RunStatus::Interrupted => Ok(ToolOutput::asking(self.asked(end.interrupts, context))),
                     status => self.report(thread_id, (status, end.error), context).await,
@@ -126,8 +126,8 @@ impl Task {
         let store = &self.driver.store;
         if let Some(run) = store.active_runs(Some(thread_id)).await?.into_iter().next() {
             let now = self.leases.ended(&run)?;
-            let checkpoint = runtime::reclaim(&**store, &run, &self.driver.owner, now).await?;
-            return Ok(Standing::Runs(checkpoint, Entry::Recovered));
+            let admitted = runtime::reclaim(&**store, &run, &self.driver.owner, now).await?;
+            return Ok(Standing::Runs(admitted));
         }
         let answers = self.answers(context).await?;
         let mut waiting = Vec::new();
@@ -136,9 +136,10 @@ impl Task {
                 waiting.push(interrupt);
                 continue;
             };
-            let admission = self.admission(thread_id);
-            if let Some(checkpoint) = runtime::resume(&**store, &admission, &interrupt, decisions).await? {
-                return Ok(Standing::Runs(checkpoint, Entry::Fresh));
+            let (graph, admission) = (&self.driver.graph, self.admission(thread_id));
+            let resumed = runtime::resume(&**store, graph, &admission, (&interrupt, decisions)).await?;
+            if let Some(admitted) = resumed {
+                return Ok(Standing::Runs(admitted));
             }
         }
         if !waiting.is_empty() {
@@ -213,8 +214,8 @@ impl Task {
         let update = Update { events: vec![message], ..Update::default() };
         let start = Start { update, channels: Purpose::Turn.channels() };
         let store = &*self.driver.store;
-        let checkpoint = runtime::admit(store, &self.driver.graph, &self.admission(thread_id), start).await?;
-        Ok(Standing::Runs(checkpoint, Entry::Fresh))
+        let admitted = runtime::admit(store, &self.driver.graph, &self.admission(thread_id), start).await?;
+        Ok(Standing::Runs(admitted))
     }
 
     fn admission(&self, thread_id: ThreadId) -> Admission {
@@ -229,11 +230,11 @@ impl Task {
     }
 
     /// Drives the sub-agent, and tells those who watch the parent what it does.
-    async fn drive(&self, at: (&protocol::Checkpoint, Entry), context: &ToolContext) -> Result<RunEnd> {
+    async fn drive(&self, admitted: Admitted, context: &ToolContext) -> Result<RunEnd> {
         let (frames, mut subscription) = Frames::channel();
-        let thread_id = at.0.thread_id;
+        let thread_id = admitted.checkpoint.thread_id;
         let work = async {
-            let end = self.driver.drive(at, &frames, &context.cancel).await;
+            let end = self.driver.drive(admitted, &frames, &context.cancel).await;
             drop(frames);
             end
         };

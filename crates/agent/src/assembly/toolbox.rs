@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use handoff::REQUEST_HANDOFF;
 use mcp::Servers;
 use runtime::{Frame, Frames, Review, Subject, Tool};
 use serde::Serialize;
@@ -73,12 +74,13 @@ impl Agent {
             tools::Settings { protected: vec![home.to_owned()], secrets: self.models.key_variables() };
         let mut own = tools::all(settings);
         own.extend(self.own_tools.iter().cloned());
-        let trusted = vec![TASK_TOOL.to_owned(), LOAD_SKILL.to_owned()];
-        let rules = RuleBook::open(&self.config.permissions, trusted, Some(self.permissions_file()))?;
+        let trusted = [TASK_TOOL, LOAD_SKILL, REQUEST_HANDOFF].map(str::to_owned).to_vec();
+        let permissions = &self.config.permissions;
+        let rules = RuleBook::open(permissions, trusted.clone(), Some(self.permissions_file()))?;
         let (servers, mut notices) = self.start_servers().await?;
         let known = own.iter().map(|tool| tool.spec().name);
         let known: Vec<String> =
-            known.chain([TASK_TOOL, LOAD_SKILL, memory::EDIT_MEMORY].map(str::to_owned)).collect();
+            known.chain(trusted).chain([memory::EDIT_MEMORY.to_owned()]).collect();
         notices.extend(misspelt(&rules.rules().permissions, &known));
         let skills = Arc::new(Skills::new(&self.settings.home.skills(), &self.settings.workspace));
         Ok(Toolbox { own, servers, skills, rules: Arc::new(rules), notices: Mutex::new(notices) })

@@ -64,11 +64,21 @@ pub struct HandoffConfig {
     pub max_input_tokens: Option<u64>,
     /// How often a proposal may be refined.
     pub max_refinements: u32,
+    /// Days after which a proposal that nobody decided is given up; 0 never gives one up.
+    pub expires_after_days: u32,
+    /// The share of the model's window from which on a handoff is proposed, 0 to 1; 0 never proposes one.
+    pub propose_at: f64,
 }
 
 impl Default for HandoffConfig {
     fn default() -> Self {
-        Self { max_summary_tokens: 300, max_input_tokens: None, max_refinements: 3 }
+        Self {
+            max_summary_tokens: 300,
+            max_input_tokens: None,
+            max_refinements: 3,
+            expires_after_days: 30,
+            propose_at: 0.75,
+        }
     }
 }
 
@@ -112,6 +122,10 @@ impl Config {
             .find(|name| model::Effort::from_name(name).is_none())
         {
             return Err(failed(format!("unknown effort `{effort}`; known: low, medium, high")));
+        }
+        if !(0.0..=1.0).contains(&config.handoff.propose_at) {
+            let given = config.handoff.propose_at;
+            return Err(failed(format!("`handoff.propose_at` is {given}; it is a share of the window, 0 to 1")));
         }
         match config.providers.keys().find(|name| !known.contains(&name.as_str())) {
             Some(name) => Err(failed(format!("unknown provider `{name}`; known: {}", known.join(", ")))),

@@ -4,11 +4,10 @@
 use jiff::Timestamp;
 use journal::{ThreadPatch, Write};
 use protocol::{Decisions, Interrupt, InterruptId, InterruptStatus, ThreadId, ThreadStatus};
-use runtime::{Entry, Frames, RunEnd};
+use runtime::{Frames, RunEnd};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
-use crate::assembly::Purpose;
 use crate::turns::admission;
 use crate::{Error, Result};
 
@@ -62,21 +61,23 @@ impl Agent {
         let (thread_id, interrupt_id) = (interrupt.thread_id, interrupt.interrupt_id);
         let assistant_id = self.thread(thread_id).await?.assistant_id;
         let model = self.models.open()?;
-        let purpose = Purpose::at(Some(&interrupt.node));
-        if purpose == Purpose::Turn {
-            self.check_workspace(thread_id).await?;
-        }
+        let checkpoint = self.store.checkpoint(thread_id).await?;
+        let purpose = self.purpose(thread_id, Some(&interrupt.node), checkpoint.as_ref()).await?;
         let driver = self.driver(&assistant_id, model.as_ref(), purpose).await?;
         let rejected = |rejection| runtime::Error::Rejected { interrupt_id, rejection };
-        runtime::check_decisions(interrupt, decisions).map_err(rejected)?;
-        match driver.graph.get(&interrupt.node) {
-            Some(node) => node.check(interrupt, decisions, &self.store).await.map_err(rejected)?,
-            None => return Err(Error::NoModel { thread_id }),
-        }
-        let admission = admission(thread_id, assistant_id, model.as_ref(), &driver.owner);
-        match runtime::resume(&*self.store, &admission, interrupt, decisions).await? {
-            Some(checkpoint) => Ok(Some(driver.drive((&checkpoint, Entry::Fresh), frames, cancel).await?)),
-            None => Ok(None),
+        let Some(node) = driver.graph.get(&interrupt.node) else { return Err(Error::NoModel { thread_id }) };
+        runtime::check_decisions(&**node, interrupt, decisions).map_err(rejected)?;
+        node.check(interrupt, decisions, &self.store).await.map_err(rejected)?;
+        let mut attempts = 0;
+        loop {
+            let admission = admission(thread_id, assistant_id.clone(), model.as_ref(), &driver.owner);
+            let answer = (interrupt, decisions);
+            let resumed = runtime::resume(&*self.store, &driver.graph, &admission, answer).await?;
+            let Some(admitted) = resumed else { return Ok(None) };
+            match driver.drive(admitted, frames, cancel).await {
+                Err(error) if runtime::is_outrun(&error) && attempts < runtime::ATTEMPTS_MAX => attempts += 1,
+                ended => return Ok(Some(ended?)),
+            }
         }
     }
 

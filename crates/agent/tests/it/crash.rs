@@ -34,9 +34,9 @@ async fn process_that_dies() {
     let (Ok(folder), Ok(road)) = (std::env::var(FOLDER), std::env::var(ROAD)) else { return };
     let boundary = std::env::var(BOUNDARY).map_or(usize::MAX, |text| text.parse().unwrap());
     let world = World::at(folder.into());
-    match road.as_str() {
-        "handoff" => handoff::walk_to_death(&world, boundary).await,
-        plot => turn::walk_to_death(&world, plot, boundary).await,
+    match handoff::ROADS.into_iter().find(|known| known.name == road) {
+        Some(road) => handoff::walk_to_death(&world, road, boundary).await,
+        None => turn::walk_to_death(&world, &road, boundary).await,
     }
 }
 

@@ -1,6 +1,8 @@
 //! Handoffs through the agent: what is shown is what is stored is what is injected.
 
+mod asked;
 mod pathological;
+mod refine;
 mod review;
 mod under_fire;
 

@@ -8,25 +8,28 @@ use jiff::Timestamp;
 use journal::{HandoffPatch, Write};
 use model::ChatModel;
 use protocol::{
-    Coverage, EventType, Handoff, HandoffStatus, HandoffSummary, NewEvent, Proposal, SCHEMA_VERSION,
-    SummaryItem, Usage,
+    Coverage, EventType, Handoff, HandoffSummary, NewEvent, Proposal, SCHEMA_VERSION,
+    SummaryItem, ToolStatus, Usage,
 };
 use runtime::{Channels, Failure, FailureKind, Frame, Node, StepContext, Update};
 use serde_json::{Value, json};
+use tracing::Instrument;
 
-use crate::draft::window::{Known, Window};
+use crate::draft::window::Reading;
+use crate::draft::window::folds::{Folds, Known, Part};
 use crate::draft::{self, DraftError, DraftInput, Drafted};
 use crate::lifecycle::{self, Step};
 use crate::limits::INPUT_TOKENS_MAX;
-use crate::request::{Metadata, cleared, keys};
+use crate::draft::trace::Trace;
+use crate::request::{Asker, Metadata, Problem, cleared, keys};
 use crate::sha256_hex;
+use crate::summary::files::referenced_files;
+use crate::tool::{self, RESULT_NODE};
 use crate::summary::ground::Grounding;
-use crate::summary::select::Selector;
-use crate::summary::{extract, render};
+use crate::summary::select::Selection;
+use crate::summary::render;
 use memory::redact;
 
-/// The name of the node that takes up a request.
-pub const REQUEST_NODE: &str = "handoff_request";
 /// The name of the node that drafts.
 pub const SUMMARIZATION_NODE: &str = "handoff_summarization";
 
@@ -38,51 +41,82 @@ const WINDOW_SHARE: u64 = 4;
 /// The name of the offline summary in the place of a model's.
 pub const EXTRACTIVE: &str = "extractive";
 
+/// Opens a model by its name, `provider/name`; the error is one line that says why it cannot be used.
+pub type OpenModel = dyn Fn(&str) -> Result<Arc<dyn ChatModel>, String> + Send + Sync;
+
 /// How drafts are made.
 #[derive(Clone)]
 pub struct Drafting {
     /// The model; without one, and when it fails, the offline extract.
     pub model: Option<Arc<dyn ChatModel>>,
+    /// Opens another one that a person names.
+    pub open_model: Arc<OpenModel>,
     /// The summary's budget in tokens.
     pub max_summary_tokens: u64,
     /// The most tokens of the conversation a model is shown; `None` follows its window.
     pub max_input_tokens: Option<u64>,
-}
-
-/// Takes up a request: from here on a draft is being made.
-pub struct HandoffRequestNode;
-
-#[async_trait]
-impl Node for HandoffRequestNode {
-    fn name(&self) -> &'static str {
-        REQUEST_NODE
-    }
-
-    async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
-        let (_, handoff) = read(&step).await?;
-        let mut update = Update::default();
-        if handoff.status == HandoffStatus::Requested {
-            let patch = HandoffPatch { run_id: Some(step.run_id), ..HandoffPatch::default() };
-            update.writes.push(moved(&handoff, Step::Draft, patch, Timestamp::now())?);
-        }
-        Ok(update)
-    }
+    /// What is known of the threads that were drafted last; one for all that draft.
+    pub folds: Arc<Folds>,
 }
 
 /// The edge into a handoff: to the draft that was asked for, or to the question when there is a proposal.
 pub fn entry(channels: &Channels) -> Option<&'static str> {
-    if channels.contains_key(keys::FEEDBACK) {
-        return Some(SUMMARIZATION_NODE);
+    let is_drafted = channels.contains_key(keys::PROPOSAL) && !is_redraft(channels);
+    match channels.contains_key(keys::METADATA) {
+        true if is_drafted => Some(crate::review::approval::APPROVAL_NODE),
+        true => Some(SUMMARIZATION_NODE),
+        false => None,
     }
-    if channels.contains_key(keys::PROPOSAL) {
-        return Some(crate::review::approval::APPROVAL_NODE);
-    }
-    channels.contains_key(keys::METADATA).then_some(REQUEST_NODE)
 }
 
-/// The edge after a decision: back to the draft with feedback, otherwise the graph is idle.
+/// The edge after a decision: back to another draft; to the tool call that asked, if one did; otherwise the graph is idle.
 pub fn after_decision(channels: &Channels) -> Option<&'static str> {
-    channels.contains_key(keys::FEEDBACK).then_some(SUMMARIZATION_NODE)
+    if is_redraft(channels) {
+        return Some(SUMMARIZATION_NODE);
+    }
+    channels.contains_key(keys::ASKER).then_some(RESULT_NODE)
+}
+
+/// The edge after a draft: to the question, unless a person stopped it.
+pub fn after_draft(channels: &Channels) -> Option<&'static str> {
+    channels.contains_key(keys::METADATA).then_some(crate::review::approval::APPROVAL_NODE)
+}
+
+fn is_redraft(channels: &Channels) -> bool {
+    channels.contains_key(keys::FEEDBACK) || channels.contains_key(keys::REDRAFT)
+}
+
+impl Drafting {
+    /// Returns the most tokens of a conversation that the model is shown.
+    fn input_tokens(&self, model: &Arc<dyn ChatModel>) -> u64 {
+        let by_window = model
+            .limits()
+            .context_tokens
+            .map(|tokens| (tokens / WINDOW_SHARE).clamp(INPUT_TOKENS_MAX, MODEL_INPUT_TOKENS_MAX));
+        self.max_input_tokens.or(by_window).unwrap_or(INPUT_TOKENS_MAX)
+    }
+
+    /// Returns the model of that name; `None` for the offline extract.
+    pub(crate) fn named(&self, name: &str) -> Result<Option<Arc<dyn ChatModel>>, String> {
+        if name == EXTRACTIVE {
+            return Ok(None);
+        }
+        let is_own = |model: &&Arc<dyn ChatModel>| model.name().to_string() == name;
+        match self.model.as_ref().filter(is_own) {
+            Some(own) => Ok(Some(Arc::clone(own))),
+            None => (self.open_model)(name).map(Some),
+        }
+    }
+
+    /// Returns what drafts in this state: the model a person chose, else the one that is configured.
+    fn chosen(&self, channels: &Channels) -> Result<Option<Arc<dyn ChatModel>>, String> {
+        let redraft = channels.get(keys::REDRAFT).and_then(|redraft| redraft.get("model"));
+        let named = redraft.filter(|name| !name.is_null()).or_else(|| channels.get(keys::MODEL));
+        match named.and_then(Value::as_str) {
+            Some(name) => self.named(name),
+            None => Ok(self.model.clone()),
+        }
+    }
 }
 
 /// Drafts a proposal.
@@ -99,6 +133,17 @@ struct Draft {
     model: String,
     usage: Usage,
     coverage: Coverage,
+    /// What its model was shown of the conversation.
+    shown: Vec<String>,
+}
+
+/// What came of asking a model.
+enum Attempt {
+    Drafted(Draft),
+    /// It gave nothing usable: why, in one line.
+    Failed(String),
+    /// A person stopped it.
+    Stopped,
 }
 
 #[async_trait]
@@ -109,60 +154,60 @@ impl Node for HandoffSummarization {
 
     async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
         let (metadata, handoff) = read(&step).await?;
-        let budget = metadata.options.max_summary_tokens.unwrap_or(self.drafting.max_summary_tokens);
-        let window = Window::of(&step, metadata.options.messages).await?;
-        let known = window.known(&step).await?;
-        let feedback = text(step.channels, keys::FEEDBACK);
+        let chosen = self.drafting.chosen(step.channels);
+        let tokens_max = chosen.as_ref().ok().and_then(Option::as_ref).map_or(0, |model| self.drafting.input_tokens(model));
+        let goal = metadata.options.goal.as_deref().map(redact);
+        let part = Part { messages: metadata.options.messages, goal: goal.as_deref(), tokens_max };
+        let known = self.drafting.folds.known(Reading::of(&step), part).await?;
         let mut update = Update::default();
-        let drafted = match &self.drafting.model {
-            Some(model) => {
-                let input = self.input(&step, &metadata, &window, &known, budget).await?;
-                with_model(&step, model, &metadata, input, &mut update).await
+        let attempt = match chosen {
+            Ok(Some(model)) => {
+                let input = self.input(&step, &metadata, known.selection(tokens_max));
+                let asking = Asking { step: &step, metadata: &metadata, handoff: &handoff, model: &model };
+                Some(asking.attempt(input, &mut update).await?)
             }
-            None => Ok(None),
+            Ok(None) => None,
+            Err(problem) => Some(Attempt::Failed(problem)),
         };
-        let draft = match drafted {
-            Ok(Some(draft)) => draft,
-            Ok(None) if feedback.is_some() => return unrefined(&handoff, update),
-            Ok(None) => extracted(&known, &metadata, budget),
-            Err(DraftError::Stopped) if feedback.is_some() => return unrefined(&handoff, update),
-            Err(DraftError::Stopped) => return stopped(&handoff, update),
-            Err(error) => return Err(Failure::new(FailureKind::Internal, error.to_string())),
+        let is_again = is_redraft(step.channels);
+        let (draft, problem) = match attempt {
+            Some(Attempt::Drafted(draft)) => (draft, None),
+            Some(Attempt::Failed(cause)) if is_again => return unchanged(&step, &handoff, update, Some(&cause)),
+            Some(Attempt::Failed(cause)) => (self.extracted(&known, &metadata), Some(told_failure(&step, &cause))),
+            None => (self.extracted(&known, &metadata), None),
+            Some(Attempt::Stopped) if is_again => return unchanged(&step, &handoff, update, None),
+            Some(Attempt::Stopped) => return stopped(&step, &handoff, update),
         };
-        let is_extract = draft.model == EXTRACTIVE;
+        let shown = (draft.model != EXTRACTIVE).then(|| draft.shown.clone());
         let mut summary = assemble(&metadata, &handoff, &step, draft, &known);
-        if !is_extract {
-            let mut grounding = Grounding::new(&summary);
-            let checked = window.each(&step, "check the draft", |item| grounding.see(item)).await;
+        // The extract names nothing that is not from the covered events, which the tests prove.
+        if let Some(shown) = shown {
+            let mut grounding = Grounding::new(&summary, metadata.options.workspace.as_deref());
+            shown.iter().for_each(|part| grounding.see_shown(part));
+            let checked = known.ground(Reading::of(&step), &mut summary, grounding).await;
             checked.map_err(|failure| failure.keeping(std::mem::take(&mut update)))?;
-            grounding.finish(&mut summary);
         }
-        let (summary, cut) = render::fit(summary, budget);
-        if cut {
-            let content = json!({"handoff_id": handoff.handoff_id, "tokens_max": budget});
+        look_at_files(&metadata, &mut summary).await;
+        let render::Fitted { summary, cut } = render::fit(summary, self.budget(&metadata));
+        if let Some(render::Cut { tokens_before, tokens_after }) = cut {
+            let content = json!({
+                "handoff_id": handoff.handoff_id, "tokens_before": tokens_before, "tokens_after": tokens_after,
+            });
             update.events.push(NewEvent::new(EventType::HandoffTruncated, &content, Timestamp::now())?);
         }
-        propose(&handoff, summary, feedback, update)
+        let problem = problem.map(|problem| Problem { problem, unused_feedback: None });
+        update.channels.insert(keys::PROBLEM.to_owned(), json!(problem));
+        propose(&step, &handoff, summary, update)
     }
 }
 
 impl HandoffSummarization {
-    /// Selects what the model is shown.
-    async fn input(
-        &self,
-        step: &StepContext<'_>,
-        metadata: &Metadata,
-        window: &Window,
-        known: &Known,
-        max_summary_tokens: u64,
-    ) -> Result<Input, Failure> {
-        let limits = self.drafting.model.as_ref().and_then(|model| model.limits().context_tokens);
-        let by_window =
-            limits.map(|tokens| (tokens / WINDOW_SHARE).clamp(INPUT_TOKENS_MAX, MODEL_INPUT_TOKENS_MAX));
-        let tokens_max = self.drafting.max_input_tokens.or(by_window).unwrap_or(INPUT_TOKENS_MAX);
-        let mut selector = Selector::new(0, tokens_max);
-        window.each(step, "select", |item| selector.see(item)).await?;
-        let selection = selector.finish(&known.facts, metadata.options.goal.as_deref());
+    fn budget(&self, metadata: &Metadata) -> u64 {
+        metadata.options.max_summary_tokens.unwrap_or(self.drafting.max_summary_tokens)
+    }
+
+    /// Returns what the model is asked with.
+    fn input(&self, step: &StepContext<'_>, metadata: &Metadata, selection: Selection) -> Input {
         let prompt = DraftInput {
             goal: metadata.options.goal.clone(),
             facts: selection.ledger,
@@ -171,9 +216,23 @@ impl HandoffSummarization {
             conversation: selection.events,
             previous_summary: text(step.channels, keys::PREVIOUS_SUMMARY),
             feedback: text(step.channels, keys::FEEDBACK),
-            max_summary_tokens,
+            earlier_feedback: earlier_feedback(step.channels),
+            max_summary_tokens: self.budget(metadata),
         };
-        Ok(Input { prompt, coverage: selection.coverage })
+        Input { prompt, coverage: selection.coverage }
+    }
+
+    fn extracted(&self, known: &Known, metadata: &Metadata) -> Draft {
+        let (extract, coverage) = known.extract(self.budget(metadata));
+        Draft {
+            title: extract.title,
+            tldr: extract.tldr,
+            body: extract.body,
+            model: EXTRACTIVE.to_owned(),
+            usage: Usage::default(),
+            coverage,
+            shown: Vec::new(),
+        }
     }
 }
 
@@ -183,56 +242,61 @@ struct Input {
     coverage: Coverage,
 }
 
-/// Asks the model. `None` when it gave nothing usable; the record of the call is in `update` either way.
-async fn with_model(
-    step: &StepContext<'_>,
-    model: &Arc<dyn ChatModel>,
-    metadata: &Metadata,
-    input: Input,
-    update: &mut Update,
-) -> Result<Option<Draft>, DraftError> {
-    let name = model.name().to_string();
-    step.frames.send(Frame::Progress { what: format!("draft with {name}"), done: 0, total: None });
-    let (drafted, problem) = match draft::draft(model, &input.prompt, step.cancel).await {
-        Ok(drafted) => (Some(drafted), None),
-        Err(error @ (DraftError::Stopped | DraftError::Prompt(_) | DraftError::Record(_))) => {
-            return Err(error);
-        }
-        Err(error @ (DraftError::Model(_) | DraftError::Unusable(_))) => (None, Some(error.to_string())),
-    };
-    let usage = drafted.as_ref().and_then(|drafted| drafted.answer.usage).unwrap_or_default();
-    update.usage = usage;
-    let content = json!({
-        "purpose": "handoff_summary", "handoff_id": metadata.handoff_id, "model": name, "usage": usage,
-        "prompt_sha256": draft::prompt_sha256(), "error": problem,
-    });
-    update.events.push(NewEvent::new(EventType::ModelCalled, &content, Timestamp::now())?);
-    if let Some(problem) = problem {
-        step.frames.send(Frame::Notice {
-            text: format!("failed to {problem}; the model is left out of this draft"),
-        });
-    }
-    Ok(drafted.map(|Drafted { title, tldr, body, .. }| Draft {
-        title,
-        tldr,
-        body,
-        model: name,
-        usage,
-        coverage: input.coverage,
-    }))
+/// One call of a model.
+struct Asking<'a> {
+    step: &'a StepContext<'a>,
+    metadata: &'a Metadata,
+    handoff: &'a Handoff,
+    model: &'a Arc<dyn ChatModel>,
 }
 
-fn extracted(known: &Known, metadata: &Metadata, budget: u64) -> Draft {
-    let goal = metadata.options.goal.as_deref().map(redact);
-    let extract = extract::extract(&known.facts, goal.as_deref(), budget);
-    Draft {
-        title: extract.title,
-        tldr: extract.tldr,
-        body: extract.body,
-        model: EXTRACTIVE.to_owned(),
-        usage: Usage::default(),
-        coverage: known.coverage.clone(),
+impl Asking<'_> {
+    /// Asks, once. The record of the call is in `update` whatever came of it.
+    async fn attempt(&self, input: Input, update: &mut Update) -> Result<Attempt, Failure> {
+        let name = self.model.name().to_string();
+        self.step.frames.send(Frame::Progress { what: format!("draft with {name}"), done: 0, total: None });
+        let trace = Trace::of(self.handoff, input.prompt.feedback.as_deref());
+        let drafted = draft::draft(self.model, &input.prompt, self.step.cancel).instrument(trace.span()).await;
+        let (drafted, problem) = match drafted {
+            Ok(drafted) => (Some(drafted), None),
+            Err(DraftError::Stopped) => return Ok(Attempt::Stopped),
+            Err(error @ (DraftError::Prompt(_) | DraftError::Record(_))) => {
+                return Err(Failure::new(FailureKind::Internal, error.to_string()));
+            }
+            Err(error @ (DraftError::Model(_) | DraftError::Unusable(_))) => (None, Some(error.to_string())),
+        };
+        let usage = drafted.as_ref().and_then(|drafted| drafted.answer.usage).unwrap_or_default();
+        update.usage = usage;
+        let content = json!({
+            "purpose": "handoff_summary", "handoff_id": self.metadata.handoff_id, "model": name, "usage": usage,
+            "prompt_sha256": draft::prompt_sha256(), "error": problem, "trace": trace,
+        });
+        update.events.push(NewEvent::new(EventType::ModelCalled, &content, Timestamp::now())?);
+        let coverage = input.coverage;
+        let DraftInput { requests, conversation, summary_so_far, .. } = input.prompt;
+        let shown = vec![requests, conversation, summary_so_far];
+        Ok(match (drafted, problem) {
+            (Some(Drafted { title, tldr, body, .. }), _) => {
+                Attempt::Drafted(Draft { title, tldr, body, model: name, usage, coverage, shown })
+            }
+            (None, problem) => Attempt::Failed(problem.unwrap_or_default()),
+        })
     }
+}
+
+/// Tells at once why a model's draft is missing, and returns the line.
+fn told_failure(step: &StepContext<'_>, cause: &str) -> String {
+    let problem = format!("summarization failed: {cause}");
+    step.frames.send(Frame::Notice { text: problem.clone() });
+    problem
+}
+
+/// Looks at the files that a summary for a goal names; one that cannot be looked at is left out.
+async fn look_at_files(metadata: &Metadata, summary: &mut HandoffSummary) {
+    let (Some(_), Some(workspace)) = (&metadata.options.goal, metadata.options.workspace.clone()) else { return };
+    let named = summary.clone();
+    let looked = tokio::task::spawn_blocking(move || referenced_files(&named, &workspace)).await;
+    summary.carry_over.referenced_files = looked.unwrap_or_default();
 }
 
 fn assemble(
@@ -257,59 +321,78 @@ fn assemble(
         iteration: handoff.iteration,
         created_at: metadata.created_at,
         coverage: draft.coverage,
-        carry_over: extract::carry_over(&known.facts),
+        carry_over: known.carry_over(),
     }
 }
 
 /// The step's result: the proposal, its status and its event, durable together.
 fn propose(
+    step: &StepContext<'_>,
     handoff: &Handoff,
     summary_json: HandoffSummary,
-    feedback: Option<String>,
     mut update: Update,
 ) -> Result<Update, Failure> {
     let now = Timestamp::now();
     let summary_md = render::render(&summary_json);
-    let summary_sha256 = sha256_hex(summary_md.as_bytes());
-    let told = json!({
-        "handoff_id": handoff.handoff_id, "iteration": handoff.iteration, "summary_sha256": summary_sha256,
-    });
-    update.events.push(NewEvent::new(EventType::HandoffProposed, &told, now)?);
-    update.channels.insert(keys::PROPOSAL.to_owned(), told);
-    update.channels.insert(keys::FEEDBACK.to_owned(), Value::Null);
-    update.channels.insert(keys::PREVIOUS_SUMMARY.to_owned(), Value::Null);
-    update.writes.push(Write::PutProposal(Proposal {
+    let proposal = Proposal {
         handoff_id: handoff.handoff_id,
         iteration: handoff.iteration,
         summary_json,
+        summary_sha256: sha256_hex(summary_md.as_bytes()),
         summary_md,
-        summary_sha256,
-        feedback,
+        feedback: text(step.channels, keys::FEEDBACK),
         created_at: now,
-    }));
-    update.writes.push(moved(handoff, Step::Propose, HandoffPatch::default(), now)?);
+    };
+    update.events.push(NewEvent::new(EventType::HandoffProposed, &told(&proposal), now)?);
+    update.channels.insert(keys::PROPOSAL.to_owned(), told(&proposal));
+    update.channels.extend(worked_in());
+    update.writes.push(Write::PutProposal(proposal));
+    let patch = HandoffPatch { run_id: Some(step.run_id), ..HandoffPatch::default() };
+    update.writes.push(moved(handoff, Step::Propose, patch, now)?);
     Ok(update)
 }
 
-/// A refinement that was stopped or gave nothing usable: the last good proposal waits again.
-fn unrefined(handoff: &Handoff, mut update: Update) -> Result<Update, Failure> {
-    let patch =
-        HandoffPatch { iteration: Some(handoff.iteration.saturating_sub(1)), ..HandoffPatch::default() };
+/// Returns what the state says of a proposal.
+pub(crate) fn told(proposal: &Proposal) -> Value {
+    json!({
+        "handoff_id": proposal.handoff_id, "iteration": proposal.iteration,
+        "summary_sha256": proposal.summary_sha256,
+    })
+}
+
+/// Returns the channels that end what the newest draft was asked for.
+fn worked_in() -> Channels {
+    let keys = [keys::FEEDBACK, keys::PREVIOUS_SUMMARY, keys::REDRAFT];
+    keys.into_iter().map(|key| (key.to_owned(), Value::Null)).collect()
+}
+
+/// Another draft that was stopped or gave nothing usable: the last good proposal waits again, and why is told.
+fn unchanged(
+    step: &StepContext<'_>,
+    handoff: &Handoff,
+    mut update: Update,
+    cause: Option<&str>,
+) -> Result<Update, Failure> {
+    let iteration = Some(handoff.iteration.saturating_sub(1));
+    let patch = HandoffPatch { iteration, ..HandoffPatch::default() };
     update.writes.push(moved(handoff, Step::Propose, patch, Timestamp::now())?);
-    update.channels.insert(keys::FEEDBACK.to_owned(), Value::Null);
-    update.channels.insert(keys::PREVIOUS_SUMMARY.to_owned(), Value::Null);
+    let unused_feedback = text(step.channels, keys::FEEDBACK);
+    let problem = cause.map(|cause| Problem { problem: told_failure(step, cause), unused_feedback });
+    update.channels.extend(worked_in());
+    update.channels.insert(keys::PROBLEM.to_owned(), json!(problem));
     Ok(update)
 }
 
-/// A draft that a person stopped: the handoff is over, and another can be asked for.
-fn stopped(handoff: &Handoff, mut update: Update) -> Result<Update, Failure> {
+/// A first draft that a person stopped: nothing of the handoff stays but what the journal tells of it.
+fn stopped(step: &StepContext<'_>, handoff: &Handoff, mut update: Update) -> Result<Update, Failure> {
     let now = Timestamp::now();
-    let reason = "the draft was stopped";
-    let content = json!({"handoff_id": handoff.handoff_id, "reason": reason});
+    let content = json!({"handoff_id": handoff.handoff_id, "reason": "the draft was stopped"});
     update.events.push(NewEvent::new(EventType::HandoffFailed, &content, now)?);
-    let patch = HandoffPatch { note: Some(reason.to_owned()), ..HandoffPatch::default() };
-    update.writes.push(moved(handoff, Step::Fail, patch, now)?);
+    update.writes.push(Write::ForgetHandoff { handoff_id: handoff.handoff_id });
     update.channels.extend(cleared());
+    if let Some(asker) = Asker::read(step.channels) {
+        update.merge(tool::answered(&asker, ToolStatus::Error, tool::STOPPED.to_owned(), now)?);
+    }
     Ok(update)
 }
 
@@ -324,6 +407,18 @@ async fn read(step: &StepContext<'_>) -> Result<(Metadata, Handoff), Failure> {
     let metadata = Metadata::read(step.channels).ok_or_else(lost)?;
     let handoff = step.store.handoff(metadata.handoff_id).await?.ok_or_else(lost)?;
     Ok((metadata, handoff))
+}
+
+/// Returns the feedback of earlier refinements, one a line; the newest one is told apart.
+fn earlier_feedback(channels: &Channels) -> Option<String> {
+    let history = channels.get(keys::REFINEMENT_HISTORY)?.as_array()?;
+    let (_, earlier) = history.split_last().filter(|_| channels.contains_key(keys::FEEDBACK))?;
+    let lines: Vec<String> = earlier
+        .iter()
+        .filter_map(|entry| entry.get("feedback")?.as_str())
+        .map(|feedback| format!("- {}", feedback.split_whitespace().collect::<Vec<_>>().join(" ")))
+        .collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 fn text(channels: &Channels, key: &str) -> Option<String> {

@@ -4,6 +4,7 @@
 use protocol::{Seq, TodoItem};
 
 use crate::ledger::shell::{Check, Outcome};
+use crate::summary::goal::Frequencies;
 
 /// Something that was said, shortened at a limit and without secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -12,6 +13,8 @@ pub struct Quote {
     pub seq: Seq,
     /// Its text.
     pub text: String,
+    /// Whether there was more of it.
+    pub is_cut: bool,
 }
 
 /// A name that was used.
@@ -114,4 +117,10 @@ pub struct Facts {
     pub statements: Vec<Quote>,
     /// The summary written at the last boundary.
     pub previous_summary: Option<Quote>,
+    /// Older messages of the person that the goal is about, the most telling first; empty without a goal.
+    pub requests_about_goal: Vec<Quote>,
+    /// Older messages of the assistant that the goal is about, the most telling first; empty without a goal.
+    pub statements_about_goal: Vec<Quote>,
+    /// How much each term of the goal says in this thread.
+    pub(crate) frequencies: Frequencies,
 }

@@ -28,7 +28,8 @@ const EXTENSIONS: [&str; 92] = [
     "wasm", "xml", "yaml", "yml", "zig", "zsh", "snap", "tmpl",
 ];
 
-const UNITS: [&str; 14] =
+/// Units that stand right after a number.
+pub(crate) const UNITS: [&str; 14] =
     ["ms", "s", "%", "mb", "kb", "gb", "mib", "kib", "gib", "px", "min", "h", "tokens", "x"];
 
 /// Calls `found` with every name in `text`, in order.
@@ -41,10 +42,8 @@ pub(crate) fn scan<'a>(text: &'a str, mut found: impl FnMut(Kind, &'a str)) {
             continue;
         }
         let rest = &text[at..];
-        if rest.starts_with("http://") || rest.starts_with("https://") {
-            let length = rest.find(ends_url).unwrap_or(rest.len());
-            let url = rest[..length].trim_end_matches(['.', ',', ';', ':', '!', '?', '*', '_']);
-            found(Kind::Url, url);
+        if let Some(length) = url_length(rest) {
+            found(Kind::Url, &rest[..length]);
             at += length;
             continue;
         }
@@ -61,11 +60,22 @@ pub(crate) fn scan<'a>(text: &'a str, mut found: impl FnMut(Kind, &'a str)) {
     }
 }
 
-const fn starts_name(byte: u8) -> bool {
+/// Returns the length of the URL that `text` begins with, without the sentence's own marks at its end.
+pub(crate) fn url_length(text: &str) -> Option<usize> {
+    if !text.starts_with("http://") && !text.starts_with("https://") {
+        return None;
+    }
+    let length = text.find(ends_url).unwrap_or(text.len());
+    Some(text[..length].trim_end_matches(['.', ',', ';', ':', '!', '?', '*', '_']).len())
+}
+
+/// Returns whether a name may begin with this byte.
+pub(crate) const fn starts_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'.' | b'~' | b'_' | b'#' | b'-' | b'@' | b'$')
 }
 
-const fn continues_name(byte: u8) -> bool {
+/// Returns whether a name may go on with this byte.
+pub(crate) const fn continues_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(byte, b'/' | b'.' | b'~' | b'_' | b'#' | b'-' | b'@' | b'+' | b':' | b'%' | b'$')
 }
@@ -76,7 +86,7 @@ fn ends_url(c: char) -> bool {
 }
 
 /// Returns the kind of a word and the part of it that is the name.
-fn classify(word: &str) -> Option<(Kind, &str)> {
+pub(crate) fn classify(word: &str) -> Option<(Kind, &str)> {
     if word.len() < 2 || word.len() > 200 {
         return None;
     }

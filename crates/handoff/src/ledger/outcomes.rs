@@ -11,8 +11,9 @@ use super::facts::{CheckRun, Quote};
 use super::tally::Tally;
 use crate::ledger::identifier::{self, Kind};
 use crate::ledger::shell::{self, Check, Outcome};
-use crate::ledger::tool_use::{ToolUse, head, tail};
+use crate::ledger::tool_use::{ToolUse, head, head_words, tail, tail_words};
 use crate::limits::{ERRORS_MAX, OPEN_CALLS_MAX};
+use memory::redact;
 
 /// Bytes looked at on each end of a tool's result.
 const RESULT_BYTES_MAX: usize = 4_096;
@@ -53,7 +54,7 @@ const DECLINED: [&str; 6] =
     ["user doesn't want", "user rejected", "user declined", "by user", "by the user", "user cancelled"];
 
 /// A call that waits for its result.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct OpenCall {
     order: u64,
     /// Calls with the same key are attempts at the same thing.
@@ -66,14 +67,14 @@ struct OpenCall {
 }
 
 /// An error and what would resolve it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct OpenError {
     key: String,
     quote: Quote,
 }
 
 /// Folds calls and results.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Outcomes {
     calls: HashMap<String, OpenCall>,
     calls_seen: u64,
@@ -146,7 +147,7 @@ impl Outcomes {
         self.checks.retain(|known| known.name != run.name);
         self.errors.retain(|error| error.key != *key);
         if run.failed() {
-            run.detail = error_line(text);
+            run.detail = error_line(text).map(|line| redact(&line).into_owned());
             self.count_types(run.seq, text);
         }
         self.checks.insert(0, run);
@@ -158,8 +159,9 @@ impl Outcomes {
         let line = error_line(text)
             .or_else(|| text.lines().map(str::trim).find(|line| says_something(line)).map(str::to_owned));
         let Some(line) = line.filter(|line| !DECLINED.iter().any(|cue| line.contains(cue))) else { return };
+        let line = redact(&line).into_owned();
         self.errors.retain(|error| (error.key != key || key.is_empty()) && error.quote.text != line);
-        self.errors.insert(0, OpenError { key, quote: Quote { seq, text: line } });
+        self.errors.insert(0, OpenError { key, quote: Quote { seq, text: line, is_cut: false } });
         self.errors.truncate(ERRORS_MAX);
     }
 
@@ -173,9 +175,14 @@ impl Outcomes {
         }
     }
 
-    /// Returns the last run of each check and the open errors, the latest first.
-    pub(super) fn into_parts(self) -> (Vec<CheckRun>, Vec<Quote>) {
-        (self.checks, self.errors.into_iter().map(|error| error.quote).collect())
+    /// Returns the last run of each check, the latest first.
+    pub(super) fn checks(&self) -> &[CheckRun] {
+        &self.checks
+    }
+
+    /// Returns the open errors, the latest first.
+    pub(super) fn errors(&self) -> impl Iterator<Item = &Quote> {
+        self.errors.iter().map(|error| &error.quote)
     }
 }
 
@@ -187,8 +194,8 @@ fn file_name(path: &str) -> &str {
 /// Returns the two ends of a text, or the whole when it is short.
 fn ends(text: &str) -> impl Iterator<Item = &str> {
     let long = text.len() > 2 * RESULT_BYTES_MAX;
-    let first = if long { head(text, RESULT_BYTES_MAX) } else { text };
-    std::iter::once(first).chain(long.then(|| tail(text, RESULT_BYTES_MAX)))
+    let first = if long { head_words(text, RESULT_BYTES_MAX) } else { text };
+    std::iter::once(first).chain(long.then(|| tail_words(text, RESULT_BYTES_MAX)))
 }
 
 /// Returns the lines with an error's words.

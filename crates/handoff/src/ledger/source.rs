@@ -32,6 +32,8 @@ pub enum What {
     Boundary,
     /// The summary that was written at a boundary.
     ImportedSummary(String),
+    /// A message that cannot be read.
+    Unread,
     /// Everything else: lifecycle, traces, and events of a later version.
     Other,
 }
@@ -66,13 +68,13 @@ const HARNESS_LINES: [&str; 4] =
     ["[Request interrupted", "Caveat: The messages below", "# AGENTS.md", "Base directory for this skill"];
 
 impl Item {
-    /// Returns the event as an item; what cannot be read becomes [`What::Other`].
+    /// Returns the event as an item; a message that cannot be read becomes [`What::Unread`].
     pub fn from_event(event: &Event) -> Self {
         let provenance: Provenance =
             event.metadata.as_ref().and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
         let what = match event.kind() {
             Some(EventType::HumanMessage | EventType::AiMessage | EventType::ToolMessage) => {
-                event.message().map_or(What::Other, What::Message)
+                event.message().map_or(What::Unread, What::Message)
             }
             Some(EventType::ImportedNote) => What::Note,
             Some(EventType::ImportedBoundary) => What::Boundary,
@@ -96,9 +98,14 @@ impl Item {
         }
     }
 
-    /// Returns whether this counts as a message of the main conversation.
-    pub fn is_message(&self) -> bool {
+    /// Returns whether this is a message of the main conversation that somebody meant.
+    pub fn is_meant(&self) -> bool {
         !self.side && !self.injected && matches!(self.what, What::Message(_))
+    }
+
+    /// Returns whether this is a message, of whomever.
+    pub fn is_message(&self) -> bool {
+        matches!(self.what, What::Message(_) | What::Unread)
     }
 }
 

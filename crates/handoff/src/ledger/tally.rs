@@ -8,7 +8,7 @@ use super::facts::Name;
 use crate::limits::{NAME_BYTES_MAX, NAMES_KEPT_MAX, NAMES_MAX};
 
 /// How often and how lately names were used.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Tally {
     counts: HashMap<Box<str>, (u32, Seq)>,
 }
@@ -48,8 +48,14 @@ impl Tally {
     fn by<K: Ord>(&self, order: impl Fn(u32, Seq) -> K) -> Vec<Name> {
         let mut names: Vec<(&str, u32, Seq)> =
             self.counts.iter().map(|(name, (count, last))| (&**name, *count, *last)).collect();
-        names.sort_unstable_by(|a, b| order(b.1, b.2).cmp(&order(a.1, a.2)).then_with(|| a.0.cmp(b.0)));
-        names.truncate(NAMES_KEPT_MAX);
+        let compare = |a: &(&str, u32, Seq), b: &(&str, u32, Seq)| {
+            order(b.1, b.2).cmp(&order(a.1, a.2)).then_with(|| a.0.cmp(b.0))
+        };
+        if names.len() > NAMES_KEPT_MAX {
+            names.select_nth_unstable_by(NAMES_KEPT_MAX, compare);
+            names.truncate(NAMES_KEPT_MAX);
+        }
+        names.sort_unstable_by(compare);
         names
             .into_iter()
             .map(|(text, count, last)| Name { text: text.to_owned(), count, seq: last })

@@ -2,14 +2,15 @@
 
 use protocol::{Seq, TodoItem, TodoStatus};
 
-use crate::ledger::tool_use::{TaskChange, head};
+use crate::ledger::tool_use::{TaskChange, head_words};
 use crate::limits::TASKS_MAX;
+use memory::redact;
 
 /// Bytes of one task that are kept.
 const TASK_BYTES_MAX: usize = 600;
 
 /// The newest state of the task list.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Tasks {
     items: Vec<(Option<String>, TodoItem)>,
     /// Creations whose id is still in a result to come: the call and what it creates.
@@ -63,11 +64,14 @@ impl Tasks {
     }
 
     /// Returns the tasks in order.
-    pub(super) fn into_items(self) -> Vec<TodoItem> {
-        self.items.into_iter().map(|(_, item)| item).filter(|item| !item.text.trim().is_empty()).collect()
+    pub(super) fn items(&self) -> Vec<TodoItem> {
+        let items = self.items.iter().map(|(_, item)| item);
+        items.filter(|item| !item.text.trim().is_empty()).cloned().collect()
     }
 }
 
+/// Returns the task within its limit and without secrets.
 fn shortened(item: TodoItem) -> TodoItem {
-    TodoItem { text: head(&item.text, TASK_BYTES_MAX).to_owned(), status: item.status }
+    let safe = redact(head_words(&item.text, 2 * TASK_BYTES_MAX));
+    TodoItem { text: head_words(&safe, TASK_BYTES_MAX).to_owned(), status: item.status }
 }

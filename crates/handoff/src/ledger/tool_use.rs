@@ -135,7 +135,7 @@ impl ToolUse {
     }
 
     fn run(&mut self, command: String) {
-        let command = head(&command, COMMAND_BYTES_MAX).to_owned();
+        let command = head_words(&command, COMMAND_BYTES_MAX).to_owned();
         patched_files(&command, &mut self.writes);
         shell::written_files(&command, &mut self.writes);
         for line in shell::lines_without_documents(&command) {
@@ -299,6 +299,34 @@ pub(crate) fn head(text: &str, bytes_max: usize) -> &str {
 /// Returns the end of `text`, at most `bytes_max` bytes, beginning between characters.
 pub(crate) fn tail(text: &str, bytes_max: usize) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(bytes_max))..]
+}
+
+/// Bytes of a word that is given up so that a cut falls between words.
+const WORD_BYTES_MAX: usize = 256;
+
+/// Returns the beginning of `text`, at most `bytes_max` bytes, ending between words where it has any: the beginning of a
+/// name is another name.
+pub(crate) fn head_words(text: &str, bytes_max: usize) -> &str {
+    let cut = head(text, bytes_max);
+    if cut.len() == text.len() || text[cut.len()..].starts_with(char::is_whitespace) {
+        return cut;
+    }
+    match cut.rfind(char::is_whitespace) {
+        Some(at) if cut.len() - at <= WORD_BYTES_MAX => &cut[..at],
+        Some(_) | None => cut,
+    }
+}
+
+/// Returns the end of `text`, at most `bytes_max` bytes, beginning between words where it has any.
+pub(crate) fn tail_words(text: &str, bytes_max: usize) -> &str {
+    let cut = tail(text, bytes_max);
+    if cut.len() == text.len() || text[..text.len() - cut.len()].ends_with(char::is_whitespace) {
+        return cut;
+    }
+    match cut.find(char::is_whitespace) {
+        Some(at) if at <= WORD_BYTES_MAX => &cut[at..],
+        Some(_) | None => cut,
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The node that asks for a decision, and turns the answer into what follows. It has no side effect: an accept is
-//! an activity, performed after the answer is durable.
+//! The node that asks for a decision, and turns the answer into what follows. It has no side effect: the rows of an accept
+//! become durable with the answer, and what lies outside the journal is an activity performed after it.
 
 use std::sync::Arc;
 
@@ -7,15 +7,16 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::{HandoffPatch, Store, Write};
 use protocol::{
-    Decisions, EventType, Handoff, HandoffStatus, Interrupt, NewEvent, PendingActivity, Proposal, ThreadId,
+    Decision, Decisions, EventType, Handoff, HandoffId, HandoffStatus, Interrupt, NewEvent, Proposal, ThreadId,
 };
 use runtime::{Ask, Channels, Failure, FailureKind, Node, Question, Rejection, StepContext, Update};
 use serde_json::{Value, json};
 
-use crate::accept::ACCEPT_ACTIVITY;
+use crate::accept;
+use crate::draft::summarization::{Drafting, EXTRACTIVE, told};
 use crate::lifecycle::{self, Step};
-use crate::request::{Metadata, cleared, keys};
-use crate::review::decide::{self, Outcome};
+use crate::request::{Metadata, Problem, cleared, keys};
+use crate::review::decide::{self, Edited, Outcome};
 use crate::review::payload::{Situation, payload};
 use crate::sha256_hex;
 
@@ -23,11 +24,12 @@ use crate::sha256_hex;
 pub const APPROVAL_NODE: &str = "handoff_approval";
 
 /// Asks for a decision about the stored proposal.
+#[derive(Clone)]
 pub struct HandoffApproval {
+    /// How another draft would be made.
+    pub drafting: Drafting,
     /// How often a proposal may be refined.
     pub max_refinements: u32,
-    /// Whether there is a model that can redraft.
-    pub can_refine: bool,
 }
 
 #[async_trait]
@@ -39,27 +41,39 @@ impl Node for HandoffApproval {
     async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
         let metadata = Metadata::read(step.channels).ok_or_else(lost)?;
         let handoff = step.store.handoff(metadata.handoff_id).await?.ok_or_else(lost)?;
-        let proposals = step.store.proposals(metadata.handoff_id).await?;
+        let mut proposals = step.store.proposals(metadata.handoff_id).await?;
+        proposals.extend(unwritten(&step, metadata.handoff_id));
+        let Some(decisions) = step.answer(APPROVAL_NODE) else {
+            let problem = step.channels.get(keys::PROBLEM);
+            let problem = problem.and_then(|value| serde_json::from_value(value.clone()).ok());
+            let ask = self.ask(&step, &metadata, &proposals, problem).await?;
+            return Ok(Update { asks: vec![ask], ..Update::default() });
+        };
         let current = proposals.last().ok_or_else(lost)?;
-        match step.answer(APPROVAL_NODE) {
-            None => {
-                let situation = self.situation(&step, &metadata, &proposals).await?;
-                let ask = Ask { key: APPROVAL_NODE.to_owned(), payload: payload(current, &situation)? };
-                Ok(Update { asks: vec![ask], ..Update::default() })
-            }
-            Some(decisions) => {
-                let left = self.refinements_left(&proposals);
-                let outcome = decide::single(decisions)
-                    .and_then(|decision| decide::outcome(current, left, decision))
-                    .map_err(|rejection| Failure::new(FailureKind::Internal, rejection.to_string()))?;
-                follow(step.channels, &handoff, current, outcome, Timestamp::now())
-            }
+        let left = self.remaining_refinements(&proposals);
+        let outcome = decide::single(decisions)
+            .and_then(|decision| decide::outcome(current, left, decision))
+            .map_err(|rejection| Failure::new(FailureKind::Internal, rejection.to_string()))?;
+        let (mut update, shown) = follow(&step, (&handoff, &proposals), outcome).await?;
+        if let Some(shown) = shown {
+            proposals.push(shown);
+            update.asks.push(self.ask(&step, &metadata, &proposals, None).await?);
         }
+        Ok(update)
+    }
+
+    fn is_prompt(&self) -> bool {
+        true
     }
 
     fn question(&self) -> Question {
         // What is said in the parent meanwhile is counted as not covered; the proposal stays as it was shown.
         Question::OfThread
+    }
+
+    fn takes_unlisted(&self, decision: &Decision) -> bool {
+        // At the cap `edit` is no longer listed, which takes feedback away and leaves a person's own text.
+        matches!(decision, Decision::Edit { .. })
     }
 
     async fn check(
@@ -69,15 +83,24 @@ impl Node for HandoffApproval {
         _store: &Arc<dyn Store>,
     ) -> Result<(), Rejection> {
         let (proposal, left) = decide::shown(interrupt)?;
-        let outcome = decide::outcome(&proposal, left, decide::single(decisions)?)?;
-        match outcome {
-            Outcome::Refine(_) if !self.can_refine => Err(Rejection::Invalid(
-                "no model is configured to redraft: edit the text yourself, or set one up (`segue models`)"
-                    .to_owned(),
-            )),
+        let decision = decide::single(decisions)?;
+        let no_model = || {
+            let why = "no model is configured to redraft: edit the text yourself, or set one up (`segue models`)";
+            Err(Rejection::Invalid(why.to_owned()))
+        };
+        if decide::is_feedback(decision) && !self.can_refine(&proposal) {
+            return no_model();
+        }
+        match decide::outcome(&proposal, left, decision)? {
+            Outcome::Redraft(None) if self.drafting.model.is_none() => no_model(),
+            Outcome::Redraft(Some(name)) => self.drafting.named(&name).map(drop).map_err(|problem| {
+                Rejection::Invalid(format!("another draft by `{name}` cannot be made: {problem}"))
+            }),
             Outcome::Accept
             | Outcome::AcceptEdited(_)
             | Outcome::Refine(_)
+            | Outcome::Revert(_)
+            | Outcome::Redraft(None)
             | Outcome::Decline(_)
             | Outcome::Preview => Ok(()),
         }
@@ -85,31 +108,55 @@ impl Node for HandoffApproval {
 }
 
 impl HandoffApproval {
-    fn refinements_left(&self, proposals: &[Proposal]) -> u32 {
-        refinements_left(proposals, self.max_refinements)
+    /// Returns how often the newest of `proposals` may still be refined: never without a model.
+    pub fn remaining_refinements(&self, proposals: &[Proposal]) -> u32 {
+        match proposals.last() {
+            Some(newest) if self.can_refine(newest) => {
+                self.max_refinements.saturating_sub(refinements(proposals))
+            }
+            Some(_) | None => 0,
+        }
     }
 
-    async fn situation(
+    /// A person may have had the proposal drafted by a model of their choice where none is configured.
+    fn can_refine(&self, newest: &Proposal) -> bool {
+        self.drafting.model.is_some()
+            || matches!(self.drafting.named(&newest.summary_json.model), Ok(Some(_)))
+    }
+
+    async fn ask(
         &self,
         step: &StepContext<'_>,
         metadata: &Metadata,
         proposals: &[Proposal],
-    ) -> Result<Situation, Failure> {
-        let last_covered = proposals.last().map_or(0, |proposal| proposal.summary_json.coverage.last_seq);
-        Ok(Situation {
-            preview_only: metadata.options.preview_only,
-            uncovered_messages: uncovered_messages(step.store, metadata.parent_thread_id, last_covered)
-                .await?,
-            remaining_refinements: if self.can_refine { self.refinements_left(proposals) } else { 0 },
+        problem: Option<Problem>,
+    ) -> Result<Ask, Failure> {
+        let current = proposals.last().ok_or_else(lost)?;
+        let covered = current.summary_json.coverage.last_seq;
+        let situation = Situation {
+            options: metadata.options.clone(),
+            uncovered_messages: uncovered_messages(step.store, metadata.parent_thread_id, covered).await?,
+            remaining_refinements: self.remaining_refinements(proposals),
+            is_capped: refinements(proposals) >= self.max_refinements,
             feedback_history: proposals.iter().filter_map(|proposal| proposal.feedback.clone()).collect(),
-        })
+            problem,
+        };
+        Ok(Ask { key: APPROVAL_NODE.to_owned(), payload: payload(current, &situation)? })
     }
 }
 
-/// Returns how often the newest of `proposals` may still be refined.
-pub fn refinements_left(proposals: &[Proposal], max_refinements: u32) -> u32 {
+/// Returns the proposals that were drafted just before, and become durable with the question about them.
+fn unwritten(step: &StepContext<'_>, handoff_id: HandoffId) -> Option<Proposal> {
+    step.unwritten.iter().find_map(|write| match write {
+        Write::PutProposal(proposal) if proposal.handoff_id == handoff_id => Some(proposal.clone()),
+        _ => None,
+    })
+}
+
+/// Returns how often `proposals` were refined.
+fn refinements(proposals: &[Proposal]) -> u32 {
     let used = proposals.iter().filter(|proposal| proposal.feedback.is_some()).count();
-    max_refinements.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX))
+    u32::try_from(used).unwrap_or(u32::MAX)
 }
 
 /// Returns how many messages came after `last_covered`.
@@ -135,65 +182,120 @@ pub async fn uncovered_messages(
     }
 }
 
-/// Returns what a checked decision changes.
-fn follow(
-    channels: &Channels,
-    handoff: &Handoff,
-    current: &Proposal,
+/// Returns what a checked decision changes, and the proposal that is to be asked about next, when there is one at once.
+async fn follow(
+    step: &StepContext<'_>,
+    (handoff, proposals): (&Handoff, &[Proposal]),
     outcome: Outcome,
-    now: Timestamp,
-) -> Result<Update, Failure> {
-    let id = handoff.handoff_id;
-    match outcome {
-        Outcome::Accept => accept(handoff, current.iteration, &current.summary_sha256),
-        Outcome::AcceptEdited(edited) => {
-            let iteration = current.iteration + 1;
-            let mut summary_json = edited.summary_json;
-            summary_json.iteration = iteration;
-            let summary_sha256 = sha256_hex(edited.summary_md.as_bytes());
-            let mut update = accept(handoff, iteration, &summary_sha256)?;
-            let summary_md = edited.summary_md;
-            update.writes.push(Write::PutProposal(Proposal {
-                handoff_id: id,
-                iteration,
-                summary_json,
-                summary_md,
-                summary_sha256,
-                feedback: None,
-                created_at: now,
-            }));
-            let patch = HandoffPatch { iteration: Some(iteration), ..HandoffPatch::default() };
-            let waiting = HandoffStatus::AwaitingDecision;
-            update.writes.push(Write::MoveHandoff {
-                handoff_id: id,
-                from: waiting,
-                to: waiting,
-                patch,
-                at: now,
-            });
-            Ok(update)
+) -> Result<(Update, Option<Proposal>), Failure> {
+    let (handoff_id, current) = (handoff.handoff_id, proposals.last().ok_or_else(lost)?);
+    let now = Timestamp::now();
+    let update = match outcome {
+        Outcome::Accept => accept(step, handoff, current, now).await?,
+        Outcome::AcceptEdited(edited) => accept_edited(step, (handoff, current), *edited, now).await?,
+        Outcome::Refine(feedback) => {
+            let mut update = redraft((handoff, current), json!({"feedback": feedback}), now)?;
+            let previous = current.summary_md.clone().into();
+            update.channels.insert(keys::PREVIOUS_SUMMARY.to_owned(), previous);
+            let history = history(step.channels, current, &feedback, now);
+            update.channels.insert(keys::REFINEMENT_HISTORY.to_owned(), history);
+            update.channels.insert(keys::FEEDBACK.to_owned(), feedback.into());
+            update
         }
-        Outcome::Refine(feedback) => refine(channels, handoff, current, &feedback, now),
+        Outcome::Redraft(model) => {
+            let mut update = redraft((handoff, current), json!({"model": model}), now)?;
+            if let Some(model) = model.as_ref().filter(|name| *name != EXTRACTIVE) {
+                update.channels.insert(keys::MODEL.to_owned(), model.as_str().into());
+            }
+            update.channels.insert(keys::REDRAFT.to_owned(), json!({"model": model}));
+            update
+        }
+        Outcome::Revert(to) => {
+            let (update, reverted) = revert(handoff, proposals, to, now)?;
+            return Ok((update, Some(reverted)));
+        }
         Outcome::Decline(message) => {
-            let content = json!({"handoff_id": id, "message": message});
-            rest(handoff, Step::Decline, NewEvent::new(EventType::HandoffDeclined, &content, now)?, message)
+            let content = json!({"handoff_id": handoff_id, "message": message});
+            let event = NewEvent::new(EventType::HandoffDeclined, &content, now)?;
+            rest(handoff, Step::Decline, event, message)?
         }
         Outcome::Preview => {
-            let content = json!({"handoff_id": id});
-            rest(handoff, Step::Preview, NewEvent::new(EventType::HandoffPreviewed, &content, now)?, None)
+            let event =
+                NewEvent::new(EventType::HandoffPreviewed, &json!({"handoff_id": handoff_id}), now)?;
+            rest(handoff, Step::Preview, event, None)?
         }
-    }
+    };
+    Ok((update, None))
 }
 
-fn accept(handoff: &Handoff, iteration: u32, sha256: &str) -> Result<Update, Failure> {
+/// A person's own text is stored as one more proposal, so that what is injected is always one.
+async fn accept_edited(
+    step: &StepContext<'_>,
+    (handoff, current): (&Handoff, &Proposal),
+    edited: Edited,
+    now: Timestamp,
+) -> Result<Update, Failure> {
+    let mut summary_json = edited.summary_json;
+    summary_json.iteration = current.iteration + 1;
+    let proposal = Proposal {
+        handoff_id: handoff.handoff_id,
+        iteration: summary_json.iteration,
+        summary_json,
+        summary_sha256: sha256_hex(edited.summary_md.as_bytes()),
+        summary_md: edited.summary_md,
+        feedback: None,
+        created_at: now,
+    };
+    let mut update = accept(step, handoff, &proposal, now).await?;
+    update.writes.insert(0, Write::PutProposal(proposal));
+    Ok(update)
+}
+
+/// Returns the writes that put a proposal in the place of the current one without a draft.
+fn shown_instead(handoff: &Handoff, proposal: Proposal, at: Timestamp) -> [Write; 2] {
+    let (handoff_id, waiting) = (handoff.handoff_id, HandoffStatus::AwaitingDecision);
+    let patch = HandoffPatch { iteration: Some(proposal.iteration), ..HandoffPatch::default() };
+    let moved = Write::MoveHandoff { handoff_id, from: waiting, to: waiting, patch, at };
+    [Write::PutProposal(proposal), moved]
+}
+
+/// Returns what shows the text of iteration `to` again, and the proposal that does.
+fn revert(
+    handoff: &Handoff,
+    proposals: &[Proposal],
+    to: u32,
+    now: Timestamp,
+) -> Result<(Update, Proposal), Failure> {
+    let current = proposals.last().ok_or_else(lost)?;
+    let mut proposal = proposals.iter().find(|proposal| proposal.iteration == to).ok_or_else(lost)?.clone();
+    proposal.iteration = current.iteration + 1;
+    proposal.summary_json.iteration = proposal.iteration;
+    proposal.feedback = None;
+    proposal.created_at = now;
+    let content =
+        json!({"handoff_id": handoff.handoff_id, "iteration": proposal.iteration, "reverted_to": to});
+    let events = vec![NewEvent::new(EventType::HandoffReverted, &content, now)?];
+    let channels = Channels::from_iter([
+        (keys::PROPOSAL.to_owned(), told(&proposal)),
+        (keys::PROBLEM.to_owned(), Value::Null),
+    ]);
+    let writes = shown_instead(handoff, proposal.clone(), now).to_vec();
+    Ok((Update { events, channels, writes, ..Update::default() }, proposal))
+}
+
+async fn accept(
+    step: &StepContext<'_>,
+    handoff: &Handoff,
+    proposal: &Proposal,
+    now: Timestamp,
+) -> Result<Update, Failure> {
     lifecycle::next(handoff.status, Step::Accept).map_err(illegal)?;
-    let args = json!({"handoff_id": handoff.handoff_id, "iteration": iteration, "summary_sha256": sha256});
-    let mut channels = cleared();
-    channels.insert(keys::DECISION.to_owned(), json!({"type": "approve"}));
-    channels.insert(keys::APPROVED.to_owned(), true.into());
-    channels.insert(keys::CHILD.to_owned(), json!(handoff.child_thread_id));
-    let activities = vec![PendingActivity { name: ACCEPT_ACTIVITY.to_owned(), args }];
-    Ok(Update { channels, activities, ..Update::default() })
+    let mut update = accept::accepted(&**step.store, handoff, proposal, now).await?;
+    update.channels.extend(cleared());
+    update.channels.insert(keys::DECISION.to_owned(), json!({"type": "approve"}));
+    update.channels.insert(keys::APPROVED.to_owned(), true.into());
+    update.channels.insert(keys::CHILD.to_owned(), json!(handoff.child_thread_id));
+    Ok(update)
 }
 
 /// Returns what was refined so far, this time included.
@@ -206,23 +308,22 @@ fn history(channels: &Channels, current: &Proposal, feedback: &str, now: Timesta
     Value::Array(entries)
 }
 
-fn refine(
-    channels: &Channels,
-    handoff: &Handoff,
-    current: &Proposal,
-    feedback: &str,
+/// Returns what begins another draft, whatever it is to follow.
+fn redraft(
+    (handoff, current): (&Handoff, &Proposal),
+    mut asked: Value,
     now: Timestamp,
 ) -> Result<Update, Failure> {
     let to = lifecycle::next(handoff.status, Step::Draft).map_err(illegal)?;
-    let iteration = current.iteration + 1;
+    let (handoff_id, from, iteration) = (handoff.handoff_id, handoff.status, current.iteration + 1);
+    asked["handoff_id"] = json!(handoff_id);
+    asked["iteration"] = current.iteration.into();
     let patch = HandoffPatch { iteration: Some(iteration), ..HandoffPatch::default() };
-    let from = handoff.status;
     let mut update = Update::default();
-    update.writes.push(Write::MoveHandoff { handoff_id: handoff.handoff_id, from, to, patch, at: now });
+    update.events.push(NewEvent::new(EventType::HandoffRefined, &asked, now)?);
+    update.writes.push(Write::MoveHandoff { handoff_id, from, to, patch, at: now });
     update.channels.insert(keys::ITERATION.to_owned(), iteration.into());
-    update.channels.insert(keys::FEEDBACK.to_owned(), feedback.into());
-    update.channels.insert(keys::PREVIOUS_SUMMARY.to_owned(), current.summary_md.clone().into());
-    update.channels.insert(keys::REFINEMENT_HISTORY.to_owned(), history(channels, current, feedback, now));
+    update.channels.insert(keys::PROBLEM.to_owned(), Value::Null);
     Ok(update)
 }
 

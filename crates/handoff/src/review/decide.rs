@@ -4,6 +4,7 @@ use protocol::{Decision, HandoffSummary, Interrupt, Proposal};
 use runtime::Rejection;
 use serde_json::{Map, Value};
 
+use crate::limits::{FEEDBACK_BYTES_MAX, ITERATIONS_MAX};
 use crate::review::edit;
 use crate::review::payload::{ACTION_ALIAS, ACTION_NAME};
 
@@ -17,8 +18,12 @@ pub(crate) enum Outcome {
     Accept,
     /// The person's own text.
     AcceptEdited(Box<Edited>),
-    /// Another draft.
+    /// Another draft that follows this feedback.
     Refine(String),
+    /// The text of an earlier iteration.
+    Revert(u32),
+    /// Another draft without feedback, by the model of that name if one is named.
+    Redraft(Option<String>),
     /// No, and why.
     Decline(Option<String>),
     /// Nothing; it was only shown.
@@ -73,24 +78,79 @@ fn check_hash(shown: &Proposal, given: Option<&str>) -> Result<(), Rejection> {
     }
 }
 
+/// A client may send everything it was shown back, with what the person changed: what is as it was shown asks for
+/// nothing, and a changed text counts before a changed feedback.
 fn edited(shown: &Proposal, refinements_left: u32, args: &Map<String, Value>) -> Result<Outcome, Rejection> {
+    let has_text = args.contains_key("summary_json") || args.contains_key("summary_md");
     if let Some(json) = args.get("summary_json") {
         let edited = edit::from_json(&shown.summary_json, json)?;
-        let unchanged = edited.summary_md == shown.summary_md;
-        return Ok(if unchanged { Outcome::Accept } else { Outcome::AcceptEdited(Box::new(edited)) });
+        if edited.summary_md != shown.summary_md {
+            return Ok(Outcome::AcceptEdited(Box::new(edited)));
+        }
     }
     if args.contains_key("summary_md") {
-        return edited_markdown(shown, args);
+        let outcome = edited_markdown(shown, args)?;
+        if outcome != Outcome::Accept {
+            return Ok(outcome);
+        }
     }
-    match args.get("feedback").and_then(Value::as_str).map(str::trim) {
-        Some("") => Err(Rejection::Invalid("the feedback is empty: say what should change".to_owned())),
+    let is_shown = |key: &str| key == "feedback" && args["feedback"].as_str() == shown.feedback.as_deref();
+    let asked: Vec<&str> = DRAFTS
+        .into_iter()
+        .filter(|key| args.contains_key(*key) && !(has_text && is_shown(key)))
+        .collect();
+    match asked.as_slice() {
+        [] if has_text => Ok(Outcome::Accept),
+        [] => Err(Rejection::Invalid(
+            "an edit needs `summary_json`, `summary_md`, `feedback`, `revert_to` or `redraft`".to_owned(),
+        )),
+        [_, _, ..] => Err(Rejection::Invalid(format!("an edit holds only one of `{}`", DRAFTS.join("`, `")))),
+        [_] if shown.iteration + 1 >= ITERATIONS_MAX => Err(Rejection::Invalid(format!(
+            "there are {ITERATIONS_MAX} drafts already: accept, edit the text yourself, or decline"
+        ))),
+        ["feedback"] => refine(text(args, "feedback")?, refinements_left),
+        ["revert_to"] => revert(shown, &args["revert_to"]),
+        [_] => redraft(&args["redraft"]),
+    }
+}
+
+/// What of an edit asks for another proposal.
+const DRAFTS: [&str; 3] = ["feedback", "revert_to", "redraft"];
+
+fn refine(feedback: Option<&str>, refinements_left: u32) -> Result<Outcome, Rejection> {
+    match feedback.map(str::trim) {
+        None | Some("") => Err(Rejection::Invalid("the feedback is empty: say what should change".to_owned())),
         Some(_) if refinements_left == 0 => Err(Rejection::Invalid(
             "no refinement is left: accept, edit the text yourself, or decline".to_owned(),
         )),
+        Some(long) if long.len() > FEEDBACK_BYTES_MAX => Err(Rejection::Invalid(format!(
+            "the feedback has {} bytes, at most {FEEDBACK_BYTES_MAX} are allowed: say it more shortly, or edit the text",
+            long.len()
+        ))),
         Some(feedback) => Ok(Outcome::Refine(feedback.to_owned())),
-        None => {
-            Err(Rejection::Invalid("an edit needs `summary_json`, `summary_md` or `feedback`".to_owned()))
+    }
+}
+
+fn revert(shown: &Proposal, to: &Value) -> Result<Outcome, Rejection> {
+    match to.as_u64().and_then(|to| u32::try_from(to).ok()) {
+        Some(to) if to < shown.iteration => Ok(Outcome::Revert(to)),
+        Some(to) if to == shown.iteration => {
+            Err(Rejection::Invalid(format!("iteration {to} is the one that is shown")))
         }
+        Some(_) | None => Err(Rejection::Invalid(format!(
+            "there is no iteration {to}; the newest is {}, the first is 0",
+            shown.iteration
+        ))),
+    }
+}
+
+fn redraft(how: &Value) -> Result<Outcome, Rejection> {
+    match (how.as_object(), how.get("model")) {
+        (Some(_), None | Some(Value::Null)) => Ok(Outcome::Redraft(None)),
+        (Some(_), Some(Value::String(name))) if !name.trim().is_empty() => {
+            Ok(Outcome::Redraft(Some(name.trim().to_owned())))
+        }
+        _ => Err(Rejection::Invalid("`redraft` is `{}` or `{\"model\": \"provider/name\"}`".to_owned())),
     }
 }
 
@@ -119,6 +179,11 @@ fn text<'a>(args: &'a Map<String, Value>, key: &str) -> Result<Option<&'a str>, 
     }
 }
 
+/// Returns whether `decision` asks for another draft that follows feedback.
+pub(crate) fn is_feedback(decision: &Decision) -> bool {
+    matches!(decision, Decision::Edit { edited_action } if edited_action.args.contains_key("feedback"))
+}
+
 /// Returns the one decision of an answer that was checked.
 pub(crate) fn single(decisions: &protocol::Decisions) -> Result<&Decision, Rejection> {
     match decisions.decisions.as_slice() {
@@ -142,7 +207,7 @@ pub(crate) fn shown(interrupt: &Interrupt) -> Result<(Proposal, u32), Rejection>
         iteration: summary.iteration,
         summary_md: text("summary_md")?,
         summary_sha256: text("summary_sha256")?,
-        feedback: None,
+        feedback: text("feedback").ok(),
         created_at: interrupt.created_at,
         summary_json: summary,
     };

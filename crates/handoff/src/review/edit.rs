@@ -1,7 +1,8 @@
 //! A person's own text for a summary: read back from the Markdown they edited, or from JSON a client sent. What they
-//! wrote is kept; this only finds the structure in it and refuses what is none.
+//! wrote is kept; this only finds the structure in it, and refuses what is none with the line that is to blame.
+//!
+//! What leaves here is inert, as what [`render`] makes: it is stored, shown and injected as one and the same text.
 
-use std::borrow::Cow;
 use std::cmp::Reverse;
 
 use protocol::{HandoffSummary, ItemKind, SummaryItem};
@@ -11,43 +12,49 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use crate::limits::{BODY_ITEMS_MAX, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
 use crate::review::decide::Edited;
+use crate::review::edit::fault::{Fault, Place};
+use crate::review::edit::found::{Bullet, Found, plain};
+use crate::review::edit::own::OwnText;
 use crate::summary::render;
 
+mod fault;
+mod found;
+mod own;
 #[cfg(test)]
 pub(crate) mod tests;
 
 /// Tokens of a summary a person wrote; theirs is not cut at the drafting budget, but it goes into a prompt.
 const EDITED_TOKENS_MAX: u64 = 4_000;
+/// Bytes of a text that is looked at, comments included.
+const HANDED_IN_BYTES_MAX: usize = 1024 * 1024;
 
 /// Who wrote an edited summary, in the place of a model.
 const AUTHOR: &str = "user";
 
 /// Returns the text a person handed back, ready to be stored; `None` when it is what they were shown.
-pub(crate) fn own_text(shown_md: &str, text: &str) -> Result<Option<String>, Rejection> {
-    let text = clean(&without_comments(text)?);
-    let text = text.trim();
-    if text.is_empty() {
-        return Err(Rejection::Invalid("the text is empty: write something, or decline".to_owned()));
+pub(crate) fn own_text(shown_md: &str, text: &str) -> Result<Option<OwnText>, Rejection> {
+    if text.len() > HANDED_IN_BYTES_MAX {
+        let tokens = model::tokens::estimate(text);
+        return Err(Fault::TooLong { tokens, tokens_max: EDITED_TOKENS_MAX }.into());
     }
-    // Editors and forms drop blanks at the ends of lines.
-    let unchanged = text.lines().map(str::trim_end).eq(shown_md.trim().lines().map(str::trim_end));
-    Ok((!unchanged).then(|| text.to_owned()))
+    let own = OwnText::new(text)?;
+    if own.text.is_empty() {
+        return Err(Fault::Empty.into());
+    }
+    Ok((!own.is_unchanged(shown_md)).then_some(own))
 }
 
 /// Returns a title on one line.
 pub(crate) fn title(text: &str) -> Result<String, Rejection> {
-    let title = render::inert(text);
-    if title.is_empty() {
-        return Err(Rejection::Invalid("the title is empty".to_owned()));
-    }
-    Ok(title)
+    let title = render::line(text);
+    if title.is_empty() { Err(Fault::NoTitle(None).into()) } else { Ok(title) }
 }
 
 /// Returns what was shown under another title.
 pub(crate) fn with_title(shown: &HandoffSummary, title: String) -> Result<Edited, Rejection> {
     let summary = HandoffSummary { title, ..authored(shown) };
     let summary_md = render::render(&summary);
-    checked(summary, summary_md)
+    checked(shown, summary, summary_md, Places::default())
 }
 
 /// Reads a summary from the Markdown a person edited, as [`own_text`] returns it.
@@ -55,55 +62,50 @@ pub(crate) fn with_title(shown: &HandoffSummary, title: String) -> Result<Edited
 /// The text stays as it is. A `title` that was given beside it is the summary's, whatever the text begins with.
 pub(crate) fn from_markdown(
     shown: &HandoffSummary,
-    text: String,
+    own: OwnText,
     title: Option<String>,
 ) -> Result<Edited, Rejection> {
-    let mut found = Found::beside(shown);
-    for line in text.lines() {
-        found.line(line);
-    }
+    let found = Found::read(shown, &own)?;
     let mut summary = authored(shown);
-    let untouched = title_line(&found.shown_title);
-    if let Some(title) = title.or(found.title.filter(|title| untouched.as_ref() != Some(title))) {
-        summary.title = title;
+    let mut places = Places::default();
+    match (title, found.title) {
+        (Some(title), _) => summary.title = title,
+        (None, Some((title, place))) => (summary.title, places.title) = (title, Some(place)),
+        (None, None) => {}
     }
-    if let Some(tldr) = found.tldr
-        && tldr != plain(&found.shown_tldr)
-    {
-        summary.tldr = tldr;
+    if let Some((tldr, place)) = found.tldr {
+        (summary.tldr, places.tldr) = (tldr, Some(place));
     }
-    summary.body = items(&shown.body, &found.bullets);
-    summary.body.sort_by_key(|item| item.kind);
-    checked(summary, text)
+    let (mut body, mut begins): (Vec<SummaryItem>, Vec<Place>) =
+        items(&shown.body, &found.bullets).into_iter().unzip();
+    if begins.len() > BODY_ITEMS_MAX {
+        places.item_too_many = Some(begins.swap_remove(BODY_ITEMS_MAX));
+    }
+    body.sort_by_key(|item| item.kind);
+    checked(shown, HandoffSummary { body, ..summary }, own.text, places)
 }
 
 /// Reads a summary from the JSON a client sent; the fields that identify the handoff stay as they are.
 pub(crate) fn from_json(shown: &HandoffSummary, json: &Value) -> Result<Edited, Rejection> {
-    let field = |name: &str| json.get(name).cloned().ok_or_else(|| missing(name));
-    let text = |name: &str| match field(name)? {
-        Value::String(text) => Ok(render::inert(&text)),
-        _ => Err(missing(name)),
-    };
-    let mut body: Vec<SummaryItem> = serde_json::from_value(field("body")?)
-        .map_err(|error| Rejection::Invalid(format!("`summary_json.body` cannot be read: {error}")))?;
+    let missing = |name: &str| Fault::Field(name.to_owned());
+    let field = |name: &str| json.get(name).ok_or_else(|| missing(name));
+    let text = |name: &str| field(name)?.as_str().map(render::line).ok_or_else(|| missing(name));
+    let mut body: Vec<SummaryItem> =
+        serde_json::from_value(field("body")?.clone()).map_err(|error| Fault::Body(error.to_string()))?;
     for item in &mut body {
-        let own = clean(item.text.trim());
-        own.trim_end_matches(render::UNVERIFIED).clone_into(&mut item.text);
-        let same = |known: &&SummaryItem| known.kind == item.kind && clean(known.text.trim()) == item.text;
+        render::settled(&item.text).trim_end_matches(render::UNVERIFIED).clone_into(&mut item.text);
+        let same =
+            |known: &&SummaryItem| known.kind == item.kind && render::settled(&known.text) == item.text;
         match shown.body.iter().find(same) {
             Some(known) => known.clone_into(item),
-            None => item.verified = true,
+            None => (item.verified, item.unfound) = (true, Vec::new()),
         }
     }
     body.retain(|item| !item.text.is_empty());
     body.sort_by_key(|item| item.kind);
     let summary = HandoffSummary { title: text("title")?, tldr: text("tldr")?, body, ..authored(shown) };
     let summary_md = render::render(&summary);
-    checked(summary, summary_md)
-}
-
-fn missing(name: &str) -> Rejection {
-    Rejection::Invalid(format!("`summary_json.{name}` is missing or has another type"))
+    checked(shown, summary, summary_md, Places::default())
 }
 
 /// Returns the summary as the person's: no model answers for it, and none was paid for it.
@@ -111,137 +113,86 @@ fn authored(shown: &HandoffSummary) -> HandoffSummary {
     HandoffSummary { model: AUTHOR.to_owned(), tokens_used: 0, ..shown.clone() }
 }
 
-fn checked(summary_json: HandoffSummary, summary_md: String) -> Result<Edited, Rejection> {
-    let too_long =
-        |what: &str, max: usize| Err(Rejection::Invalid(format!("the {what} is over {max} characters")));
-    if summary_json.title.trim().is_empty() {
-        return Err(Rejection::Invalid("the title is empty".to_owned()));
+/// Where in the person's text its parts begin; nothing is known of parts that came in another way.
+#[derive(Debug, Default)]
+struct Places {
+    title: Option<Place>,
+    tldr: Option<Place>,
+    item_too_many: Option<Place>,
+}
+
+/// Holds a person's summary to the limits. One item is enough: three are asked of drafts, not of people.
+fn checked(
+    shown: &HandoffSummary,
+    summary_json: HandoffSummary,
+    summary_md: String,
+    places: Places,
+) -> Result<Edited, Rejection> {
+    let HandoffSummary { title, tldr, body, .. } = &summary_json;
+    if title.trim_matches(|c: char| c == '*' || c.is_whitespace()).is_empty() {
+        return Err(Fault::NoTitle(None).into());
     }
-    if summary_json.title.graphemes(true).count() > TITLE_GRAPHEMES_MAX {
-        return too_long("title", TITLE_GRAPHEMES_MAX);
+    let graphemes = title.graphemes(true).count();
+    if graphemes > TITLE_GRAPHEMES_MAX {
+        return Err(Fault::TitleTooLong { place: places.title, graphemes }.into());
     }
-    if summary_json.tldr.graphemes(true).count() > TLDR_GRAPHEMES_MAX {
-        return too_long("TL;DR", TLDR_GRAPHEMES_MAX);
+    let graphemes = tldr.graphemes(true).count();
+    if graphemes > TLDR_GRAPHEMES_MAX {
+        return Err(Fault::TldrTooLong { place: places.tldr, graphemes }.into());
     }
-    if summary_json.body.iter().all(|item| item.text.trim().is_empty()) {
-        return Err(Rejection::Invalid(
-            "there is no item: keep at least one line under a heading such as `Objective`".to_owned(),
-        ));
+    if body.iter().all(|item| item.text.trim().is_empty()) {
+        return Err(Fault::NoItem.into());
     }
-    if summary_json.body.len() > BODY_ITEMS_MAX {
-        let found = summary_json.body.len();
-        return Err(Rejection::Invalid(format!(
-            "there are {found} items, at most {BODY_ITEMS_MAX} are allowed"
-        )));
+    if body.len() > BODY_ITEMS_MAX {
+        let count = Fault::TooManyItems(body.len());
+        return Err(places.item_too_many.map_or(count, Fault::ItemTooMany).into());
     }
+    // A budget for drafts above this limit was the person's choice as well.
+    let tokens_max = EDITED_TOKENS_MAX.max(model::tokens::estimate(&render::render(shown)));
     let tokens = model::tokens::estimate(&summary_md);
-    if tokens > EDITED_TOKENS_MAX {
-        return Err(Rejection::Invalid(format!(
-            "the text has {tokens} tokens, at most {EDITED_TOKENS_MAX} are allowed"
-        )));
+    if tokens > tokens_max {
+        return Err(Fault::TooLong { tokens, tokens_max }.into());
     }
     Ok(Edited { summary_json, summary_md })
 }
 
-/// A bullet as it is read: its heading and its text.
-type Bullet = (ItemKind, String);
-
-/// What has been read so far.
-struct Found {
-    /// The lines that title and TL;DR were shown as.
-    shown_title: String,
-    shown_tldr: String,
-    title: Option<String>,
-    tldr: Option<String>,
-    kind: Option<ItemKind>,
-    bullets: Vec<Bullet>,
-}
-
-impl Found {
-    fn beside(shown: &HandoffSummary) -> Self {
-        let head = clean(&render::markdown(&shown.title, &shown.tldr, &[]));
-        let mut lines = head.lines().map(|line| line.trim().to_owned());
-        let mut next = || lines.next().unwrap_or_default();
-        let (shown_title, shown_tldr) = (next(), next());
-        Self { shown_title, shown_tldr, title: None, tldr: None, kind: None, bullets: Vec::new() }
-    }
-
-    fn line(&mut self, line: &str) {
-        let trimmed = line.trim();
-        if trimmed.is_empty() {
-            return;
-        }
-        // A title or TL;DR may well be called `Progress`; as it was shown, it is no heading.
-        let shown = [self.shown_title.as_str(), self.shown_tldr.as_str()];
-        let above = self.kind.is_none() && shown.contains(&trimmed);
-        if let Some(kind) = heading(trimmed).filter(|_| !above) {
-            self.kind = Some(kind);
-        } else if let Some(title) =
-            title_line(trimmed).filter(|_| self.title.is_none() && self.kind.is_none())
-        {
-            self.title = Some(title);
-        } else if let Some(kind) = self.kind {
-            self.bullet(kind, line);
-        } else {
-            self.preamble(trimmed);
-        }
-    }
-
-    /// Text before the first heading belongs to the TL;DR.
-    fn preamble(&mut self, line: &str) {
-        match &mut self.tldr {
-            Some(tldr) => {
-                tldr.push(' ');
-                tldr.push_str(&plain(line));
-            }
-            None => self.tldr = Some(plain(line)),
-        }
-    }
-
-    /// A bullet at the margin begins an item; anything else continues the one before it.
-    fn bullet(&mut self, kind: ItemKind, line: &str) {
-        let bullet = line.strip_prefix(['-', '*']).filter(|rest| rest.is_empty() || rest.starts_with(' '));
-        match (bullet, self.bullets.last_mut().filter(|last| last.0 == kind)) {
-            (None, Some((_, text))) => {
-                text.push('\n');
-                text.push_str(&plain(line));
-            }
-            (bullet, _) => {
-                let text = plain(bullet.unwrap_or(line));
-                if !text.is_empty() {
-                    self.bullets.push((kind, text));
-                }
-            }
-        }
-    }
-}
-
-/// Returns the items that bullets stand for: those that were shown where they are unchanged, and the person's own.
+/// Returns the items that bullets stand for: those that were shown where they are unchanged, and the person's own; each
+/// with the line it begins on.
 ///
 /// An item that was shown keeps its references and whether it is verified: an edit elsewhere says nothing about it.
 /// What a person wrote themselves counts as verified.
-fn items(shown: &[SummaryItem], mut bullets: &[Bullet]) -> Vec<SummaryItem> {
+fn items(shown: &[SummaryItem], mut bullets: &[Bullet]) -> Vec<(SummaryItem, Place)> {
     let mut known: Vec<(&SummaryItem, Vec<String>)> = shown.iter().map(|item| (item, lines(item))).collect();
-    known.sort_by_key(|(_, lines)| Reverse(lines.len()));
-    let mut body: Vec<SummaryItem> = Vec::new();
+    let mut body: Vec<(SummaryItem, Place)> = Vec::new();
     let mut own_tasks = false;
-    while let Some((kind, text)) = bullets.first() {
-        if let Some(at) = known.iter().position(|(item, lines)| begins_with(bullets, item.kind, lines)) {
-            let (item, lines) = known.remove(at);
-            body.push(item.clone());
-            bullets = &bullets[lines.len()..];
+    while let Some(Bullet { kind, text, place }) = bullets.first() {
+        let matched = matching(&known, bullets);
+        if !matched.is_empty() {
+            for at in matched {
+                let (item, lines) = &mut known[at];
+                body.push((item.clone(), bullets[0].place.clone()));
+                bullets = &bullets[lines.len()..];
+                lines.clear();
+            }
             own_tasks = false;
             continue;
         }
         // Tasks that follow each other are one list, however many lines of it were changed.
-        let list = body.last_mut().filter(|last| own_tasks && last.kind == *kind && is_task(text));
+        let list = body.last_mut().filter(|(last, _)| own_tasks && last.kind == *kind && is_task(text));
         match list {
-            Some(list) => {
+            Some((list, _)) => {
                 list.text.push('\n');
                 list.text.push_str(text);
             }
             None => {
-                body.push(SummaryItem { kind: *kind, text: text.clone(), refs: Vec::new(), verified: true });
+                let own = SummaryItem {
+                    kind: *kind,
+                    text: text.clone(),
+                    refs: Vec::new(),
+                    verified: true,
+                    unfound: Vec::new(),
+                };
+                body.push((own, place.clone()));
             }
         }
         own_tasks = is_task(text);
@@ -250,84 +201,33 @@ fn items(shown: &[SummaryItem], mut bullets: &[Bullet]) -> Vec<SummaryItem> {
     body
 }
 
+/// Returns which of the items that are not found yet the bullets begin with: all of their kind in order, or else the
+/// one with the most lines. A found item has no lines left.
+fn matching(known: &[(&SummaryItem, Vec<String>)], bullets: &[Bullet]) -> Vec<usize> {
+    let Some(kind) = bullets.first().map(|bullet| bullet.kind) else { return Vec::new() };
+    let mut of_kind: Vec<usize> =
+        (0..known.len()).filter(|at| known[*at].0.kind == kind && !known[*at].1.is_empty()).collect();
+    let all: Vec<&String> = of_kind.iter().flat_map(|at| &known[*at].1).collect();
+    if begins_with(bullets, kind, &all) {
+        return of_kind;
+    }
+    of_kind.sort_by_key(|at| Reverse(known[*at].1.len()));
+    of_kind.retain(|at| begins_with(bullets, kind, &known[*at].1.iter().collect::<Vec<_>>()));
+    of_kind.truncate(1);
+    of_kind
+}
+
 /// Returns the bullets an item was shown as, as they are read back.
 fn lines(item: &SummaryItem) -> Vec<String> {
-    let shown = clean(&render::markdown("", "", std::slice::from_ref(item)));
+    let shown = render::markdown("", "", std::slice::from_ref(item));
     shown.lines().filter_map(|line| line.strip_prefix("- ")).map(plain).collect()
 }
 
-fn begins_with(bullets: &[Bullet], kind: ItemKind, lines: &[String]) -> bool {
-    !lines.is_empty()
-        && bullets.len() >= lines.len()
-        && bullets.iter().zip(lines).all(|(bullet, line)| bullet.0 == kind && bullet.1 == *line)
+fn begins_with(bullets: &[Bullet], kind: ItemKind, lines: &[&String]) -> bool {
+    let mut pairs = bullets.iter().zip(lines);
+    bullets.len() >= lines.len() && pairs.all(|(bullet, line)| bullet.kind == kind && bullet.text == **line)
 }
 
 fn is_task(text: &str) -> bool {
     ["[ ] ", "[x] "].iter().any(|task| text.starts_with(task))
-}
-
-/// Returns the text of a title line, as it is rendered or as a Markdown heading.
-fn title_line(line: &str) -> Option<String> {
-    let bold = line.strip_prefix("**").and_then(|rest| rest.strip_suffix("**"));
-    bold.or_else(|| line.strip_prefix("# "))
-        .map(|text| text.trim().to_owned())
-        .filter(|text| !text.is_empty())
-}
-
-/// Returns a line's own text: without what rendering adds to it.
-fn plain(line: &str) -> String {
-    let line = line.trim();
-    let line = line.strip_suffix(render::UNVERIFIED).unwrap_or(line);
-    unguarded(line).into_owned()
-}
-
-/// Returns a line without the backslash that rendering puts before what Markdown would read as a block.
-fn unguarded(line: &str) -> Cow<'_, str> {
-    let escaped = ['#', '>', '<', '|', '~', '[', '-', '*', '+', '_', '='];
-    if let Some(rest) = line.strip_prefix('\\').filter(|rest| rest.starts_with(escaped)) {
-        return Cow::Borrowed(rest);
-    }
-    let digits = line.bytes().take_while(u8::is_ascii_digit).count();
-    match line[digits..].strip_prefix('\\').filter(|rest| digits > 0 && rest.starts_with(['.', ')'])) {
-        Some(rest) => Cow::Owned(format!("{}{rest}", &line[..digits])),
-        None => Cow::Borrowed(line),
-    }
-}
-
-/// Returns `text` without characters that hide or reorder others, and unable to open or close the block.
-fn clean(text: &str) -> String {
-    memory::block::neutralise(&model::inert::visible(&text.replace('\r', "")))
-}
-
-fn heading(line: &str) -> Option<ItemKind> {
-    let marked = line.starts_with('#') || (line.starts_with("**") && line.ends_with("**"));
-    let name = line.trim_matches(['#', '*', ':', ' ']);
-    ItemKind::ALL.into_iter().find(|kind| marked && render::heading(*kind).eq_ignore_ascii_case(name))
-}
-
-/// Removes HTML comments that begin a line, such as the explanation an editor was opened with. Within a line they are
-/// text: a summary may well speak of them.
-fn without_comments(text: &str) -> Result<String, Rejection> {
-    let mut kept = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = comment(rest) {
-        kept.push_str(&rest[..at]);
-        let unclosed = || Rejection::Invalid("a comment (`<!--`) is not closed by `-->`".to_owned());
-        (_, rest) = rest[at..].split_once("-->").ok_or_else(unclosed)?;
-    }
-    kept.push_str(rest);
-    Ok(kept)
-}
-
-/// Returns where the first comment that begins a line is.
-fn comment(text: &str) -> Option<usize> {
-    let mut start = 0;
-    for line in text.split_inclusive('\n') {
-        let own = line.trim_start();
-        if own.starts_with("<!--") {
-            return Some(start + line.len() - own.len());
-        }
-        start += line.len();
-    }
-    None
 }

@@ -4,6 +4,8 @@
 use protocol::{ActionRequest, InterruptPayload, Proposal, ReviewConfig, SCHEMA_VERSION};
 use serde_json::{Map, Value, json};
 
+use crate::request::{Options, Problem};
+
 /// The wire name of the middleware that asks.
 pub const MIDDLEWARE_SOURCE: &str = "HandoffApprovalMiddleware";
 /// The name of the action.
@@ -13,22 +15,26 @@ pub const ACTION_ALIAS: &str = "approve_handoff";
 
 /// What the payload says beside the proposal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Situation {
-    /// The handoff was asked for as a preview.
-    pub preview_only: bool,
+pub(crate) struct Situation {
+    /// How the handoff was asked for.
+    pub(crate) options: Options,
     /// Messages of the parent that came after what the summary covers.
-    pub uncovered_messages: u64,
+    pub(crate) uncovered_messages: u64,
     /// Refinements that are still possible.
-    pub remaining_refinements: u32,
+    pub(crate) remaining_refinements: u32,
+    /// Whether the person has used up all refinements.
+    pub(crate) is_capped: bool,
     /// All feedback so far, oldest first.
-    pub feedback_history: Vec<String>,
+    pub(crate) feedback_history: Vec<String>,
+    /// What was wrong with the newest draft.
+    pub(crate) problem: Option<Problem>,
 }
 
 /// Returns the payload for `proposal`.
 ///
 /// # Errors
 /// When the summary cannot be written as JSON.
-pub fn payload(proposal: &Proposal, situation: &Situation) -> Result<InterruptPayload, serde_json::Error> {
+pub(crate) fn payload(proposal: &Proposal, situation: &Situation) -> Result<InterruptPayload, serde_json::Error> {
     let summary = &proposal.summary_json;
     let mut args = Map::new();
     args.insert("handoff_id".to_owned(), json!(proposal.handoff_id));
@@ -37,7 +43,7 @@ pub fn payload(proposal: &Proposal, situation: &Situation) -> Result<InterruptPa
     args.insert("summary_json".to_owned(), serde_json::to_value(summary)?);
     args.insert("summary_md".to_owned(), json!(proposal.summary_md));
     args.insert("summary_sha256".to_owned(), json!(proposal.summary_sha256));
-    args.insert("preview_only".to_owned(), json!(situation.preview_only));
+    args.insert("preview_only".to_owned(), json!(situation.options.preview_only));
     args.insert("iteration".to_owned(), json!(proposal.iteration));
     if let Some(feedback) = situation.feedback_history.last() {
         args.insert("feedback".to_owned(), json!(feedback));
@@ -45,7 +51,16 @@ pub fn payload(proposal: &Proposal, situation: &Situation) -> Result<InterruptPa
     }
     args.insert("uncovered_messages".to_owned(), json!(situation.uncovered_messages));
     args.insert("remaining_refinements".to_owned(), json!(situation.remaining_refinements));
-    let allowed = ["approve", "edit", "reject", "preview"].map(str::to_owned).to_vec();
+    args.insert("initiated_by".to_owned(), json!(situation.options.initiated_by()));
+    let more = [("goal", &situation.options.goal), ("tool_call_id", &situation.options.tool_call_id)];
+    args.extend(more.into_iter().filter_map(|(key, text)| Some((key.to_owned(), json!(text.as_ref()?)))));
+    if let Some(problem) = &situation.problem {
+        args.insert("problem".to_owned(), json!(problem.problem));
+        args.extend(problem.unused_feedback.iter().map(|text| ("unused_feedback".to_owned(), json!(text))));
+    }
+    // The decision `edit` carries feedback; at the cap a person still edits by approving a text of their own.
+    let allowed = ["approve", "edit", "reject", "preview"].into_iter();
+    let allowed = allowed.filter(|name| *name != "edit" || !situation.is_capped).map(str::to_owned).collect();
     Ok(InterruptPayload {
         schema_version: SCHEMA_VERSION,
         middleware_source: MIDDLEWARE_SOURCE.to_owned(),

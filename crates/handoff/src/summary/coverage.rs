@@ -1,5 +1,5 @@
 //! Which events a summary covers, and how: disjoint ranges that together are everything from the first event to the
-//! last. It records what selection did and decides nothing.
+//! last, and the numbers that are told of them. It records what selection did and decides nothing.
 
 use protocol::summary::SeqRange;
 use protocol::{Coverage, Seq};
@@ -19,36 +19,82 @@ pub enum Reach {
     Excluded,
 }
 
+/// What is told of a coverage in one line. Messages are `verbatim + summarized + truncated + excluded`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Messages among the positions.
+    pub messages: u64,
+    /// Messages whose text reached the summariser whole.
+    pub verbatim: u64,
+    /// Messages that reached it condensed.
+    pub summarized: u64,
+    /// Messages that reached it shortened.
+    pub truncated: u64,
+    /// Messages that did not reach it.
+    pub excluded: u64,
+    /// Positions that are no messages: what was noted of runs, and what a rewind took back.
+    pub other_events: u64,
+}
+
+/// Returns the numbers of a coverage. They are the ledger's: the first three lists hold messages only.
+pub fn counts(coverage: &Coverage) -> Counts {
+    let positions = |ranges: &[SeqRange]| ranges.iter().map(|(first, last)| last - first + 1).sum::<u64>();
+    let (verbatim, summarized, truncated) =
+        (positions(&coverage.verbatim), positions(&coverage.summarized), positions(&coverage.truncated));
+    let reached = verbatim + summarized + truncated;
+    let messages = coverage.messages.max(reached);
+    let all = reached + positions(&coverage.excluded);
+    Counts {
+        messages,
+        verbatim,
+        summarized,
+        truncated,
+        excluded: messages - reached,
+        other_events: all.saturating_sub(messages),
+    }
+}
+
 /// Builds a [`Coverage`] from events in order.
 #[derive(Debug, Clone, Default)]
 pub struct CoverageBuilder {
     runs: Vec<(Seq, Seq, Reach)>,
+    messages: u64,
 }
 
 impl CoverageBuilder {
-    /// Records how the next event reached the summariser. Positions between it and the one before count as excluded;
-    /// a position that is not after the last one is ignored.
-    pub fn mark(&mut self, seq: Seq, reach: Reach) {
+    /// Records how the next event, a message, reached the summariser. Positions between it and the one before count as
+    /// excluded; a position that is not after the last one is ignored.
+    pub fn message(&mut self, seq: Seq, reach: Reach) {
+        self.messages += u64::from(self.mark(seq, reach));
+    }
+
+    /// Records that the next event is no message; see [`CoverageBuilder::message`].
+    pub fn other(&mut self, seq: Seq) {
+        self.mark(seq, Reach::Excluded);
+    }
+
+    /// Adds messages at positions that are left out, between two that are recorded.
+    pub fn left_out(&mut self, messages: u64) {
+        self.messages += messages;
+    }
+
+    /// Returns about how many bytes it holds.
+    pub(crate) fn bytes(&self) -> usize {
+        self.runs.len() * size_of::<(Seq, Seq, Reach)>()
+    }
+
+    /// Returns whether the position was taken.
+    fn mark(&mut self, seq: Seq, reach: Reach) -> bool {
         if let Some(&(_, last, _)) = self.runs.last() {
             if seq <= last {
-                return;
+                return false;
             }
             if seq > last + 1 {
                 self.push(last + 1, seq - 1, Reach::Excluded);
             }
         }
         self.push(seq, seq, reach);
-    }
-
-    /// Says more exactly how an event that was marked before reached the summariser.
-    pub fn refine(&mut self, seq: Seq, reach: Reach) {
-        let at = self.runs.partition_point(|&(_, last, _)| last < seq);
-        let Some(&(first, last, was)) = self.runs.get(at).filter(|(first, _, _)| *first <= seq) else {
-            return;
-        };
-        let before = (first < seq).then(|| (first, seq - 1, was));
-        let after = (seq < last).then(|| (seq + 1, last, was));
-        self.runs.splice(at..=at, before.into_iter().chain([(seq, seq, reach)]).chain(after));
+        true
     }
 
     fn push(&mut self, first: Seq, last: Seq, reach: Reach) {
@@ -61,15 +107,18 @@ impl CoverageBuilder {
         }
     }
 
-    /// Returns the ledger of everything marked.
-    pub fn finish(self) -> Coverage {
-        let mut runs = joined(self.runs);
+    /// Returns the ledger of everything recorded, with what is known more exactly of some messages; of two claims for
+    /// one of them the weaker counts.
+    pub fn finish(&self, mut refined: Vec<(Seq, Reach)>) -> Coverage {
+        refined.sort_unstable();
+        let mut runs = joined(refine(&self.runs, &refined));
         while runs.len() > COVERAGE_RANGES_MAX {
             runs = merged(runs);
         }
         let mut coverage = Coverage {
             first_seq: runs.first().map_or(0, |run| run.0),
             last_seq: runs.last().map_or(0, |run| run.1),
+            messages: self.messages,
             ..Coverage::default()
         };
         for (first, last, reach) in runs {
@@ -77,6 +126,30 @@ impl CoverageBuilder {
         }
         coverage
     }
+}
+
+/// Returns the runs with those of single positions in their place; `refined` is sorted, and its last claim counts.
+fn refine(runs: &[(Seq, Seq, Reach)], refined: &[(Seq, Reach)]) -> Vec<(Seq, Seq, Reach)> {
+    let mut out = Vec::with_capacity(runs.len() + 2 * refined.len());
+    let mut refined = refined.iter().copied().peekable();
+    for &(first, last, reach) in runs {
+        let mut from = first;
+        while let Some((seq, claim)) = refined.next_if(|(seq, _)| *seq <= last) {
+            let is_repeated = refined.peek().is_some_and(|(next, _)| *next == seq);
+            if is_repeated || seq < from {
+                continue;
+            }
+            if from < seq {
+                out.push((from, seq - 1, reach));
+            }
+            out.push((seq, seq, claim));
+            from = seq + 1;
+        }
+        if from <= last {
+            out.push((from, last, reach));
+        }
+    }
+    out
 }
 
 /// Joins neighbours that reached the summariser the same way.
@@ -144,50 +217,95 @@ mod tests {
     fn m5_a_long_thread_is_not_told_as_left_out() {
         let mut builder = CoverageBuilder::default();
         for seq in 1..=200_000u64 {
-            builder.mark(seq, if seq % 7 == 0 { Reach::Excluded } else { Reach::Summarized });
+            if seq % 7 == 0 { builder.other(seq) } else { builder.message(seq, Reach::Summarized) }
         }
-        let coverage = builder.finish();
-        let told: u64 = coverage.summarized.iter().map(|(first, last)| last - first + 1).sum();
+        let coverage = builder.finish(Vec::new());
         assert!(coverage.summarized.len() + coverage.excluded.len() <= COVERAGE_RANGES_MAX);
-        assert_eq!(told, 200_000 - 200_000 / 7, "{} ranges", coverage.summarized.len());
+        let told = counts(&coverage);
+        assert_eq!((told.summarized, told.excluded), (200_000 - 200_000 / 7, 0), "{told:?}");
     }
 
     const REACHES: [Reach; 4] = [Reach::Verbatim, Reach::Truncated, Reach::Summarized, Reach::Excluded];
 
+    /// What is recorded of a thread: how far apart, whether a message, and how it reached the summariser.
+    fn marks() -> impl Strategy<Value = Vec<(u64, bool, usize)>> {
+        prop::collection::vec((1u64..4, prop::bool::weighted(0.7), 0usize..4), 1..300)
+    }
+
+    fn all(coverage: &Coverage) -> Vec<SeqRange> {
+        let lists = [&coverage.verbatim, &coverage.truncated, &coverage.summarized, &coverage.excluded];
+        let mut all: Vec<SeqRange> = lists.into_iter().flatten().copied().collect();
+        all.sort_unstable();
+        all
+    }
+
     proptest! {
         #[test]
-        fn m5_the_ranges_are_disjoint_and_complete(
-            marks in prop::collection::vec((1u64..4, 0usize..4), 1..300),
-            refined in prop::collection::vec((1u64..600, 0usize..4), 0..40),
+        fn m5_the_ranges_are_disjoint_and_complete_and_the_numbers_are_theirs(
+            marks in marks(), refined in prop::collection::vec((0usize..300, 0usize..4), 0..40), left_out in 0u64..9,
         ) {
             let mut builder = CoverageBuilder::default();
             let mut seq = 0;
-            for (step, reach) in &marks {
+            let mut messages = Vec::new();
+            for (step, is_message, reach) in &marks {
                 seq += step;
-                builder.mark(seq, REACHES[*reach]);
+                if *is_message {
+                    builder.message(seq, REACHES[*reach]);
+                    messages.push((seq, REACHES[*reach]));
+                } else {
+                    builder.other(seq);
+                }
             }
-            for (seq, reach) in &refined {
-                builder.refine(*seq, REACHES[*reach]);
+            builder.left_out(left_out);
+            let mut claims = Vec::new();
+            for (at, reach) in &refined {
+                let is_first = messages.get(*at).is_some_and(|(seq, _)| claims.iter().all(|(known, _)| known != seq));
+                if is_first {
+                    messages[*at].1 = REACHES[*reach];
+                    claims.push(messages[*at]);
+                }
             }
-            let coverage = builder.finish();
-            let mut all: Vec<SeqRange> =
-                [&coverage.verbatim, &coverage.truncated, &coverage.summarized, &coverage.excluded].into_iter().flatten().copied().collect();
-            all.sort_unstable();
+            let coverage = builder.finish(claims);
+            let all = all(&coverage);
             prop_assert_eq!(all.first().map(|range| range.0), Some(coverage.first_seq));
             prop_assert_eq!(all.last().map(|range| range.1), Some(seq));
             prop_assert!(all.iter().all(|range| range.0 <= range.1));
             prop_assert!(all.windows(2).all(|pair| pair[0].1 + 1 == pair[1].0));
+            let told = counts(&coverage);
+            let expected = |reach| messages.iter().filter(|(_, is)| *is == reach).count() as u64;
+            prop_assert_eq!(told.messages, messages.len() as u64 + left_out);
+            prop_assert_eq!(told.verbatim, expected(Reach::Verbatim));
+            prop_assert_eq!(told.summarized, expected(Reach::Summarized));
+            prop_assert_eq!(told.truncated, expected(Reach::Truncated));
+            prop_assert_eq!(told.excluded, expected(Reach::Excluded) + left_out);
         }
     }
 
     #[test]
-    fn the_number_of_ranges_is_bounded() {
+    fn m5_where_ranges_are_too_many_no_claim_is_made_for_what_is_no_message() {
         let mut builder = CoverageBuilder::default();
-        for seq in 1..=100_000 {
-            builder.mark(seq, REACHES[seq as usize % 4]);
+        let reach = |seq: u64| REACHES[seq as usize % 3];
+        let is_message = |seq: u64| !seq.is_multiple_of(5);
+        let last = 4 * COVERAGE_RANGES_MAX as u64;
+        for seq in 1..=last {
+            if is_message(seq) { builder.message(seq, reach(seq)) } else { builder.other(seq) }
         }
-        let coverage = builder.finish();
-        assert!(coverage.excluded.len() <= COVERAGE_RANGES_MAX);
-        assert_eq!((coverage.first_seq, coverage.last_seq), (1, 100_000));
+        let coverage = builder.finish(Vec::new());
+        assert!(all(&coverage).len() <= COVERAGE_RANGES_MAX);
+        assert_eq!((coverage.first_seq, coverage.last_seq), (1, last));
+        for (list, weakest) in [(&coverage.verbatim, Reach::Verbatim), (&coverage.truncated, Reach::Truncated), (&coverage.summarized, Reach::Summarized)] {
+            let mut claimed = list.iter().flat_map(|(first, last)| *first..=*last);
+            assert!(claimed.all(|seq| is_message(seq) && reach(seq) <= weakest), "{weakest:?}");
+        }
+        let told = counts(&coverage);
+        assert_eq!(told.messages, last - last / 5);
+        assert_eq!(told.messages, told.verbatim + told.summarized + told.truncated + told.excluded);
+    }
+
+    #[test]
+    fn a_coverage_without_the_number_of_messages_still_adds_up() {
+        let coverage = Coverage { first_seq: 1, last_seq: 9, summarized: vec![(2, 4)], excluded: vec![(1, 1), (5, 9)], ..Coverage::default() };
+        let told = counts(&coverage);
+        assert_eq!((told.messages, told.excluded, told.other_events), (3, 0, 6));
     }
 }

@@ -7,9 +7,10 @@ use protocol::{CarryOver, ItemKind, Seq, SummaryItem, TodoStatus};
 use crate::ledger::tool_use::head;
 use crate::ledger::{Facts, FileUse, Quote};
 use crate::limits::{BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
+use crate::summary::goal::Goal;
 use crate::summary::phrase::{clip, count, flat, plain, weight, without_tags};
 use crate::summary::render;
-use section::{SECTIONS, Section, Shown};
+use section::{SECTIONS, Section, Shown, Source};
 
 mod files;
 mod section;
@@ -52,14 +53,15 @@ pub(crate) struct Line {
 ///
 /// There are no facts for which there is no summary. A limit too small for any summary is exceeded;
 /// [`render::fit`] then cuts as far as a valid one allows.
-pub fn extract(facts: &Facts, goal: Option<&str>, tokens_max: u64) -> Extract {
-    let title = title(facts, goal);
+pub fn extract(facts: &Facts, goal: Option<&Goal>, tokens_max: u64) -> Extract {
+    let title = title(facts, goal.map(Goal::text));
     let tldr = tldr(facts);
     let mut chars_max = usize::try_from(tokens_max.saturating_mul(CHARS_PER_TOKEN)).unwrap_or(usize::MAX);
     let frame = render::markdown(&title, &tldr, &[]).chars().count() + headings_chars();
     chars_max = chars_max.saturating_sub(frame);
+    let source = Source { facts, goal, statements: &section::ranked_statements(facts, goal) };
     loop {
-        let body = body(facts, goal, chars_max);
+        let body = body(&source, chars_max);
         // Sections are planned in characters before escaping; a line that needed escapes is paid for here.
         let fits = tokens::fits(&render::markdown(&title, &tldr, &body), tokens_max);
         if fits || chars_max < 80 {
@@ -76,12 +78,12 @@ fn headings_chars() -> usize {
 
 /// Plans the sections in `chars_max` characters: first each within its share, then what is left over goes to
 /// those that have more to say, the most needed first.
-fn body(facts: &Facts, goal: Option<&str>, chars_max: usize) -> Vec<SummaryItem> {
+fn body(source: &Source<'_>, chars_max: usize) -> Vec<SummaryItem> {
     let mut used = Vec::with_capacity(SECTIONS.len());
     let mut shown = Shown::default();
     for section in SECTIONS {
         let share = chars_max * section.share_percent / 100;
-        let lines = build(section, facts, goal, share.min(section.chars_max), &shown);
+        let lines = build(section, source, share.min(section.chars_max), &shown);
         shown.add(&lines);
         used.push(cost(&lines));
     }
@@ -89,16 +91,16 @@ fn body(facts: &Facts, goal: Option<&str>, chars_max: usize) -> Vec<SummaryItem>
     let mut shown = Shown::default();
     let mut told: Vec<(ItemKind, Vec<Line>)> = Vec::with_capacity(SECTIONS.len());
     for (section, used) in SECTIONS.iter().zip(used) {
-        let lines = build(section, facts, goal, (used + left).min(section.chars_max.max(used)), &shown);
+        let lines = build(section, source, (used + left).min(section.chars_max.max(used)), &shown);
         left = (left + used).saturating_sub(cost(&lines));
         shown.add(&lines);
-        told.push((section.kind_in(facts), lines));
+        told.push((section.kind_in(source.facts), lines));
     }
-    items(facts, told)
+    items(source.facts, told)
 }
 
-fn build(section: &Section, facts: &Facts, goal: Option<&str>, chars_max: usize, shown: &Shown) -> Vec<Line> {
-    let mut lines = (section.build)(&section::Request { facts, goal, chars_max, shown });
+fn build(section: &Section, source: &Source<'_>, chars_max: usize, shown: &Shown) -> Vec<Line> {
+    let mut lines = (section.build)(&section::Request { source, facts: source.facts, chars_max, shown });
     lines.retain(|line| !line.text.is_empty());
     lines
 }
@@ -124,14 +126,20 @@ fn items(facts: &Facts, told: Vec<(ItemKind, Vec<Line>)>) -> Vec<SummaryItem> {
         let beyond = refs.len().saturating_sub(REFS_MAX);
         refs.drain(..beyond);
         let text = lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n");
-        items.push(SummaryItem { kind, text, refs, verified: true });
+        items.push(SummaryItem { kind, text, refs, verified: true, unfound: Vec::new() });
     }
     for (kind, text) in fallbacks(facts) {
         if items.len() >= BODY_ITEMS_MIN {
             break;
         }
         if items.iter().all(|item| item.kind != kind) {
-            items.push(SummaryItem { kind, text: text.to_owned(), refs: Vec::new(), verified: true });
+            items.push(SummaryItem {
+                kind,
+                text: text.to_owned(),
+                refs: Vec::new(),
+                verified: true,
+                unfound: Vec::new(),
+            });
         }
     }
     items.sort_by_key(|item| item.kind);
@@ -201,7 +209,7 @@ fn first_sentence(text: &str) -> String {
         .iter()
         .find(|sentence| weight(sentence) >= 3 && sentence.contains(' '))
         .or(sentences.first());
-    let sentence = telling.map(|sentence| render::inert(sentence)).unwrap_or_default();
+    let sentence = telling.map(|sentence| render::line(sentence)).unwrap_or_default();
     let sentence = sentence.trim_end_matches(['.', ':', '!', ' ', ',']);
     let first_word = sentence.split(' ').next().unwrap_or_default();
     if first_word.contains(|c: char| c.is_ascii_digit() || "/._`:(".contains(c)) {

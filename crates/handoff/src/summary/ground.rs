@@ -1,55 +1,76 @@
 //! Checks that every name in a summary's items occurs in the messages it covers, and marks the items where one does
 //! not. It compares names, not meaning: a false sentence without names passes.
 
-use aho_corasick::AhoCorasick;
+use std::collections::HashMap;
+use std::path::Path;
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use protocol::{Block, HandoffSummary, Message, SummaryItem};
 use serde_json::Value;
 
-use crate::ledger::identifier;
+use crate::ledger::Facts;
 use crate::ledger::source::{Item, What};
-use crate::summary::render::without_hidden;
-use memory::REDACTED;
+use names::{Named, Sort};
 
+mod forms;
+pub(crate) mod names;
 #[cfg(test)]
 mod tests;
-
-/// Characters below which a word of a code span says too little to be looked for.
-const WORD_CHARS_MIN: usize = 3;
-/// What stands around a word without being part of it.
-const PUNCTUATION: [char; 7] = [',', ';', ':', '.', '"', '\'', '…'];
-/// Names that are looked for.
-const NAMES_MAX: usize = 2_000;
 
 /// Looks for the names of a summary in the events it covers; stops looking when all are found.
 #[derive(Debug)]
 pub struct Grounding {
-    /// For each name, the item it is in.
-    owners: Vec<usize>,
-    found: Vec<bool>,
+    names: Vec<Wanted>,
     missing: usize,
+    /// For each pattern of the matcher, the name it is of.
+    patterns: Vec<usize>,
     matcher: Option<AhoCorasick>,
 }
 
+/// A name that is looked for.
+#[derive(Debug)]
+struct Wanted {
+    shown: String,
+    sort: Sort,
+    open_before: bool,
+    open_after: bool,
+    /// The items it is in.
+    owners: Vec<usize>,
+    is_found: bool,
+}
+
 impl Grounding {
-    /// Begins to look for the names in the items of `summary`.
-    pub fn new(summary: &HandoffSummary) -> Self {
-        Self::of(&summary.body)
+    /// Begins to look for the names in the items of `summary`. Paths inside `workspace` may be named from there or whole.
+    pub fn new(summary: &HandoffSummary, workspace: Option<&Path>) -> Self {
+        Self::of(&summary.body, workspace)
     }
 
     /// Begins to look for the names in `body`.
-    pub(crate) fn of(body: &[SummaryItem]) -> Self {
-        let mut names = Vec::new();
-        let mut owners = Vec::new();
+    pub(crate) fn of(body: &[SummaryItem], workspace: Option<&Path>) -> Self {
+        let root = workspace.map(|path| names::clean_path(&path.to_string_lossy()));
+        let mut known: HashMap<(String, bool, bool), usize> = HashMap::new();
+        let mut wanted: Vec<Wanted> = Vec::new();
+        let (mut texts, mut patterns) = (Vec::new(), Vec::new());
         for (owner, item) in body.iter().enumerate() {
-            names_of(&item.text, |name| {
-                if names.len() < NAMES_MAX {
-                    names.push(name.to_owned());
-                    owners.push(owner);
+            names::names(&item.text, |name| {
+                let key = (name.text.to_string(), name.open_before, name.open_after);
+                let at = *known.entry(key).or_insert_with(|| {
+                    for text in written(&name, root.as_deref()) {
+                        texts.push(text);
+                        patterns.push(wanted.len());
+                    }
+                    wanted.push(Wanted::of(&name));
+                    wanted.len() - 1
+                });
+                if !wanted[at].owners.contains(&owner) {
+                    wanted[at].owners.push(owner);
                 }
             });
         }
-        let matcher = AhoCorasick::builder().ascii_case_insensitive(true).build(&names).ok();
-        Self { found: vec![false; names.len()], missing: names.len(), owners, matcher }
+        // The other kinds of automaton take longer to build than a thread takes to search.
+        let kind = Some(AhoCorasickKind::ContiguousNFA);
+        let matcher = AhoCorasick::builder().kind(kind).build(&texts).ok();
+        Self { missing: wanted.len(), names: wanted, patterns, matcher }
     }
 
     /// Returns whether every name was found, so that no more events need to be shown.
@@ -57,16 +78,43 @@ impl Grounding {
         self.missing == 0
     }
 
-    /// Takes the next covered event.
+    /// Takes the next covered event. What a sub-agent did and what nobody typed is not covered.
     pub fn see(&mut self, item: &Item) {
-        if self.is_done() {
+        if self.is_done() || item.side {
             return;
         }
         match &item.what {
+            What::Message(Message::Human(_)) if item.injected => {}
             What::Message(message) => self.message(message),
             What::ImportedSummary(text) => self.text(text),
-            What::Note | What::Boundary | What::Other => {}
+            What::Note | What::Boundary | What::Unread | What::Other => {}
         }
+    }
+
+    /// Takes a part of what a model was shown: nothing of it but the numbers of its lines is not from the covered events.
+    pub fn see_shown(&mut self, part: &str) {
+        if !self.is_done() {
+            self.text(&without_refs(part));
+        }
+    }
+
+    /// Takes the facts of the covered events.
+    pub fn see_facts(&mut self, facts: &Facts) {
+        let names = [&facts.references, &facts.identifiers, &facts.values, &facts.commands, &facts.error_types];
+        let names = names.into_iter().flatten().map(|name| name.text.as_str());
+        let quotes = facts.requests.iter().chain(&facts.statements).chain(&facts.errors).chain(&facts.decisions);
+        let texts = facts.files.iter().map(|file| file.path.as_str()).chain(names);
+        for text in texts.chain(quotes.map(|quote| quote.text.as_str())) {
+            if self.is_done() {
+                return;
+            }
+            self.text(text);
+        }
+    }
+
+    /// Takes the goal the person gave: it is theirs as much as a message is.
+    pub fn see_goal(&mut self, goal: &str) {
+        self.text(goal);
     }
 
     fn message(&mut self, message: &Message) {
@@ -95,30 +143,46 @@ impl Grounding {
         }
     }
 
-    /// Looks in a text, and again in the form summaries are shown in where that differs.
+    /// Looks in a text, and again in the other forms it may be meant in.
     fn text(&mut self, text: &str) {
-        self.look(text);
-        if !self.is_done() && text.contains('\\') {
-            self.look(&text.replace('\\', "/"));
+        if self.is_done() || self.look(text) {
+            return;
         }
-        if !self.is_done() && !text.is_ascii() {
-            self.look(&without_hidden(text));
-        }
+        forms::each(text, |form| self.look(form));
     }
 
-    fn look(&mut self, text: &str) {
-        let Some(matcher) = &self.matcher else { return };
+    /// Marks what `text` holds as found; returns whether nothing is missing any more.
+    fn look(&mut self, text: &str) -> bool {
+        let Some(matcher) = &self.matcher else { return self.missing == 0 };
         // Overlapping, because one name is often a part of another.
         for hit in matcher.find_overlapping_iter(text) {
-            let found = &mut self.found[hit.pattern().as_usize()];
-            if !*found {
-                *found = true;
-                self.missing -= 1;
-                if self.missing == 0 {
-                    return;
+            let name = &mut self.names[self.patterns[hit.pattern().as_usize()]];
+            if name.is_found || !name.is_at(text, (hit.start(), hit.end())) {
+                continue;
+            }
+            name.is_found = true;
+            self.missing -= 1;
+            if self.missing == 0 {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Returns the names that were not found, by the index of their item.
+    pub fn missing(&self) -> Vec<(usize, Vec<String>)> {
+        let mut missing: Vec<(usize, Vec<String>)> = Vec::new();
+        for name in self.names.iter().filter(|name| !name.is_found) {
+            for owner in &name.owners {
+                match missing.iter_mut().find(|(item, _)| item == owner) {
+                    Some((_, names)) if names.contains(&name.shown) => {}
+                    Some((_, names)) => names.push(name.shown.clone()),
+                    None => missing.push((*owner, vec![name.shown.clone()])),
                 }
             }
         }
+        missing.sort_by_key(|(owner, _)| *owner);
+        missing
     }
 
     /// Marks the items that name what was not found; returns how many there are.
@@ -130,29 +194,106 @@ impl Grounding {
     pub(crate) fn mark(self, body: &mut [SummaryItem]) -> usize {
         for item in body.iter_mut() {
             item.verified = true;
+            item.unfound.clear();
         }
-        for (owner, found) in self.owners.into_iter().zip(self.found) {
-            if !found && let Some(item) = body.get_mut(owner) {
+        let missing = self.missing();
+        let count = missing.len();
+        for (owner, names) in missing {
+            if let Some(item) = body.get_mut(owner) {
                 item.verified = false;
+                item.unfound = names;
             }
         }
-        body.iter().filter(|item| !item.verified).count()
+        count
     }
 }
 
-/// Calls `found` with every name and every word of a code span in `text`.
-fn names_of<'a>(text: &'a str, mut found: impl FnMut(&'a str)) {
-    let mut take = |name: &'a str| {
-        let is_short = name.chars().count() < WORD_CHARS_MIN;
-        if !is_short && !name.contains(REDACTED.trim_end_matches(']')) {
-            found(name);
-        }
-    };
-    identifier::scan(text, |_, name| take(name));
-    for line in text.lines() {
-        let spans = line.matches('`').count() / 2;
-        for code in line.split('`').skip(1).step_by(2).take(spans) {
-            code.split_whitespace().map(|word| word.trim_matches(PUNCTUATION)).for_each(&mut take);
+impl Wanted {
+    fn of(name: &Named<'_>) -> Self {
+        Self {
+            shown: name.shown.to_owned(),
+            sort: name.sort,
+            open_before: name.open_before,
+            open_after: name.open_after,
+            owners: Vec::new(),
+            is_found: false,
         }
     }
+
+    fn is_at(&self, text: &str, (start, end): (usize, usize)) -> bool {
+        (self.open_before || forms::begins(text, start, self.sort))
+            && (self.open_after || forms::ends(text, end, self.sort))
+    }
+}
+
+/// Returns the ways in which a name may be written.
+fn written(name: &Named<'_>, root: Option<&str>) -> Vec<String> {
+    let text = name.text.as_ref();
+    let mut ways = vec![text.to_owned()];
+    let bare = forms::bare(text);
+    if bare != text {
+        ways.push(bare);
+    }
+    if let Some(inside) = root.and_then(|root| text.strip_prefix(root)?.strip_prefix('/')) {
+        ways.push(inside.to_owned());
+    }
+    if let Some(number) = text.strip_prefix(['v', 'V']).filter(|number| number.starts_with(|c: char| c.is_ascii_digit())) {
+        ways.push(number.to_owned());
+    }
+    if name.sort == Sort::Number {
+        ways.extend(numbers(text));
+    }
+    let mut letters = text.chars();
+    if let Some(first) = letters.next().filter(|first| name.begins_line && first.is_uppercase()) {
+        ways.push(first.to_lowercase().chain(letters).collect());
+    }
+    ways.retain(|way| !way.is_empty());
+    ways.dedup();
+    ways
+}
+
+/// Returns the other ways to write a number: digits in groups or not, a space before the unit or not.
+fn numbers(text: &str) -> Vec<String> {
+    let end = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | ','))).unwrap_or(text.len());
+    let (digits, unit) = (&text[..end], text[end..].trim_start_matches([' ', '\u{a0}', '\u{202f}']));
+    let joined = digits.replace(',', "");
+    let grouped = match joined.split_once('.') {
+        Some((whole, rest)) => format!("{}.{rest}", in_groups(whole)),
+        None => in_groups(&joined),
+    };
+    let mut ways = Vec::new();
+    for digits in [&joined, &grouped] {
+        ways.push(format!("{digits}{unit}"));
+        if !unit.is_empty() {
+            ways.push(format!("{digits} {unit}"));
+        }
+    }
+    ways
+}
+
+fn in_groups(digits: &str) -> String {
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Returns a part of a selection without the seqs in brackets, which are no numbers of the conversation.
+fn without_refs(part: &str) -> String {
+    let mut out = String::with_capacity(part.len());
+    let mut rest = part;
+    while let Some(at) = rest.find('[') {
+        out.push_str(&rest[..at]);
+        let digits = rest[at + 1..].bytes().take_while(u8::is_ascii_digit).count();
+        let is_ref = digits > 0 && rest[at + 1 + digits..].starts_with(']');
+        let next = if is_ref { at + digits + 2 } else { at + 1 };
+        out.push_str(if is_ref { " " } else { "[" });
+        rest = &rest[next..];
+    }
+    out.push_str(rest);
+    out
 }

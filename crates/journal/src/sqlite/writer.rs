@@ -261,6 +261,7 @@ fn apply(connection: &Connection, write: &Write, committed: &mut Committed) -> R
             connection,
             &handoffs::Move { handoff_id: *handoff_id, from: *from, to: *to, patch, at: *at },
         ),
+        Write::ForgetHandoff { handoff_id } => handoffs::forget(connection, *handoff_id),
         Write::PutProposal(proposal) => handoffs::put_proposal(connection, proposal),
         Write::Enqueue(item) => keyed::enqueue(connection, item),
         Write::Dequeue { kind, key } => keyed::dequeue(connection, kind, key),

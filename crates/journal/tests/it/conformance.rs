@@ -6,6 +6,7 @@ pub mod copies;
 pub mod fixtures;
 pub mod handoffs;
 pub mod log;
+pub mod rank;
 pub mod rewinds;
 pub mod runs;
 pub mod search;

@@ -77,6 +77,7 @@ against_every_backend! {
         a_handoff_moves_from_where_it_stands
         g20_of_concurrent_moves_one_wins
         g1_a_stored_proposal_never_changes
+        a_stopped_first_draft_leaves_no_handoff
         handoffs_are_found_by_what_is_known
         the_outbox_keeps_one_item_a_key
         an_import_is_remembered
@@ -117,4 +118,12 @@ against_every_backend! {
         no_query_is_a_syntax_error
         what_was_deleted_is_not_found
         passages_mark_what_was_found;
+    rank:
+        any_word_is_enough_and_rare_ones_say_more
+        of_equal_messages_the_later_is_first
+        only_the_threads_asked_for_are_looked_through
+        a_thread_is_looked_through_up_to_where_it_is_told
+        what_was_superseded_is_not_ranked
+        words_are_compared_as_in_a_search
+        a_ranking_has_its_limits;
 }

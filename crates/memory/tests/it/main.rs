@@ -1,4 +1,5 @@
-//! agent.md on a real file system: what is kept, what is refused, what survives other programs, and what a model reads.
+//! agent.md on a real file system: what is kept, what is refused, what survives other programs, and what a model reads;
+//! and what a thread finds again of what was said.
 
 #[cfg(test)]
 mod files;
@@ -6,6 +7,8 @@ mod files;
 mod guard;
 #[cfg(test)]
 mod prompt;
+#[cfg(test)]
+mod recall;
 #[cfg(test)]
 mod tool;
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub fn context() -> ToolContext {
     }
 }
 
-fn text(output: ToolOutput) -> (ToolStatus, String) {
+pub fn text(output: ToolOutput) -> (ToolStatus, String) {
     let message = ToolMessage {
         id: None,
         call_id: String::new(),

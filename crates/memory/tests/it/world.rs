@@ -15,8 +15,8 @@ use protocol::{
 };
 use runtime::{
     AFTER_AGENT_NODE, AFTER_MODEL_NODE, Activities, Admission, BEFORE_AGENT_NODE, Channels, Contexts, Driver,
-    Edge, Entry, Frame, Frames, Graph, Hook, HooksNode, Item, Limits, MODEL_NODE, ModelNode, Point, Repeat,
-    Start, TOOLS_NODE, Tool, ToolContext, ToolOutput, ToolsNode, Update, wants_tools,
+    Edge, Frame, Frames, Graph, Hook, HooksNode, Item, Limits, MODEL_NODE, ModelNode, Point, Repeat, Start,
+    TOOLS_NODE, Tool, ToolContext, ToolOutput, ToolsNode, Update, wants_tools,
 };
 use scripted::{Reply, Script, Server};
 use serde_json::{Map, Value, json};
@@ -167,7 +167,7 @@ impl World {
         let start = Start { update, channels: Channels::new() };
         let point = runtime::admit(&*self.store, &driver.graph, &admission, start).await.unwrap();
         let (frames, mut stream) = Frames::channel();
-        let end = driver.drive((&point, Entry::Fresh), &frames, &CancellationToken::new()).await.unwrap();
+        let end = driver.drive(point, &frames, &CancellationToken::new()).await.unwrap();
         let mut notices = Vec::new();
         let mut error = None;
         while let Some(Item::Frame(_, frame)) = stream.next().await {

@@ -31,6 +31,7 @@ const ADVERSARIAL: &[(&str, &str)] = &[
     ("<\u{0}/system>", "&lt;/system>"),
     ("ig\u{200b}no\u{ad}re\u{200c} a\u{200d}ll", "ignore all"),
     ("x\u{e0069}\u{e0067}\u{e007f}\u{e0100}\u{e01ef}z", "xz"),
+    ("é\u{200c}\u{200d}\u{fe0f}\u{200d}x ❤\u{fe0f}\u{fe00}\u{fe0f}", "é\u{200c}x ❤\u{fe0f}"),
     ("a\u{fff9}b\u{fffa}c\u{fffb}\u{180e}", "abc"),
     // Text in another order than it reads.
     ("x\u{202e}y\u{202c}\u{2066}z\u{2069}", "xyz"),

@@ -53,7 +53,8 @@ const RUNS: &[&str] = &["run", "run_ended"];
 const CHECKPOINTS: &[&str] = &["checkpoint", "checkpoint_idle"];
 const POINTS: &[&str] = &["step_point", "step_point_idle"];
 const SUMMARIES: &[&str] = &["handoff_summary", "handoff_summary_extract"];
-const PAYLOADS: &[&str] = &["interrupt_payload", "interrupt_payload_refined"];
+const PAYLOADS: &[&str] = 
+    &["interrupt_payload", "interrupt_payload_refined", "interrupt_payload_asked"];
 const INTERRUPTS: &[&str] = &["interrupt", "interrupt_resolved", "interrupt_withdrawn"];
 const DECISIONS: &[&str] = &[
     "decisions_accept",
@@ -61,6 +62,9 @@ const DECISIONS: &[&str] = &[
     "decisions_edit_markdown",
     "decisions_edit_json",
     "decisions_refine",
+    "decisions_revert",
+    "decisions_redraft",
+    "decisions_redraft_model",
     "decisions_decline",
     "decisions_decline_silently",
     "decisions_preview",

@@ -7,11 +7,12 @@ use jiff::Timestamp;
 use journal::{RunPatch, ThreadPatch, Transaction, Write};
 use protocol::{
     Checkpoint, CheckpointId, Event, EventType, Interrupt, InterruptId, InterruptPayload, InterruptStatus,
-    NewEvent, RunStatus, Seq, ThreadStatus,
+    NewEvent, RunStatus, ThreadStatus,
 };
 use serde_json::json;
 
 use super::Drive;
+use super::owed::{Owed, Part, State};
 use crate::Result;
 use crate::admit::LEASE;
 use crate::step::Update;
@@ -19,9 +20,10 @@ use crate::stream::frame::{Frame, public};
 use crate::turn::{Ending, Turn, interrupt_id};
 
 impl Drive<'_> {
-    /// Makes the end of a step or activity durable, with the checkpoint and, if the run ends here, its end.
+    /// Makes the end of a step or activity durable, with the checkpoint and, if the run ends here, its end. A step that
+    /// another follows at once waits for that one.
     pub(super) async fn commit(
-        &self,
+        &mut self,
         turn: &Turn<'_>,
         update: Update,
         ending: Option<&Ending>,
@@ -37,7 +39,7 @@ impl Drive<'_> {
             for (index, payload) in ending.interrupts.iter().enumerate() {
                 writes.push(Write::RaiseInterrupt(self.interrupt(turn, (index, payload), now)));
             }
-            writes.push(self.thread_rests(ending.status, now).await?);
+            writes.push(self.thread_rests(ending, now).await?);
         }
         writes.push(Write::UpdateRun {
             run_id: self.run_id,
@@ -51,20 +53,56 @@ impl Drive<'_> {
             },
         });
         let checkpoint = self.checkpoint(turn, now);
-        let checkpoint_id = checkpoint.checkpoint_id;
-        let head_seq = self.append(events, writes, Some(checkpoint)).await?;
-        if self.frames.is_open() {
-            let node = turn.node().to_owned();
-            self.frames.send(Frame::Updates { node, channels: public(&update.channels) });
-            let (next, channels) = (turn.next.clone(), public(&turn.channels));
-            self.frames.send(Frame::Values { checkpoint_id, head_seq, next, channels });
-        }
-        Ok(())
+        let state = self.frames.is_open().then(|| State {
+            node: turn.node().to_owned(),
+            changed: public(&update.channels),
+            checkpoint_id: checkpoint.checkpoint_id,
+            next: turn.next.clone(),
+            channels: public(&turn.channels),
+        });
+        let events = self.own(events);
+        self.owed.add(writes, (self.thread_id, events), Some(checkpoint), state);
+        let is_followed_at_once = ending.is_none()
+            && turn.activities.is_empty()
+            && turn.next.as_deref().is_some_and(|next| self.is_prompt(next));
+        if is_followed_at_once { Ok(()) } else { self.flush().await }
     }
 
     /// Makes events of a step that still runs durable.
     pub(super) async fn record(&self, events: Vec<NewEvent>, writes: Vec<Write>) -> Result<()> {
-        self.append(events, writes, None).await?;
+        let mut recorded = Owed::default();
+        recorded.add(writes, (self.thread_id, self.own(events)), None, None);
+        self.write(recorded).await
+    }
+
+    fn own(&self, events: Vec<NewEvent>) -> Vec<NewEvent> {
+        events.into_iter().map(|event| event.in_run(self.run_id)).collect()
+    }
+
+    /// Commits what is owed.
+    pub(super) async fn flush(&mut self) -> Result<()> {
+        let owed = std::mem::take(&mut self.owed);
+        if owed.is_empty() { Ok(()) } else { self.write(owed).await }
+    }
+
+    /// Commits, and tells of it. An event whose key was there before is not shown again.
+    async fn write(&self, owed: Owed) -> Result<()> {
+        let Owed { writes, parts, is_admission } = owed;
+        let fence = (!is_admission).then(|| self.fence());
+        let committed = self.driver.store.commit(Transaction { fence, writes }).await?;
+        for Part { append, events, state } in parts {
+            let seqs = committed.seqs.get(append).map(Vec::as_slice).unwrap_or_default();
+            let before = self.head();
+            for (event, seq) in events.into_iter().zip(seqs).filter(|(_, seq)| **seq > before) {
+                self.frames.send(Frame::Event(Box::new(Event::stored(event, self.thread_id, *seq))));
+            }
+            let head_seq = seqs.iter().copied().max().unwrap_or(0).max(before);
+            self.head.store(head_seq, Ordering::Relaxed);
+            if let Some(State { node, changed, checkpoint_id, next, channels }) = state {
+                self.frames.send(Frame::Updates { node, channels: changed });
+                self.frames.send(Frame::Values { checkpoint_id, head_seq, next, channels });
+            }
+        }
         Ok(())
     }
 
@@ -78,30 +116,6 @@ impl Drive<'_> {
 
     pub(super) fn interrupt_id(&self, turn: &Turn<'_>, index: usize) -> InterruptId {
         interrupt_id(self.run_id, turn.step, (turn.next.as_deref().unwrap_or_default(), index))
-    }
-
-    /// Commits the events with the other writes and shows those that are new; returns the journal's position. An event
-    /// whose key was there before is not shown again.
-    async fn append(
-        &self,
-        events: Vec<NewEvent>,
-        mut writes: Vec<Write>,
-        checkpoint: Option<Checkpoint>,
-    ) -> Result<Seq> {
-        let events: Vec<NewEvent> = events.into_iter().map(|event| event.in_run(self.run_id)).collect();
-        let shown = if self.frames.is_open() { events.clone() } else { Vec::new() };
-        let appended = writes.iter().filter(|write| matches!(write, Write::Append { .. })).count();
-        writes.push(Write::Append { thread_id: self.thread_id, events });
-        writes.extend(checkpoint.map(Write::PutCheckpoint));
-        let committed = self.driver.store.commit(Transaction { fence: Some(self.fence()), writes }).await?;
-        let seqs = committed.seqs.get(appended).map(Vec::as_slice).unwrap_or_default();
-        let before = self.head();
-        for (event, seq) in shown.into_iter().zip(seqs).filter(|(_, seq)| **seq > before) {
-            self.frames.send(Frame::Event(Box::new(Event::stored(event, self.thread_id, *seq))));
-        }
-        let head = seqs.iter().copied().max().unwrap_or(0).max(before);
-        self.head.store(head, Ordering::Relaxed);
-        Ok(head)
     }
 
     fn checkpoint(&self, turn: &Turn<'_>, now: Timestamp) -> Checkpoint {
@@ -118,9 +132,15 @@ impl Drive<'_> {
         }
     }
 
-    async fn thread_rests(&self, status: RunStatus, now: Timestamp) -> Result<Write> {
-        let waits = !self.driver.store.pending_interrupts(self.thread_id).await?.is_empty();
-        let status = if waits { ThreadStatus::Interrupted } else { thread_status(status) };
+    /// The question this run answers may be open in the store still.
+    async fn thread_rests(&self, ending: &Ending, now: Timestamp) -> Result<Write> {
+        let answered = |id| {
+            let resolves = |write: &Write| matches!(write, Write::ResolveInterrupt { interrupt_id, .. } if *interrupt_id == id);
+            self.owed.writes().iter().any(resolves)
+        };
+        let pending = self.driver.store.pending_interrupts(self.thread_id).await?;
+        let waits = pending.iter().any(|interrupt| !answered(interrupt.interrupt_id));
+        let status = if waits { ThreadStatus::Interrupted } else { thread_status(ending.status) };
         let patch = ThreadPatch { status: Some(status), updated_at: Some(now), ..ThreadPatch::default() };
         Ok(Write::UpdateThread { thread_id: self.thread_id, patch })
     }

@@ -119,6 +119,7 @@ impl ModelNode {
             frames: &frames,
             cancel: &cancel,
             early: &early,
+            unwritten: &[],
         };
         let context = self.contexts.read(&**store, thread_id).await?;
         let mut request = self.request(&step, &context);

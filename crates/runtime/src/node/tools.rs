@@ -22,7 +22,7 @@ use crate::node::model::TOOLS_WANTED_CHANNEL;
 use crate::node::newest_answer;
 use crate::step::{Ask, Channels, Entry, Failure, StepContext, Update};
 use crate::stream::frame::Frame;
-use crate::tool::{Repeat, Tool, ToolContext, ToolOutput};
+use crate::tool::{Given, Repeat, Tool, ToolContext, ToolOutput};
 
 /// The name of the tools node.
 pub const TOOLS_NODE: &str = "tools";
@@ -35,6 +35,8 @@ pub(crate) const CUT_OFF: &str = "The call was interrupted: the process that mad
                        had its effect or not. Look before you repeat it.";
 const STOPPED: &str =
     "The person stopped the run before the tool was done. It may have had its effect or not.";
+const ONE_AT_A_TIME: &str =
+    "Not done: another call of the same answer leads on from here; make this one afterwards if it is still needed.";
 const BROKE_OFF: &str =
     "The tool broke off on a fault of its own; the call may be made again with other arguments.";
 
@@ -66,14 +68,27 @@ impl Node for ToolsNode {
         let calls = open_calls(&step).await?;
         let (outputs, failure) = self.make(&step, &calls).await?;
         let mut update = Update::default();
+        let mut leaving = None;
         for (call, output) in calls.iter().zip(outputs) {
             let Some(output) = output else { continue };
+            let output = match output.given {
+                Given::Later if leaving.is_some() => ToolOutput::error(ONE_AT_A_TIME),
+                Given::Later => {
+                    leaving = Some(output.update);
+                    continue;
+                }
+                Given::Now => output,
+            };
             let asks = output.interrupts.iter();
             update.asks.extend(asks.map(|payload| Ask { key: call.id.clone(), payload: payload.clone() }));
             if output.interrupts.is_empty() {
                 update.events.push(result(call, &output)?);
             }
             update.merge(output.update);
+        }
+        // While another call waits, the one that leads away is made again with its answer.
+        if let Some(leaving) = leaving.filter(|_| update.asks.is_empty() && failure.is_none()) {
+            update.merge(leaving);
         }
         if let Some(mut failure) = failure {
             // What the other calls returned is kept; what they ask is asked again by the next run.
@@ -192,6 +207,7 @@ impl ToolsNode {
 fn can_be_early(output: &ToolOutput) -> bool {
     let update = &output.update;
     output.interrupts.is_empty()
+        && output.given == Given::Now
         && update.events.is_empty()
         && update.channels.is_empty()
         && update.activities.is_empty()

@@ -63,7 +63,7 @@ async fn a_question_is_answered_once() {
     world.answer(&asked, 0, r#"{"type":"approve"}"#).await;
     let interrupt = &asked.interrupts[0];
     let again = decisions(r#"{"type":"reject"}"#);
-    let refused = runtime::resume(&*world.store, &world.admission(), interrupt, &again).await;
+    let refused = runtime::resume(&*world.store, &world.driver.graph, &world.admission(), (interrupt, &again)).await;
     let error = refused.unwrap_err();
     assert!(matches!(error, runtime::Error::Journal(journal::Error::AlreadyDecided { .. })), "{error:?}");
 }
@@ -74,9 +74,10 @@ async fn two_last_answers_at_the_same_time_begin_one_run() {
         let (world, _, asked) = two_questions().await;
         let yes = decisions(r#"{"type":"approve"}"#);
         let (first, second) = (world.admission(), world.admission());
+        let graph = &world.driver.graph;
         let (first, second) = tokio::join!(
-            runtime::resume(&*world.store, &first, &asked.interrupts[0], &yes),
-            runtime::resume(&*world.store, &second, &asked.interrupts[1], &yes),
+            runtime::resume(&*world.store, graph, &first, (&asked.interrupts[0], &yes)),
+            runtime::resume(&*world.store, graph, &second, (&asked.interrupts[1], &yes)),
         );
         let begun = [first.unwrap(), second.unwrap()].into_iter().flatten().count();
         assert_eq!(begun, 1);
@@ -97,7 +98,7 @@ async fn answers_whose_run_was_never_begun_are_taken_up() {
     }
     let admission = world.admission();
     let begun = runtime::begin_answered(&*world.store, &admission, &asked.interrupts[0]).await.unwrap();
-    let end = world.drive(&begun.unwrap(), runtime::Entry::Fresh).await;
+    let end = world.drive(&begun.unwrap().checkpoint, runtime::Entry::Fresh).await;
     assert_eq!(end.status, RunStatus::Success);
     let again = runtime::begin_answered(&*world.store, &admission, &asked.interrupts[0]).await.unwrap();
     assert!(again.is_none());
@@ -173,7 +174,7 @@ async fn asked_after_a_death() -> (World, Arc<AtomicUsize>, runtime::RunEnd) {
     asks.store(true, Ordering::SeqCst);
     let run = world.store.run(point.run_id).await.unwrap().unwrap();
     let later = Timestamp::now() + jiff::SignedDuration::from_mins(5);
-    let point = runtime::reclaim(&*world.store, &run, OWNER, later).await.unwrap();
+    let point = runtime::reclaim(&*world.store, &run, OWNER, later).await.unwrap().checkpoint;
     let asked = world.drive(&point, Entry::Recovered).await;
     assert_eq!((asked.status, asked.interrupts.len()), (RunStatus::Interrupted, 1));
     (world, calls, asked)
@@ -186,10 +187,10 @@ async fn j2_a_call_that_may_have_been_made_is_not_made_again_because_somebody_ap
         if other_run_between {
             let graph = Graph::new(Edge::To("other")).node(Arc::new(Other), Edge::End);
             let start = Start::default();
-            let point = runtime::admit(&*world.store, &graph, &world.admission(), start).await.unwrap();
+            let admitted = runtime::admit(&*world.store, &graph, &world.admission(), start).await.unwrap();
             let driver = Driver { graph: Arc::new(graph), ..world.driver.clone() };
             let (frames, cancel) = (Frames::default(), CancellationToken::new());
-            driver.drive((&point, Entry::Fresh), &frames, &cancel).await.unwrap();
+            driver.drive(admitted, &frames, &cancel).await.unwrap();
         }
         let end = world.answer(&asked, 0, r#"{"type":"approve"}"#).await.unwrap();
         assert_eq!((end.status, calls.load(Ordering::SeqCst)), (RunStatus::Success, 1));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use journal::{EventQuery, Transaction, Write};
 use protocol::{EventType, RunStatus};
-use runtime::{Entry, Frame, Frames, Item, Limits, Repeat};
+use runtime::{Admitted, Entry, Frame, Frames, Item, Limits, Repeat};
 use scripted::{Place, Reply, Script};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -50,7 +50,7 @@ async fn j3_a_run_that_was_taken_over_writes_nothing_more() {
     let point = world.admit("Go.").await;
     let (frames, mut stream) = Frames::channel();
     let cancel = CancellationToken::new();
-    let run = world.driver.drive((&point, Entry::Fresh), &frames, &cancel);
+    let run = world.driver.drive(Admitted::at(point.clone(), Entry::Fresh), &frames, &cancel);
     let take_over = async {
         while let Some(Item::Frame(_, frame)) = stream.next().await {
             if matches!(&*frame, Frame::Text { .. }) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use protocol::{Message, RunStatus};
-use runtime::{Entry, Frame, Frames, Item, Repeat, Tool, ToolContext, ToolOutput};
+use runtime::{Admitted, Entry, Frame, Frames, Item, Repeat, Tool, ToolContext, ToolOutput};
 use scripted::{Reply, Script};
 use serde_json::{Value, json};
 use tokio::sync::{Barrier, Notify};
@@ -57,7 +57,7 @@ async fn j2_a_result_that_cannot_be_had_again_is_durable_while_other_calls_still
     let point = world.admit("Go.").await;
     let (frames, mut stream) = Frames::channel();
     let cancel = CancellationToken::new();
-    let run = world.driver.drive((&point, Entry::Fresh), &frames, &cancel);
+    let run = world.driver.drive(Admitted::at(point.clone(), Entry::Fresh), &frames, &cancel);
     let watch = async {
         loop {
             let Some(Item::Frame(_, frame)) = stream.next().await else { unreachable!("the run waits") };
@@ -98,7 +98,7 @@ async fn a_stopped_call_returns_what_it_has() {
     let (frames, mut stream) = Frames::channel();
     let cancel = CancellationToken::new();
     let run = async {
-        let end = world.driver.drive((&point, Entry::Fresh), &frames, &cancel).await;
+        let end = world.driver.drive(Admitted::at(point.clone(), Entry::Fresh), &frames, &cancel).await;
         drop(frames);
         end
     };

@@ -12,7 +12,7 @@ use protocol::{
     ReviewConfig, RunId, Thread, ThreadId,
 };
 use runtime::{
-    AFTER_AGENT_NODE, AFTER_MODEL_NODE, Activities, Admission, BEFORE_AGENT_NODE, Channels, Contexts, Driver,
+    AFTER_AGENT_NODE, AFTER_MODEL_NODE, Activities, Admission, Admitted, BEFORE_AGENT_NODE, Channels, Contexts, Driver,
     Edge, Entry, Frames, Graph, Hook, HooksNode, Limits, MODEL_NODE, ModelNode, Point, Repeat, RunEnd, Start,
     TOOLS_NODE, Tool, ToolContext, ToolOutput, ToolsNode, Update, wants_tools,
 };
@@ -53,7 +53,7 @@ impl World {
         let message = NewEvent::message(&Message::human(text), Timestamp::now()).unwrap();
         let update = Update { events: vec![message], ..Update::default() };
         let start = Start { update, channels: Channels::new() };
-        runtime::admit(&*self.store, &self.driver.graph, &self.admission(), start).await.unwrap()
+        runtime::admit(&*self.store, &self.driver.graph, &self.admission(), start).await.unwrap().checkpoint
     }
 
     pub fn admission(&self) -> Admission {
@@ -69,7 +69,7 @@ impl World {
 
     pub async fn drive(&self, point: &Checkpoint, entry: Entry) -> RunEnd {
         let (frames, cancel) = (Frames::default(), CancellationToken::new());
-        self.driver.drive((point, entry), &frames, &cancel).await.unwrap()
+        self.driver.drive(Admitted::at(point.clone(), entry), &frames, &cancel).await.unwrap()
     }
 
     pub async fn say(&self, text: &str) -> RunEnd {
@@ -81,9 +81,14 @@ impl World {
     pub async fn answer(&self, end: &RunEnd, index: usize, decision: &str) -> Option<RunEnd> {
         let decisions = decisions(decision);
         let interrupt = self.store.interrupt(end.interrupts[index].interrupt_id).await.unwrap().unwrap();
-        let resumed = runtime::resume(&*self.store, &self.admission(), &interrupt, &decisions).await.unwrap();
+        let graph = &self.driver.graph;
+        let answer = (&interrupt, &decisions);
+        let resumed = runtime::resume(&*self.store, graph, &self.admission(), answer).await.unwrap();
         match resumed {
-            Some(point) => Some(self.drive(&point, Entry::Fresh).await),
+            Some(admitted) => {
+                let (frames, cancel) = (Frames::default(), CancellationToken::new());
+                Some(self.driver.drive(admitted, &frames, &cancel).await.unwrap())
+            }
             None => None,
         }
     }

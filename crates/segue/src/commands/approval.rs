@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::commands::Context;
 use crate::exit::{self, Code, Failure};
-use crate::terminal::ask::question::{Choice, ask_amid, ask_line};
+use crate::terminal::ask::line::ask_line;
+use crate::terminal::ask::question::{Choice, ask_amid};
 use crate::terminal::editor::{self, Edited};
 use crate::terminal::screen::Screen;
 use crate::terminal::show::calls::title;
@@ -340,7 +341,7 @@ fn edit(context: &Context, request: &ActionRequest) -> Result<Option<Decision>, 
         ),
     };
     let edited = match editor::edit(folder, head, &text) {
-        Ok(Edited::Text(edited)) => edited,
+        Ok(Edited::Text { text, .. }) => text,
         Ok(Edited::Unchanged) => {
             context.screen.line("Nothing was changed.")?;
             return Ok(None);

@@ -1,6 +1,7 @@
 //! `segue chat`: a conversation in the terminal. Lines that begin with `/` are commands; everything else is a turn.
 
 mod facts;
+mod growth;
 mod handing;
 mod line;
 pub(crate) mod message;
@@ -99,6 +100,13 @@ pub(crate) async fn run(context: Context, args: cli::Chat) -> Outcome {
     outcome
 }
 
+/// What a look for a run that was cut off found.
+enum Recovered {
+    Nothing,
+    /// One that went on, and was followed to its end.
+    Run,
+}
+
 /// What a chat begins in.
 enum Opened {
     Thread(Box<Thread>),
@@ -184,10 +192,12 @@ impl Chat {
 
     /// Returns the next line: one that was typed ahead, else one the person writes now.
     async fn next_line(&mut self) -> Result<Line, Failure> {
-        if std::mem::take(&mut self.is_changed)
+        while std::mem::take(&mut self.is_changed)
             && let Some(thread) = &self.thread
         {
-            status::show(&self.context, thread, self.spent.take().as_ref(), &mut self.total).await?;
+            let spent = self.spent.take();
+            let full = status::show(&self.context, thread, spent.as_ref(), &mut self.total).await?;
+            self.propose(full).await?;
         }
         for text in self.typed.pasted.drain(..) {
             self.lines.pasted(&text);
@@ -198,6 +208,10 @@ impl Chat {
             return Ok(Line::Text(self.lines.written(&text)));
         }
         let rest = std::mem::take(&mut self.typed.rest);
+        if self.context.screen.is_plain() && !rest.is_empty() {
+            self.say("You had typed, and it was not sent:")?;
+            self.context.screen.line(crate::terminal::text::safe::safe(&rest))?;
+        }
         self.lines.prefill(&rest);
         if self.context.screen.audience == Audience::Person {
             let known = self.known().await;
@@ -253,7 +267,10 @@ impl Chat {
         let thread_id = thread.thread_id;
         self.go_to(Some(thread));
         opening::show(&self.context, self.thread.as_ref()).await?;
-        self.recover(thread_id).await
+        match self.recover(thread_id).await? {
+            Recovered::Nothing => self.offer_pending(thread_id).await,
+            Recovered::Run => Ok(()),
+        }
     }
 
     /// Makes `thread` the one that is talked in, without a look at it.
@@ -265,15 +282,15 @@ impl Chat {
     }
 
     /// Goes on where a crash cut a run off, and says so.
-    async fn recover(&mut self, thread_id: ThreadId) -> Result<(), Failure> {
+    async fn recover(&mut self, thread_id: ThreadId) -> Result<Recovered, Failure> {
         self.opening = Some(CUT_OFF);
         let recovered = self
             .watched(async |agent, frames, cancel| agent.recover(thread_id, frames, cancel).await)
             .await?;
         match recovered {
-            Ok(None) => Ok(()),
-            Ok(Some(end)) => self.settle(thread_id, end).await,
-            Err(error) => self.tell(error.into()),
+            Ok(None) => Ok(Recovered::Nothing),
+            Ok(Some(end)) => self.settle(thread_id, end).await.map(|()| Recovered::Run),
+            Err(error) => self.tell(error.into()).map(|()| Recovered::Nothing),
         }
     }
 
@@ -327,6 +344,16 @@ impl Chat {
         if let Ok(Ok(Some(end))) = &done {
             spent.usage = end.usage;
         }
+        match &done {
+            // Nothing ran.
+            Ok(Ok(None)) => self.waiting = spent.waiting,
+            _ => self.took(spent).await?,
+        }
+        done
+    }
+
+    /// Takes down what a run took; what the display lost of it is shown.
+    async fn took(&mut self, mut spent: Spent) -> Result<(), Failure> {
         self.waiting = std::mem::take(&mut spent.waiting);
         match (&mut self.total, spent.lost_after.take()) {
             (total, Some(seq)) => {
@@ -335,23 +362,25 @@ impl Chat {
                     history::show_after(&self.context, thread.thread_id, seq).await?;
                 }
             }
-            (Some(total), None) => total.add(agent, &spent),
+            (Some(total), None) => total.add(&self.context.agent, &spent),
             (None, None) => {}
         }
-        match (&mut self.spent, &done) {
-            // Nothing ran.
-            (_, Ok(Ok(None))) => {}
-            (Some(before), _) => before.add(spent),
-            (none, _) => *none = Some(spent),
+        match &mut self.spent {
+            Some(before) => before.add(spent),
+            none => *none = Some(spent),
         }
-        done
+        Ok(())
     }
 
-    /// Asks what a run that stopped asks, as long as there is something, and says how it ended.
+    /// Asks what a run that stopped asks, tool calls or a handoff, as long as there is something, and says how it ended.
     async fn settle(&mut self, thread_id: ThreadId, end: RunEnd) -> Result<(), Failure> {
         let mut end = end;
         while end.status == RunStatus::Interrupted && !signals::is_ending() {
-            match self.approve(thread_id).await? {
+            let went_on = match self.approve(thread_id).await? {
+                Some(next) => Some(next),
+                None => self.review_asked(thread_id, &end).await?,
+            };
+            match went_on {
                 Some(next) => end = next,
                 None => return Ok(()),
             }

@@ -29,7 +29,7 @@ pub(crate) async fn run(global: &Global) -> Outcome {
 }
 
 fn show(global: &Global, checks: &[Check]) -> Result<(), Failure> {
-    let screen = Screen::new(global.color);
+    let screen = Screen::new(global.color, global.drawing());
     if global.format() == Format::Json {
         screen.line(serde_json::to_string(checks)?)?;
         return Ok(());

@@ -1,51 +1,38 @@
-//! `segue handoff`: from a thread or a session file to a reviewed summary, and from there to a fresh thread.
+//! `segue handoff`: from a thread or a session file to a reviewed summary, and from there to a fresh thread. Looking at
+//! handoffs, answering them and telling what came of it are in the files beside this one.
 
-use std::io::Read;
+pub(crate) mod answer;
+pub(crate) mod look;
+mod report;
+
 use std::path::{Path, PathBuf};
 
-use agent::{Decided, Frame, HandoffRequest, ImportReport, PendingHandoff};
-use protocol::{
-    Coverage, Decision, Decisions, Handoff, HandoffStatus, HandoffSummary, Proposal, Thread, ThreadId,
-};
-use serde::Serialize;
+use agent::{Decided, HandoffRequest, ImportReport, PendingHandoff};
+use protocol::{Decision, Decisions, HandoffId, HandoffStatus, Thread, ThreadId};
 
-use crate::cli::{self, Format};
+use crate::cli::Format;
+use crate::cli::handoff::Handoff;
 use crate::commands::{Context, import, review, threads};
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::screen::Audience;
 use crate::terminal::text::safe::one_line;
 use crate::terminal::text::wrap::shorten;
-use crate::terminal::work::progress::{Progress, Unit};
 use crate::terminal::work::typed::Typed;
-use crate::terminal::work::watch::{Seen, Then, watch};
-
-/// Where the answer comes from.
-enum Answer {
-    /// The person at the terminal.
-    Ask,
-    /// `--preview`.
-    Preview,
-    /// `--apply`.
-    Apply,
-    /// `--decision-file`: what it holds.
-    Given(String),
-    /// Nobody is there to answer.
-    Nobody,
-}
-
-/// How far a handoff came.
-enum Reached {
-    /// It waits for a decision.
-    Pending,
-    /// It waited before and was only looked at.
-    LookedAt,
-    /// It was decided.
-    Decided(Box<Decided>),
-}
+use answer::{Answer, answer, settle};
+use report::{Ended, finish};
 
 /// Performs the command.
-pub(crate) async fn run(context: &Context, args: cli::Handoff) -> Outcome {
-    let answer = answer(context, &args)?;
+pub(crate) async fn run(context: &Context, args: Handoff) -> Outcome {
+    match (&args.show, &args.decide) {
+        _ if args.list => look::list(context).await.map(|()| Code::Done),
+        (Some(id), _) => look::show(context, id, args.iteration).await.map(|()| Code::Done),
+        (None, Some(id)) => decide(context, id, &args).await,
+        (None, None) => request(context, &args).await,
+    }
+}
+
+/// Drafts a handoff of what is named, or finds the pending one, and answers it.
+async fn request(context: &Context, args: &Handoff) -> Outcome {
+    let answer = answer(context, args)?;
     let mut goal = args.goal.clone();
     let (thread, imported) = match (&args.source, args.latest) {
         (source, true) => {
@@ -62,44 +49,64 @@ pub(crate) async fn run(context: &Context, args: cli::Handoff) -> Outcome {
         messages: args.messages,
         ..HandoffRequest::default()
     };
-    let pending = draft(context, thread.thread_id, request).await?;
+    let drafted = review::draft(context, thread.thread_id, request, &mut Typed::default()).await?;
+    let Some(pending) = drafted else {
+        return Err(Failure::cancelled("draft the handoff")
+            .with_hint("nothing was left behind; the same command drafts it again"));
+    };
+    conclude(context, &pending, answer, imported.as_ref()).await
+}
+
+/// Answers the handoff of that id, which waits already.
+async fn decide(context: &Context, id: &str, args: &Handoff) -> Outcome {
+    let answer = answer(context, args)?;
+    let found = match &args.source {
+        Some(thread) => {
+            let thread = context.agent.find_thread(thread).await?;
+            context.agent.find_handoff_in(id, thread.thread_id).await?
+        }
+        None => context.agent.find_handoff(id).await?,
+    };
+    let pending = waiting(context, found.handoff_id).await?;
+    let answer = match answer {
+        // Whoever names the handoff does not come upon it by chance: the preview is its answer.
+        Answer::Preview => Answer::Given(Decisions { decisions: vec![Decision::Preview {}] }),
+        Answer::Ask | Answer::Apply | Answer::Given(_) | Answer::Nobody => answer,
+    };
+    conclude(context, &pending, answer, None).await
+}
+
+/// Returns the handoff as it waits for a decision.
+async fn waiting(context: &Context, handoff_id: HandoffId) -> Result<PendingHandoff, Failure> {
+    let review = context.agent.handoff_review(handoff_id).await?;
+    match (review.pending, review.handoff.status) {
+        (Some(pending), _) => Ok(pending),
+        (None, HandoffStatus::Expired) => Err(agent::Error::Expired { handoff_id }.into()),
+        (None, HandoffStatus::Requested | HandoffStatus::Drafting) => {
+            let thread = context.short_id(review.handoff.parent_thread_id).await;
+            Err(Failure::new(Code::Conflict, format!("decide handoff {handoff_id}: it is still being drafted"))
+                .with_hint(format!("`segue handoff {thread}` goes on with a draft that was cut off")))
+        }
+        (None, status) => Err(agent::Error::Decided { handoff_id, status }.into()),
+    }
+}
+
+/// Shows the handoff, has it answered, and tells what came of it.
+async fn conclude(
+    context: &Context,
+    pending: &PendingHandoff,
+    answer: Answer,
+    imported: Option<&ImportReport>,
+) -> Outcome {
+    let thread = context.agent.find_thread(&pending.handoff.parent_thread_id.to_string()).await?;
     if context.format == Format::Text {
         let (screen, id) = (&context.screen, context.short_id(thread.thread_id).await);
         let from = format!("Handoff of {id} {}", threads::title(&thread));
         screen.line(screen.style.dim(shorten(&from, screen.columns)))?;
-        review::show(context, &pending)?;
+        review::show(context, pending).await?;
     }
-    let reached = settle(context, &pending, answer).await?;
-    finish(context, &pending, reached, imported.as_ref()).await
-}
-
-/// Drafts the handoff, or finds the pending one.
-pub(crate) async fn draft(
-    context: &Context,
-    thread_id: ThreadId,
-    request: HandoffRequest,
-) -> Result<PendingHandoff, Failure> {
-    let progress = Progress::new(context.format, Unit::Steps);
-    let agent = &context.agent;
-    let (drafted, stopped) = watch(
-        async |frames, cancel| {
-            (agent.request_handoff(thread_id, request, &frames, &cancel).await, cancel.is_cancelled())
-        },
-        |seen| {
-            match seen {
-                Seen::Frame(_, Frame::Notice { text }) => progress.aside(|| context.notice(text)),
-                Seen::Frame(_, frame) => progress.show(frame),
-                Seen::Gap(_) | Seen::Tick | Seen::Stopping => {}
-            }
-            Ok(Then::GoOn)
-        },
-    )
-    .await?;
-    match drafted {
-        Err(_) if stopped => Err(Failure::cancelled("draft the handoff")
-            .with_hint("run the same command again: it goes on where this one stopped")),
-        drafted => Ok(drafted?),
-    }
+    let reached = settle(context, pending, answer).await?;
+    finish(context, Ended { pending, reached, before: thread.last_seq, imported }).await
 }
 
 /// Tells where the way goes on after a handoff was accepted.
@@ -117,34 +124,6 @@ pub(crate) async fn show_child(context: &Context, decided: &Decided, child: Thre
         )));
     }
     Ok(())
-}
-
-fn answer(context: &Context, args: &cli::Handoff) -> Result<Answer, Failure> {
-    Ok(match (&args.decision_file, args.preview, args.apply) {
-        // Read before anything is drafted: a missing file should cost nothing.
-        (Some(path), _, _) => Answer::Given(read(path)?),
-        (None, true, _) => Answer::Preview,
-        (None, false, true) => Answer::Apply,
-        (None, false, false)
-            if context.format == Format::Text && context.screen.audience == Audience::Person =>
-        {
-            Answer::Ask
-        }
-        (None, false, false) => Answer::Nobody,
-    })
-}
-
-fn read(path: &Path) -> Result<String, Failure> {
-    let mut text = String::new();
-    let read = match path.as_os_str() == "-" {
-        true => std::io::stdin().read_to_string(&mut text).map(drop),
-        false => std::fs::read_to_string(path).map(|content| text = content),
-    };
-    read.map_err(|error| {
-        Failure::new(Code::User, format!("read the decision in {}: {error}", path.display()))
-            .with_hint("nothing was drafted or decided; check the path")
-    })?;
-    Ok(text)
 }
 
 /// Finds the thread that is named, or imports the file that is.
@@ -185,107 +164,4 @@ async fn from_file(context: &Context, path: &Path) -> Result<(Thread, Option<Imp
         }
     }
     Ok((thread, Some(report)))
-}
-
-async fn settle(context: &Context, pending: &PendingHandoff, answer: Answer) -> Result<Reached, Failure> {
-    let decision = match answer {
-        Answer::Nobody => return Ok(Reached::Pending),
-        Answer::Ask => {
-            let decided = review::ask_person(context, pending, &mut Typed::default()).await?;
-            return Ok(decided.map_or(Reached::Pending, |decided| Reached::Decided(Box::new(decided))));
-        }
-        // One that waited before belongs to whoever asked for it: a look does not end it.
-        Answer::Preview if !pending.is_new => return Ok(Reached::LookedAt),
-        Answer::Preview => Decisions { decisions: vec![Decision::Preview {}] },
-        Answer::Apply => Decisions { decisions: vec![review::acceptance(pending)] },
-        Answer::Given(text) => Decisions::from_request(&text).map_err(|error| {
-            Failure::new(Code::User, format!("read the decision: {error}")).with_hint(
-                "the handoff still waits; the file holds {\"decisions\":[{\"type\":\"approve|edit|reject|preview\"}]}",
-            )
-        })?,
-    };
-    let decided = review::decide(context, pending.handoff.handoff_id, &decision).await??;
-    Ok(Reached::Decided(Box::new(decided)))
-}
-
-/// What `--json` prints.
-#[derive(Serialize)]
-struct Report<'a> {
-    outcome: &'static str,
-    thread_id: ThreadId,
-    child_thread_id: Option<ThreadId>,
-    next_command: Option<String>,
-    handoff: &'a Handoff,
-    summary_json: &'a HandoffSummary,
-    summary_md: &'a str,
-    summary_sha256: &'a str,
-    coverage: &'a Coverage,
-    uncovered_messages: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    import: Option<&'a ImportReport>,
-}
-
-async fn finish(
-    context: &Context,
-    pending: &PendingHandoff,
-    reached: Reached,
-    imported: Option<&ImportReport>,
-) -> Outcome {
-    let (handoff, proposal, child): (&Handoff, &Proposal, Option<ThreadId>) = match &reached {
-        Reached::Pending | Reached::LookedAt => (&pending.handoff, &pending.proposal, None),
-        Reached::Decided(decided) => (&decided.handoff, &decided.proposal, decided.child_thread_id),
-    };
-    let outcome = review::outcome(handoff.status);
-    let thread = context.short_id(handoff.parent_thread_id).await;
-    let next_command = match (child, outcome) {
-        (Some(child), _) => Some(format!("segue chat -t {}", context.id_to_keep(child).await)),
-        (None, "pending") => Some(format!("segue handoff {thread}")),
-        (None, _) => None,
-    };
-    match context.format {
-        Format::Json => context.json(&Report {
-            outcome,
-            thread_id: handoff.parent_thread_id,
-            child_thread_id: child,
-            next_command,
-            handoff,
-            summary_json: &proposal.summary_json,
-            summary_md: &proposal.summary_md,
-            summary_sha256: &proposal.summary_sha256,
-            coverage: &proposal.summary_json.coverage,
-            uncovered_messages: pending.uncovered_messages,
-            import: imported,
-        })?,
-        Format::Text => tell(context, &reached, next_command).await?,
-    }
-    Ok(match (&reached, outcome) {
-        (Reached::LookedAt, _) => Code::Done,
-        (Reached::Pending | Reached::Decided(_), "pending") => Code::Undecided,
-        (Reached::Pending | Reached::Decided(_), _) => Code::Done,
-    })
-}
-
-async fn tell(context: &Context, reached: &Reached, next: Option<String>) -> Result<(), Failure> {
-    let (screen, style) = (&context.screen, context.screen.style);
-    let next = style.code(next.unwrap_or_default());
-    match reached {
-        Reached::Pending | Reached::LookedAt => {
-            screen.line(format!("Nothing was decided; the handoff waits. Come back with: {next}"))?;
-        }
-        Reached::Decided(decided) => match (decided.child_thread_id, &decided.next) {
-            (Some(child), _) => {
-                show_child(context, decided, child).await?;
-                screen.line(format!("Go on with: {next}"))?;
-            }
-            (None, Some(redrafted)) => {
-                review::show(context, redrafted)?;
-                screen.line(format!("There is another draft; the handoff waits. Decide with: {next}"))?;
-            }
-            (None, None) if decided.handoff.status == HandoffStatus::Declined => {
-                screen.line("Declined. Nothing was changed; the thread goes on as it was.")?;
-            }
-            (None, None) => screen.line("Only shown. Nothing was changed.")?,
-        },
-    }
-    Ok(())
 }

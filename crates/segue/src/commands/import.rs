@@ -38,7 +38,7 @@ pub(crate) async fn run(context: &Context, args: cli::Import) -> Outcome {
 /// # Errors
 /// When a named file cannot be read, the journal fails, or the person stopped it.
 pub(crate) async fn import(context: &Context, paths: &[PathBuf]) -> Result<ImportReport, Failure> {
-    let progress = Progress::new(context.format, Unit::Bytes);
+    let progress = Progress::new(&context.screen, context.format, Unit::Bytes);
     let agent = &context.agent;
     let (report, stopped) = watch(
         async |frames, cancel| (agent.import(paths, &frames, &cancel).await, cancel.is_cancelled()),

@@ -1,60 +1,70 @@
 //! The review of a handoff, the same for `segue handoff` and the chat: show the proposal, take the person's answer,
-//! pass it on. What an answer means is decided by the `handoff` room.
+//! pass it on, until the handoff is decided or left for later. What an answer means is decided by the `handoff` room.
 
-use agent::{Agent, Class, Decided, Frame, PendingHandoff};
-use protocol::{Decision, Decisions, HandoffId, HandoffStatus};
-use serde_json::{Map, json};
+mod change;
+mod choices;
+mod own;
+mod panel;
+mod work;
+
+use agent::{Class, Decided, EXTRACTIVE, PendingHandoff};
+use protocol::decision::EditedAction;
+use protocol::{Decision, Decisions, HandoffStatus, Proposal};
+use serde_json::{Map, Value, json};
 
 use crate::commands::Context;
 use crate::exit::{Failure, chain};
-use crate::terminal::ask::question::{Choice, ask_amid, ask_line};
-use crate::terminal::editor::{self, Edited};
-use crate::terminal::show::summary;
-use crate::terminal::text::safe::one_line;
-use crate::terminal::text::wrap;
+use crate::terminal::ask::line::{ask_line, ask_text};
+use crate::terminal::ask::pick::pick;
+use crate::terminal::ask::question::ask_amid;
+use crate::terminal::show::{carry, diff, ledger};
+use crate::terminal::text::safe::{one_line, safe};
+use crate::terminal::text::wrap::{shorten, wrap};
+use crate::terminal::work::stream::Spent;
 use crate::terminal::work::typed::Typed;
-use crate::terminal::work::watch::{Seen, Then, watch};
+use choices::{Answer, Offer, choices};
+use own::Own;
+pub(crate) use panel::show;
+pub(crate) use work::{Telling, decide, draft};
 
-/// What the person wants to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Answer {
-    Accept,
-    Edit,
-    Decline,
-    Preview,
+/// What the agent that asked is told when a person goes on without a summary.
+const WITHOUT_SUMMARY: &str = "the person went on without a summary";
+
+/// How a review ended.
+#[derive(Debug)]
+pub(crate) enum Left {
+    /// The handoff waits.
+    Later,
+    /// It was decided.
+    Decided(Box<Decided>),
+    /// It was declined, for a blank thread without a summary.
+    Blank(Box<Decided>),
 }
 
-const CHOICES: [Choice<Answer>; 4] = [
-    Choice { key: 'a', label: "Accept", answer: Answer::Accept },
-    Choice { key: 'e', label: "Edit", answer: Answer::Edit },
-    Choice { key: 'd', label: "Decline", answer: Answer::Decline },
-    Choice { key: 'p', label: "Preview only", answer: Answer::Preview },
-];
+/// A handoff under review.
+pub(crate) struct Review<'a> {
+    context: &'a Context,
+    typed: &'a mut Typed,
+    telling: Telling,
+    pending: PendingHandoff,
+    /// Everything that was proposed, the newest last.
+    proposals: Vec<Proposal>,
+    /// Feedback that was not worked in yet.
+    feedback: String,
+    own: Own,
+    /// Whether a blank thread without a summary is offered.
+    offers_blank: bool,
+    /// What the runs took that the answers led to.
+    pub(crate) spent: Spent,
+}
 
-/// Shows the proposal.
-///
-/// # Errors
-/// When stdout cannot be written to.
-pub(crate) fn show(context: &Context, pending: &PendingHandoff) -> Result<(), Failure> {
-    let screen = &context.screen;
-    if !pending.is_new {
-        let since = pending.handoff.created_at.strftime("%Y-%m-%d %H:%M UTC");
-        let text =
-            format!("This handoff was asked for at {since} and still waits; it is shown again as it was.");
-        screen.line(screen.style.dim(wrap::wrap(&text, screen.text_columns(), "", "")))?;
-    }
-    if let Some(goal) = &pending.handoff.goal {
-        screen.line(screen.style.dim(wrap::wrap(
-            &format!("Goal: {}", one_line(goal)),
-            screen.text_columns(),
-            "",
-            "  ",
-        )))?;
-    }
-    screen.line("")?;
-    screen.line(summary::proposal(screen, &pending.proposal, pending.uncovered_messages))?;
-    screen.line("")?;
-    Ok(())
+/// What came of passing an answer on.
+enum Passed {
+    Decided(Box<Decided>),
+    /// There is another proposal, or the same one again.
+    Again,
+    /// It was not taken, and why.
+    Refused(String),
 }
 
 /// Returns the answer that accepts exactly what was shown.
@@ -62,115 +72,9 @@ pub(crate) fn acceptance(pending: &PendingHandoff) -> Decision {
     Decision::Approve { args: None, summary_sha256: Some(pending.proposal.summary_sha256.clone()) }
 }
 
-/// Passes an answer on, and shows what a person should know of its consequences.
-///
-/// # Errors
-/// The inner one when the answer was not taken: the handoff still waits, or was decided by someone else.
-pub(crate) async fn decide(
-    context: &Context,
-    handoff_id: HandoffId,
-    decisions: &Decisions,
-) -> Result<agent::Result<Decided>, Failure> {
-    let agent: &Agent = &context.agent;
-    watch(
-        async |frames, cancel| agent.decide_handoff(handoff_id, decisions, &frames, &cancel).await,
-        |seen| {
-            if let Seen::Frame(_, Frame::Notice { text }) = seen {
-                context.notice(text);
-            }
-            Ok(Then::GoOn)
-        },
-    )
-    .await
-}
-
-/// Asks the person until the handoff is decided; `None` when they leave it for later. What they go on to type as a
-/// message goes to `typed`.
-///
-/// # Errors
-/// When the terminal fails, or the answer could not be taken.
-pub(crate) async fn ask_person(
-    context: &Context,
-    pending: &PendingHandoff,
-    typed: &mut Typed,
-) -> Result<Option<Decided>, Failure> {
-    // What the person wrote last, so that nothing of it is lost between two visits of the editor.
-    let mut draft = pending.proposal.summary_md.clone();
-    loop {
-        let Some(answer) = ask_amid(&context.screen, &CHOICES, "Decide later", typed)? else {
-            return Ok(None);
-        };
-        let decision = match answer {
-            Answer::Accept => acceptance(pending),
-            Answer::Preview => Decision::Preview {},
-            Answer::Decline => match ask_line(&context.screen, "Reason (Enter for none)")? {
-                Some(reason) => Decision::Reject {
-                    message: Some(reason.trim().to_owned()).filter(|text| !text.is_empty()),
-                },
-                None => continue,
-            },
-            Answer::Edit => match edit(context, pending, &mut draft).await? {
-                Some(decided) => return Ok(Some(decided)),
-                None => continue,
-            },
-        };
-        let decisions = Decisions { decisions: vec![decision] };
-        return Ok(Some(decide(context, pending.handoff.handoff_id, &decisions).await??));
-    }
-}
-
-/// Lets the person edit the text until it is taken, or they leave it as it is.
-async fn edit(
-    context: &Context,
-    pending: &PendingHandoff,
-    draft: &mut String,
-) -> Result<Option<Decided>, Failure> {
-    let mut refused: Option<String> = None;
-    loop {
-        let head = head(refused.as_deref());
-        let text = match editor::edit(context.agent.home().root(), &head, draft) {
-            Ok(Edited::Text(text)) => text,
-            Ok(Edited::Unchanged) if refused.is_none() && *draft != pending.proposal.summary_md => {
-                draft.clone()
-            }
-            Ok(Edited::Unchanged) => {
-                context.screen.line("The text was not changed.")?;
-                return Ok(None);
-            }
-            Err(Failure::Told(told)) => {
-                crate::exit::tell(&told, context.format);
-                return Ok(None);
-            }
-            Err(closed @ Failure::OutputClosed) => return Err(closed),
-        };
-        *draft = text;
-        let decisions = Decisions { decisions: vec![edited(pending, draft)] };
-        match decide(context, pending.handoff.handoff_id, &decisions).await? {
-            Ok(decided) => return Ok(Some(decided)),
-            Err(error) if error.class() == Class::User => {
-                let why = one_line(&chain(&error));
-                context.notice(&format!("failed to {why}"));
-                refused = Some(why);
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-fn edited(pending: &PendingHandoff, text: &str) -> Decision {
-    Decision::Approve {
-        args: Some(Map::from_iter([("summary_md".to_owned(), json!(text))])),
-        summary_sha256: Some(pending.proposal.summary_sha256.clone()),
-    }
-}
-
-fn head(refused: Option<&str>) -> String {
-    let how = "This is what the new thread will be told. Change it, save, and close the editor: that accepts it.\n\
-               Leave it as it is to go back to the question. This comment is not part of it.";
-    match refused {
-        Some(why) => format!("The text was not taken: {why}\n\n{how}"),
-        None => how.to_owned(),
-    }
+/// Returns whether the agent asked for the handoff, so that its turn goes on after a decision.
+pub(crate) fn is_asked_by_agent(pending: &PendingHandoff) -> bool {
+    arg(pending, "initiated_by").and_then(Value::as_str) == Some("agent")
 }
 
 /// The outcome of a decision, by the name reports give it.
@@ -183,4 +87,314 @@ pub(crate) const fn outcome(status: HandoffStatus) -> &'static str {
         HandoffStatus::Failed => "failed",
         HandoffStatus::Expired => "expired",
     }
+}
+
+/// Asks the person until the handoff is decided; `None` when they leave it for later. The proposal was shown already.
+///
+/// # Errors
+/// When the terminal fails, or the answer could not be taken.
+pub(crate) async fn ask_person(
+    context: &Context,
+    pending: &PendingHandoff,
+    typed: &mut Typed,
+) -> Result<Option<Decided>, Failure> {
+    let mut review = Review::open(context, pending.clone(), typed).await?;
+    review.telling = Telling::Progress;
+    let left = review.ask().await;
+    let unsent = typed.unsent();
+    if !unsent.trim().is_empty() {
+        context.screen.line("You typed meanwhile, and it was sent nowhere:")?;
+        context.screen.line(safe(&unsent))?;
+    }
+    match left? {
+        Left::Later => Ok(None),
+        Left::Decided(decided) => Ok(Some(*decided)),
+        Left::Blank(decided) => {
+            context.screen.line("A blank thread begins with: segue chat")?;
+            Ok(Some(*decided))
+        }
+    }
+}
+
+impl<'a> Review<'a> {
+    /// Begins a review of a proposal that was shown already; what is typed meanwhile goes to `typed`.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub(crate) async fn open(
+        context: &'a Context,
+        pending: PendingHandoff,
+        typed: &'a mut Typed,
+    ) -> Result<Self, Failure> {
+        let proposals = context.agent.handoff_review(pending.handoff.handoff_id).await?.proposals;
+        Ok(Self {
+            context,
+            typed,
+            telling: Telling::Everything,
+            feedback: pending.unused_feedback.clone().unwrap_or_default(),
+            pending,
+            proposals,
+            own: Own::default(),
+            offers_blank: false,
+            spent: Spent::default(),
+        })
+    }
+
+    /// Offers a blank thread without a summary besides.
+    pub(crate) fn offer_blank(&mut self) {
+        self.offers_blank = true;
+    }
+
+    /// Asks until the handoff is decided or left.
+    ///
+    /// # Errors
+    /// When the terminal fails, or the answer could not be taken; what the person wrote is kept in a file.
+    pub(crate) async fn ask(&mut self) -> Result<Left, Failure> {
+        let left = self.ask_on().await;
+        self.own.keep(self.context, &self.pending.proposal)?;
+        left
+    }
+
+    async fn ask_on(&mut self) -> Result<Left, Failure> {
+        loop {
+            let offer = self.offer();
+            let asked = ask_amid(&self.context.screen, &choices(&offer), "Decide later", self.typed)?;
+            let Some(answer) = asked else { return Ok(Left::Later) };
+            let decision = match answer {
+                Answer::Edit => match self.edit().await? {
+                    Some(decided) => return Ok(Left::Decided(decided)),
+                    None => None,
+                },
+                answer => self.decision(answer)?,
+            };
+            let Some(decision) = decision else { continue };
+            match self.pass_on(decision).await? {
+                Passed::Decided(decided) if answer == Answer::Blank => return Ok(Left::Blank(decided)),
+                Passed::Decided(decided) => return Ok(Left::Decided(decided)),
+                Passed::Again => {}
+                Passed::Refused(why) => self.context.notice(&format!("failed to {why}")),
+            }
+        }
+    }
+
+    /// Passes an answer on that was not asked for here.
+    ///
+    /// # Errors
+    /// When it could not be taken.
+    pub(crate) async fn give(&mut self, decision: Decision) -> Result<Left, Failure> {
+        let decided = self.work(decision).await?.done?;
+        Ok(Left::Decided(Box::new(decided)))
+    }
+
+    fn offer(&self) -> Offer {
+        Offer {
+            is_failed: self.pending.problem.is_some(),
+            is_extract: self.pending.proposal.summary_json.model == EXTRACTIVE,
+            refinements: self.pending.remaining_refinements,
+            proposals: self.proposals.len(),
+            offers_blank: self.offers_blank,
+            is_asked_by_agent: is_asked_by_agent(&self.pending),
+        }
+    }
+
+    /// Returns the decision an answer stands for; `None` when it was only a view, or the person changed their mind.
+    fn decision(&mut self, answer: Answer) -> Result<Option<Decision>, Failure> {
+        Ok(match answer {
+            Answer::Accept => Some(acceptance(&self.pending)),
+            Answer::Preview => Some(Decision::Preview {}),
+            Answer::Decline => ask_line(&self.context.screen, "Reason (Enter for none)")?.map(|reason| {
+                Decision::Reject { message: Some(reason.trim().to_owned()).filter(|text| !text.is_empty()) }
+            }),
+            Answer::Blank => Some(Decision::Reject { message: Some(WITHOUT_SUMMARY.to_owned()) }),
+            Answer::Refine => self.refined()?,
+            Answer::Again if self.feedback.is_empty() => Some(self.edited("redraft", json!({}))),
+            Answer::Again => Some(self.edited("feedback", json!(self.feedback))),
+            Answer::OtherModel => {
+                self.other_model()?.map(|model| self.edited("redraft", json!({"model": model})))
+            }
+            Answer::Extract => Some(self.edited("redraft", json!({"model": EXTRACTIVE}))),
+            Answer::Back => self.earlier()?.map(|iteration| self.edited("revert_to", json!(iteration))),
+            Answer::Diff => {
+                self.show_diff()?;
+                None
+            }
+            Answer::Ledger => {
+                self.show_ledger()?;
+                None
+            }
+            // Asked for where it is answered.
+            Answer::Edit => None,
+        })
+    }
+
+    fn edited(&self, key: &str, value: Value) -> Decision {
+        edited(&self.pending, Map::from_iter([(key.to_owned(), value)]))
+    }
+
+    /// Passes an answer on; another proposal is shown.
+    async fn pass_on(&mut self, decision: Decision) -> Result<Passed, Failure> {
+        let work::Done { done, is_stopped } = self.work(decision).await?;
+        match done {
+            Ok(decided) => match decided.next.clone() {
+                Some(next) => {
+                    self.turn_to(next, is_stopped).await?;
+                    Ok(Passed::Again)
+                }
+                None => Ok(Passed::Decided(Box::new(decided))),
+            },
+            Err(error) if error.class() == Class::User => Ok(Passed::Refused(one_line(&chain(&error)))),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Goes on with what is proposed after an answer.
+    async fn turn_to(&mut self, next: PendingHandoff, is_stopped: bool) -> Result<(), Failure> {
+        let screen = &self.context.screen;
+        let is_other = next.proposal.iteration != self.pending.proposal.iteration;
+        if is_other {
+            self.own.keep(self.context, &self.pending.proposal)?;
+        }
+        match (&next.unused_feedback, is_other) {
+            (Some(unused), _) => unused.clone_into(&mut self.feedback),
+            (None, true) => self.feedback.clear(),
+            (None, false) => {}
+        }
+        let before = std::mem::replace(&mut self.pending, next);
+        if !is_other && self.pending.problem.is_none() {
+            let why = if is_stopped { "Stopped" } else { "Nothing was drafted" };
+            return Ok(screen.line(format!("{why}; the proposal stays as it was shown."))?);
+        }
+        let id = self.pending.handoff.handoff_id;
+        self.proposals = self.context.agent.handoff_review(id).await?.proposals;
+        show(self.context, &self.pending).await?;
+        if is_other {
+            let text = change::told(&before.proposal.summary_json, &self.pending.proposal.summary_json);
+            screen.line(wrap(&text, screen.text_columns(), "", "  "))?;
+        }
+        Ok(())
+    }
+
+    /// Asks for feedback until there is some; `None` when the person leaves it.
+    fn refined(&mut self) -> Result<Option<Decision>, Failure> {
+        let screen = &self.context.screen;
+        let how = "Say in your own words what should change.";
+        screen.line(screen.style.dim(match screen.is_plain() {
+            true => how.to_owned(),
+            false => wrap(&format!("{how} Alt-Enter begins a new line, Esc goes back."), screen.text_columns(), "", ""),
+        }))?;
+        loop {
+            let Some(feedback) = ask_text(screen, "Feedback", &self.feedback)? else { return Ok(None) };
+            if !feedback.trim().is_empty() {
+                feedback.trim().clone_into(&mut self.feedback);
+                return Ok(Some(self.edited("feedback", json!(self.feedback))));
+            }
+            screen.line("There is no feedback yet: say what should change, or go back.")?;
+            // Where nothing can be drawn over, an empty line is the way back.
+            if screen.is_plain() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Lets the person choose another model, or name one.
+    fn other_model(&self) -> Result<Option<String>, Failure> {
+        let screen = &self.context.screen;
+        let status = self.context.agent.models();
+        let mut names: Vec<String> = status.default.into_iter().collect();
+        let usable = status.providers.into_iter().filter(|provider| provider.configured);
+        names.extend(usable.map(|provider| format!("{}/", provider.provider)));
+        let mut items: Vec<String> = names
+            .iter()
+            .map(|name| if name.ends_with('/') { format!("{name}… (type its name)") } else { one_line(name) })
+            .collect();
+        items.push("another (type provider/name)".to_owned());
+        let Some(at) = pick(screen, "Draft with", items)? else { return Ok(None) };
+        let begun = names.get(at).map_or("", String::as_str);
+        if !begun.is_empty() && !begun.ends_with('/') {
+            return Ok(Some(begun.to_owned()));
+        }
+        let named = match screen.is_plain() {
+            true => ask_line(screen, &format!("Model (after {begun})"))?.map(|name| format!("{begun}{name}")),
+            false => ask_text(screen, "Model", begun)?,
+        };
+        Ok(named.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty() && !name.ends_with('/')))
+    }
+
+    /// Lets the person choose an earlier iteration.
+    fn earlier(&self) -> Result<Option<u32>, Failure> {
+        let screen = &self.context.screen;
+        let shown = self.pending.proposal.iteration;
+        let earlier: Vec<&Proposal> =
+            self.proposals.iter().rev().filter(|proposal| proposal.iteration != shown).collect();
+        let columns = screen.columns.saturating_sub(8);
+        let items = earlier.iter().map(|proposal| {
+            let summary = &proposal.summary_json;
+            let text = format!("draft {} · {} · {}", proposal.iteration + 1, one_line(&summary.title), one_line(&summary.model));
+            shorten(&text, columns).into_owned()
+        });
+        Ok(pick(screen, "Go back to", items.collect())?.map(|at| earlier[at].iteration))
+    }
+
+    fn show_diff(&self) -> Result<(), Failure> {
+        let screen = &self.context.screen;
+        let shown = &self.pending.proposal;
+        let before = self.proposals.iter().rev().find(|proposal| proposal.iteration < shown.iteration);
+        let Some(before) = before else { return Ok(()) };
+        let text = format!("Draft {} (-) and draft {} (+):", before.iteration + 1, shown.iteration + 1);
+        screen.line(screen.style.bold(text))?;
+        let lines = diff::versions(screen, &safe(&before.summary_md), &safe(&shown.summary_md));
+        if lines.is_empty() {
+            screen.line("They say the same.")?;
+        }
+        Ok(lines.iter().try_for_each(|line| screen.line(line))?)
+    }
+
+    fn show_ledger(&self) -> Result<(), Failure> {
+        let screen = &self.context.screen;
+        let summary = &self.pending.proposal.summary_json;
+        screen.line("")?;
+        let facts = carry::full(screen, &summary.carry_over);
+        let lines = ledger::full(screen, &summary.coverage).into_iter().chain(facts);
+        for line in lines {
+            screen.line(line)?;
+        }
+        Ok(screen.line("")?)
+    }
+
+    /// Lets the person change the text until it is taken, or they leave it as it is.
+    async fn edit(&mut self) -> Result<Option<Box<Decided>>, Failure> {
+        let mut refused: Option<String> = None;
+        loop {
+            let decision = self.own.edit(self.context, &self.pending, refused.as_deref())?;
+            let Some(decision) = decision else { return Ok(None) };
+            match self.pass_on(decision).await? {
+                Passed::Decided(decided) => {
+                    self.own.taken();
+                    return Ok(Some(decided));
+                }
+                Passed::Again => return Ok(None),
+                Passed::Refused(why) => {
+                    self.context.notice(&format!("failed to {why}"));
+                    refused = Some(why);
+                }
+            }
+        }
+    }
+}
+
+/// Returns an answer of the sort `edit`.
+fn edited(pending: &PendingHandoff, args: Map<String, Value>) -> Decision {
+    let request = pending.interrupt.payload.action_requests.first();
+    let name = request.map(|request| request.name.clone()).unwrap_or_default();
+    Decision::Edit { edited_action: EditedAction { name, args } }
+}
+
+/// Returns what the question says beside the proposal.
+fn arg<'a>(pending: &'a PendingHandoff, key: &str) -> Option<&'a Value> {
+    pending.interrupt.payload.action_requests.first()?.args.get(key)
+}
+
+/// Returns one decision as an answer.
+fn single(decision: Decision) -> Decisions {
+    Decisions { decisions: vec![decision] }
 }

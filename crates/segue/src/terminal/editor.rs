@@ -18,7 +18,17 @@ pub(crate) enum Edited {
     /// It is as it was, or empty.
     Unchanged,
     /// It is another one.
-    Text(String),
+    Text {
+        /// The text.
+        text: String,
+        /// The line of the file it begins on, from 1.
+        first_line: usize,
+    },
+}
+
+/// Returns whether there is an editor to edit a text in.
+pub(crate) fn is_there() -> bool {
+    choose(|name| std::env::var(name).ok(), on_path).is_ok()
 }
 
 /// Lets the person edit a file of theirs where it is.
@@ -41,11 +51,12 @@ pub(crate) fn edit(folder: &Path, head: &str, text: &str) -> Result<Edited, Fail
     file.flush()?;
     run(&editor, file.path())?;
     // Read by its path: an editor may have put another file in its place.
-    let edited = fs::read_to_string(file.path())?;
-    let edited = without_head(&edited).trim();
-    Ok(match edited.is_empty() || edited == text.trim() {
+    let file = fs::read_to_string(file.path())?;
+    let edited = without_head(&file);
+    let first_line = 1 + file[..file.len() - edited.len()].matches('\n').count();
+    Ok(match edited.trim().is_empty() || edited.trim() == text.trim() {
         true => Edited::Unchanged,
-        false => Edited::Text(format!("{edited}\n")),
+        false => Edited::Text { text: format!("{}\n", edited.trim_end()), first_line },
     })
 }
 
@@ -95,7 +106,8 @@ fn command(editor: &str, file: &Path) -> Command {
 
 fn without_head(text: &str) -> &str {
     let text = text.trim_start_matches('\u{feff}').trim_start();
-    text.strip_prefix("<!--").and_then(|rest| rest.split_once("-->")).map_or(text, |(_, rest)| rest)
+    let rest = text.strip_prefix("<!--").and_then(|rest| rest.split_once("-->")).map(|(_, rest)| rest);
+    rest.map_or(text, |rest| rest.strip_prefix('\n').unwrap_or(rest))
 }
 
 #[cfg(test)]
@@ -104,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_comment_at_the_top_is_not_part_of_the_text() {
-        assert_eq!(without_head("<!--\nhow\n-->\n# T\n<!-- mine -->\n"), "\n# T\n<!-- mine -->\n");
+        assert_eq!(without_head("<!--\nhow\n-->\n# T\n<!-- mine -->\n"), "# T\n<!-- mine -->\n");
         assert_eq!(without_head("# T\n"), "# T\n");
         assert_eq!(without_head("<!-- unclosed\n# T\n"), "<!-- unclosed\n# T\n");
     }

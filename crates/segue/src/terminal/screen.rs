@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
-use crate::cli::ColorChoice;
+use crate::cli::{ColorChoice, Drawing};
 use crate::terminal::text::style::{Style, is_dumb};
 
 /// Columns where the width is not known.
@@ -27,7 +27,7 @@ pub(crate) enum Audience {
 pub(crate) enum Cursor {
     /// The cursor can be moved.
     Free,
-    /// What is printed stays: a dumb terminal, a pipe or a file.
+    /// What is printed stays: a dumb terminal, one a person wants plain, a pipe or a file.
     Fixed,
 }
 
@@ -46,17 +46,26 @@ pub(crate) struct Screen {
 
 impl Screen {
     /// Returns the screen of this process.
-    pub(crate) fn new(color: ColorChoice) -> Self {
+    pub(crate) fn new(color: ColorChoice, drawing: Drawing) -> Self {
         let stdout = io::stdout();
         let audience = match stdout.is_terminal() && io::stdin().is_terminal() {
             true => Audience::Person,
             false => Audience::Program,
         };
-        let cursor = match audience == Audience::Person && !is_dumb() {
-            true => Cursor::Free,
-            false => Cursor::Fixed,
+        let cursor = match (audience, drawing) {
+            (Audience::Person, Drawing::Live) if !is_dumb() => Cursor::Free,
+            (Audience::Person | Audience::Program, Drawing::Live | Drawing::Plain) => Cursor::Fixed,
         };
-        Self { style: Style::choose(color, &stdout), columns: columns(&stdout), audience, cursor }
+        let style = match drawing {
+            Drawing::Live => Style::choose(color, &stdout),
+            Drawing::Plain => Style::Plain,
+        };
+        Self { style, columns: columns(&stdout), audience, cursor }
+    }
+
+    /// Returns whether a person sits at it who is shown every line once, and nothing that moves.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.audience == Audience::Person && self.cursor == Cursor::Fixed
     }
 
     /// Measures the screen again: a person may have changed its width.

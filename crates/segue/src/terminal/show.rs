@@ -1,9 +1,11 @@
-//! How things look: Markdown, code, changes of files, tool calls, task lists, summaries. It reads no keys.
+//! How things look: Markdown, code, changes, tool calls, task lists, summaries and what they rest on. It reads no keys.
 
 pub(crate) mod calls;
+pub(crate) mod carry;
 pub(crate) mod code;
 pub(crate) mod diff;
 pub(crate) mod inline;
+pub(crate) mod ledger;
 pub(crate) mod markdown;
 pub(crate) mod summary;
 pub(crate) mod tabular;

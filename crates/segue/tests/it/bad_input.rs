@@ -1,6 +1,8 @@
 //! Whatever is wrong with files, settings or the database: one line that says what, one hint that says what to do,
 //! the right exit code, and nothing lost.
 
+mod decisions;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 

@@ -3,6 +3,7 @@
 mod approval;
 mod commands;
 mod editor;
+mod handing;
 
 use scripted::{Fault, Reply, Script, Server};
 use serde_json::json;

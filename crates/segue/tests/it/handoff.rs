@@ -1,11 +1,33 @@
 //! Handing off without a terminal: flags, decision files, and what each leaves behind.
 
+mod asked;
+mod growth;
+mod recall;
+
+use scripted::{Fault, Reply, Script, Server};
 use serde_json::{Value, json};
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Ended, Sandbox};
+use crate::terminal::Terminal;
+
+/// Returns the answer that edits with `args`.
+pub fn edit(args: Value) -> Value {
+    json!({"type": "edit", "edited_action": {"name": "handoff_summary", "args": args}})
+}
+
+/// A draft as a model answers it, under that title; it names only what the session contains.
+pub fn summary_draft(title: &str) -> Reply {
+    let item = |kind: &str, text: &str, seq: u64| json!({"kind": kind, "text": text, "refs": [seq]});
+    let body = [
+        item("objective", "Find out why `retries_after_timeout` fails now and then.", 1),
+        item("decision", "Never raise the timeout.", 1),
+        item("next_step", "Do the same in src/backoff.rs.", 11),
+    ];
+    Reply::text(json!({"title": title, "tldr": "The clock is passed in.", "body": body}).to_string())
+}
 
 /// Asks for a handoff of the session and leaves it pending.
-fn pending(sandbox: &Sandbox) -> Value {
+pub fn pending(sandbox: &Sandbox) -> Value {
     let ended = sandbox.run(&["handoff", &sandbox.session(), "--json"]);
     assert_eq!(ended.code, 3, "{ended:?}");
     let report = ended.json();
@@ -13,9 +35,10 @@ fn pending(sandbox: &Sandbox) -> Value {
     report
 }
 
-fn decide(sandbox: &Sandbox, report: &Value, decision: &Value) -> crate::sandbox::Ended {
+fn decide(sandbox: &Sandbox, report: &Value, decision: &Value) -> Ended {
     let file = sandbox.file("decision.json", json!({"decisions": [decision]}).to_string());
-    sandbox.run(&["handoff", report["thread_id"].as_str().unwrap(), "--decision-file", &file, "--json"])
+    let id = report["handoff"]["handoff_id"].as_str().unwrap();
+    sandbox.run(&["handoff", "--decide", id, "--decision-file", &file, "--json"])
 }
 
 fn assert_pending(sandbox: &Sandbox, report: &Value) {
@@ -63,10 +86,9 @@ fn a_handoff_nobody_can_decide_prints_the_summary_and_waits() {
     assert_eq!(ended.code, 3);
     for part in [
         "Objective",
-        "Covers ",
-        " events: ",
+        "13 messages: ",
         "offline extract",
-        "the handoff waits. Come back with: segue handoff",
+        "the handoff waits. Come back with:\n  segue handoff --decide ",
     ] {
         assert!(ended.stdout.contains(part), "{part}: {}", ended.stdout);
     }
@@ -117,39 +139,199 @@ fn a_file_can_decline_edit_or_preview() {
 }
 
 #[test]
-fn g3_a_decision_that_cannot_be_taken_leaves_the_handoff_pending() {
-    let refine =
-        json!({"type": "edit", "edited_action": {"name": "handoff_summary", "args": {"feedback": "  "}}});
-    let cases = [
-        (json!({"type": "accept"}).to_string(), "read the decision"),
-        (json!({"type": "approve", "summary_sha256": "00"}).to_string(), "summary_sha256"),
-        (refine.to_string(), "feedback is empty"),
-        ("{}".to_owned(), "read the decision"),
-    ];
+fn a_decision_file_that_cannot_be_read_costs_nothing() {
     let sandbox = Sandbox::new();
-    let report = pending(&sandbox);
-    let thread = report["thread_id"].as_str().unwrap();
-    for (decision, what) in cases {
-        let file = sandbox.file("decision.json", format!("{{\"decisions\":[{decision}]}}"));
-        sandbox.run(&["handoff", thread, "--decision-file", &file]).assert_told(2, what);
-        assert_pending(&sandbox, &report);
-    }
+    let session = sandbox.session();
+    sandbox.run(&["handoff", &session, "--decision-file", "/nowhere.json"]).assert_told(2, "/nowhere.json");
     sandbox
-        .run_with(&["handoff", thread, "--decision-file", "-"], "no json")
+        .run_with(&["handoff", &session, "--decision-file", "-"], "no json")
         .assert_told(2, "read the decision");
-    sandbox.run(&["handoff", thread, "--decision-file", "/nowhere.json"]).assert_told(2, "/nowhere.json");
-    assert_pending(&sandbox, &report);
+    assert_eq!(sandbox.threads().len(), 0, "nothing was imported");
 }
 
 #[test]
 fn g20_a_second_decision_is_a_conflict_that_names_the_outcome() {
     let sandbox = Sandbox::new();
     let report = pending(&sandbox);
-    let first = decide(&sandbox, &report, &json!({"type": "approve"}));
-    assert_eq!(first.code, 0);
+    assert_eq!(decide(&sandbox, &report, &json!({"type": "approve"})).code, 0);
+    let second = decide(&sandbox, &report, &json!({"type": "reject"}));
+    assert_eq!(second.code, 1, "{second:?}");
+    let told: Value = serde_json::from_str(&second.stderr).unwrap();
+    assert_eq!(told["error"]["code"], "conflict");
+    assert!(told["error"]["message"].as_str().unwrap().contains("it is seeded already"), "{told}");
     // The same thread can be handed off again; that is another handoff with its own decision.
     let again = sandbox.run(&["handoff", report["thread_id"].as_str().unwrap(), "--json"]).json();
     assert_ne!(again["handoff"]["handoff_id"], report["handoff"]["handoff_id"]);
+}
+
+#[test]
+fn g19_a_file_refines_reverts_and_redrafts_and_each_proposal_is_reported() {
+    let server =
+        Server::start(Script::new(["One", "Two", "Three"].map(summary_draft))).unwrap();
+    let sandbox = Sandbox::new().with_model(&server);
+    let first = pending(&sandbox);
+    let steps = [
+        (json!({"feedback": "Name the file."}), "Two", 2, 1),
+        (json!({"revert_to": 0}), "One", 2, 0),
+        (json!({"redraft": {}}), "Three", 2, 0),
+    ];
+    let mut interrupts = vec![first["interrupt_id"].clone()];
+    for (n, (args, title, left, feedback)) in steps.into_iter().enumerate() {
+        let ended = decide(&sandbox, &first, &edit(args.clone()));
+        assert_eq!(ended.code, 3, "{args}: {ended:?}");
+        let report = ended.json();
+        assert_eq!((&report["outcome"], &report["iteration"]), (&json!("pending"), &json!(n + 1)), "{report}");
+        assert_eq!(report["summary_json"]["title"], title, "{args}");
+        assert_eq!(report["remaining_refinements"], left, "{args}");
+        assert_eq!(report["handoff"]["handoff_id"], first["handoff"]["handoff_id"]);
+        assert_eq!(report["feedback_history"].as_array().unwrap().len(), feedback.max(1), "{report}");
+        assert!(!interrupts.contains(&report["interrupt_id"]), "{args}: a new question");
+        interrupts.push(report["interrupt_id"].clone());
+    }
+    assert_eq!(server.calls(), 3);
+    let offline = decide(&sandbox, &first, &edit(json!({"redraft": {"model": "extractive"}}))).json();
+    assert_eq!(offline["summary_json"]["model"], "extractive");
+    assert_eq!((sandbox.threads().len(), sandbox.agent_md(), server.calls()), (1, None, 3));
+
+    let id = first["handoff"]["handoff_id"].as_str().unwrap();
+    let shown = sandbox.json(&["handoff", "--show", id, "--json"]);
+    let titles: Vec<&Value> = shown["proposals"].as_array().unwrap().iter().collect();
+    assert_eq!((titles.len(), &shown["current_iteration"]), (5, &json!(4)));
+    assert_eq!(titles[2]["summary_md"], titles[0]["summary_md"], "a revert proposes the same bytes");
+    let accepted = decide(&sandbox, &first, &json!({"type": "approve"})).json();
+    assert_eq!(accepted["summary_sha256"], offline["summary_sha256"]);
+    assert!(sandbox.agent_md().unwrap().contains(offline["summary_md"].as_str().unwrap().trim()));
+}
+
+#[test]
+fn g5_a_refinement_that_fails_keeps_the_last_good_proposal_and_says_why() {
+    let broken = Reply { always: true, ..Reply::fault(Fault::BrokenJson) };
+    let server = Server::start(Script::new([summary_draft("One"), broken])).unwrap();
+    let sandbox = Sandbox::new().with_model(&server);
+    let first = pending(&sandbox);
+    let ended = decide(&sandbox, &first, &edit(json!({"feedback": "Shorter."})));
+    assert_eq!(ended.code, 3, "{ended:?}");
+    let report = ended.json();
+    assert_eq!(report["summary_json"]["title"], "One");
+    assert!(report["problem"].as_str().unwrap().starts_with("summarization failed: "), "{report}");
+    assert_eq!(report["unused_feedback"], "Shorter.");
+}
+
+#[test]
+fn those_that_wait_are_listed_and_one_is_shown_with_all_its_drafts() {
+    let sandbox = Sandbox::new();
+    assert!(sandbox.run(&["handoff", "--list"]).stdout.contains("No handoff waits."));
+    let report = pending(&sandbox);
+    let (id, thread) =
+        (report["handoff"]["handoff_id"].as_str().unwrap(), report["thread_id"].as_str().unwrap());
+    let fork = sandbox.json(&["threads", "fork", thread, "--json"]);
+    assert_eq!(sandbox.run(&["handoff", fork["thread_id"].as_str().unwrap()]).code, 3);
+    decide(&sandbox, &report, &edit(json!({"redraft": {"model": "extractive"}})));
+
+    let listed = sandbox.json(&["handoff", "--list", "--json"]);
+    let threads: Vec<&Value> = listed.as_array().unwrap().iter().map(|one| &one["thread_id"]).collect();
+    assert_eq!(threads, [&fork["thread_id"], &report["thread_id"]], "newest first");
+    assert_eq!(
+        (&listed[1]["handoff_id"], &listed[1]["status"], &listed[1]["iteration"]),
+        (&report["handoff"]["handoff_id"], &json!("awaiting_decision"), &json!(1))
+    );
+    assert_eq!(listed[1]["title"], report["summary_json"]["title"]);
+    assert!(listed[1]["age_seconds"].as_i64().unwrap() < 600, "{listed}");
+    let ended = sandbox.run(&["handoff", "--list"]);
+    let rows: Vec<&str> = ended.stdout.lines().collect();
+    assert!(rows.len() == 3 && rows[0].starts_with("ID") && rows[2].contains("waits"), "{ended:?}");
+    let short = rows[2].split_whitespace().next().unwrap();
+    assert!(id.starts_with(short), "{ended:?}");
+    assert!(rows.iter().all(|row| row.chars().count() <= 80), "{ended:?}");
+
+    let shown = sandbox.run(&["handoff", "--show", short]);
+    assert_eq!(shown.code, 0, "{shown:?}");
+    for part in ["Handoff ", "Objective", "1 (the current one)", "--iteration N", "segue handoff --decide "] {
+        assert!(shown.stdout.contains(part), "{part}: {}", shown.stdout);
+    }
+    let earlier = sandbox.run(&["handoff", "--show", short, "--iteration", "0"]);
+    assert!(earlier.stdout.contains("▸ 0"), "{earlier:?}");
+    // An interrupt's id names its handoff, also after it was answered.
+    let by_interrupt = sandbox.json(&["handoff", "--show", report["interrupt_id"].as_str().unwrap(), "--json"]);
+    assert_eq!(by_interrupt["handoff"]["handoff_id"], id);
+    assert_eq!((by_interrupt["outcome"].as_str(), by_interrupt["pending"].is_object()), (Some("pending"), true));
+
+    let declined = sandbox.run_with(
+        &["handoff", "--decide", short, thread, "--decision-file", "-", "--json"],
+        r#"{"decisions":[{"type":"reject","message":"too early"}]}"#,
+    );
+    assert_eq!((declined.code, &declined.json()["outcome"]), (0, &json!("declined")));
+    assert_eq!(sandbox.json(&["handoff", "--list", "--json"]).as_array().unwrap().len(), 1);
+    let shown = sandbox.run(&["handoff", "--show", id]);
+    assert!(shown.stdout.contains("declined") && shown.stdout.contains("note: too early"), "{shown:?}");
+    assert!(!shown.stdout.contains("Decide with"), "{shown:?}");
+}
+
+#[test]
+fn g19_one_that_waits_is_reviewed_at_a_terminal_by_its_id() {
+    let sandbox = Sandbox::new();
+    let report = pending(&sandbox);
+    let id = report["handoff"]["handoff_id"].as_str().unwrap();
+    let terminal = Terminal::start(&sandbox, 80, &["handoff", "--decide", id]);
+    let screen = terminal.wait_for("[Esc] Decide later");
+    assert!(screen.contains("and still waits") && screen.contains("Objective"), "{screen}");
+    terminal.keys("a\r");
+    let (code, screen) = terminal.end();
+    assert!(code == 0 && screen.contains("Go on with: segue chat -t "), "{screen}");
+    assert_eq!(sandbox.threads().len(), 2);
+}
+
+#[test]
+fn options_that_make_no_sense_together_are_refused() {
+    let sandbox = Sandbox::new();
+    for args in [
+        &["handoff"][..],
+        &["handoff", "--list", "last"],
+        &["handoff", "--list", "--apply"],
+        &["handoff", "--list", "--show", "01"],
+        &["handoff", "--show", "01", "--decide", "01"],
+        &["handoff", "--show", "01", "--preview"],
+        &["handoff", "--decide", "01", "--messages", "3"],
+        &["handoff", "--decide", "01", "last", "a", "goal"],
+        &["handoff", "--decide", "01", "--apply", "--preview"],
+        &["handoff", "last", "--iteration", "1"],
+        &["recall", "last"],
+        &["recall", "last", "words", "--from", "1"],
+        &["recall", "last", "--to", "1"],
+    ] {
+        let ended = sandbox.run(args);
+        assert_eq!((ended.code, ended.stdout.as_str()), (2, ""), "{args:?}: {ended:?}");
+        assert!(!sandbox.home().exists(), "{args:?}: {ended:?}");
+    }
+}
+
+/// Every decision on the page for scripts, in its order.
+fn decisions_of_the_page() -> Vec<Value> {
+    let page = include_str!("../../docs/decisions.md");
+    let blocks = page.split("```json\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    blocks.flat_map(str::lines).map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn every_decision_on_the_page_for_scripts_is_taken() {
+    let decisions = decisions_of_the_page();
+    assert!(decisions.len() > 10, "{decisions:?}");
+    for mut decision in decisions {
+        let server = Server::start(Script::new([Reply { always: true, ..summary_draft("One") }])).unwrap();
+        let sandbox = Sandbox::new().with_model(&server);
+        let report = pending(&sandbox);
+        if decision.to_string().contains("revert_to") {
+            assert_eq!(decide(&sandbox, &report, &edit(json!({"redraft": {}}))).code, 3);
+        }
+        if decision["summary_sha256"].is_string() {
+            decision["summary_sha256"] = report["summary_sha256"].clone();
+        }
+        let is_draft = ["feedback", "revert_to", "redraft"]
+            .iter()
+            .any(|key| !decision["edited_action"]["args"][key].is_null());
+        let ended = decide(&sandbox, &report, &decision);
+        assert_eq!(ended.code, if is_draft { 3 } else { 0 }, "{decision}: {ended:?}");
+    }
 }
 
 #[test]

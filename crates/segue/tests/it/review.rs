@@ -3,6 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use scripted::{Fault, Reply, Script, Server};
+use serde_json::json;
+
 use crate::sandbox::Sandbox;
 use crate::terminal::Terminal;
 
@@ -21,6 +24,28 @@ fn editor(sandbox: &mut Sandbox, script: &str) {
     sandbox.set("EDITOR", &path);
 }
 
+/// A draft as a model answers it, of one sentence for each of three kinds.
+fn draft(tldr: &str, next: &str) -> Reply {
+    let item = |kind: &str, text: &str| json!({"kind": kind, "text": text, "refs": [1]});
+    let body = [
+        item("objective", "Find why `retries_after_timeout` fails now and then."),
+        item("decision", "Never raise the timeout."),
+        item("next_step", next),
+    ];
+    Reply::text(json!({"title": "Mend the retry test", "tldr": tldr, "body": body}).to_string()).tokens(1200, 34)
+}
+
+fn with_drafts(replies: impl IntoIterator<Item = Reply>) -> (Sandbox, Server) {
+    let server = Server::start(Script::new(replies)).unwrap();
+    (Sandbox::new().with_model(&server), server)
+}
+
+/// Answers with a key, once the question stands.
+fn answer(terminal: &Terminal, key: &str) {
+    terminal.wait_for(QUESTION);
+    terminal.keys(&format!("{key}\r"));
+}
+
 #[test]
 fn g5_a_person_sees_the_whole_summary_and_accepts_it_with_one_key() {
     for columns in [80, 120] {
@@ -29,7 +54,8 @@ fn g5_a_person_sees_the_whole_summary_and_accepts_it_with_one_key() {
         for part in [
             "Handoff of ",
             "Objective",
-            "Covers ",
+            "11 messages: ",
+            "Carried over as facts:",
             "offline extract",
             "[a] Accept",
             "[e] Edit",
@@ -53,7 +79,7 @@ fn g5_enter_alone_decides_nothing_and_escape_leaves_it_pending() {
     terminal.keys("\x1b");
     let (code, screen) = terminal.end();
     assert_eq!(code, 3, "{screen}");
-    assert!(screen.contains("the handoff waits. Come back with: segue handoff "), "{screen}");
+    assert!(screen.contains("the handoff waits. Come back with:"), "{screen}");
     assert_eq!(sandbox.threads().len(), 1);
     let (terminal, screen) = ask(&sandbox, 80);
     assert!(screen.contains("and still waits"), "{screen}");
@@ -138,15 +164,215 @@ fn an_unchanged_edit_goes_back_to_the_question() {
 }
 
 #[test]
-fn without_an_editor_the_question_comes_back() {
+fn g2_refining_shows_what_changed_and_an_earlier_draft_comes_back_as_it_was() {
+    let (sandbox, server) = with_drafts([
+        draft("The clock is passed in.", "Do the same in src/backoff.rs."),
+        draft("The clock is passed in.", "Pass the clock in src/backoff.rs, and run the whole suite."),
+    ]);
+    let (terminal, screen) = ask(&sandbox, 60);
+    assert!(screen.contains("3 refinements are left.") && screen.contains("took 1234 tokens"), "{screen}");
+    assert!(screen.contains("[d] Decline") && !screen.contains("Diff"), "{screen}");
+    answer(&terminal, "r");
+    terminal.wait_for("Feedback");
+    terminal.keys("\r");
+    terminal.wait_for("There is no feedback yet");
+    terminal.keys("name the suite\r");
+    let screen = terminal.wait_for("Changed: Next steps (+1 -1).");
+    assert!(screen.contains("2 refinements are left.") && screen.contains("draft 2"), "{screen}");
+    assert!(server.requests()[1].body.to_string().contains("name the suite"));
+    answer(&terminal, "d");
+    let screen = terminal.wait_for("Draft 1 (-) and draft 2 (+):");
+    assert!(screen.contains("- - Do the same in src/backoff.rs."), "{screen}");
+    assert!(screen.contains("+ - Pass the clock in src/backoff.rs"), "{screen}");
+    answer(&terminal, "l");
+    terminal.wait_for("verbatim: read whole");
+    answer(&terminal, "u");
+    terminal.wait_for("Go back to");
+    terminal.keys("\r");
+    terminal.wait_for("draft 3");
+    assert_eq!(server.calls(), 2, "going back asks no model");
+    answer(&terminal, "a");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, 0, "{screen}");
+    let block = sandbox.agent_md().unwrap();
+    assert!(block.contains("- Do the same in src/backoff.rs.") && !block.contains("whole suite"), "{block}");
+}
+
+#[test]
+fn g3_a_broken_edit_is_told_by_its_line_and_opened_again_with_the_persons_text() {
+    let (mut sandbox, _server) = with_drafts([draft("The clock is passed in.", "Do the same in src/backoff.rs.")]);
+    let log = sandbox.work().join("line").to_str().unwrap().to_owned();
+    editor(
+        &mut sandbox,
+        &format!(
+            "if [ ! -e {log} ]; then sed -i 's/### Next steps/### Tomorrow/' \"$1\"; grep -n '### Tomorrow' \"$1\" > {log}\n\
+             else grep -n '### Tomorrow' \"$1\" > {log}.again; grep -c 'not taken: ' \"$1\" >> {log}.again; \
+             sed -i 's/### Tomorrow/### Next steps/; s/Do the same/Do just the same/' \"$1\"; fi"
+        ),
+    );
+    let (terminal, _) = ask(&sandbox, 100);
+    answer(&terminal, "e");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, 0, "{screen}");
+    let line = fs::read_to_string(&log).unwrap();
+    let number = line.split(':').next().unwrap().to_owned();
+    assert!(screen.contains(&format!("line {number}: `### Tomorrow` is no heading")), "{line}\n{screen}");
+    assert_eq!(fs::read_to_string(format!("{log}.again")).unwrap(), format!("{line}1\n"));
+    assert!(sandbox.agent_md().unwrap().contains("Do just the same"));
+}
+
+#[test]
+fn what_was_written_and_not_taken_is_kept_in_a_file() {
     let mut sandbox = Sandbox::new();
+    let log = sandbox.work().join("seen").to_str().unwrap().to_owned();
+    editor(
+        &mut sandbox,
+        &format!("if [ ! -e {log} ]; then touch {log}; printf '\\n### Tomorrow\\n- my own words\\n' >> \"$1\"; fi"),
+    );
+    let (terminal, _) = ask(&sandbox, 100);
+    answer(&terminal, "e");
+    terminal.wait_for("What you wrote is kept: Edit opens it again.");
+    answer(&terminal, "\x1b");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, 3, "{screen}");
+    assert!(screen.contains("What you wrote is kept in "), "{screen}");
+    let kept = fs::read_dir(sandbox.home()).unwrap().map(|entry| entry.unwrap().path());
+    let mut kept = kept.filter(|path| path.extension().is_some_and(|end| end == "md"));
+    let text = fs::read_to_string(kept.next().unwrap()).unwrap();
+    assert!(text.contains("- my own words") && !text.contains("<!--"), "{text}");
+}
+
+#[test]
+fn without_an_editor_each_line_is_a_field() {
+    let (mut sandbox, _server) = with_drafts([draft("The clock is passed in.", "Do the same in src/backoff.rs.")]);
     sandbox.set("PATH", "/nonexistent");
     let (terminal, _) = ask(&sandbox, 80);
-    terminal.keys("e\r");
-    terminal.wait_for("hint: set EDITOR");
-    terminal.wait_until("second question", |screen| screen.contains("→ Edit") && screen.contains(QUESTION));
+    answer(&terminal, "e");
+    terminal.wait_for("Title");
+    terminal.keys(" for good\r");
+    terminal.wait_for("TL;DR");
+    terminal.keys("\r");
+    terminal.wait_for("Objective〉");
+    terminal.keys("\r");
+    terminal.wait_for("Decisions〉");
+    // Ctrl-U empties the line: the item goes.
+    terminal.keys("\x15\r");
+    terminal.wait_for("Next steps〉");
+    terminal.keys("\r");
+    terminal.wait_for("Add an item of a kind");
+    terminal.keys("b\r");
+    terminal.wait_for("Blockers〉");
+    terminal.keys("the suite is slow\r");
+    terminal.wait_until("the kinds again", |screen| screen.matches("Add an item of a kind").count() == 2);
+    terminal.keys("\r");
+    let screen = terminal.wait_for("[a] Accept this text");
+    assert!(screen.contains("+ **Mend the retry test for good**") && screen.contains("- - Never raise"), "{screen}");
+    terminal.keys("\r");
+    terminal.keys("a\r");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, 0, "{screen}");
+    let block = sandbox.agent_md().unwrap();
+    assert!(block.contains("for good**") && block.contains("- the suite is slow"), "{block}");
+    assert!(!block.contains("Never raise"), "{block}");
+}
+
+#[test]
+fn a_draft_that_failed_says_why_and_each_way_out_works() {
+    let fault = || Reply::text("I cannot write JSON today.");
+    let (sandbox, server) = with_drafts([
+        fault(),
+        fault(),
+        draft("The clock is passed in.", "Do the same in src/backoff.rs."),
+        Reply::fault(Fault::Status { status: 400, headers: Default::default(), body: "{}".to_owned() }),
+    ]);
+    let (terminal, screen) = ask(&sandbox, 80);
+    assert_eq!(screen.matches("summarization failed: ").count(), 1, "{screen}");
+    for way in ["[t] Try again", "[m] Another model", "Accept the offline extract", "Continue without a summary", "Stay here"] {
+        assert!(screen.contains(way), "{way}: {screen}");
+    }
+    answer(&terminal, "t");
+    terminal.wait_until("the second failure", |screen| {
+        screen.matches("summarization failed: ").count() == 2 && screen.contains(QUESTION)
+    });
+    answer(&terminal, "t");
+    terminal.wait_for("Drafted by anthropic/");
+    // A refinement that fails leaves the last good draft, and its feedback for the next one.
+    answer(&terminal, "r");
+    terminal.wait_for("Feedback");
+    terminal.keys("shorter please\r");
+    terminal.wait_for("Shown is the last proposal, as it was. Not worked in yet: shorter please");
+    answer(&terminal, "x");
+    terminal.wait_until("the extract", |screen| screen.matches("Written by the offline extract").count() >= 2);
+    assert_eq!(server.calls(), 4);
+    terminal.wait_for(QUESTION);
     terminal.keys("\x1b");
-    assert_eq!(terminal.end().0, 3);
+    let (code, screen) = terminal.end();
+    assert_eq!(code, 3, "{screen}");
+}
+
+#[test]
+fn going_on_without_a_summary_declines_and_says_how() {
+    let (sandbox, _server) = with_drafts([Reply::text("no")]);
+    let (terminal, _) = ask(&sandbox, 80);
+    answer(&terminal, "s");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, 0, "{screen}");
+    assert!(screen.contains("A blank thread begins with: segue chat"), "{screen}");
+    assert_eq!((sandbox.threads().len(), sandbox.agent_md()), (1, None));
+}
+
+#[test]
+fn control_c_while_drafting_leaves_nothing_behind() {
+    let (sandbox, _server) = with_drafts([Reply::fault(Fault::Hang)]);
+    let terminal = Terminal::start(&sandbox, 80, &["handoff", &sandbox.session()]);
+    terminal.wait_for("Esc or Ctrl-C stops");
+    terminal.keys("\x03");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, 130, "{screen}");
+    assert!(screen.contains("nothing was left behind"), "{screen}");
+    assert_eq!(sandbox.json(&["handoff", "--list", "--json"]), json!([]));
+}
+
+#[test]
+fn a_refinement_that_is_stopped_leaves_the_draft_as_it_was() {
+    let (sandbox, _server) = with_drafts([
+        draft("The clock is passed in.", "Do the same in src/backoff.rs."),
+        Reply::fault(Fault::Hang),
+    ]);
+    let (terminal, _) = ask(&sandbox, 80);
+    answer(&terminal, "r");
+    terminal.wait_for("Feedback");
+    terminal.keys("shorter\r");
+    terminal.wait_for("Esc or Ctrl-C stops");
+    terminal.keys("\x03");
+    terminal.wait_for("Stopped; the proposal stays as it was shown.");
+    answer(&terminal, "a");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, 0, "{screen}");
+}
+
+#[test]
+fn l14_in_plain_mode_nothing_is_drawn_over_and_questions_are_answered_by_the_line() {
+    let (sandbox, _server) = with_drafts([
+        draft("The clock is passed in.", "Do the same in src/backoff.rs."),
+        draft("The clock is passed in.", "Run the whole suite."),
+    ]);
+    let terminal = Terminal::start(&sandbox, 60, &["--plain", "handoff", &sandbox.session()]);
+    let line = "Choose a key, Enter for none> ";
+    terminal.wait_for(line.trim_end());
+    terminal.keys("accept the risk of it\n");
+    terminal.wait_for("Kept as a message for later: accept the risk of it");
+    terminal.keys("r\n");
+    terminal.wait_for("Feedback>");
+    terminal.keys("name the suite\n");
+    terminal.wait_for("Changed: Next steps (+1 -1).");
+    terminal.keys("d\n");
+    terminal.wait_for("Draft 1 (-) and draft 2 (+):");
+    terminal.keys("accept\n");
+    let (code, printed) = terminal.end_printed();
+    assert_eq!(code, 0, "{printed}");
+    assert!(!printed.contains('\u{1b}'), "{printed:?}");
+    assert!(printed.contains("You typed meanwhile") && printed.contains("Accepted."), "{printed}");
 }
 
 #[test]

@@ -30,6 +30,8 @@ pub struct Terminal {
 
 struct Shared {
     parser: vt100::Parser,
+    /// Everything that was printed, as it came.
+    printed: Vec<u8>,
     ended: bool,
 }
 
@@ -49,7 +51,7 @@ impl Terminal {
         drop(pair.slave);
         let writer: Writer = Arc::new(Mutex::new(pair.master.take_writer().unwrap()));
         let parser = vt100::Parser::new(cells(ROWS), cells(columns), 0);
-        let shared = Arc::new((Mutex::new(Shared { parser, ended: false }), Condvar::new()));
+        let shared = Arc::new((Mutex::new(Shared { parser, printed: Vec::new(), ended: false }), Condvar::new()));
         let reader = pair.master.try_clone_reader().unwrap();
         let (told, answers) = (Arc::clone(&shared), Arc::clone(&writer));
         std::thread::spawn(move || read(reader, &told, &answers));
@@ -104,6 +106,14 @@ impl Terminal {
         self.last(vt100::Screen::contents_formatted)
     }
 
+    /// Waits for the program to end; returns its exit code and everything it printed, escape sequences and all.
+    pub fn end_printed(mut self) -> (u32, String) {
+        let code = self.child.wait().unwrap().exit_code();
+        self.last(|_| String::new());
+        let printed = &self.shared.0.lock().unwrap().printed;
+        (code, String::from_utf8_lossy(printed).into_owned())
+    }
+
     fn last(&self, read: impl Fn(&vt100::Screen) -> String) -> String {
         let mut shared = self.shared.0.lock().unwrap();
         while !shared.ended {
@@ -134,6 +144,7 @@ fn read(mut reader: Box<dyn Read + Send>, shared: &(Mutex<Shared>, Condvar), wri
         let cursor = {
             let mut shared = shared.0.lock().unwrap();
             shared.parser.process(&bytes[..count]);
+            shared.printed.extend_from_slice(&bytes[..count]);
             shared.parser.screen().cursor_position()
         };
         tail.extend_from_slice(&bytes[..count]);

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use journal::{EventQuery, Store};
 use protocol::{
-    AssistantId, Checkpoint, Decisions, Event, EventType, Interrupt, Message, NewEvent, RunId, RunStatus,
+    AssistantId, Decisions, Event, EventType, Interrupt, Message, NewEvent, RunId, RunStatus,
     ThreadId,
 };
 use runtime::{
-    AFTER_MODEL_NODE, Activities, Admission, Channels, Contexts, Driver, Edge, Entry, Frames, Graph, Hook,
+    AFTER_MODEL_NODE, Activities, Admission, Admitted, Channels, Contexts, Driver, Edge, Frames, Graph, Hook,
     HooksNode, Limits, MODEL_NODE, ModelNode, Point, Rejection, RunEnd, Start, TOOLS_NODE, ToolsNode, Update,
     wants_tools,
 };
@@ -59,7 +59,7 @@ impl World {
         let start = Start { update, channels: Channels::new() };
         let point =
             runtime::admit(&**self.store(), &self.driver.graph, &self.admission(), start).await.unwrap();
-        self.drive(&point).await
+        self.drive(point).await
     }
 
     async fn answer(&self, interrupt: &Interrupt, decisions: Value) -> RunEnd {
@@ -71,8 +71,8 @@ impl World {
     /// Goes on with an answer that was checked when it was given.
     async fn taken(&self, interrupt: &Interrupt, decisions: &Decisions) -> RunEnd {
         let resumed =
-            runtime::resume(&**self.store(), &self.admission(), interrupt, decisions).await.unwrap();
-        self.drive(&resumed.unwrap()).await
+            runtime::resume(&**self.store(), &self.driver.graph, &self.admission(), (interrupt, decisions)).await.unwrap();
+        self.drive(resumed.unwrap()).await
     }
 
     async fn check(&self, interrupt: &Interrupt, decisions: &Decisions) -> Result<(), Rejection> {
@@ -80,9 +80,9 @@ impl World {
         node.check(interrupt, decisions, self.store()).await
     }
 
-    async fn drive(&self, point: &Checkpoint) -> RunEnd {
+    async fn drive(&self, admitted: Admitted) -> RunEnd {
         let (frames, cancel) = (Frames::default(), CancellationToken::new());
-        self.driver.drive((point, Entry::Fresh), &frames, &cancel).await.unwrap()
+        self.driver.drive(admitted, &frames, &cancel).await.unwrap()
     }
 
     fn admission(&self) -> Admission {

@@ -105,7 +105,6 @@ fn lacking() -> Vec<Transcript> {
     let side = json!({"side": true});
     let injected = json!({"injected": true});
     vec![
-        ("a blank thread", vec![]),
         ("one message", vec![human("Mend the importer.")]),
         ("one empty message", vec![human("")]),
         ("only tool results", (0..40).map(|n| result("", format!("row {n}"), ToolStatus::Success)).collect()),
@@ -362,7 +361,7 @@ fn useless() -> Vec<(&'static str, Reply)> {
 
 #[tokio::test]
 async fn m4_a_useless_model_costs_one_call_and_no_handoff() {
-    let chosen = ["a blank thread", "no human message", "only an imported summary"];
+    let chosen = ["one empty message", "no human message", "only an imported summary"];
     let hostile_ones = ["only emoji", "the block's own markers", "secrets everywhere"];
     for (how, reply) in useless() {
         let transcripts = lacking().into_iter().chain(hostile());

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use journal::{
     Artifact, CheckpointRef, Committed, EventQuery, HandoffFilter, Health, HealthDepth, ImportSource,
-    OutboxItem, SearchHit, Store, ThreadFilter, Transaction,
+    OutboxItem, RankQuery, Ranked, SearchHit, Store, ThreadFilter, Transaction,
 };
 use protocol::{
     Checkpoint, CheckpointId, Event, Handoff, HandoffId, Interrupt, InterruptId, Proposal, Run, RunId, Seq,
@@ -90,6 +90,9 @@ impl Store for Dying {
     }
     async fn search(&self, text: &str, limit: usize) -> journal::Result<Vec<SearchHit>> {
         self.inner.search(text, limit).await
+    }
+    async fn rank(&self, query: RankQuery) -> journal::Result<Vec<Ranked>> {
+        self.inner.rank(query).await
     }
     async fn run(&self, run_id: RunId) -> journal::Result<Option<Run>> {
         self.inner.run(run_id).await

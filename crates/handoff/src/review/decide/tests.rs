@@ -27,6 +27,8 @@ fn told(shown: &Proposal, answer: &Value) -> String {
         Ok(Outcome::Accept) => "accept".to_owned(),
         Ok(Outcome::AcceptEdited(edited)) => format!("edited: {}", edited.summary_json.title),
         Ok(Outcome::Refine(feedback)) => format!("refine: {feedback}"),
+        Ok(Outcome::Revert(to)) => format!("revert to {to}"),
+        Ok(Outcome::Redraft(model)) => format!("redraft by {}", model.unwrap_or_default()),
         Ok(Outcome::Decline(_)) => "decline".to_owned(),
         Ok(Outcome::Preview) => "preview".to_owned(),
         Err(Rejection::Stale(_)) => "stale".to_owned(),
@@ -77,8 +79,8 @@ fn g3_an_edit_carries_a_summary_a_text_or_feedback() {
         (json!({"summary_json": other}), "edited: Mine"),
         (json!({"feedback": " shorter "}), "refine: shorter"),
         (json!({"feedback": " "}), "refused: the feedback is empty: say what should change"),
-        (json!({"feedback": 5}), "refused: an edit needs `summary_json`, `summary_md` or `feedback`"),
-        (json!({}), "refused: an edit needs `summary_json`, `summary_md` or `feedback`"),
+        (json!({"feedback": 5}), "refused: `feedback` must be text"),
+        (json!({}), "refused: an edit needs `summary_json`, `summary_md`, `feedback`, `revert_to` or `redraft`"),
         (
             json!({"summary_json": {"title": 5}}),
             "refused: `summary_json.body` is missing or has another type",
@@ -88,4 +90,36 @@ fn g3_an_edit_carries_a_summary_a_text_or_feedback() {
             json!({"type": "edit", "edited_action": {"name": "handoff_summary", "args": args.clone()}});
         assert_eq!(told(&shown, &answer), expected, "{args}");
     }
+}
+
+#[test]
+fn g4_another_draft_is_asked_for_in_one_way_at_a_time() {
+    let shown = Proposal { iteration: 2, feedback: Some("shorter".to_owned()), ..proposal() };
+    let (md, json) = (&shown.summary_md, &shown.summary_json);
+    let only = "refused: an edit holds only one of `feedback`, `revert_to`, `redraft`";
+    let shape = r#"refused: `redraft` is `{}` or `{"model": "provider/name"}`"#;
+    for (args, expected) in [
+        (json!({"revert_to": 1}), "revert to 1"),
+        (json!({"revert_to": 2}), "refused: iteration 2 is the one that is shown"),
+        (json!({"revert_to": 3}), "refused: there is no iteration 3; the newest is 2, the first is 0"),
+        (json!({"revert_to": "x"}), "refused: there is no iteration \"x\"; the newest is 2, the first is 0"),
+        (json!({"redraft": {}}), "redraft by "),
+        (json!({"redraft": {"model": null}}), "redraft by "),
+        (json!({"redraft": {"model": "openai/gpt-5"}}), "redraft by openai/gpt-5"),
+        (json!({"redraft": {"model": 5}}), shape),
+        (json!({"redraft": true}), shape),
+        (json!({"redraft": {}, "revert_to": 1}), only),
+        (json!({"redraft": {}, "feedback": "shorter"}), only),
+        // Everything that was shown comes back, as some clients send it.
+        (json!({"summary_md": md, "summary_json": json, "feedback": "shorter"}), "accept"),
+        (json!({"summary_md": md, "summary_json": json, "feedback": "longer"}), "refine: longer"),
+        (json!({"feedback": "shorter"}), "refine: shorter"),
+    ] {
+        let answer =
+            json!({"type": "edit", "edited_action": {"name": "handoff_summary", "args": args.clone()}});
+        assert_eq!(told(&shown, &answer), expected, "{args}");
+    }
+    let many = Proposal { iteration: ITERATIONS_MAX - 1, ..shown };
+    let answer = json!({"type": "edit", "edited_action": {"name": "handoff_summary", "args": {"revert_to": 1}}});
+    assert!(told(&many, &answer).starts_with("refused: there are 64 drafts already"));
 }

@@ -9,8 +9,11 @@ use serde_json::json;
 
 use super::*;
 
+mod inert;
+mod refused;
+
 fn item(kind: ItemKind, text: &str, verified: bool) -> SummaryItem {
-    SummaryItem { kind, text: text.to_owned(), refs: vec![3, 5], verified }
+    SummaryItem { kind, text: text.to_owned(), refs: vec![3, 5], verified, unfound: Vec::new() }
 }
 
 pub(crate) fn shown() -> HandoffSummary {
@@ -70,6 +73,7 @@ fn m6_items_that_were_left_alone_keep_their_refs_and_flags() {
         text: "1. Keep every format.".to_owned(),
         refs: Vec::new(),
         verified: true,
+        unfound: Vec::new(),
     };
     assert_eq!(edited.summary_json.body, expected);
     assert_eq!((edited.summary_json.title, edited.summary_json.tldr), (shown.title, shown.tldr));
@@ -99,31 +103,45 @@ fn m6_an_item_moved_under_another_heading_is_not_the_one_that_was_shown() {
     assert_eq!((moved.kind, moved.verified, moved.refs.len()), (ItemKind::Progress, true, 0));
 }
 
+/// Checks what a text is read as: title, TL;DR, and each item as its kind and its lines.
+#[track_caller]
+fn check_read(text: &str, expected: &[&str]) {
+    let own = own_text("", text).unwrap().expect("it says something");
+    let summary = from_markdown(&shown(), own, None).unwrap().summary_json;
+    let items = summary.body.iter().map(|item| format!("{}: {}", render::heading(item.kind), item.text));
+    let told: Vec<String> = [summary.title.clone(), summary.tldr.clone()].into_iter().chain(items).collect();
+    assert_eq!(told, expected, "{text:?}");
+}
+
 #[test]
-fn a_text_of_any_shape_is_read_or_refused() {
-    let read = |text: &str| {
-        let text = own_text("", text)?.unwrap_or_default();
-        from_markdown(&shown(), text, None).map(|edited| {
-            let summary = edited.summary_json;
-            let items: Vec<String> = summary.body.into_iter().map(|item| item.text).collect();
-            (summary.title, summary.tldr, items)
-        })
-    };
-    let items = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-    let (title, tldr, body) =
-        read("# Mine\nIt\nstands.\n## Objective\nGo\n- on\n  slowly\n-\n* \\\\server\n").unwrap();
-    assert_eq!((title.as_str(), tldr.as_str()), ("Mine", "It stands."));
-    assert_eq!(body, items(&["Go", "on\nslowly", "\\\\server"]));
-    for (text, problem) in [
-        ("", "the text is empty"),
-        ("<!-- only -->", "the text is empty"),
-        ("<!-- open\n**T**\n### Objective\n- x", "not closed"),
-        ("Only a line.", "there is no item"),
-        ("### Objective\n-\n", "there is no item"),
-    ] {
-        let refused = read(text).unwrap_err().to_string();
-        assert!(refused.contains(problem), "{text:?}: {refused}");
-    }
+fn a_text_of_any_shape_is_read() {
+    let (title, tldr) = ("Progress", "1. Half done, see [a]: b");
+    check_read(
+        "# Mine\nIt\nstands.\n## Objective\nGo\n- on\n  slowly\n-\n* \\\\server\n",
+        &["Mine", "It stands.", "Objective: Go", "Objective: on\nslowly", "Objective: \\\\server"],
+    );
+    check_read("**Objective**\n- x", &[title, tldr, "Objective: x"]);
+    check_read("### next step:\n- x", &[title, tldr, "Next steps: x"]);
+    check_read("### Decision\n-\u{a0}x\n+\ty", &[title, tldr, "Decisions: x", "Decisions: y"]);
+    check_read("### Blockers\n- b\n### Objective\n- a", &[title, tldr, "Objective: a", "Blockers: b"]);
+    check_read("### Objective\r- a\r- b\r", &[title, tldr, "Objective: a", "Objective: b"]);
+    check_read("\u{feff}<!-- how -->\n### Objective\n- a", &[title, tldr, "Objective: a"]);
+    check_read("### Objective\n- a <!-- b", &[title, tldr, "Objective: a <!-- b"]);
+    check_read("### Objective\n- a\n<!-- x --> b", &[title, tldr, "Objective: a\nb"]);
+    check_read("### Objective\n- a &lt;b> <c>", &[title, tldr, "Objective: a <b> <c>"]);
+    check_read("### Objective\n- #7 is open\n#8 too", &[title, tldr, "Objective: #7 is open\n#8 too"]);
+    check_read("### Objective\n- a\n  ## b\n  **c**", &[title, tldr, "Objective: a\n## b\n**c**"]);
+    check_read("### Objective\n- \\# a\n- 1\\. b", &[title, tldr, "Objective: # a", "Objective: 1. b"]);
+    check_read(
+        "T\n\n### Objective\n- ```sh\n# c\n### Progress\n```\n- d",
+        &[title, "T", "Objective: ```sh\n# c\n### Progress\n```", "Objective: d"],
+    );
+    check_read(
+        "### Objective\n- ```a``` is code\n- b",
+        &[title, tldr, "Objective: ```a``` is code", "Objective: b"],
+    );
+    check_read("**T**\n**so far**\n### Objective\n- a", &["T", "**so far**", "Objective: a"]);
+    check_read("Only this\n### Objective\n- a", &[title, "Only this", "Objective: a"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::{Line, REQUEST_WEIGHT_MIN, files, first_sentence, objective};
 use crate::ledger::identifier;
 use crate::ledger::shell::Check;
 use crate::ledger::{Facts, Name, Quote};
-use crate::limits::STATEMENT_BYTES_MAX;
+use crate::summary::goal::Goal;
 use crate::summary::phrase::{clip, flat, plain, weight};
 
 /// A part of the summary.
@@ -22,12 +22,38 @@ pub(super) struct Section {
     pub build: fn(&Request<'_>) -> Vec<Line>,
 }
 
+/// What all sections tell from.
+pub(super) struct Source<'a> {
+    pub facts: &'a Facts,
+    pub goal: Option<&'a Goal>,
+    /// What the assistant said of the state of the work, the most telling first; see [`ranked_statements`].
+    pub statements: &'a [Statement],
+}
+
+/// A sentence of the assistant as it would be told.
+pub(super) struct Statement {
+    /// Its place among all of them.
+    at: usize,
+    seq: Seq,
+    text: String,
+}
+
 /// What a section is given.
 pub(super) struct Request<'a> {
+    pub source: &'a Source<'a>,
     pub facts: &'a Facts,
-    pub goal: Option<&'a str>,
     pub chars_max: usize,
     pub shown: &'a Shown,
+}
+
+impl Request<'_> {
+    /// Puts first what the goal is about, the most telling first; without a goal the order stays.
+    fn by_goal<T>(&self, list: &mut [T], text: impl Fn(&T) -> &str) {
+        if let Some(goal) = self.source.goal {
+            let score = |entry: &T| goal.score(goal.terms_in(text(entry)), &self.facts.frequencies);
+            list.sort_by_cached_key(|entry| std::cmp::Reverse((score(entry) * 1_000.0) as u64));
+        }
+    }
 }
 
 /// What earlier sections say, so that nothing is said twice.
@@ -53,6 +79,11 @@ impl Shown {
 /// Characters of an open task: as many as there is room for, within these.
 const TODO_CHARS_MIN: usize = 56;
 const TODO_CHARS_MAX: usize = 140;
+/// Characters of a statement, and those below which none is looked for.
+const STATEMENT_CHARS: usize = 240;
+const STATEMENT_CHARS_MIN: usize = 12;
+/// How much it counts that the goal is about a statement.
+const GOAL_FACTOR: f32 = 1.0;
 /// Characters of a request that only helps to understand the one after it.
 const EARLIER_CHARS: usize = 240;
 
@@ -126,8 +157,8 @@ fn goal(request: &Request<'_>) -> Vec<Line> {
     let facts = request.facts;
     let mut lines = Vec::new();
     let mut left = request.chars_max;
-    if let Some(goal) = request.goal {
-        lines.push(Line { text: clip(&flat(goal), left.max(40)), refs: Vec::new() });
+    if let Some(goal) = request.source.goal {
+        lines.push(Line { text: clip(&flat(goal.text()), left.max(40)), refs: Vec::new() });
         left = left.saturating_sub(lines[0].text.chars().count() + 3);
     }
     let mut known = 0;
@@ -163,19 +194,21 @@ fn changed_files(request: &Request<'_>) -> Vec<Line> {
         .map(|file| (file.path.as_str(), file.written_at))
         .collect();
     files.sort_by_key(|(_, seq)| std::cmp::Reverse(*seq));
+    request.by_goal(&mut files, |(path, _)| path);
     path_line("Changed", &files, request.chars_max)
 }
 
 fn read_files(request: &Request<'_>) -> Vec<Line> {
-    let files: Vec<(&str, Seq)> = request
+    let mut files: Vec<(&str, Seq)> = request
         .facts
         .files
         .iter()
         .filter(|file| file.written_at == 0 && file.read_at >= request.facts.recent_from)
         .filter(|file| !request.shown.has(file.path.rsplit('/').next().unwrap_or(&file.path)))
         .map(|file| (file.path.as_str(), file.read_at))
-        .take(14)
         .collect();
+    request.by_goal(&mut files, |(path, _)| path);
+    files.truncate(14);
     path_line("Read", &files, request.chars_max)
 }
 
@@ -194,6 +227,7 @@ fn open_todos(request: &Request<'_>) -> Vec<Line> {
     let mut open: Vec<&TodoItem> =
         facts.todos.iter().filter(|todo| todo.status != TodoStatus::Completed).collect();
     open.sort_by_key(rank);
+    request.by_goal(&mut open, |todo| &todo.text);
     let mut left = request.chars_max;
     let mut lines = Vec::new();
     // Where they do not all fit whole, the beginnings of more of them tell more than the whole of one.
@@ -219,6 +253,7 @@ fn rules(request: &Request<'_>) -> Vec<Line> {
         rule.quote.seq >= facts.recent_from || rule.is_strict && !names_something(&rule.quote.text)
     });
     rules.sort_by_key(|rule| (rule.quote.seq < facts.recent_from, !rule.is_strict));
+    request.by_goal(&mut rules, |rule| &rule.quote.text);
     fill(rules.into_iter().map(|rule| &rule.quote), request, 170, |text| format!("\"{text}\""))
 }
 
@@ -288,18 +323,17 @@ fn commands(request: &Request<'_>) -> Vec<Line> {
 fn references(request: &Request<'_>) -> Vec<Line> {
     let facts = request.facts;
     let all: Vec<&Name> = facts.values.iter().take(8).chain(&facts.references).take(18).collect();
-    let recent: Vec<&Name> = all.into_iter().filter(|name| name.seq >= facts.recent_from).collect();
+    let mut recent: Vec<&Name> = all.into_iter().filter(|name| name.seq >= facts.recent_from).collect();
+    request.by_goal(&mut recent, |name| &name.text);
     name_line("References", &recent, request.shown, request.chars_max)
 }
 
 fn names(request: &Request<'_>) -> Vec<Line> {
     let facts = request.facts;
-    let names: Vec<&Name> = facts
-        .identifiers
-        .iter()
-        .filter(|name| name.count > 1 && name.seq >= facts.recent_from)
-        .take(20)
-        .collect();
+    let mut names: Vec<&Name> =
+        facts.identifiers.iter().filter(|name| name.count > 1 && name.seq >= facts.recent_from).collect();
+    request.by_goal(&mut names, |name| &name.text);
+    names.truncate(20);
     name_line("Names", &names, request.shown, request.chars_max)
 }
 
@@ -324,37 +358,57 @@ fn decisions(request: &Request<'_>) -> Vec<Line> {
     let facts = request.facts;
     let recent = facts.decisions.iter().rev().filter(|quote| quote.seq >= facts.recent_from);
     let prose = recent.filter(|quote| reads_as_prose(&quote.text) && !misleads(facts, &quote.text));
-    fill(prose, request, 200, str::to_owned)
+    let mut prose: Vec<&Quote> = prose.collect();
+    request.by_goal(&mut prose, |quote| &quote.text);
+    fill(prose.into_iter(), request, 200, str::to_owned)
 }
 
-/// Returns what the assistant said of the state of the work: the sentences that are nearest to all of them, the
-/// newest messages first, in order.
-fn statements(request: &Request<'_>) -> Vec<Line> {
-    let facts = request.facts;
+/// Returns what the assistant said of the state of the work, the most telling first: the sentences that are nearest to
+/// all of them, the newest messages before older ones, and what a goal is about before both.
+pub(super) fn ranked_statements(facts: &Facts, goal: Option<&Goal>) -> Vec<Statement> {
     let recent = facts.statements.iter().filter(|quote| quote.seq >= facts.recent_from);
-    let sentences: Vec<(Seq, &str)> = recent
-        .flat_map(|quote| whole_sentences(&quote.text).map(move |sentence| (quote.seq, sentence)))
+    let mut quotes: Vec<&Quote> = facts.statements_about_goal.iter().chain(recent).collect();
+    quotes.sort_by_key(|quote| quote.seq);
+    let sentences: Vec<(Seq, &str)> = quotes
+        .into_iter()
+        .flat_map(|quote| model::extractive::sentences(&quote.text).map(move |sentence| (quote.seq, sentence)))
         .filter(|(_, sentence)| weight(sentence) >= 4 && reads_as_prose(sentence) && !sentence.ends_with(':'))
         .filter(|(_, sentence)| !misleads(facts, sentence))
         .collect();
     let texts: Vec<&str> = sentences.iter().map(|(_, sentence)| *sentence).collect();
-    let scores = model::extractive::rank(&texts);
+    let mut scores = model::extractive::rank(&texts);
     let total = sentences.len().max(1) as f32;
-    let mut order: Vec<(f32, usize)> =
-        scores.iter().enumerate().map(|(at, score)| (score + 1.5 * at as f32 / total, at)).collect();
-    order.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
-    let mut left = request.chars_max;
-    let mut chosen: Vec<(usize, String)> = Vec::new();
-    for (_, at) in order {
-        let text = clip(&plain(sentences[at].1), 240);
-        let length = text.chars().count() + 3;
-        if length <= left && !request.shown.has(&text) && chosen.iter().all(|(_, known)| *known != text) {
-            left -= length;
-            chosen.push((at, text));
+    for (at, score) in scores.iter_mut().enumerate() {
+        *score += 1.5 * at as f32 / total;
+    }
+    if let Some(goal) = goal {
+        for (score, text) in scores.iter_mut().zip(&texts) {
+            *score += GOAL_FACTOR * goal.score(goal.terms_in(text), &facts.frequencies);
         }
     }
-    chosen.sort_by_key(|(at, _)| *at);
-    chosen.into_iter().map(|(at, text)| Line { text, refs: vec![sentences[at].0] }).collect()
+    let mut order: Vec<usize> = (0..sentences.len()).collect();
+    order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(b.cmp(a)));
+    let told = order.into_iter().map(|at| (at, sentences[at]));
+    told.map(|(at, (seq, sentence))| Statement { at, seq, text: clip(&plain(sentence), STATEMENT_CHARS) }).collect()
+}
+
+/// Returns the most telling statements that fit, in order.
+fn statements(request: &Request<'_>) -> Vec<Line> {
+    let mut left = request.chars_max;
+    let mut chosen: Vec<&Statement> = Vec::new();
+    for statement in request.source.statements {
+        if left < STATEMENT_CHARS_MIN {
+            break;
+        }
+        let length = statement.text.chars().count() + 3;
+        let is_known = || chosen.iter().any(|known| known.text == statement.text);
+        if length <= left && !is_known() && !request.shown.has(&statement.text) {
+            left -= length;
+            chosen.push(statement);
+        }
+    }
+    chosen.sort_by_key(|statement| statement.at);
+    chosen.into_iter().map(|told| Line { text: told.text.clone(), refs: vec![told.seq] }).collect()
 }
 
 /// Returns whether a sentence is made of words rather than of code.
@@ -365,13 +419,6 @@ fn reads_as_prose(sentence: &str) -> bool {
         || !sentence.is_ascii();
     let words = if sentence.is_ascii() { sentence.split_whitespace().count() } else { weight(sentence) };
     starts_well && !sentence.starts_with("```") && words >= 4 && symbols * 100 <= 7 * outside.len().max(1)
-}
-
-/// Returns the sentences of a message, without one that was cut with the message.
-fn whole_sentences(text: &str) -> impl Iterator<Item = &str> {
-    let is_cut = text.len() + 4 > STATEMENT_BYTES_MAX;
-    let count = model::extractive::sentences(text).count();
-    model::extractive::sentences(text).take(if is_cut { count.saturating_sub(1) } else { count })
 }
 
 /// Returns whether a sentence speaks of an open task as if it were done, or of tests otherwise than they ended: the
@@ -411,5 +458,7 @@ fn misleads(facts: &Facts, sentence: &str) -> bool {
 fn earlier_requests(request: &Request<'_>) -> Vec<Line> {
     let facts = request.facts;
     let recent = facts.requests.iter().rev().filter(|quote| quote.seq >= facts.recent_from);
-    fill(recent.skip(1), request, 200, |text| format!("Asked earlier: \"{text}\""))
+    let mut earlier: Vec<&Quote> = recent.skip(1).chain(&facts.requests_about_goal).collect();
+    request.by_goal(&mut earlier, |quote| &quote.text);
+    fill(earlier.into_iter(), request, 200, |text| format!("Asked earlier: \"{text}\""))
 }

@@ -12,6 +12,7 @@ use crate::ledger::source::Item;
 use crate::limits::{
     BODY_ITEMS_MAX, BODY_ITEMS_MIN, SUMMARY_TOKENS_MAX, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX,
 };
+use crate::summary::goal::Goal;
 use crate::summary::ground::Grounding;
 use crate::summary::render;
 use crate::transcript::{facts, items, summary};
@@ -56,7 +57,7 @@ fn l7_the_last_request_is_said_in_full_with_its_state() {
 
 #[test]
 fn the_goal_of_the_next_thread_comes_first() {
-    let told = extract(&facts(SESSION), Some("release 2.0 of the worker"), 300);
+    let told = extract(&facts(SESSION), Some(&Goal::of("release 2.0 of the worker")), 300);
     assert_eq!(told.title, "Release 2.0 of the worker");
     assert!(told.body[0].text.starts_with("release 2.0 of the worker"), "{:?}", told.body);
 }
@@ -98,7 +99,7 @@ fn valid(told: &Extract, tokens_max: u64, of: &str) {
 
 fn ungrounded(told: &Extract, items: &[Item]) -> usize {
     let mut body = told.body.clone();
-    let mut grounding = Grounding::of(&body);
+    let mut grounding = Grounding::of(&body, None);
     items.iter().for_each(|item| grounding.see(item));
     grounding.mark(&mut body)
 }

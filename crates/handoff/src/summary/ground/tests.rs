@@ -1,6 +1,8 @@
-//! Names are found where they are, and missed where they are not.
+//! Names are found where they are, in whatever form, and missed where they are not.
 
+use proptest::prelude::*;
 use protocol::{ItemKind, SummaryItem};
+use serde_json::json;
 
 use super::Grounding;
 use crate::transcript::items;
@@ -12,46 +14,196 @@ C: 1 Bash {"command": "cargo test --workspace"}
 T: 1 ok 250 rows
 "#;
 
-fn is_verified(text: &str) -> bool {
-    let mut body =
-        vec![SummaryItem { kind: ItemKind::Progress, text: text.into(), refs: Vec::new(), verified: true }];
-    let mut grounding = Grounding::of(&body);
-    items(THREAD).iter().for_each(|item| grounding.see(item));
-    grounding.mark(&mut body);
-    body[0].verified
+fn body(text: &str) -> Vec<SummaryItem> {
+    vec![SummaryItem {
+        kind: ItemKind::Progress,
+        text: text.into(),
+        refs: Vec::new(),
+        verified: true,
+        unfound: Vec::new(),
+    }]
+}
+
+/// Returns the names of `text` that `thread` does not have.
+fn unfound(thread: &str, text: &str) -> Vec<String> {
+    let mut body = body(text);
+    let mut grounding = Grounding::of(&body, Some(std::path::Path::new("/work/app")));
+    items(thread).iter().for_each(|item| grounding.see(item));
+    let missing = grounding.missing();
+    let flagged = grounding.mark(&mut body);
+    assert_eq!((flagged > 0, missing.len()), (!body[0].verified, flagged), "{text}");
+    assert_eq!(missing.into_iter().next().map_or(Vec::new(), |(_, names)| names), body[0].unfound);
+    body.remove(0).unfound
 }
 
 #[test]
-fn m6_a_planted_name_is_always_flagged() {
-    for (text, verified) in [
-        ("Nothing is named here.", true),
-        ("parser.rs was fixed in `parse_all`, 1200ms.", true),
-        ("Ran `cargo test --workspace` on 250 rows for #214.", true),
-        ("Commit 3f2a9bc1 closes https://x.test/issues/7.", true),
-        ("lexer.rs was fixed.", false),
-        ("See https://x.test/issues/8.", false),
-        ("It took 1300ms.", false),
-        ("Commit 3f2a9bc2.", false),
-        ("Closes #215.", false),
-        ("Call parse_none.", false),
-        ("Run `cargo bench`.", false),
-        ("Released v4.5.6.", false),
-        ("999 rows.", false),
+fn m6_a_name_that_is_not_in_the_source_is_always_flagged() {
+    for (text, missing) in [
+        ("Nothing is named here.", ""),
+        ("parser.rs was fixed in `parse_all`, 1200ms.", ""),
+        ("Ran `cargo test --workspace` on 250 rows for #214.", ""),
+        ("Commit 3f2a9bc1 closes https://x.test/issues/7.", ""),
+        ("lexer.rs was fixed.", "lexer.rs"),
+        ("See https://x.test/issues/8.", "https://x.test/issues/8"),
+        ("It took 1300ms, or 12 s.", "1300ms, 12 s"),
+        ("It took 200ms.", "200ms"),
+        ("Commit 3f2a9bc2.", "3f2a9bc2"),
+        ("Commit f2a9bc1.", "f2a9bc1"),
+        ("Closes #215 and #21.", "#215, #21"),
+        ("Call parse_none.", "parse_none"),
+        ("Call parse_al or Parse_all.", "parse_al, Parse_all"),
+        ("Run `cargo bench`.", "bench"),
+        ("Run `cargo test --work`.", "--work"),
+        ("Released v4.5.6.", "v4.5.6"),
+        ("999 rows, 50 % of them.", "999, 50 %"),
+        ("See src/parser.rs.bak and other/parser.rs.", "src/parser.rs.bak, other/parser.rs"),
+        (r"See evil\parser.rs", r"evil\parser.rs"),
     ] {
-        assert_eq!(is_verified(text), verified, "{text}");
+        assert_eq!(unfound(THREAD, text).join(", "), missing, "{text}");
     }
 }
 
 #[test]
+fn m6_a_name_is_found_in_whatever_form_it_is_written() {
+    for (thread, text) in [
+        ("U: see ./src/a.rs", "src/a.rs is done"),
+        ("U: see src/a.rs", "./src/a.rs is done"),
+        ("U: see src//a.rs and src/./b.rs", "src/a.rs and src/b.rs"),
+        ("U: see src/a.rs and b/c.rs", "src//a.rs and b/./c.rs"),
+        ("U: see /work/app/src/a.rs", "src/a.rs"),
+        ("U: see src/a.rs", "/work/app/src/a.rs"),
+        ("U: see src/a.rs:12:5", "src/a.rs:12"),
+        ("U: see src/a.rs", "src/a.rs:99, src/a.rs#L3, src/a.rs#L3-L9"),
+        (r"U: see C:\\app\\src\\a.rs", "C:/app/src/a.rs and src/a.rs"),
+        (r"U: see C:\app\src\lib.rs", r"C:\app\src\lib.rs and `src\lib.rs`"),
+        ("U: see `parse_all`, **parse_one**, _parse_two_ and [the lexer](src/lexer.rs)", "parse_all, parse_one, parse_two, src/lexer.rs"),
+        (r"U: escaped parse\_all and src\/a.rs", "parse_all and src/a.rs"),
+        (r#"T: 1 {"path":"src\/a.rs","line":"x\\nfoo_bar\\tb_c","nested":"{\"key_name\":\"a-b/c.rs\"}"}"#, "src/a.rs foo_bar b_c key_name a-b/c.rs"),
+        (r#"T: 1 "\u002fetc\u002fhosts.conf""#, "/etc/hosts.conf"),
+        (r#"C: 1 Bash {"command": "rm -rf 'build dir'/\"out\".log --dry-run --level=max && FOO_BAR=1 ./run.sh"}"#, "`--dry-run` `--level` out.log FOO_BAR run.sh"),
+        ("U: took 1,200 rows and 12 ms, 3.5 GB", "1200 rows, 12ms, 3.5GB"),
+        ("U: took 1200 rows and 12ms", "1,200 rows, 12 ms"),
+        ("U: v1.2.3 of 0a1b2c3d4e5f60718293a4b5c6d7e8f901234567", "1.2.3, 0a1b2c3"),
+        ("U: use 1.2.3", "v1.2.3"),
+        ("U: parseAll fails", "ParseAll fails"),
+        ("U: see https://x.test/a/b?c=d.", "https://x.test/a/b and https://x.test/a"),
+        ("U: see src/very/long/path/name.rs", "see src/very/long/pa…"),
+        ("U: see src/very/long/path/name.rs", "see src/very/lo …"),
+        ("U: a**b/c.rs\u{200b}deadbeef12", "a**b/c.rsdeadbeef12"),
+        ("U: 先看src/解析.rs和foo_bar吧", "src/解析.rs `foo_bar`"),
+    ] {
+        assert_eq!(unfound(thread, text), Vec::<String>::new(), "{thread} | {text}");
+    }
+}
+
+#[test]
+fn m6_what_was_not_covered_proves_nothing() {
+    for thread in ["S: see src/a.rs", "I: see src/a.rs"] {
+        assert_eq!(unfound(thread, "src/a.rs").len(), 1, "{thread}");
+    }
+}
+
+#[test]
+fn m6_the_numbers_of_shown_lines_prove_nothing() {
+    let body = body("1234 rows in a.rs");
+    let mut grounding = Grounding::of(&body, None);
+    grounding.see_shown("[1234] User: look at a.rs\n[1235] [Bash] ls (shortened; all of it is [1234])");
+    assert_eq!(grounding.missing(), [(0, vec!["1234".to_owned()])]);
+    grounding.see_shown("[1] User: a[0] has 1234 rows");
+    assert!(grounding.is_done());
+}
+
+#[test]
 fn looking_stops_when_everything_is_found() {
-    let body = [SummaryItem {
-        kind: ItemKind::Progress,
-        text: "src/parser.rs".into(),
-        refs: Vec::new(),
-        verified: true,
-    }];
-    let mut grounding = Grounding::of(&body);
+    let mut grounding = Grounding::of(&body("src/parser.rs"), None);
     assert!(!grounding.is_done());
     grounding.see(&items(THREAD)[0]);
     assert!(grounding.is_done());
+}
+
+/// A name of each kind the contract names, made of parts that no word of the texts below has.
+fn name() -> impl Strategy<Value = String> {
+    let part = "[bcdfg]{3}[jkqxz][a-z]{1,5}";
+    prop_oneof![
+        (part, part).prop_map(|(a, b)| format!("src/{a}/{b}.rs")),
+        (part, part).prop_map(|(a, b)| format!("/opt/{a}/{b}")),
+        part.prop_map(|a| format!("{a}.toml")),
+        (part, "[a-z]{2,6}").prop_map(|(a, b)| format!("https://{a}.test/{b}?id=7")),
+        "[0-9a-f]{3}[0-9][a-f][0-9a-f]{4,35}".prop_map(|hash| hash),
+        ("[1-9][0-9]{0,3}", prop::sample::select(vec!["ms", " ms", "%", "kB", " GB", "s", " seconds", "px"])).prop_map(|(n, unit)| format!("{n}{unit}")),
+        (part, part).prop_map(|(a, b)| format!("{a}_{b}")),
+        (part, part).prop_map(|(a, b)| format!("`{a} {b}`")),
+        part.prop_map(|a| format!("`{a}()`")),
+        part.prop_map(|a| format!("--{a}")),
+        "[A-Z]{2,4}-[1-9][0-9]{1,4}".prop_map(|ticket| ticket),
+        "v[0-9]\\.[0-9]{1,2}\\.[0-9]{1,2}".prop_map(|version| version),
+    ]
+}
+
+const WORDS: [&str; 12] = [
+    "the", "worker", "was", "fixed", "and", "tests", "pass,", "see", "(also)", "\"quoted\"", "**bold**", "done.",
+];
+
+/// What may stand around a name in an item.
+fn wrapped(name: &str, how: usize) -> String {
+    let is_code = name.starts_with('`');
+    match how {
+        1 if !is_code => format!("`{name}`"),
+        2 => format!("**{name}**"),
+        3 => format!("({name})"),
+        4 => format!("\"{name}\""),
+        5 => format!("{name},"),
+        6 => format!("{name}."),
+        7 => format!("[{name}]"),
+        8 => format!("{name}:"),
+        9 => format!("'{name}'"),
+        _ => name.to_owned(),
+    }
+}
+
+fn item_with(words: &[usize], name: &str, (at, how): (usize, usize)) -> String {
+    let mut words: Vec<String> = words.iter().map(|word| WORDS[*word].to_owned()).collect();
+    words.insert(at % (words.len() + 1), wrapped(name, how));
+    words.join(" ")
+}
+
+/// The forms in which a thread may hold a name.
+fn thread_with(name: &str, how: usize) -> String {
+    let bare = name.trim_matches('`');
+    match how {
+        0 => format!("U: please look at {bare} today"),
+        1 => format!("A: it is **{bare}** now"),
+        2 => format!("A: see [this]({bare})"),
+        3 => format!("A: ```\\n{bare}\\n```"),
+        4 => format!("T: 1 {}", json!({"value": bare, "more": [bare]})),
+        5 => format!("T: 1 {}", json!({"value": json!({"deep": format!("line\n{bare}\tend")}).to_string()}).to_string().replace("\\n", "\\\\n")),
+        6 => format!("C: 1 Bash {}", json!({"command": format!("run --x='{bare}' && echo \"{bare}\"")})),
+        7 => format!("C: 1 other {}", json!({bare: 1})),
+        8 => format!("T: 1 {}", bare.replace('_', "\\_")),
+        9 if bare.starts_with("src/") => format!("T: 1 C:\\proj\\{}", bare.replace('/', "\\")),
+        10 if !bare.contains(' ') => format!("E: 1 {bare}:12: error"),
+        _ => format!("T: 1 a\\n  {bare}\\nb"),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn m6_a_planted_name_is_flagged_every_time(
+        words in prop::collection::vec(0..WORDS.len(), 0..12), name in name(), at in 0usize..12, how in 0usize..12,
+    ) {
+        let item = item_with(&words, &name, (at, how));
+        let thread = "U: the worker was fixed and tests pass, see (also) \"quoted\" **bold** done. src opt test id GB ms 7";
+        prop_assert!(!unfound(thread, &item).is_empty(), "{}", item);
+    }
+
+    #[test]
+    fn m6_a_name_of_the_source_is_never_flagged(
+        words in prop::collection::vec(0..WORDS.len(), 0..12), name in name(), at in 0usize..12, how in 0usize..12, form in 0usize..12,
+    ) {
+        let item = item_with(&words, &name, (at, how));
+        let thread = thread_with(&name, form);
+        prop_assert_eq!(unfound(&thread, &item), Vec::<String>::new(), "{} | {}", thread, item);
+    }
 }

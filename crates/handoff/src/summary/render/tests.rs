@@ -8,11 +8,11 @@ use protocol::{
     AssistantId, CarryOver, Coverage, HandoffId, HandoffSummary, ItemKind, SummaryItem, ThreadId,
 };
 
-use super::{fit, inert, markdown, render};
+use super::{Cut, Fitted, fit, guarded, inert, line, markdown, render, settled, unguarded};
 use crate::limits::{BODY_ITEMS_MIN, SUMMARY_TOKENS_MAX};
 
 fn item(kind: ItemKind, text: &str) -> SummaryItem {
-    SummaryItem { kind, text: text.to_owned(), refs: vec![1], verified: true }
+    SummaryItem { kind, text: text.to_owned(), refs: vec![1], verified: true, unfound: Vec::new() }
 }
 
 fn summary(title: &str, tldr: &str, body: Vec<SummaryItem>) -> HandoffSummary {
@@ -47,15 +47,20 @@ fn headings_follow_the_kinds_and_lines_become_bullets() {
 #[test]
 fn k5_text_can_neither_close_the_block_nor_hide() {
     for (text, shown) in [
-        ("a </current_thread_summary> b", "a ‹/current_thread_summary> b"),
-        ("< / CURRENT_thread_summary >", "‹ / CURRENT_thread_summary >"),
-        ("</current\u{200b}_thread_summary>", "‹/current_thread_summary>"),
+        ("a </current_thread_summary> b", "a &lt;/current_thread_summary> b"),
+        ("< / CURRENT_thread_summary >", "&lt; / CURRENT_thread_summary >"),
+        ("</current\u{200b}_thread_summary>", "&lt;/current_thread_summary>"),
+        ("< current_thread_summary", "&lt; current_thread_summary"),
+        ("<\u{e9}> <!-- <|im_start|>", "&lt;\u{e9}> &lt;!-- &lt;|im_start|>"),
+        ("a\r\nb\u{2028}c\td", "a b c d"),
         ("x\u{202e}y\u{0}z", "xy z"),
         ("👩\u{200d}🚀 a\u{200d}b", "👩\u{200d}🚀 ab"),
         ("```sh\nrm\n```", "`sh rm `"),
-        ("a < b <c>", "a < b <c>"),
+        ("```````` ````", "`` ``"),
+        ("a < b <c>", "a < b &lt;c>"),
     ] {
         assert_eq!(inert(text), shown, "{text:?}");
+        assert_eq!(inert(shown), shown, "{text:?} a second time");
     }
 }
 
@@ -66,7 +71,11 @@ fn a_line_of_text_stays_a_line_of_text() {
         ("1. no list", "- 1\\. no list"),
         ("- no bullet", "- \\- no bullet"),
         ("---", "- \\---"),
-        ("<!-- no comment", "- \\<!-- no comment"),
+        ("<!-- no comment", "- &lt;!-- no comment"),
+        ("< no tag", "- \\< no tag"),
+        ("\\# as it is", "- \\\\# as it is"),
+        ("1\\. as it is", "- 1\\\\. as it is"),
+        ("\\server", "- \\server"),
         ("[a]: b", "- \\[a]: b"),
         ("[ ] a task", "- [ ] a task"),
         ("**bold** stays", "- **bold** stays"),
@@ -75,17 +84,106 @@ fn a_line_of_text_stays_a_line_of_text() {
     ] {
         let md = markdown("t", "d", &[item(ItemKind::Progress, text)]);
         assert_eq!(md.lines().last(), Some(shown), "{text:?}");
+        assert_eq!(unguarded(&guarded(text)), text);
     }
 }
 
 #[test]
-fn g17_a_summary_over_its_limit_is_cut_in_json_and_markdown_alike() {
+fn k5_a_title_stays_in_its_line() {
+    for (title, shown) in [
+        ("a **b** c", "**a b c**"),
+        ("<**b>", "**&lt;b>**"),
+        ("a\n### Progress\n- b", "**a ### Progress - b**"),
+        ("*\u{200b}*a", "**a**"),
+        ("**", "****"),
+    ] {
+        assert_eq!(markdown(title, "d", &[]).lines().next(), Some(shown), "{title:?}");
+    }
+}
+
+#[test]
+fn an_item_without_a_word_has_no_heading() {
+    let body = [item(ItemKind::Progress, "\u{200b}\n "), item(ItemKind::Blocker, "b\n\n \u{ad}\r\nc")];
+    assert_eq!(markdown("T", "D", &body), "**T**\nD\n\n### Blockers\n- b\n- c\n");
+}
+
+/// Returns what a summary of items with these texts is within a limit: its items, and the tokens before and after.
+fn cut_to(tokens_max: u64, texts: &[(ItemKind, &str)]) -> (Vec<String>, Option<(u64, u64)>) {
+    let body = texts.iter().map(|(kind, text)| item(*kind, text)).collect();
+    let Fitted { summary, cut } = fit(summary("Title", "Short.", body), tokens_max);
+    (
+        summary.body.into_iter().map(|item| item.text).collect(),
+        cut.map(|cut| (cut.tokens_before, cut.tokens_after)),
+    )
+}
+
+#[test]
+fn g17_a_cut_is_at_an_item_then_at_a_line_then_at_a_sentence() {
+    use ItemKind::{Artifact, Decision, NextStep, Objective, Progress};
+    let texts = [
+        (Objective, "Fix it. It is broken."),
+        (Progress, "Half of it is done. The rest is not."),
+        (Progress, "The tests pass."),
+        (Decision, "Keep the format."),
+        (NextStep, "[ ] Write it\n[ ] Test it"),
+        (Artifact, "src/a.rs"),
+    ];
+    let check = |tokens_max: u64, items: &[&str], cut: Option<(u64, u64)>| {
+        assert_eq!(
+            cut_to(tokens_max, &texts),
+            (items.iter().map(ToString::to_string).collect(), cut),
+            "{tokens_max}"
+        );
+    };
+    let (fix, half, keep) = (texts[0].1, texts[1].1, texts[3].1);
+    let tasks = texts[4].1;
+    check(u64::MAX, &texts.map(|(_, text)| text), None);
+    check(58, &texts.map(|(_, text)| text), None);
+    check(57, &[fix, half, keep, tasks, "src/a.rs"], Some((58, 54)));
+    check(53, &[fix, half, keep, tasks], Some((58, 47)));
+    check(46, &[fix, keep, tasks], Some((58, 34)));
+    check(33, &[fix, keep, "[ ] Write it"], Some((58, 31)));
+    check(30, &["Fix it.", keep, "[ ] Write it"], Some((58, 27)));
+    // Three items are a summary; fewer are none, whatever the limit.
+    check(26, &["Fix it.", keep, "[ ] Write it"], Some((58, 27)));
+    check(1, &["Fix it.", keep, "[ ] Write it"], Some((58, 27)));
+    check(0, &["Fix it.", keep, "[ ] Write it"], Some((58, 27)));
+}
+
+#[test]
+fn g17_what_cannot_be_shortened_does_not_keep_the_rest_long() {
+    let piled = format!("e{}", "\u{301}".repeat(4_000));
     let long = "A sentence of some length that says nothing. ".repeat(20);
-    let body = ItemKind::ALL.into_iter().map(|kind| item(kind, &long)).collect();
-    let (fitted, cut) = fit(summary("Title", "Short.", body), SUMMARY_TOKENS_MAX);
-    assert!(cut && tokens::fits(&render(&fitted), SUMMARY_TOKENS_MAX));
-    assert!(fitted.body.len() >= BODY_ITEMS_MIN);
-    assert!(fitted.body.iter().all(|item| item.text.trim_end().ends_with('.')), "{:?}", fitted.body);
+    let many = "So it is. ".repeat(4_000);
+    for text in [
+        many.as_str(),
+        &"a\n".repeat(9_000),
+        piled.as_str(),
+        &format!("{piled}{piled}"),
+        &piled.repeat(9),
+        "👩\u{200d}👩\u{200d}👧 ".repeat(90).as_str(),
+    ] {
+        let (items, cut) = cut_to(
+            120,
+            &[(ItemKind::Objective, text), (ItemKind::Progress, &long), (ItemKind::Blocker, &long)],
+        );
+        let (before, after) = cut.expect("it is too long");
+        assert!(before > after && after <= 120 && items.len() == 3, "{after} of 120: {items:?}");
+    }
+}
+
+#[test]
+fn g17_what_is_cut_is_no_longer_called_unfound() {
+    let long = "A sentence of some length that says nothing. ".repeat(8);
+    let mut unsure = item(ItemKind::Blocker, &format!("Look at `a.rs`. {long} Look at `b.rs`."));
+    (unsure.verified, unsure.unfound) = (false, vec!["a.rs".to_owned(), "b.rs".to_owned()]);
+    let body = vec![item(ItemKind::Objective, "a"), item(ItemKind::Progress, "b"), unsure];
+    let Fitted { summary, cut } = fit(summary("Title", "Short.", body), 60);
+    assert!(cut.is_some());
+    assert_eq!(
+        (summary.body[2].verified, summary.body[2].unfound.as_slice()),
+        (false, ["a.rs".to_owned()].as_slice())
+    );
 }
 
 #[test]
@@ -96,21 +194,52 @@ fn g17_what_fits_is_not_touched() {
         item(ItemKind::NextStep, "Go on."),
     ];
     let whole = summary("Title", "Half done.", body);
-    assert_eq!(fit(whole.clone(), SUMMARY_TOKENS_MAX), (whole, false));
+    assert_eq!(fit(whole.clone(), SUMMARY_TOKENS_MAX), Fitted { summary: whole, cut: None });
+}
+
+#[test]
+fn k5_what_is_kept_as_json_neither_hides_nor_reorders() {
+    let body = vec![item(ItemKind::Objective, " a\u{202e}\r\n\r\n<b>\u{200b} ")];
+    let kept = fit(summary("T\u{200b}\nt", "D\u{0}d", body), SUMMARY_TOKENS_MAX).summary;
+    assert_eq!(
+        (kept.title.as_str(), kept.tldr.as_str(), kept.body[0].text.as_str()),
+        ("T t", "D d", "a\n<b>")
+    );
 }
 
 proptest! {
     #[test]
-    fn any_text_is_cut_to_a_valid_summary(
-        title in ".{1,120}", tldr in ".{1,200}", texts in prop::collection::vec("(?s).{1,900}", 3..8), tokens_max in 120u64..600,
+    fn g6_g17_any_text_is_cut_to_a_valid_summary(
+        title in ".{1,120}", tldr in ".{1,200}", texts in prop::collection::vec("(?s).{1,900}", 3..8), tokens_max in 0u64..900,
     ) {
-        let body = texts.iter().enumerate().map(|(at, text)| item(ItemKind::ALL[at.min(5)], text)).collect();
-        let (fitted, _) = fit(summary(&title, &tldr, body), tokens_max);
+        let body: Vec<SummaryItem> =
+            texts.iter().enumerate().map(|(at, text)| item(ItemKind::ALL[at.min(5)], text)).collect();
+        let items_min = body.iter().filter(|item| !settled(&item.text).is_empty()).count().min(BODY_ITEMS_MIN);
+        let whole = fit(summary(&title, &tldr, body), u64::MAX).summary;
+        let Fitted { summary: fitted, cut } = fit(whole.clone(), tokens_max);
         let md = render(&fitted);
-        prop_assert!(tokens::fits(&md, tokens_max), "{} of {tokens_max}\n{md}", tokens::estimate(&md));
-        prop_assert!(fitted.body.len() >= BODY_ITEMS_MIN);
-        prop_assert!(!md.to_lowercase().contains("</current_thread_summary"));
+        // The shortest summary of three items with a title is about a hundred tokens.
+        prop_assert!(tokens::fits(&md, tokens_max.max(120)), "{} of {tokens_max}\n{md}", tokens::estimate(&md));
+        prop_assert!(fitted.body.len() >= items_min);
+        let expected = Cut { tokens_before: tokens::estimate(&render(&whole)), tokens_after: tokens::estimate(&md) };
+        prop_assert_eq!(cut, (fitted != whole).then_some(expected));
+        prop_assert!(cut.is_none_or(|cut| cut.tokens_after < cut.tokens_before));
+        prop_assert_eq!(&fit(fitted.clone(), tokens_max).summary, &fitted, "cutting again");
+        // Each line of what is left is one of what was there, or the beginning of one.
+        for item in &fitted.body {
+            let line = item.text.trim_end_matches('…').trim_end();
+            prop_assert!(whole.body.iter().any(|of| of.kind == item.kind && of.text.starts_with(line)), "{line:?}");
+        }
+        prop_assert_eq!(model::inert::text(&md), md.as_str());
         let block = |line: &str| line.is_empty() || line.starts_with("### ") || line.starts_with("- ");
         prop_assert!(md.lines().skip(2).all(block), "{md}");
+    }
+
+    #[test]
+    fn any_line_can_be_read_back(text in "[-#>|~*+_=<\\[\\]x: 0-9.)\\\\]{0,12}") {
+        let line = line(&text);
+        let shown = guarded(&line);
+        prop_assert_eq!(unguarded(&shown).into_owned(), line.clone());
+        prop_assert_eq!(super::line(&line), line.as_str());
     }
 }

@@ -10,12 +10,12 @@ use crate::transcript::items;
 
 fn select(text: &str, tokens_max: u64) -> Selection {
     let mut ledger = Ledger::default();
-    let mut selector = Selector::new(0, tokens_max);
+    let mut selector = Selector::new(tokens_max, None);
     for item in items(text) {
         ledger.push(&item);
         selector.see(&item);
     }
-    selector.finish(&ledger.finish(), None)
+    selector.finish(&ledger.finish(), tokens_max)
 }
 
 #[test]

@@ -212,7 +212,8 @@ CREATE TABLE turn_floors (
     turn_index INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Words of messages; a row's id is its event_row. The texts stay in `events`, and appending never writes here.
+-- Words of messages; a row's id is thread_key << 32 | seq, so that a thread is a range. The texts stay in `events`, and
+-- appending never writes here.
 CREATE VIRTUAL TABLE search_index USING fts5 (
     text, content = '', contentless_delete = 1, tokenize = 'porter unicode61'
 );

@@ -92,6 +92,18 @@ pub(crate) fn advance(connection: &Connection, change: &Move<'_>) -> Result<()> 
     }
 }
 
+/// Removes a handoff that has no proposal.
+pub(crate) fn forget(connection: &Connection, handoff_id: HandoffId) -> Result<()> {
+    let id = handoff_id.to_string();
+    let has_proposal =
+        connection.prepare_cached("SELECT 1 FROM proposals WHERE handoff_id = ?1 LIMIT 1")?.exists([&id])?;
+    if has_proposal {
+        return Err(Error::Differs { what: "handoff", id });
+    }
+    connection.prepare_cached("DELETE FROM handoffs WHERE handoff_id = ?1")?.execute([&id])?;
+    Ok(())
+}
+
 /// Returns the conflict with the pending handoff of the parent, when `error` is that.
 fn pending_or(connection: &Connection, error: rusqlite::Error, parent_thread_id: ThreadId) -> Error {
     if !is_unique_violation(&error) {

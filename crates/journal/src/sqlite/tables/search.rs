@@ -1,6 +1,10 @@
 //! Finding messages by their words: catching up the index, asking it, cutting passages. Appending never comes here;
 //! the index follows when somebody searches.
 
+mod rank;
+
+pub(crate) use rank::rank;
+
 use protocol::{Seq, ThreadId};
 use rusqlite::{Connection, Row};
 
@@ -8,7 +12,7 @@ use super::columns::{integer, stored};
 use super::events::rewinds;
 use super::page_limit;
 use super::turns::text_of;
-use crate::{Error, Result, SearchHit};
+use crate::{Error, QUERY_WORDS_MAX, Result, SearchHit};
 
 /// Messages one batch of catching up reads, so that appends wait no longer than for one batch.
 const BATCH_ROWS_MAX: usize = 500;
@@ -18,8 +22,6 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 const BATCH_THREADS_MAX: usize = 100;
 /// The part of a message's text that can be found; what follows in a huge tool result cannot.
 const SEARCHED_BYTES_MAX: usize = 64 << 10;
-/// The most words of a query.
-const QUERY_WORDS_MAX: usize = 32;
 /// Words of a passage.
 const PASSAGE_WORDS: u32 = 24;
 /// Characters of a passage; words can be very long.
@@ -81,24 +83,30 @@ fn index_thread(
     budget: &mut Budget,
 ) -> Result<i64> {
     let mut statement = connection.prepare_cached(
-        "SELECT event_row, seq, content FROM events
+        "SELECT seq, content FROM events
          WHERE thread_key = ?1 AND seq > ?2 AND seq <= ?3 AND category = 'message' ORDER BY seq",
     )?;
     let mut rows = statement.query((key, indexed_seq, last_seq))?;
     while let Some(row) = rows.next()? {
-        let content = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
+        let seq: i64 = row.get(0)?;
+        let content = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
         if let Some(text) = text_of(content) {
             connection
                 .prepare_cached("INSERT INTO search_index (rowid, text) VALUES (?1, ?2)")?
-                .execute((row.get::<_, i64>(0)?, spaced(beginning(&text))))?;
+                .execute((index_row(key, seq), spaced(beginning(&text))))?;
         }
         budget.rows -= 1;
         budget.bytes = budget.bytes.saturating_sub(content.len());
         if budget.is_spent() {
-            return Ok(row.get(1)?);
+            return Ok(seq);
         }
     }
     Ok(last_seq)
+}
+
+/// Returns the id of a message's row in the index: those of one thread are a range.
+const fn index_row(thread_key: i64, seq: i64) -> i64 {
+    thread_key << 32 | seq
 }
 
 /// Returns passages that hold every word of `text`, best first.
@@ -107,7 +115,7 @@ pub(crate) fn find(connection: &Connection, text: &str, limit: usize) -> Result<
     let Some(query) = match_expression(text)? else { return Ok(Vec::new()) };
     let mut statement = connection.prepare_cached(&format!(
         "SELECT h.thread_id, e.seq, e.event_type, e.created_at, e.content
-         FROM search_index i CROSS JOIN events e ON e.event_row = i.rowid
+         FROM search_index i CROSS JOIN events e ON e.thread_key = i.rowid >> 32 AND e.seq = i.rowid & 0xFFFFFFFF
          CROSS JOIN thread_heads h ON h.thread_key = e.thread_key
          WHERE search_index MATCH ?1 AND {} ORDER BY i.rank, i.rowid DESC LIMIT ?2",
         rewinds::is_visible("e.seq")
@@ -188,16 +196,23 @@ fn shortened(passage: &str) -> String {
 /// Returns the query in the engine's language; `None` when it holds no word. Every word is quoted, so that no text
 /// is a syntax error.
 fn match_expression(text: &str) -> Result<Option<String>> {
-    let words: Vec<String> = text
-        .split(|char: char| char.is_whitespace() || char.is_control())
-        .filter(|word| word.chars().any(char::is_alphanumeric))
-        .map(|word| format!("\"{}\"", spaced(word).replace('"', "\"\"")))
-        .collect();
-    if words.len() > QUERY_WORDS_MAX {
-        let reason = format!("a query has {QUERY_WORDS_MAX} words at most, not {}", words.len());
+    let words: Vec<String> =
+        text.split(|char: char| char.is_whitespace() || char.is_control()).filter_map(phrase).collect();
+    check_words(words.len())?;
+    Ok((!words.is_empty()).then(|| words.join(" ")))
+}
+
+/// Returns the word in the engine's language; `None` when it has no letter or digit.
+fn phrase(word: &str) -> Option<String> {
+    word.chars().any(char::is_alphanumeric).then(|| format!("\"{}\"", spaced(word).replace('"', "\"\"")))
+}
+
+fn check_words(count: usize) -> Result<()> {
+    if count > QUERY_WORDS_MAX {
+        let reason = format!("a query has {QUERY_WORDS_MAX} words at most, not {count}");
         return Err(Error::Invalid { what: "search results", reason });
     }
-    Ok((!words.is_empty()).then(|| words.join(" ")))
+    Ok(())
 }
 
 fn beginning(text: &str) -> &str {

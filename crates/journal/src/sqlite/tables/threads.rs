@@ -193,7 +193,7 @@ pub(crate) fn delete(connection: &Connection, thread_id: ThreadId) -> Result<()>
     }
     connection.execute(
         "DELETE FROM search_index WHERE rowid IN (
-             SELECT e.event_row FROM events e JOIN thread_heads h ON h.thread_key = e.thread_key
+             SELECT e.thread_key << 32 | e.seq FROM events e JOIN thread_heads h ON h.thread_key = e.thread_key
              WHERE e.thread_key = ?1 AND e.seq <= h.indexed_seq AND e.category = 'message')",
         [head.key],
     )?;

@@ -120,6 +120,22 @@ pub async fn g1_a_stored_proposal_never_changes(store: Subject) {
     assert_eq!(store.proposals(handoff.handoff_id).await.unwrap(), [first, second]);
 }
 
+pub async fn a_stopped_first_draft_leaves_no_handoff(store: Subject) {
+    let parent = create(&*store).await;
+    let (stopped, next) = (handoff(parent, 1), handoff(parent, 2));
+    let forget = |handoff: &Handoff| Write::ForgetHandoff { handoff_id: handoff.handoff_id };
+    commit(&*store, vec![Write::CreateHandoff(stopped.clone())]).await.unwrap();
+    // Forgotten twice, because an answer was lost; and its place is free at once.
+    let writes = vec![forget(&stopped), forget(&stopped), Write::CreateHandoff(next.clone())];
+    commit(&*store, writes).await.unwrap();
+    assert_eq!(store.handoff(stopped.handoff_id).await.unwrap(), None);
+    commit(&*store, vec![Write::PutProposal(proposal(&next, 0, "text"))]).await.unwrap();
+    let kept = commit(&*store, vec![forget(&next)]).await;
+    assert!(matches!(kept, Err(Error::Differs { what: "handoff", .. })), "{kept:?}");
+    assert_eq!(store.handoffs(HandoffFilter::default()).await.unwrap(), std::slice::from_ref(&next));
+    assert_eq!(store.proposals(next.handoff_id).await.unwrap().len(), 1);
+}
+
 pub async fn handoffs_are_found_by_what_is_known(store: Subject) {
     let (one, two) = (create(&*store).await, create(&*store).await);
     let failed = Handoff { status: HandoffStatus::Failed, ..handoff(one, 1) };

@@ -6,13 +6,14 @@ use protocol::message::joined_text;
 use protocol::{Category, Message, ToolMessage};
 use serde_json::Value;
 
-use crate::commands::chat::{Chat, status};
+use crate::commands::chat::Chat;
 use crate::exit::{Code, Failure};
 use crate::terminal::ask::question::{Choice, ask};
 use crate::terminal::editor;
 use crate::terminal::screen::Audience;
 use crate::terminal::show::calls::title;
 use crate::terminal::show::markdown::Markdown;
+use crate::terminal::text::amount::{self, tokens};
 use crate::terminal::text::safe::{one_line, safe};
 use crate::terminal::text::table::{Column, table};
 
@@ -46,18 +47,18 @@ impl Chat {
         let (screen, style) = (&self.context.screen, self.context.screen.style);
         let window = report.window_tokens.unwrap_or(report.tokens).max(1);
         screen.line(style.bold(one_line(&report.model)))?;
-        let (used, of) = (status::tokens(report.tokens), status::tokens(window));
+        let (used, of) = (tokens(report.tokens), tokens(window));
         screen.line(style.dim(format!("{used} of {of} tokens, by estimate")))?;
         screen.line(bar(&report, window, BAR_COLUMNS.min(screen.columns.saturating_sub(2))))?;
         let percent = |tokens: u64| format!("{} %", (tokens * 100).div_ceil(window));
         let mut rows: Vec<Vec<String>> = report
             .parts
             .iter()
-            .map(|part| vec![one_line(&part.name), status::tokens(part.tokens), percent(part.tokens)])
+            .map(|part| vec![one_line(&part.name), tokens(part.tokens), percent(part.tokens)])
             .collect();
         if let Some(window) = report.window_tokens {
             let free = window.saturating_sub(report.tokens);
-            rows.push(vec!["free".to_owned(), status::tokens(free), percent(free)]);
+            rows.push(vec!["free".to_owned(), tokens(free), percent(free)]);
         }
         let columns = [Column::Flexible("PART"), Column::Right("TOKENS"), Column::Right("SHARE")];
         for line in table(screen, &columns, &rows) {
@@ -69,7 +70,7 @@ impl Chat {
     pub(super) async fn cost(&self) -> Result<(), Failure> {
         let Some(thread_id) = self.current()? else { return Ok(()) };
         let report = self.context.agent.cost(thread_id).await?;
-        let price = |dollars: Option<f64>| dollars.map_or_else(|| "?".to_owned(), status::dollars);
+        let price = |dollars: Option<f64>| dollars.map_or_else(|| "?".to_owned(), amount::dollars);
         let rows: Vec<Vec<String>> = report
             .models
             .iter()
@@ -78,9 +79,9 @@ impl Chat {
                 vec![
                     one_line(&model.model),
                     model.calls.to_string(),
-                    status::tokens(usage.input_tokens),
-                    status::tokens(usage.cache_read_tokens),
-                    status::tokens(usage.output_tokens),
+                    tokens(usage.input_tokens),
+                    tokens(usage.cache_read_tokens),
+                    tokens(usage.output_tokens),
                     price(model.dollars),
                 ]
             })
@@ -102,7 +103,7 @@ impl Chat {
         match report.dollars {
             Some(dollars) => self.say(&format!(
                 "{} in all, by the prices of {}",
-                status::dollars(dollars),
+                amount::dollars(dollars),
                 report.prices_as_of
             )),
             None => self.say("A price is not known; set it under [prices] in config.toml."),

@@ -1,5 +1,5 @@
-//! What a person sees when a thread is opened: its title, what was carried over into it, the last of what was said,
-//! and what waits for a decision. It changes nothing.
+//! What a person sees when a thread is opened: its title, what was carried over into it, and the last of what was said.
+//! It asks and changes nothing.
 
 use agent::{EventQuery, HistoryItem};
 use protocol::{Category, Message, Proposal, Thread, ThreadId};
@@ -7,7 +7,6 @@ use protocol::{Category, Message, Proposal, Thread, ThreadId};
 use crate::commands::{Context, history, threads};
 use crate::exit::Failure;
 use crate::terminal::show::summary;
-use crate::terminal::text::safe::one_line;
 use crate::terminal::text::wrap;
 
 /// Events that are read for the last messages.
@@ -38,7 +37,7 @@ pub(super) async fn show(context: &Context, thread: Option<&Thread>) -> Result<(
         }
         None => last_messages(context, thread.thread_id).await?,
     }
-    pending(context, thread.thread_id).await
+    Ok(())
 }
 
 /// Returns the summary the thread's first turn will be given, if that turn is still to come.
@@ -72,16 +71,6 @@ async fn last_messages(context: &Context, thread_id: ThreadId) -> Result<(), Fai
     context.screen.line("")?;
     for entry in &said[said.len().saturating_sub(MESSAGES_SHOWN_MAX)..] {
         history::show(&context.screen, entry, LINES_SHOWN_MAX)?;
-    }
-    Ok(())
-}
-
-/// Offers what waits for a decision.
-async fn pending(context: &Context, thread_id: ThreadId) -> Result<(), Failure> {
-    for pending in context.agent.pending_handoffs(Some(thread_id)).await? {
-        let title = one_line(&pending.proposal.summary_json.title);
-        let text = format!("A handoff of this thread waits for a decision: {title}. /handoff shows it.");
-        context.screen.line(context.screen.style.warn(wrap::wrap(&text, context.screen.columns, "", "")))?;
     }
     Ok(())
 }

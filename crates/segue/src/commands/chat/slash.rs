@@ -1,6 +1,7 @@
 //! The commands of a chat: lines that begin with `/`. What each does is in the files beside this one.
 
 use crate::commands::chat::{Chat, Then};
+use crate::commands::recall;
 use crate::exit::{Code, Failure};
 use crate::terminal::screen::Cursor;
 use crate::terminal::text::wrap::{pad, wrap};
@@ -20,17 +21,18 @@ const fn slash(name: &'static str, takes: &'static str, about: &'static str) -> 
 }
 
 /// Every command.
-pub(super) const COMMANDS: [Slash; 17] = [
+pub(super) const COMMANDS: [Slash; 18] = [
     slash("help", "", "show the commands and keys"),
     slash(
         "handoff",
         "[goal…] [--preview] [--apply] [--messages N]",
         "carry what matters into a fresh thread",
     ),
-    slash("new", "", "begin a new thread"),
+    slash("new", "", "begin a new thread, blank or with context carried forward"),
     slash("threads", "[ID]", "choose a thread to go on in"),
     slash("fork", "[SEQ]", "copy this thread, up to an event, and go on in the copy"),
     slash("rewind", "[SEQ]", "go back to before one of your messages, and change it"),
+    slash("recall", "words…", "find what was said here, or in the threads this one came from"),
     slash("approve", "", "decide about the tool calls that wait"),
     slash("show", "[N]", "open the last tool call, or the Nth last, in full"),
     slash("history", "", "show what was said"),
@@ -61,10 +63,12 @@ impl Chat {
         let done = match name {
             "quit" | "exit" => return Ok(Then::Quit),
             "help" | "" => self.help(),
-            "new" => self.begin(),
+            "new" => self.begin().await,
+            "threads" if first == Some("handoff") => self.handoff(&words[1..]).await,
             "threads" | "resume" => self.threads(first).await,
             "fork" => self.fork(first).await,
             "rewind" => self.rewind(first).await,
+            "recall" => self.recall(&words).await,
             "approve" => self.approve_now().await,
             "show" => self.show(first).await,
             "history" => self.history().await,
@@ -99,9 +103,13 @@ impl Chat {
         self.say(KEYS)
     }
 
-    fn begin(&mut self) -> Result<(), Failure> {
-        self.go_to(None);
-        self.say("New thread; it begins with your next message.")
+    async fn recall(&self, words: &[&str]) -> Result<(), Failure> {
+        let Some(thread_id) = self.current()? else { return Ok(()) };
+        if words.is_empty() {
+            return Err(Failure::new(Code::User, "recall: no words were given")
+                .with_hint("/recall words… finds what was said about them"));
+        }
+        recall::find(&self.context, thread_id, &words.join(" ")).await
     }
 
     async fn approve_now(&mut self) -> Result<(), Failure> {

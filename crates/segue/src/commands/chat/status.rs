@@ -1,19 +1,26 @@
 //! The status of a conversation on one line: the model, how full its window is, what was spent, what waits. It is shown
 //! before a line is read, and changes nothing.
 
-use agent::{Agent, ContextReport, CostReport};
+use agent::{Agent, CostReport, Fullness};
 use protocol::{Seq, Thread, ThreadId, Usage};
 
 use crate::commands::{Context, approval};
 use crate::exit::Failure;
+use crate::terminal::text::amount::{dollars, tokens};
 use crate::terminal::text::safe::one_line;
 use crate::terminal::text::wrap::{shorten, width, wrap};
 use crate::terminal::work::stream::Spent;
 
-/// A thread with more events is not read before its first prompt.
+/// What a thread with more events has cost is not read before its first prompt.
 const READ_AT_ONCE_EVENTS_MAX: Seq = 2_000;
+/// How full a thread with more events is, is not worked out before its first prompt: it would be noticed.
+const MEASURED_AT_ONCE_EVENTS_MAX: Seq = 20_000;
 /// On a screen with fewer columns things are said more shortly.
 const NARROW_COLUMNS: usize = 80;
+/// What stands between two parts.
+const SEPARATOR: &str = " · ";
+/// The fewest columns the first part is shortened to beside the second.
+const FIRST_COLUMNS_MIN: usize = 8;
 
 /// What a thread has taken so far, sub-agents included.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -49,7 +56,8 @@ impl Total {
 
 /// Shows where the thread stands, on one line; a part that cannot be worked out is left out, and so are the last ones
 /// where they do not fit. The whole thread is read only where `total` is not known, and of a long one only once
-/// something was said: whoever enters it wants to write.
+/// something was said: whoever enters it wants to write. Returns how full the thread's context is, as far as that was
+/// worked out.
 ///
 /// # Errors
 /// When stdout cannot be written to.
@@ -58,7 +66,7 @@ pub(super) async fn show(
     thread: &Thread,
     spent: Option<&Spent>,
     total: &mut Option<Total>,
-) -> Result<(), Failure> {
+) -> Result<Option<Fullness>, Failure> {
     let (agent, thread_id) = (&context.agent, thread.thread_id);
     let is_read = total.is_some() || spent.is_some() || thread.last_seq <= READ_AT_ONCE_EVENTS_MAX;
     if total.is_none() && is_read {
@@ -71,9 +79,11 @@ pub(super) async fn show(
         Some((_, name)) if is_narrow => one_line(name),
         Some(_) | None => one_line(&model),
     }));
-    if is_read {
-        parts.extend(agent.context(thread_id).await.ok().as_ref().and_then(share));
-    }
+    let full = match is_read || thread.last_seq <= MEASURED_AT_ONCE_EVENTS_MAX {
+        true => agent.fullness(thread_id).await.ok().flatten(),
+        false => None,
+    };
+    parts.extend(full.as_ref().map(share));
     parts.extend(total.as_ref().and_then(price));
     parts.extend(spent.and_then(|spent| turn(spent, context.screen.columns)));
     parts.extend(total.as_ref().and_then(in_all));
@@ -85,20 +95,29 @@ pub(super) async fn show(
     if let Some(waits) = waiting(context, thread_id).await {
         screen.line(style.warn(wrap(&waits, columns, "", "  ")))?;
     }
-    Ok(())
+    Ok(full)
 }
 
-/// Returns as many of the parts as fit on a line; of the first one at least its beginning.
+/// Returns as many of the parts as fit on a line. The first one, which may be long, gives way to the second: of it at least
+/// the beginning is shown.
 fn fitted(parts: &[String], columns: usize) -> String {
-    let whole = |count: &usize| width(&parts[..*count].join(" · ")) <= columns;
-    let count = (1..=parts.len()).rev().find(whole).unwrap_or(1);
-    shorten(&parts[..count].join(" · "), columns).into_owned()
+    let whole = |count: &usize| width(&parts[..*count].join(SEPARATOR)) <= columns;
+    match ((1..=parts.len()).rev().find(whole), parts) {
+        (Some(count), _) if count > 1 || parts.len() == 1 => parts[..count].join(SEPARATOR),
+        (_, [first, second, ..]) => {
+            let rest = format!("{SEPARATOR}{second}");
+            match columns.checked_sub(width(&rest)).filter(|left| *left >= FIRST_COLUMNS_MIN) {
+                Some(left) => format!("{}{rest}", shorten(first, left)),
+                None => shorten(first, columns).into_owned(),
+            }
+        }
+        (_, _) => shorten(&parts.concat(), columns).into_owned(),
+    }
 }
 
 /// Returns how full the window is.
-fn share(report: &ContextReport) -> Option<String> {
-    let window = report.window_tokens.filter(|window| *window > 0)?;
-    Some(format!("ctx {} %", (report.tokens * 100).div_ceil(window)))
+fn share(full: &Fullness) -> String {
+    format!("ctx {} %", (full.tokens * 100).div_ceil(full.window_tokens.max(1)))
 }
 
 /// Returns what the turn took.
@@ -137,35 +156,9 @@ async fn waiting(context: &Context, thread_id: ThreadId) -> Option<String> {
     }
 }
 
-/// Returns a number of tokens in a few characters.
-pub(super) fn tokens(count: u64) -> String {
-    match count {
-        0..10_000 => count.to_string(),
-        10_000..1_000_000 => format!("{}.{}k", count / 1_000, count % 1_000 / 100),
-        _ => format!("{}.{}M", count / 1_000_000, count % 1_000_000 / 100_000),
-    }
-}
-
-/// Returns an amount of money.
-pub(super) fn dollars(dollars: f64) -> String {
-    if dollars > 0.0 && dollars < 0.01 { format!("${dollars:.4}") } else { format!("${dollars:.2}") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_short() {
-        assert_eq!(
-            (tokens(9_999), tokens(12_340), tokens(2_560_000)),
-            ("9999".into(), "12.3k".into(), "2.5M".into())
-        );
-        assert_eq!(
-            (dollars(0.0), dollars(0.0012), dollars(1.5)),
-            ("$0.00".into(), "$0.0012".into(), "$1.50".into())
-        );
-    }
 
     #[test]
     fn the_line_is_as_long_as_the_screen_at_most_and_loses_its_end_first() {
@@ -174,21 +167,14 @@ mod tests {
         let check = |columns, expected: &str| assert_eq!(fitted(&parts, columns), expected);
         check(59, "anthropic/claude · ctx 3 % · $0.12 · 1300 in · 64 out");
         check(40, "anthropic/claude · ctx 3 % · $0.12");
-        check(20, "anthropic/claude");
+        check(20, "anthropic… · ctx 3 %");
         check(10, "anthropic…");
     }
 
     #[test]
     fn the_share_of_the_window_is_never_told_too_small() {
-        let report = |tokens, window| ContextReport {
-            model: String::new(),
-            window_tokens: window,
-            parts: Vec::new(),
-            tokens,
-            message_count: 0,
-        };
-        assert_eq!(share(&report(1, Some(200_000))).as_deref(), Some("ctx 1 %"));
-        assert_eq!(share(&report(100_000, Some(200_000))).as_deref(), Some("ctx 50 %"));
-        assert_eq!(share(&report(1, None)), None);
+        let share = |tokens| share(&Fullness { tokens, window_tokens: 200_000, is_due: false });
+        assert_eq!(share(1), "ctx 1 %");
+        assert_eq!(share(100_000), "ctx 50 %");
     }
 }

@@ -1,13 +1,12 @@
 //! `segue decide`: answers what a run stopped to ask, and lets it go on. What an answer does is decided by the room
 //! that asked.
 
-use std::io::Read;
-use std::path::Path;
-
 use agent::RunEnd;
 use protocol::{Decision, Decisions, Interrupt, InterruptId};
 
 use crate::cli::{self, Format};
+use crate::commands::handoff::answer::read;
+use crate::commands::handoff::look::id_to_keep;
 use crate::commands::{Context, approval, run};
 use crate::exit::{Code, Failure, Outcome};
 use crate::terminal::screen::Audience;
@@ -40,18 +39,32 @@ pub(crate) async fn run(context: &Context, args: cli::Decide) -> Outcome {
 
 /// Returns what waits: the one interrupt, or all of the thread.
 async fn pending(context: &Context, what: &str) -> Result<Vec<Interrupt>, Failure> {
-    if let Ok(interrupt_id) = what.parse::<InterruptId>() {
-        return Ok(vec![context.agent.interrupt(interrupt_id).await?]);
+    let pending = match what.parse::<InterruptId>() {
+        Ok(interrupt_id) => vec![context.agent.interrupt(interrupt_id).await?],
+        Err(_) => {
+            let thread = context.agent.find_thread(what).await?;
+            context.agent.pending(thread.thread_id).await?
+        }
+    };
+    let (about_calls, others): (Vec<Interrupt>, Vec<Interrupt>) =
+        pending.into_iter().partition(approval::is_about_calls);
+    match others.first() {
+        Some(handoff) if about_calls.is_empty() => {
+            let command = handoff_command(context, handoff).await;
+            Err(Failure::new(Code::User, format!("decide `{what}`: it asks about a handoff"))
+                .with_hint(format!("`{command}` shows the summary and takes the answer")))
+        }
+        Some(_) | None => Ok(about_calls),
     }
-    let thread = context.agent.find_thread(what).await?;
-    let pending = context.agent.pending(thread.thread_id).await?;
-    let about_calls: Vec<Interrupt> =
-        pending.iter().filter(|interrupt| approval::is_about_calls(interrupt)).cloned().collect();
-    match (about_calls.is_empty(), pending.is_empty()) {
-        (true, false) => Err(Failure::new(Code::User, format!("decide `{what}`: a handoff waits there"))
-            .with_hint(format!("`segue handoff {what}` shows it and takes the answer"))),
-        _ => Ok(about_calls),
-    }
+}
+
+/// Returns the command that answers a handoff's question.
+pub(super) async fn handoff_command(context: &Context, interrupt: &Interrupt) -> String {
+    let id = match context.agent.find_handoff(&interrupt.interrupt_id.to_string()).await {
+        Ok(handoff) => id_to_keep(context, handoff.handoff_id).await,
+        Err(_) => interrupt.interrupt_id.to_string(),
+    };
+    format!("segue handoff --decide {id}")
 }
 
 async fn answer(
@@ -75,7 +88,7 @@ async fn answer(
                 .with_hint("name one by its interrupt id; `segue run --json` and `--json` here show the ids"))
         }
         (None, Some(path)) => {
-            let decisions = read(path)?;
+            let decisions = read(path, "approve|edit|reject|respond")?;
             check(interrupt, &decisions)?;
             Ok(Some(decisions))
         }
@@ -107,21 +120,4 @@ fn check(interrupt: &Interrupt, decisions: &Decisions) -> Result<(), Failure> {
             .with_hint("the question still waits; a call takes approve, edit, reject or respond")),
         false => Ok(()),
     }
-}
-
-fn read(path: &Path) -> Result<Decisions, Failure> {
-    let mut text = String::new();
-    let read = match path.as_os_str() == "-" {
-        true => std::io::stdin().read_to_string(&mut text).map(drop),
-        false => std::fs::read_to_string(path).map(|content| text = content),
-    };
-    read.map_err(|error| {
-        Failure::new(Code::User, format!("read the decisions in {}: {error}", path.display()))
-            .with_hint("nothing was decided; check the path")
-    })?;
-    Decisions::from_request(&text).map_err(|error| {
-        Failure::new(Code::User, format!("read the decisions: {error}")).with_hint(
-            "the question still waits; the file holds {\"decisions\":[{\"type\":\"approve|edit|reject|respond\"}]}",
-        )
-    })
 }

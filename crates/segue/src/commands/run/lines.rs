@@ -48,6 +48,8 @@ pub(crate) struct Report<'a> {
     pub(crate) duration_ms: u64,
     /// What waits for a decision.
     pub(crate) interrupts: &'a [Interrupt],
+    /// The command that answers it.
+    pub(crate) next_command: Option<&'a str>,
     pub(crate) error: Option<Value>,
 }
 
@@ -190,6 +192,7 @@ mod tests {
             cost: Cost { dollars: Some(0.0001) },
             duration_ms: 12,
             interrupts: &interrupts[..0],
+            next_command: None,
             error: None,
         };
         let mut lines = vec![serde_json::to_string(&Start::new(id(1), Some("anthropic/x"))).unwrap()];

@@ -8,9 +8,11 @@ use agent::{Frame, RunEnd};
 use protocol::message::{StopReason, joined_text};
 use protocol::{AiMessage, EventType, Interrupt, Message, ThreadId, ToolStatus, Usage};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::cli::Format;
-use crate::commands::Context;
+use crate::commands::{Context, approval};
+use crate::commands::run::decide::handoff_command;
 use crate::commands::run::lines::{self, Cost, Report, Start};
 use crate::exit::{self, Code, Failure, Outcome};
 use crate::terminal::screen::Audience;
@@ -154,8 +156,9 @@ impl<'a> Teller<'a> {
         if end.is_none() && code == Code::Undecided {
             self.interrupts = self.context.agent.pending(self.thread_id).await?;
         }
+        let next = self.next_command().await;
         match self.context.format {
-            Format::Json => self.report(end, outcome, code),
+            Format::Json => self.report(end, outcome, next),
             Format::Text => {
                 self.end_line()?;
                 if self.context.screen.audience == Audience::Program && !self.answer.is_empty() {
@@ -165,16 +168,17 @@ impl<'a> Teller<'a> {
                 if let Some(note) = stopped(self.stop) {
                     self.note(note);
                 }
-                self.tell_what_waits().await;
+                self.tell_what_waits(next.as_deref()).await;
                 Ok(())
             }
         }
     }
 
-    fn report(&self, end: Option<&RunEnd>, outcome: &Outcome, code: Code) -> Result<(), Failure> {
-        let error = match outcome {
-            Err(Failure::Told(told)) => Some(exit::json(told)),
-            Ok(_) | Err(Failure::OutputClosed) => None,
+    fn report(&self, end: Option<&RunEnd>, outcome: &Outcome, next: Option<String>) -> Result<(), Failure> {
+        let (code, error) = match outcome {
+            Err(Failure::Told(told)) => (told.code, Some(exit::json(told))),
+            Ok(code) => (*code, None),
+            Err(Failure::OutputClosed) => (Code::Done, None),
         };
         let model = self.model.as_deref().unwrap_or_default();
         print_json(&Report {
@@ -189,20 +193,40 @@ impl<'a> Teller<'a> {
             cost: Cost { dollars: self.context.agent.price_of(model, &self.usage) },
             duration_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             interrupts: &self.interrupts,
+            next_command: next.as_deref(),
             error,
         })?;
         Ok(())
     }
 
-    async fn tell_what_waits(&self) {
-        if self.interrupts.is_empty() {
-            return;
+    async fn tell_what_waits(&self, next: Option<&str>) {
+        let Some(next) = next else { return };
+        for interrupt in &self.interrupts {
+            for request in &interrupt.payload.action_requests {
+                let what = match approval::is_about_calls(interrupt) {
+                    true => title(&request.name, &request.args),
+                    false => format!("handoff: {}", handoff_title(&request.args)),
+                };
+                self.note(&format!("waits for a decision: {what}"));
+            }
         }
-        for request in self.interrupts.iter().flat_map(|interrupt| &interrupt.payload.action_requests) {
-            self.note(&format!("waits for a decision: {}", title(&request.name, &request.args)));
+        let how = match self.interrupts.iter().any(approval::is_about_calls) {
+            true => format!("{next} --approve, or --reject \"why\""),
+            false => next.to_owned(),
+        };
+        self.note(&format!("answer with: {how}"));
+    }
+
+    /// Returns the command that answers what waits, tool calls first.
+    async fn next_command(&self) -> Option<String> {
+        let about_calls = self.interrupts.iter().any(approval::is_about_calls);
+        match (self.interrupts.first(), about_calls) {
+            (None, _) => None,
+            (Some(_), true) => {
+                Some(format!("segue decide {}", self.context.id_to_keep(self.thread_id).await))
+            }
+            (Some(handoff), false) => Some(handoff_command(self.context, handoff).await),
         }
-        let id = self.context.id_to_keep(self.thread_id).await;
-        self.note(&format!("answer with: segue decide {id} --approve, or --reject \"why\""));
     }
 
     fn note(&self, text: &str) {
@@ -215,6 +239,11 @@ impl<'a> Teller<'a> {
             false => self.context.screen.write("\n"),
         }
     }
+}
+
+/// Returns the title of the summary that a handoff's question shows.
+fn handoff_title(args: &Value) -> String {
+    one_line(args["summary_json"]["title"].as_str().unwrap_or("(untitled)"))
 }
 
 fn print_json(line: &impl Serialize) -> io::Result<()> {

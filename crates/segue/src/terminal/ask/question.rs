@@ -1,18 +1,17 @@
-//! Questions: a row of labelled keys, and a line of text. A key only marks an answer and Enter confirms it; Enter alone
-//! chooses nothing. Letters of a word, whether it was begun before the question stood there or in it, are a line typed
-//! ahead, and a paste is nothing: neither answers. What an answer means is up to the caller.
+//! Questions: a row of labelled keys. A key only marks an answer and Enter confirms it; Enter alone chooses nothing.
+//! Letters of a word, whether it was begun before the question stood there or in it, are a line typed ahead, and a paste
+//! is nothing: neither answers. What an answer means is up to the caller.
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, Write};
 use std::time::Duration;
 
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
-use reedline::{DefaultPrompt, DefaultPromptSegment, Reedline, Signal};
 
+use crate::terminal::ask::line::plain_line;
 use crate::terminal::keyboard::Bracketed;
-use crate::terminal::screen::{Cursor, Screen};
+use crate::terminal::screen::{Audience, Cursor, Screen};
 use crate::terminal::text::safe::one_line;
-use crate::terminal::text::style::Style;
 use crate::terminal::text::wrap::{shorten, width};
 use crate::terminal::work::typed::Typed;
 
@@ -41,7 +40,7 @@ pub(crate) fn ask_amid<T: Copy>(
     typed: &mut Typed,
 ) -> io::Result<Option<T>> {
     if screen.cursor == Cursor::Fixed {
-        return ask_by_line(screen, choices, later);
+        return ask_by_line(screen, choices, later, typed);
     }
     let _raw = Raw::begin(screen)?;
     while event::poll(Duration::ZERO)? {
@@ -67,52 +66,49 @@ pub(crate) fn ask_amid<T: Copy>(
     }
 }
 
-/// Asks where nothing can be drawn over: the choices are printed, and a line that begins with a key answers.
-fn ask_by_line<T: Copy>(screen: &Screen, choices: &[Choice<T>], later: &str) -> io::Result<Option<T>> {
+/// Asks where nothing can be drawn over: the choices are printed, and a line that is a key or the word beside it answers.
+/// Any other line, and every one that was written before the question stood there, is a message for later.
+fn ask_by_line<T: Copy>(
+    screen: &Screen,
+    choices: &[Choice<T>],
+    later: &str,
+    typed: &mut Typed,
+) -> io::Result<Option<T>> {
+    if screen.audience == Audience::Person {
+        typed.read()?;
+    }
     loop {
         for row in rows(screen, choices, None, later) {
             screen.line(row)?;
         }
-        match plain_line(screen, "Choose a key, Enter for none")? {
-            Some(line) if !line.trim().is_empty() => {
-                let found = line.trim().chars().next().and_then(|key| find(choices, key));
-                if let Some(at) = found {
-                    return Ok(Some(choices[at].answer));
-                }
+        let Some(line) = plain_line(screen, "Choose a key, Enter for none")? else { return Ok(None) };
+        match named(choices, line.trim()) {
+            Some(at) => return Ok(Some(choices[at].answer)),
+            None if line.trim().is_empty() => return Ok(None),
+            None if screen.audience == Audience::Program || line.trim().chars().nth(1).is_none() => {
+                screen.line("That is none of the keys.")?;
             }
-            Some(_) | None => return Ok(None),
+            None => {
+                screen.line(format!("Kept as a message for later: {}", one_line(&line)))?;
+                typed.lines.push_back(line);
+            }
         }
     }
 }
 
-/// Reads a line the way the terminal gives it; `None` at its end.
-fn plain_line(screen: &Screen, label: &str) -> io::Result<Option<String>> {
-    screen.write(&format!("{label}> "))?;
-    let mut line = String::new();
-    let count = io::stdin().lock().read_line(&mut line)?;
-    Ok((count > 0).then(|| line.trim_end_matches(['\n', '\r']).to_owned()))
+/// Returns the choice that a line names: by its key, or by the word beside it.
+fn named<T>(choices: &[Choice<T>], line: &str) -> Option<usize> {
+    let mut letters = line.chars();
+    match (letters.next(), letters.next()) {
+        (Some(key), None) => find(choices, key),
+        _ => choices.iter().position(|choice| choice.label.eq_ignore_ascii_case(line)),
+    }
 }
 
 /// Returns the choice a key stands for: the very key, else the same letter in the other case.
 fn find<T>(choices: &[Choice<T>], key: char) -> Option<usize> {
     let same = choices.iter().position(|choice| choice.key == key);
-    same.or_else(|| choices.iter().position(|choice| choice.key == key.to_ascii_lowercase()))
-}
-
-/// Asks for one line of text; `None` when the person leaves with Esc, Ctrl-C or Ctrl-D.
-pub(crate) fn ask_line(screen: &Screen, label: &str) -> io::Result<Option<String>> {
-    if screen.cursor == Cursor::Fixed {
-        return plain_line(screen, label);
-    }
-    let prompt =
-        DefaultPrompt::new(DefaultPromptSegment::Basic(label.to_owned()), DefaultPromptSegment::Empty);
-    let mut editor =
-        Reedline::create().with_ansi_colors(screen.style == Style::Color).use_bracketed_paste(true);
-    match editor.read_line(&prompt) {
-        Ok(Signal::Success(line)) => Ok(Some(line)),
-        Ok(_) => Ok(None),
-        Err(error) => Err(io::Error::other(error)),
-    }
+    same.or_else(|| choices.iter().position(|choice| choice.key.eq_ignore_ascii_case(&key)))
 }
 
 /// What an event does.
@@ -302,7 +298,7 @@ impl Drop for Raw {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::terminal::screen::Audience;
+    use crate::terminal::text::style::Style;
 
     const CHOICES: [Choice<u8>; 3] = [
         Choice { key: 'a', label: "Accept", answer: 1 },
@@ -361,6 +357,29 @@ mod tests {
         }
         let (pressed, typed) = press("half", " a\ra\r");
         assert_eq!((pressed, typed.lines.len()), (Pressed::Answer(0), 1));
+    }
+
+    #[test]
+    fn g5_a_line_answers_only_when_it_is_a_key_or_a_whole_label() {
+        for (line, expected) in [
+            ("a", Some(0)),
+            ("A", Some(0)),
+            ("decline", Some(2)),
+            ("", None),
+            ("accept the risk", None),
+            ("ae", None),
+            ("x", None),
+        ] {
+            assert_eq!(named(&CHOICES, line), expected, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn of_two_keys_that_are_one_letter_each_case_has_its_own() {
+        let choice = |key| Choice { key, label: "", answer: key };
+        let both = [choice('D'), choice('d')];
+        assert_eq!((find(&both, 'D'), find(&both, 'd')), (Some(0), Some(1)));
+        assert_eq!((find(&both[..1], 'd'), find(&both[1..], 'D')), (Some(0), Some(0)));
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! Changes of files in colour: a unified diff, or an old and a new text. It compares nothing but where both texts begin
-//! and end alike.
+//! Changes in colour, and readable without it: a unified diff, what replaces a part of a file, or two versions of a text.
+
+use similar::{ChangeTag, TextDiff};
 
 use crate::terminal::screen::Screen;
 use crate::terminal::text::style::Style;
-use crate::terminal::text::wrap::shorten;
+use crate::terminal::text::wrap::{shorten, wrap};
 
 /// Lines around a replaced text that are shown with it.
 const CONTEXT_LINES: usize = 2;
@@ -25,6 +26,37 @@ pub(crate) fn replaced(screen: &Screen, old: &str, new: &str) -> Vec<String> {
     lines.extend(new[head..new.len() - tail].iter().map(|line| format!("+{line}")));
     lines.extend(new[new.len() - tail..].iter().take(CONTEXT_LINES).map(stays));
     lines.iter().map(|line| colored(screen, line)).collect()
+}
+
+/// Returns what changed from `old` to `new`, line by line and each line whole; of what stayed, only what stands beside a
+/// change. Both must be safe.
+pub(crate) fn versions(screen: &Screen, old: &str, new: &str) -> Vec<String> {
+    let diff = TextDiff::from_lines(old, new);
+    let changes: Vec<(ChangeTag, &str)> =
+        diff.iter_all_changes().map(|change| (change.tag(), change.value().trim_end())).collect();
+    let is_near = |at: usize| {
+        let around = at.saturating_sub(1)..(at + 2).min(changes.len());
+        changes[around].iter().any(|(tag, _)| *tag != ChangeTag::Equal)
+    };
+    let mut lines = Vec::new();
+    let mut is_gap = false;
+    for (at, (tag, text)) in changes.iter().enumerate() {
+        if text.is_empty() || !is_near(at) {
+            is_gap |= *tag == ChangeTag::Equal && !text.is_empty();
+            continue;
+        }
+        if std::mem::take(&mut is_gap) {
+            lines.push(screen.style.dim("  …"));
+        }
+        let (first, next) = match tag {
+            ChangeTag::Delete => ("- ", "-   "),
+            ChangeTag::Insert => ("+ ", "+   "),
+            ChangeTag::Equal => ("  ", "    "),
+        };
+        let wrapped = wrap(text, screen.text_columns().saturating_sub(1), first, next);
+        lines.extend(wrapped.lines().map(|line| colored(screen, line)));
+    }
+    lines
 }
 
 fn colored(screen: &Screen, line: &str) -> String {
@@ -56,6 +88,27 @@ mod tests {
         check("a\na", "a", &[" a", "-a"]);
         check("same", "same", &[" same"]);
         check(&"w".repeat(40), "", &["-wwwwwwwwwwwwwwwww…"]);
+    }
+
+    #[test]
+    fn two_versions_show_each_changed_line_whole_and_what_stands_beside_it() {
+        let screen =
+            Screen { style: Style::Plain, columns: 30, audience: Audience::Program, cursor: Cursor::Fixed };
+        let old = "**T**\nTl.\n\n### A\n- one\n- two is a line that is longer than the screen\n- three\n- four\n";
+        let new = "**T**\nTl.\n\n### A\n- one\n- two is a line that is longer\n- three\n- four\n- five\n";
+        let expected = [
+            "  …",
+            "  - one",
+            "- - two is a line that is",
+            "-   longer than the screen",
+            "+ - two is a line that is",
+            "+   longer",
+            "  - three",
+            "  - four",
+            "+ - five",
+        ];
+        assert_eq!(versions(&screen, old, new), expected);
+        assert!(versions(&screen, old, old).is_empty());
     }
 
     #[test]

@@ -1,31 +1,35 @@
-//! A handoff's summary as people read it: title, items under their headings, what it covers, who wrote it. It changes
-//! no word of it.
+//! A handoff's summary as people read it: title, items under their headings, what is unproven in them, what it covers,
+//! who wrote it and what that costs. It changes no word of it.
 
-use protocol::summary::SeqRange;
-use protocol::{Coverage, HandoffSummary, ItemKind, Proposal, SummaryItem};
+use agent::{EXTRACTIVE, HandoffCost, summary_heading};
+use protocol::{HandoffSummary, ItemKind, Proposal, SummaryItem};
 
 use crate::terminal::screen::Screen;
 use crate::terminal::show::inline::inline;
+use crate::terminal::show::{carry, ledger};
+use crate::terminal::text::amount::{dollars, tokens};
 use crate::terminal::text::safe::one_line;
 use crate::terminal::text::wrap::wrap;
 
-/// The name of the summariser that needs no model.
-const EXTRACTIVE: &str = "extractive";
 /// The name of a summary that a person wrote.
 const EDITED: &str = "user";
+/// Names of an item that are told to be unproven.
+const UNFOUND_MAX: usize = 4;
 
 /// Returns the whole proposal, ready for the screen.
 pub(crate) fn proposal(screen: &Screen, proposal: &Proposal, uncovered_messages: u64) -> String {
     let summary = &proposal.summary_json;
-    let title = screen.style.bold(wrap(&one_line(&summary.title), screen.text_columns(), "", ""));
+    let columns = screen.text_columns();
+    let title = screen.style.bold(wrap(&one_line(&summary.title), columns, "", ""));
     let mut lines = vec![title, body(screen, summary), String::new()];
-    if summary.body.iter().any(|item| !item.verified) {
-        let why = "unverified: the item names something that the covered messages do not contain; check it.";
-        lines.push(screen.style.warn(wrap(why, screen.text_columns(), "", "")));
-    }
-    let facts = [coverage(&summary.coverage), newer(uncovered_messages), origin(proposal)];
+    let facts = [Some(ledger::line(&summary.coverage)), newer(uncovered_messages), Some(origin(proposal))];
     for fact in facts.into_iter().flatten() {
-        lines.push(screen.style.dim(wrap(&fact, screen.text_columns(), "", "  ")));
+        lines.push(screen.style.dim(wrap(&fact, columns, "", "  ")));
+    }
+    let carried = carry::brief(screen, &summary.carry_over);
+    if !carried.is_empty() {
+        lines.push(screen.style.dim("Carried over as facts:"));
+        lines.extend(carried.into_iter().map(|row| screen.style.dim(row)));
     }
     lines.join("\n")
 }
@@ -40,51 +44,56 @@ pub(crate) fn body(screen: &Screen, summary: &HandoffSummary) -> String {
             continue;
         }
         lines.push(String::new());
-        lines.push(screen.style.bold(heading(kind)));
+        lines.push(screen.style.bold(summary_heading(kind)));
         lines.extend(items.into_iter().flat_map(|item| bullets(screen, item)));
     }
     lines.join("\n")
 }
 
-/// The headings of contract §4.
-const fn heading(kind: ItemKind) -> &'static str {
-    match kind {
-        ItemKind::Objective => "Objective",
-        ItemKind::Progress => "Progress",
-        ItemKind::Decision => "Decisions",
-        ItemKind::NextStep => "Next steps",
-        ItemKind::Blocker => "Blockers",
-        ItemKind::Artifact => "Artifacts",
-    }
+/// Returns what the draft cost, and what the child's first turn will against going on; as far as that is known.
+pub(crate) fn cost(screen: &Screen, cost: &HandoffCost) -> String {
+    let amount = |count: u64, price: Option<f64>| match price {
+        Some(price) => format!("{} tokens ({})", tokens(count), dollars(price)),
+        None => format!("{} tokens", tokens(count)),
+    };
+    let draft = (cost.draft_tokens > 0).then(|| format!("This draft took {}", amount(cost.draft_tokens, cost.draft_dollars)));
+    let first = cost.first_turn_tokens.map(|count| {
+        let first = amount(count, cost.first_turn_dollars);
+        let going_on = cost.continuing_tokens.map(|count| amount(count, cost.continuing_dollars));
+        let instead = going_on.map(|amount| format!(" instead of {amount}")).unwrap_or_default();
+        format!("the new thread's first request is about {first}{instead}")
+    });
+    let text = match (draft, first) {
+        (Some(draft), Some(first)) => format!("{draft}; {first}."),
+        (Some(draft), None) => format!("{draft}."),
+        (None, Some(first)) => format!("By estimate {first}."),
+        (None, None) => return String::new(),
+    };
+    screen.style.dim(wrap(&text, screen.text_columns(), "", "  "))
 }
 
-/// Each line of an item is a bullet, as in the Markdown that is stored.
+/// Each line of an item is a bullet, as in the Markdown that is stored; what is unproven in it stands below.
 fn bullets(screen: &Screen, item: &SummaryItem) -> Vec<String> {
+    let columns = screen.text_columns();
     let mut lines: Vec<String> = item.text.lines().map(one_line).filter(|line| !line.is_empty()).collect();
     if let Some(last) = lines.last_mut().filter(|_| !item.verified) {
         last.push_str(" (unverified)");
     }
+    let mut lines: Vec<String> =
+        lines.iter().map(|line| wrap(&inline(line, screen.style), columns, "  • ", "    ")).collect();
+    if !item.verified {
+        lines.push(screen.style.warn(wrap(&unproven(item), columns, "    ! ", "      ")));
+    }
     lines
-        .iter()
-        .map(|line| wrap(&inline(line, screen.style), screen.text_columns(), "  • ", "    "))
-        .collect()
 }
 
-/// Returns what the summary covers, in numbers that equal its ledger.
-fn coverage(coverage: &Coverage) -> Option<String> {
-    let count = |ranges: &[SeqRange]| ranges.iter().map(|(first, last)| last + 1 - first).sum::<u64>();
-    let parts = [
-        (count(&coverage.verbatim), "verbatim"),
-        (count(&coverage.summarized), "condensed"),
-        (count(&coverage.truncated), "shortened"),
-        (count(&coverage.excluded), "not included"),
-    ];
-    let covered: u64 = parts.iter().map(|(count, _)| count).sum();
-    let parts: Vec<String> =
-        parts.iter().filter(|(count, _)| *count > 0).map(|(count, how)| format!("{count} {how}")).collect();
-    match covered {
-        0 => None,
-        _ => Some(format!("Covers {covered} of {} events: {}", coverage.last_seq, parts.join(" · "))),
+/// Returns why an item is marked.
+fn unproven(item: &SummaryItem) -> String {
+    let names: Vec<String> = item.unfound.iter().take(UNFOUND_MAX).map(|name| one_line(name)).collect();
+    let more = if item.unfound.len() > UNFOUND_MAX { ", …" } else { "" };
+    match names.is_empty() {
+        true => "unverified: it names something that is not in the covered messages; check it".to_owned(),
+        false => format!("unverified: not in the covered messages: {}{more}; check it", names.join(", ")),
     }
 }
 
@@ -96,41 +105,131 @@ fn newer(uncovered_messages: u64) -> Option<String> {
     }
 }
 
-fn origin(proposal: &Proposal) -> Option<String> {
-    let summary = &proposal.summary_json;
+fn origin(proposal: &Proposal) -> String {
     let size = agent::estimate_tokens(&proposal.summary_md);
-    let writer = match summary.model.as_str() {
+    let writer = match proposal.summary_json.model.as_str() {
         EDITED => "Edited by you".to_owned(),
         EXTRACTIVE => "Written by the offline extract".to_owned(),
-        model if summary.tokens_used > 0 => {
-            format!("Drafted by {} with {} tokens", one_line(model), summary.tokens_used)
-        }
         model => format!("Drafted by {}", one_line(model)),
     };
     let draft =
-        if summary.iteration > 0 { format!(" · draft {}", summary.iteration + 1) } else { String::new() };
-    Some(format!("{writer} · about {size} tokens{draft}"))
+        if proposal.iteration > 0 { format!(" · draft {}", proposal.iteration + 1) } else { String::new() };
+    format!("{writer} · about {size} tokens{draft}")
 }
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+    use protocol::{AssistantId, CarryOver, Coverage, HandoffId, ThreadId, TodoItem, TodoStatus};
+
     use super::*;
+    use crate::terminal::screen::{Audience, Cursor};
+    use crate::terminal::text::style::Style;
+    use crate::terminal::text::wrap::width;
+
+    fn item(kind: ItemKind, text: &str, unfound: &[&str]) -> SummaryItem {
+        SummaryItem {
+            kind,
+            text: text.to_owned(),
+            refs: Vec::new(),
+            verified: unfound.is_empty(),
+            unfound: unfound.iter().map(|name| (*name).to_owned()).collect(),
+        }
+    }
+
+    fn sample() -> Proposal {
+        let handoff_id: HandoffId = "0192f0c1-0000-7000-8000-000000000001".parse().unwrap();
+        let parent_thread_id: ThreadId = "0192f0c1-0000-7000-8000-000000000002".parse().unwrap();
+        let summary_json = HandoffSummary {
+            schema_version: 1,
+            handoff_id,
+            assistant_id: "agent".parse::<AssistantId>().unwrap(),
+            parent_thread_id,
+            child_thread_id: None,
+            title: "Make `retries_after_timeout` reliable without raising the timeout".to_owned(),
+            tldr: "The retry test read the clock twice; it takes one clock now, and the backoff is next.".to_owned(),
+            body: vec![
+                item(ItemKind::Objective, "Find why `retries_after_timeout` fails now and then.", &[]),
+                item(ItemKind::Progress, "`src/retry.rs` takes the clock as an argument; 12 runs in a row passed.", &[]),
+                item(ItemKind::Decision, "Never raise the timeout.", &[]),
+                item(ItemKind::NextStep, "[ ] the same in `src/backoff.rs`\n[ ] the whole suite", &[]),
+                item(ItemKind::Artifact, "Commit 4f2a9c1 in src/clock.rs", &["4f2a9c1", "src/clock.rs"]),
+            ],
+            model: "anthropic/claude-sonnet-4-5".to_owned(),
+            model_run_id: None,
+            tokens_used: 5_210,
+            iteration: 1,
+            created_at: Timestamp::UNIX_EPOCH,
+            coverage: Coverage {
+                first_seq: 1,
+                last_seq: 250,
+                messages: 240,
+                verbatim: vec![(240, 250)],
+                summarized: vec![(1, 180)],
+                truncated: vec![(191, 239)],
+                excluded: vec![(181, 190)],
+            },
+            carry_over: CarryOver {
+                last_user_request: Some("Good. Then do the same in src/backoff.rs and run the whole suite.".to_owned()),
+                todos: vec![TodoItem { text: "run the whole suite".to_owned(), status: TodoStatus::Pending }],
+                files_modified: vec!["src/retry.rs".to_owned()],
+                errors: vec!["left: 2, right: 3".to_owned()],
+                ..CarryOver::default()
+            },
+        };
+        Proposal {
+            handoff_id,
+            iteration: 1,
+            summary_md: "words ".repeat(200),
+            summary_json,
+            summary_sha256: String::new(),
+            feedback: None,
+            created_at: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    fn panel(columns: usize) -> String {
+        let screen = Screen { style: Style::Plain, columns, audience: Audience::Program, cursor: Cursor::Fixed };
+        let spent = HandoffCost {
+            draft_tokens: 5_210,
+            draft_dollars: Some(0.0213),
+            first_turn_tokens: Some(3_100),
+            first_turn_dollars: Some(0.0093),
+            continuing_tokens: Some(148_000),
+            continuing_dollars: Some(0.444),
+        };
+        let text = format!("{}\n{}", proposal(&screen, &sample(), 2), cost(&screen, &spent));
+        assert!(text.lines().all(|line| width(line) <= columns), "{text}");
+        text
+    }
 
     #[test]
-    fn m5_the_numbers_on_screen_equal_the_ledger() {
-        let ledger = Coverage {
-            first_seq: 1,
-            last_seq: 214,
-            verbatim: vec![(1, 10), (185, 214)],
-            summarized: vec![(11, 170)],
-            truncated: vec![],
-            excluded: vec![(171, 184)],
-        };
-        let expected = "Covers 214 of 214 events: 40 verbatim · 160 condensed · 14 not included";
-        assert_eq!(coverage(&ledger).unwrap(), expected);
-        let newest =
-            Coverage { first_seq: 205, last_seq: 214, verbatim: vec![(205, 214)], ..Coverage::default() };
-        assert_eq!(coverage(&newest).unwrap(), "Covers 10 of 214 events: 10 verbatim");
-        assert_eq!(coverage(&Coverage::default()), None);
+    fn the_panel_at_60_columns() {
+        insta::assert_snapshot!(panel(60));
+    }
+
+    #[test]
+    fn the_panel_at_100_columns() {
+        insta::assert_snapshot!(panel(100));
+    }
+
+    #[test]
+    fn the_cost_says_what_is_known_and_no_more() {
+        let screen = Screen { style: Style::Plain, columns: 100, audience: Audience::Program, cursor: Cursor::Fixed };
+        let check = |of: HandoffCost, expected: &str| assert_eq!(cost(&screen, &of), expected);
+        check(HandoffCost::default(), "");
+        check(HandoffCost { draft_tokens: 12, ..HandoffCost::default() }, "This draft took 12 tokens.");
+        check(
+            HandoffCost { first_turn_tokens: Some(7), continuing_tokens: Some(90), ..HandoffCost::default() },
+            "By estimate the new thread's first request is about 7 tokens instead of 90 tokens.",
+        );
+    }
+
+    #[test]
+    fn m6_an_item_that_is_not_proven_says_which_names_are_not_there() {
+        assert_eq!(
+            unproven(&item(ItemKind::Progress, "x", &["a", "b", "c", "d", "e"])),
+            "unverified: not in the covered messages: a, b, c, d, …; check it"
+        );
     }
 }

@@ -8,6 +8,7 @@ use agent::Frame;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::cli::Format;
+use crate::terminal::screen::Screen;
 use crate::terminal::text::safe::one_line;
 
 /// The unit progress is told in.
@@ -39,10 +40,10 @@ enum Shape {
 }
 
 impl Progress {
-    /// Returns a line that stays hidden unless a person looks at stderr.
-    pub(crate) fn new(format: Format, unit: Unit) -> Self {
+    /// Returns a line that stays hidden unless a person looks at stderr, and may be drawn over.
+    pub(crate) fn new(screen: &Screen, format: Format, unit: Unit) -> Self {
         let target = match format {
-            Format::Text if io::stderr().is_terminal() => ProgressDrawTarget::stderr(),
+            Format::Text if io::stderr().is_terminal() && !screen.is_plain() => ProgressDrawTarget::stderr(),
             Format::Text | Format::Json => ProgressDrawTarget::hidden(),
         };
         let line = ProgressBar::with_draw_target(Some(0), target);

@@ -199,10 +199,7 @@ impl<'a> Stream<'a> {
                 self.calls.subagent(value);
                 Ok(())
             }
-            Frame::Progress { what, .. } => {
-                self.enter(Phase::Working(one_line(what)));
-                Ok(())
-            }
+            Frame::Progress { what, .. } => self.progress(what),
             Frame::Interrupted(_) => {
                 self.calls.ask();
                 Ok(())
@@ -215,6 +212,14 @@ impl<'a> Stream<'a> {
             | Frame::Updates { .. }
             | Frame::Values { .. } => Ok(()),
         }
+    }
+
+    fn progress(&mut self, what: &str) -> io::Result<()> {
+        let phase = Phase::Working(one_line(what));
+        let is_told = self.phase == phase || self.live.is_drawn() || self.screen.audience == Audience::Program;
+        let line = self.screen.style.dim(format!("  {} … Ctrl-C stops it", one_line(what)));
+        self.enter(phase);
+        if is_told { Ok(()) } else { self.print_line(&line) }
     }
 
     fn event(&mut self, event: &Event) -> io::Result<()> {

@@ -23,6 +23,26 @@ pub(crate) fn is_visible(seq: &str) -> String {
     )
 }
 
+/// Everything that is superseded of one thread, for reads that ask about many seqs.
+pub(crate) struct Superseding(Vec<Span>);
+
+impl Superseding {
+    /// Reads the thread's superseded ranges.
+    pub(crate) fn of(connection: &Connection, key: i64) -> Result<Self> {
+        let mut statement = connection.prepare_cached(
+            "SELECT first_seq, last_seq FROM superseded WHERE thread_key = ?1 ORDER BY first_seq",
+        )?;
+        let spans = statement.query_map([key], read)?.collect::<rusqlite::Result<_>>()?;
+        Ok(Self(spans))
+    }
+
+    /// Returns whether `seq` is superseded.
+    pub(crate) fn contains(&self, seq: i64) -> bool {
+        let after = self.0.partition_point(|span| span.first <= seq);
+        after.checked_sub(1).is_some_and(|at| self.0[at].last >= seq)
+    }
+}
+
 /// Returns the visible range that begins after `seq`, as the bounds outside it.
 pub(crate) fn visible_after(connection: &Connection, key: i64, seq: i64) -> Result<(i64, i64)> {
     let after = match spanning(connection, key, seq.saturating_add(1))? {

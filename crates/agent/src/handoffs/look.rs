@@ -1,0 +1,135 @@
+//! Looking at handoffs: those that wait, one with all its proposals, one by a part of its id. Nothing is decided here.
+
+use journal::HandoffFilter;
+use protocol::{Handoff, HandoffId, HandoffStatus, Interrupt, InterruptId, Proposal, ThreadId};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{PendingHandoff, Shown};
+use crate::agent::Agent;
+use crate::{Error, Result};
+
+/// Handoffs an ambiguous beginning of an id is told to stand for.
+const MATCHES_MAX: usize = 10;
+
+/// A handoff that is being drafted or waits for a decision.
+#[derive(Debug, Clone, Serialize)]
+pub struct OpenHandoff {
+    /// The handoff.
+    pub handoff: Handoff,
+    /// The title of its newest proposal; `None` while the first is drafted.
+    pub title: Option<String>,
+    /// The name of its thread.
+    pub thread_name: Option<String>,
+}
+
+/// A handoff with everything that was proposed.
+#[derive(Debug, Clone, Serialize)]
+pub struct HandoffReview {
+    /// The handoff.
+    pub handoff: Handoff,
+    /// Its proposals, in order of iteration.
+    pub proposals: Vec<Proposal>,
+    /// What is to be decided, while it waits.
+    pub pending: Option<PendingHandoff>,
+}
+
+impl Agent {
+    /// Returns the handoffs that are being drafted or wait for a decision, in all threads, newest first.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn open_handoffs(&self) -> Result<Vec<OpenHandoff>> {
+        let filter = HandoffFilter {
+            statuses: HandoffStatus::ALL.into_iter().filter(|status| status.is_pending()).collect(),
+            ..HandoffFilter::default()
+        };
+        let mut open = Vec::new();
+        for handoff in self.store.handoffs(filter).await? {
+            self.expire(Some(handoff.clone())).await?;
+            let handoff = self.handoff(handoff.handoff_id).await?;
+            if !handoff.status.is_pending() {
+                continue;
+            }
+            let newest = self.store.proposals(handoff.handoff_id).await?.pop();
+            let thread = self.store.thread(handoff.parent_thread_id).await?;
+            open.push(OpenHandoff {
+                title: newest.map(|proposal| proposal.summary_json.title),
+                thread_name: thread.and_then(|thread| thread.name.or(thread.first_prompt)),
+                handoff,
+            });
+        }
+        Ok(open)
+    }
+
+    /// Returns the handoff of that id, of the only id that begins so, or that the interrupt of that id is about.
+    ///
+    /// # Errors
+    /// [`Error::UnknownHandoff`], [`Error::AmbiguousHandoff`], or [`Error::NotAHandoff`] for an interrupt that asks about
+    /// something else.
+    pub async fn find_handoff(&self, text: &str) -> Result<Handoff> {
+        let unknown = || Error::UnknownHandoff { handoff_id: text.to_owned() };
+        if let Ok(interrupt_id) = text.parse::<InterruptId>()
+            && let Some(interrupt) = self.store.interrupt(interrupt_id).await?
+        {
+            let handoff_id = handoff_of(&interrupt).ok_or(Error::NotAHandoff { interrupt_id })?;
+            return self.handoff(handoff_id).await;
+        }
+        if let Ok(handoff_id) = text.parse::<HandoffId>() {
+            return self.handoff(handoff_id).await;
+        }
+        let bare = |id: &str| id.replace('-', "").to_ascii_lowercase();
+        let prefix = bare(text.trim());
+        if prefix.is_empty() {
+            return Err(unknown());
+        }
+        let all = self.store.handoffs(HandoffFilter::default()).await?;
+        let mut matches: Vec<Handoff> =
+            all.into_iter().filter(|handoff| bare(&handoff.handoff_id.to_string()).starts_with(&prefix)).collect();
+        match (matches.pop(), matches.is_empty()) {
+            (None, _) => Err(unknown()),
+            (Some(only), true) => Ok(only),
+            (Some(last), false) => {
+                matches.push(last);
+                let matches = matches.iter().take(MATCHES_MAX).map(|handoff| handoff.handoff_id).collect();
+                Err(Error::AmbiguousHandoff { prefix: text.to_owned(), matches })
+            }
+        }
+    }
+
+    /// Returns the handoff as [`Agent::find_handoff`] does, which must be one of the thread.
+    ///
+    /// # Errors
+    /// Those of [`Agent::find_handoff`], and [`Error::ForeignHandoff`].
+    pub async fn find_handoff_in(&self, text: &str, thread_id: ThreadId) -> Result<Handoff> {
+        let handoff = self.find_handoff(text).await?;
+        match handoff.parent_thread_id {
+            parent if parent == thread_id => Ok(handoff),
+            parent_thread_id => {
+                let handoff_id = handoff.handoff_id;
+                Err(Error::ForeignHandoff { handoff_id, thread_id, parent_thread_id })
+            }
+        }
+    }
+
+    /// Returns the handoff with all its proposals.
+    ///
+    /// # Errors
+    /// [`Error::UnknownHandoff`] when it does not exist.
+    pub async fn handoff_review(&self, handoff_id: HandoffId) -> Result<HandoffReview> {
+        self.expire(Some(self.handoff(handoff_id).await?)).await?;
+        let handoff = self.handoff(handoff_id).await?;
+        let proposals = self.store.proposals(handoff_id).await?;
+        let pending = match self.interrupt_of(&handoff).await? {
+            Some(interrupt) => Some(self.shown(handoff.clone(), interrupt, Shown::Again).await?),
+            None => None,
+        };
+        Ok(HandoffReview { handoff, proposals, pending })
+    }
+}
+
+/// Returns the handoff that a question is about.
+pub(super) fn handoff_of(interrupt: &Interrupt) -> Option<HandoffId> {
+    let mut requests = interrupt.payload.action_requests.iter();
+    requests.find_map(|request| request.args.get("handoff_id").and_then(Value::as_str)?.parse().ok())
+}

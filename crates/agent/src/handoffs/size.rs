@@ -1,0 +1,103 @@
+//! Sizes and prices around a handoff: what a draft took, what the child's first turn will take against going on, and
+//! whether a thread is so full that a handoff is worth proposing.
+
+use journal::{ThreadPatch, Transaction, Write};
+use protocol::{ThreadId, Usage};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::PendingHandoff;
+use crate::Result;
+use crate::agent::Agent;
+
+/// The key of a thread's metadata that says at which size a handoff was last proposed, in tokens.
+const PROPOSED_KEY: &str = "handoff_proposed_at_tokens";
+
+/// What a handoff costs, and what going on would.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct HandoffCost {
+    /// Tokens that the shown draft took; 0 for an extract.
+    pub draft_tokens: u64,
+    /// Its price in dollars; `None` when it is not known.
+    pub draft_dollars: Option<f64>,
+    /// Input tokens of the child's first request, before the person's message; `None` without a model.
+    pub first_turn_tokens: Option<u64>,
+    /// Their price.
+    pub first_turn_dollars: Option<f64>,
+    /// Input tokens of the parent's next request, before the person's message.
+    pub continuing_tokens: Option<u64>,
+    /// Their price.
+    pub continuing_dollars: Option<f64>,
+}
+
+/// How full a thread's context is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Fullness {
+    /// Tokens of the next request, by estimate.
+    pub tokens: u64,
+    /// Tokens of the model's window.
+    pub window_tokens: u64,
+    /// Whether it is time to propose something, once for this size.
+    pub is_due: bool,
+}
+
+impl Agent {
+    /// Returns what a pending handoff costs, as far as that can be told.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn handoff_cost(&self, pending: &PendingHandoff) -> Result<HandoffCost> {
+        let summary = &pending.proposal.summary_json;
+        let spent = Usage { input_tokens: summary.tokens_used, ..Usage::default() };
+        let mut cost = HandoffCost {
+            draft_tokens: summary.tokens_used,
+            draft_dollars: self.price_of(&summary.model, &spent),
+            ..HandoffCost::default()
+        };
+        let Ok(context) = self.context(pending.handoff.parent_thread_id).await else { return Ok(cost) };
+        let messages = context.parts.iter().find(|part| part.name == "messages").map_or(0, |part| part.tokens);
+        let first = context.tokens - messages + model::tokens::estimate(&pending.proposal.summary_md);
+        let price = |tokens| self.price_of(&context.model, &Usage { input_tokens: tokens, ..Usage::default() });
+        cost.first_turn_tokens = Some(first);
+        cost.first_turn_dollars = price(first);
+        cost.continuing_tokens = Some(context.tokens);
+        cost.continuing_dollars = price(context.tokens);
+        Ok(cost)
+    }
+
+    /// Returns how full the thread's context is; `None` when no model is configured or its window is not known. Growing
+    /// smaller again is noted, so that the next growth counts.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn fullness(&self, thread_id: ThreadId) -> Result<Option<Fullness>> {
+        let Ok(context) = self.context(thread_id).await else { return Ok(None) };
+        let Some(window_tokens) = context.window_tokens.filter(|window| *window > 0) else { return Ok(None) };
+        let metadata = self.thread(thread_id).await?.metadata;
+        let proposed = metadata.get(PROPOSED_KEY).and_then(Value::as_u64);
+        let share = self.config.handoff.propose_at;
+        let due = handoff::proposal_due((context.tokens, window_tokens), share, proposed);
+        if due == handoff::Due::NoLonger {
+            self.note_proposed(thread_id, Value::Null).await?;
+        }
+        let is_due = due == handoff::Due::Now;
+        Ok(Some(Fullness { tokens: context.tokens, window_tokens, is_due }))
+    }
+
+    /// Remembers that something was proposed when the context had `tokens`: it is not proposed again before it has
+    /// really grown.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn proposed_at(&self, thread_id: ThreadId, tokens: u64) -> Result<()> {
+        self.note_proposed(thread_id, tokens.into()).await
+    }
+
+    async fn note_proposed(&self, thread_id: ThreadId, tokens: Value) -> Result<()> {
+        let mut patch = ThreadPatch::default();
+        patch.metadata.insert(PROPOSED_KEY.to_owned(), tokens);
+        let writes = vec![Write::UpdateThread { thread_id, patch }];
+        self.store.commit(Transaction { fence: None, writes }).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,175 @@
+//! A handoff that the agent asks for: the same road, and its call always gets a result.
+
+use agent::{Agent, Policy};
+use protocol::{HandoffStatus, Message, RunStatus, ThreadId, ToolStatus};
+use scripted::{Fault, Reply, Script, Server};
+use serde_json::{Value, json};
+
+use crate::world::{
+    DRAFT, DRAFT_PROMPT, World, approve, assert_paired, decisions, messages, quiet,
+};
+
+/// A model that asks for a handoff in its first turn, drafts it, and says something whenever it is asked again.
+fn asking(args: Value) -> Server {
+    let draft = Reply::text(DRAFT).when_body_contains(DRAFT_PROMPT).repeated();
+    let asks = Reply::call("h1", "request_handoff", args);
+    Server::start(Script::new([draft, asks, Reply::text("I go on.").repeated()])).unwrap()
+}
+
+async fn asked(agent: &Agent) -> ThreadId {
+    let (frames, cancel) = quiet();
+    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let request = "The importer drops the last row of every file. Fix src/import.rs, then a test.";
+    let end = agent.send(thread, request, &frames, &cancel).await.unwrap();
+    assert_eq!((end.status, end.interrupts.len()), (RunStatus::Interrupted, 1), "{end:?}");
+    thread
+}
+
+/// Returns the results of the call.
+async fn results(agent: &Agent, thread: ThreadId) -> Vec<(ToolStatus, String)> {
+    let found = messages(agent, thread).await.into_iter().filter_map(|message| match &message {
+        Message::Tool(result) if result.call_id == "h1" => Some((result.status, message.text())),
+        _ => None,
+    });
+    found.collect()
+}
+
+#[tokio::test]
+async fn g2_an_accepted_request_ends_the_turn_and_tells_the_child() {
+    let world = World::new();
+    let server = asking(json!({"goal": "the test for one row"}));
+    let agent = world.agent_with(&server);
+    let parent = asked(&agent).await;
+    let pending = agent.pending_handoffs(Some(parent)).await.unwrap().remove(0);
+    let args = &pending.interrupt.payload.action_requests[0].args;
+    assert_eq!((&args["initiated_by"], &args["tool_call_id"]), (&json!("agent"), &json!("h1")));
+    assert_eq!(args["goal"], "the test for one row");
+    assert_eq!(results(&agent, parent).await, [], "there is no result before the decision");
+    let (frames, cancel) = quiet();
+    let id = pending.handoff.handoff_id;
+    let decided = agent.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap();
+    let child = decided.child_thread_id.unwrap();
+    let (status, text) = results(&agent, parent).await.remove(0);
+    assert!(status == ToolStatus::Success && text.contains(&child.to_string()), "{text}");
+    assert_eq!((decided.end.status, server.calls()), (RunStatus::Success, 2), "the parent's turn is over");
+    agent.send(child, "Go on.", &frames, &cancel).await.unwrap();
+    assert!(server.requests()[2].body["system"].to_string().contains("Importer drops the last row"));
+    // The parent can be talked in afterwards.
+    agent.send(parent, "One more thing.", &frames, &cancel).await.unwrap();
+    assert_paired(&server.requests()[3].body);
+}
+
+#[tokio::test]
+async fn g2_a_request_that_is_not_accepted_lets_the_agent_go_on() {
+    for (answer, told) in [
+        (json!({"type": "reject", "message": "Not yet: write the test first."}), "write the test first"),
+        (json!({"type": "preview"}), "nothing was changed"),
+    ] {
+        let world = World::new();
+        let server = asking(json!({"preview_only": true}));
+        let agent = world.agent_with(&server);
+        let parent = asked(&agent).await;
+        let pending = agent.pending_handoffs(Some(parent)).await.unwrap().remove(0);
+        assert_eq!(pending.interrupt.payload.action_requests[0].args["preview_only"], true);
+        let (frames, cancel) = quiet();
+        let answer = decisions(&json!({"decisions": [answer]}).to_string());
+        let decided = agent.decide_handoff(pending.handoff.handoff_id, &answer, &frames, &cancel).await.unwrap();
+        assert_eq!((decided.end.status, decided.child_thread_id), (RunStatus::Success, None));
+        let results = results(&agent, parent).await;
+        assert!(results.len() == 1 && results[0].1.contains(told), "{results:?}");
+        assert_eq!(messages(&agent, parent).await.last().unwrap().text(), "I go on.");
+        assert_paired(&server.requests()[2].body);
+        assert!(!world.agent_md().exists(), "g15");
+    }
+}
+
+#[tokio::test]
+async fn k8_a_run_that_approves_everything_still_waits_for_the_person() {
+    let world = World::new();
+    let server = asking(json!({}));
+    let agent = world.agent_under(&server, ("", Policy::Allow));
+    let parent = asked(&agent).await;
+    let pending = agent.pending_handoffs(Some(parent)).await.unwrap();
+    assert_eq!(pending.len(), 1);
+    assert_eq!(pending[0].handoff.status, HandoffStatus::AwaitingDecision);
+}
+
+#[tokio::test]
+async fn g2_a_person_who_goes_on_leaves_no_call_without_a_result_and_can_still_decide() {
+    let world = World::new();
+    let server = asking(json!({}));
+    let agent = world.agent_with(&server);
+    let parent = asked(&agent).await;
+    let (frames, cancel) = quiet();
+    for text in ["First the docs.", "And the changelog."] {
+        assert_eq!(agent.send(parent, text, &frames, &cancel).await.unwrap().status, RunStatus::Success);
+        assert_paired(&server.requests().last().unwrap().body);
+    }
+    let pending = agent.pending_handoffs(Some(parent)).await.unwrap().remove(0);
+    assert_eq!(pending.uncovered_messages, 5, "the result, two messages and two answers");
+    let before = server.calls();
+    let id = pending.handoff.handoff_id;
+    let decided = agent.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap();
+    assert!(decided.child_thread_id.is_some());
+    assert_eq!((results(&agent, parent).await.len(), server.calls()), (1, before), "nothing goes on by itself");
+}
+
+#[tokio::test]
+async fn g2_calls_beside_the_request_are_made_and_a_second_request_is_refused() {
+    let world = World::new();
+    world.put("notes.txt", "three rows");
+    let draft = Reply::text(DRAFT).when_body_contains(DRAFT_PROMPT).repeated();
+    let asks = Reply::call("h1", "request_handoff", json!({}))
+        .and_call("r1", "read_file", json!({"path": "notes.txt"}))
+        .and_call("h2", "request_handoff", json!({}));
+    let server = Server::start(Script::new([draft, asks, Reply::text("I go on.").repeated()])).unwrap();
+    let agent = world.agent_with(&server);
+    let parent = asked(&agent).await;
+    let told: Vec<String> = messages(&agent, parent).await.iter().skip(2).map(Message::text).collect();
+    assert!(told.len() == 2 && told[0].contains("three rows") && told[1].contains("Not done"), "{told:?}");
+    let (frames, cancel) = quiet();
+    let pending = agent.pending_handoffs(Some(parent)).await.unwrap().remove(0);
+    let no = decisions(r#"{"decisions":[{"type":"reject"}]}"#);
+    agent.decide_handoff(pending.handoff.handoff_id, &no, &frames, &cancel).await.unwrap();
+    assert_paired(&server.requests()[2].body);
+}
+
+#[tokio::test]
+async fn g2_a_draft_that_the_person_stops_gives_the_call_its_result() {
+    let world = World::new();
+    let draft = Reply::text("{").then(Fault::Stall).when_body_contains(DRAFT_PROMPT);
+    let asks = Reply::call("h1", "request_handoff", json!({}));
+    let server = Server::start(Script::new([draft, asks, Reply::text("Fine.").repeated()])).unwrap();
+    let agent = world.agent_with(&server);
+    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let (frames, cancel) = quiet();
+    let stop = async {
+        server.called(2).await;
+        cancel.cancel();
+    };
+    let (end, ()) = tokio::join!(agent.send(thread, "Fix the importer.", &frames, &cancel), stop);
+    assert_eq!(end.unwrap().status, RunStatus::Cancelled);
+    let results = results(&agent, thread).await;
+    assert!(results.len() == 1 && results[0].1.contains("stopped the draft"), "{results:?}");
+    assert_eq!(agent.store().handoffs(journal::HandoffFilter::default()).await.unwrap(), []);
+    let (frames, cancel) = quiet();
+    agent.send(thread, "Go on here.", &frames, &cancel).await.unwrap();
+    assert_paired(&server.requests()[2].body);
+}
+
+#[tokio::test]
+async fn g2_a_request_while_one_waits_is_told_so() {
+    let world = World::new();
+    let draft = Reply::text(DRAFT).when_body_contains(DRAFT_PROMPT).repeated();
+    let asks = Reply::call("h1", "request_handoff", json!({}));
+    let again = Reply::call("h2", "request_handoff", json!({}));
+    let server = Server::start(Script::new([draft, asks, again, Reply::text("Then I wait.").repeated()])).unwrap();
+    let agent = world.agent_with(&server);
+    let parent = asked(&agent).await;
+    let (frames, cancel) = quiet();
+    let end = agent.send(parent, "Ask again.", &frames, &cancel).await.unwrap();
+    assert_eq!(end.status, RunStatus::Success);
+    let told = messages(&agent, parent).await;
+    assert!(told.iter().any(|message| message.text().contains("waits for the person's decision already")));
+    assert_eq!(agent.pending_handoffs(Some(parent)).await.unwrap().len(), 1);
+}

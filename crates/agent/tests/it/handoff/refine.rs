@@ -1,0 +1,230 @@
+//! The loop between draft and decision: refinements, reverts and redrafts, each stored before anyone is asked, each
+//! paid for once.
+
+use agent::{Agent, Error, HandoffRequest, PendingHandoff};
+use protocol::{Category, Event, EventType, HandoffStatus};
+use scripted::{Fault, Reply, Script, Server};
+use serde_json::{Value, json};
+
+use super::pending_of;
+use crate::world::{DRAFT, DRAFT_PROMPT, World, approve, decisions, quiet};
+
+/// Returns the answer that edits with `args`.
+fn edit(args: &Value) -> protocol::Decisions {
+    let action = json!({"name": "handoff_summary", "args": args});
+    decisions(&json!({"decisions": [{"type": "edit", "edited_action": action}]}).to_string())
+}
+
+/// A model whose nth draft has its number in the title.
+fn drafting(count: usize) -> Server {
+    let drafts = (0..count).map(|n| Reply::text(DRAFT.replace("last row\"", &format!("last row, draft {n}\""))));
+    Server::start(Script::new(drafts.collect::<Vec<_>>())).unwrap()
+}
+
+async fn decide(agent: &Agent, pending: &PendingHandoff, args: &Value) -> agent::Result<PendingHandoff> {
+    let (frames, cancel) = quiet();
+    let decided = agent.decide_handoff(pending.handoff.handoff_id, &edit(args), &frames, &cancel).await?;
+    Ok(decided.next.expect("the question is asked again"))
+}
+
+fn args(pending: &PendingHandoff) -> &Value {
+    &pending.interrupt.payload.action_requests[0].args
+}
+
+async fn events(agent: &Agent, pending: &PendingHandoff, kind: EventType) -> Vec<Event> {
+    let events = agent.events(pending.handoff.parent_thread_id).await.unwrap();
+    events.into_iter().filter(|event| event.kind() == Some(kind)).collect()
+}
+
+#[tokio::test]
+async fn g4_each_refinement_is_one_call_one_proposal_and_one_new_question() {
+    let world = World::new();
+    let server = drafting(4);
+    let (agent, first) = pending_of(world.agent_with(&server), &world).await;
+    assert_eq!((args(&first).get("feedback"), args(&first)["remaining_refinements"].as_u64()), (None, Some(3)));
+    let mut shown = first.clone();
+    for (n, feedback) in ["Shorter.", "Name the file.", "In English."].into_iter().enumerate() {
+        // Another process takes each turn of the loop, and looking again costs nothing.
+        let agent = world.agent_with(&server);
+        let (frames, cancel) = quiet();
+        let parent = first.handoff.parent_thread_id;
+        let again = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+        assert_eq!(again.proposal, shown.proposal);
+        let next = decide(&agent, &shown, &json!({"feedback": feedback})).await.unwrap();
+        assert_ne!(next.interrupt.interrupt_id, shown.interrupt.interrupt_id);
+        assert_eq!(next.proposal.iteration as usize, n + 1);
+        assert_eq!(next.handoff.handoff_id, first.handoff.handoff_id);
+        assert_eq!(next.proposal.summary_json.created_at, first.proposal.summary_json.created_at);
+        assert_eq!(args(&next)["feedback"], feedback);
+        assert_eq!(args(&next)["feedback_history"].as_array().unwrap().len(), n + 1);
+        assert_eq!(next.remaining_refinements as usize, 2 - n);
+        assert_eq!(server.calls(), n + 2);
+        shown = next;
+    }
+    let prompt = server.requests()[3].body.to_string();
+    for known in ["draft 2", "<feedback>", "In English.", "<earlier_feedback>", "- Shorter.", "- Name the file."] {
+        assert!(prompt.contains(known), "{known}: {prompt}");
+    }
+    let allowed = &shown.interrupt.payload.review_configs[0].allowed_decisions;
+    assert_eq!(allowed, &["approve", "reject", "preview"], "nothing is left to refine");
+    let refused = decide(&agent, &shown, &json!({"feedback": "Once more."})).await.unwrap_err();
+    assert!(refused.to_string().contains("no refinement is left"), "{refused}");
+    let (frames, cancel) = quiet();
+    agent.decide_handoff(shown.handoff.handoff_id, &approve(&shown), &frames, &cancel).await.unwrap();
+    assert!(world.read_agent_md().contains("draft 3"));
+    assert_eq!(server.calls(), 4);
+}
+
+#[tokio::test]
+async fn g4_each_iteration_is_traced() {
+    let world = World::new();
+    let server = drafting(2);
+    let (agent, first) = pending_of(world.agent_with(&server), &world).await;
+    decide(&agent, &first, &json!({"feedback": "Shorter, and without password=hunter2hunter2."})).await.unwrap();
+    let calls = events(&agent, &first, EventType::ModelCalled).await;
+    let traces: Vec<Value> = calls.iter().map(|event| event.content_value()["trace"].clone()).collect();
+    assert_eq!(traces[0]["name"], "generate_handoff_summary_iter_0");
+    assert_eq!(traces[1]["name"], "generate_handoff_summary_iter_1");
+    assert_eq!(traces[1]["tags"], json!(["handoff-summary", "iteration-1", "refinement"]));
+    assert_eq!(traces[1]["metadata"]["handoff_id"], json!(first.handoff.handoff_id));
+    let preview = traces[1]["metadata"]["feedback_preview"].as_str().unwrap();
+    assert!(preview.starts_with("Shorter") && !preview.contains("hunter2"), "m16: {preview}");
+    assert!(calls.iter().all(|event| event.category == Category::Trace.as_str()), "a19");
+}
+
+#[tokio::test]
+async fn m8_an_earlier_iteration_can_be_gone_back_to_without_another_draft() {
+    let world = World::new();
+    let server = drafting(3);
+    let (agent, first) = pending_of(world.agent_with(&server), &world).await;
+    let second = decide(&agent, &first, &json!({"feedback": "Shorter."})).await.unwrap();
+    let reverted = decide(&agent, &second, &json!({"revert_to": 0})).await.unwrap();
+    assert_eq!(server.calls(), 2);
+    assert_eq!(reverted.proposal.summary_md, first.proposal.summary_md);
+    assert_eq!((reverted.proposal.iteration, reverted.remaining_refinements), (2, 2));
+    assert_ne!(reverted.interrupt.interrupt_id, second.interrupt.interrupt_id);
+    let review = agent.handoff_review(first.handoff.handoff_id).await.unwrap();
+    let iterations: Vec<u32> = review.proposals.iter().map(|proposal| proposal.iteration).collect();
+    assert_eq!(iterations, [0, 1, 2], "every proposal can still be read");
+    // A refinement starts from what is shown.
+    let third = decide(&agent, &reverted, &json!({"feedback": "Longer."})).await.unwrap();
+    assert!(server.requests()[2].body.to_string().contains("draft 0"));
+    assert_eq!(third.proposal.iteration, 3);
+    let (frames, cancel) = quiet();
+    // The decision about what was shown before the revert comes too late.
+    let stale = agent.decide_handoff(first.handoff.handoff_id, &approve(&second), &frames, &cancel).await;
+    assert!(stale.unwrap_err().to_string().contains("summary_sha256"));
+    agent.decide_handoff(first.handoff.handoff_id, &approve(&third), &frames, &cancel).await.unwrap();
+    assert!(world.read_agent_md().contains("draft 2"));
+}
+
+#[tokio::test]
+async fn m4_a_draft_that_failed_says_why_and_can_be_made_again() {
+    let world = World::new();
+    let refused = Reply::status(400, r#"{"type":"error","error":{"type":"invalid_request_error","message":"no such model"}}"#);
+    let replies = [refused, Reply::text("{ half"), Reply::text(DRAFT), Reply::text(" ")];
+    let server = Server::start(Script::new(replies)).unwrap();
+    let (agent, first) = pending_of(world.agent_with(&server), &world).await;
+    let told = |pending: &PendingHandoff| pending.problem.clone().unwrap_or_default();
+    assert_eq!(first.proposal.summary_json.model, "extractive");
+    assert!(told(&first).starts_with("summarization failed: ") && told(&first).contains("no such model"), "{first:?}");
+    let again = decide(&agent, &first, &json!({"redraft": {}})).await.unwrap();
+    assert_eq!(again.proposal, first.proposal, "the last good one waits");
+    assert!(told(&again).contains("not the JSON asked for"), "{}", told(&again));
+    let good = decide(&agent, &again, &json!({"redraft": {}})).await.unwrap();
+    assert_eq!((good.proposal.iteration, good.problem.clone()), (1, None));
+    assert!(good.proposal.summary_md.contains("Importer drops the last row"));
+    let failed = decide(&agent, &good, &json!({"feedback": "Shorter."})).await.unwrap();
+    assert_eq!((told(&failed).as_str(), failed.unused_feedback.as_deref()), ("summarization failed: read the draft: it is empty", Some("Shorter.")));
+    assert_eq!(failed.proposal, good.proposal);
+    let extract = decide(&agent, &failed, &json!({"redraft": {"model": "extractive"}})).await.unwrap();
+    assert_eq!((extract.proposal.summary_json.model.as_str(), extract.problem), ("extractive", None));
+    assert_eq!(server.calls(), 4, "one call a draft");
+}
+
+#[tokio::test]
+async fn another_model_drafts_when_a_person_names_it_and_goes_on_refining() {
+    let world = World::new();
+    let server = drafting(3);
+    let (agent, first) = pending_of(world.agent_with(&server), &world).await;
+    let other = decide(&agent, &first, &json!({"redraft": {"model": "openai-chat/other"}})).await.unwrap();
+    assert_eq!(other.proposal.summary_json.model, "openai-chat/other");
+    let refined = decide(&agent, &other, &json!({"feedback": "Shorter."})).await.unwrap();
+    assert_eq!(refined.proposal.summary_json.model, "openai-chat/other");
+    assert!(server.requests()[2].path.ends_with("/chat/completions"));
+    for model in ["nobody/knows", "anthropic", "x"] {
+        let refused = decide(&agent, &refined, &json!({"redraft": {"model": model}})).await.unwrap_err();
+        assert!(matches!(refused, Error::Runtime(runtime::Error::Rejected { .. })), "{model}: {refused}");
+    }
+    assert_eq!(agent.handoff(first.handoff.handoff_id).await.unwrap().status, HandoffStatus::AwaitingDecision);
+}
+
+#[tokio::test]
+async fn g3_without_a_model_nothing_is_redrafted_and_everything_else_works() {
+    let world = World::new();
+    let (agent, first) = pending_of(world.agent(), &world).await;
+    assert_eq!(first.remaining_refinements, 0);
+    for args in [json!({"feedback": "Shorter."}), json!({"redraft": {}})] {
+        let refused = decide(&agent, &first, &args).await.unwrap_err();
+        assert!(refused.to_string().contains("no model is configured"), "{args}: {refused}");
+    }
+    let again = decide(&agent, &first, &json!({"redraft": {"model": "extractive"}})).await.unwrap();
+    assert_eq!(again.proposal.iteration, 1);
+    let back = decide(&agent, &again, &json!({"revert_to": 0})).await.unwrap();
+    assert_eq!(back.proposal.summary_md, first.proposal.summary_md);
+}
+
+#[tokio::test]
+async fn a_first_draft_that_is_stopped_leaves_no_row_behind() {
+    let world = World::new();
+    let server = Server::start(Script::new([Reply::text("{").then(Fault::Stall), Reply::text(DRAFT)])).unwrap();
+    let agent = world.agent_with(&server);
+    let parent = crate::world::import(&world, &agent).await.unwrap();
+    let (frames, cancel) = quiet();
+    let stop = async {
+        server.called(1).await;
+        cancel.cancel();
+    };
+    let request = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel);
+    let (stopped, ()) = tokio::join!(request, stop);
+    assert!(matches!(stopped, Err(Error::NotDrafted { .. })), "{stopped:?}");
+    let all = agent.store().handoffs(journal::HandoffFilter::default()).await.unwrap();
+    assert_eq!(all, []);
+    let (frames, cancel) = quiet();
+    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    assert_eq!((pending.proposal.iteration, server.calls()), (0, 2));
+    assert!(server.requests().iter().all(|request| request.body.to_string().contains(DRAFT_PROMPT)));
+}
+
+#[tokio::test]
+async fn a_thread_in_which_nothing_was_said_cannot_be_handed_off() {
+    let world = World::new();
+    let agent = world.agent();
+    let (frames, cancel) = quiet();
+    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let refused = agent.request_handoff(thread, HandoffRequest::default(), &frames, &cancel).await;
+    assert!(matches!(refused, Err(Error::EmptyThread { .. })), "{refused:?}");
+    assert_eq!(agent.store().active_runs(Some(thread)).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn j7_a_handoff_that_nobody_decides_is_given_up_and_says_so() {
+    let world = World::new();
+    let (agent, old) = pending_of(world.agent(), &world).await;
+    let id = old.handoff.handoff_id;
+    drop(agent);
+    let database = rusqlite::Connection::open(world.home().database()).unwrap();
+    let aged = database.execute("UPDATE handoffs SET updated_at = '2020' || substr(updated_at, 5)", []).unwrap();
+    assert_eq!(aged, 1);
+    drop(database);
+    let agent = world.agent();
+    let (frames, cancel) = quiet();
+    let late = agent.decide_handoff(id, &approve(&old), &frames, &cancel).await;
+    assert!(matches!(late, Err(Error::Expired { .. })), "{late:?}");
+    assert_eq!(agent.handoff(id).await.unwrap().status, HandoffStatus::Expired);
+    assert_eq!(events(&agent, &old, EventType::HandoffExpired).await.len(), 1);
+    assert_eq!(agent.pending(old.handoff.parent_thread_id).await.unwrap(), []);
+    let parent = old.handoff.parent_thread_id;
+    let next = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    assert_ne!(next.handoff.handoff_id, id);
+}

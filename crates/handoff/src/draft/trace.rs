@@ -1,0 +1,123 @@
+//! What is traced of one draft (contract §10): the span's name, its metadata and its tags. Sending traces anywhere is
+//! not done here; the journal keeps them with the record of the call.
+
+use memory::redact;
+use protocol::Handoff;
+use serde::Serialize;
+
+/// Characters of the feedback that a trace shows.
+const FEEDBACK_PREVIEW_CHARS: usize = 100;
+
+/// The trace of one draft.
+#[derive(Debug, Serialize)]
+pub(crate) struct Trace {
+    name: String,
+    metadata: Metadata,
+    tags: [String; 3],
+}
+
+#[derive(Debug, Serialize)]
+struct Metadata {
+    handoff_iteration: u32,
+    has_feedback: bool,
+    feedback_preview: String,
+    summary_type: &'static str,
+    parent_thread_id: String,
+    assistant_id: String,
+    handoff_id: String,
+}
+
+impl Trace {
+    /// Returns the trace of the draft that `handoff` stands at.
+    pub(crate) fn of(handoff: &Handoff, feedback: Option<&str>) -> Self {
+        let iteration = handoff.iteration;
+        let summary_type = if feedback.is_some() { "refinement" } else { "initial" };
+        let preview = redact(feedback.unwrap_or_default());
+        Self {
+            name: format!("generate_handoff_summary_iter_{iteration}"),
+            metadata: Metadata {
+                handoff_iteration: iteration,
+                has_feedback: feedback.is_some(),
+                feedback_preview: preview.chars().take(FEEDBACK_PREVIEW_CHARS).collect(),
+                summary_type,
+                parent_thread_id: handoff.parent_thread_id.to_string(),
+                assistant_id: handoff.assistant_id.to_string(),
+                handoff_id: handoff.handoff_id.to_string(),
+            },
+            tags: ["handoff-summary".to_owned(), format!("iteration-{iteration}"), summary_type.to_owned()],
+        }
+    }
+
+    /// Returns the span the model is called in.
+    pub(crate) fn span(&self) -> tracing::Span {
+        let Metadata {
+            handoff_iteration,
+            has_feedback,
+            feedback_preview,
+            summary_type,
+            parent_thread_id,
+            assistant_id,
+            handoff_id,
+        } = &self.metadata;
+        tracing::info_span!(
+            "generate_handoff_summary",
+            otel.name = self.name,
+            handoff_iteration,
+            has_feedback,
+            feedback_preview,
+            summary_type,
+            parent_thread_id,
+            assistant_id,
+            handoff_id,
+            tags = self.tags.join(","),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use protocol::{HandoffId, HandoffStatus, ThreadId};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn traced(iteration: u32, feedback: Option<&str>) -> Value {
+        let handoff = Handoff {
+            handoff_id: HandoffId::generate(),
+            assistant_id: protocol::AssistantId::default(),
+            parent_thread_id: ThreadId::generate(),
+            child_thread_id: ThreadId::generate(),
+            status: HandoffStatus::Drafting,
+            iteration,
+            goal: None,
+            run_id: None,
+            options: Value::Null,
+            accepted_sha256: None,
+            note: None,
+            created_at: Timestamp::UNIX_EPOCH,
+            updated_at: Timestamp::UNIX_EPOCH,
+        };
+        serde_json::to_value(Trace::of(&handoff, feedback)).unwrap()
+    }
+
+    #[test]
+    fn g4_each_iteration_has_its_name_tags_and_metadata() {
+        let first = traced(0, None);
+        assert_eq!(first["name"], "generate_handoff_summary_iter_0");
+        assert_eq!(first["tags"], json!(["handoff-summary", "iteration-0", "initial"]));
+        assert_eq!(first["metadata"]["has_feedback"], false);
+        let second = traced(2, Some("name the file"));
+        assert_eq!(second["name"], "generate_handoff_summary_iter_2");
+        assert_eq!(second["tags"], json!(["handoff-summary", "iteration-2", "refinement"]));
+        assert_eq!(second["metadata"]["feedback_preview"], "name the file");
+        assert_eq!(second["metadata"]["summary_type"], "refinement");
+    }
+
+    #[test]
+    fn m16_a_trace_shows_little_of_the_feedback_and_no_secret() {
+        let long = format!("{} password=hunter2hunter2", "x".repeat(90));
+        let shown = traced(1, Some(&long))["metadata"]["feedback_preview"].as_str().unwrap().to_owned();
+        assert!(shown.chars().count() <= 100 && !shown.contains("hunter2"), "{shown}");
+    }
+}

@@ -1,0 +1,81 @@
+//! One event, or a part of one, as a line of a selection. Which lines are shown is decided elsewhere.
+
+use std::sync::OnceLock;
+
+use model::inert;
+use protocol::Seq;
+
+use crate::ledger::tool_use::head_words;
+use crate::summary::coverage::Reach;
+use crate::summary::goal::Terms;
+use crate::summary::phrase::{clip, flat};
+use memory::redact;
+
+/// Bytes kept of one piece: enough for its graphemes, and for a secret at the cut to be seen whole.
+pub(super) const PIECE_BYTES_MAX: usize = 6_400;
+
+/// One line of the selection.
+#[derive(Debug, Clone)]
+pub(super) struct Piece {
+    /// Its place among all pieces of the thread.
+    pub order: u64,
+    pub seq: Seq,
+    pub call_id: Option<String>,
+    pub label: &'static str,
+    pub text: String,
+    pub graphemes_max: usize,
+    /// What is claimed for the event when this piece is in, whole; `None` when nothing more than its line.
+    pub reach: Option<Reach>,
+    /// The terms of the goal in it.
+    pub terms: Terms,
+    line: OnceLock<Line>,
+}
+
+/// A piece as it is shown.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Line {
+    pub text: String,
+    pub is_whole: bool,
+}
+
+impl Piece {
+    pub(super) fn new(seq: Seq, label: &'static str, text: &str, graphemes_max: usize) -> Self {
+        Self {
+            order: 0,
+            seq,
+            call_id: None,
+            label,
+            text: head_words(text.trim(), PIECE_BYTES_MAX).to_owned(),
+            graphemes_max,
+            reach: None,
+            terms: 0,
+            line: OnceLock::new(),
+        }
+    }
+
+    /// Returns about how many tokens it takes.
+    pub(super) fn tokens(&self) -> u64 {
+        self.text.len().min(self.graphemes_max) as u64 / model::tokens::CHARS_PER_TOKEN + 4
+    }
+
+    /// Adds what came of a call to its line.
+    pub(super) fn add(&mut self, outcome: &str) {
+        self.text.push_str(outcome);
+        self.line.take();
+    }
+
+    /// Returns the line, without secrets and unable to open or close an element.
+    pub(super) fn line(&self) -> &Line {
+        self.line.get_or_init(|| {
+            let whole = redact(&self.text);
+            let shown = clip(&whole, self.graphemes_max);
+            let is_whole = shown == self.text && self.text.len() < PIECE_BYTES_MAX - 4;
+            Line { text: inert::line(&format!("[{}] {}{}", self.seq, self.label, flat(&shown))), is_whole }
+        })
+    }
+
+    /// Returns what is claimed for its event when it is shown.
+    pub(super) fn claim(&self, is_whole: bool) -> Option<(Seq, Reach)> {
+        self.reach.map(|reach| (self.seq, if is_whole { reach } else { Reach::Truncated }))
+    }
+}

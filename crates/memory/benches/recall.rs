@@ -1,0 +1,122 @@
+//! How long an agent waits for a recall from a long conversation. Files are on the disk that holds the target folder.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use divan::Bencher;
+use jiff::Timestamp;
+use journal::{Sqlite, Store, Transaction, Write};
+use memory::{Recall, RecallQuery, Wanted, recall};
+use protocol::{AssistantId, Message, NewEvent, ParentKind, Thread, ThreadId};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+/// Words there are; each is twice as rare as the one of half its number.
+const VOCABULARY: u64 = 20_000;
+
+fn main() {
+    divan::main();
+}
+
+struct Fixture {
+    runtime: Runtime,
+    store: Arc<Sqlite>,
+    child: ThreadId,
+    _folder: TempDir,
+}
+
+impl Fixture {
+    /// A child of a thread with so many messages of 10 to 150 words, which are indexed.
+    fn new(messages: u64) -> Self {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let folder = tempfile::tempdir_in(target).expect("the target folder is writable");
+        let store = Arc::new(Sqlite::open(&folder.path().join("segue.db")).expect("an empty folder"));
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
+        let [parent, child] = [ThreadId::generate(), ThreadId::generate()];
+        let blank = |id| Thread::blank(id, AssistantId::default(), Timestamp::UNIX_EPOCH);
+        let fixture = Self { runtime, store, child, _folder: folder };
+        fixture.commit(vec![
+            Write::CreateThread(blank(parent)),
+            Write::CreateThread(Thread {
+                parent_id: Some(parent),
+                parent_kind: Some(ParentKind::Handoff),
+                ..blank(child)
+            }),
+        ]);
+        let mut random = Random(1);
+        for batch in 0..messages.div_ceil(1_000) {
+            let count = (messages - batch * 1_000).min(1_000);
+            let events = (0..count).map(|_| random.message()).collect();
+            fixture.commit(vec![Write::Append { thread_id: parent, events }]);
+        }
+        fixture.recall("nothing");
+        fixture
+    }
+
+    fn commit(&self, writes: Vec<Write>) {
+        let transaction = Transaction { fence: None, writes };
+        self.runtime.block_on(self.store.commit(transaction)).expect("the disk has room");
+    }
+
+    fn recall(&self, text: &str) -> Recall {
+        let query = RecallQuery::of(Wanted::Words(text.to_owned()));
+        self.runtime.block_on(recall(&*self.store, self.child, &query)).expect("words")
+    }
+}
+
+/// A sequence of numbers that is the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 33
+    }
+
+    /// Returns a word, the one of number `n` about `n` times as seldom as the first.
+    fn word(&mut self) -> String {
+        let exponent = self.next() as f64 / (1_u64 << 31) as f64;
+        format!("w{}", (VOCABULARY as f64).powf(exponent) as u64)
+    }
+
+    fn message(&mut self) -> NewEvent {
+        let count = [10, 60, 150][self.next() as usize % 3];
+        let text = (0..count).map(|_| self.word()).collect::<Vec<_>>().join(" ");
+        NewEvent::message(&Message::ai(text), Timestamp::UNIX_EPOCH).expect("text is JSON")
+    }
+}
+
+/// A question of names: each word is in a few hundred messages of a hundred thousand.
+#[divan::bench(args = [10_000, 100_000])]
+fn rare_words(bencher: Bencher<'_, '_>, messages: u64) {
+    let fixture = Fixture::new(messages);
+    bencher.bench(|| fixture.recall("what is the w3000 of w5000 in w9000?"));
+}
+
+/// A question as people ask it: a name and words that up to a tenth of all messages hold.
+#[divan::bench(args = [10_000, 100_000])]
+fn usual_words(bencher: Bencher<'_, '_>, messages: u64) {
+    let fixture = Fixture::new(messages);
+    bencher.bench(|| fixture.recall("what is the w100 of w400 in w9000?"));
+}
+
+/// The worst case: words that most messages hold.
+#[divan::bench(args = [10_000, 100_000])]
+fn words_of_most_messages(bencher: Bencher<'_, '_>, messages: u64) {
+    let fixture = Fixture::new(messages);
+    bencher.bench(|| fixture.recall("w2 w4 w8 w16"));
+}
+
+#[divan::bench(args = [10_000, 100_000])]
+fn a_range_in_the_middle(bencher: Bencher<'_, '_>, messages: u64) {
+    let fixture = Fixture::new(messages);
+    let query = RecallQuery::of(Wanted::Range(messages / 2, messages));
+    bencher.bench(|| fixture.runtime.block_on(recall(&*fixture.store, fixture.child, &query)));
+}
+
+/// The first search after a conversation was imported: all of it is indexed.
+#[divan::bench(args = [10_000], sample_count = 3)]
+fn indexing_included(bencher: Bencher<'_, '_>, messages: u64) {
+    bencher.bench(|| Fixture::new(messages));
+}

@@ -1,0 +1,149 @@
+//! Recall: what was said in a thread and in those it came from, found again by words or by place in the original
+//! messages. Deliberately absent: summaries, and anything outside the lineage.
+
+mod error;
+mod gather;
+mod lineage;
+mod order;
+mod passage;
+mod render;
+mod tool;
+mod words;
+
+use jiff::Timestamp;
+use journal::Store;
+use protocol::{ParentKind, Seq, Thread, ThreadId};
+
+pub use error::RecallError;
+pub use tool::{RECALL, RecallTool};
+
+/// Tokens of one answer of the tool.
+pub const RECALL_TOKENS_MAX: u64 = 1_500;
+
+/// What is to be recalled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecallQuery {
+    /// Which messages.
+    pub wanted: Wanted,
+    /// The beginning of the id of the one thread of the lineage to look at. `None` means all for words, and for a range
+    /// the parent of a thread that a handoff seeded, whose summary names these places, and otherwise the thread itself.
+    pub thread: Option<String>,
+    /// For words: what the asking thread holds from this seq on is left out, because whoever asks has it in sight.
+    pub before: Option<Seq>,
+    /// The most tokens of [`Recall::to_text`], by estimate. Less than the frame around an answer takes finds no place
+    /// for any message.
+    pub tokens_max: u64,
+}
+
+impl RecallQuery {
+    /// Returns a query of the whole lineage, as large as the tool's.
+    pub const fn of(wanted: Wanted) -> Self {
+        Self { wanted, thread: None, before: None, tokens_max: RECALL_TOKENS_MAX }
+    }
+}
+
+/// Which messages are wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// Those that say most about these words; a question in plain words is good.
+    Words(String),
+    /// Those from the first seq to the last, both included.
+    Range(Seq, Seq),
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recall {
+    /// The threads that were looked through, nearest first.
+    pub threads: Vec<ThreadId>,
+    /// Pieces of conversation, each one message or a few that follow each other. For words the best match comes first,
+    /// and of several about the same thing the newest; for a range there is one piece.
+    pub excerpts: Vec<Vec<Passage>>,
+    /// What there is beyond the excerpts.
+    pub rest: Rest,
+}
+
+/// What a message says, without secrets and perhaps shortened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Passage {
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// The message's place in it.
+    pub seq: Seq,
+    /// Who said it.
+    pub speaker: Speaker,
+    /// When.
+    pub at: Timestamp,
+    /// Whether it was wanted itself; false for what stands next to a match.
+    pub is_match: bool,
+    /// The text. It is foreign: not inert, and not for a terminal as it is.
+    pub text: String,
+}
+
+/// Who said something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Speaker {
+    /// The person.
+    User,
+    /// The model.
+    Assistant,
+    /// A tool, by its name where it is known.
+    Tool(Option<String>),
+    /// Nobody: the program a session was imported from put it in.
+    Harness,
+}
+
+/// What there is beyond the excerpts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rest {
+    /// At least so many more messages that match well.
+    Messages(u64),
+    /// The range goes on at this seq, or was read to its end.
+    Range {
+        /// The first message that was not read.
+        next_seq: Option<Seq>,
+    },
+}
+
+/// Returns what `thread_id` and the threads it came from hold of what is wanted.
+///
+/// Superseded messages and the answers of earlier recalls are never found.
+///
+/// # Errors
+/// When there is no word or an empty range, when the thread named is not of the lineage, when the lineage is not a plain
+/// chain of threads that exist, and when the journal fails.
+pub async fn recall(
+    store: &dyn Store,
+    thread_id: ThreadId,
+    query: &RecallQuery,
+) -> Result<Recall, RecallError> {
+    // A broken lineage does not keep a thread from what it holds itself.
+    let is_own = query.thread.as_ref().is_some_and(|named| named.parse() == Ok(thread_id));
+    let lineage = match is_own {
+        true => vec![store.thread(thread_id).await?.ok_or(RecallError::UnknownThread { thread_id })?],
+        false => lineage::lineage(store, thread_id).await?,
+    };
+    let named = query.thread.as_deref().map(|prefix| lineage::named(&lineage, prefix)).transpose()?;
+    match &query.wanted {
+        Wanted::Words(text) => {
+            let threads = named.map_or(lineage.as_slice(), std::slice::from_ref);
+            let threads: Vec<ThreadId> = threads.iter().map(|thread| thread.thread_id).collect();
+            gather::Gathering::new(store, threads, query.tokens_max)
+                .by_words(text, (thread_id, query.before))
+                .await
+        }
+        Wanted::Range(from, to) => {
+            let thread = named.unwrap_or_else(|| default_of_range(&lineage));
+            gather::Gathering::new(store, vec![thread.thread_id], query.tokens_max).by_range(*from, *to).await
+        }
+    }
+}
+
+/// Returns the thread whose places a range means when none is named.
+fn default_of_range(lineage: &[Thread]) -> &Thread {
+    let own = &lineage[0];
+    match own.parent_kind {
+        Some(ParentKind::Handoff) => lineage.get(1).unwrap_or(own),
+        Some(ParentKind::Fork | ParentKind::Subagent) | None => own,
+    }
+}

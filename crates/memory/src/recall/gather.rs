@@ -1,0 +1,255 @@
+//! Reading what was found, and what fits. Which messages match is the journal's answer, their order that of `order`.
+
+use std::cmp::Reverse;
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+use journal::{EventQuery, RankQuery, Ranked, Store, ThreadPart};
+use model::tokens::CHARS_PER_TOKEN;
+use protocol::{Category, Event, EventId, Message, Seq, ThreadId};
+use serde_json::Value;
+
+use super::order::{Match, Weights, lift_neighbours, newest_first};
+use super::passage::{Finder, readable, shortened};
+use super::{Passage, RECALL, Recall, RecallError, Rest, Speaker, render, words};
+
+/// Messages that are ranked; of these the best are shown.
+const RANKED_MAX: usize = 100;
+/// Messages that are shown for words, beside those next to them.
+const SHOWN_MAX: usize = 12;
+/// The part of the best score below which a message is not counted as a match.
+const MATCH_SHARE: f64 = 0.25;
+/// The best matches come with what was said right before and after, before there is room for others.
+const WITH_NEIGHBOURS_FIRST: usize = 3;
+/// Characters of a message that matches.
+const MATCH_CHARS_MAX: usize = 480;
+/// Characters of a message next to one that matches.
+const NEIGHBOUR_CHARS_MAX: usize = 160;
+/// Messages of a range that are read at a time.
+const RANGE_PAGE: usize = 50;
+
+/// One recall being put together.
+pub(super) struct Gathering<'a> {
+    store: &'a dyn Store,
+    /// Nearest first.
+    threads: Vec<ThreadId>,
+    id_digits: usize,
+    /// Characters that there is room for.
+    room: u64,
+    /// The messages that have or get a place. A fork has those it copied under the ids they had.
+    seen: HashSet<EventId>,
+}
+
+/// A message that matches, read.
+struct Found {
+    passage: Passage,
+    matching: Match<Age>,
+}
+
+/// How late something was said: by the clock, then by the thread, then by the place in it.
+type Age = (Timestamp, Reverse<usize>, Seq);
+
+/// A match with what was said before and after it, as far as there was room.
+#[derive(Default)]
+struct Excerpt {
+    before: Option<Passage>,
+    found: Option<Passage>,
+    after: Option<Passage>,
+}
+
+impl<'a> Gathering<'a> {
+    /// Returns an empty gathering from these threads.
+    pub(super) fn new(store: &'a dyn Store, threads: Vec<ThreadId>, tokens_max: u64) -> Self {
+        let id_digits = render::id_digits(&threads);
+        let room = (tokens_max.saturating_mul(CHARS_PER_TOKEN)).saturating_sub(render::FRAME_CHARS_MAX);
+        Self { store, threads, id_digits, room, seen: HashSet::new() }
+    }
+
+    /// Gathers the messages that say most about the words of `text`; in the thread `own.0` only those before `own.1`.
+    pub(super) async fn by_words(
+        mut self,
+        text: &str,
+        own: (ThreadId, Option<Seq>),
+    ) -> Result<Recall, RecallError> {
+        let words = words::of(text);
+        if words.is_empty() {
+            return Err(RecallError::NoWords);
+        }
+        let finder = Finder::new(&words);
+        let end_of = |thread_id| own.1.filter(|_| thread_id == own.0);
+        let parts = |thread_id: &ThreadId| ThreadPart { thread_id: *thread_id, before: end_of(*thread_id) };
+        let threads = self.threads.iter().map(parts).collect();
+        let mut ranked = self.store.rank(RankQuery { threads, words, limit: RANKED_MAX }).await?;
+        let least = ranked.first().map_or(0.0, |best| best.score * MATCH_SHARE);
+        ranked.retain(|one| one.score >= least);
+        let weights = Weights::of(&ranked);
+        lift_neighbours(&mut ranked);
+        let mut found: Vec<Found> = Vec::new();
+        let mut left = ranked.len();
+        for one in &ranked {
+            if found.len() == SHOWN_MAX {
+                break;
+            }
+            left -= 1;
+            found.extend(self.found(one, &finder).await?);
+        }
+        let shown = found.len();
+        let order = newest_first(&found.iter().map(|one| one.matching).collect::<Vec<_>>(), &weights);
+        let matches = order.into_iter().map(|at| found[at].passage.clone()).collect();
+        let excerpts = self.excerpts(matches, own).await?;
+        let hidden = shown - excerpts.len();
+        Ok(Recall { threads: self.threads, excerpts, rest: Rest::Messages((left + hidden) as u64) })
+    }
+
+    /// Reads a match; `None` for one that only repeats another or what was recalled before.
+    async fn found(&mut self, ranked: &Ranked, finder: &Finder) -> Result<Option<Found>, RecallError> {
+        let Ranked { thread_id, seq, score, held } = *ranked;
+        let query = EventQuery { before: Some(seq + 1), ..EventQuery::after(seq - 1, 1) };
+        let Some(event) = self.store.events(thread_id, query).await?.pop() else { return Ok(None) };
+        let Some((speaker, text)) = said(&event).filter(|_| self.seen.insert(event.event_id)) else {
+            return Ok(None);
+        };
+        let nearness = self.threads.iter().position(|thread| *thread == thread_id).unwrap_or(usize::MAX);
+        let age = (event.created_at, Reverse(nearness), seq);
+        let shown = finder.passage(&text, MATCH_CHARS_MAX);
+        let passage = Passage { thread_id, seq, speaker, at: event.created_at, is_match: true, text: shown };
+        Ok(Some(Found { passage, matching: Match { score, held, age } }))
+    }
+
+    /// Returns what there is room for, in the order in which it is to be read: the best matches with their neighbours,
+    /// then the other matches, then the neighbours of those.
+    async fn excerpts(
+        &mut self,
+        matches: Vec<Passage>,
+        own: (ThreadId, Option<Seq>),
+    ) -> Result<Vec<Vec<Passage>>, RecallError> {
+        let mut excerpts: Vec<Excerpt> = matches.iter().map(|_| Excerpt::default()).collect();
+        let first = matches.len().min(WITH_NEIGHBOURS_FIRST);
+        for at in 0..first {
+            excerpts[at].found = self.placed(matches[at].clone());
+            self.add_neighbours(&mut excerpts[at], own).await?;
+        }
+        for at in first..matches.len() {
+            excerpts[at].found = self.placed(matches[at].clone());
+        }
+        for excerpt in &mut excerpts[first..] {
+            self.add_neighbours(excerpt, own).await?;
+        }
+        let passages =
+            |one: Excerpt| [one.before, one.found, one.after].into_iter().flatten().collect::<Vec<_>>();
+        Ok(excerpts.into_iter().map(passages).filter(|passages| !passages.is_empty()).collect())
+    }
+
+    /// Adds the messages next to the match, unless they have a place already.
+    async fn add_neighbours(
+        &mut self,
+        excerpt: &mut Excerpt,
+        own: (ThreadId, Option<Seq>),
+    ) -> Result<(), RecallError> {
+        let Some(Passage { thread_id, seq, .. }) = excerpt.found else { return Ok(()) };
+        let categories = vec![Category::Message];
+        let end = own.1.filter(|_| own.0 == thread_id);
+        let before = EventQuery { after: None, before: Some(seq), ..EventQuery::after(0, 1) };
+        let after = EventQuery { before: end, ..EventQuery::after(seq, 1) };
+        for (query, slot) in [(before, &mut excerpt.before), (after, &mut excerpt.after)] {
+            let query = EventQuery { categories: categories.clone(), ..query };
+            let Some(event) = self.store.events(thread_id, query).await?.pop() else { continue };
+            if let Some((speaker, text)) = said(&event).filter(|_| self.seen.insert(event.event_id)) {
+                let text = shortened(&text, NEIGHBOUR_CHARS_MAX);
+                *slot = self.placed(Passage {
+                    thread_id,
+                    seq: event.seq,
+                    speaker,
+                    at: event.created_at,
+                    is_match: false,
+                    text,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the passage when there is room for it, and takes the room.
+    fn placed(&mut self, passage: Passage) -> Option<Passage> {
+        let size = self.size(&passage);
+        (size <= self.room).then(|| {
+            self.room -= size;
+            passage
+        })
+    }
+
+    /// Returns the characters the passage takes as a model reads it, with a line that separates it.
+    fn size(&self, passage: &Passage) -> u64 {
+        const SEPARATOR_CHARS: u64 = 3;
+        render::line(passage, self.id_digits).chars().count() as u64 + SEPARATOR_CHARS
+    }
+
+    /// Gathers the messages of the one thread from one seq to another, as many as there is room for.
+    pub(super) async fn by_range(mut self, from: Seq, to: Seq) -> Result<Recall, RecallError> {
+        if from > to {
+            return Err(RecallError::EmptyRange { from, to });
+        }
+        let thread_id = self.threads[0];
+        let mut passages: Vec<Passage> = Vec::new();
+        let mut at = from.saturating_sub(1);
+        let next_seq = 'read: loop {
+            let query = EventQuery {
+                before: Some(to.saturating_add(1)),
+                categories: vec![Category::Message],
+                ..EventQuery::after(at, RANGE_PAGE)
+            };
+            let page = self.store.events(thread_id, query).await?;
+            let Some(last) = page.last() else { break None };
+            at = last.seq;
+            for event in &page {
+                let Some((speaker, text)) = said(event) else { continue };
+                let whole = Passage {
+                    thread_id,
+                    seq: event.seq,
+                    speaker,
+                    at: event.created_at,
+                    is_match: true,
+                    text,
+                };
+                // The first is cut rather than left out, so that reading on always ends.
+                let placed = if passages.is_empty() { self.placed_cut(whole) } else { self.placed(whole) };
+                match placed {
+                    Some(passage) => passages.push(passage),
+                    None => break 'read Some(event.seq),
+                }
+            }
+        };
+        let excerpts = if passages.is_empty() { Vec::new() } else { vec![passages] };
+        Ok(Recall { threads: self.threads, excerpts, rest: Rest::Range { next_seq } })
+    }
+
+    /// Returns the passage, cut to what there is room for.
+    fn placed_cut(&mut self, mut passage: Passage) -> Option<Passage> {
+        let mut chars_max = self.room;
+        // What is made inert is longer than what it was.
+        while self.size(&passage) > self.room && chars_max > 0 {
+            chars_max -= chars_max.div_ceil(8);
+            passage.text = shortened(&passage.text, usize::try_from(chars_max).unwrap_or(usize::MAX));
+        }
+        self.placed(passage)
+    }
+}
+
+/// Returns who said what in a message; `None` for one without words, and for the answer of a recall: its passages are
+/// elsewhere, and newer than they are only by looking so.
+fn said(event: &Event) -> Option<(Speaker, String)> {
+    let message = event.message()?;
+    let speaker = match &message {
+        Message::Human(_) if is_injected(event) => Speaker::Harness,
+        Message::Human(_) => Speaker::User,
+        Message::Ai(_) => Speaker::Assistant,
+        Message::Tool(result) if result.name.as_deref() == Some(RECALL) => return None,
+        Message::Tool(result) => Speaker::Tool(result.name.clone()),
+    };
+    let text = readable(&message);
+    (!text.is_empty()).then_some((speaker, text))
+}
+
+fn is_injected(event: &Event) -> bool {
+    event.metadata_value().get("injected").and_then(Value::as_bool) == Some(true)
+}

@@ -1,0 +1,111 @@
+//! What was recalled as a model reads it: delimited, inert, each passage with its place. What is recalled, and how much
+//! of it, is not decided here.
+
+use model::inert;
+use protocol::ThreadId;
+
+use super::{Passage, Recall, Rest, Speaker};
+
+/// The frame around the passages.
+const TEMPLATE: &str = include_str!("../../prompts/recalled.md");
+
+/// The most characters of everything but the passages.
+pub(super) const FRAME_CHARS_MAX: u64 = 900;
+/// Between excerpts.
+const SEPARATOR: &str = "--\n";
+/// Hex digits of a thread's id that are shown when they are enough.
+const ID_DIGITS_MIN: usize = 8;
+/// Characters of a tool's name.
+const NAME_CHARS_MAX: usize = 60;
+
+impl Recall {
+    /// Returns the text for a model: the passages as inert data between tags, and what else there is.
+    pub fn to_text(&self) -> String {
+        let rest = self.rest();
+        if self.excerpts.is_empty() {
+            return rest;
+        }
+        let digits = id_digits(&self.threads);
+        let excerpts: Vec<String> = self
+            .excerpts
+            .iter()
+            .map(|excerpt| excerpt.iter().map(|passage| line(passage, digits)).collect())
+            .collect();
+        let passages = excerpts.join(SEPARATOR);
+        // What is filled in is never searched for fields.
+        let (before, after) = TEMPLATE.split_once("{{passages}}").unwrap_or((TEMPLATE, ""));
+        let (between, after) = after.split_once("{{rest}}").unwrap_or((after, ""));
+        let text = format!("{before}{}{between}{rest}{after}", passages.trim_end());
+        text.trim_end().to_owned()
+    }
+
+    fn rest(&self) -> String {
+        let is_empty = self.excerpts.is_empty();
+        match &self.rest {
+            Rest::Messages(0) if is_empty => {
+                let threads = self.threads.len();
+                format!(
+                    "Nothing was found in {threads} thread(s) of this conversation. Try other words: those that were \
+                     used then, names, paths, commands."
+                )
+            }
+            Rest::Messages(0) => "Nothing else was found.".to_owned(),
+            Rest::Messages(count) => format!(
+                "At least {count} more messages hold these words. To see others, use words that tell them apart; to \
+                 read on around a passage, give from_seq and to_seq with its thread."
+            ),
+            Rest::Range { next_seq: None } if is_empty => {
+                "There are no messages at these numbers.".to_owned()
+            }
+            Rest::Range { next_seq: None } => "That is all of the range.".to_owned(),
+            Rest::Range { next_seq: Some(seq) } => format!("There is more; go on with from_seq {seq}."),
+        }
+    }
+}
+
+/// Returns the passage with its place, ended by a line break. Only the places stand at the beginning of a line, so that
+/// no text can pretend to be another passage.
+pub(super) fn line(passage: &Passage, id_digits: usize) -> String {
+    let id = short(passage.thread_id, id_digits);
+    let at = passage.at.strftime("%Y-%m-%d %H:%M");
+    let text = inert::text(&indented(&passage.text));
+    format!("[thread {id}: {}] {}, {at}: {text}\n", passage.seq, speaker(&passage.speaker))
+}
+
+/// Returns how many hex digits tell the threads apart.
+pub(super) fn id_digits(threads: &[ThreadId]) -> usize {
+    let ids: Vec<String> = threads.iter().map(|id| id.uuid().simple().to_string()).collect();
+    let are_different = |digits: &usize| {
+        let mut beginnings: Vec<&str> = ids.iter().map(|id| &id[..*digits]).collect();
+        beginnings.sort_unstable();
+        beginnings.windows(2).all(|pair| pair[0] != pair[1])
+    };
+    (ID_DIGITS_MIN..32).find(are_different).unwrap_or(32)
+}
+
+fn short(thread_id: ThreadId, digits: usize) -> String {
+    let mut id = thread_id.uuid().simple().to_string();
+    id.truncate(digits);
+    id
+}
+
+fn speaker(speaker: &Speaker) -> String {
+    match speaker {
+        Speaker::User => "User".to_owned(),
+        Speaker::Assistant => "Assistant".to_owned(),
+        Speaker::Harness => "Harness".to_owned(),
+        Speaker::Tool(None) => "Tool".to_owned(),
+        Speaker::Tool(Some(name)) => {
+            let name = inert::line(model::tokens::truncate_graphemes(name, NAME_CHARS_MAX));
+            format!("Tool `{}`", name.replace('`', "'"))
+        }
+    }
+}
+
+/// Returns `text` with every line but the first set in.
+fn indented(text: &str) -> String {
+    let ends_line =
+        |c: char| matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}');
+    let lines: Vec<&str> = text.split(ends_line).map(str::trim_end).filter(|line| !line.is_empty()).collect();
+    lines.join("\n  ")
+}

@@ -1,0 +1,78 @@
+//! Proposing: when a thread has really grown and fills much of the model's window, the person is told, and chooses what to
+//! do about it. When that is the case is a rule of the `handoff` room; without an answer nothing changes.
+
+use agent::Fullness;
+
+use crate::commands::chat::Chat;
+use crate::exit::Failure;
+use crate::terminal::ask::question::{Choice, ask_amid};
+use crate::terminal::screen::Audience;
+use crate::terminal::text::amount::tokens;
+use crate::terminal::text::wrap::wrap;
+
+/// What can be done about a full context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    HandOff,
+    GoOn,
+}
+
+const WAYS: [Choice<Way>; 2] = [
+    Choice { key: 'h', label: "Hand off", answer: Way::HandOff },
+    Choice { key: 'g', label: "Go on", answer: Way::GoOn },
+];
+
+impl Chat {
+    /// Proposes what can be done about a thread that is `full`, once for each real growth. Whoever has typed ahead, or has
+    /// something else to decide, is not asked before that is done.
+    ///
+    /// # Errors
+    /// When the terminal or the journal fails; a handoff that fails is told.
+    pub(super) async fn propose(&mut self, full: Option<Fullness>) -> Result<(), Failure> {
+        let (Some(full), Some(thread)) = (full.filter(|full| full.is_due), &self.thread) else {
+            return Ok(());
+        };
+        let (thread_id, agent, screen) =
+            (thread.thread_id, &self.context.agent, &self.context.screen);
+        let is_asked = screen.audience == Audience::Person
+            && self.typed.lines.is_empty()
+            && self.typed.rest.is_empty()
+            && agent.pending(thread_id).await?.is_empty();
+        if !is_asked {
+            return Ok(());
+        }
+        screen.line(screen.style.warn(wrap(&told(&full), screen.text_columns(), "", "")))?;
+        let way = ask_amid(screen, &WAYS, "Go on", &mut self.typed)?;
+        agent.proposed_at(thread_id, full.tokens).await?;
+        match way {
+            Some(Way::HandOff) => match self.handoff(&[]).await {
+                Ok(()) => Ok(()),
+                Err(failure) => self.tell(failure),
+            },
+            Some(Way::GoOn) | None => Ok(()),
+        }
+    }
+}
+
+/// Returns what a person is told.
+fn told(full: &Fullness) -> String {
+    let percent = (full.tokens * 100).div_ceil(full.window_tokens.max(1));
+    format!(
+        "This thread fills {percent} % of the model's window ({} of {} tokens). A handoff takes what matters into a fresh \
+         thread, with a summary you review; this one stays as it is.",
+        tokens(full.tokens),
+        tokens(full.window_tokens)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn m15_a_person_is_told_how_full_it_is() {
+        let full = Fullness { tokens: 150_400, window_tokens: 200_000, is_due: true };
+        let text = told(&full);
+        assert!(text.contains("fills 76 % of the model's window (150.4k of 200.0k tokens)"), "{text}");
+    }
+}

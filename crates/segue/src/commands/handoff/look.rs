@@ -1,0 +1,218 @@
+//! Looking at handoffs: those that wait in all threads, and one with everything that was proposed. Nothing is decided
+//! here.
+
+use agent::{HandoffReview, OpenHandoff};
+use jiff::Timestamp;
+use protocol::{Handoff, HandoffId, HandoffStatus, Proposal, ThreadId};
+use serde::Serialize;
+
+use crate::cli::Format;
+use crate::commands::{Context, SHORT_IDS, review, threads};
+use crate::exit::{Code, Failure};
+use crate::terminal::show::summary;
+use crate::terminal::text::safe::one_line;
+use crate::terminal::text::table::{Column, table};
+use crate::terminal::text::wrap::{shorten, wrap};
+
+/// What `--list --json` prints of each.
+#[derive(Serialize)]
+struct Listed<'a> {
+    handoff_id: HandoffId,
+    thread_id: ThreadId,
+    thread_name: Option<&'a str>,
+    title: Option<&'a str>,
+    goal: Option<&'a str>,
+    status: HandoffStatus,
+    iteration: u32,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    /// Since it was asked for.
+    age_seconds: i64,
+}
+
+/// Lists the handoffs that are being drafted or wait for a decision, newest first.
+pub(super) async fn list(context: &Context) -> Result<(), Failure> {
+    let open = context.agent.open_handoffs().await?;
+    let now = Timestamp::now();
+    if context.format == Format::Json {
+        let listed: Vec<Listed<'_>> = open.iter().map(|one| listed(one, now)).collect();
+        return context.json(&listed);
+    }
+    if open.is_empty() {
+        context.screen.line("No handoff waits. `segue handoff THREAD` begins one.")?;
+        return Ok(());
+    }
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for one in &open {
+        let handoff = &one.handoff;
+        let name = one.title.as_deref().or(one.thread_name.as_deref()).unwrap_or("(untitled)");
+        rows.push(vec![
+            short_id(context, handoff.handoff_id).await,
+            context.short_id(handoff.parent_thread_id).await,
+            state(handoff.status).to_owned(),
+            handoff.iteration.to_string(),
+            threads::ago(now, handoff.created_at),
+            one_line(name),
+        ]);
+    }
+    let columns = [
+        Column::Left("ID"),
+        Column::Left("THREAD"),
+        Column::Left("STATE"),
+        Column::Right("ITER"),
+        Column::Left("ASKED FOR"),
+        Column::Flexible("TITLE"),
+    ];
+    for line in table(&context.screen, &columns, &rows) {
+        context.screen.line(line)?;
+    }
+    let how = "`segue handoff --show ID` shows one, `--decide ID` answers it.";
+    context.screen.note(context.screen.style.dim(how));
+    Ok(())
+}
+
+fn listed(one: &OpenHandoff, now: Timestamp) -> Listed<'_> {
+    let handoff = &one.handoff;
+    Listed {
+        handoff_id: handoff.handoff_id,
+        thread_id: handoff.parent_thread_id,
+        thread_name: one.thread_name.as_deref(),
+        title: one.title.as_deref(),
+        goal: handoff.goal.as_deref(),
+        status: handoff.status,
+        iteration: handoff.iteration,
+        created_at: handoff.created_at,
+        updated_at: handoff.updated_at,
+        age_seconds: now.duration_since(handoff.created_at).as_secs(),
+    }
+}
+
+/// What `--show --json` prints.
+#[derive(Serialize)]
+struct Shown<'a> {
+    outcome: &'static str,
+    /// The iteration that is to be decided, or was.
+    current_iteration: u32,
+    #[serde(flatten)]
+    review: &'a HandoffReview,
+}
+
+/// Shows the handoff with its proposals; `iteration` names another one than the newest.
+pub(super) async fn show(context: &Context, id: &str, iteration: Option<u32>) -> Result<(), Failure> {
+    let found = context.agent.find_handoff(id).await?;
+    let shown = context.agent.handoff_review(found.handoff_id).await?;
+    let proposal = chosen(&shown, iteration)?;
+    if context.format == Format::Json {
+        return context.json(&Shown {
+            outcome: review::outcome(shown.handoff.status),
+            current_iteration: shown.handoff.iteration,
+            review: &shown,
+        });
+    }
+    head(context, &shown.handoff).await?;
+    let Some(proposal) = proposal else {
+        context.screen.line("There is no draft yet.")?;
+        return Ok(());
+    };
+    match &shown.pending {
+        Some(pending) if pending.proposal.iteration == proposal.iteration => {
+            review::show(context, pending).await?;
+        }
+        Some(_) | None => {
+            context.screen.line("")?;
+            context.screen.line(summary::proposal(&context.screen, proposal, 0))?;
+            context.screen.line("")?;
+        }
+    }
+    iterations(context, &shown, proposal).await
+}
+
+/// Returns the proposal that is asked for; `None` while there is none.
+fn chosen(shown: &HandoffReview, iteration: Option<u32>) -> Result<Option<&Proposal>, Failure> {
+    let Some(iteration) = iteration else { return Ok(shown.proposals.last()) };
+    let found = shown.proposals.iter().find(|proposal| proposal.iteration == iteration);
+    let newest = shown.proposals.last().map(|proposal| proposal.iteration);
+    match (found, newest) {
+        (Some(found), _) => Ok(Some(found)),
+        (None, newest) => {
+            let what = format!("find iteration {iteration} of handoff {}", shown.handoff.handoff_id);
+            Err(Failure::new(Code::User, what).with_hint(newest.map_or_else(
+                || "there is no draft yet".to_owned(),
+                |newest| format!("there are 0 to {newest}; without `--iteration` the newest is shown"),
+            )))
+        }
+    }
+}
+
+/// Says which handoff it is and how it stands.
+async fn head(context: &Context, handoff: &Handoff) -> Result<(), Failure> {
+    let (screen, style) = (&context.screen, context.screen.style);
+    let thread = context.short_id(handoff.parent_thread_id).await;
+    let since = handoff.created_at.strftime("%Y-%m-%d %H:%M UTC");
+    screen.line(shorten(&format!("Handoff {}", handoff.handoff_id), screen.columns))?;
+    let mut about = format!("of thread {thread} · asked for {since} · {}", state(handoff.status));
+    if matches!(handoff.status, HandoffStatus::Accepted | HandoffStatus::Seeded | HandoffStatus::Cleaned) {
+        about.push_str(&format!(", thread {}", context.short_id(handoff.child_thread_id).await));
+    }
+    screen.line(style.dim(wrap(&about, screen.text_columns(), "", "  ")))?;
+    if let Some(note) = &handoff.note {
+        screen.line(style.dim(wrap(&format!("note: {}", one_line(note)), screen.text_columns(), "", "  ")))?;
+    }
+    Ok(())
+}
+
+/// Says what there is beside the proposal that is shown.
+async fn iterations(context: &Context, shown: &HandoffReview, proposal: &Proposal) -> Result<(), Failure> {
+    let (screen, style) = (&context.screen, context.screen.style);
+    let id = short_id(context, shown.handoff.handoff_id).await;
+    if shown.proposals.len() > 1 {
+        for other in &shown.proposals {
+            let mark = if other.iteration == proposal.iteration { "▸" } else { " " };
+            let current =
+                if other.iteration == shown.handoff.iteration { " (the current one)" } else { "" };
+            let why = match &other.feedback {
+                Some(feedback) => format!("“{}”", one_line(feedback)),
+                None => one_line(&other.summary_json.title),
+            };
+            let line = format!("{mark} {}{current}  {why}", other.iteration);
+            screen.line(style.dim(shorten(&line, screen.columns)))?;
+        }
+        let others = format!("`segue handoff --show {id} --iteration N` shows another one.");
+        screen.line(style.dim(wrap(&others, screen.text_columns(), "", "")))?;
+    }
+    if shown.pending.is_some() {
+        screen.line(format!("Decide with: {}", style.code(format!("segue handoff --decide {id}"))))?;
+    }
+    Ok(())
+}
+
+/// Returns how a handoff stands, in a word or two.
+const fn state(status: HandoffStatus) -> &'static str {
+    match status {
+        HandoffStatus::Requested | HandoffStatus::Drafting => "drafting",
+        HandoffStatus::AwaitingDecision => "waits",
+        HandoffStatus::Accepted | HandoffStatus::Seeded | HandoffStatus::Cleaned => "accepted",
+        HandoffStatus::Declined => "declined",
+        HandoffStatus::Previewed => "previewed",
+        HandoffStatus::Failed => "failed",
+        HandoffStatus::Expired => "expired",
+    }
+}
+
+/// Returns the shortest beginning of the id that names this handoff and no other.
+async fn short_id(context: &Context, handoff_id: HandoffId) -> String {
+    let full = handoff_id.to_string();
+    for length in SHORT_IDS {
+        if context.agent.find_handoff(&full[..length]).await.is_ok() {
+            return full[..length].to_owned();
+        }
+    }
+    full
+}
+
+/// Returns a beginning of the id that a person may come back with later, when there are more handoffs.
+pub(crate) async fn id_to_keep(context: &Context, handoff_id: HandoffId) -> String {
+    let full = handoff_id.to_string();
+    let lasting = &full[..crate::commands::LASTING_ID];
+    if context.agent.find_handoff(lasting).await.is_ok() { lasting.to_owned() } else { full }
+}

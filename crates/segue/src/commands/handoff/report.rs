@@ -1,0 +1,212 @@
+//! What `segue handoff` tells at its end: one JSON object for a program, a few lines for a person, and the exit code.
+
+use agent::{EventQuery, HandoffCost, HistoryItem, ImportReport, PendingHandoff};
+use protocol::{
+    Coverage, Handoff, HandoffStatus, HandoffSummary, InterruptId, Message, Proposal, Seq, ThreadId,
+};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::answer::Reached;
+use super::look::id_to_keep;
+use super::show_child;
+use crate::cli::Format;
+use crate::commands::{Context, history, review};
+use crate::exit::{self, Code, Failure, Outcome};
+
+/// Events that are read of what the agent said after a decision.
+const ANSWER_EVENTS_MAX: usize = 200;
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    outcome: &'static str,
+    thread_id: ThreadId,
+    child_thread_id: Option<ThreadId>,
+    next_command: Option<String>,
+    handoff: &'a Handoff,
+    iteration: u32,
+    summary_json: &'a HandoffSummary,
+    summary_md: &'a str,
+    summary_sha256: &'a str,
+    coverage: &'a Coverage,
+    uncovered_messages: u64,
+    #[serde(flatten)]
+    waiting: Option<Waiting<'a>>,
+    /// What the agent that had asked for the handoff went on to say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    import: Option<&'a ImportReport>,
+}
+
+/// What there is to know of a handoff that waits.
+#[derive(Serialize)]
+struct Waiting<'a> {
+    interrupt_id: InterruptId,
+    allowed_decisions: Vec<&'a str>,
+    remaining_refinements: u32,
+    feedback_history: Vec<&'a str>,
+    problem: Option<&'a str>,
+    unused_feedback: Option<&'a str>,
+    cost: HandoffCost,
+}
+
+/// What is reported about.
+pub(super) struct Ended<'a> {
+    /// The handoff as it was shown.
+    pub(super) pending: &'a PendingHandoff,
+    /// What came of it.
+    pub(super) reached: Reached,
+    /// The newest event of the thread before the decision.
+    pub(super) before: Seq,
+    /// What was imported first.
+    pub(super) imported: Option<&'a ImportReport>,
+}
+
+impl Ended<'_> {
+    /// Returns what waits, if something does: another proposal, or the one that was shown.
+    fn waits(&self) -> Option<&PendingHandoff> {
+        match &self.reached {
+            Reached::Pending | Reached::LookedAt => Some(self.pending),
+            Reached::Decided(decided) => decided.next.as_ref(),
+        }
+    }
+
+    fn child(&self) -> Option<ThreadId> {
+        match &self.reached {
+            Reached::Pending | Reached::LookedAt => None,
+            Reached::Decided(decided) => decided.child_thread_id,
+        }
+    }
+
+    /// Returns the handoff and the proposal that the report is about.
+    fn subject(&self) -> (&Handoff, &Proposal) {
+        match (self.waits(), &self.reached) {
+            (Some(pending), _) => (&pending.handoff, &pending.proposal),
+            (None, Reached::Decided(decided)) => (&decided.handoff, &decided.proposal),
+            (None, Reached::Pending | Reached::LookedAt) => (&self.pending.handoff, &self.pending.proposal),
+        }
+    }
+
+    /// Returns how the command ends.
+    fn outcome(&self) -> Outcome {
+        match &self.reached {
+            Reached::LookedAt => Ok(Code::Done),
+            Reached::Pending => Ok(Code::Undecided),
+            Reached::Decided(decided) if decided.next.is_some() => Ok(Code::Undecided),
+            Reached::Decided(decided) if decided.child_thread_id.is_some() => Ok(Code::Done),
+            // The agent had asked for it, and its turn went on.
+            Reached::Decided(decided) => exit::of_run(&decided.end),
+        }
+    }
+}
+
+/// Tells what came of the handoff, and returns how the program ends.
+///
+/// # Errors
+/// When it cannot be told, or the turn that went on failed.
+pub(super) async fn finish(context: &Context, ended: Ended<'_>) -> Outcome {
+    let next = match (ended.child(), ended.waits()) {
+        (Some(child), _) => Some(format!("segue chat -t {}", context.id_to_keep(child).await)),
+        (None, Some(pending)) => Some(decide_command(context, pending).await),
+        (None, None) => None,
+    };
+    match context.format {
+        Format::Json => context.json(&report(context, &ended, next).await?)?,
+        Format::Text => tell(context, &ended, &next.unwrap_or_default()).await?,
+    }
+    ended.outcome()
+}
+
+/// Returns the command that answers a handoff.
+async fn decide_command(context: &Context, pending: &PendingHandoff) -> String {
+    format!("segue handoff --decide {}", id_to_keep(context, pending.handoff.handoff_id).await)
+}
+
+async fn report<'a>(
+    context: &Context,
+    ended: &'a Ended<'_>,
+    next_command: Option<String>,
+) -> Result<Report<'a>, Failure> {
+    let (handoff, proposal) = ended.subject();
+    let waiting = match ended.waits() {
+        Some(pending) => Some(waiting(context, pending).await?),
+        None => None,
+    };
+    Ok(Report {
+        outcome: review::outcome(handoff.status),
+        thread_id: handoff.parent_thread_id,
+        child_thread_id: ended.child(),
+        next_command,
+        handoff,
+        iteration: proposal.iteration,
+        summary_json: &proposal.summary_json,
+        summary_md: &proposal.summary_md,
+        summary_sha256: &proposal.summary_sha256,
+        coverage: &proposal.summary_json.coverage,
+        uncovered_messages: ended.waits().unwrap_or(ended.pending).uncovered_messages,
+        waiting,
+        answer: answered(context, ended).await?,
+        import: ended.imported,
+    })
+}
+
+async fn waiting<'a>(context: &Context, pending: &'a PendingHandoff) -> Result<Waiting<'a>, Failure> {
+    let payload = &pending.interrupt.payload;
+    let allowed = payload.review_configs.iter().flat_map(|config| &config.allowed_decisions);
+    let history = payload.action_requests.first().and_then(|request| request.args.get("feedback_history"));
+    let history = history.and_then(Value::as_array).into_iter().flatten();
+    Ok(Waiting {
+        interrupt_id: pending.interrupt.interrupt_id,
+        allowed_decisions: allowed.map(String::as_str).collect(),
+        remaining_refinements: pending.remaining_refinements,
+        feedback_history: history.filter_map(Value::as_str).collect(),
+        problem: pending.problem.as_deref(),
+        unused_feedback: pending.unused_feedback.as_deref(),
+        cost: context.agent.handoff_cost(pending).await?,
+    })
+}
+
+/// Returns what the agent went on to say, if it had asked for the handoff.
+async fn answered(context: &Context, ended: &Ended<'_>) -> Result<Option<String>, Failure> {
+    if ended.waits().is_some() || !review::is_asked_by_agent(ended.pending) {
+        return Ok(None);
+    }
+    let thread_id = ended.pending.handoff.parent_thread_id;
+    let query = EventQuery::after(ended.before, ANSWER_EVENTS_MAX);
+    let said = context.agent.history_page(thread_id, query).await?;
+    let texts = said.into_iter().rev().filter_map(|entry| match entry.what {
+        HistoryItem::Message(message @ Message::Ai(_)) => Some(message.text()),
+        HistoryItem::Message(Message::Human(_) | Message::Tool(_)) | HistoryItem::Boundary(_) => None,
+    });
+    Ok(texts.into_iter().find(|text| !text.trim().is_empty()))
+}
+
+async fn tell(context: &Context, ended: &Ended<'_>, next: &str) -> Result<(), Failure> {
+    let (screen, style) = (&context.screen, context.screen.style);
+    let next = style.code(next);
+    match &ended.reached {
+        Reached::Pending | Reached::LookedAt => {
+            screen.line(format!("Nothing was decided; the handoff waits. Come back with:\n  {next}"))?;
+        }
+        Reached::Decided(decided) => match (decided.child_thread_id, &decided.next) {
+            (Some(child), _) => {
+                show_child(context, decided, child).await?;
+                screen.line(format!("Go on with: {next}"))?;
+            }
+            (None, Some(redrafted)) => {
+                review::show(context, redrafted).await?;
+                screen.line(format!("There is another draft; the handoff waits. Decide with:\n  {next}"))?;
+            }
+            (None, None) if decided.handoff.status == HandoffStatus::Declined => {
+                screen.line("Declined. Nothing was changed; the thread goes on as it was.")?;
+            }
+            (None, None) => screen.line("Only shown. Nothing was changed.")?,
+        },
+    }
+    if ended.waits().is_none() && review::is_asked_by_agent(ended.pending) {
+        history::show_after(context, ended.pending.handoff.parent_thread_id, ended.before).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,250 @@
+//! Decisions that cannot be taken, and handoffs that cannot be decided: each is told in one line with a hint and the code
+//! that tells who can mend it, and changes nothing.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use rusqlite::Connection;
+use scripted::{Place, Reply, Script, Server};
+use serde_json::{Value, json};
+
+use crate::handoff::{edit, pending, summary_draft};
+use crate::sandbox::{Ended, Sandbox};
+
+/// Everything that is stored, and agent.md.
+fn stored(sandbox: &Sandbox, without: &[&str]) -> String {
+    let database = Connection::open(sandbox.home().join("segue.db")).unwrap();
+    let names = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name";
+    let mut names = database.prepare(names).unwrap();
+    let names: Vec<String> = names.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    let mut all = format!("agent.md: {:?}\n", sandbox.agent_md());
+    for name in names.iter().filter(|name| !without.contains(&name.as_str())) {
+        let mut rows = database.prepare(&format!("SELECT * FROM \"{name}\"")).unwrap();
+        let columns = rows.column_count();
+        let mut rows = rows.query([]).unwrap();
+        while let Some(row) = rows.next().unwrap() {
+            for column in 0..columns {
+                write!(all, "{name}: {:?} ", row.get_ref(column).unwrap()).unwrap();
+            }
+            all.push('\n');
+        }
+    }
+    all
+}
+
+/// Checks that a command is told as such, and leaves everything as it is.
+#[track_caller]
+fn refused(sandbox: &Sandbox, args: &[&str], code: i32, what: &str) -> Ended {
+    let before = stored(sandbox, &[]);
+    let ended = sandbox.run(args);
+    ended.assert_told(code, what);
+    assert_eq!(stored(sandbox, &[]), before, "{args:?}");
+    ended
+}
+
+#[track_caller]
+fn refused_decision(sandbox: &Sandbox, report: &Value, decisions: &str, what: &str) {
+    let file = sandbox.file("decision.json", decisions);
+    let id = report["handoff"]["handoff_id"].as_str().unwrap();
+    refused(sandbox, &["handoff", "--decide", id, "--decision-file", &file], 2, what);
+    refused(sandbox, &["handoff", report["thread_id"].as_str().unwrap(), "--decision-file", &file], 2, what);
+}
+
+fn own(lines: &[&str]) -> Value {
+    json!({"type": "approve", "args": {"summary_md": lines.join("\n")}})
+}
+
+#[test]
+fn g3_a_decision_of_another_shape_is_told_and_changes_nothing() {
+    let cases = [
+        (json!({"type": "accept"}), "unknown variant `accept`"),
+        (json!({}), "missing field `type`"),
+        (json!({"type": "edit"}), "missing field `edited_action`"),
+        (json!({"type": "edit", "edited_action": {"name": "handoff_summary"}}), "missing field `args`"),
+        (json!({"type": "respond"}), "missing field `message`"),
+        (json!({"type": "reject", "mesage": "no"}), "unknown field `mesage`"),
+        (json!({"type": "approve", "summary_sha256": "00"}), "summary_sha256 is not that of the current"),
+        (json!({"type": "respond", "message": "x"}), "`respond` is not allowed"),
+        (json!({"type": "edit", "edited_action": {"name": "execute", "args": {}}}), "expected `handoff_summary`"),
+        (edit(json!({})), "an edit needs"),
+        (edit(json!({"redraft": {}, "revert_to": 0})), "only one of"),
+        (edit(json!({"revert_to": 0})), "iteration 0 is the one that is shown"),
+        (edit(json!({"revert_to": 5})), "there is no iteration 5"),
+        (edit(json!({"revert_to": "first"})), "there is no iteration \"first\""),
+        (edit(json!({"redraft": "again"})), "`redraft` is"),
+        (edit(json!({"redraft": {"model": "nobody/model"}})), "another draft by `nobody/model` cannot be made"),
+        // No model is configured here.
+        (edit(json!({"redraft": {}})), "no model is configured"),
+        (edit(json!({"feedback": "Shorter."})), "no model is configured"),
+    ];
+    let sandbox = Sandbox::new();
+    let report = pending(&sandbox);
+    for (decision, what) in cases {
+        refused_decision(&sandbox, &report, &json!({"decisions": [decision]}).to_string(), what);
+    }
+    let approve = json!({"type": "approve"});
+    for (decisions, what) in [
+        (json!({"decisions": []}), "0 decisions were given for 1 action"),
+        (json!({"decisions": [approve, approve]}), "2 decisions were given for 1 action"),
+        (json!([approve]), "read the decision"),
+    ] {
+        refused_decision(&sandbox, &report, &decisions.to_string(), what);
+    }
+    refused_decision(&sandbox, &report, "no json", "read the decision");
+}
+
+#[test]
+fn g6_a_text_over_a_limit_is_told_with_its_line_and_changes_nothing() {
+    let (title, tldr, item) = ("**Mine**", "Short.", "- a thing to do");
+    let (long_title, long_tldr) = (format!("**{}**", "t".repeat(121)), "w ".repeat(101));
+    let eight: Vec<&str> = [title, tldr, "### Objective"].into_iter().chain([item; 8]).collect();
+    let long_item = format!("- {}", "many words here ".repeat(1_200));
+    let body = |items: usize| vec![json!({"kind": "objective", "text": "a"}); items];
+    let structure = |title: &str, tldr: &str, items: usize| {
+        edit(json!({"summary_json": {"title": title, "tldr": tldr, "body": body(items)}}))
+    };
+    let cases = [
+        (own(&[&long_title, tldr, "### Objective", item]), "line 1: `**ttt"),
+        (own(&["", title, &long_tldr, "### Objective", item]), "line 3: `w w"),
+        (own(&eight), "line 11: `- a thing"),
+        (own(&[title, tldr, "### Objective", &long_item]), "tokens"),
+        (own(&[title, tldr, "### Wishes", item]), "line 3: `### Wishes` is no heading"),
+        (own(&[title, tldr, "### Objective", "```", item]), "line 4: `"),
+        (own(&[title, tldr, "<!-- mine", item]), "line 3: `<!-- mine` begins a comment"),
+        (own(&[title, tldr]), "there is no item"),
+        (own(&["", " "]), "the text is empty"),
+        (json!({"type": "approve", "args": {"title": "t".repeat(121)}}), "the title has 121 characters"),
+        (json!({"type": "approve", "args": {"title": " "}}), "the title is empty"),
+        (structure(&"t".repeat(121), "s", 3), "the title has 121 characters"),
+        (structure("t", &"s".repeat(201), 3), "the TL;DR has 201 characters"),
+        (structure("t", "s", 8), "there are 8 items, at most 7"),
+        (structure("t", "s", 0), "there is no item"),
+        (edit(json!({"summary_json": {"title": "t", "body": body(3)}})), "`summary_json.tldr` is missing"),
+    ];
+    let sandbox = Sandbox::new();
+    let report = pending(&sandbox);
+    for (decision, what) in cases {
+        refused_decision(&sandbox, &report, &json!({"decisions": [decision]}).to_string(), what);
+    }
+}
+
+#[test]
+fn g5_no_refinement_goes_beyond_the_cap_and_an_own_text_still_does() {
+    let server = Server::start(Script::new([Reply { always: true, ..summary_draft("One") }])).unwrap();
+    let sandbox = Sandbox::new().with_model(&server);
+    std::fs::create_dir(sandbox.home()).unwrap();
+    std::fs::write(sandbox.home().join("config.toml"), "[handoff]\nmax_refinements = 1\n").unwrap();
+    let report = pending(&sandbox);
+    let refine = |feedback: &str| json!({"decisions": [edit(json!({"feedback": feedback}))]}).to_string();
+    refused_decision(&sandbox, &report, &refine(" \n"), "the feedback is empty");
+    refused_decision(&sandbox, &report, &refine(&"long ".repeat(1_601)), "the feedback has 8");
+    let file = sandbox.file("decision.json", refine("Shorter."));
+    let id = report["handoff"]["handoff_id"].as_str().unwrap();
+    let refined = sandbox.run(&["handoff", "--decide", id, "--decision-file", &file, "--json"]);
+    assert_eq!(refined.code, 3, "{refined:?}");
+    assert_eq!(refined.json()["allowed_decisions"], json!(["approve", "reject", "preview"]));
+    refused_decision(&sandbox, &report, &refine("Shorter still."), "no refinement is left");
+    assert_eq!(server.calls(), 2);
+    let text = own(&["**Mine**", "Short.", "### Objective", "- a thing to do"]);
+    let file = sandbox.file("decision.json", json!({"decisions": [text]}).to_string());
+    let accepted = sandbox.json(&["handoff", "--decide", id, "--decision-file", &file, "--json"]);
+    assert_eq!((&accepted["outcome"], server.calls()), (&json!("accepted"), 2));
+}
+
+#[test]
+fn g20_a_handoff_that_cannot_be_decided_is_told_and_nothing_changes() {
+    let sandbox = Sandbox::new();
+    let report = pending(&sandbox);
+    let (id, thread) =
+        (report["handoff"]["handoff_id"].as_str().unwrap(), report["thread_id"].as_str().unwrap());
+    let fork = sandbox.json(&["threads", "fork", thread, "--json"]);
+    let fork = fork["thread_id"].as_str().unwrap();
+    assert_eq!(sandbox.run(&["handoff", fork, "--json"]).code, 3);
+    let decide = |id: &'static str| ["handoff", "--decide", id, "--apply"];
+    refused(&sandbox, &decide("ffffffff"), 2, "find handoff `ffffffff`");
+    refused(&sandbox, &decide("nonsense"), 2, "find handoff `nonsense`");
+    refused(&sandbox, &decide("0"), 2, "choose among 2 handoffs that begin with `0`");
+    refused(&sandbox, &decide("00000000000000000000000000000000"), 2, "find handoff");
+    refused(&sandbox, &["handoff", "--show", "ffffffff"], 2, "find handoff `ffffffff`");
+    refused(&sandbox, &["handoff", "--show", id, "--iteration", "4"], 2, "find iteration 4");
+    refused(&sandbox, &["handoff", "--decide", id, fork, "--apply"], 2, "it is of another thread");
+    refused(&sandbox, &["handoff", "--decide", id, "ffffffff", "--apply"], 2, "find a thread `ffffffff`");
+    refused(&sandbox, &["handoff", "ffffffff", "--apply"], 2, "find a thread `ffffffff`");
+    refused(&sandbox, &["handoff", thread, "another", "goal"], 1, "");
+    let interrupt = report["interrupt_id"].as_str().unwrap();
+    let ended = refused(&sandbox, &["decide", interrupt, "--approve"], 2, "asks about a handoff");
+    assert!(ended.stderr.contains("`segue handoff --decide "), "{ended:?}");
+    let ended = refused(&sandbox, &["decide", thread, "--approve"], 2, "asks about a handoff");
+    assert!(ended.stderr.contains("`segue handoff --decide "), "{ended:?}");
+
+    sandbox.json(&["handoff", "--decide", interrupt, thread, "--apply", "--json"]);
+    refused(&sandbox, &["handoff", "--decide", id, "--apply"], 1, "already");
+    refused(&sandbox, &["handoff", "--decide", interrupt, "--preview"], 1, "already");
+    sandbox.json(&["threads", "rewind", thread, "0", "--json"]);
+    refused(&sandbox, &["handoff", thread], 2, "nothing was said in it");
+}
+
+#[test]
+fn a_handoff_that_nobody_decided_is_given_up_and_says_so() {
+    let sandbox = Sandbox::new();
+    let report = pending(&sandbox);
+    let (id, thread) =
+        (report["handoff"]["handoff_id"].as_str().unwrap(), report["thread_id"].as_str().unwrap());
+    let database = Connection::open(sandbox.home().join("segue.db")).unwrap();
+    database.execute("UPDATE handoffs SET updated_at = '2020-01-01T00:00:00Z'", []).unwrap();
+    drop(database);
+    let ended = sandbox.run(&["handoff", "--decide", id, "--apply"]);
+    ended.assert_told(1, "it was given up unanswered");
+    refused(&sandbox, &["handoff", "--decide", id, "--apply"], 1, "it was given up unanswered");
+    let interrupt = report["interrupt_id"].as_str().unwrap();
+    refused(&sandbox, &["handoff", "--decide", interrupt, "--preview"], 1, "it was given up unanswered");
+    assert_eq!((sandbox.threads().len(), sandbox.agent_md()), (1, None));
+    assert_eq!(sandbox.json(&["handoff", "--list", "--json"]), json!([]));
+    let again = sandbox.run(&["handoff", thread, "--json"]).json();
+    assert_ne!(again["handoff"]["handoff_id"], report["handoff"]["handoff_id"]);
+}
+
+#[test]
+fn a_question_about_a_tool_call_is_no_handoff() {
+    let call = Reply::call("c1", "write_file", json!({"path": "a.txt", "content": "a"}));
+    let server = Server::start(Script::new([call])).unwrap();
+    let sandbox = Sandbox::new().with_model(&server);
+    let ended = sandbox.run(&["run", "-p", "write it", "--json"]);
+    assert_eq!(ended.code, 3, "{ended:?}");
+    let result: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
+    let interrupt = result["interrupts"][0]["interrupt_id"].as_str().unwrap();
+    let ended = refused(&sandbox, &["handoff", "--decide", interrupt, "--apply"], 2, "asks about something else");
+    assert!(ended.stderr.contains(&format!("`segue decide {interrupt}`")), "{ended:?}");
+}
+
+#[test]
+fn g9_nothing_is_decided_or_drafted_while_another_process_works_on_the_thread() {
+    let answer = Reply { always: true, ..Reply::text("At last.") }.gated("answer", Place::Start);
+    let server = Server::start(Script::new([answer])).unwrap();
+    let mut sandbox = Sandbox::new();
+    let report = pending(&sandbox);
+    let (id, thread) =
+        (report["handoff"]["handoff_id"].as_str().unwrap(), report["thread_id"].as_str().unwrap());
+    sandbox.set("ANTHROPIC_BASE_URL", server.url());
+    sandbox.set("ANTHROPIC_API_KEY", "test-key");
+    let mut working = sandbox
+        .command(&["run", "-t", thread, "-p", "go on", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = BufReader::new(working.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(told.any(|line| line.contains("\"step_started\",\"node\":\"model\"")));
+    // The other process renews its lease meanwhile.
+    let without = ["runs"];
+    for args in [&["handoff", "--decide", id, "--apply"][..], &["run", "-t", thread, "-p", "me too"]] {
+        let before = stored(&sandbox, &without);
+        sandbox.run(args).assert_told(1, "it is being worked on in another terminal");
+        assert_eq!(stored(&sandbox, &without), before, "{args:?}");
+    }
+    server.open("answer");
+    assert!(told.last().unwrap().contains("At last."));
+    assert!(working.wait().unwrap().success());
+    let accepted = sandbox.json(&["handoff", "--decide", id, "--apply", "--json"]);
+    assert_eq!((&accepted["outcome"], &accepted["uncovered_messages"]), (&json!("accepted"), &json!(2)));
+}

@@ -1,0 +1,244 @@
+//! Handing off in a chat: what the agent asks for, what `/new` asks, what waits when a thread is opened, and where the
+//! keys go that are typed meanwhile.
+
+use scripted::{Fault, Place, Reply, Script, Server};
+use serde_json::json;
+
+use crate::sandbox::Sandbox;
+use crate::terminal::Terminal;
+
+const PROMPT: &str = "segue> ";
+const QUESTION: &str = "[Esc] Decide later";
+const DRAFT_PROMPT: &str = "You write the handoff summary";
+
+fn draft() -> Reply {
+    let item = |kind: &str, text: &str| json!({"kind": kind, "text": text, "refs": [1]});
+    let body = [
+        item("objective", "Mend the kettle."),
+        item("progress", "The lid is off."),
+        item("next_step", "Polish it."),
+    ];
+    let draft = json!({"title": "Kettle, next part", "tldr": "The kettle is nearly mended.", "body": body});
+    Reply::text(draft.to_string()).when_body_contains(DRAFT_PROMPT)
+}
+
+fn serve(replies: impl IntoIterator<Item = Reply>) -> (Sandbox, Server) {
+    let server = Server::start(Script::new(replies)).unwrap();
+    (Sandbox::new().with_model(&server), server)
+}
+
+fn at_prompt(terminal: &Terminal, what: &str) -> String {
+    terminal.wait_until(what, |screen| screen.trim_end().ends_with(what))
+}
+
+fn said(terminal: &Terminal, text: &str) {
+    at_prompt(terminal, PROMPT.trim_end());
+    terminal.keys(&format!("{text}\r"));
+}
+
+fn asking() -> [Reply; 4] {
+    [
+        Reply::pieces(["This is getting long.\n"]).and_call("c1", "request_handoff", json!({"goal": "polish the kettle"})),
+        draft(),
+        Reply::text("Then I go on here.\n"),
+        Reply::text("In the new thread.\n"),
+    ]
+}
+
+#[test]
+fn g9_what_the_agent_asks_for_is_reviewed_at_once_and_an_acceptance_goes_to_the_child() {
+    let (sandbox, server) = serve(asking());
+    let terminal = Terminal::start(&sandbox, 100, &["chat"]);
+    said(&terminal, "please mend the kettle");
+    let screen = terminal.wait_for(QUESTION);
+    for part in ["The agent asks to hand this thread over", "Goal: polish the kettle", "Kettle, next part", "[r] Refine"] {
+        assert!(screen.contains(part), "{part}:\n{screen}");
+    }
+    terminal.keys("\r\r");
+    terminal.keys("a\r");
+    terminal.wait_for("You are in the new thread");
+    assert_eq!(server.calls(), 2, "an acceptance ends the turn");
+    said(&terminal, "go on");
+    terminal.wait_until("the child's answer", |screen| {
+        screen.contains("Then I go on here.") && screen.trim_end().ends_with(PROMPT.trim_end())
+    });
+    let body = server.requests()[2].body.to_string();
+    assert!(body.contains("The lid is off.") && !body.contains("please mend"), "{body}");
+    terminal.keys("\x04");
+    assert_eq!(terminal.end().0, 0);
+    assert_eq!(sandbox.threads().len(), 2);
+}
+
+#[test]
+fn g9_a_declined_handoff_gives_the_agent_its_answer_and_the_turn_goes_on() {
+    let (sandbox, server) = serve(asking());
+    let terminal = Terminal::start(&sandbox, 100, &["chat"]);
+    said(&terminal, "please mend the kettle");
+    terminal.wait_for(QUESTION);
+    terminal.keys("d\r");
+    terminal.wait_for("Reason (Enter for none)");
+    terminal.keys("finish here first\r");
+    terminal.wait_for("Then I go on here.");
+    let screen = at_prompt(&terminal, PROMPT.trim_end());
+    assert!(screen.contains("Handoff declined"), "{screen}");
+    let body = server.requests()[2].body["messages"].to_string();
+    assert!(body.contains("finish here first"), "{body}");
+    terminal.keys("\x04");
+    assert_eq!(terminal.end().0, 0);
+    assert_eq!(sandbox.threads().len(), 1);
+}
+
+#[test]
+fn a_tool_call_after_a_declined_handoff_is_asked_about() {
+    let (sandbox, _server) = serve([
+        Reply::call("c1", "request_handoff", json!({})),
+        draft(),
+        Reply::call("c2", "execute", json!({"command": "touch made.txt"})),
+        Reply::text("Made.\n"),
+    ]);
+    let terminal = Terminal::start(&sandbox, 100, &["chat"]);
+    said(&terminal, "please mend the kettle");
+    terminal.wait_for(QUESTION);
+    terminal.keys("p\r");
+    terminal.wait_for("[y] Approve");
+    terminal.keys("y\r");
+    terminal.wait_for("Made.");
+    at_prompt(&terminal, PROMPT.trim_end());
+    assert!(sandbox.work().join("made.txt").exists());
+    terminal.keys("\x04");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn what_is_typed_while_a_draft_is_made_stands_unsent_in_the_thread_one_is_in_then() {
+    for (key, there) in [("a", "You are in the new thread"), ("d", "Handoff declined")] {
+        let (sandbox, server) =
+            serve([Reply::text("Hello.\n"), draft().gated("drafted", Place::Start), Reply::text("Sharp.\n")]);
+        let terminal = Terminal::start(&sandbox, 100, &["chat"]);
+        said(&terminal, "please mend the kettle");
+        terminal.wait_for("Hello.");
+        said(&terminal, "/handoff");
+        let screen = terminal.wait_for("Esc or Ctrl-C stops");
+        assert!(screen.contains("A bridge of context, not a fork"), "{screen}");
+        terminal.keys("and then\rsharpen it");
+        terminal.wait_for("> sharpen it");
+        server.open("drafted");
+        terminal.wait_for("You are typing a message");
+        terminal.keys("\r");
+        terminal.wait_for("A key marks an answer");
+        terminal.keys(&format!("{key}\r"));
+        if key == "d" {
+            terminal.wait_for("Reason (Enter for none)");
+            terminal.keys("\r");
+        }
+        let screen = at_prompt(&terminal, "sharpen it");
+        assert!(screen.contains(there) && screen.contains("segue> and then"), "{screen}");
+        assert_eq!(server.calls(), 2, "nothing is sent before the person looks at it");
+        terminal.keys("\r");
+        terminal.wait_for("Sharp.");
+        let body = server.requests()[2].body["messages"].to_string();
+        assert!(body.contains("and then\\nsharpen it"), "{body}");
+        assert_eq!(body.contains("please mend the kettle"), key == "d", "{body}");
+        at_prompt(&terminal, PROMPT.trim_end());
+        terminal.keys("\x04");
+        assert_eq!(terminal.end().0, 0);
+    }
+}
+
+#[test]
+fn control_c_while_drafting_stays_in_the_thread_and_keeps_what_was_typed() {
+    let hanging = Reply { when: draft().when, ..Reply::fault(Fault::Hang) };
+    let (sandbox, _server) = serve([Reply::text("Hello.\n"), hanging]);
+    let terminal = Terminal::start(&sandbox, 100, &["chat"]);
+    said(&terminal, "please mend the kettle");
+    terminal.wait_for("Hello.");
+    said(&terminal, "/handoff");
+    terminal.wait_for("Esc or Ctrl-C stops");
+    terminal.keys("half a thought");
+    terminal.wait_for("> half a thought");
+    terminal.keys("\x03");
+    let screen = at_prompt(&terminal, "segue> half a thought");
+    assert!(screen.contains("Stopped: nothing was left behind"), "{screen}");
+    terminal.kill();
+    assert_eq!(sandbox.json(&["handoff", "--list", "--json"]), json!([]));
+}
+
+#[test]
+fn a_new_thread_asks_whether_to_carry_context_forward() {
+    let (sandbox, server) = serve([Reply::text("Hello.\n"), draft(), draft()]);
+    let terminal = Terminal::start(&sandbox, 100, &["chat"]);
+    said(&terminal, "please mend the kettle");
+    terminal.wait_for("Hello.");
+    // Stay.
+    said(&terminal, "/new");
+    terminal.wait_for("[c] Carry context forward");
+    terminal.keys("\r\x1b");
+    terminal.wait_for("→ Stay here");
+    // Carry forward, and skip the summary after all.
+    said(&terminal, "/new");
+    terminal.wait_for("[s] Skip: begin blank");
+    terminal.keys("c\r");
+    terminal.wait_for("[s] Skip the summary");
+    terminal.keys("s\r");
+    terminal.wait_for("Without a summary: a blank thread begins with your next message.");
+    assert_eq!((server.calls(), sandbox.threads().len()), (2, 1));
+    // A blank thread has nothing to carry.
+    said(&terminal, "/new");
+    terminal.wait_for("New thread; it begins with your next message.");
+    at_prompt(&terminal, PROMPT.trim_end());
+    terminal.keys("\x04");
+    assert_eq!(terminal.end().0, 0);
+    // Carry forward, and accept.
+    let terminal = Terminal::start(&sandbox, 100, &["chat", "-t", "last"]);
+    said(&terminal, "/new");
+    terminal.wait_for("[c] Carry context forward");
+    terminal.keys("c\r");
+    terminal.wait_for(QUESTION);
+    terminal.keys("a\r");
+    terminal.wait_for("You are in the new thread");
+    at_prompt(&terminal, PROMPT.trim_end());
+    terminal.keys("\x04");
+    assert_eq!(terminal.end().0, 0);
+    assert_eq!(sandbox.threads().len(), 2);
+}
+
+#[test]
+fn a_handoff_that_waits_is_offered_when_its_thread_is_opened() {
+    let sandbox = Sandbox::new();
+    assert_eq!(sandbox.run(&["handoff", &sandbox.session()]).code, 3);
+    let terminal = Terminal::start(&sandbox, 100, &["chat", "-t", "last"]);
+    let screen = terminal.wait_for("[r] Review now");
+    assert!(screen.contains("A handoff of this thread waits for a decision: "), "{screen}");
+    assert!(screen.contains("(asked for just now)"), "{screen}");
+    terminal.keys("\r\x1b");
+    at_prompt(&terminal, PROMPT.trim_end());
+    terminal.keys("/threads last\r");
+    terminal.wait_until("the offer again", |screen| screen.matches("[r] Review now").count() == 1);
+    terminal.keys("r\r");
+    terminal.wait_for("[a] Accept");
+    terminal.keys("a\r");
+    terminal.wait_for("You are in the new thread");
+    at_prompt(&terminal, PROMPT.trim_end());
+    terminal.keys("\x04");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn l14_a_chat_in_plain_mode_reviews_without_drawing_over() {
+    let (sandbox, _server) = serve([Reply::text("Hello.\n"), draft()]);
+    let terminal = Terminal::start(&sandbox, 60, &["chat", "--plain"]);
+    said(&terminal, "please mend the kettle");
+    terminal.wait_for("Hello.");
+    said(&terminal, "/handoff");
+    terminal.wait_for("Choose a key, Enter for none>");
+    terminal.keys("and thank you\n");
+    terminal.wait_for("Kept as a message for later: and thank you");
+    terminal.keys("a\n");
+    terminal.wait_for("You had typed, and it was not sent:");
+    at_prompt(&terminal, PROMPT.trim_end());
+    terminal.keys("/quit\n");
+    let (code, printed) = terminal.end_printed();
+    assert_eq!(code, 0, "{printed}");
+    assert!(!printed.contains('\u{1b}'), "{printed:?}");
+    assert!(printed.contains("You are in the new thread"), "{printed}");
+}

@@ -1,0 +1,75 @@
+//! Proposing in the chat: once for each real growth, and nothing changes without an answer.
+
+use scripted::{Reply, Script, Server};
+
+use crate::handoff::summary_draft;
+use crate::sandbox::Sandbox;
+use crate::terminal::Terminal;
+
+const QUESTION: &str = "[h] Hand off";
+
+/// A sandbox whose threads are full with their first answer: what a request always holds is enough.
+fn soon_full(server: &Server) -> Sandbox {
+    let sandbox = Sandbox::new().with_model(server);
+    std::fs::create_dir(sandbox.home()).unwrap();
+    std::fs::write(sandbox.home().join("config.toml"), "[handoff]\npropose_at = 0.001\n").unwrap();
+    sandbox
+}
+
+fn answering() -> Server {
+    let draft = Reply { always: true, ..summary_draft("One") };
+    let answer = Reply { always: true, ..Reply::text("Heard.") };
+    Server::start(Script::new([draft.when_body_contains("You write the handoff summary"), answer])).unwrap()
+}
+
+#[test]
+fn m15_a_full_thread_is_proposed_to_be_handed_off_once_for_each_real_growth() {
+    let server = answering();
+    let sandbox = soon_full(&server);
+    let terminal = Terminal::start(&sandbox, 60, &["chat"]);
+    terminal.wait_for("segue> ");
+    terminal.keys("hello\r");
+    let screen = terminal.wait_for(QUESTION);
+    assert!(screen.contains("% of the model's window") && screen.contains("ctx "), "{screen}");
+    assert!(screen.contains("[g] Go on") && screen.lines().all(|line| line.chars().count() <= 60), "{screen}");
+    terminal.keys("g\r");
+    terminal.wait_for("→ Go on");
+    terminal.keys("hello again\r");
+    terminal.wait_until("the second answer", |screen| screen.matches("Heard.").count() == 2);
+    terminal.wait_until("the prompt", |screen| screen.trim_end().ends_with("segue>"));
+    terminal.keys("/quit\r");
+    let (_, screen) = terminal.end();
+    assert!(!screen.contains(QUESTION), "it is not proposed again:\n{screen}");
+
+    // Neither is it after a restart; once it has really grown it is, and handing off is one key away.
+    let terminal = Terminal::start(&sandbox, 80, &["chat", "-c"]);
+    terminal.wait_until("the prompt", |screen| screen.trim_end().ends_with("segue>"));
+    terminal.keys("/quit\r");
+    assert!(!terminal.end().1.contains(QUESTION));
+    let long = "many words of a long log\n".repeat(6_000);
+    assert_eq!(sandbox.run_with(&["run", "-c", "-p", "-"], &long).code, 0, "unattended, nothing is proposed");
+    let terminal = Terminal::start(&sandbox, 80, &["chat", "-c"]);
+    terminal.wait_for(QUESTION);
+    terminal.keys("h\r");
+    terminal.wait_for("[a] Accept");
+    terminal.keys("\x1b");
+    terminal.wait_for("Nothing was decided");
+    terminal.keys("/quit\r");
+    assert_eq!(terminal.end().0, 0);
+    assert_eq!(sandbox.threads().len(), 1);
+}
+
+#[test]
+fn m15_escape_goes_on_and_changes_nothing() {
+    let server = answering();
+    let sandbox = soon_full(&server);
+    let terminal = Terminal::start(&sandbox, 80, &["chat"]);
+    terminal.wait_for("segue> ");
+    terminal.keys("hello\r");
+    terminal.wait_for(QUESTION);
+    terminal.keys("\x1b");
+    terminal.wait_until("the prompt", |screen| screen.trim_end().ends_with("segue>"));
+    terminal.keys("/quit\r");
+    assert_eq!(terminal.end().0, 0);
+    assert_eq!((sandbox.threads().len(), server.calls()), (1, 1));
+}

@@ -1,0 +1,46 @@
+//! `segue recall` and `/recall`: what was said in the lineage, found again with its place.
+
+use scripted::{Reply, Script, Server};
+use serde_json::{Value, json};
+
+use crate::sandbox::Sandbox;
+
+#[test]
+fn m11_what_was_said_before_a_handoff_is_found_from_the_child() {
+    let sandbox = Sandbox::new();
+    let report = sandbox.json(&["handoff", &sandbox.session(), "--apply", "--json"]);
+    let (child, parent) =
+        (report["child_thread_id"].as_str().unwrap(), report["thread_id"].as_str().unwrap());
+    let found = sandbox.json(&["recall", child, "backoff", "clock", "--json"]);
+    assert_eq!(found["threads"], json!([child, parent]));
+    let said: Vec<&Value> =
+        found["excerpts"].as_array().unwrap().iter().flat_map(|excerpt| excerpt.as_array().unwrap()).collect();
+    let backoff = said.iter().find(|one| one["text"].as_str().unwrap().contains("src/backoff.rs")).unwrap();
+    assert_eq!((&backoff["thread_id"], &backoff["speaker"]), (&json!(parent), &json!("human")));
+    let seq = backoff["seq"].as_u64().unwrap();
+
+    let text = sandbox.run(&["recall", child, "backoff", "clock"]);
+    assert!(text.code == 0 && text.stdout.contains(&format!("#{seq} you ")), "{text:?}");
+    assert!(text.stdout.lines().all(|line| line.chars().count() <= 80), "{text:?}");
+
+    // A range is of the thread that is named.
+    let from = seq.to_string();
+    let range = sandbox.json(&["recall", parent, "--from", &from, "--to", &from, "--json"]);
+    assert_eq!(range["excerpts"][0][0]["text"], backoff["text"]);
+    let none = sandbox.run(&["recall", child, "--from", "900"]);
+    assert!(none.code == 0 && none.stdout.contains("no messages"), "{none:?}");
+    sandbox.run(&["recall", child, "…"]).assert_told(2, "no word");
+    sandbox.run(&["recall", child, "--from", "5", "--to", "2"]).assert_told(2, "5 to 2");
+    sandbox.run(&["recall", "ffffffff", "clock"]).assert_told(2, "find a thread");
+}
+
+#[test]
+fn m11_a_person_recalls_in_the_chat() {
+    let server = Server::start(Script::new([Reply { always: true, ..Reply::text("Heard.") }])).unwrap();
+    let sandbox = Sandbox::new().with_model(&server);
+    let report = sandbox.json(&["import", &sandbox.session(), "--json"]);
+    let thread = report["threads"][0]["thread_id"].as_str().unwrap();
+    let chat = sandbox.run_with(&["chat", "-t", thread], "/recall backoff\n/recall\n");
+    assert!(chat.stdout.contains("src/backoff.rs") && chat.stdout.contains("#"), "{chat:?}");
+    assert!(chat.stderr.contains("no words were given"), "{chat:?}");
+}

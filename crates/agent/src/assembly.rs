@@ -27,7 +27,7 @@ use handoff::{
     BlockClearing, Drafting, HandoffApproval, HandoffCleanup, HandoffResult, HandoffSummarization, HandoffTool,
     MarkFirstTurn,
 };
-use memory::{AgentMdHook, EditMemory};
+use memory::{AgentMdHook, EditMemory, RecallTool};
 use model::ChatModel;
 use protocol::AssistantId;
 use runtime::{
@@ -130,8 +130,8 @@ impl Agent {
         self.turn_graph((assistant_id, Role::Main), model, tools).await
     }
 
-    /// Returns the tools of the thread's own agent: those of the process, its memory, the handoff and, where there is a
-    /// model, sub-agents, which have those of the process only.
+    /// Returns the tools of the thread's own agent: those of the process, its memory, recall, the handoff and, where there
+    /// is a model, sub-agents, which have those of the process only.
     async fn main_tools(
         &self,
         assistant_id: &AssistantId,
@@ -141,6 +141,7 @@ impl Agent {
         let mut tools = shared.clone();
         tools.push(Arc::new(EditMemory::new(self.agent_file(assistant_id))));
         tools.push(Arc::new(HandoffTool { assistant_id: assistant_id.clone() }));
+        tools.push(Arc::new(RecallTool));
         if let Some(model) = model {
             tools.push(Arc::new(self.task(assistant_id, model, shared).await?));
         }

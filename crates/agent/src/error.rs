@@ -114,7 +114,7 @@ pub enum Error {
         handoff_id: HandoffId,
     },
     /// The handoff was decided before, here or elsewhere.
-    #[error("decide handoff {handoff_id}: it is {} already", status.as_str())]
+    #[error("decide handoff {handoff_id}: it is {} already", outcome(*status))]
     Decided {
         /// The handoff.
         handoff_id: HandoffId,
@@ -255,8 +255,8 @@ impl Error {
                 "ask for it again: `segue handoff THREAD`; `handoff.expires_after_days` in config.toml says how long one waits"
                     .to_owned()
             }
-            Self::Decided { .. } => {
-                "the first decision holds; `segue threads tree` shows what came of it".to_owned()
+            Self::Decided { handoff_id, .. } => {
+                format!("the first decision holds; `segue handoff --show {handoff_id}` shows what came of it")
             }
             Self::NotDrafted { .. } => {
                 "run the same command again: it goes on where this one stopped".to_owned()
@@ -280,6 +280,20 @@ impl Error {
             Self::Memory(error) => return Some(error.hint().to_owned()),
         };
         Some(hint)
+    }
+}
+
+/// Returns what became of a handoff, in a word: whether its block is written or cleared again is no matter to a decision.
+const fn outcome(status: HandoffStatus) -> &'static str {
+    match status {
+        HandoffStatus::Accepted | HandoffStatus::Seeded | HandoffStatus::Cleaned => "accepted",
+        HandoffStatus::Requested
+        | HandoffStatus::Drafting
+        | HandoffStatus::AwaitingDecision
+        | HandoffStatus::Declined
+        | HandoffStatus::Previewed
+        | HandoffStatus::Failed
+        | HandoffStatus::Expired => status.as_str(),
     }
 }
 

@@ -82,8 +82,8 @@ impl Agent {
         let before = handoff::pending(&*self.store, thread_id).await?;
         self.sweep(frames, cancel).await?;
         self.take_up(thread_id, frames, cancel).await?;
-        self.expire(handoff::pending(&*self.store, thread_id).await?).await?;
-        let pending = handoff::pending(&*self.store, thread_id).await?;
+        let pending = self.unexpired(handoff::pending(&*self.store, thread_id).await?).await?;
+        let pending = pending.filter(|handoff| handoff.status.is_pending());
         if let (Some(before), None) = (before, &pending) {
             // Recovery finished a handoff that was decided before a crash; asking again would draft a second one.
             let now = self.store.handoff(before.handoff_id).await?;
@@ -122,7 +122,8 @@ impl Agent {
             let reason = end.error.unwrap_or_else(|| format!("the run ended as {}", end.status.as_str()));
             return Err(Error::NotDrafted { thread_id, reason });
         };
-        let filter = HandoffFilter { parent_thread_id: Some(thread_id), ..HandoffFilter::default() };
+        let filter =
+            HandoffFilter { parent_thread_id: Some(thread_id), limit: Some(1), ..HandoffFilter::default() };
         let newest = self.store.handoffs(filter).await?.into_iter().next();
         match newest {
             Some(handoff) if handoff.status.is_pending() => {
@@ -148,10 +149,11 @@ impl Agent {
     ) -> Result<Decided> {
         let thread_id = self.handoff(handoff_id).await?.parent_thread_id;
         self.take_up(thread_id, frames, cancel).await?;
-        self.expire(Some(self.handoff(handoff_id).await?)).await?;
         let handoff = self.handoff(handoff_id).await?;
+        let Some(handoff) = self.unexpired(Some(handoff)).await? else { return Err(Error::Expired { handoff_id }) };
         let Some(interrupt) = self.interrupt_of(&handoff).await? else { return Err(decided_as(&handoff)) };
-        let interrupt = self.present(&handoff, interrupt).await?;
+        let proposals = self.store.proposals(handoff_id).await?;
+        let interrupt = self.present(&handoff, &proposals, interrupt).await?;
         match self.answer(&interrupt, decisions, (frames, cancel)).await {
             Ok(Some(end)) => self.decided(handoff_id, end, frames).await,
             Ok(None)
@@ -181,7 +183,10 @@ impl Agent {
             }
             None => None,
         };
-        let proposal = self.newest_proposal(&handoff).await?;
+        let proposal = match &next {
+            Some(next) => next.proposal.clone(),
+            None => self.store.proposals(handoff_id).await?.pop().ok_or_else(|| unknown(handoff_id))?,
+        };
         let accepted =
             matches!(status, HandoffStatus::Accepted | HandoffStatus::Seeded | HandoffStatus::Cleaned);
         let child_thread_id = accepted.then_some(handoff.child_thread_id);
@@ -212,7 +217,7 @@ impl Agent {
     /// # Errors
     /// [`Error::UnknownHandoff`] when it does not.
     pub async fn handoff(&self, handoff_id: HandoffId) -> Result<Handoff> {
-        self.store.handoff(handoff_id).await?.ok_or_else(|| Error::UnknownHandoff { handoff_id: handoff_id.to_string() })
+        self.store.handoff(handoff_id).await?.ok_or_else(|| unknown(handoff_id))
     }
 
     async fn interrupt_of(&self, handoff: &Handoff) -> Result<Option<Interrupt>> {
@@ -221,8 +226,9 @@ impl Agent {
     }
 
     async fn shown(&self, handoff: Handoff, interrupt: Interrupt, shown: Shown) -> Result<PendingHandoff> {
-        let interrupt = self.present(&handoff, interrupt).await?;
-        let proposal = self.newest_proposal(&handoff).await?;
+        let mut proposals = self.store.proposals(handoff.handoff_id).await?;
+        let interrupt = self.present(&handoff, &proposals, interrupt).await?;
+        let proposal = proposals.pop().ok_or_else(|| unknown(handoff.handoff_id))?;
         let args = interrupt.payload.action_requests.first().map(|request| &request.args);
         let text = |key: &str| Some(args?.get(key)?.as_str()?.to_owned());
         let number = |key: &str| args.and_then(|args| args.get(key)?.as_u64()).unwrap_or(0);
@@ -240,21 +246,20 @@ impl Agent {
 
     /// Returns the interrupt with what changes while it waits as it is at present: the messages that are not
     /// covered, and the refinements that are left.
-    async fn present(&self, handoff: &Handoff, mut interrupt: Interrupt) -> Result<Interrupt> {
-        let proposals = self.store.proposals(handoff.handoff_id).await?;
+    async fn present(
+        &self,
+        handoff: &Handoff,
+        proposals: &[Proposal],
+        mut interrupt: Interrupt,
+    ) -> Result<Interrupt> {
         let covered = proposals.last().map_or(0, |proposal| proposal.summary_json.coverage.last_seq);
         let uncovered = handoff::uncovered_messages(&self.store, handoff.parent_thread_id, covered).await?;
-        let left = self.approval(self.models.open()?.as_ref()).remaining_refinements(&proposals);
+        let left = self.approval(self.models.open()?.as_ref()).remaining_refinements(proposals);
         for request in &mut interrupt.payload.action_requests {
             request.args["uncovered_messages"] = uncovered.into();
             request.args["remaining_refinements"] = left.into();
         }
         Ok(interrupt)
-    }
-
-    async fn newest_proposal(&self, handoff: &Handoff) -> Result<Proposal> {
-        let newest = self.store.proposals(handoff.handoff_id).await?.pop();
-        newest.ok_or_else(|| Error::UnknownHandoff { handoff_id: handoff.handoff_id.to_string() })
     }
 }
 
@@ -268,6 +273,10 @@ fn is_same(request: &HandoffRequest, pending: &Handoff) -> bool {
 
 fn is_about(interrupt: &Interrupt, handoff_id: HandoffId) -> bool {
     look::handoff_of(interrupt) == Some(handoff_id)
+}
+
+fn unknown(handoff_id: HandoffId) -> Error {
+    Error::UnknownHandoff { handoff_id: handoff_id.to_string() }
 }
 
 /// Returns the error of a decision that comes too late.

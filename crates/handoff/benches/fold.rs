@@ -1,10 +1,17 @@
-//! How long the ledger, the selection and the offline summary take over a synthetic thread. Reading it from a store is not measured.
+//! How long drafts take over a synthetic thread, and how much memory: the ledger, the selection, the offline summary and
+//! its check. Reading a thread from a store is not measured.
 
-use divan::{Bencher, counter::ItemsCount};
-use handoff::{Item, Ledger, Selector, What, extract};
+use std::sync::Arc;
+
+use divan::{AllocProfiler, Bencher, counter::ItemsCount};
+use handoff::{Extract, Goal, Grounding, Item, Ledger, Selector, What, carry_over, extract};
 use jiff::Timestamp;
 use protocol::message::{AiMessage, Block, Message, ToolMessage, ToolStatus};
+use protocol::{AssistantId, Coverage, HandoffId, HandoffSummary, SCHEMA_VERSION, ThreadId};
 use serde_json::json;
+
+#[global_allocator]
+static ALLOCATIONS: AllocProfiler = AllocProfiler::system();
 
 fn main() {
     divan::main();
@@ -52,33 +59,112 @@ fn message(seq: u64) -> Message {
     }
 }
 
-#[divan::bench(args = [1_000, 10_000, 100_000])]
-fn fold(bencher: Bencher<'_, '_>, messages: u64) {
+/// Folds a thread the way a draft does: once, for facts and selection.
+fn folded(items: &[Item], goal: Option<&Arc<Goal>>) -> (Ledger, Selector) {
+    let mut ledger = Ledger::for_goal(goal.cloned());
+    let mut selector = Selector::new(48_000, goal.cloned());
+    for item in items {
+        ledger.push(item);
+        selector.see(item);
+    }
+    (ledger, selector)
+}
+
+fn goal() -> Arc<Goal> {
+    Arc::new(Goal::of("make the retry of the worker in crates/sync/src/worker_7.rs configurable"))
+}
+
+/// A draft of a thread that nothing is known of: the time of all of it, and its peak memory beside the thread's own.
+#[divan::bench(args = [100, 1_000, 10_000, 100_000])]
+fn cold_draft(bencher: Bencher<'_, '_>, messages: u64) {
     let items = thread(messages);
     bencher.counter(ItemsCount::new(messages)).bench_local(|| {
-        let mut ledger = Ledger::default();
-        items.iter().for_each(|item| ledger.push(item));
-        ledger.finish()
+        let (ledger, selector) = folded(&items, None);
+        let facts = ledger.finish();
+        (extract(&facts, None, 300), selector.finish(&facts, 4_000))
     });
 }
 
-#[divan::bench(args = [1_000, 10_000, 100_000])]
-fn select(bencher: Bencher<'_, '_>, messages: u64) {
+/// The same for a goal.
+#[divan::bench(args = [100, 10_000, 100_000])]
+fn cold_draft_for_a_goal(bencher: Bencher<'_, '_>, messages: u64) {
     let items = thread(messages);
-    let mut ledger = Ledger::default();
-    items.iter().for_each(|item| ledger.push(item));
-    let facts = ledger.finish();
+    let goal = goal();
     bencher.counter(ItemsCount::new(messages)).bench_local(|| {
-        let mut selector = Selector::new(4_000, None);
-        items.iter().for_each(|item| selector.see(item));
-        selector.finish(&facts, 4_000)
+        let (ledger, selector) = folded(&items, Some(&goal));
+        let facts = ledger.finish();
+        (extract(&facts, Some(&goal), 300), selector.finish(&facts, 4_000))
     });
 }
 
-#[divan::bench(args = [300, 1_000])]
-fn tell(bencher: Bencher<'_, '_>, tokens_max: u64) {
-    let mut ledger = Ledger::default();
-    thread(10_000).iter().for_each(|item| ledger.push(item));
+/// Another draft with the offline extract, of a thread that is known but for its last messages.
+#[divan::bench(args = [120, 5_000, 100_000])]
+fn warm_extract(bencher: Bencher<'_, '_>, messages: u64) {
+    let items = thread(messages + 4);
+    let (known, new) = items.split_at(messages as usize);
+    let (ledger, _) = folded(known, None);
+    bencher.with_inputs(|| ledger.clone()).bench_local_values(|mut ledger| {
+        new.iter().for_each(|item| ledger.push(item));
+        let facts = ledger.finish();
+        (extract(&facts, None, 300), carry_over(&facts))
+    });
+}
+
+/// What a model is shown in another draft.
+#[divan::bench(args = [(120, 4_000), (5_000, 4_000), (100_000, 4_000), (100_000, 48_000)])]
+fn warm_selection(bencher: Bencher<'_, '_>, (messages, tokens_max): (u64, u64)) {
+    let (ledger, selector) = folded(&thread(messages), None);
     let facts = ledger.finish();
-    bencher.bench_local(|| extract(&facts, None, tokens_max));
+    bencher.bench_local(|| selector.finish(&facts, tokens_max));
+}
+
+/// Checking a draft against what its model was shown.
+#[divan::bench]
+fn ground(bencher: Bencher<'_, '_>) {
+    let items = thread(5_000);
+    let (ledger, selector) = folded(&items, None);
+    let facts = ledger.finish();
+    let shown = selector.finish(&facts, 4_000);
+    let summary = summary(extract(&facts, None, 300));
+    bencher.bench_local(|| {
+        let mut grounding = Grounding::new(&summary, None);
+        grounding.see_shown(&shown.requests);
+        grounding.see_shown(&shown.events);
+        grounding.see_facts(&facts);
+        assert!(grounding.is_done());
+        grounding.missing()
+    });
+}
+
+/// Checking a draft that names something the thread does not have: all of it is read.
+#[divan::bench(args = [100, 10_000, 100_000])]
+fn ground_an_invented_name(bencher: Bencher<'_, '_>, messages: u64) {
+    let items = thread(messages);
+    let mut summary = summary(extract(&Ledger::default().finish(), None, 300));
+    summary.body[0].text.push_str(" See src/invented_name.rs.");
+    bencher.counter(ItemsCount::new(messages)).bench_local(|| {
+        let mut grounding = Grounding::new(&summary, None);
+        items.iter().for_each(|item| grounding.see(item));
+        grounding.missing()
+    });
+}
+
+fn summary(told: Extract) -> HandoffSummary {
+    HandoffSummary {
+        schema_version: SCHEMA_VERSION,
+        handoff_id: HandoffId::generate(),
+        assistant_id: AssistantId::default(),
+        parent_thread_id: ThreadId::generate(),
+        child_thread_id: None,
+        title: told.title,
+        tldr: told.tldr,
+        body: told.body,
+        model: "extractive".to_owned(),
+        model_run_id: None,
+        tokens_used: 0,
+        iteration: 0,
+        created_at: Timestamp::UNIX_EPOCH,
+        coverage: Coverage::default(),
+        carry_over: told.carry_over,
+    }
 }

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use journal::{HandoffFilter, HandoffPatch, OutboxItem, Store, ThreadPatch, Write};
 use memory::{AgentFile, Written};
 use protocol::{
-    AssistantId, EventType, Handoff, HandoffId, HandoffMark, HandoffStatus, NewEvent, ParentKind, PendingActivity,
-    Proposal, Thread, ThreadStatus,
+    AssistantId, EventType, Handoff, HandoffId, HandoffMark, HandoffStatus, NewEvent, ParentKind,
+    PendingActivity, Proposal, Thread, ThreadStatus,
 };
 use runtime::{Activity, Channels, Failure, FailureKind, Frame, Frames, Update};
 use serde_json::{Map, Value, json};
@@ -121,12 +121,7 @@ async fn parent_patch(store: &dyn Store, handoff: &Handoff) -> Result<ThreadPatc
 impl Acceptance {
     /// Part two: the block, then the status. A file that cannot be written does not undo the acceptance: the child
     /// gets its summary from the handoff's row, and the failure is shown and kept.
-    async fn seed(
-        &self,
-        handoff: &Handoff,
-        proposal: &Proposal,
-        frames: &Frames,
-    ) -> Result<Update, Failure> {
+    async fn seed(&self, handoff: &Handoff, proposal: &Proposal, frames: &Frames) -> Result<Update, Failure> {
         let file = (self.agent_md)(&handoff.assistant_id);
         let path = file.path().to_owned();
         let written = match self.is_shown(handoff).await? {

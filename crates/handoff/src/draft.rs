@@ -249,7 +249,13 @@ mod tests {
         let (instructions, text) = prompt(&input()).unwrap();
         insta::assert_snapshot!("draft_instructions", instructions);
         insta::assert_snapshot!("draft_input_refined", text);
-        let first = DraftInput { goal: None, previous_summary: None, feedback: None, earlier_feedback: None, ..input() };
+        let first = DraftInput {
+            goal: None,
+            previous_summary: None,
+            feedback: None,
+            earlier_feedback: None,
+            ..input()
+        };
         insta::assert_snapshot!("draft_input_first", prompt(&first).unwrap().1);
     }
 

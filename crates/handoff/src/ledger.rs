@@ -352,7 +352,11 @@ fn question(seq: Seq, text: &str) -> Option<Quote> {
 fn latest_files(files: &HashMap<String, (Seq, Seq)>) -> Vec<FileUse> {
     let mut files: Vec<FileUse> = files
         .iter()
-        .map(|(path, (read_at, written_at))| FileUse { path: path.clone(), read_at: *read_at, written_at: *written_at })
+        .map(|(path, (read_at, written_at))| FileUse {
+            path: path.clone(),
+            read_at: *read_at,
+            written_at: *written_at,
+        })
         .collect();
     files.sort_unstable_by(|a, b| {
         let last = |file: &FileUse| file.read_at.max(file.written_at);

@@ -20,7 +20,8 @@ pub use cleanup::{
     should_cleanup_handoff, turn_channels,
 };
 pub use draft::summarization::{
-    Drafting, EXTRACTIVE, HandoffSummarization, OpenModel, SUMMARIZATION_NODE, after_decision, after_draft, entry,
+    Drafting, EXTRACTIVE, HandoffSummarization, OpenModel, SUMMARIZATION_NODE, after_decision, after_draft,
+    entry,
 };
 pub use draft::window::folds::Folds;
 pub use ledger::source::{Item, What};
@@ -38,7 +39,8 @@ pub use summary::ground::Grounding;
 pub use summary::render::{self, fit, render};
 pub use summary::select::{Selection, Selector};
 pub use tool::{
-    HandoffResult, HandoffTool, REQUEST_HANDOFF, RESULT_NODE, after_result, asked_by_agent, left_waiting, pending,
+    HandoffResult, HandoffTool, REQUEST_HANDOFF, RESULT_NODE, after_result, asked_by_agent, left_waiting,
+    pending,
 };
 
 /// Returns the lowercase hex SHA-256 of `bytes`.

@@ -34,7 +34,9 @@ mod tests {
 
     #[test]
     fn m15_it_is_proposed_once_for_each_real_growth() {
-        let check = |tokens, proposed, expected| assert_eq!(due((tokens, 1_000), 0.75, proposed), expected, "{tokens}");
+        let check = |tokens, proposed, expected| {
+            assert_eq!(due((tokens, 1_000), 0.75, proposed), expected, "{tokens}")
+        };
         check(749, None, Due::NotNow);
         check(750, None, Due::Now);
         check(750, Some(750), Due::NotNow);

@@ -133,13 +133,13 @@ pub fn requested_key(handoff_id: HandoffId) -> String {
 /// # Errors
 /// When the journal fails.
 pub async fn is_blank(store: &dyn Store, thread: &Thread) -> journal::Result<bool> {
-    if thread.message_count > 0 || thread.handoff().is_some_and(|mark| mark.child_thread_id == thread.thread_id) {
+    if thread.message_count > 0
+        || thread.handoff().is_some_and(|mark| mark.child_thread_id == thread.thread_id)
+    {
         return Ok(false);
     }
-    let query = EventQuery {
-        categories: vec![Category::Message, Category::Context],
-        ..EventQuery::after(0, 1)
-    };
+    let query =
+        EventQuery { categories: vec![Category::Message, Category::Context], ..EventQuery::after(0, 1) };
     if !store.events(thread.thread_id, query).await?.is_empty() {
         return Ok(false);
     }

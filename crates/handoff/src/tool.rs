@@ -6,11 +6,12 @@ use jiff::Timestamp;
 use journal::{HandoffFilter, Store};
 use model::ToolSpec;
 use protocol::{
-    AssistantId, Block, Handoff, HandoffId, HandoffStatus, Message, NewEvent, ThreadId, ToolMessage, ToolStatus,
+    AssistantId, Block, Handoff, HandoffId, HandoffStatus, Message, NewEvent, ThreadId, ToolMessage,
+    ToolStatus,
 };
 use runtime::{
-    AFTER_AGENT_NODE, Channels, Failure, MODEL_NODE, Node, Repeat, StepContext, Tool, ToolContext, ToolOutput,
-    Update,
+    AFTER_AGENT_NODE, Channels, Failure, MODEL_NODE, Node, Repeat, StepContext, Tool, ToolContext,
+    ToolOutput, Update,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -191,11 +192,13 @@ fn told(handoff: Option<&Handoff>) -> (ToolStatus, String) {
     match handoff.status {
         HandoffStatus::Accepted | HandoffStatus::Seeded | HandoffStatus::Cleaned => {
             let child = handoff.child_thread_id;
-            let text = format!("Accepted: the work goes on in thread {child}, which begins with the summary.");
+            let text =
+                format!("Accepted: the work goes on in thread {child}, which begins with the summary.");
             (ToolStatus::Success, text)
         }
         HandoffStatus::Declined => {
-            let why = note.map_or_else(|| "no reason was given".to_owned(), |note| format!("\u{201c}{note}\u{201d}"));
+            let why = note
+                .map_or_else(|| "no reason was given".to_owned(), |note| format!("\u{201c}{note}\u{201d}"));
             (ToolStatus::Error, format!("Declined by the person: {why}. Go on in this thread."))
         }
         HandoffStatus::Previewed => {
@@ -216,7 +219,8 @@ fn told(handoff: Option<&Handoff>) -> (ToolStatus, String) {
 const GIVEN_UP: &str = "Given up: nobody decided about the handoff.";
 
 /// What a model is told of a draft that a person stopped.
-pub(crate) const STOPPED: &str = "The person stopped the draft; there is no handoff. Ask before you try again.";
+pub(crate) const STOPPED: &str =
+    "The person stopped the draft; there is no handoff. Ask before you try again.";
 
 /// The key makes it one, however the thread goes on.
 fn result(

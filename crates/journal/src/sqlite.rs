@@ -109,31 +109,55 @@ impl Sqlite {
         answer.await.map_err(|_| Error::Closed)
     }
 
+    /// Answers a question that may read many rows.
     async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        // A question of several statements is about one moment.
-        let question = move |connection: &Connection| {
-            let snapshot = connection.unchecked_transaction()?;
-            let answer = question(&snapshot)?;
-            // The answer was read; that a damaged database cannot even end a snapshot changes nothing of it.
-            let _ = snapshot.commit();
-            Ok(answer)
-        };
         let answer = match &self.readers {
-            Some(readers) => readers.ask(question).await,
-            None => {
-                self.send(|reply| {
-                    Job::Ask(Box::new(move |connection| {
-                        // Whoever does not wait any longer does not need the answer.
-                        let _ = reply.send(question(connection));
-                    }))
-                })
-                .await?
-            }
+            Some(readers) => readers.ask(of_one_moment(question)).await,
+            None => self.ask_writer(question).await?,
         };
         answer.map_err(|error| self.place.explain(error))
+    }
+
+    /// Answers a question about a few rows that an index finds.
+    async fn look<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let answer = match &self.readers {
+            Some(readers) => readers.look(of_one_moment(question)).await,
+            None => self.ask_writer(question).await?,
+        };
+        answer.map_err(|error| self.place.explain(error))
+    }
+
+    async fn ask_writer<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<Result<T>> {
+        let question = of_one_moment(question);
+        self.send(|reply| {
+            Job::Ask(Box::new(move |connection| {
+                // Whoever does not wait any longer does not need the answer.
+                let _ = reply.send(question(connection));
+            }))
+        })
+        .await
+    }
+}
+
+/// Returns the question about one moment, though it may take several statements.
+fn of_one_moment<T>(
+    question: impl FnOnce(&Connection) -> Result<T>,
+) -> impl FnOnce(&Connection) -> Result<T> {
+    move |connection| {
+        let snapshot = connection.unchecked_transaction()?;
+        let answer = question(&snapshot)?;
+        // The answer was read; that a damaged database cannot even end a snapshot changes nothing of it.
+        let _ = snapshot.commit();
+        Ok(answer)
     }
 }
 
@@ -155,7 +179,7 @@ impl Store for Sqlite {
     }
 
     async fn thread(&self, thread_id: ThreadId) -> Result<Option<Thread>> {
-        self.ask(move |db| threads::find(db, thread_id)).await
+        self.look(move |db| threads::find(db, thread_id)).await
     }
 
     async fn threads(&self, filter: ThreadFilter) -> Result<Vec<Thread>> {
@@ -177,7 +201,7 @@ impl Store for Sqlite {
 
     async fn seq_of_key(&self, thread_id: ThreadId, event_key: &str) -> Result<Option<Seq>> {
         let event_key = event_key.to_owned();
-        self.ask(move |db| events::seq_of_key(db, thread_id, &event_key)).await
+        self.look(move |db| events::seq_of_key(db, thread_id, &event_key)).await
     }
 
     async fn search(&self, text: &str, limit: usize) -> Result<Vec<SearchHit>> {
@@ -192,15 +216,15 @@ impl Store for Sqlite {
     }
 
     async fn run(&self, run_id: RunId) -> Result<Option<Run>> {
-        self.ask(move |db| runs::find(db, run_id)).await
+        self.look(move |db| runs::find(db, run_id)).await
     }
 
     async fn active_runs(&self, thread_id: Option<ThreadId>) -> Result<Vec<Run>> {
-        self.ask(move |db| runs::active(db, thread_id)).await
+        self.look(move |db| runs::active(db, thread_id)).await
     }
 
     async fn checkpoint(&self, thread_id: ThreadId) -> Result<Option<Checkpoint>> {
-        self.ask(move |db| checkpoints::newest(db, thread_id)).await
+        self.look(move |db| checkpoints::newest(db, thread_id)).await
     }
 
     async fn checkpoints(
@@ -226,27 +250,30 @@ impl Store for Sqlite {
     }
 
     async fn unfinished_checkpoints(&self) -> Result<Vec<Checkpoint>> {
-        self.ask(checkpoints::unfinished).await
+        self.look(checkpoints::unfinished).await
     }
 
     async fn interrupt(&self, interrupt_id: InterruptId) -> Result<Option<Interrupt>> {
-        self.ask(move |db| interrupts::find(db, interrupt_id)).await
+        self.look(move |db| interrupts::find(db, interrupt_id)).await
     }
 
     async fn pending_interrupts(&self, thread_id: ThreadId) -> Result<Vec<Interrupt>> {
-        self.ask(move |db| interrupts::pending(db, thread_id)).await
+        self.look(move |db| interrupts::pending(db, thread_id)).await
     }
 
     async fn handoff(&self, handoff_id: HandoffId) -> Result<Option<Handoff>> {
-        self.ask(move |db| handoffs::find(db, handoff_id)).await
+        self.look(move |db| handoffs::find(db, handoff_id)).await
     }
 
     async fn handoffs(&self, filter: HandoffFilter) -> Result<Vec<Handoff>> {
-        self.ask(move |db| handoffs::list(db, &filter)).await
+        match filter.limit {
+            Some(_) => self.look(move |db| handoffs::list(db, &filter)).await,
+            None => self.ask(move |db| handoffs::list(db, &filter)).await,
+        }
     }
 
     async fn proposals(&self, handoff_id: HandoffId) -> Result<Vec<Proposal>> {
-        self.ask(move |db| handoffs::proposals(db, handoff_id)).await
+        self.look(move |db| handoffs::proposals(db, handoff_id)).await
     }
 
     async fn outbox(&self, kind: &str) -> Result<Vec<OutboxItem>> {
@@ -256,7 +283,7 @@ impl Store for Sqlite {
 
     async fn import_source(&self, source_key: &str) -> Result<Option<ImportSource>> {
         let source_key = source_key.to_owned();
-        self.ask(move |db| keyed::import_source(db, &source_key)).await
+        self.look(move |db| keyed::import_source(db, &source_key)).await
     }
 
     async fn health(&self, depth: HealthDepth) -> Result<Health> {

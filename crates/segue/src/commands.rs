@@ -9,7 +9,6 @@ pub(crate) mod history;
 pub(crate) mod import;
 pub(crate) mod mcp;
 pub(crate) mod models;
-pub(crate) mod recall;
 pub(crate) mod review;
 pub(crate) mod run;
 pub(crate) mod threads;
@@ -54,7 +53,12 @@ impl Context {
         let settings = settings(global, asked)?;
         let model = settings.model.clone();
         let agent = Agent::open(settings)?;
-        Ok(Self { agent, model, screen: Screen::new(global.color, global.drawing()), format: global.format() })
+        Ok(Self {
+            agent,
+            model,
+            screen: Screen::new(global.color, global.drawing()),
+            format: global.format(),
+        })
     }
 
     /// Writes one JSON object to stdout.
@@ -120,7 +124,7 @@ async fn perform(cli: Cli) -> Outcome {
         }
         Some(Command::Threads(args)) => threads::run(&open(Asked::default())?, args).await,
         Some(Command::History(args)) => history::run(&open(Asked::default())?, args).await,
-        Some(Command::Recall(args)) => recall::run(&open(Asked::default())?, args).await,
+        Some(Command::Recall(args)) => history::recall::run(&open(Asked::default())?, args).await,
         Some(Command::Models) => models::run(&open(Asked::default())?),
         Some(Command::Mcp(args)) => mcp::run(&open(Asked::default())?, args).await,
         Some(Command::Doctor) => doctor::run(&global).await,

@@ -46,11 +46,7 @@ impl Agent {
         };
         let mut open = Vec::new();
         for handoff in self.store.handoffs(filter).await? {
-            self.expire(Some(handoff.clone())).await?;
-            let handoff = self.handoff(handoff.handoff_id).await?;
-            if !handoff.status.is_pending() {
-                continue;
-            }
+            let Some(handoff) = self.unexpired(Some(handoff)).await? else { continue };
             let newest = self.store.proposals(handoff.handoff_id).await?.pop();
             let thread = self.store.thread(handoff.parent_thread_id).await?;
             open.push(OpenHandoff {
@@ -117,7 +113,7 @@ impl Agent {
     /// # Errors
     /// [`Error::UnknownHandoff`] when it does not exist.
     pub async fn handoff_review(&self, handoff_id: HandoffId) -> Result<HandoffReview> {
-        self.expire(Some(self.handoff(handoff_id).await?)).await?;
+        self.unexpired(Some(self.handoff(handoff_id).await?)).await?;
         let handoff = self.handoff(handoff_id).await?;
         let proposals = self.store.proposals(handoff_id).await?;
         let pending = match self.interrupt_of(&handoff).await? {

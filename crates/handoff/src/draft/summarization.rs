@@ -8,26 +8,26 @@ use jiff::Timestamp;
 use journal::{HandoffPatch, Write};
 use model::ChatModel;
 use protocol::{
-    Coverage, EventType, Handoff, HandoffSummary, NewEvent, Proposal, SCHEMA_VERSION,
-    SummaryItem, ToolStatus, Usage,
+    Coverage, EventType, Handoff, HandoffSummary, NewEvent, Proposal, SCHEMA_VERSION, SummaryItem,
+    ToolStatus, Usage,
 };
 use runtime::{Channels, Failure, FailureKind, Frame, Node, StepContext, Update};
 use serde_json::{Value, json};
 use tracing::Instrument;
 
+use crate::draft::trace::Trace;
 use crate::draft::window::Reading;
 use crate::draft::window::folds::{Folds, Known, Part};
 use crate::draft::{self, DraftError, DraftInput, Drafted};
 use crate::lifecycle::{self, Step};
 use crate::limits::INPUT_TOKENS_MAX;
-use crate::draft::trace::Trace;
 use crate::request::{Asker, Metadata, Problem, cleared, keys};
 use crate::sha256_hex;
 use crate::summary::files::referenced_files;
-use crate::tool::{self, RESULT_NODE};
 use crate::summary::ground::Grounding;
-use crate::summary::select::Selection;
 use crate::summary::render;
+use crate::summary::select::Selection;
+use crate::tool::{self, RESULT_NODE};
 use memory::redact;
 
 /// The name of the node that drafts.
@@ -139,7 +139,7 @@ struct Draft {
 
 /// What came of asking a model.
 enum Attempt {
-    Drafted(Draft),
+    Drafted(Box<Draft>),
     /// It gave nothing usable: why, in one line.
     Failed(String),
     /// A person stopped it.
@@ -155,7 +155,11 @@ impl Node for HandoffSummarization {
     async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
         let (metadata, handoff) = read(&step).await?;
         let chosen = self.drafting.chosen(step.channels);
-        let tokens_max = chosen.as_ref().ok().and_then(Option::as_ref).map_or(0, |model| self.drafting.input_tokens(model));
+        let tokens_max = chosen
+            .as_ref()
+            .ok()
+            .and_then(Option::as_ref)
+            .map_or(0, |model| self.drafting.input_tokens(model));
         let goal = metadata.options.goal.as_deref().map(redact);
         let part = Part { messages: metadata.options.messages, goal: goal.as_deref(), tokens_max };
         let known = self.drafting.folds.known(Reading::of(&step), part).await?;
@@ -170,15 +174,19 @@ impl Node for HandoffSummarization {
             Err(problem) => Some(Attempt::Failed(problem)),
         };
         let is_again = is_redraft(step.channels);
-        let (draft, problem) = match attempt {
-            Some(Attempt::Drafted(draft)) => (draft, None),
-            Some(Attempt::Failed(cause)) if is_again => return unchanged(&step, &handoff, update, Some(&cause)),
-            Some(Attempt::Failed(cause)) => (self.extracted(&known, &metadata), Some(told_failure(&step, &cause))),
+        let (mut draft, problem) = match attempt {
+            Some(Attempt::Drafted(draft)) => (*draft, None),
+            Some(Attempt::Failed(cause)) if is_again => {
+                return unchanged(&step, &handoff, update, Some(&cause));
+            }
+            Some(Attempt::Failed(cause)) => {
+                (self.extracted(&known, &metadata), Some(told_failure(&step, &cause)))
+            }
             None => (self.extracted(&known, &metadata), None),
             Some(Attempt::Stopped) if is_again => return unchanged(&step, &handoff, update, None),
             Some(Attempt::Stopped) => return stopped(&step, &handoff, update),
         };
-        let shown = (draft.model != EXTRACTIVE).then(|| draft.shown.clone());
+        let shown = (draft.model != EXTRACTIVE).then(|| std::mem::take(&mut draft.shown));
         let mut summary = assemble(&metadata, &handoff, &step, draft, &known);
         // The extract names nothing that is not from the covered events, which the tests prove.
         if let Some(shown) = shown {
@@ -256,7 +264,8 @@ impl Asking<'_> {
         let name = self.model.name().to_string();
         self.step.frames.send(Frame::Progress { what: format!("draft with {name}"), done: 0, total: None });
         let trace = Trace::of(self.handoff, input.prompt.feedback.as_deref());
-        let drafted = draft::draft(self.model, &input.prompt, self.step.cancel).instrument(trace.span()).await;
+        let drafted =
+            draft::draft(self.model, &input.prompt, self.step.cancel).instrument(trace.span()).await;
         let (drafted, problem) = match drafted {
             Ok(drafted) => (Some(drafted), None),
             Err(DraftError::Stopped) => return Ok(Attempt::Stopped),
@@ -277,7 +286,7 @@ impl Asking<'_> {
         let shown = vec![requests, conversation, summary_so_far];
         Ok(match (drafted, problem) {
             (Some(Drafted { title, tldr, body, .. }), _) => {
-                Attempt::Drafted(Draft { title, tldr, body, model: name, usage, coverage, shown })
+                Attempt::Drafted(Box::new(Draft { title, tldr, body, model: name, usage, coverage, shown }))
             }
             (None, problem) => Attempt::Failed(problem.unwrap_or_default()),
         })
@@ -293,7 +302,9 @@ fn told_failure(step: &StepContext<'_>, cause: &str) -> String {
 
 /// Looks at the files that a summary for a goal names; one that cannot be looked at is left out.
 async fn look_at_files(metadata: &Metadata, summary: &mut HandoffSummary) {
-    let (Some(_), Some(workspace)) = (&metadata.options.goal, metadata.options.workspace.clone()) else { return };
+    let (Some(_), Some(workspace)) = (&metadata.options.goal, metadata.options.workspace.clone()) else {
+        return;
+    };
     let named = summary.clone();
     let looked = tokio::task::spawn_blocking(move || referenced_files(&named, &workspace)).await;
     summary.carry_over.referenced_files = looked.unwrap_or_default();

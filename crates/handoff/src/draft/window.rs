@@ -178,7 +178,8 @@ impl<'a> Page<'a> {
         if self.is_last {
             return Ok(None);
         }
-        let events = thread.store.events(thread.thread_id, EventQuery::after(self.after, FOLD_PAGE_ROWS)).await?;
+        let events =
+            thread.store.events(thread.thread_id, EventQuery::after(self.after, FOLD_PAGE_ROWS)).await?;
         self.is_last = events.len() < FOLD_PAGE_ROWS;
         let Some(newest) = events.last() else { return Ok(None) };
         self.after = newest.seq;

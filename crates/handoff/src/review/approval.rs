@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::{HandoffPatch, Store, Write};
 use protocol::{
-    Decision, Decisions, EventType, Handoff, HandoffId, HandoffStatus, Interrupt, NewEvent, Proposal, ThreadId,
+    Decision, Decisions, EventType, Handoff, HandoffId, HandoffStatus, Interrupt, NewEvent, Proposal,
+    ThreadId,
 };
 use runtime::{Ask, Channels, Failure, FailureKind, Node, Question, Rejection, StepContext, Update};
 use serde_json::{Value, json};
@@ -85,7 +86,8 @@ impl Node for HandoffApproval {
         let (proposal, left) = decide::shown(interrupt)?;
         let decision = decide::single(decisions)?;
         let no_model = || {
-            let why = "no model is configured to redraft: edit the text yourself, or set one up (`segue models`)";
+            let why =
+                "no model is configured to redraft: edit the text yourself, or set one up (`segue models`)";
             Err(Rejection::Invalid(why.to_owned()))
         };
         if decide::is_feedback(decision) && !self.can_refine(&proposal) {
@@ -220,8 +222,7 @@ async fn follow(
             rest(handoff, Step::Decline, event, message)?
         }
         Outcome::Preview => {
-            let event =
-                NewEvent::new(EventType::HandoffPreviewed, &json!({"handoff_id": handoff_id}), now)?;
+            let event = NewEvent::new(EventType::HandoffPreviewed, &json!({"handoff_id": handoff_id}), now)?;
             rest(handoff, Step::Preview, event, None)?
         }
     };

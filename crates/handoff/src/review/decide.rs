@@ -95,10 +95,8 @@ fn edited(shown: &Proposal, refinements_left: u32, args: &Map<String, Value>) ->
         }
     }
     let is_shown = |key: &str| key == "feedback" && args["feedback"].as_str() == shown.feedback.as_deref();
-    let asked: Vec<&str> = DRAFTS
-        .into_iter()
-        .filter(|key| args.contains_key(*key) && !(has_text && is_shown(key)))
-        .collect();
+    let asked: Vec<&str> =
+        DRAFTS.into_iter().filter(|key| args.contains_key(*key) && !(has_text && is_shown(key))).collect();
     match asked.as_slice() {
         [] if has_text => Ok(Outcome::Accept),
         [] => Err(Rejection::Invalid(
@@ -119,7 +117,9 @@ const DRAFTS: [&str; 3] = ["feedback", "revert_to", "redraft"];
 
 fn refine(feedback: Option<&str>, refinements_left: u32) -> Result<Outcome, Rejection> {
     match feedback.map(str::trim) {
-        None | Some("") => Err(Rejection::Invalid("the feedback is empty: say what should change".to_owned())),
+        None | Some("") => {
+            Err(Rejection::Invalid("the feedback is empty: say what should change".to_owned()))
+        }
         Some(_) if refinements_left == 0 => Err(Rejection::Invalid(
             "no refinement is left: accept, edit the text yourself, or decline".to_owned(),
         )),

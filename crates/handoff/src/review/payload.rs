@@ -34,7 +34,10 @@ pub(crate) struct Situation {
 ///
 /// # Errors
 /// When the summary cannot be written as JSON.
-pub(crate) fn payload(proposal: &Proposal, situation: &Situation) -> Result<InterruptPayload, serde_json::Error> {
+pub(crate) fn payload(
+    proposal: &Proposal,
+    situation: &Situation,
+) -> Result<InterruptPayload, serde_json::Error> {
     let summary = &proposal.summary_json;
     let mut args = Map::new();
     args.insert("handoff_id".to_owned(), json!(proposal.handoff_id));

@@ -293,7 +293,11 @@ mod tests {
         let coverage = builder.finish(Vec::new());
         assert!(all(&coverage).len() <= COVERAGE_RANGES_MAX);
         assert_eq!((coverage.first_seq, coverage.last_seq), (1, last));
-        for (list, weakest) in [(&coverage.verbatim, Reach::Verbatim), (&coverage.truncated, Reach::Truncated), (&coverage.summarized, Reach::Summarized)] {
+        for (list, weakest) in [
+            (&coverage.verbatim, Reach::Verbatim),
+            (&coverage.truncated, Reach::Truncated),
+            (&coverage.summarized, Reach::Summarized),
+        ] {
             let mut claimed = list.iter().flat_map(|(first, last)| *first..=*last);
             assert!(claimed.all(|seq| is_message(seq) && reach(seq) <= weakest), "{weakest:?}");
         }
@@ -304,7 +308,13 @@ mod tests {
 
     #[test]
     fn a_coverage_without_the_number_of_messages_still_adds_up() {
-        let coverage = Coverage { first_seq: 1, last_seq: 9, summarized: vec![(2, 4)], excluded: vec![(1, 1), (5, 9)], ..Coverage::default() };
+        let coverage = Coverage {
+            first_seq: 1,
+            last_seq: 9,
+            summarized: vec![(2, 4)],
+            excluded: vec![(1, 1), (5, 9)],
+            ..Coverage::default()
+        };
         let told = counts(&coverage);
         assert_eq!((told.messages, told.excluded, told.other_events), (3, 0, 6));
     }

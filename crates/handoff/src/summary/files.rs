@@ -60,7 +60,9 @@ fn paths(summary: &HandoffSummary) -> Vec<String> {
 
 fn ends_with(whole: &str, end: &str) -> bool {
     let end = end.trim_start_matches("./");
-    whole.strip_suffix(end).is_some_and(|folder| folder.is_empty() || folder.ends_with('/') || end.starts_with('/'))
+    whole
+        .strip_suffix(end)
+        .is_some_and(|folder| folder.is_empty() || folder.ends_with('/') || end.starts_with('/'))
 }
 
 /// Returns the path from the workspace on; `None` when it does not stay inside.
@@ -121,5 +123,6 @@ fn sha256_of(path: &Path) -> Option<String> {
         bytes += read as u64;
         hasher.update(&buffer[..read]);
     }
-    (bytes <= REFERENCED_BYTES_MAX).then(|| hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    (bytes <= REFERENCED_BYTES_MAX)
+        .then(|| hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -15,15 +15,15 @@ const PART_WEIGHT: f32 = 1.5;
 const WORD_WEIGHT: f32 = 1.0;
 /// Endings that are taken from words, the longest first.
 const ENDINGS: [&str; 19] = [
-    "izations", "ization", "ations", "ation", "ments", "ings", "ment", "ions", "ing", "ate", "ion", "ers", "ies", "ed",
-    "es", "er", "ly", "s", "e",
+    "izations", "ization", "ations", "ation", "ments", "ings", "ment", "ions", "ing", "ate", "ion", "ers",
+    "ies", "ed", "es", "er", "ly", "s", "e",
 ];
 /// Words that say nothing of what the work is about.
 const STOP_WORDS: [&str; 48] = [
-    "the", "and", "for", "with", "that", "this", "from", "into", "have", "has", "was", "are", "will", "make", "then",
-    "when", "what", "where", "which", "should", "would", "could", "please", "need", "needs", "want", "next", "now",
-    "continue", "work", "thread", "all", "any", "can", "our", "your", "you", "not", "but", "use", "und", "der", "die",
-    "das", "mit", "les", "des", "pour",
+    "the", "and", "for", "with", "that", "this", "from", "into", "have", "has", "was", "are", "will", "make",
+    "then", "when", "what", "where", "which", "should", "would", "could", "please", "need", "needs", "want",
+    "next", "now", "continue", "work", "thread", "all", "any", "can", "our", "your", "you", "not", "but",
+    "use", "und", "der", "die", "das", "mit", "les", "des", "pour",
 ];
 
 /// A goal.
@@ -65,8 +65,15 @@ impl Goal {
         for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
             words_of(word, |term| add(term, WORD_WEIGHT));
         }
-        let matcher = AhoCorasick::builder().ascii_case_insensitive(true).build(terms.iter().map(|(term, _)| term)).ok();
-        Self { text: text.to_owned(), weights: terms.into_iter().map(|(_, weight)| weight).collect(), matcher }
+        let matcher = AhoCorasick::builder()
+            .ascii_case_insensitive(true)
+            .build(terms.iter().map(|(term, _)| term))
+            .ok();
+        Self {
+            text: text.to_owned(),
+            weights: terms.into_iter().map(|(_, weight)| weight).collect(),
+            matcher,
+        }
     }
 
     /// Returns what the person wrote.
@@ -138,9 +145,9 @@ fn words_of(word: &str, mut add: impl FnMut(String)) {
     if letters.len() < 3 || STOP_WORDS.contains(&lower.as_str()) {
         return;
     }
-    let stem = ENDINGS.iter().find_map(|ending| {
-        lower.strip_suffix(ending).filter(|stem| stem.chars().count() >= STEM_CHARS_MIN)
-    });
+    let stem = ENDINGS
+        .iter()
+        .find_map(|ending| lower.strip_suffix(ending).filter(|stem| stem.chars().count() >= STEM_CHARS_MIN));
     add(stem.unwrap_or(&lower).to_owned());
 }
 

@@ -100,9 +100,11 @@ impl Grounding {
 
     /// Takes the facts of the covered events.
     pub fn see_facts(&mut self, facts: &Facts) {
-        let names = [&facts.references, &facts.identifiers, &facts.values, &facts.commands, &facts.error_types];
+        let names =
+            [&facts.references, &facts.identifiers, &facts.values, &facts.commands, &facts.error_types];
         let names = names.into_iter().flatten().map(|name| name.text.as_str());
-        let quotes = facts.requests.iter().chain(&facts.statements).chain(&facts.errors).chain(&facts.decisions);
+        let quotes =
+            facts.requests.iter().chain(&facts.statements).chain(&facts.errors).chain(&facts.decisions);
         let texts = facts.files.iter().map(|file| file.path.as_str()).chain(names);
         for text in texts.chain(quotes.map(|quote| quote.text.as_str())) {
             if self.is_done() {
@@ -237,7 +239,9 @@ fn written(name: &Named<'_>, root: Option<&str>) -> Vec<String> {
     if let Some(inside) = root.and_then(|root| text.strip_prefix(root)?.strip_prefix('/')) {
         ways.push(inside.to_owned());
     }
-    if let Some(number) = text.strip_prefix(['v', 'V']).filter(|number| number.starts_with(|c: char| c.is_ascii_digit())) {
+    if let Some(number) =
+        text.strip_prefix(['v', 'V']).filter(|number| number.starts_with(|c: char| c.is_ascii_digit()))
+    {
         ways.push(number.to_owned());
     }
     if name.sort == Sort::Number {

@@ -70,35 +70,85 @@ impl Selector {
         });
         left = left.saturating_sub(tokens::estimate(&summary_so_far) + 1);
         let mut reached = Vec::new();
-        let requests = requests(facts, left * REQUESTS_PERCENT / 100, &mut reached);
+        let requests = self.requests(facts, left * REQUESTS_PERCENT / 100, &mut reached);
         left = left.saturating_sub(tokens::estimate(&requests) + 1);
         let events = self.events(facts, left, &mut reached);
         Selection { ledger, summary_so_far, requests, events, coverage: self.coverage().finish(reached) }
     }
 
+    /// Returns the person's messages that fit: first, last and unanswered ones always, then what the goal is about, then
+    /// the newest.
+    fn requests(&self, facts: &Facts, tokens_max: u64, reached: &mut Vec<(Seq, Reach)>) -> String {
+        let mut all: Vec<&Quote> = origin(facts).into_iter().chain(&facts.requests).collect();
+        all.extend(
+            facts
+                .requests_about_goal
+                .iter()
+                .filter(|quote| origin(facts).is_none_or(|origin| origin.seq != quote.seq)),
+        );
+        all.sort_by_key(|quote| quote.seq);
+        let is_edge = |at: usize| at == 0 || at + 1 == all.len();
+        let is_due = |at: usize| is_edge(at) || facts.unanswered.iter().any(|quote| quote.seq == all[at].seq);
+        let mut order: Vec<usize> = (0..all.len()).rev().collect();
+        let about_goal = |at: usize| match self.goal() {
+            Some(goal) => (goal.score(goal.terms_in(&all[at].text), &facts.frequencies) * 1_000.0) as u64,
+            None => 0,
+        };
+        order.sort_by_cached_key(|at| (!is_due(*at), std::cmp::Reverse(about_goal(*at))));
+        let mut left = tokens_max;
+        let mut lines: Vec<(usize, String)> = Vec::new();
+        for at in order {
+            let room = if is_due(at) { chars(left).max(REQUEST_GRAPHEMES) } else { chars(left) };
+            let limit = room.min(if is_edge(at) { EDGE_REQUEST_GRAPHEMES } else { REQUEST_GRAPHEMES });
+            let whole = flat(&all[at].text);
+            let shown = clip(&whole, limit);
+            let who = match (at + 1 == all.len(), facts.is_answered) {
+                (true, true) => "User (last request, answered)",
+                (true, false) => "User (last request, pending)",
+                (false, _) => "User",
+            };
+            let line = inert::line(&format!("[{}] {who}: {shown}", all[at].seq));
+            let cost = tokens::estimate(&line) + 1;
+            if cost > left && !is_due(at) || shown.len() < 8 && shown != whole {
+                continue;
+            }
+            left = left.saturating_sub(cost);
+            let is_whole = shown == whole && !all[at].is_cut;
+            reached.push((all[at].seq, if is_whole { Reach::Verbatim } else { Reach::Truncated }));
+            lines.push((at, line));
+        }
+        lines.sort_by_key(|(at, _)| *at);
+        lines.into_iter().map(|(_, line)| line).collect::<Vec<_>>().join("\n")
+    }
+
     /// Returns the events that are shown, in order.
     fn events(&self, facts: &Facts, tokens_max: u64, reached: &mut Vec<(Seq, Reach)>) -> String {
         let beginning = self.beginning_of_turn(facts);
-        let mut left = tokens_max.saturating_sub(beginning.as_ref().map_or(0, |line| tokens::estimate(line) + 1));
+        let mut left =
+            tokens_max.saturating_sub(beginning.as_ref().map_or(0, |line| tokens::estimate(line) + 1));
         let mut chosen: Vec<(&Piece, String)> = Vec::new();
         let (newest, by_goal) = self.in_order_of_choice(left * NEWEST_PERCENT / 100);
         let is_for_goal = !by_goal.is_empty();
+        let requests: Vec<Seq> = reached.iter().map(|(seq, _)| *seq).collect();
+        // What the goal is about and is told among the requests need not be told twice.
+        let by_goal = by_goal.into_iter().filter(|piece| !requests.contains(&piece.seq));
         for piece in newest.into_iter().chain(by_goal) {
             if left < LINE_TOKENS_MIN {
                 break;
             }
+            let is_claimed = requests.contains(&piece.seq);
             let line = piece.line();
             let cost = tokens::estimate(&line.text) + 1;
             if cost <= left {
                 left -= cost;
-                reached.extend(piece.claim(line.is_whole));
+                reached.extend(piece.claim(line.is_whole).filter(|_| !is_claimed));
                 chosen.push((piece, line.text.clone()));
                 continue;
             }
             let room = chars(left.saturating_sub(8));
             if room >= SHOWN_GRAPHEMES_MIN {
                 left = 0;
-                reached.extend(piece.claim(false));
+                reached.extend(piece.claim(false).filter(|_| !is_claimed));
                 chosen.push((piece, clip(&line.text, room)));
             }
             if !is_for_goal {
@@ -107,46 +157,15 @@ impl Selector {
         }
         chosen.sort_by_key(|(piece, _)| piece.order);
         let mut lines: Vec<String> = chosen.into_iter().map(|(_, line)| line).collect();
-        let oldest_shown = lines.first().and_then(|line| line.strip_prefix('[')?.split(']').next()?.parse::<Seq>().ok());
-        let is_split = oldest_shown.is_none_or(|seq| facts.requests.last().is_some_and(|last| seq > last.seq + 1));
+        let oldest_shown =
+            lines.first().and_then(|line| line.strip_prefix('[')?.split(']').next()?.parse::<Seq>().ok());
+        let is_split =
+            oldest_shown.is_none_or(|seq| facts.requests.last().is_some_and(|last| seq > last.seq + 1));
         if let Some(beginning) = beginning.filter(|_| is_split) {
             lines.insert(0, beginning);
         }
         lines.join("\n")
     }
-}
-
-/// Returns the person's messages that fit: first, last and unanswered ones always, then the newest.
-fn requests(facts: &Facts, tokens_max: u64, reached: &mut Vec<(Seq, Reach)>) -> String {
-    let all: Vec<&Quote> = origin(facts).into_iter().chain(&facts.requests).collect();
-    let is_edge = |at: usize| at == 0 || at + 1 == all.len();
-    let is_due = |at: usize| is_edge(at) || facts.unanswered.iter().any(|quote| quote.seq == all[at].seq);
-    let mut order: Vec<usize> = (0..all.len()).rev().collect();
-    order.sort_by_key(|at| !is_due(*at));
-    let mut left = tokens_max;
-    let mut lines: Vec<(usize, String)> = Vec::new();
-    for at in order {
-        let room = if is_due(at) { chars(left).max(REQUEST_GRAPHEMES) } else { chars(left) };
-        let limit = room.min(if is_edge(at) { EDGE_REQUEST_GRAPHEMES } else { REQUEST_GRAPHEMES });
-        let whole = flat(&all[at].text);
-        let shown = clip(&whole, limit);
-        let who = match (at + 1 == all.len(), facts.is_answered) {
-            (true, true) => "User (last request, answered)",
-            (true, false) => "User (last request, pending)",
-            (false, _) => "User",
-        };
-        let line = inert::line(&format!("[{}] {who}: {shown}", all[at].seq));
-        let cost = tokens::estimate(&line) + 1;
-        if cost > left && !is_due(at) || shown.len() < 8 && shown != whole {
-            continue;
-        }
-        left = left.saturating_sub(cost);
-        let is_whole = shown == whole && !all[at].is_cut;
-        reached.push((all[at].seq, if is_whole { Reach::Verbatim } else { Reach::Truncated }));
-        lines.push((at, line));
-    }
-    lines.sort_by_key(|(at, _)| *at);
-    lines.into_iter().map(|(_, line)| line).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the thread's first request, unless it is among the others.

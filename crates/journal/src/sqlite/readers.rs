@@ -1,4 +1,5 @@
-//! A few connections that only read, each opened when it is first needed and used off the async threads.
+//! A few connections that only read, each opened when it is first needed. Whatever may take long is read off the async
+//! threads.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -37,6 +38,20 @@ impl Readers {
         let answer = tokio::task::spawn_blocking(move || readers.answer(question)).await;
         // A question that panicked took its connection with it; nothing else is affected.
         answer.unwrap_or(Err(Error::Closed))
+    }
+
+    /// Answers `question` here and now if a connection is free, else as [`Readers::ask`] does. For what is found by an
+    /// index in a few pages: handing such a question to another thread and waiting for it takes several times as long as
+    /// answering it.
+    pub(crate) async fn look<T: Send + 'static>(
+        self: &Arc<Self>,
+        question: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let is_open = !self.idle.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        match self.free.try_acquire() {
+            Ok(_permit) if is_open => self.answer(question),
+            _ => self.ask(question).await,
+        }
     }
 
     fn answer<T>(&self, question: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {

@@ -16,6 +16,8 @@ const READ_BYTES_MAX: usize = 64 << 10;
 const ARGS_CHARS_MAX: usize = 400;
 /// The shortest beginning by which a word is recognised in another form.
 const STEM_CHARS_MIN: usize = 3;
+/// Places of words that are looked at in one text.
+const PLACES_MAX: usize = 2_000;
 /// The part of a passage that stands before the first word found.
 const LEAD_OF: usize = 4;
 /// Stands where something was cut.
@@ -123,6 +125,9 @@ impl Finder {
             chars += text[bytes..start].chars().count();
             bytes = start;
             places.push((start, self.words[found.pattern().as_usize()], chars));
+            if places.len() == PLACES_MAX {
+                break;
+            }
         }
         places
     }

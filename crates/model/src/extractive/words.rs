@@ -2,6 +2,7 @@
 //! spaces. Which sentence matters is not decided here.
 
 use std::collections::HashSet;
+use std::sync::LazyLock;
 
 use rust_stemmers::{Algorithm, Stemmer};
 use unicode_segmentation::UnicodeSegmentation;
@@ -29,8 +30,12 @@ const LANGUAGES: [(&str, Algorithm); 10] = [
 /// Turns sentences of one language into words.
 pub(super) struct Words {
     stemmer: Stemmer,
-    stop_words: HashSet<&'static str>,
+    stop_words: &'static HashSet<&'static str>,
 }
+
+/// The stop-words of [`LANGUAGES`], in their order.
+static STOP_WORDS: LazyLock<Vec<HashSet<&'static str>>> =
+    LazyLock::new(|| LANGUAGES.iter().map(|(code, _)| stop_words(code)).collect());
 
 impl Words {
     /// Returns the words of the language that most of `sentences` is written in.
@@ -41,9 +46,8 @@ impl Words {
             .take(LANGUAGE_SAMPLE_WORDS)
             .map(str::to_lowercase)
             .collect();
-        let mut best = (0, Algorithm::English, stop_words("en"));
-        for (code, algorithm) in LANGUAGES {
-            let stop_words = stop_words(code);
+        let mut best = (0, Algorithm::English, &STOP_WORDS[0]);
+        for ((_, algorithm), stop_words) in LANGUAGES.into_iter().zip(STOP_WORDS.iter()) {
             let hits = sample.iter().filter(|word| stop_words.contains(word.as_str())).count();
             if hits > best.0 {
                 best = (hits, algorithm, stop_words);

@@ -1,4 +1,4 @@
-//! The arguments of `segue handoff` and `segue recall`, which bridge threads.
+//! The arguments of `segue handoff` and `segue recall`, which bridge threads. What they mean is in the files under `commands`.
 
 use std::path::PathBuf;
 

@@ -82,10 +82,13 @@ async fn waiting(context: &Context, handoff_id: HandoffId) -> Result<PendingHand
     match (review.pending, review.handoff.status) {
         (Some(pending), _) => Ok(pending),
         (None, HandoffStatus::Expired) => Err(agent::Error::Expired { handoff_id }.into()),
-        (None, HandoffStatus::Requested | HandoffStatus::Drafting) => {
+        // Nothing is asked: a run drafts it or carries a decision out, or was cut off when it did.
+        (None, status) if status.is_pending() => {
             let thread = context.short_id(review.handoff.parent_thread_id).await;
-            Err(Failure::new(Code::Conflict, format!("decide handoff {handoff_id}: it is still being drafted"))
-                .with_hint(format!("`segue handoff {thread}` goes on with a draft that was cut off")))
+            let what = format!("decide handoff {handoff_id}: it is being worked on, or that was cut off");
+            Err(Failure::new(Code::Conflict, what).with_hint(format!(
+                "try again in a moment; `segue handoff {thread}` finishes what was cut off"
+            )))
         }
         (None, status) => Err(agent::Error::Decided { handoff_id, status }.into()),
     }

@@ -1,5 +1,7 @@
 //! `segue history`: what was said in a thread, a page at a time, whatever was condensed since.
 
+pub(crate) mod recall;
+
 use agent::{EventQuery, HistoryEntry, HistoryItem};
 use protocol::{Block, Category, Message, Seq, ThreadId};
 use serde::Serialize;

@@ -17,6 +17,7 @@ use crate::exit::{Failure, chain};
 use crate::terminal::ask::line::{ask_line, ask_text};
 use crate::terminal::ask::pick::pick;
 use crate::terminal::ask::question::ask_amid;
+use crate::terminal::keyboard::Quiet;
 use crate::terminal::show::{carry, diff, ledger};
 use crate::terminal::text::safe::{one_line, safe};
 use crate::terminal::text::wrap::{shorten, wrap};
@@ -25,7 +26,8 @@ use crate::terminal::work::typed::Typed;
 use choices::{Answer, Offer, choices};
 use own::Own;
 pub(crate) use panel::show;
-pub(crate) use work::{Telling, decide, draft};
+use work::Telling;
+pub(crate) use work::{decide, draft};
 
 /// What the agent that asked is told when a person goes on without a summary.
 const WITHOUT_SUMMARY: &str = "the person went on without a summary";
@@ -98,6 +100,8 @@ pub(crate) async fn ask_person(
     pending: &PendingHandoff,
     typed: &mut Typed,
 ) -> Result<Option<Decided>, Failure> {
+    // Between two questions keys are neither echoed nor changed.
+    let _quiet = Quiet::begin(&context.screen)?;
     let mut review = Review::open(context, pending.clone(), typed).await?;
     review.telling = Telling::Progress;
     let left = review.ask().await;
@@ -237,31 +241,49 @@ impl<'a> Review<'a> {
         match done {
             Ok(decided) => match decided.next.clone() {
                 Some(next) => {
-                    self.turn_to(next, is_stopped).await?;
+                    let why = if is_stopped { "Stopped" } else { "Nothing was drafted" };
+                    self.turn_to(next, why).await?;
                     Ok(Passed::Again)
                 }
                 None => Ok(Passed::Decided(Box::new(decided))),
             },
-            Err(error) if error.class() == Class::User => Ok(Passed::Refused(one_line(&chain(&error)))),
+            Err(error) if error.class() == Class::User => {
+                let why = one_line(&chain(&error));
+                match self.newer().await? {
+                    Some(next) => {
+                        self.context.notice(&format!("failed to {why}"));
+                        self.turn_to(next, "Another client was here").await?;
+                        Ok(Passed::Again)
+                    }
+                    None => Ok(Passed::Refused(why)),
+                }
+            }
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Goes on with what is proposed after an answer.
-    async fn turn_to(&mut self, next: PendingHandoff, is_stopped: bool) -> Result<(), Failure> {
+    /// Returns what is proposed by now, if another client had the proposal changed since it was shown.
+    async fn newer(&self) -> Result<Option<PendingHandoff>, Failure> {
+        let review = self.context.agent.handoff_review(self.pending.handoff.handoff_id).await?;
+        let shown = self.pending.proposal.iteration;
+        Ok(review.pending.filter(|pending| pending.proposal.iteration != shown))
+    }
+
+    /// Goes on with what is proposed after an answer; `why` is told where that is what was proposed before.
+    async fn turn_to(&mut self, next: PendingHandoff, why: &str) -> Result<(), Failure> {
         let screen = &self.context.screen;
         let is_other = next.proposal.iteration != self.pending.proposal.iteration;
         if is_other {
             self.own.keep(self.context, &self.pending.proposal)?;
         }
-        match (&next.unused_feedback, is_other) {
+        match (&next.unused_feedback, &next.proposal.feedback) {
             (Some(unused), _) => unused.clone_into(&mut self.feedback),
-            (None, true) => self.feedback.clear(),
-            (None, false) => {}
+            // A draft that was made without it leaves it for the next refinement.
+            (None, Some(_)) if is_other => self.feedback.clear(),
+            (None, _) => {}
         }
         let before = std::mem::replace(&mut self.pending, next);
         if !is_other && self.pending.problem.is_none() {
-            let why = if is_stopped { "Stopped" } else { "Nothing was drafted" };
             return Ok(screen.line(format!("{why}; the proposal stays as it was shown."))?);
         }
         let id = self.pending.handoff.handoff_id;
@@ -280,7 +302,12 @@ impl<'a> Review<'a> {
         let how = "Say in your own words what should change.";
         screen.line(screen.style.dim(match screen.is_plain() {
             true => how.to_owned(),
-            false => wrap(&format!("{how} Alt-Enter begins a new line, Esc goes back."), screen.text_columns(), "", ""),
+            false => wrap(
+                &format!("{how} Alt-Enter begins a new line, Esc goes back."),
+                screen.text_columns(),
+                "",
+                "",
+            ),
         }))?;
         loop {
             let Some(feedback) = ask_text(screen, "Feedback", &self.feedback)? else { return Ok(None) };
@@ -329,7 +356,12 @@ impl<'a> Review<'a> {
         let columns = screen.columns.saturating_sub(8);
         let items = earlier.iter().map(|proposal| {
             let summary = &proposal.summary_json;
-            let text = format!("draft {} · {} · {}", proposal.iteration + 1, one_line(&summary.title), one_line(&summary.model));
+            let text = format!(
+                "draft {} · {} · {}",
+                proposal.iteration + 1,
+                one_line(&summary.title),
+                one_line(&summary.model)
+            );
             shorten(&text, columns).into_owned()
         });
         Ok(pick(screen, "Go back to", items.collect())?.map(|at| earlier[at].iteration))

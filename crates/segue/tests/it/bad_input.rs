@@ -167,6 +167,8 @@ fn m4_a_handoff_needs_no_model_that_works() {
     let report = sandbox.json(&["handoff", &sandbox.session(), "--apply", "--json"]);
     assert_eq!(report["outcome"], "accepted");
     assert_eq!(report["summary_json"]["model"], "extractive");
+    let problem = report["problem"].as_str().unwrap();
+    assert!(problem.starts_with("summarization failed: "), "a script can tell: {report}");
 }
 
 #[test]

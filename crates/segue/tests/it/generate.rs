@@ -31,7 +31,9 @@ fn the_exit_codes_are_in_the_help() {
 fn the_help_says_what_a_handoff_is_and_what_can_be_decided() {
     let help = Sandbox::new().run(&["handoff", "--help"]).stdout;
     let flat = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    for part in ["a bridge of context, not a fork", "--decide <ID>", "\"feedback\"", "\"revert_to\"", "--plain"] {
+    for part in
+        ["a bridge of context, not a fork", "--decide <ID>", "\"feedback\"", "\"revert_to\"", "--plain"]
+    {
         assert!(flat.contains(part), "{part}: {help}");
     }
     assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");

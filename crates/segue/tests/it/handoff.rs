@@ -4,6 +4,8 @@ mod asked;
 mod growth;
 mod recall;
 
+use std::process::Stdio;
+
 use scripted::{Fault, Reply, Script, Server};
 use serde_json::{Value, json};
 
@@ -86,7 +88,7 @@ fn a_handoff_nobody_can_decide_prints_the_summary_and_waits() {
     assert_eq!(ended.code, 3);
     for part in [
         "Objective",
-        "13 messages: ",
+        " messages: ",
         "offline extract",
         "the handoff waits. Come back with:\n  segue handoff --decide ",
     ] {
@@ -158,7 +160,7 @@ fn g20_a_second_decision_is_a_conflict_that_names_the_outcome() {
     assert_eq!(second.code, 1, "{second:?}");
     let told: Value = serde_json::from_str(&second.stderr).unwrap();
     assert_eq!(told["error"]["code"], "conflict");
-    assert!(told["error"]["message"].as_str().unwrap().contains("it is seeded already"), "{told}");
+    assert!(told["error"]["message"].as_str().unwrap().contains("it is accepted already"), "{told}");
     // The same thread can be handed off again; that is another handoff with its own decision.
     let again = sandbox.run(&["handoff", report["thread_id"].as_str().unwrap(), "--json"]).json();
     assert_ne!(again["handoff"]["handoff_id"], report["handoff"]["handoff_id"]);
@@ -166,8 +168,7 @@ fn g20_a_second_decision_is_a_conflict_that_names_the_outcome() {
 
 #[test]
 fn g19_a_file_refines_reverts_and_redrafts_and_each_proposal_is_reported() {
-    let server =
-        Server::start(Script::new(["One", "Two", "Three"].map(summary_draft))).unwrap();
+    let server = Server::start(Script::new(["One", "Two", "Three"].map(summary_draft))).unwrap();
     let sandbox = Sandbox::new().with_model(&server);
     let first = pending(&sandbox);
     let steps = [
@@ -180,7 +181,11 @@ fn g19_a_file_refines_reverts_and_redrafts_and_each_proposal_is_reported() {
         let ended = decide(&sandbox, &first, &edit(args.clone()));
         assert_eq!(ended.code, 3, "{args}: {ended:?}");
         let report = ended.json();
-        assert_eq!((&report["outcome"], &report["iteration"]), (&json!("pending"), &json!(n + 1)), "{report}");
+        assert_eq!(
+            (&report["outcome"], &report["iteration"]),
+            (&json!("pending"), &json!(n + 1)),
+            "{report}"
+        );
         assert_eq!(report["summary_json"]["title"], title, "{args}");
         assert_eq!(report["remaining_refinements"], left, "{args}");
         assert_eq!(report["handoff"]["handoff_id"], first["handoff"]["handoff_id"]);
@@ -237,7 +242,7 @@ fn those_that_wait_are_listed_and_one_is_shown_with_all_its_drafts() {
     );
     assert_eq!(listed[1]["title"], report["summary_json"]["title"]);
     assert!(listed[1]["age_seconds"].as_i64().unwrap() < 600, "{listed}");
-    let ended = sandbox.run(&["handoff", "--list"]);
+    let ended = sandbox.run(&["handoff", "--list", "--model", "anthropic/x"]);
     let rows: Vec<&str> = ended.stdout.lines().collect();
     assert!(rows.len() == 3 && rows[0].starts_with("ID") && rows[2].contains("waits"), "{ended:?}");
     let short = rows[2].split_whitespace().next().unwrap();
@@ -252,9 +257,13 @@ fn those_that_wait_are_listed_and_one_is_shown_with_all_its_drafts() {
     let earlier = sandbox.run(&["handoff", "--show", short, "--iteration", "0"]);
     assert!(earlier.stdout.contains("▸ 0"), "{earlier:?}");
     // An interrupt's id names its handoff, also after it was answered.
-    let by_interrupt = sandbox.json(&["handoff", "--show", report["interrupt_id"].as_str().unwrap(), "--json"]);
+    let by_interrupt =
+        sandbox.json(&["handoff", "--show", report["interrupt_id"].as_str().unwrap(), "--json"]);
     assert_eq!(by_interrupt["handoff"]["handoff_id"], id);
-    assert_eq!((by_interrupt["outcome"].as_str(), by_interrupt["pending"].is_object()), (Some("pending"), true));
+    assert_eq!(
+        (by_interrupt["outcome"].as_str(), by_interrupt["pending"].is_object()),
+        (Some("pending"), true)
+    );
 
     let declined = sandbox.run_with(
         &["handoff", "--decide", short, thread, "--decision-file", "-", "--json"],
@@ -279,6 +288,53 @@ fn g19_one_that_waits_is_reviewed_at_a_terminal_by_its_id() {
     let (code, screen) = terminal.end();
     assert!(code == 0 && screen.contains("Go on with: segue chat -t "), "{screen}");
     assert_eq!(sandbox.threads().len(), 2);
+}
+
+#[test]
+fn g20_of_several_programs_that_decide_at_once_one_is_first_and_the_others_are_told() {
+    let sandbox = Sandbox::new();
+    let report = pending(&sandbox);
+    let id = report["handoff"]["handoff_id"].as_str().unwrap();
+    let decline = sandbox.file("decline.json", json!({"decisions": [{"type": "reject"}]}).to_string());
+    let accepts = ["handoff", "--decide", id, "--apply"];
+    let declines = ["handoff", "--decide", id, "--decision-file", &decline];
+    let start =
+        |args: &[&str]| sandbox.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let running = [start(&accepts), start(&declines), start(&accepts), start(&declines)];
+    let ended = running.map(|child| Ended::from(child.wait_with_output().unwrap()));
+    assert_eq!(ended.iter().filter(|one| one.code == 0).count(), 1, "{ended:?}");
+    for late in ended.iter().filter(|one| one.code != 0) {
+        assert_eq!(late.code, 1, "{late:?}");
+        assert!(late.stderr.contains(" already") || late.stderr.contains("being worked on"), "{late:?}");
+    }
+    let is_accepted = ended[0].code == 0 || ended[2].code == 0;
+    assert_eq!(sandbox.threads().len(), if is_accepted { 2 } else { 1 });
+}
+
+#[test]
+fn the_chat_has_the_command_under_both_names() {
+    let sandbox = Sandbox::new();
+    let report = pending(&sandbox);
+    let thread = report["thread_id"].as_str().unwrap();
+    for line in ["/handoff --preview\n", "/threads handoff --preview\n"] {
+        let chat = sandbox.run_with(&["chat", "-t", thread], line);
+        assert!(chat.stdout.contains("Objective"), "{line}: {chat:?}");
+        assert!(chat.stdout.contains("It waits for a decision"), "{line}: {chat:?}");
+    }
+}
+
+#[test]
+fn a_person_who_wants_it_plain_says_so_once_in_the_environment() {
+    let mut sandbox = Sandbox::new();
+    let report = pending(&sandbox);
+    sandbox.set("SEGUE_PLAIN", "1");
+    let id = report["handoff"]["handoff_id"].as_str().unwrap();
+    let terminal = Terminal::start(&sandbox, 80, &["handoff", "--decide", id, "--color", "always"]);
+    terminal.wait_for("Choose a key");
+    terminal.keys("a\n");
+    let (code, printed) = terminal.end_printed();
+    assert_eq!(code, 0, "{printed}");
+    assert!(!printed.contains('\u{1b}') && printed.contains("Accepted."), "{printed:?}");
 }
 
 #[test]

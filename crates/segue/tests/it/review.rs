@@ -32,7 +32,8 @@ fn draft(tldr: &str, next: &str) -> Reply {
         item("decision", "Never raise the timeout."),
         item("next_step", next),
     ];
-    Reply::text(json!({"title": "Mend the retry test", "tldr": tldr, "body": body}).to_string()).tokens(1200, 34)
+    Reply::text(json!({"title": "Mend the retry test", "tldr": tldr, "body": body}).to_string())
+        .tokens(1200, 34)
 }
 
 fn with_drafts(replies: impl IntoIterator<Item = Reply>) -> (Sandbox, Server) {
@@ -54,7 +55,7 @@ fn g5_a_person_sees_the_whole_summary_and_accepts_it_with_one_key() {
         for part in [
             "Handoff of ",
             "Objective",
-            "11 messages: ",
+            " messages: ",
             "Carried over as facts:",
             "offline extract",
             "[a] Accept",
@@ -164,7 +165,7 @@ fn an_unchanged_edit_goes_back_to_the_question() {
 }
 
 #[test]
-fn g2_refining_shows_what_changed_and_an_earlier_draft_comes_back_as_it_was() {
+fn m8_refining_shows_what_changed_and_an_earlier_draft_comes_back_as_it_was() {
     let (sandbox, server) = with_drafts([
         draft("The clock is passed in.", "Do the same in src/backoff.rs."),
         draft("The clock is passed in.", "Pass the clock in src/backoff.rs, and run the whole suite."),
@@ -181,9 +182,15 @@ fn g2_refining_shows_what_changed_and_an_earlier_draft_comes_back_as_it_was() {
     assert!(screen.contains("2 refinements are left.") && screen.contains("draft 2"), "{screen}");
     assert!(server.requests()[1].body.to_string().contains("name the suite"));
     answer(&terminal, "d");
-    let screen = terminal.wait_for("Draft 1 (-) and draft 2 (+):");
-    assert!(screen.contains("- - Do the same in src/backoff.rs."), "{screen}");
-    assert!(screen.contains("+ - Pass the clock in src/backoff.rs"), "{screen}");
+    terminal.wait_until("both versions", |screen| {
+        [
+            "Draft 1 (-) and draft 2 (+):",
+            "- - Do the same in src/backoff.rs.",
+            "+ - Pass the clock in src/backoff.rs",
+        ]
+        .iter()
+        .all(|part| screen.contains(part))
+    });
     answer(&terminal, "l");
     terminal.wait_for("verbatim: read whole");
     answer(&terminal, "u");
@@ -199,14 +206,35 @@ fn g2_refining_shows_what_changed_and_an_earlier_draft_comes_back_as_it_was() {
 }
 
 #[test]
-fn g3_a_broken_edit_is_told_by_its_line_and_opened_again_with_the_persons_text() {
-    let (mut sandbox, _server) = with_drafts([draft("The clock is passed in.", "Do the same in src/backoff.rs.")]);
+fn m8_what_another_client_had_refined_is_shown_before_it_can_be_accepted() {
+    let (sandbox, _server) = with_drafts([
+        draft("The clock is passed in.", "Do the same in src/backoff.rs."),
+        draft("The clock is passed in.", "Run the whole suite."),
+    ]);
+    let (terminal, _) = ask(&sandbox, 100);
+    let id = sandbox.json(&["handoff", "--list", "--json"])[0]["handoff_id"].as_str().unwrap().to_owned();
+    let feedback = json!({"name": "handoff_summary", "args": {"feedback": "name the suite"}});
+    let decisions = json!({"decisions": [{"type": "edit", "edited_action": feedback}]});
+    let file = sandbox.file("decision.json", decisions.to_string());
+    assert_eq!(sandbox.run(&["handoff", "--decide", &id, "--decision-file", &file]).code, 3);
+    answer(&terminal, "a");
+    terminal.wait_for("Changed: Next steps (+1 -1).");
+    assert_eq!(sandbox.threads().len(), 1, "the old text is not accepted, nor the new one unseen");
+    answer(&terminal, "a");
+    assert_eq!(terminal.end().0, 0);
+    assert!(sandbox.agent_md().unwrap().contains("Run the whole suite."));
+}
+
+#[test]
+fn a_broken_edit_is_told_by_its_line_and_opened_again_with_the_persons_text() {
+    let (mut sandbox, _server) =
+        with_drafts([draft("The clock is passed in.", "Do the same in src/backoff.rs.")]);
     let log = sandbox.work().join("line").to_str().unwrap().to_owned();
     editor(
         &mut sandbox,
         &format!(
-            "if [ ! -e {log} ]; then sed -i 's/### Next steps/### Tomorrow/' \"$1\"; grep -n '### Tomorrow' \"$1\" > {log}\n\
-             else grep -n '### Tomorrow' \"$1\" > {log}.again; grep -c 'not taken: ' \"$1\" >> {log}.again; \
+            "if [ ! -e {log} ]; then sed -i 's/### Next steps/### Tomorrow/' \"$1\"; grep -n '^### Tomorrow' \"$1\" > {log}\n\
+             else grep -n '^### Tomorrow' \"$1\" > {log}.again; grep -c 'not taken: ' \"$1\" >> {log}.again; \
              sed -i 's/### Tomorrow/### Next steps/; s/Do the same/Do just the same/' \"$1\"; fi"
         ),
     );
@@ -227,12 +255,15 @@ fn what_was_written_and_not_taken_is_kept_in_a_file() {
     let log = sandbox.work().join("seen").to_str().unwrap().to_owned();
     editor(
         &mut sandbox,
-        &format!("if [ ! -e {log} ]; then touch {log}; printf '\\n### Tomorrow\\n- my own words\\n' >> \"$1\"; fi"),
+        &format!(
+            "if [ ! -e {log} ]; then touch {log}; printf '\\n### Tomorrow\\n- my own words\\n' >> \"$1\"; fi"
+        ),
     );
     let (terminal, _) = ask(&sandbox, 100);
     answer(&terminal, "e");
     terminal.wait_for("What you wrote is kept: Edit opens it again.");
-    answer(&terminal, "\x1b");
+    terminal.wait_for(QUESTION);
+    terminal.keys("\x1b");
     let (code, screen) = terminal.end();
     assert_eq!(code, 3, "{screen}");
     assert!(screen.contains("What you wrote is kept in "), "{screen}");
@@ -244,7 +275,8 @@ fn what_was_written_and_not_taken_is_kept_in_a_file() {
 
 #[test]
 fn without_an_editor_each_line_is_a_field() {
-    let (mut sandbox, _server) = with_drafts([draft("The clock is passed in.", "Do the same in src/backoff.rs.")]);
+    let (mut sandbox, _server) =
+        with_drafts([draft("The clock is passed in.", "Do the same in src/backoff.rs.")]);
     sandbox.set("PATH", "/nonexistent");
     let (terminal, _) = ask(&sandbox, 80);
     answer(&terminal, "e");
@@ -252,21 +284,24 @@ fn without_an_editor_each_line_is_a_field() {
     terminal.keys(" for good\r");
     terminal.wait_for("TL;DR");
     terminal.keys("\r");
-    terminal.wait_for("Objective〉");
+    terminal.wait_for("Objective> ");
     terminal.keys("\r");
-    terminal.wait_for("Decisions〉");
+    terminal.wait_for("Decisions> ");
     // Ctrl-U empties the line: the item goes.
     terminal.keys("\x15\r");
-    terminal.wait_for("Next steps〉");
+    terminal.wait_for("Next steps> ");
     terminal.keys("\r");
     terminal.wait_for("Add an item of a kind");
     terminal.keys("b\r");
-    terminal.wait_for("Blockers〉");
+    terminal.wait_for("Blockers> ");
     terminal.keys("the suite is slow\r");
     terminal.wait_until("the kinds again", |screen| screen.matches("Add an item of a kind").count() == 2);
     terminal.keys("\r");
     let screen = terminal.wait_for("[a] Accept this text");
-    assert!(screen.contains("+ **Mend the retry test for good**") && screen.contains("- - Never raise"), "{screen}");
+    assert!(
+        screen.contains("+ **Mend the retry test for good**") && screen.contains("- - Never raise"),
+        "{screen}"
+    );
     terminal.keys("\r");
     terminal.keys("a\r");
     let (code, screen) = terminal.end();
@@ -274,6 +309,31 @@ fn without_an_editor_each_line_is_a_field() {
     let block = sandbox.agent_md().unwrap();
     assert!(block.contains("for good**") && block.contains("- the suite is slow"), "{block}");
     assert!(!block.contains("Never raise"), "{block}");
+}
+
+#[test]
+fn in_plain_mode_an_empty_line_keeps_a_field_and_a_dash_removes_it() {
+    let (mut sandbox, _server) =
+        with_drafts([draft("The clock is passed in.", "Do the same in src/backoff.rs.")]);
+    sandbox.set("PATH", "/nonexistent");
+    let terminal = Terminal::start(&sandbox, 80, &["--plain", "handoff", &sandbox.session()]);
+    for (asked, line) in [
+        ("Choose a key, Enter for none>", "e"),
+        ("Title is: Mend the retry test", ""),
+        ("TL;DR, Enter keeps it>", "All is said."),
+        ("Objective, Enter keeps it>", ""),
+        ("Decisions, Enter keeps it>", "-"),
+        ("Next steps, Enter keeps it>", ""),
+        ("Add an item of a kind (Enter for none)>", ""),
+        ("[a] Accept this text", "a"),
+    ] {
+        terminal.wait_for(asked);
+        terminal.keys(&format!("{line}\n"));
+    }
+    let (code, printed) = terminal.end_printed();
+    assert_eq!(code, 0, "{printed}");
+    let block = sandbox.agent_md().unwrap();
+    assert!(block.contains("All is said.") && !block.contains("Never raise"), "{block}");
 }
 
 #[test]
@@ -287,12 +347,19 @@ fn a_draft_that_failed_says_why_and_each_way_out_works() {
     ]);
     let (terminal, screen) = ask(&sandbox, 80);
     assert_eq!(screen.matches("summarization failed: ").count(), 1, "{screen}");
-    for way in ["[t] Try again", "[m] Another model", "Accept the offline extract", "Continue without a summary", "Stay here"] {
+    for way in [
+        "[t] Try again",
+        "[m] Another model",
+        "Accept the offline extract",
+        "Continue without a summary",
+        "Stay here",
+    ] {
         assert!(screen.contains(way), "{way}: {screen}");
     }
     answer(&terminal, "t");
     terminal.wait_until("the second failure", |screen| {
-        screen.matches("summarization failed: ").count() == 2 && screen.contains(QUESTION)
+        let after = screen.rsplit("→ Try again").next().unwrap_or_default();
+        after.len() < screen.len() && after.contains("summarization failed: ") && after.contains(QUESTION)
     });
     answer(&terminal, "t");
     terminal.wait_for("Drafted by anthropic/");
@@ -302,12 +369,80 @@ fn a_draft_that_failed_says_why_and_each_way_out_works() {
     terminal.keys("shorter please\r");
     terminal.wait_for("Shown is the last proposal, as it was. Not worked in yet: shorter please");
     answer(&terminal, "x");
-    terminal.wait_until("the extract", |screen| screen.matches("Written by the offline extract").count() >= 2);
+    terminal.wait_until("the extract", |screen| {
+        let after = screen.rsplit("→ Offline extract").next().unwrap_or_default();
+        let is_answered = after.len() < screen.len();
+        is_answered && after.contains("Written by the offline extract") && after.contains(QUESTION)
+    });
     assert_eq!(server.calls(), 4);
-    terminal.wait_for(QUESTION);
     terminal.keys("\x1b");
     let (code, screen) = terminal.end();
     assert_eq!(code, 3, "{screen}");
+}
+
+#[test]
+fn feedback_that_was_not_worked_in_stands_in_the_next_asking_until_it_is() {
+    let (sandbox, server) = with_drafts([
+        draft("The clock is passed in.", "Do the same in src/backoff.rs."),
+        Reply::text("no"),
+        draft("The clock is passed in.", "Run the whole suite."),
+    ]);
+    let (terminal, _) = ask(&sandbox, 100);
+    let asked = |times: usize, text: &str| {
+        terminal.wait_until("the feedback", |screen| screen.matches(text).count() == times);
+    };
+    answer(&terminal, "r");
+    asked(1, "Feedback> ");
+    terminal.keys("name the suite\r");
+    terminal.wait_for("Not worked in yet: name the suite");
+    answer(&terminal, "r");
+    asked(2, "Feedback> name the suite");
+    terminal.keys(", please\r");
+    terminal.wait_for("Changed: ");
+    assert!(server.requests()[2].body.to_string().contains("name the suite, please"));
+    answer(&terminal, "a");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn another_model_is_named_and_drafts() {
+    let (sandbox, server) =
+        with_drafts([Reply::text("no"), draft("The clock is passed in.", "Do the same in src/backoff.rs.")]);
+    let (terminal, _) = ask(&sandbox, 80);
+    answer(&terminal, "m");
+    terminal.wait_for("Draft with");
+    terminal.keys("\x1b[B\r");
+    terminal.wait_for("Model> anthropic/");
+    terminal.keys("claude-haiku-4-5\r");
+    terminal.wait_for("Drafted by anthropic/claude-haiku-4-5");
+    assert_eq!(server.requests()[1].body["model"], "claude-haiku-4-5");
+    answer(&terminal, "a");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn g5_at_the_cap_refine_is_not_offered_and_it_says_why() {
+    let (sandbox, _server) = with_drafts([
+        draft("The clock is passed in.", "Do the same in src/backoff.rs."),
+        draft("The clock is passed in.", "Run the whole suite."),
+    ]);
+    fs::create_dir_all(sandbox.home()).unwrap();
+    fs::write(sandbox.home().join("config.toml"), "[handoff]\nmax_refinements = 1\n").unwrap();
+    let (terminal, screen) = ask(&sandbox, 80);
+    assert!(screen.contains("1 refinement is left."), "{screen}");
+    answer(&terminal, "r");
+    terminal.wait_for("Feedback");
+    terminal.keys("\x1b");
+    terminal
+        .wait_until("the question again", |screen| screen.contains("→ Refine") && screen.contains(QUESTION));
+    terminal.keys("r\r");
+    terminal.wait_until("the second asking", |screen| screen.matches("Feedback> ").count() == 2);
+    terminal.keys("name the suite\r");
+    terminal.wait_for("No refinement is left: ");
+    let screen = terminal.wait_for(QUESTION);
+    assert!(!screen.contains("[r] Refine") && screen.contains("[u] Earlier draft"), "{screen}");
+    answer(&terminal, "a");
+    assert_eq!(terminal.end().0, 0);
 }
 
 #[test]
@@ -325,7 +460,7 @@ fn going_on_without_a_summary_declines_and_says_how() {
 fn control_c_while_drafting_leaves_nothing_behind() {
     let (sandbox, _server) = with_drafts([Reply::fault(Fault::Hang)]);
     let terminal = Terminal::start(&sandbox, 80, &["handoff", &sandbox.session()]);
-    terminal.wait_for("Esc or Ctrl-C stops");
+    terminal.wait_for("draft with anthropic/");
     terminal.keys("\x03");
     let (code, screen) = terminal.end();
     assert_eq!(code, 130, "{screen}");
@@ -343,7 +478,7 @@ fn a_refinement_that_is_stopped_leaves_the_draft_as_it_was() {
     answer(&terminal, "r");
     terminal.wait_for("Feedback");
     terminal.keys("shorter\r");
-    terminal.wait_for("Esc or Ctrl-C stops");
+    terminal.wait_for("draft with anthropic/");
     terminal.keys("\x03");
     terminal.wait_for("Stopped; the proposal stays as it was shown.");
     answer(&terminal, "a");
@@ -352,7 +487,7 @@ fn a_refinement_that_is_stopped_leaves_the_draft_as_it_was() {
 }
 
 #[test]
-fn l14_in_plain_mode_nothing_is_drawn_over_and_questions_are_answered_by_the_line() {
+fn in_plain_mode_nothing_is_drawn_over_and_questions_are_answered_by_the_line() {
     let (sandbox, _server) = with_drafts([
         draft("The clock is passed in.", "Do the same in src/backoff.rs."),
         draft("The clock is passed in.", "Run the whole suite."),
@@ -365,9 +500,15 @@ fn l14_in_plain_mode_nothing_is_drawn_over_and_questions_are_answered_by_the_lin
     terminal.keys("r\n");
     terminal.wait_for("Feedback>");
     terminal.keys("name the suite\n");
-    terminal.wait_for("Changed: Next steps (+1 -1).");
+    terminal.wait_until("the question again", |screen| {
+        let after = screen.rsplit("Changed: Next steps (+1 -1).").next().unwrap_or_default();
+        after.len() < screen.len() && after.contains(line.trim_end())
+    });
     terminal.keys("d\n");
-    terminal.wait_for("Draft 1 (-) and draft 2 (+):");
+    terminal.wait_until("the question after the difference", |screen| {
+        let after = screen.rsplit("Draft 1 (-) and draft 2 (+):").next().unwrap_or_default();
+        after.len() < screen.len() && after.contains(line.trim_end())
+    });
     terminal.keys("accept\n");
     let (code, printed) = terminal.end_printed();
     assert_eq!(code, 0, "{printed}");

@@ -51,7 +51,8 @@ impl Terminal {
         drop(pair.slave);
         let writer: Writer = Arc::new(Mutex::new(pair.master.take_writer().unwrap()));
         let parser = vt100::Parser::new(cells(ROWS), cells(columns), 0);
-        let shared = Arc::new((Mutex::new(Shared { parser, printed: Vec::new(), ended: false }), Condvar::new()));
+        let shared =
+            Arc::new((Mutex::new(Shared { parser, printed: Vec::new(), ended: false }), Condvar::new()));
         let reader = pair.master.try_clone_reader().unwrap();
         let (told, answers) = (Arc::clone(&shared), Arc::clone(&writer));
         std::thread::spawn(move || read(reader, &told, &answers));

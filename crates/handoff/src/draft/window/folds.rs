@@ -50,6 +50,9 @@ struct Fold {
     ledger: Ledger,
     selector: Selector,
     facts: OnceLock<Facts>,
+    /// The last selection and the last extract, each with its budget: a refinement asks for the same ones again.
+    selection: OnceLock<(u64, Selection)>,
+    extract: OnceLock<(u64, Extract)>,
     end: Option<End>,
 }
 
@@ -111,6 +114,8 @@ impl Fold {
             ledger: Ledger::for_goal(goal.clone()),
             selector: Selector::new(tokens_max, goal),
             facts: OnceLock::new(),
+            selection: OnceLock::new(),
+            extract: OnceLock::new(),
             end: None,
         }
     }
@@ -145,6 +150,8 @@ impl Fold {
 impl Reader for Fold {
     fn see(&mut self, item: &Item) {
         self.facts.take();
+        self.selection.take();
+        self.extract.take();
         self.ledger.push(item);
         self.selector.see(item);
     }
@@ -195,14 +202,22 @@ impl Known {
 
     /// Returns what a model is to be shown in `tokens_max` tokens.
     pub(crate) fn selection(&self, tokens_max: u64) -> Selection {
-        self.fold.selector.finish(self.fold.facts(), tokens_max)
+        let select = || self.fold.selector.finish(self.fold.facts(), tokens_max);
+        match self.fold.selection.get_or_init(|| (tokens_max, select())) {
+            (kept_for, selection) if *kept_for == tokens_max => selection.clone(),
+            _ => select(),
+        }
     }
 
     /// Returns the offline summary in about `tokens_max` tokens, and what it covers: what it quotes verbatim or in part,
     /// everything else as facts.
     pub(crate) fn extract(&self, tokens_max: u64) -> (Extract, Coverage) {
         let facts = self.fold.facts();
-        let told = extract(facts, self.fold.selector.goal(), tokens_max);
+        let tell = || extract(facts, self.fold.selector.goal(), tokens_max);
+        let told = match self.fold.extract.get_or_init(|| (tokens_max, tell())) {
+            (kept_for, told) if *kept_for == tokens_max => told.clone(),
+            _ => tell(),
+        };
         let coverage = self.fold.selector.coverage().finish(quoted(facts, &told));
         (told, coverage)
     }
@@ -230,7 +245,8 @@ impl Known {
 
 /// Returns the messages that the extract quotes, whole or in part.
 fn quoted(facts: &Facts, told: &Extract) -> Vec<(Seq, Reach)> {
-    let lists = [&facts.requests, &facts.statements, &facts.requests_about_goal, &facts.statements_about_goal];
+    let lists =
+        [&facts.requests, &facts.statements, &facts.requests_about_goal, &facts.statements_about_goal];
     let quotes = facts.origin.iter().chain(lists.into_iter().flatten());
     let mut reached: Vec<(Seq, Reach)> = Vec::new();
     for quote in quotes {

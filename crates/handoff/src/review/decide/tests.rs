@@ -80,7 +80,10 @@ fn g3_an_edit_carries_a_summary_a_text_or_feedback() {
         (json!({"feedback": " shorter "}), "refine: shorter"),
         (json!({"feedback": " "}), "refused: the feedback is empty: say what should change"),
         (json!({"feedback": 5}), "refused: `feedback` must be text"),
-        (json!({}), "refused: an edit needs `summary_json`, `summary_md`, `feedback`, `revert_to` or `redraft`"),
+        (
+            json!({}),
+            "refused: an edit needs `summary_json`, `summary_md`, `feedback`, `revert_to` or `redraft`",
+        ),
         (
             json!({"summary_json": {"title": 5}}),
             "refused: `summary_json.body` is missing or has another type",
@@ -120,6 +123,7 @@ fn g4_another_draft_is_asked_for_in_one_way_at_a_time() {
         assert_eq!(told(&shown, &answer), expected, "{args}");
     }
     let many = Proposal { iteration: ITERATIONS_MAX - 1, ..shown };
-    let answer = json!({"type": "edit", "edited_action": {"name": "handoff_summary", "args": {"revert_to": 1}}});
+    let answer =
+        json!({"type": "edit", "edited_action": {"name": "handoff_summary", "args": {"revert_to": 1}}});
     assert!(told(&many, &answer).starts_with("refused: there are 64 drafts already"));
 }

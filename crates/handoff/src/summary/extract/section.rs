@@ -54,6 +54,14 @@ impl Request<'_> {
             list.sort_by_cached_key(|entry| std::cmp::Reverse((score(entry) * 1_000.0) as u64));
         }
     }
+
+    /// Returns how many of a list that is sorted by the goal are told: those it is about and a few more; `None` when it
+    /// is about none of them.
+    fn about_goal<T>(&self, list: &[T], text: impl Fn(&T) -> &str) -> Option<usize> {
+        let goal = self.source.goal?;
+        let about = list.iter().filter(|entry| goal.terms_in(text(entry)) != 0).count();
+        (about > 0).then_some(list.len().min(about + OTHERS_MAX))
+    }
 }
 
 /// What earlier sections say, so that nothing is said twice.
@@ -82,6 +90,8 @@ const TODO_CHARS_MAX: usize = 140;
 /// Characters of a statement, and those below which none is looked for.
 const STATEMENT_CHARS: usize = 240;
 const STATEMENT_CHARS_MIN: usize = 12;
+/// Entries of a list that are told beside those the goal is about.
+const OTHERS_MAX: usize = 4;
 /// How much it counts that the goal is about a statement.
 const GOAL_FACTOR: f32 = 1.0;
 /// Characters of a request that only helps to understand the one after it.
@@ -195,6 +205,7 @@ fn changed_files(request: &Request<'_>) -> Vec<Line> {
         .collect();
     files.sort_by_key(|(_, seq)| std::cmp::Reverse(*seq));
     request.by_goal(&mut files, |(path, _)| path);
+    files.truncate(request.about_goal(&files, |(path, _)| path).unwrap_or(files.len()));
     path_line("Changed", &files, request.chars_max)
 }
 
@@ -371,7 +382,9 @@ pub(super) fn ranked_statements(facts: &Facts, goal: Option<&Goal>) -> Vec<State
     quotes.sort_by_key(|quote| quote.seq);
     let sentences: Vec<(Seq, &str)> = quotes
         .into_iter()
-        .flat_map(|quote| model::extractive::sentences(&quote.text).map(move |sentence| (quote.seq, sentence)))
+        .flat_map(|quote| {
+            model::extractive::sentences(&quote.text).map(move |sentence| (quote.seq, sentence))
+        })
         .filter(|(_, sentence)| weight(sentence) >= 4 && reads_as_prose(sentence) && !sentence.ends_with(':'))
         .filter(|(_, sentence)| !misleads(facts, sentence))
         .collect();
@@ -389,7 +402,8 @@ pub(super) fn ranked_statements(facts: &Facts, goal: Option<&Goal>) -> Vec<State
     let mut order: Vec<usize> = (0..sentences.len()).collect();
     order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(b.cmp(a)));
     let told = order.into_iter().map(|at| (at, sentences[at]));
-    told.map(|(at, (seq, sentence))| Statement { at, seq, text: clip(&plain(sentence), STATEMENT_CHARS) }).collect()
+    told.map(|(at, (seq, sentence))| Statement { at, seq, text: clip(&plain(sentence), STATEMENT_CHARS) })
+        .collect()
 }
 
 /// Returns the most telling statements that fit, in order.

@@ -1,1 +1,132 @@
 //! What is looked at, and what is not.
+
+use std::fs;
+use std::path::Path;
+
+use jiff::Timestamp;
+use protocol::{
+    AssistantId, CarryOver, Coverage, HandoffId, HandoffSummary, ItemKind, ReferencedFile, SummaryItem,
+    ThreadId,
+};
+
+use super::{REFERENCED_BYTES_MAX, REFERENCED_FILES_MAX, referenced_files};
+
+const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+fn summary(texts: &[&str], modified: &[&str]) -> HandoffSummary {
+    let body = texts.iter().map(|text| SummaryItem {
+        kind: ItemKind::Progress,
+        text: (*text).to_owned(),
+        refs: Vec::new(),
+        verified: true,
+        unfound: Vec::new(),
+    });
+    let carry_over = CarryOver {
+        files_modified: modified.iter().map(|path| (*path).to_owned()).collect(),
+        ..CarryOver::default()
+    };
+    HandoffSummary {
+        schema_version: 1,
+        handoff_id: HandoffId::generate(),
+        assistant_id: AssistantId::default(),
+        parent_thread_id: ThreadId::generate(),
+        child_thread_id: None,
+        title: "T".to_owned(),
+        tldr: "L".to_owned(),
+        body: body.collect(),
+        model: "extractive".to_owned(),
+        model_run_id: None,
+        tokens_used: 0,
+        iteration: 0,
+        created_at: Timestamp::UNIX_EPOCH,
+        coverage: Coverage::default(),
+        carry_over,
+    }
+}
+
+/// Returns what was found, one `path exists hash?` a file.
+fn found(workspace: &Path, texts: &[&str], modified: &[&str]) -> String {
+    let told = |file: &ReferencedFile| {
+        let hash = file.sha256.as_deref().map_or("-", |hash| if hash == EMPTY { "empty" } else { "hash" });
+        format!("{} {} {hash}", file.path, file.exists)
+    };
+    referenced_files(&summary(texts, modified), workspace).iter().map(told).collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn m14_files_are_listed_with_whether_they_exist_and_their_hash() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    fs::create_dir_all(root.join("src/deep")).unwrap();
+    fs::write(root.join("src/a.rs"), "").unwrap();
+    fs::write(root.join("src/deep/b.rs"), "b").unwrap();
+    fs::write(root.join("top.md"), "top").unwrap();
+    let absolute = root.join("src/a.rs").display().to_string();
+    for (texts, modified, expected) in [
+        (
+            &["Fixed src/a.rs:12 and `src/deep/b.rs`."][..],
+            &[][..],
+            "src/a.rs true empty, src/deep/b.rs true hash",
+        ),
+        (&["Changed in src: deep/b.rs"], &["src/deep/b.rs"], "src/deep/b.rs true hash"),
+        (&["See top.md and gone.md, src/gone.rs"], &[], "top.md true hash, src/gone.rs false -"),
+        (
+            &["See ./src//a.rs and src/a.rs#L3"],
+            &["src/a.rs", "src/late.rs"],
+            "src/a.rs true empty, src/late.rs false -",
+        ),
+        (
+            &["In src/deep/../deep/b.rs and and/or", "https://x.test/src/a.rs"],
+            &[],
+            "src/deep/../deep/b.rs true hash",
+        ),
+        (&[absolute.as_str()], &[], &format!("{absolute} true empty")),
+        (&["nothing"], &[], ""),
+    ] {
+        assert_eq!(found(root, texts, modified), expected, "{texts:?}");
+    }
+}
+
+#[test]
+fn nothing_outside_the_folder_is_looked_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("secret.txt"), "secret").unwrap();
+    let root = folder.path().join("work");
+    fs::create_dir(&root).unwrap();
+    fs::write(folder.path().join("near.txt"), "near").unwrap();
+    fs::write(root.join("in.txt"), "in").unwrap();
+    let outside_file = outside.path().join("secret.txt").display().to_string();
+    let near = folder.path().join("work/../near.txt").display().to_string();
+    let paths = ["../near.txt", "a/../../near.txt", "~/near.txt", "/etc/passwd", &outside_file, &near];
+    assert_eq!(found(&root, &[], &paths), "");
+    assert_eq!(found(&root, &["src/../in.txt"], &[]), "src/../in.txt true hash");
+    assert_eq!(found(&folder.path().join("no-such-folder"), &["a/b.txt"], &[]), "");
+}
+
+#[cfg(unix)]
+#[test]
+fn no_link_leads_out_of_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("secret.txt"), "secret").unwrap();
+    fs::write(folder.path().join("real.txt"), "").unwrap();
+    let link = |to: &Path, name: &str| std::os::unix::fs::symlink(to, folder.path().join(name)).unwrap();
+    link(outside.path(), "out");
+    link(&outside.path().join("secret.txt"), "out.txt");
+    link(&outside.path().join("gone.txt"), "dangling.txt");
+    link(&folder.path().join("real.txt"), "inner.txt");
+    let paths = ["out/secret.txt", "out.txt", "dangling.txt", "inner.txt"];
+    assert_eq!(found(folder.path(), &[], &paths), "inner.txt true empty");
+}
+
+#[test]
+fn the_number_and_the_size_of_files_are_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let large = fs::File::create(folder.path().join("large.bin")).unwrap();
+    large.set_len(REFERENCED_BYTES_MAX + 1).unwrap();
+    assert_eq!(found(folder.path(), &[], &["large.bin"]), "large.bin true -");
+    let many: Vec<String> = (0..REFERENCED_FILES_MAX + 20).map(|at| format!("src/f{at}.rs")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert_eq!(referenced_files(&summary(&[], &many), folder.path()).len(), REFERENCED_FILES_MAX);
+}

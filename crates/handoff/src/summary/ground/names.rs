@@ -47,9 +47,9 @@ const MIXED_DIGITS_MIN: usize = 3;
 const MIXED_CHARS_MIN: usize = 7;
 /// Units beside those the ledger knows; before these and those a space may stand.
 const UNITS: [&str; 32] = [
-    "us", "µs", "ns", "sec", "secs", "second", "seconds", "minute", "minutes", "mins", "hour", "hours", "hrs", "day",
-    "days", "week", "weeks", "b", "byte", "bytes", "tb", "tib", "hz", "khz", "mhz", "ghz", "kbps", "mbps", "gbps", "fps",
-    "percent", "degrees",
+    "us", "µs", "ns", "sec", "secs", "second", "seconds", "minute", "minutes", "mins", "hour", "hours",
+    "hrs", "day", "days", "week", "weeks", "b", "byte", "bytes", "tb", "tib", "hz", "khz", "mhz", "ghz",
+    "kbps", "mbps", "gbps", "fps", "percent", "degrees",
 ];
 
 /// Calls `found` with every name in `text`.
@@ -66,7 +66,8 @@ pub(crate) fn names<'a>(text: &'a str, mut found: impl FnMut(Named<'a>)) {
 /// Returns the path a name is, if it is one.
 pub(crate) fn path_of(named: &Named<'_>) -> Option<String> {
     let is_url = named.text.contains("://");
-    let names_file = named.text.contains('/') || named.text.rsplit_once('.').is_some_and(|(_, end)| identifier::is_extension(end));
+    let names_file = named.text.contains('/')
+        || named.text.rsplit_once('.').is_some_and(|(_, end)| identifier::is_extension(end));
     (named.sort == Sort::Path && !is_url && names_file && !named.text.starts_with('-') && !named.open_after)
         .then(|| named.text.clone().into_owned())
 }
@@ -92,7 +93,8 @@ fn words<'a>(line: &'a str, found: &mut impl FnMut(Named<'a>)) {
 }
 
 fn begins(bytes: &[u8], at: usize) -> bool {
-    identifier::starts_name(bytes[at]) || bytes[at] == b'\\' && bytes.get(at + 1).is_some_and(u8::is_ascii_alphanumeric)
+    identifier::starts_name(bytes[at])
+        || bytes[at] == b'\\' && bytes.get(at + 1).is_some_and(u8::is_ascii_alphanumeric)
 }
 
 const fn is_inside(byte: u8) -> bool {
@@ -150,7 +152,8 @@ fn digits_of<'a>(line: &str, word: &'a str) -> Option<&'a str> {
     let bare = word.trim_start_matches(['~', '-', '+', '$']);
     let end = bare.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(bare.len());
     let digits = bare[..end].trim_end_matches('.');
-    let is_plain = digits.bytes().filter(|byte| *byte == b'.').count() < 2 && digits.starts_with(|c: char| c.is_ascii_digit());
+    let is_plain = digits.bytes().filter(|byte| *byte == b'.').count() < 2
+        && digits.starts_with(|c: char| c.is_ascii_digit());
     let rest = &line[offset(line, bare) + digits.len()..];
     let is_number = digits.len() == bare.len() || unit_after(rest) == Some(bare.len() - digits.len());
     (is_plain && is_number).then_some(digits)
@@ -167,7 +170,8 @@ fn number<'a>(line: &'a str, word: &'a str, found: &mut impl FnMut(Named<'a>)) {
     }
     if line[end..].starts_with(',') && line[end + 1..].starts_with(|c: char| c.is_ascii_digit()) {
         // The last group takes those before it along.
-        let is_group = line.as_bytes()[end + 1..].iter().take_while(|byte| byte.is_ascii_digit()).count() == 3;
+        let is_group =
+            line.as_bytes()[end + 1..].iter().take_while(|byte| byte.is_ascii_digit()).count() == 3;
         if is_group {
             return;
         }

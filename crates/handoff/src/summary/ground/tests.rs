@@ -76,11 +76,20 @@ fn m6_a_name_is_found_in_whatever_form_it_is_written() {
         ("U: see src/a.rs", "src/a.rs:99, src/a.rs#L3, src/a.rs#L3-L9"),
         (r"U: see C:\\app\\src\\a.rs", "C:/app/src/a.rs and src/a.rs"),
         (r"U: see C:\app\src\lib.rs", r"C:\app\src\lib.rs and `src\lib.rs`"),
-        ("U: see `parse_all`, **parse_one**, _parse_two_ and [the lexer](src/lexer.rs)", "parse_all, parse_one, parse_two, src/lexer.rs"),
+        (
+            "U: see `parse_all`, **parse_one**, _parse_two_ and [the lexer](src/lexer.rs)",
+            "parse_all, parse_one, parse_two, src/lexer.rs",
+        ),
         (r"U: escaped parse\_all and src\/a.rs", "parse_all and src/a.rs"),
-        (r#"T: 1 {"path":"src\/a.rs","line":"x\\nfoo_bar\\tb_c","nested":"{\"key_name\":\"a-b/c.rs\"}"}"#, "src/a.rs foo_bar b_c key_name a-b/c.rs"),
+        (
+            r#"T: 1 {"path":"src\/a.rs","line":"x\\nfoo_bar\\tb_c","nested":"{\"key_name\":\"a-b/c.rs\"}"}"#,
+            "src/a.rs foo_bar b_c key_name a-b/c.rs",
+        ),
         (r#"T: 1 "\u002fetc\u002fhosts.conf""#, "/etc/hosts.conf"),
-        (r#"C: 1 Bash {"command": "rm -rf 'build dir'/\"out\".log --dry-run --level=max && FOO_BAR=1 ./run.sh"}"#, "`--dry-run` `--level` out.log FOO_BAR run.sh"),
+        (
+            r#"C: 1 Bash {"command": "rm -rf 'build dir'/\"out\".log --dry-run --level=max && FOO_BAR=1 ./run.sh"}"#,
+            "`--dry-run` `--level` out.log FOO_BAR run.sh",
+        ),
         ("U: took 1,200 rows and 12 ms, 3.5 GB", "1200 rows, 12ms, 3.5GB"),
         ("U: took 1200 rows and 12ms", "1,200 rows, 12 ms"),
         ("U: v1.2.3 of 0a1b2c3d4e5f60718293a4b5c6d7e8f901234567", "1.2.3, 0a1b2c3"),
@@ -130,7 +139,8 @@ fn name() -> impl Strategy<Value = String> {
         part.prop_map(|a| format!("{a}.toml")),
         (part, "[a-z]{2,6}").prop_map(|(a, b)| format!("https://{a}.test/{b}?id=7")),
         "[0-9a-f]{3}[0-9][a-f][0-9a-f]{4,35}".prop_map(|hash| hash),
-        ("[1-9][0-9]{0,3}", prop::sample::select(vec!["ms", " ms", "%", "kB", " GB", "s", " seconds", "px"])).prop_map(|(n, unit)| format!("{n}{unit}")),
+        ("[1-9][0-9]{0,3}", prop::sample::select(vec!["ms", " ms", "%", "kB", " GB", "s", " seconds", "px"]))
+            .prop_map(|(n, unit)| format!("{n}{unit}")),
         (part, part).prop_map(|(a, b)| format!("{a}_{b}")),
         (part, part).prop_map(|(a, b)| format!("`{a} {b}`")),
         part.prop_map(|a| format!("`{a}()`")),
@@ -141,7 +151,18 @@ fn name() -> impl Strategy<Value = String> {
 }
 
 const WORDS: [&str; 12] = [
-    "the", "worker", "was", "fixed", "and", "tests", "pass,", "see", "(also)", "\"quoted\"", "**bold**", "done.",
+    "the",
+    "worker",
+    "was",
+    "fixed",
+    "and",
+    "tests",
+    "pass,",
+    "see",
+    "(also)",
+    "\"quoted\"",
+    "**bold**",
+    "done.",
 ];
 
 /// What may stand around a name in an item.
@@ -176,7 +197,12 @@ fn thread_with(name: &str, how: usize) -> String {
         2 => format!("A: see [this]({bare})"),
         3 => format!("A: ```\\n{bare}\\n```"),
         4 => format!("T: 1 {}", json!({"value": bare, "more": [bare]})),
-        5 => format!("T: 1 {}", json!({"value": json!({"deep": format!("line\n{bare}\tend")}).to_string()}).to_string().replace("\\n", "\\\\n")),
+        5 => format!(
+            "T: 1 {}",
+            json!({"value": json!({"deep": format!("line\n{bare}\tend")}).to_string()})
+                .to_string()
+                .replace("\\n", "\\\\n")
+        ),
         6 => format!("C: 1 Bash {}", json!({"command": format!("run --x='{bare}' && echo \"{bare}\"")})),
         7 => format!("C: 1 other {}", json!({bare: 1})),
         8 => format!("T: 1 {}", bare.replace('_', "\\_")),

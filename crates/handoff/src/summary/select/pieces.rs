@@ -88,7 +88,8 @@ impl Selector {
 
     /// Returns about how many bytes it holds.
     pub(crate) fn bytes(&self) -> usize {
-        let pieces = self.newest.iter().chain(&self.older).map(|piece| 2 * piece.text.len() + size_of::<Piece>());
+        let pieces =
+            self.newest.iter().chain(&self.older).map(|piece| 2 * piece.text.len() + size_of::<Piece>());
         pieces.sum::<usize>() + self.coverage.bytes()
     }
 
@@ -105,7 +106,9 @@ impl Selector {
             What::Message(Message::Human(_)) => {
                 if let Some(text) = item.user_text() {
                     self.turn = Turn { first_seq: item.seq, ..Turn::default() };
-                    self.keep(Piece::new(item.seq, "User: ", &text, RECALL_GRAPHEMES));
+                    let mut piece = Piece::new(item.seq, "User: ", &text, RECALL_GRAPHEMES);
+                    piece.reach = Some(Reach::Verbatim);
+                    self.keep(piece);
                 }
             }
             What::Message(Message::Ai(message)) if item.is_meant() => self.answer(item.seq, message),
@@ -162,7 +165,9 @@ impl Selector {
         self.open_calls.remove(at);
         let is_error = message.status == ToolStatus::Error;
         let (outcome, terms) = match self.about_goal(text) {
-            _ if is_error => (format!(" -> failed: {}", flat(head_words(text.trim(), OUTCOME_CHARS))), self.terms_in(text)),
+            _ if is_error => {
+                (format!(" -> failed: {}", flat(head_words(text.trim(), OUTCOME_CHARS))), self.terms_in(text))
+            }
             _ if text.len() > LONG_RESULT_BYTES => {
                 let (told, terms) = self.told(seq, text);
                 (format!(" -> {told}"), terms)
@@ -311,7 +316,9 @@ impl Selector {
             told.push(format!("others ×{}", self.turn.more_calls));
         }
         let told = clip(&told.join(", "), CALL_CHARS);
-        Some(model::inert::line(&format!("(This turn's beginning is shortened to the facts above; its calls: {told})")))
+        Some(model::inert::line(&format!(
+            "(This turn's beginning is shortened to the facts above; its calls: {told})"
+        )))
     }
 }
 

@@ -6,6 +6,8 @@ use proptest::prelude::*;
 use super::{Selection, Selector};
 use crate::ledger::Ledger;
 use crate::limits::INPUT_TOKENS_MAX;
+use crate::summary::coverage::counts;
+use crate::summary::goal::Goal;
 use crate::transcript::items;
 
 fn select(text: &str, tokens_max: u64) -> Selection {
@@ -25,7 +27,7 @@ fn g7_the_first_and_the_last_request_are_always_in() {
     let selection =
         select(&format!("U: Build the zebra parser.\n{middle}U: And now the giraffe?"), INPUT_TOKENS_MAX);
     assert!(selection.requests.starts_with("[1] User: Build the zebra parser."));
-    assert!(selection.requests.ends_with("User: And now the giraffe?"));
+    assert!(selection.requests.ends_with("User (last request, pending): And now the giraffe?"));
     assert!(tokens::fits(&selection.text(), INPUT_TOKENS_MAX));
 }
 
@@ -58,8 +60,71 @@ fn l14_no_text_opens_or_closes_an_element() {
 
 #[test]
 fn l6_a_window_without_a_person_yields_a_selection() {
-    assert!(!select("T: 1 only a result", INPUT_TOKENS_MAX).ledger.is_empty());
+    let lone = select("T: 1 only a result", INPUT_TOKENS_MAX);
+    assert_eq!((lone.ledger.is_empty(), lone.events.as_str()), (false, "[1] Result: only a result"));
     assert!(select("A: I begin.\n A: I end.", INPUT_TOKENS_MAX).events.contains("I end."));
+}
+
+#[test]
+fn l6_a_giant_turn_is_split_and_its_beginning_told_shortly() {
+    let calls: String = (0..2_000)
+        .map(|at| format!("C: c{at} Edit {{\"file_path\": \"src/file_{at}.rs\"}}\nT: c{at} ok\nC: b{at} Bash {{\"command\": \"make {at}\"}}\nT: b{at} ok\n"))
+        .collect();
+    let selection = select(&format!("U: Rewrite all of it.\n{calls}A: Half is done."), 2_000);
+    let told = selection.events.lines().next().unwrap_or_default().to_owned();
+    assert_eq!(
+        told,
+        "(This turn's beginning is shortened to the facts above; its calls: Edit ×2000, Bash ×2000)"
+    );
+    assert!(selection.events.ends_with("Assistant: Half is done."));
+    assert!(selection.ledger.contains("Changed") && tokens::fits(&selection.text(), 2_000));
+    let short = select("U: Go.\n C: 1 Bash {\"command\": \"make\"}\n T: 1 ok", 2_000);
+    assert!(!short.events.contains("beginning"), "{}", short.events);
+}
+
+#[test]
+fn l6_a_result_of_two_million_tokens_is_clipped_with_a_pointer() {
+    let words = "lorem ipsum dolor ".repeat(450_000);
+    for (text, line) in [
+        (
+            format!("U: Look.\nC: 1 Bash {{\"command\": \"cat big.log\"}}\nT: 1 BEGIN {words} END"),
+            "[2] [Bash] cat big.log -> BEGIN lorem",
+        ),
+        (format!("T: 1 BEGIN {words} END"), "[1] Result: BEGIN lorem"),
+    ] {
+        let selection = select(&text, INPUT_TOKENS_MAX);
+        let shown = selection.events.lines().last().unwrap_or_default();
+        let seq = text.lines().count();
+        assert!(
+            shown.starts_with(line)
+                && shown.ends_with(&format!("dolor END (shortened; all of it is [{seq}])")),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
+fn m14_what_the_goal_is_about_is_chosen_and_results_go_with_their_calls() {
+    let filler: String =
+        (0..300).map(|at| format!("U: Do thing {at}.\nA: Did thing {at} as asked, with care.\n")).collect();
+    let text = format!(
+        "U: Begin.\nC: 1 Bash {{\"command\": \"cargo test\"}}\nT: 1 line\\nthe zebra codec lost a frame\\nline\n{filler}U: Anything else?"
+    );
+    let goal = std::sync::Arc::new(Goal::of("repair the zebra codecs"));
+    let mut selector = Selector::new(1_000, Some(goal));
+    let mut ledger = Ledger::default();
+    for item in items(&text) {
+        ledger.push(&item);
+        selector.see(&item);
+    }
+    let selection = selector.finish(&ledger.finish(), 1_000);
+    assert!(
+        selection.events.contains("[2] [Bash] cargo test -> the zebra codec lost a frame"),
+        "{}",
+        selection.events
+    );
+    assert!(selection.events.ends_with("User: Anything else?") && tokens::fits(&selection.text(), 1_000));
+    assert!(!select(&text, 1_000).events.contains("zebra"));
 }
 
 proptest! {
@@ -80,5 +145,11 @@ proptest! {
         prop_assert!(all.windows(2).all(|pair| pair[0].1 + 1 == pair[1].0));
         prop_assert_eq!((coverage.first_seq, coverage.last_seq), (1, kinds.len() as u64));
         prop_assert!(!selection.text().is_empty());
+        let told = counts(coverage);
+        let messages = kinds.iter().filter(|kind| **kind != 5).count() as u64;
+        prop_assert_eq!((told.messages, told.other_events), (messages, kinds.len() as u64 - messages));
+        let claimed = [&coverage.verbatim, &coverage.summarized, &coverage.truncated].into_iter().flatten();
+        // Only what the person, the assistant and the tools said in the main conversation is claimed.
+        prop_assert!(claimed.flat_map(|(first, last)| *first..=*last).all(|seq| kinds[seq as usize - 1] < 4));
     }
 }

@@ -32,8 +32,7 @@ impl Chat {
         let (Some(full), Some(thread)) = (full.filter(|full| full.is_due), &self.thread) else {
             return Ok(());
         };
-        let (thread_id, agent, screen) =
-            (thread.thread_id, &self.context.agent, &self.context.screen);
+        let (thread_id, agent, screen) = (thread.thread_id, &self.context.agent, &self.context.screen);
         let is_asked = screen.audience == Audience::Person
             && self.typed.lines.is_empty()
             && self.typed.rest.is_empty()

@@ -15,7 +15,8 @@ use crate::terminal::text::safe::one_line;
 use crate::terminal::text::wrap::wrap;
 
 /// What a handoff is, in a word.
-const BRIDGE: &str = "A bridge of context, not a fork: only the summary you accept goes along; this thread stays as it is.";
+const BRIDGE: &str =
+    "A bridge of context, not a fork: only the summary you accept goes along; this thread stays as it is.";
 
 /// What `/handoff` was given.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -144,7 +145,11 @@ impl Chat {
     }
 
     /// Reviews the handoff that a run stopped to ask about; returns how the run went on with the answer, if it did.
-    pub(super) async fn review_asked(&mut self, thread_id: ThreadId, end: &RunEnd) -> Result<Option<RunEnd>, Failure> {
+    pub(super) async fn review_asked(
+        &mut self,
+        thread_id: ThreadId,
+        end: &RunEnd,
+    ) -> Result<Option<RunEnd>, Failure> {
         if self.context.screen.audience == Audience::Program {
             return Ok(None);
         }
@@ -153,13 +158,21 @@ impl Chat {
             end.interrupts.iter().any(|asked| asked.interrupt_id == pending.interrupt.interrupt_id)
         };
         match waiting.into_iter().find(is_asked) {
-            Some(pending) => self.review(pending, Occasion::Handoff).await,
+            Some(pending) => {
+                self.context.screen.line("")?;
+                // To the person it is new, whatever was drafted before the run stopped.
+                self.review(PendingHandoff { is_new: true, ..pending }, Occasion::Handoff).await
+            }
             None => Ok(None),
         }
     }
 
     /// Drafts a handoff; `None` when the person stopped it. What they typed meanwhile is looked at before it is sent.
-    async fn draft(&mut self, thread_id: ThreadId, request: HandoffRequest) -> Result<Option<PendingHandoff>, Failure> {
+    async fn draft(
+        &mut self,
+        thread_id: ThreadId,
+        request: HandoffRequest,
+    ) -> Result<Option<PendingHandoff>, Failure> {
         // A draft is paid for too; what it took is read again with the rest.
         self.total = None;
         let drafted = review::draft(&self.context, thread_id, request, &mut self.typed).await;
@@ -183,7 +196,11 @@ impl Chat {
 
     /// Shows the proposal, asks until it is decided or left, and goes where that leads; returns how the run came to rest
     /// that took the decision, if the conversation stays in its thread. What was typed meanwhile goes into the next line.
-    async fn review(&mut self, pending: PendingHandoff, occasion: Occasion) -> Result<Option<RunEnd>, Failure> {
+    async fn review(
+        &mut self,
+        pending: PendingHandoff,
+        occasion: Occasion,
+    ) -> Result<Option<RunEnd>, Failure> {
         self.context.screen.measure();
         self.total = None;
         review::show(&self.context, &pending).await?;
@@ -212,7 +229,8 @@ impl Chat {
                     show_child(&self.context, &decided, child).await?;
                     let child = self.context.agent.find_thread(&child.to_string()).await?;
                     self.go_to(Some(child));
-                    self.say("You are in the new thread; the summary goes into its first turn, once.").map(|()| None)
+                    self.say("You are in the new thread; the summary goes into its first turn, once.")
+                        .map(|()| None)
                 }
                 None => {
                     self.is_changed = true;

@@ -1,7 +1,7 @@
 //! The commands of a chat: lines that begin with `/`. What each does is in the files beside this one.
 
 use crate::commands::chat::{Chat, Then};
-use crate::commands::recall;
+use crate::commands::history::recall;
 use crate::exit::{Code, Failure};
 use crate::terminal::screen::Cursor;
 use crate::terminal::text::wrap::{pad, wrap};

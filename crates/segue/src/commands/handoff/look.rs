@@ -119,6 +119,8 @@ pub(super) async fn show(context: &Context, id: &str, iteration: Option<u32>) ->
             review::show(context, pending).await?;
         }
         Some(_) | None => {
+            let since = shown.handoff.created_at.strftime("%Y-%m-%d %H:%M UTC");
+            context.screen.line(context.screen.style.dim(format!("Asked for at {since}.")))?;
             context.screen.line("")?;
             context.screen.line(summary::proposal(&context.screen, proposal, 0))?;
             context.screen.line("")?;
@@ -148,15 +150,19 @@ fn chosen(shown: &HandoffReview, iteration: Option<u32>) -> Result<Option<&Propo
 async fn head(context: &Context, handoff: &Handoff) -> Result<(), Failure> {
     let (screen, style) = (&context.screen, context.screen.style);
     let thread = context.short_id(handoff.parent_thread_id).await;
-    let since = handoff.created_at.strftime("%Y-%m-%d %H:%M UTC");
     screen.line(shorten(&format!("Handoff {}", handoff.handoff_id), screen.columns))?;
-    let mut about = format!("of thread {thread} · asked for {since} · {}", state(handoff.status));
+    let mut about = format!("of thread {thread} · {}", state(handoff.status));
     if matches!(handoff.status, HandoffStatus::Accepted | HandoffStatus::Seeded | HandoffStatus::Cleaned) {
         about.push_str(&format!(", thread {}", context.short_id(handoff.child_thread_id).await));
     }
     screen.line(style.dim(wrap(&about, screen.text_columns(), "", "  ")))?;
     if let Some(note) = &handoff.note {
-        screen.line(style.dim(wrap(&format!("note: {}", one_line(note)), screen.text_columns(), "", "  ")))?;
+        screen.line(style.dim(wrap(
+            &format!("note: {}", one_line(note)),
+            screen.text_columns(),
+            "",
+            "  ",
+        )))?;
     }
     Ok(())
 }
@@ -168,8 +174,7 @@ async fn iterations(context: &Context, shown: &HandoffReview, proposal: &Proposa
     if shown.proposals.len() > 1 {
         for other in &shown.proposals {
             let mark = if other.iteration == proposal.iteration { "▸" } else { " " };
-            let current =
-                if other.iteration == shown.handoff.iteration { " (the current one)" } else { "" };
+            let current = if other.iteration == shown.handoff.iteration { " (the current one)" } else { "" };
             let why = match &other.feedback {
                 Some(feedback) => format!("“{}”", one_line(feedback)),
                 None => one_line(&other.summary_json.title),

@@ -1,4 +1,5 @@
-//! What `segue handoff` tells at its end: one JSON object for a program, a few lines for a person, and the exit code.
+//! What `segue handoff` tells at its end: one JSON object for a program, a few lines for a person, and the exit code. Nothing
+//! is decided here.
 
 use agent::{EventQuery, HandoffCost, HistoryItem, ImportReport, PendingHandoff};
 use protocol::{
@@ -31,6 +32,8 @@ struct Report<'a> {
     summary_sha256: &'a str,
     coverage: &'a Coverage,
     uncovered_messages: u64,
+    /// What was wrong with the newest draft: what is shown stands in for it.
+    problem: Option<&'a str>,
     #[serde(flatten)]
     waiting: Option<Waiting<'a>>,
     /// What the agent that had asked for the handoff went on to say.
@@ -47,7 +50,6 @@ struct Waiting<'a> {
     allowed_decisions: Vec<&'a str>,
     remaining_refinements: u32,
     feedback_history: Vec<&'a str>,
-    problem: Option<&'a str>,
     unused_feedback: Option<&'a str>,
     cost: HandoffCost,
 }
@@ -130,6 +132,7 @@ async fn report<'a>(
     next_command: Option<String>,
 ) -> Result<Report<'a>, Failure> {
     let (handoff, proposal) = ended.subject();
+    let shown = ended.waits().unwrap_or(ended.pending);
     let waiting = match ended.waits() {
         Some(pending) => Some(waiting(context, pending).await?),
         None => None,
@@ -145,7 +148,8 @@ async fn report<'a>(
         summary_md: &proposal.summary_md,
         summary_sha256: &proposal.summary_sha256,
         coverage: &proposal.summary_json.coverage,
-        uncovered_messages: ended.waits().unwrap_or(ended.pending).uncovered_messages,
+        uncovered_messages: shown.uncovered_messages,
+        problem: shown.problem.as_deref(),
         waiting,
         answer: answered(context, ended).await?,
         import: ended.imported,
@@ -162,7 +166,6 @@ async fn waiting<'a>(context: &Context, pending: &'a PendingHandoff) -> Result<W
         allowed_decisions: allowed.map(String::as_str).collect(),
         remaining_refinements: pending.remaining_refinements,
         feedback_history: history.filter_map(Value::as_str).collect(),
-        problem: pending.problem.as_deref(),
         unused_feedback: pending.unused_feedback.as_deref(),
         cost: context.agent.handoff_cost(pending).await?,
     })

@@ -72,7 +72,11 @@ mod tests {
         let before = summary("T", "Tl", &[(Objective, "o"), (Progress, "one\ntwo"), (NextStep, "n")]);
         let check = |after: &HandoffSummary, expected: &str| assert_eq!(told(&before, after), expected);
         check(&before, "Changed: nothing.");
-        let after = summary("T", "Tl.", &[(Objective, "o"), (Progress, "one\nthree"), (NextStep, "n"), (NextStep, "m")]);
+        let after = summary(
+            "T",
+            "Tl.",
+            &[(Objective, "o"), (Progress, "one\nthree"), (NextStep, "n"), (NextStep, "m")],
+        );
         check(&after, "Changed: TL;DR, Progress (+1 -1), Next steps (+1). d shows the difference.");
         check(&summary("U", "Tl", &before_items()), "Changed: title. d shows the difference.");
     }

@@ -18,7 +18,8 @@ use crate::terminal::text::safe::one_line;
 use crate::terminal::text::wrap::wrap;
 
 /// What the editor's comment says first.
-const HOW: &str = "This is what the new thread will be told. Change it, save, and close the editor: that accepts it.";
+const HOW: &str =
+    "This is what the new thread will be told. Change it, save, and close the editor: that accepts it.";
 /// What it says besides; with the line above as many lines whatever happened, so that the numbers of lines stay.
 const MORE: &str = "Leave it as it is to go back to the question. Each line that begins with - is an item, under its heading:\n\
                     Objective, Progress, Decisions, Next steps, Blockers or Artifacts. This comment is not part of it.";
@@ -74,8 +75,10 @@ impl Own {
         };
         let id = shown.handoff_id.to_string();
         let prefix = format!("handoff-{}-", &id[..id.len().min(8)]);
-        let mut file =
-            tempfile::Builder::new().prefix(&prefix).suffix(".md").tempfile_in(context.agent.home().root())?;
+        let mut file = tempfile::Builder::new()
+            .prefix(&prefix)
+            .suffix(".md")
+            .tempfile_in(context.agent.home().root())?;
         file.write_all(text.as_bytes())?;
         let (_, path) = file.keep().map_err(|error| error.error)?;
         Ok(context.screen.line(format!("What you wrote is kept in {}", path.display()))?)
@@ -92,7 +95,8 @@ impl Own {
             Some(Written::Markdown(text)) => (text.clone(), true),
             Some(Written::Fields(_)) | None => (shown.summary_md.clone(), false),
         };
-        let first = refused.map_or_else(|| HOW.to_owned(), |why| format!("The text was not taken: {}", one_line(why)));
+        let first = refused
+            .map_or_else(|| HOW.to_owned(), |why| format!("The text was not taken: {}", one_line(why)));
         let (text, first_line) =
             match editor::edit(context.agent.home().root(), &format!("{first}\n{MORE}"), &text) {
                 Ok(Edited::Text { text, first_line }) => (text, first_line),

@@ -72,7 +72,8 @@ fn refinements(pending: &PendingHandoff) -> String {
             "No refinement is left: accept, edit the text yourself, go back to an earlier draft or decline."
                 .to_owned()
         }
-        0 => "It cannot be refined: no model is configured. Edit the text yourself, or see `segue models`.".to_owned(),
+        0 => "It cannot be refined: no model is configured. Edit the text yourself, or see `segue models`."
+            .to_owned(),
         1 => "1 refinement is left.".to_owned(),
         count => format!("{count} refinements are left."),
     }

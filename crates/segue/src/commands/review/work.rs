@@ -34,8 +34,8 @@ pub(super) struct Done<T> {
     pub(super) is_stopped: bool,
 }
 
-/// Drafts the handoff, or finds the pending one; `None` when the person stops it, and nothing is left behind then. What
-/// they type meanwhile goes to `typed`.
+/// Drafts the handoff, or finds the pending one; `None` when the person stops it and nothing is left behind. What they type
+/// meanwhile goes to `typed`.
 ///
 /// # Errors
 /// When there is nothing to hand off, another run is active, or the journal fails.
@@ -54,9 +54,18 @@ pub(crate) async fn draft(
     };
     match done.done {
         Ok(pending) => Ok(Some(pending)),
-        Err(_) if done.is_stopped => Ok(None),
+        Err(error) if done.is_stopped => match is_left(context, thread_id).await? {
+            true => Err(error.into()),
+            false => Ok(None),
+        },
         Err(error) => Err(error.into()),
     }
+}
+
+/// Returns whether a handoff of the thread is there that nobody decided.
+async fn is_left(context: &Context, thread_id: ThreadId) -> Result<bool, Failure> {
+    let open = context.agent.open_handoffs().await?;
+    Ok(open.iter().any(|open| open.handoff.parent_thread_id == thread_id))
 }
 
 /// Passes an answer on that was given without a review, and tells what a person should know of its consequences.
@@ -110,12 +119,18 @@ async fn shown<T>(
     let _quiet = Quiet::begin(&context.screen)?;
     let _pastes = Bracketed::begin(&context.screen)?;
     let mut stream = Stream::new(&context.screen, typed);
+    stream.begin_with("working on the handoff");
     stream.expect(std::mem::take(&mut spent.waiting));
     let done = watch(
-        async |frames, cancel| Done { done: work(&context.agent, &frames, &cancel).await, is_stopped: cancel.is_cancelled() },
+        async |frames, cancel| Done {
+            done: work(&context.agent, &frames, &cancel).await,
+            is_stopped: cancel.is_cancelled(),
+        },
         |seen| match seen {
             Seen::Frame(_, Frame::Notice { text }) if text.starts_with(FAILED) => Ok(Then::GoOn),
-            Seen::Frame(_, Frame::Notice { .. } | Frame::Progress { .. }) | Seen::Tick | Seen::Stopping => stream.show(seen),
+            Seen::Frame(_, Frame::Notice { .. } | Frame::Progress { .. }) | Seen::Tick | Seen::Stopping => {
+                stream.show(seen)
+            }
             Seen::Frame(..) | Seen::Gap(_) if telling == Telling::Everything => stream.show(seen),
             Seen::Frame(..) | Seen::Gap(_) => Ok(Then::GoOn),
         },
@@ -132,7 +147,10 @@ async fn noted<T>(
 ) -> Result<Done<T>, Failure> {
     let progress = Progress::new(&context.screen, context.format, Unit::Steps);
     watch(
-        async |frames, cancel| Done { done: work(&context.agent, &frames, &cancel).await, is_stopped: cancel.is_cancelled() },
+        async |frames, cancel| Done {
+            done: work(&context.agent, &frames, &cancel).await,
+            is_stopped: cancel.is_cancelled(),
+        },
         |seen| {
             match seen {
                 Seen::Frame(_, Frame::Notice { text }) => progress.aside(|| context.notice(text)),

@@ -11,9 +11,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::cli::Format;
-use crate::commands::{Context, approval};
 use crate::commands::run::decide::handoff_command;
 use crate::commands::run::lines::{self, Cost, Report, Start};
+use crate::commands::{Context, approval};
 use crate::exit::{self, Code, Failure, Outcome};
 use crate::terminal::screen::Audience;
 use crate::terminal::show::calls::{outcome, stopped, title};

@@ -47,7 +47,10 @@ pub(crate) fn full(screen: &Screen, carry: &CarryOver) -> Vec<String> {
     };
     let safe = |texts: &[String]| texts.iter().map(|text| one_line(text)).collect::<Vec<_>>();
     section("Last request", carry.last_user_request.iter().map(|text| one_line(text)).collect());
-    section("Todos", carry.todos.iter().map(|todo| format!("{} {}", mark(todo.status), one_line(&todo.text))).collect());
+    section(
+        "Todos",
+        carry.todos.iter().map(|todo| format!("{} {}", mark(todo.status), one_line(&todo.text))).collect(),
+    );
     section("Files changed", safe(&carry.files_modified));
     section("Files read", safe(&carry.files_read));
     section("Commands", safe(&carry.commands));
@@ -102,7 +105,9 @@ mod tests {
             sha256: sha256.map(str::to_owned),
         };
         CarryOver {
-            last_user_request: Some("do the same in src/backoff.rs\nand run \u{1b}[2Jthe whole suite ".repeat(3)),
+            last_user_request: Some(
+                "do the same in src/backoff.rs\nand run \u{1b}[2Jthe whole suite ".repeat(3),
+            ),
             todos: vec![
                 TodoItem { text: "one".to_owned(), status: TodoStatus::Completed },
                 TodoItem { text: "two".to_owned(), status: TodoStatus::Pending },
@@ -121,24 +126,36 @@ mod tests {
 
     #[test]
     fn a_row_says_each_sort_of_fact_and_fits() {
-        let screen = Screen { style: Style::Plain, columns: 60, audience: Audience::Program, cursor: Cursor::Fixed };
+        let screen =
+            Screen { style: Style::Plain, columns: 60, audience: Audience::Program, cursor: Cursor::Fixed };
         let rows = brief(&screen, &carry());
         assert!(rows.iter().all(|row| width(row) < 60), "{rows:#?}");
-        assert_eq!(rows[1..5], [
-            "  Todos: 1 open, 1 done; next: two",
-            "  Files changed (1): src/retry.rs",
-            "  Files read (20): src/0.rs, src/1.rs, src/2.rs, …",
-            "  Errors (1): left: 2, right: 3",
-        ]);
-        assert!(rows[5].starts_with("  Files for the goal (3): a.rs (3fa9c1d0), b.rs (missing)"), "{}", rows[5]);
+        assert_eq!(
+            rows[1..5],
+            [
+                "  Todos: 1 open, 1 done; next: two",
+                "  Files changed (1): src/retry.rs",
+                "  Files read (20): src/0.rs, src/1.rs, src/2.rs, …",
+                "  Errors (1): left: 2, right: 3",
+            ]
+        );
+        assert!(
+            rows[5].starts_with("  Files for the goal (3): a.rs (3fa9c1d0), b.rs (missing)"),
+            "{}",
+            rows[5]
+        );
         assert!(brief(&screen, &CarryOver::default()).is_empty());
     }
 
     #[test]
     fn at_length_the_facts_are_bounded_and_say_what_is_left_out() {
-        let screen = Screen { style: Style::Plain, columns: 60, audience: Audience::Program, cursor: Cursor::Fixed };
+        let screen =
+            Screen { style: Style::Plain, columns: 60, audience: Audience::Program, cursor: Cursor::Fixed };
         let lines = full(&screen, &carry());
-        assert!(lines.contains(&"    … 8 more".to_owned()) && lines.contains(&"  • [done] one".to_owned()), "{lines:#?}");
+        assert!(
+            lines.contains(&"    … 8 more".to_owned()) && lines.contains(&"  • [done] one".to_owned()),
+            "{lines:#?}"
+        );
         assert!(!lines.concat().contains('\u{1b}'), "{lines:#?}");
     }
 }

@@ -94,7 +94,8 @@ mod tests {
     fn two_versions_show_each_changed_line_whole_and_what_stands_beside_it() {
         let screen =
             Screen { style: Style::Plain, columns: 30, audience: Audience::Program, cursor: Cursor::Fixed };
-        let old = "**T**\nTl.\n\n### A\n- one\n- two is a line that is longer than the screen\n- three\n- four\n";
+        let old =
+            "**T**\nTl.\n\n### A\n- one\n- two is a line that is longer than the screen\n- three\n- four\n";
         let new = "**T**\nTl.\n\n### A\n- one\n- two is a line that is longer\n- three\n- four\n- five\n";
         let expected = [
             "  …",

@@ -15,9 +15,12 @@ const RANGE_COLUMNS: usize = 18;
 
 /// Returns what the summary covers on one line.
 pub(crate) fn line(coverage: &Coverage) -> String {
-    let CoverageCounts { messages, verbatim, summarized, truncated, excluded, .. } = coverage_counts(coverage);
+    let CoverageCounts { messages, verbatim, summarized, truncated, excluded, .. } =
+        coverage_counts(coverage);
     let noun = if messages == 1 { "message" } else { "messages" };
-    format!("{messages} {noun}: {verbatim} verbatim, {summarized} summarised, {truncated} truncated, {excluded} excluded")
+    format!(
+        "{messages} {noun}: {verbatim} verbatim, {summarized} summarised, {truncated} truncated, {excluded} excluded"
+    )
 }
 
 /// Returns the ranges in order, and what the words mean.
@@ -79,9 +82,30 @@ mod tests {
         assert_eq!(line(&coverage), expected);
     }
 
+    fn sample(columns: usize) -> String {
+        let screen =
+            Screen { style: Style::Plain, columns, audience: Audience::Program, cursor: Cursor::Fixed };
+        let coverage = Coverage {
+            first_seq: 1,
+            last_seq: 250,
+            messages: 240,
+            verbatim: vec![(240, 250)],
+            summarized: vec![(1, 180)],
+            truncated: vec![(191, 239)],
+            excluded: vec![(181, 190)],
+        };
+        full(&screen, &coverage).join("\n")
+    }
+
+    #[test]
+    fn the_ledger_at_60_and_at_100_columns() {
+        insta::assert_snapshot!(format!("{}\n\n{}", sample(60), sample(100)));
+    }
+
     #[test]
     fn the_ranges_are_in_order_and_bounded() {
-        let screen = Screen { style: Style::Plain, columns: 60, audience: Audience::Program, cursor: Cursor::Fixed };
+        let screen =
+            Screen { style: Style::Plain, columns: 60, audience: Audience::Program, cursor: Cursor::Fixed };
         let coverage = Coverage {
             first_seq: 1,
             last_seq: 30,

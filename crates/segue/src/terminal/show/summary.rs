@@ -56,7 +56,8 @@ pub(crate) fn cost(screen: &Screen, cost: &HandoffCost) -> String {
         Some(price) => format!("{} tokens ({})", tokens(count), dollars(price)),
         None => format!("{} tokens", tokens(count)),
     };
-    let draft = (cost.draft_tokens > 0).then(|| format!("This draft took {}", amount(cost.draft_tokens, cost.draft_dollars)));
+    let draft = (cost.draft_tokens > 0)
+        .then(|| format!("This draft took {}", amount(cost.draft_tokens, cost.draft_dollars)));
     let first = cost.first_turn_tokens.map(|count| {
         let first = amount(count, cost.first_turn_dollars);
         let going_on = cost.continuing_tokens.map(|count| amount(count, cost.continuing_dollars));
@@ -147,10 +148,15 @@ mod tests {
             parent_thread_id,
             child_thread_id: None,
             title: "Make `retries_after_timeout` reliable without raising the timeout".to_owned(),
-            tldr: "The retry test read the clock twice; it takes one clock now, and the backoff is next.".to_owned(),
+            tldr: "The retry test read the clock twice; it takes one clock now, and the backoff is next."
+                .to_owned(),
             body: vec![
                 item(ItemKind::Objective, "Find why `retries_after_timeout` fails now and then.", &[]),
-                item(ItemKind::Progress, "`src/retry.rs` takes the clock as an argument; 12 runs in a row passed.", &[]),
+                item(
+                    ItemKind::Progress,
+                    "`src/retry.rs` takes the clock as an argument; 12 runs in a row passed.",
+                    &[],
+                ),
                 item(ItemKind::Decision, "Never raise the timeout.", &[]),
                 item(ItemKind::NextStep, "[ ] the same in `src/backoff.rs`\n[ ] the whole suite", &[]),
                 item(ItemKind::Artifact, "Commit 4f2a9c1 in src/clock.rs", &["4f2a9c1", "src/clock.rs"]),
@@ -170,7 +176,9 @@ mod tests {
                 excluded: vec![(181, 190)],
             },
             carry_over: CarryOver {
-                last_user_request: Some("Good. Then do the same in src/backoff.rs and run the whole suite.".to_owned()),
+                last_user_request: Some(
+                    "Good. Then do the same in src/backoff.rs and run the whole suite.".to_owned(),
+                ),
                 todos: vec![TodoItem { text: "run the whole suite".to_owned(), status: TodoStatus::Pending }],
                 files_modified: vec!["src/retry.rs".to_owned()],
                 errors: vec!["left: 2, right: 3".to_owned()],
@@ -189,7 +197,8 @@ mod tests {
     }
 
     fn panel(columns: usize) -> String {
-        let screen = Screen { style: Style::Plain, columns, audience: Audience::Program, cursor: Cursor::Fixed };
+        let screen =
+            Screen { style: Style::Plain, columns, audience: Audience::Program, cursor: Cursor::Fixed };
         let spent = HandoffCost {
             draft_tokens: 5_210,
             draft_dollars: Some(0.0213),
@@ -215,7 +224,8 @@ mod tests {
 
     #[test]
     fn the_cost_says_what_is_known_and_no_more() {
-        let screen = Screen { style: Style::Plain, columns: 100, audience: Audience::Program, cursor: Cursor::Fixed };
+        let screen =
+            Screen { style: Style::Plain, columns: 100, audience: Audience::Program, cursor: Cursor::Fixed };
         let check = |of: HandoffCost, expected: &str| assert_eq!(cost(&screen, &of), expected);
         check(HandoffCost::default(), "");
         check(HandoffCost { draft_tokens: 12, ..HandoffCost::default() }, "This draft took 12 tokens.");

@@ -11,7 +11,11 @@ pub(crate) fn tokens(count: u64) -> String {
 
 /// Returns an amount of money.
 pub(crate) fn dollars(dollars: f64) -> String {
-    if dollars > 0.0 && dollars < 0.01 { format!("${dollars:.4}") } else { format!("${dollars:.2}") }
+    match dollars {
+        tiny if tiny > 0.0 && tiny < 0.0001 => "<$0.0001".to_owned(),
+        small if small > 0.0 && small < 0.01 => format!("${small:.4}"),
+        dollars => format!("${dollars:.2}"),
+    }
 }
 
 #[cfg(test)]
@@ -28,5 +32,6 @@ mod tests {
             (dollars(0.0), dollars(0.0012), dollars(1.5)),
             ("$0.00".into(), "$0.0012".into(), "$1.50".into())
         );
+        assert_eq!(dollars(0.000_045), "<$0.0001");
     }
 }

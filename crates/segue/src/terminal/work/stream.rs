@@ -108,6 +108,11 @@ impl<'a> Stream<'a> {
         self.opening = Some(text);
     }
 
+    /// Says what is under way before the work tells anything itself.
+    pub(crate) fn begin_with(&mut self, what: &str) {
+        self.phase = Phase::Working(what.to_owned());
+    }
+
     /// Tells the calls whose results are still to come, in order: one that is declined gets its result without ever
     /// running.
     pub(crate) fn expect(&mut self, calls: Vec<(String, Value)>) {
@@ -216,7 +221,8 @@ impl<'a> Stream<'a> {
 
     fn progress(&mut self, what: &str) -> io::Result<()> {
         let phase = Phase::Working(one_line(what));
-        let is_told = self.phase == phase || self.live.is_drawn() || self.screen.audience == Audience::Program;
+        let is_told =
+            self.phase == phase || self.live.is_drawn() || self.screen.audience == Audience::Program;
         let line = self.screen.style.dim(format!("  {} … Ctrl-C stops it", one_line(what)));
         self.enter(phase);
         if is_told { Ok(()) } else { self.print_line(&line) }

@@ -66,14 +66,22 @@ fn g3_a_decision_of_another_shape_is_told_and_changes_nothing() {
         (json!({"type": "reject", "mesage": "no"}), "unknown field `mesage`"),
         (json!({"type": "approve", "summary_sha256": "00"}), "summary_sha256 is not that of the current"),
         (json!({"type": "respond", "message": "x"}), "`respond` is not allowed"),
-        (json!({"type": "edit", "edited_action": {"name": "execute", "args": {}}}), "expected `handoff_summary`"),
+        (
+            json!({"type": "edit", "edited_action": {"name": "execute", "args": {}}}),
+            "expected `handoff_summary`",
+        ),
         (edit(json!({})), "an edit needs"),
         (edit(json!({"redraft": {}, "revert_to": 0})), "only one of"),
         (edit(json!({"revert_to": 0})), "iteration 0 is the one that is shown"),
         (edit(json!({"revert_to": 5})), "there is no iteration 5"),
         (edit(json!({"revert_to": "first"})), "there is no iteration \"first\""),
         (edit(json!({"redraft": "again"})), "`redraft` is"),
-        (edit(json!({"redraft": {"model": "nobody/model"}})), "another draft by `nobody/model` cannot be made"),
+        (
+            edit(json!({"redraft": {"model": "nobody/model"}})),
+            "another draft by `nobody/model` cannot be made",
+        ),
+        (edit(json!({"redraft": {"model": "openai/x"}})), "another draft by `openai/x` cannot be made"),
+        (edit(json!({"redraft": {"model": "x"}})), "another draft by `x` cannot be made"),
         // No model is configured here.
         (edit(json!({"redraft": {}})), "no model is configured"),
         (edit(json!({"feedback": "Shorter."})), "no model is configured"),
@@ -206,6 +214,29 @@ fn a_handoff_that_nobody_decided_is_given_up_and_says_so() {
 }
 
 #[test]
+fn m2_a_decision_that_a_crash_kept_from_its_effect_is_carried_out_and_not_taken_again() {
+    let sandbox = Sandbox::new();
+    let report = pending(&sandbox);
+    let (id, thread) =
+        (report["handoff"]["handoff_id"].as_str().unwrap(), report["thread_id"].as_str().unwrap());
+    // What a process leaves that ends right after the answer is durable.
+    let answered = "UPDATE interrupts SET status = 'resolved', resolved_at = created_at, decisions = ?";
+    let decisions = json!({"decisions": [{"type": "approve"}]}).to_string();
+    let database = Connection::open(sandbox.home().join("segue.db")).unwrap();
+    database.execute(answered, [decisions]).unwrap();
+    drop(database);
+    refused(
+        &sandbox,
+        &["handoff", "--decide", id, "--preview"],
+        1,
+        "it is being worked on, or that was cut off",
+    );
+    sandbox.run(&["handoff", thread]).assert_told(1, "it is accepted already");
+    assert_eq!(sandbox.threads().len(), 2);
+    assert!(sandbox.agent_md().unwrap().contains(report["summary_md"].as_str().unwrap().trim()));
+}
+
+#[test]
 fn a_question_about_a_tool_call_is_no_handoff() {
     let call = Reply::call("c1", "write_file", json!({"path": "a.txt", "content": "a"}));
     let server = Server::start(Script::new([call])).unwrap();
@@ -214,7 +245,8 @@ fn a_question_about_a_tool_call_is_no_handoff() {
     assert_eq!(ended.code, 3, "{ended:?}");
     let result: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
     let interrupt = result["interrupts"][0]["interrupt_id"].as_str().unwrap();
-    let ended = refused(&sandbox, &["handoff", "--decide", interrupt, "--apply"], 2, "asks about something else");
+    let ended =
+        refused(&sandbox, &["handoff", "--decide", interrupt, "--apply"], 2, "asks about something else");
     assert!(ended.stderr.contains(&format!("`segue decide {interrupt}`")), "{ended:?}");
 }
 
@@ -237,7 +269,11 @@ fn g9_nothing_is_decided_or_drafted_while_another_process_works_on_the_thread() 
     assert!(told.any(|line| line.contains("\"step_started\",\"node\":\"model\"")));
     // The other process renews its lease meanwhile.
     let without = ["runs"];
-    for args in [&["handoff", "--decide", id, "--apply"][..], &["run", "-t", thread, "-p", "me too"]] {
+    for args in [
+        &["handoff", "--decide", id, "--apply"][..],
+        &["handoff", thread],
+        &["run", "-t", thread, "-p", "me too"],
+    ] {
         let before = stored(&sandbox, &without);
         sandbox.run(args).assert_told(1, "it is being worked on in another terminal");
         assert_eq!(stored(&sandbox, &without), before, "{args:?}");

@@ -38,7 +38,11 @@ fn said(terminal: &Terminal, text: &str) {
 
 fn asking() -> [Reply; 4] {
     [
-        Reply::pieces(["This is getting long.\n"]).and_call("c1", "request_handoff", json!({"goal": "polish the kettle"})),
+        Reply::pieces(["This is getting long.\n"]).and_call(
+            "c1",
+            "request_handoff",
+            json!({"goal": "polish the kettle"}),
+        ),
         draft(),
         Reply::text("Then I go on here.\n"),
         Reply::text("In the new thread.\n"),
@@ -46,12 +50,17 @@ fn asking() -> [Reply; 4] {
 }
 
 #[test]
-fn g9_what_the_agent_asks_for_is_reviewed_at_once_and_an_acceptance_goes_to_the_child() {
+fn g2_what_the_agent_asks_for_is_reviewed_at_once_and_an_acceptance_goes_to_the_child() {
     let (sandbox, server) = serve(asking());
     let terminal = Terminal::start(&sandbox, 100, &["chat"]);
     said(&terminal, "please mend the kettle");
     let screen = terminal.wait_for(QUESTION);
-    for part in ["The agent asks to hand this thread over", "Goal: polish the kettle", "Kettle, next part", "[r] Refine"] {
+    for part in [
+        "The agent asks to hand this thread over",
+        "Goal: polish the kettle",
+        "Kettle, next part",
+        "[r] Refine",
+    ] {
         assert!(screen.contains(part), "{part}:\n{screen}");
     }
     terminal.keys("\r\r");
@@ -70,7 +79,7 @@ fn g9_what_the_agent_asks_for_is_reviewed_at_once_and_an_acceptance_goes_to_the_
 }
 
 #[test]
-fn g9_a_declined_handoff_gives_the_agent_its_answer_and_the_turn_goes_on() {
+fn g2_a_declined_handoff_gives_the_agent_its_answer_and_the_turn_goes_on() {
     let (sandbox, server) = serve(asking());
     let terminal = Terminal::start(&sandbox, 100, &["chat"]);
     said(&terminal, "please mend the kettle");
@@ -118,7 +127,7 @@ fn what_is_typed_while_a_draft_is_made_stands_unsent_in_the_thread_one_is_in_the
         said(&terminal, "please mend the kettle");
         terminal.wait_for("Hello.");
         said(&terminal, "/handoff");
-        let screen = terminal.wait_for("Esc or Ctrl-C stops");
+        let screen = terminal.wait_for("draft with anthropic/");
         assert!(screen.contains("A bridge of context, not a fork"), "{screen}");
         terminal.keys("and then\rsharpen it");
         terminal.wait_for("> sharpen it");
@@ -131,8 +140,10 @@ fn what_is_typed_while_a_draft_is_made_stands_unsent_in_the_thread_one_is_in_the
             terminal.wait_for("Reason (Enter for none)");
             terminal.keys("\r");
         }
-        let screen = at_prompt(&terminal, "sharpen it");
-        assert!(screen.contains(there) && screen.contains("segue> and then"), "{screen}");
+        let screen = terminal.wait_until("the prompt", |screen| {
+            screen.contains("segue> and then") && screen.trim_end().ends_with("sharpen it")
+        });
+        assert!(screen.contains(there), "{screen}");
         assert_eq!(server.calls(), 2, "nothing is sent before the person looks at it");
         terminal.keys("\r");
         terminal.wait_for("Sharp.");
@@ -153,7 +164,7 @@ fn control_c_while_drafting_stays_in_the_thread_and_keeps_what_was_typed() {
     said(&terminal, "please mend the kettle");
     terminal.wait_for("Hello.");
     said(&terminal, "/handoff");
-    terminal.wait_for("Esc or Ctrl-C stops");
+    terminal.wait_for("draft with anthropic/");
     terminal.keys("half a thought");
     terminal.wait_for("> half a thought");
     terminal.keys("\x03");
@@ -224,7 +235,7 @@ fn a_handoff_that_waits_is_offered_when_its_thread_is_opened() {
 }
 
 #[test]
-fn l14_a_chat_in_plain_mode_reviews_without_drawing_over() {
+fn a_chat_in_plain_mode_reviews_without_drawing_over() {
     let (sandbox, _server) = serve([Reply::text("Hello.\n"), draft()]);
     let terminal = Terminal::start(&sandbox, 60, &["chat", "--plain"]);
     said(&terminal, "please mend the kettle");
@@ -241,4 +252,29 @@ fn l14_a_chat_in_plain_mode_reviews_without_drawing_over() {
     assert_eq!(code, 0, "{printed}");
     assert!(!printed.contains('\u{1b}'), "{printed:?}");
     assert!(printed.contains("You are in the new thread"), "{printed}");
+}
+
+#[test]
+fn a_line_typed_while_a_draft_is_made_answers_no_question_in_plain_mode() {
+    let (mut sandbox, server) = serve([Reply::text("Hello.\n"), draft().gated("drafted", Place::Start)]);
+    sandbox.set("SEGUE_PLAIN", "1");
+    let terminal = Terminal::start(&sandbox, 80, &["chat"]);
+    said(&terminal, "please mend the kettle");
+    terminal.wait_for("Hello.");
+    said(&terminal, "/handoff");
+    terminal.wait_for("draft with anthropic/");
+    terminal.keys("a\n");
+    terminal.wait_until("the echo", |screen| screen.lines().any(|line| line.trim() == "a"));
+    server.open("drafted");
+    terminal.wait_for("Choose a key, Enter for none>");
+    assert_eq!(sandbox.threads().len(), 1);
+    terminal.keys("d\n");
+    terminal.wait_for("Reason (Enter for none)>");
+    terminal.keys("\n");
+    terminal.wait_for("You had typed, and it was not sent:");
+    at_prompt(&terminal, PROMPT.trim_end());
+    terminal.keys("/quit\n");
+    let (code, printed) = terminal.end_printed();
+    assert_eq!(code, 0, "{printed}");
+    assert!(!printed.contains('\u{1b}') && printed.contains("Handoff declined"), "{printed:?}");
 }

@@ -11,7 +11,8 @@ fn asking() -> Server {
     let draft = Reply { always: true, ..summary_draft("One") };
     let asks = Reply::call("h1", "request_handoff", json!({"goal": "the backoff"}));
     let goes_on = Reply { always: true, ..Reply::text("I go on here.") };
-    Server::start(Script::new([draft.when_body_contains("You write the handoff summary"), asks, goes_on])).unwrap()
+    Server::start(Script::new([draft.when_body_contains("You write the handoff summary"), asks, goes_on]))
+        .unwrap()
 }
 
 fn stopped(sandbox: &Sandbox, more: &[&str]) -> Value {
@@ -42,7 +43,10 @@ fn g2_a_run_that_stops_for_a_handoff_says_how_to_decide() {
     let accepted = command(&sandbox, &result, &["--apply", "--json"]);
     assert_eq!(accepted.code, 0, "{accepted:?}");
     let accepted = accepted.json();
-    assert_eq!((&accepted["outcome"], &accepted["summary_json"]["title"]), (&json!("accepted"), &json!("One")));
+    assert_eq!(
+        (&accepted["outcome"], &accepted["summary_json"]["title"]),
+        (&json!("accepted"), &json!("One"))
+    );
     assert_eq!(sandbox.threads().len(), 2);
 }
 
@@ -61,7 +65,8 @@ fn g2_declined_the_agent_goes_on_and_its_answer_is_reported() {
     let server = asking();
     let sandbox = Sandbox::new().with_model(&server);
     let result = stopped(&sandbox, &[]);
-    let file = sandbox.file("d.json", json!({"decisions": [{"type": "reject", "message": "Not yet."}]}).to_string());
+    let file =
+        sandbox.file("d.json", json!({"decisions": [{"type": "reject", "message": "Not yet."}]}).to_string());
     let declined = command(&sandbox, &result, &["--decision-file", &file, "--json"]);
     assert_eq!(declined.code, 0, "{declined:?}");
     let declined = declined.json();
@@ -75,7 +80,10 @@ fn g2_declined_the_agent_goes_on_and_its_answer_is_reported() {
     let result = stopped(&sandbox, &[]);
     let file = sandbox.file("d.json", json!({"decisions": [{"type": "reject"}]}).to_string());
     let declined = command(&sandbox, &result, &["--decision-file", &file]);
-    assert!(declined.stdout.contains("Declined.") && declined.stdout.contains("I go on here."), "{declined:?}");
+    assert!(
+        declined.stdout.contains("Declined.") && declined.stdout.contains("I go on here."),
+        "{declined:?}"
+    );
 }
 
 #[test]

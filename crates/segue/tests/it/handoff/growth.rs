@@ -31,7 +31,10 @@ fn m15_a_full_thread_is_proposed_to_be_handed_off_once_for_each_real_growth() {
     terminal.keys("hello\r");
     let screen = terminal.wait_for(QUESTION);
     assert!(screen.contains("% of the model's window") && screen.contains("ctx "), "{screen}");
-    assert!(screen.contains("[g] Go on") && screen.lines().all(|line| line.chars().count() <= 60), "{screen}");
+    assert!(
+        screen.contains("[g] Go on") && screen.lines().all(|line| line.chars().count() <= 60),
+        "{screen}"
+    );
     terminal.keys("g\r");
     terminal.wait_for("→ Go on");
     terminal.keys("hello again\r");

@@ -13,8 +13,12 @@ fn m11_what_was_said_before_a_handoff_is_found_from_the_child() {
         (report["child_thread_id"].as_str().unwrap(), report["thread_id"].as_str().unwrap());
     let found = sandbox.json(&["recall", child, "backoff", "clock", "--json"]);
     assert_eq!(found["threads"], json!([child, parent]));
-    let said: Vec<&Value> =
-        found["excerpts"].as_array().unwrap().iter().flat_map(|excerpt| excerpt.as_array().unwrap()).collect();
+    let said: Vec<&Value> = found["excerpts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|excerpt| excerpt.as_array().unwrap())
+        .collect();
     let backoff = said.iter().find(|one| one["text"].as_str().unwrap().contains("src/backoff.rs")).unwrap();
     assert_eq!((&backoff["thread_id"], &backoff["speaker"]), (&json!(parent), &json!("human")));
     let seq = backoff["seq"].as_u64().unwrap();

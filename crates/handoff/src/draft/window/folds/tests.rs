@@ -12,6 +12,7 @@ use serde_json::json;
 use super::super::{FOLD_PAGE_ROWS, Reading};
 use super::{FOLDS_MAX, Folds, Known, Part};
 use crate::summary::coverage::{Counts, counts};
+use crate::summary::select::Selection;
 use crate::transcript::item;
 use crate::{What, limits::INPUT_TOKENS_MAX};
 
@@ -211,7 +212,9 @@ fn about_two_things() -> Vec<String> {
         lines.push(format!("U: Please improve step {turn} of the {what}."));
         lines.push(format!("C: c{turn} Edit {{\"file_path\": \"{file}\"}}"));
         lines.push(format!("T: c{turn} ok"));
-        lines.push(format!("A: Step {turn} of the {what} rounds up in {file}, which was the cause of the trouble there."));
+        lines.push(format!(
+            "A: Step {turn} of the {what} rounds up in {file}, which was the cause of the trouble there."
+        ));
     }
     lines
 }
@@ -226,16 +229,24 @@ async fn m14_two_goals_select_different_ranges_and_items() {
     let ((billed, billed_coverage), (logged, logged_coverage)) = (billing.extract(600), login.extract(600));
     assert_ne!(billed_coverage, logged_coverage);
     let count = |text: &str, word: &str| text.matches(word).count();
-    let told = |extract: &crate::Extract| extract.body.iter().map(|item| item.text.clone()).collect::<String>();
+    let told =
+        |extract: &crate::Extract| extract.body.iter().map(|item| item.text.clone()).collect::<String>();
     assert!(count(&told(&billed), "invoice") > 2 * count(&told(&billed), "session"), "{}", told(&billed));
     assert!(count(&told(&logged), "session") > 2 * count(&told(&logged), "invoice"), "{}", told(&logged));
     let (billed, logged) = (billing.selection(1_500), login.selection(1_500));
     assert_ne!(billed.coverage, logged.coverage);
-    assert!(count(&billed.events, "billing") > count(&billed.events, "login"), "{}", billed.events);
-    assert!(count(&logged.events, "login") > count(&logged.events, "billing"), "{}", logged.events);
+    let parts: [fn(&Selection) -> &str; 2] = [|selection| &selection.requests, |selection| &selection.events];
+    for part in parts {
+        assert!(count(part(&billed), "billing") > count(part(&billed), "login"), "{}", part(&billed));
+        assert!(count(part(&logged), "login") > count(part(&logged), "billing"), "{}", part(&logged));
+    }
     for selection in [&billed, &logged] {
         assert!(model::tokens::fits(&selection.text(), 1_500));
-        assert!(selection.events.contains("[240] Assistant: Step 59"), "the newest is always in: {}", selection.events);
+        assert!(
+            selection.events.contains("[240] Assistant: Step 59"),
+            "the newest is always in: {}",
+            selection.events
+        );
     }
 }
 
@@ -243,18 +254,28 @@ async fn m14_two_goals_select_different_ranges_and_items() {
 async fn l7_the_last_request_is_verbatim_and_marked_in_all_that_is_told() {
     let request = "Now rename the flag to --dry-run everywhere, and nothing else.";
     for (answer, state) in [(None, "pending"), (Some("A: Renamed."), "answered")] {
-        let journal = Journal::of(&["U: Build the tool with its flags, please.", "A: Built.", &format!("U: {request}")]).await;
+        let journal = Journal::of(&[
+            "U: Build the tool with its flags, please.",
+            "A: Built.",
+            &format!("U: {request}"),
+        ])
+        .await;
         if let Some(answer) = answer {
             journal.add(&[answer]).await;
         }
         let known = journal.known(&Folds::default(), None).await;
         let (extract, coverage) = known.extract(300);
         assert!(extract.tldr.contains(state) || extract.tldr.contains("was answered"), "{}", extract.tldr);
-        let line = extract.body.iter().find(|item| item.text.contains(request)).map(|item| item.text.to_lowercase());
+        let line =
+            extract.body.iter().find(|item| item.text.contains(request)).map(|item| item.text.to_lowercase());
         assert!(line.is_some_and(|line| line.contains(state)), "{:?}", extract.body);
         assert!(coverage.verbatim.iter().any(|(first, last)| (*first..=*last).contains(&3)), "{coverage:?}");
         let shown = known.selection(INPUT_TOKENS_MAX);
-        assert!(shown.requests.ends_with(&format!("[3] User (last request, {state}): {request}")), "{}", shown.requests);
+        assert!(
+            shown.requests.ends_with(&format!("[3] User (last request, {state}): {request}")),
+            "{}",
+            shown.requests
+        );
         assert_eq!(known.carry_over().last_user_request.as_deref(), Some(request));
     }
 }

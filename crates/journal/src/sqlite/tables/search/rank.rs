@@ -2,15 +2,15 @@
 //! matter, and what becomes of the messages, is the asker's matter.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 
 use super::{check_words, index_row, phrase};
 use crate::sqlite::tables::columns::integer;
 use crate::sqlite::tables::events::rewinds::Superseding;
 use crate::sqlite::tables::{page_limit, threads};
-use crate::{RankQuery, Ranked, Result, ThreadPart};
+use crate::{RankQuery, Ranked, Result};
 
 /// One above the highest seq there can be.
 const SEQS: i64 = 1 << 32;
@@ -33,10 +33,15 @@ pub(crate) fn rank(connection: &Connection, query: &RankQuery) -> Result<Vec<Ran
             add_thread(connection, &any, (place, key, before), &mut best)?;
         }
     }
-    best.into_sorted()
-        .into_iter()
-        .map(|found| ranked(connection, found, (&query.threads, &phrases)))
-        .collect()
+    let found = best.into_sorted();
+    let held = words_held(connection, &found, &phrases)?;
+    let ranked = |(found, held): (Found, u32)| Ranked {
+        thread_id: query.threads[found.place].thread_id,
+        seq: seq_of(found.row).unsigned_abs(),
+        score: found.score,
+        held,
+    };
+    Ok(found.into_iter().zip(held).map(ranked).collect())
 }
 
 /// A message found, in the order of being kept: by score, then by its place in its thread.
@@ -108,22 +113,29 @@ const fn seq_of(row: i64) -> i64 {
     row & 0xFFFF_FFFF
 }
 
-/// Returns the message with the words it holds, each looked up in the index.
-fn ranked(
-    connection: &Connection,
-    found: Found,
-    (threads, phrases): (&[ThreadPart], &[Option<String>]),
-) -> Result<Ranked> {
-    let mut holds =
-        connection.prepare_cached("SELECT 1 FROM search_index WHERE search_index MATCH ?1 AND rowid = ?2")?;
-    let mut held = 0;
+/// Returns the words each message holds, as bits. A word is looked for once in all of them: the engine takes longer to
+/// begin a search than to pass over a few thousand rows.
+fn words_held(connection: &Connection, found: &[Found], phrases: &[Option<String>]) -> Result<Vec<u32>> {
+    let mut held = vec![0; found.len()];
+    let places: HashMap<i64, usize> = found.iter().enumerate().map(|(at, one)| (one.row, at)).collect();
+    let mut ranges: BTreeMap<usize, (i64, i64)> = BTreeMap::new();
+    for one in found {
+        let (first, last) = ranges.entry(one.place).or_insert((one.row, one.row));
+        (*first, *last) = (one.row.min(*first), one.row.max(*last));
+    }
+    let mut statement = connection.prepare_cached(
+        "SELECT rowid FROM search_index WHERE search_index MATCH ?1 AND rowid >= ?2 AND rowid <= ?3",
+    )?;
     for (number, phrase) in phrases.iter().enumerate() {
-        if let Some(phrase) = phrase
-            && holds.query_row((phrase, found.row), |_| Ok(())).optional()?.is_some()
-        {
-            held |= 1 << number;
+        let Some(phrase) = phrase else { continue };
+        for (first, last) in ranges.values() {
+            let mut rows = statement.query((phrase, first, last))?;
+            while let Some(row) = rows.next()? {
+                if let Some(at) = places.get(&row.get(0)?) {
+                    held[*at] |= 1 << number;
+                }
+            }
         }
     }
-    let seq = seq_of(found.row).unsigned_abs();
-    Ok(Ranked { thread_id: threads[found.place].thread_id, seq, score: found.score, held })
+    Ok(held)
 }

@@ -9,6 +9,7 @@ use protocol::{Seq, ThreadId};
 use serde::Serialize;
 
 use crate::cli::{self, Format};
+use crate::commands::import::count;
 use crate::commands::{Context, threads};
 use crate::exit::{Code, Failure, Outcome};
 use crate::terminal::text::safe::{one_line, safe};
@@ -102,11 +103,11 @@ fn rest(found: &Recall) -> String {
     let is_empty = found.excerpts.is_empty();
     match found.rest {
         Rest::Messages(0) if is_empty => {
-            format!("Nothing was found in {}.", super::import::count(found.threads.len() as u64, "thread"))
+            format!("Nothing was found in {}.", count(found.threads.len() as u64, "thread"))
         }
         Rest::Messages(0) => "That is all.".to_owned(),
         Rest::Messages(more) => {
-            format!("At least {} more; other words tell them apart.", super::import::count(more, "message"))
+            format!("At least {} more; other words tell them apart.", count(more, "message"))
         }
         Rest::Range { next_seq: None } if is_empty => "There are no messages at these numbers.".to_owned(),
         Rest::Range { next_seq: None } => "That is all of the range.".to_owned(),

@@ -1,0 +1,6 @@
+//! The room as its callers see it, on real conversations.
+
+#![expect(clippy::unwrap_used, reason = "the helpers of tests may end a test like the tests themselves")]
+
+mod conversations;
+mod invariants;

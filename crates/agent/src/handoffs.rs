@@ -164,8 +164,27 @@ impl Agent {
         }
     }
 
+    /// Ends a draft that was stopped before it began, as one that was stopped on its way: without a word to a model, the
+    /// last good proposal waits again, and without one nothing is left of the handoff.
+    pub(crate) async fn end_draft(&self, thread_id: ThreadId, frames: &Frames) -> Result<()> {
+        let pending = handoff::pending(&*self.store, thread_id).await?;
+        let Some(handoff) = pending.filter(|handoff| handoff.status == HandoffStatus::Drafting) else {
+            return Ok(());
+        };
+        let stopped = CancellationToken::new();
+        stopped.cancel();
+        let mut start = handoff::restart(&handoff)?;
+        start.channels.extend(Purpose::Handoff.channels());
+        let model = self.models.open()?;
+        self.run(thread_id, start, model.as_ref(), (frames, &stopped)).await.map(drop)
+    }
+
     async fn decided(&self, handoff_id: HandoffId, end: RunEnd, frames: &Frames) -> Result<Decided> {
-        let handoff = self.handoff(handoff_id).await?;
+        let mut handoff = self.handoff(handoff_id).await?;
+        if end.status == RunStatus::Cancelled && handoff.status == HandoffStatus::Drafting {
+            self.end_draft(handoff.parent_thread_id, frames).await?;
+            handoff = self.handoff(handoff_id).await?;
+        }
         let (status, parent) = (handoff.status, handoff.parent_thread_id);
         let is_broken = matches!(end.status, RunStatus::Error | RunStatus::Timeout) && status.is_pending();
         if is_broken || status == HandoffStatus::Drafting {

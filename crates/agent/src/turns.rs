@@ -8,7 +8,8 @@ use jiff::Timestamp;
 use journal::Artifact;
 use model::ChatModel;
 use protocol::{
-    AssistantId, Block, Checkpoint, EventType, HumanMessage, Message, NewEvent, RunId, Thread, ThreadId,
+    AssistantId, Block, Checkpoint, EventType, HumanMessage, Message, NewEvent, RunId, RunStatus, Thread,
+    ThreadId,
 };
 use runtime::{Admission, Frame, Frames, RunEnd, Start, Update};
 use serde_json::json;
@@ -67,7 +68,11 @@ impl Agent {
         let writes = self.taken_back(&self.pending(thread_id).await?, now).await?;
         let update = Update { events, writes, ..Update::default() };
         let start = Start { update, channels };
-        self.run(thread_id, start, Some(&model), (frames, cancel)).await
+        let end = self.run(thread_id, start, Some(&model), (frames, cancel)).await?;
+        if end.status == RunStatus::Cancelled {
+            self.end_draft(thread_id, frames).await?;
+        }
+        Ok(end)
     }
 
     /// Does what runs of any thread had decided and not done when their process ended, such as an acceptance. Runs

@@ -17,6 +17,11 @@ pub const ITERATIONS_MAX: u32 = 64;
 /// Bytes of the feedback a person gives at a time; it goes into a prompt whole.
 pub const FEEDBACK_BYTES_MAX: usize = 8_000;
 
+/// Files a summary refers to that are looked at.
+pub const REFERENCED_FILES_MAX: usize = 50;
+/// Bytes of such a file whose hash is computed.
+pub const REFERENCED_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
 /// Bytes of a user's message that are kept, most of all for the last one, which is carried over verbatim.
 pub(crate) const REQUEST_BYTES_MAX: usize = 4_000;
 /// Bytes of an assistant's message that are kept.

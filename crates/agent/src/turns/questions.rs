@@ -3,7 +3,9 @@
 
 use jiff::Timestamp;
 use journal::{ThreadPatch, Write};
-use protocol::{Decisions, Interrupt, InterruptId, InterruptStatus, ThreadId, ThreadStatus};
+use protocol::{
+    Decisions, Interrupt, InterruptId, InterruptStatus, RunStatus, ThreadId, ThreadStatus,
+};
 use runtime::{Frames, RunEnd};
 use tokio_util::sync::CancellationToken;
 
@@ -48,7 +50,11 @@ impl Agent {
         let interrupt = self.interrupt(interrupt_id).await?;
         self.recover(interrupt.thread_id, frames, cancel).await?;
         let interrupt = self.interrupt(interrupt_id).await?;
-        self.answer(&interrupt, decisions, (frames, cancel)).await
+        let end = self.answer(&interrupt, decisions, (frames, cancel)).await?;
+        if end.as_ref().is_some_and(|end| end.status == RunStatus::Cancelled) {
+            self.end_draft(interrupt.thread_id, frames).await?;
+        }
+        Ok(end)
     }
 
     /// Checks the answer, stores it, and drives the run that goes on with it.

@@ -154,6 +154,12 @@ impl Node for HandoffSummarization {
 
     async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
         let (metadata, handoff) = read(&step).await?;
+        if step.cancel.is_cancelled() {
+            return match is_redraft(step.channels) {
+                true => unchanged(&step, &handoff, Update::default(), None),
+                false => stopped(&step, &handoff, Update::default()),
+            };
+        }
         let chosen = self.drafting.chosen(step.channels);
         let tokens_max = chosen
             .as_ref()

@@ -8,15 +8,12 @@ use std::path::{Component, Path, PathBuf};
 
 use protocol::{CarryOver, HandoffSummary, ReferencedFile};
 
+use crate::limits::{REFERENCED_BYTES_MAX, REFERENCED_FILES_MAX};
 use crate::summary::ground::names;
 
 #[cfg(test)]
 mod tests;
 
-/// Files that are looked at.
-pub const REFERENCED_FILES_MAX: usize = 50;
-/// Bytes of a file whose hash is computed.
-pub const REFERENCED_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Bytes read at a time.
 const READ_BYTES: usize = 64 * 1024;
 

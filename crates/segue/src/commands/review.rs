@@ -328,12 +328,12 @@ impl<'a> Review<'a> {
         let screen = &self.context.screen;
         let status = self.context.agent.models();
         let mut names: Vec<String> = status.default.into_iter().collect();
-        let usable = status.providers.into_iter().filter(|provider| provider.configured);
-        names.extend(usable.map(|provider| format!("{}/", provider.provider)));
-        let mut items: Vec<String> = names
-            .iter()
-            .map(|name| if name.ends_with('/') { format!("{name}… (type its name)") } else { one_line(name) })
-            .collect();
+        let mut items: Vec<String> =
+            names.iter().map(|name| format!("{} (in use)", one_line(name))).collect();
+        for provider in status.providers.into_iter().filter(|provider| provider.configured) {
+            names.push(format!("{}/", provider.provider));
+            items.push(format!("{}/… (type its name)", provider.provider));
+        }
         items.push("another (type provider/name)".to_owned());
         let Some(at) = pick(screen, "Draft with", items)? else { return Ok(None) };
         let begun = names.get(at).map_or("", String::as_str);

@@ -206,6 +206,18 @@ fn m8_refining_shows_what_changed_and_an_earlier_draft_comes_back_as_it_was() {
 }
 
 #[test]
+fn m6_a_name_that_was_never_said_is_marked_and_named() {
+    let (sandbox, _server) =
+        with_drafts([draft("The clock is passed in.", "Do the same in src/invented_file.rs.")]);
+    let (terminal, screen) = ask(&sandbox, 60);
+    assert!(screen.contains("Do the same in src/invented_file.rs. (unverified)"), "{screen}");
+    let told = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("! unverified: not in the covered messages: src/invented_file.rs"), "{screen}");
+    terminal.keys("\x1b");
+    assert_eq!(terminal.end().0, 3);
+}
+
+#[test]
 fn m8_what_another_client_had_refined_is_shown_before_it_can_be_accepted() {
     let (sandbox, _server) = with_drafts([
         draft("The clock is passed in.", "Do the same in src/backoff.rs."),

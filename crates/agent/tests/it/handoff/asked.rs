@@ -173,3 +173,30 @@ async fn g2_a_request_while_one_waits_is_told_so() {
     assert!(told.iter().any(|message| message.text().contains("waits for the person's decision already")));
     assert_eq!(agent.pending_handoffs(Some(parent)).await.unwrap().len(), 1);
 }
+
+#[tokio::test]
+async fn g2_a_stop_between_the_request_and_its_draft_leaves_neither_a_row_nor_an_open_call() {
+    let world = World::new();
+    let server = asking(json!({}));
+    let agent = world.agent_with(&server);
+    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let (frames, mut watched) = agent::Frames::channel();
+    let cancel = agent::CancellationToken::new();
+    let stop = async {
+        while let Some(agent::Item::Frame(_, frame)) = watched.next().await {
+            if matches!(&*frame, agent::Frame::ToolStarted { name, .. } if name == "request_handoff") {
+                cancel.cancel();
+                return;
+            }
+        }
+    };
+    let (end, ()) = tokio::join!(agent.send(thread, "Fix the importer.", &frames, &cancel), stop);
+    assert_eq!(end.unwrap().status, RunStatus::Cancelled);
+    assert_eq!(agent.store().handoffs(journal::HandoffFilter::default()).await.unwrap(), []);
+    let results = results(&agent, thread).await;
+    assert!(results.len() <= 1, "{results:?}");
+    let (frames, cancel) = quiet();
+    let end = agent.send(thread, "Go on here.", &frames, &cancel).await.unwrap();
+    assert_eq!(end.status, RunStatus::Success);
+    assert_paired(&server.requests().last().unwrap().body);
+}

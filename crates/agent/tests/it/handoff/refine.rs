@@ -228,3 +228,20 @@ async fn j7_a_handoff_that_nobody_decides_is_given_up_and_says_so() {
     let next = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     assert_ne!(next.handoff.handoff_id, id);
 }
+
+#[tokio::test]
+async fn g5_a_stop_before_the_draft_begins_asks_no_model_and_keeps_the_last_good_proposal() {
+    let world = World::new();
+    let server = drafting(2);
+    let (agent, first) = pending_of(world.agent_with(&server), &world).await;
+    let (frames, cancel) = quiet();
+    cancel.cancel();
+    let feedback = edit(&json!({"feedback": "Shorter."}));
+    let stopped = agent.decide_handoff(first.handoff.handoff_id, &feedback, &frames, &cancel).await.unwrap();
+    let next = stopped.next.expect("the question is asked again");
+    assert_eq!((next.proposal, next.problem, server.calls()), (first.proposal.clone(), None, 1));
+    let (frames, cancel) = quiet();
+    let decided = agent.decide_handoff(first.handoff.handoff_id, &approve(&first), &frames, &cancel).await;
+    assert!(decided.unwrap().child_thread_id.is_some());
+    assert_eq!(server.calls(), 1);
+}

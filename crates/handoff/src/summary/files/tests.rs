@@ -9,7 +9,8 @@ use protocol::{
     ThreadId,
 };
 
-use super::{REFERENCED_BYTES_MAX, REFERENCED_FILES_MAX, referenced_files};
+use super::referenced_files;
+use crate::limits::{REFERENCED_BYTES_MAX, REFERENCED_FILES_MAX};
 
 const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 

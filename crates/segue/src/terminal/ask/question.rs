@@ -96,13 +96,21 @@ fn ask_by_line<T: Copy>(
     }
 }
 
-/// Returns the choice that a line names: by its key, or by the word beside it.
+/// Returns the choice that a line names: by its key, by the words beside it, or by the first of them where no other begins
+/// so.
 fn named<T>(choices: &[Choice<T>], line: &str) -> Option<usize> {
     let mut letters = line.chars();
-    match (letters.next(), letters.next()) {
-        (Some(key), None) => find(choices, key),
-        _ => choices.iter().position(|choice| choice.label.eq_ignore_ascii_case(line)),
+    if let (Some(key), None) = (letters.next(), letters.next()) {
+        return find(choices, key);
     }
+    let whole = choices.iter().position(|choice| choice.label.eq_ignore_ascii_case(line));
+    whole.or_else(|| {
+        let begins = |choice: &Choice<T>| {
+            choice.label.split(' ').next().is_some_and(|word| word.eq_ignore_ascii_case(line))
+        };
+        let mut found = (0..choices.len()).filter(|at| begins(&choices[*at]));
+        found.next().filter(|_| found.next().is_none())
+    })
 }
 
 /// Returns the choice a key stands for: the very key, else the same letter in the other case.
@@ -372,6 +380,14 @@ mod tests {
         ] {
             assert_eq!(named(&CHOICES, line), expected, "{line:?}");
         }
+    }
+
+    #[test]
+    fn the_first_word_of_a_label_names_it_where_no_other_begins_so() {
+        let choice = |key, label| Choice { key, label, answer: key };
+        let choices = [choice('a', "Always here"), choice('p', "Always there"), choice('s', "Stay here")];
+        assert_eq!((named(&choices, "stay"), named(&choices, "always")), (Some(2), None));
+        assert_eq!(named(&choices, "always THERE"), Some(1));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! keys go that are typed meanwhile.
 
 use scripted::{Fault, Place, Reply, Script, Server};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::sandbox::Sandbox;
 use crate::terminal::Terminal;
@@ -20,6 +20,23 @@ fn draft() -> Reply {
     ];
     let draft = json!({"title": "Kettle, next part", "tldr": "The kettle is nearly mended.", "body": body});
     Reply::text(draft.to_string()).when_body_contains(DRAFT_PROMPT)
+}
+
+/// A draft whose next step is this.
+fn draft_of(next: &str) -> Reply {
+    let mut draft = draft();
+    draft.text = draft.text.iter().map(|text| text.replace("Polish it.", next)).collect();
+    draft
+}
+
+/// Returns whether some text in `value` holds `text`, byte for byte.
+fn holds(value: &Value, text: &str) -> bool {
+    match value {
+        Value::String(found) => found.contains(text),
+        Value::Array(values) => values.iter().any(|value| holds(value, text)),
+        Value::Object(fields) => fields.values().any(|value| holds(value, text)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
 }
 
 fn serve(replies: impl IntoIterator<Item = Reply>) -> (Sandbox, Server) {
@@ -95,6 +112,88 @@ fn g2_a_declined_handoff_gives_the_agent_its_answer_and_the_turn_goes_on() {
     terminal.keys("\x04");
     assert_eq!(terminal.end().0, 0);
     assert_eq!(sandbox.threads().len(), 1);
+}
+
+#[test]
+fn g12_what_was_refined_reverted_and_edited_reaches_the_childs_first_turn_byte_for_byte_and_no_other() {
+    let (mut sandbox, server) = serve([
+        Reply::text("Hello.\n"),
+        draft_of("Polish it."),
+        draft_of("Polish it twice."),
+        draft_of("Polish it thrice."),
+        Reply::text("One.\n"),
+        Reply::text("Two.\n"),
+    ]);
+    let around = "# Mine\r\n\r\nkeep  this\r\n## Recent Thread Snapshot\n<current_thread_summary>\nNone recorded yet.\n\
+                  </current_thread_summary>\nno newline at the end";
+    let folder = sandbox.home().join("agents/agent");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("agent.md"), around).unwrap();
+    let script = sandbox.file("editor.sh", "#!/bin/sh\nsed -i 's/Polish it\\./Polish it, gently./' \"$1\"\n");
+    sandbox.set("EDITOR", &format!("sh {script}"));
+    let terminal = Terminal::start(&sandbox, 60, &["chat"]);
+    said(&terminal, "please mend the kettle");
+    terminal.wait_for("Hello.");
+    said(&terminal, "/handoff");
+    for (feedback, left) in [("twice", "2 refinements are left."), ("thrice", "1 refinement is left.")] {
+        terminal.wait_for(QUESTION);
+        terminal.keys("r\r");
+        terminal.wait_until("the asking", |screen| screen.trim_end().ends_with("Feedback>"));
+        terminal.keys(&format!("{feedback}\r"));
+        terminal.wait_until("the next draft", |screen| {
+            let after = screen.rsplit(left).next().unwrap_or_default();
+            after.len() < screen.len() && after.contains(QUESTION)
+        });
+    }
+    terminal.keys("u\r");
+    terminal.wait_for("draft 1 · Kettle, next part");
+    terminal.keys("\x1b[B\r");
+    terminal.wait_until("the first draft again", |screen| {
+        let after = screen.rsplit("draft 4").next().unwrap_or_default();
+        after.len() < screen.len() && after.contains(QUESTION)
+    });
+    terminal.keys("e\r");
+    terminal.wait_for("You are in the new thread");
+    said(&terminal, "first");
+    terminal.wait_for("One.");
+    said(&terminal, "second");
+    terminal.wait_for("Two.");
+    at_prompt(&terminal, PROMPT.trim_end());
+    terminal.keys("\x04");
+    assert_eq!(terminal.end().0, 0);
+    let child = sandbox.json(&["threads", "show", "last", "--json"]);
+    let id =
+        child["metadata"]["handoff"]["handoff_id"].as_str().unwrap_or_else(|| panic!("{child}")).to_owned();
+    let shown = sandbox.json(&["handoff", "--show", &id, "--json"]);
+    let accepted = shown["proposals"].as_array().unwrap().last().unwrap()["summary_md"].as_str().unwrap();
+    assert!(accepted.contains("- Polish it, gently."), "{accepted}");
+    let requests = server.requests();
+    assert_eq!(requests.len(), 6, "one call for each draft and each turn");
+    assert!(holds(&requests[4].body, accepted), "{}", requests[4].body);
+    assert!(!holds(&requests[5].body, "gently"), "{}", requests[5].body);
+    assert_eq!(sandbox.agent_md().unwrap(), around);
+}
+
+#[test]
+fn g2_what_the_agent_asked_before_a_crash_is_offered_again_and_its_turn_goes_on() {
+    let (sandbox, server) = serve(asking());
+    let terminal = Terminal::start(&sandbox, 100, &["chat"]);
+    said(&terminal, "please mend the kettle");
+    terminal.wait_for(QUESTION);
+    terminal.kill();
+    let terminal = Terminal::start(&sandbox, 100, &["chat", "-t", "last"]);
+    let screen = terminal.wait_for("[r] Review now");
+    assert!(screen.contains("waits for a decision: Kettle, next part"), "{screen}");
+    terminal.keys("r\r");
+    terminal.wait_for("[d] Decline");
+    terminal.keys("d\r");
+    terminal.wait_for("Reason (Enter for none)");
+    terminal.keys("\r");
+    terminal.wait_for("Then I go on here.");
+    at_prompt(&terminal, PROMPT.trim_end());
+    terminal.keys("\x04");
+    assert_eq!(terminal.end().0, 0);
+    assert_eq!(server.calls(), 3, "nothing is drafted again");
 }
 
 #[test]

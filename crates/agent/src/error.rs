@@ -72,10 +72,10 @@ pub enum Error {
         matches: Vec<ThreadId>,
     },
     /// There is no handoff with that id.
-    #[error("find handoff `{handoff_id}`")]
+    #[error("find handoff `{given}`")]
     UnknownHandoff {
         /// What was given.
-        handoff_id: String,
+        given: String,
     },
     /// Several handoffs' ids begin with that.
     #[error("choose among {} handoffs that begin with `{prefix}`", matches.len())]

@@ -295,7 +295,7 @@ fn is_about(interrupt: &Interrupt, handoff_id: HandoffId) -> bool {
 }
 
 fn unknown(handoff_id: HandoffId) -> Error {
-    Error::UnknownHandoff { handoff_id: handoff_id.to_string() }
+    Error::UnknownHandoff { given: handoff_id.to_string() }
 }
 
 /// Returns the error of a decision that comes too late.

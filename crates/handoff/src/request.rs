@@ -1,6 +1,8 @@
 //! A request for a handoff: what was asked for, the state keys that carry it through the graph, and the rows its
 //! admission writes.
 
+pub(crate) mod propose;
+
 use std::path::PathBuf;
 
 use jiff::Timestamp;

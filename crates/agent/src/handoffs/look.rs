@@ -64,7 +64,7 @@ impl Agent {
     /// [`Error::UnknownHandoff`], [`Error::AmbiguousHandoff`], or [`Error::NotAHandoff`] for an interrupt that asks about
     /// something else.
     pub async fn find_handoff(&self, text: &str) -> Result<Handoff> {
-        let unknown = || Error::UnknownHandoff { handoff_id: text.to_owned() };
+        let unknown = || Error::UnknownHandoff { given: text.to_owned() };
         if let Ok(interrupt_id) = text.parse::<InterruptId>()
             && let Some(interrupt) = self.store.interrupt(interrupt_id).await?
         {

@@ -2,7 +2,7 @@
 //! not done here; the journal keeps them with the record of the call.
 
 use memory::redact;
-use protocol::Handoff;
+use protocol::{AssistantId, Handoff, HandoffId, ThreadId};
 use serde::Serialize;
 
 /// Characters of the feedback that a trace shows.
@@ -22,9 +22,9 @@ struct Metadata {
     has_feedback: bool,
     feedback_preview: String,
     summary_type: &'static str,
-    parent_thread_id: String,
-    assistant_id: String,
-    handoff_id: String,
+    parent_thread_id: ThreadId,
+    assistant_id: AssistantId,
+    handoff_id: HandoffId,
 }
 
 impl Trace {
@@ -40,9 +40,9 @@ impl Trace {
                 has_feedback: feedback.is_some(),
                 feedback_preview: preview.chars().take(FEEDBACK_PREVIEW_CHARS).collect(),
                 summary_type,
-                parent_thread_id: handoff.parent_thread_id.to_string(),
-                assistant_id: handoff.assistant_id.to_string(),
-                handoff_id: handoff.handoff_id.to_string(),
+                parent_thread_id: handoff.parent_thread_id,
+                assistant_id: handoff.assistant_id.clone(),
+                handoff_id: handoff.handoff_id,
             },
             tags: ["handoff-summary".to_owned(), format!("iteration-{iteration}"), summary_type.to_owned()],
         }
@@ -66,9 +66,9 @@ impl Trace {
             has_feedback,
             feedback_preview,
             summary_type,
-            parent_thread_id,
-            assistant_id,
-            handoff_id,
+            parent_thread_id = %parent_thread_id,
+            assistant_id = %assistant_id,
+            handoff_id = %handoff_id,
             tags = self.tags.join(","),
         )
     }
@@ -77,7 +77,7 @@ impl Trace {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use protocol::{HandoffId, HandoffStatus, ThreadId};
+    use protocol::HandoffStatus;
     use serde_json::{Value, json};
 
     use super::*;

@@ -4,7 +4,6 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod bad_input;
-mod bridge;
 mod chat;
 mod generate;
 mod handoff;

@@ -31,7 +31,9 @@ const DRAFT: &str = r#"{"title":"The exporter drops rows","tldr":"The loop is me
 fn message(at: usize) -> Message {
     let round = at / 4;
     match at % 4 {
-        0 => Message::human(format!("The exporter drops rows in part {round}. Never change the file format.")),
+        0 => {
+            Message::human(format!("The exporter drops rows in part {round}. Never change the file format."))
+        }
         1 => Message::Ai(AiMessage {
             content: vec![Block::ToolCall {
                 id: format!("c{at}"),
@@ -47,7 +49,9 @@ fn message(at: usize) -> Message {
             content: vec![Block::text("running 12 tests, all fine here\n".repeat(20))],
             status: protocol::ToolStatus::Success,
         }),
-        _ => Message::ai(format!("Part {round} is mended in src/export/part_{round}.rs; a test for one row only is next.")),
+        _ => Message::ai(format!(
+            "Part {round} is mended in src/export/part_{round}.rs; a test for one row only is next."
+        )),
     }
 }
 
@@ -67,7 +71,9 @@ fn agent(folder: &Path, server: &Server) -> Agent {
     let home = Home::locate(Some(folder.join("home").as_os_str())).expect("a home can be named");
     home.create().expect("a home can be made");
     let url = server.url();
-    let config = format!("[providers.anthropic]\nbase_url = \"{url}\"\napi_key = \"bench\"\n[handoff]\nmax_refinements = 1000\n");
+    let config = format!(
+        "[providers.anthropic]\nbase_url = \"{url}\"\napi_key = \"bench\"\n[handoff]\nmax_refinements = 1000\n"
+    );
     std::fs::write(home.config(), config).expect("the settings can be written");
     let settings = Settings { model: Some("anthropic/instant".to_owned()), ..Settings::new(home, folder) };
     Agent::open(settings).expect("the agent opens")
@@ -100,7 +106,10 @@ async fn round(agent: &Agent, thread_id: ThreadId) -> Times {
     let began = Instant::now();
     let accepted = decide(agent, &refined, &json!({"type": "approve"})).await;
     let accept = began.elapsed();
-    agent.delete_thread(accepted.child_thread_id.expect("there is a child")).await.expect("it can be deleted");
+    agent
+        .delete_thread(accepted.child_thread_id.expect("there is a child"))
+        .await
+        .expect("it can be deleted");
     Times { preview, refine, accept }
 }
 
@@ -148,10 +157,14 @@ fn milliseconds(time: Duration) -> f64 {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let server = Server::start(Script::new([Reply::text(DRAFT).repeated()]).keeping(1)).expect("a server starts");
+    let server =
+        Server::start(Script::new([Reply::text(DRAFT).repeated()]).keeping(1)).expect("a server starts");
     let way = way(&server).await;
     println!("the way to the model and back: {:.3} ms, taken off preview and refine", milliseconds(way));
-    println!("{:>9}  {:>10}  {:>11}  {:>10}  {:>10}", "messages", "first ms", "preview ms", "refine ms", "accept ms");
+    println!(
+        "{:>9}  {:>10}  {:>11}  {:>10}  {:>10}",
+        "messages", "first ms", "preview ms", "refine ms", "accept ms"
+    );
     for length in LENGTHS {
         let folder = tempfile::tempdir_in(".").expect("a folder can be made here");
         let agent = agent(folder.path(), &server);
@@ -165,6 +178,9 @@ async fn main() {
             all.2.push(times.accept);
         }
         let [preview, refine, accept] = [median(all.0), median(all.1), median(all.2)].map(milliseconds);
-        println!("{length:>9}  {:>10.2}  {preview:>11.3}  {refine:>10.3}  {accept:>10.3}", milliseconds(first));
+        println!(
+            "{length:>9}  {:>10.2}  {preview:>11.3}  {refine:>10.3}  {accept:>10.3}",
+            milliseconds(first)
+        );
     }
 }

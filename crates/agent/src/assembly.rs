@@ -24,8 +24,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handoff::{
-    BlockClearing, Drafting, HandoffApproval, HandoffCleanup, HandoffResult, HandoffSummarization, HandoffTool,
-    MarkFirstTurn,
+    BlockClearing, Drafting, HandoffApproval, HandoffCleanup, HandoffResult, HandoffSummarization,
+    HandoffTool, MarkFirstTurn,
 };
 use memory::{AgentMdHook, EditMemory, RecallTool};
 use model::ChatModel;

@@ -108,8 +108,16 @@ pub enum Error {
         thread_id: ThreadId,
     },
     /// The handoff was given up because nobody decided about it.
-    #[error("decide handoff {handoff_id}: it was given up unanswered")]
+    #[error("decide handoff {handoff_id}: it was given up: {reason}")]
     Expired {
+        /// The handoff.
+        handoff_id: HandoffId,
+        /// Why.
+        reason: String,
+    },
+    /// The handoff is being drafted again for another client.
+    #[error("decide handoff {handoff_id}: another draft of it is being made")]
+    Redrafting {
         /// The handoff.
         handoff_id: HandoffId,
     },
@@ -197,7 +205,7 @@ impl Error {
             | Self::OtherWorkspace { .. }
             | Self::Input { .. }
             | Self::Transcript(_) => Class::User,
-            Self::Decided { .. } | Self::Expired { .. } => Class::Conflict,
+            Self::Decided { .. } | Self::Expired { .. } | Self::Redrafting { .. } => Class::Conflict,
             Self::Home { .. } | Self::Memory(_) | Self::Permission(_) => Class::Store,
             Self::Config { .. } | Self::Mcp(_) => Class::Config,
             Self::NoModel { .. } => Class::Config,
@@ -251,6 +259,9 @@ impl Error {
                 format!("it is of thread {parent_thread_id}; `segue handoff --list` shows which waits where")
             }
             Self::EmptyThread { .. } => "there is nothing to carry over: begin a new thread with `segue chat`".to_owned(),
+            Self::Redrafting { handoff_id } => {
+                format!("look at it again in a moment: `segue handoff --decide {handoff_id}`")
+            }
             Self::Expired { .. } => {
                 "ask for it again: `segue handoff THREAD`; `handoff.expires_after_days` in config.toml says how long one waits"
                     .to_owned()

@@ -93,14 +93,12 @@ impl Agent {
         }
         let model = self.models.open()?;
         let mut start = match &pending {
+            Some(handoff) if !is_same(&request, handoff) => {
+                let (parent_thread_id, handoff_id) = (thread_id, handoff.handoff_id);
+                return Err(journal::Error::HandoffPending { parent_thread_id, handoff_id }.into());
+            }
             Some(handoff) => match self.interrupt_of(handoff).await? {
-                Some(interrupt) if is_same(&request, handoff) => {
-                    return self.shown(handoff.clone(), interrupt, Shown::Again).await;
-                }
-                Some(_) => {
-                    let (parent_thread_id, handoff_id) = (thread_id, handoff.handoff_id);
-                    return Err(journal::Error::HandoffPending { parent_thread_id, handoff_id }.into());
-                }
+                Some(interrupt) => return self.shown(handoff.clone(), interrupt, Shown::Again).await,
                 None => handoff::restart(handoff)?,
             },
             None => handoff::start(&Request {
@@ -109,8 +107,14 @@ impl Agent {
                 parent_thread_id: thread_id,
                 assistant_id: thread.assistant_id.clone(),
                 now: Timestamp::now(),
-                options: Options { workspace: self.workspace_of(&thread).await?, ..request },
-            })?,
+                // Who asks and where is not for a client to say.
+                options: Options {
+                    workspace: self.workspace_of(&thread).await?,
+                    tool_call_id: None,
+                    ..request
+                },
+            })
+            .map_err(|failure| Error::NotDrafted { thread_id, reason: failure.message })?,
         };
         start.channels.extend(Purpose::Handoff.channels());
         let end = self.run(thread_id, start, model.as_ref(), (frames, cancel)).await?;
@@ -150,7 +154,9 @@ impl Agent {
         let thread_id = self.handoff(handoff_id).await?.parent_thread_id;
         self.take_up(thread_id, frames, cancel).await?;
         let handoff = self.handoff(handoff_id).await?;
-        let Some(handoff) = self.unexpired(Some(handoff)).await? else { return Err(Error::Expired { handoff_id }) };
+        let Some(handoff) = self.unexpired(Some(handoff)).await? else {
+            return Err(expired(handoff_id, None));
+        };
         let Some(interrupt) = self.interrupt_of(&handoff).await? else { return Err(decided_as(&handoff)) };
         let proposals = self.store.proposals(handoff_id).await?;
         let interrupt = self.present(&handoff, &proposals, interrupt).await?;
@@ -166,7 +172,10 @@ impl Agent {
 
     /// Ends a draft that was stopped before it began, as one that was stopped on its way: without a word to a model, the
     /// last good proposal waits again, and without one nothing is left of the handoff.
-    pub(crate) async fn end_draft(&self, thread_id: ThreadId, frames: &Frames) -> Result<()> {
+    pub(crate) async fn end_stopped(&self, thread_id: ThreadId, end: &RunEnd, frames: &Frames) -> Result<()> {
+        if !matches!(end.status, RunStatus::Cancelled | RunStatus::Timeout) {
+            return Ok(());
+        }
         let pending = handoff::pending(&*self.store, thread_id).await?;
         let Some(handoff) = pending.filter(|handoff| handoff.status == HandoffStatus::Drafting) else {
             return Ok(());
@@ -180,12 +189,10 @@ impl Agent {
     }
 
     async fn decided(&self, handoff_id: HandoffId, end: RunEnd, frames: &Frames) -> Result<Decided> {
-        let mut handoff = self.handoff(handoff_id).await?;
-        if end.status == RunStatus::Cancelled && handoff.status == HandoffStatus::Drafting {
-            self.end_draft(handoff.parent_thread_id, frames).await?;
-            handoff = self.handoff(handoff_id).await?;
-        }
-        let (status, parent) = (handoff.status, handoff.parent_thread_id);
+        let parent = self.handoff(handoff_id).await?.parent_thread_id;
+        self.end_stopped(parent, &end, frames).await?;
+        let handoff = self.handoff(handoff_id).await?;
+        let status = handoff.status;
         let is_broken = matches!(end.status, RunStatus::Error | RunStatus::Timeout) && status.is_pending();
         if is_broken || status == HandoffStatus::Drafting {
             let reason = end.error.unwrap_or_else(|| "the run failed".to_owned());
@@ -223,7 +230,8 @@ impl Agent {
             ..HandoffFilter::default()
         };
         let mut pending = Vec::new();
-        for handoff in self.store.handoffs(filter).await? {
+        for handoff in self.store.handoffs(filter).await?.into_iter().filter(|handoff| !self.is_old(handoff))
+        {
             if let Some(interrupt) = self.interrupt_of(&handoff).await? {
                 pending.push(self.shown(handoff, interrupt, Shown::Again).await?);
             }
@@ -272,7 +280,7 @@ impl Agent {
         mut interrupt: Interrupt,
     ) -> Result<Interrupt> {
         let covered = proposals.last().map_or(0, |proposal| proposal.summary_json.coverage.last_seq);
-        let uncovered = handoff::uncovered_messages(&self.store, handoff.parent_thread_id, covered).await?;
+        let uncovered = self.store.messages_after(handoff.parent_thread_id, covered).await?;
         let left = self.approval(self.models.open()?.as_ref()).remaining_refinements(proposals);
         for request in &mut interrupt.payload.action_requests {
             request.args["uncovered_messages"] = uncovered.into();
@@ -299,12 +307,17 @@ fn unknown(handoff_id: HandoffId) -> Error {
 }
 
 /// Returns the error of a decision that comes too late.
-const fn decided_as(handoff: &Handoff) -> Error {
+fn decided_as(handoff: &Handoff) -> Error {
     let handoff_id = handoff.handoff_id;
     match handoff.status {
-        HandoffStatus::Expired => Error::Expired { handoff_id },
+        HandoffStatus::Expired => expired(handoff_id, handoff.note.clone()),
+        status if status.is_pending() => Error::Redrafting { handoff_id },
         status => Error::Decided { handoff_id, status },
     }
+}
+
+fn expired(handoff_id: HandoffId, note: Option<String>) -> Error {
+    Error::Expired { handoff_id, reason: note.unwrap_or_else(|| handoff::UNDECIDED.to_owned()) }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

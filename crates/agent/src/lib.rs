@@ -33,7 +33,7 @@ pub use threads::{ThreadNode, export_markdown};
 pub use turns::WORKSPACE_KEY;
 
 pub use handoff::render::{heading as summary_heading, markdown as summary_markdown};
-pub use handoff::{Counts as CoverageCounts, EXTRACTIVE, counts as coverage_counts};
+pub use handoff::{Counts as CoverageCounts, EXTRACTIVE, UNDECIDED, counts as coverage_counts};
 pub use journal::view::{BoundaryEntry, HistoryEntry, HistoryItem};
 pub use journal::{EventQuery, Order, SearchHit, ThreadFilter};
 pub use mcp::{

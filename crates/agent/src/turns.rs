@@ -8,8 +8,7 @@ use jiff::Timestamp;
 use journal::Artifact;
 use model::ChatModel;
 use protocol::{
-    AssistantId, Block, Checkpoint, EventType, HumanMessage, Message, NewEvent, RunId, RunStatus, Thread,
-    ThreadId,
+    AssistantId, Block, Checkpoint, EventType, HumanMessage, Message, NewEvent, RunId, Thread, ThreadId,
 };
 use runtime::{Admission, Frame, Frames, RunEnd, Start, Update};
 use serde_json::json;
@@ -60,7 +59,10 @@ impl Agent {
         self.take_up(thread_id, frames, cancel).await?;
         let now = Timestamp::now();
         let before = self.store.checkpoint(thread_id).await?;
-        let waiting = before.map(|point| handoff::left_waiting(&point.channels, now)).transpose()?.flatten();
+        let waiting = match before {
+            Some(point) => handoff::left_waiting(&*self.store, &point.channels, now).await?,
+            None => None,
+        };
         let message = NewEvent::message(&Message::Human(message.into()), now)?;
         let events = waiting.into_iter().chain([message]).collect();
         let mut channels = Purpose::Turn.channels();
@@ -69,9 +71,7 @@ impl Agent {
         let update = Update { events, writes, ..Update::default() };
         let start = Start { update, channels };
         let end = self.run(thread_id, start, Some(&model), (frames, cancel)).await?;
-        if end.status == RunStatus::Cancelled {
-            self.end_draft(thread_id, frames).await?;
-        }
+        self.end_stopped(thread_id, &end, frames).await?;
         Ok(end)
     }
 

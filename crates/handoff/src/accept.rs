@@ -14,7 +14,8 @@ use protocol::{
 use runtime::{Activity, Channels, Failure, FailureKind, Frame, Frames, Update};
 use serde_json::{Map, Value, json};
 
-use crate::{lifecycle, tool};
+use crate::lifecycle::{Step, moved};
+use crate::tool;
 
 /// The name the acceptance is stored under.
 pub const ACCEPT_ACTIVITY: &str = "accept_handoff";
@@ -73,18 +74,13 @@ pub(crate) async fn accepted(
     let accepted = NewEvent::new(EventType::HandoffAccepted, &content, now)?;
     let origin = json!({"origin": "handoff", "handoff_id": handoff.handoff_id, "parent_thread_id": parent});
     let created = NewEvent::new(EventType::ThreadCreated, &origin, now)?;
+    let patch = HandoffPatch {
+        iteration: Some(proposal.iteration),
+        accepted_sha256: Some(proposal.summary_sha256.clone()),
+        ..HandoffPatch::default()
+    };
     let writes = vec![
-        Write::MoveHandoff {
-            handoff_id: handoff.handoff_id,
-            from: HandoffStatus::AwaitingDecision,
-            to: HandoffStatus::Accepted,
-            patch: HandoffPatch {
-                iteration: Some(proposal.iteration),
-                accepted_sha256: Some(proposal.summary_sha256.clone()),
-                ..HandoffPatch::default()
-            },
-            at: now,
-        },
+        moved(handoff, Step::Accept, patch, now)?,
         Write::CreateThread(child(handoff, proposal, now)?),
         Write::Append { thread_id: handoff.child_thread_id, events: vec![created] },
         Write::UpdateThread { thread_id: parent, patch: parent_patch(store, handoff).await? },
@@ -122,7 +118,7 @@ impl Acceptance {
     /// Part two: the block, then the status. A file that cannot be written does not undo the acceptance: the child
     /// gets its summary from the handoff's row, and the failure is shown and kept.
     async fn seed(&self, handoff: &Handoff, proposal: &Proposal, frames: &Frames) -> Result<Update, Failure> {
-        let file = (self.agent_md)(&handoff.assistant_id);
+        let (file, summary) = ((self.agent_md)(&handoff.assistant_id), &proposal.summary_json);
         let path = file.path().to_owned();
         let written = match self.is_shown(handoff).await? {
             true => write_block(file, proposal.summary_md.clone()).await.map(|written| written.repair),
@@ -135,7 +131,10 @@ impl Acceptance {
             frames.send(Frame::Notice { text });
         }
         if let Err(problem) = &written {
-            tracing::warn!(handoff_id = %handoff.handoff_id, "handoff {}: {problem}", handoff.handoff_id);
+            tracing::warn!(
+                handoff_id = %handoff.handoff_id, model_run_id = ?summary.model_run_id,
+                tokens_used = summary.tokens_used, "handoff {}: {problem}", handoff.handoff_id
+            );
             frames.send(Frame::Notice {
                 text: format!(
                     "{problem}. The new thread has its summary all the same; `segue doctor` tells more."
@@ -146,14 +145,8 @@ impl Acceptance {
         let note = written.err();
         let content = json!({"handoff_id": handoff.handoff_id, "file": path, "error": note});
         let events = vec![NewEvent::new(EventType::HandoffSeeded, &content, now)?];
-        let writes = vec![Write::MoveHandoff {
-            handoff_id: handoff.handoff_id,
-            from: HandoffStatus::Accepted,
-            to: HandoffStatus::Seeded,
-            patch: HandoffPatch { note, ..HandoffPatch::default() },
-            at: now,
-        }];
-        let summary = &proposal.summary_json;
+        let patch = HandoffPatch { note, ..HandoffPatch::default() };
+        let writes = vec![moved(handoff, Step::Seed, patch, now)?];
         tracing::info!(
             handoff_id = %handoff.handoff_id, model_run_id = ?summary.model_run_id, tokens_used = summary.tokens_used,
             "handoff {} succeeded", handoff.handoff_id
@@ -287,7 +280,7 @@ fn mark(handoff: &Handoff) -> HandoffMark {
 
 /// Returns the writes that give up a handoff nobody can answer any more, because the thread was taken back to before
 /// it was asked about.
-pub fn given_up(handoff: &Handoff, at: Timestamp) -> Vec<Write> {
+pub fn rewound(handoff: &Handoff, at: Timestamp) -> Vec<Write> {
     expire(handoff, "the thread was rewound to before it", at).into_iter().collect()
 }
 
@@ -302,15 +295,17 @@ pub fn expired(
 ) -> Result<Vec<Write>, serde_json::Error> {
     let mut events =
         vec![NewEvent::new(EventType::HandoffExpired, &json!({"handoff_id": handoff.handoff_id}), at)?];
-    events.extend(tool::given_up(channels, at)?);
+    events.extend(tool::unanswered(channels, at)?);
     let append = Write::Append { thread_id: handoff.parent_thread_id, events };
-    Ok(expire(handoff, "nobody decided", at).into_iter().chain([append]).collect())
+    Ok(expire(handoff, UNDECIDED, at).into_iter().chain([append]).collect())
 }
 
+/// Why a handoff is given up that waited for too long.
+pub const UNDECIDED: &str = "nobody decided";
+
 fn expire(handoff: &Handoff, why: &str, at: Timestamp) -> Option<Write> {
-    let to = lifecycle::next(handoff.status, lifecycle::Step::Expire).ok()?;
     let patch = HandoffPatch { note: Some(why.to_owned()), ..HandoffPatch::default() };
-    Some(Write::MoveHandoff { handoff_id: handoff.handoff_id, from: handoff.status, to, patch, at })
+    moved(handoff, Step::Expire, patch, at).ok()
 }
 
 /// Returns the writes that end an accepted handoff whose child goes away.

@@ -52,7 +52,7 @@ impl Node for MarkFirstTurn {
         MARK_NODE
     }
 
-    fn is_prompt(&self) -> bool {
+    fn is_immediate(&self) -> bool {
         true
     }
 
@@ -77,7 +77,7 @@ impl Node for HandoffCleanup {
         CLEANUP_NODE
     }
 
-    fn is_prompt(&self) -> bool {
+    fn is_immediate(&self) -> bool {
         true
     }
 
@@ -115,7 +115,12 @@ impl Activity for BlockClearing {
             return Ok(Update::default());
         }
         if let Err(problem) = self.acceptance.withdraw(&handoff).await {
-            tracing::warn!(handoff.id = %handoff.handoff_id, "handoff {}: block reset failed: {problem}", handoff.handoff_id);
+            let accepted = self.acceptance.accepted(&handoff).await?;
+            tracing::warn!(
+                handoff_id = %handoff.handoff_id, model_run_id = ?handoff.run_id,
+                tokens_used = accepted.map_or(0, |proposal| proposal.summary_json.tokens_used),
+                "handoff {}: block reset failed: {problem}", handoff.handoff_id
+            );
             let text = format!("{problem}. The block stays in agent.md and is cleared after the next turn.");
             frames.send(Frame::Notice { text });
             return Ok(Update::default());

@@ -13,7 +13,9 @@ mod tool;
 #[cfg(test)]
 mod transcript;
 
-pub use accept::{ACCEPT_ACTIVITY, Acceptance, AgentFiles, MIRROR_KIND, expired, given_up, settled};
+pub use accept::{
+    ACCEPT_ACTIVITY, Acceptance, AgentFiles, MIRROR_KIND, UNDECIDED, expired, rewound, settled,
+};
 pub use cleanup::{
     BlockClearing, CLEANUP_NODE, CLEAR_ACTIVITY, HandoffCleanup, MARK_NODE, MarkFirstTurn, after_turn,
     should_cleanup_handoff, turn_channels,
@@ -28,7 +30,7 @@ pub use ledger::{CheckRun, Facts, FileUse, Ledger, Name, Quote, Rule};
 pub use lifecycle::{IllegalTransition, Step, next};
 pub use request::propose::{Due, due as proposal_due};
 pub use request::{Options, Request, is_blank, requested_key, restart, start};
-pub use review::approval::{APPROVAL_NODE, HandoffApproval, uncovered_messages};
+pub use review::approval::{APPROVAL_NODE, HandoffApproval};
 pub use review::payload::{ACTION_NAME, MIDDLEWARE_SOURCE};
 pub use summary::coverage::{Counts, CoverageBuilder, Reach, counts};
 pub use summary::extract::{Extract, carry_over, extract};

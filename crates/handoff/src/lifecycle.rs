@@ -1,7 +1,10 @@
-//! The lifecycle of a handoff: which status may follow which. It moves nothing; the journal does, with the status
-//! it must come from.
+//! The lifecycle of a handoff: which status may follow which, and the write that moves one. The journal moves it, with the
+//! status it must come from.
 
-use protocol::HandoffStatus;
+use jiff::Timestamp;
+use journal::{HandoffPatch, Write};
+use protocol::{Handoff, HandoffStatus};
+use runtime::{Failure, FailureKind};
 
 /// What can happen to a handoff.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,6 +13,8 @@ pub enum Step {
     Draft,
     /// A proposal is stored.
     Propose,
+    /// An earlier proposal is shown again.
+    Revert,
     /// A person accepts what was shown, or their own text.
     Accept,
     /// The child's block is written, or could not be.
@@ -44,7 +49,7 @@ pub const fn next(from: HandoffStatus, step: Step) -> Result<HandoffStatus, Ille
     use HandoffStatus as S;
     match (from, step) {
         (S::Requested | S::AwaitingDecision, Step::Draft) => Ok(S::Drafting),
-        (S::Drafting, Step::Propose) => Ok(S::AwaitingDecision),
+        (S::Drafting, Step::Propose) | (S::AwaitingDecision, Step::Revert) => Ok(S::AwaitingDecision),
         (S::AwaitingDecision, Step::Accept) => Ok(S::Accepted),
         (S::Accepted, Step::Seed) => Ok(S::Seeded),
         (S::Seeded, Step::Clean) => Ok(S::Cleaned),
@@ -56,6 +61,21 @@ pub const fn next(from: HandoffStatus, step: Step) -> Result<HandoffStatus, Ille
     }
 }
 
+/// Returns the write that moves `handoff` by `step`.
+///
+/// # Errors
+/// When the step does not follow from where it stands.
+pub(crate) fn moved(
+    handoff: &Handoff,
+    step: Step,
+    patch: HandoffPatch,
+    at: Timestamp,
+) -> Result<Write, Failure> {
+    let illegal = |error: IllegalTransition| Failure::new(FailureKind::Internal, error.to_string());
+    let to = next(handoff.status, step).map_err(illegal)?;
+    Ok(Write::MoveHandoff { handoff_id: handoff.handoff_id, from: handoff.status, to, patch, at })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,6 +85,7 @@ mod tests {
         let steps = [
             Step::Draft,
             Step::Propose,
+            Step::Revert,
             Step::Accept,
             Step::Seed,
             Step::Clean,
@@ -80,7 +101,15 @@ mod tests {
                 HandoffStatus::Drafting => assert_eq!(ways, [Step::Propose, Step::Fail, Step::Expire]),
                 HandoffStatus::AwaitingDecision => assert_eq!(
                     ways,
-                    [Step::Draft, Step::Accept, Step::Decline, Step::Preview, Step::Fail, Step::Expire]
+                    [
+                        Step::Draft,
+                        Step::Revert,
+                        Step::Accept,
+                        Step::Decline,
+                        Step::Preview,
+                        Step::Fail,
+                        Step::Expire
+                    ]
                 ),
                 HandoffStatus::Accepted => assert_eq!(ways, [Step::Seed]),
                 HandoffStatus::Seeded => assert_eq!(ways, [Step::Clean]),

@@ -10,9 +10,11 @@ use journal::{EventQuery, HandoffPatch, Store, Write};
 use protocol::{
     AssistantId, Category, Event, EventType, Handoff, HandoffId, HandoffStatus, NewEvent, Thread, ThreadId,
 };
-use runtime::{Channels, Start, Update};
+use runtime::{Channels, Failure, Start, Update};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+use crate::lifecycle::{self, Step};
 
 /// State keys; those that begin with `_` never leave the process. The names are fixed by contract §3.
 pub(crate) mod keys {
@@ -166,8 +168,8 @@ pub async fn is_blank(store: &dyn Store, thread: &Thread) -> journal::Result<boo
 /// Returns what the run that carries `request` begins with.
 ///
 /// # Errors
-/// When the options cannot be written as JSON.
-pub fn start(request: &Request) -> Result<Start, serde_json::Error> {
+/// When it cannot be written as JSON.
+pub fn start(request: &Request) -> Result<Start, Failure> {
     let metadata = Metadata {
         handoff_id: request.handoff_id,
         assistant_id: request.assistant_id.clone(),
@@ -197,16 +199,12 @@ pub fn start(request: &Request) -> Result<Start, serde_json::Error> {
     let event = NewEvent::new(EventType::HandoffRequested, &content, request.now)?;
     let event = event.keyed(requested_key(request.handoff_id));
     let mut channels = cleared();
+    // A call that asked for an earlier handoff is not answered by this one.
+    channels.insert(keys::ASKER.to_owned(), Value::Null);
     channels.insert(keys::REQUESTED.to_owned(), true.into());
     channels.insert(keys::METADATA.to_owned(), serde_json::to_value(metadata)?);
     // Nothing lies between being asked for and being drafted, so both become durable together.
-    let drafting = Write::MoveHandoff {
-        handoff_id: request.handoff_id,
-        from: HandoffStatus::Requested,
-        to: HandoffStatus::Drafting,
-        patch: HandoffPatch::default(),
-        at: request.now,
-    };
+    let drafting = lifecycle::moved(&handoff, Step::Draft, HandoffPatch::default(), request.now)?;
     let writes = vec![Write::CreateHandoff(handoff), drafting];
     Ok(Start { update: Update { events: vec![event], writes, ..Update::default() }, channels })
 }

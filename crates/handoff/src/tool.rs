@@ -106,7 +106,7 @@ impl HandoffTool {
             },
         };
         let asker = Asker { handoff_id: request.handoff_id, call_id: context.call_id.clone() };
-        let started = start(&request).map_err(|error| format!("failed to write the request: {error}"))?;
+        let started = start(&request).map_err(|failure| format!("failed to {failure}"))?;
         let mut update = started.update;
         update.channels.extend(started.channels);
         update.channels.insert(keys::ASKER.to_owned(), json!(asker));
@@ -158,18 +158,26 @@ pub fn asked_by_agent(channels: &Channels) -> bool {
     channels.contains_key(keys::ASKER)
 }
 
-/// Returns the result of the call that still waits, for a thread that goes on without a decision.
+/// Returns the result of the call that still waits, for a thread that goes on with something else.
 ///
 /// # Errors
-/// When it cannot be written as JSON.
-pub fn left_waiting(channels: &Channels, at: Timestamp) -> Result<Option<NewEvent>, serde_json::Error> {
+/// When the journal fails.
+pub async fn left_waiting(
+    store: &dyn Store,
+    channels: &Channels,
+    at: Timestamp,
+) -> journal::Result<Option<NewEvent>> {
     let Some(asker) = Asker::read(channels) else { return Ok(None) };
-    let text = "The person went on without deciding about the handoff. It can still be decided; do not ask for it again.";
-    result(&asker, ToolStatus::Error, text, at).map(Some)
+    let handoff = store.handoff(asker.handoff_id).await?;
+    let (status, text) = match handoff.as_ref().filter(|handoff| handoff.status.is_pending()) {
+        Some(_) => (ToolStatus::Error, LEFT_WAITING.to_owned()),
+        None => told(handoff.as_ref()),
+    };
+    Ok(Some(result(&asker, status, &text, at)?))
 }
 
 /// Returns the result of the call that waits for a handoff which nobody decided.
-pub(crate) fn given_up(channels: &Channels, at: Timestamp) -> Result<Option<NewEvent>, serde_json::Error> {
+pub(crate) fn unanswered(channels: &Channels, at: Timestamp) -> Result<Option<NewEvent>, serde_json::Error> {
     let Some(asker) = Asker::read(channels) else { return Ok(None) };
     result(&asker, ToolStatus::Error, GIVEN_UP, at).map(Some)
 }
@@ -214,6 +222,9 @@ fn told(handoff: Option<&Handoff>) -> (ToolStatus, String) {
         }
     }
 }
+
+/// What a model is told when the person goes on without deciding.
+const LEFT_WAITING: &str = "The person went on without deciding about the handoff. It can still be decided; do not ask for it again.";
 
 /// What a model is told of a handoff that nobody decided.
 const GIVEN_UP: &str = "Given up: nobody decided about the handoff.";

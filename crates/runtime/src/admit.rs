@@ -166,8 +166,8 @@ async fn not_done(store: &dyn Store, admission: &Admission, told: &str) -> Resul
 /// Stores the answer to an interrupt. When it was the last one its step waits for, a run is admitted that resumes at
 /// the node that asked, and is returned. The caller has checked the answer.
 ///
-/// Where that node is prompt, answer and admission become durable with its step: it is driving the run that fails then,
-/// also with [`journal::Error::Differs`] when another run came and went meanwhile, and the answer may be given again.
+/// Where that node is immediate, answer and admission become durable with its step: it is driving the run that fails
+/// then, also with [`Error::Outrun`] when another run came and went meanwhile, and the answer may be given again.
 ///
 /// # Errors
 /// [`journal::Error::AlreadyDecided`] when someone else answered first; nothing is written then.
@@ -202,7 +202,7 @@ pub async fn resume(
         let first =
             vec![resolve.clone(), Write::AdmitRun(run(admission)), expected(admission, before.as_ref())];
         let events = vec![started(admission, "resumed")?];
-        if graph.get(&interrupt.node).is_some_and(|node| node.is_prompt()) {
+        if graph.get(&interrupt.node).is_some_and(|node| node.is_immediate()) {
             let writes = writes(admission, first, events, &checkpoint);
             let head_seq = before.map_or(0, |point| point.head_seq);
             return Ok(Some(Admitted::owing(Checkpoint { head_seq, ..checkpoint }, writes)));
@@ -327,7 +327,7 @@ fn expected(admission: &Admission, before: Option<&Checkpoint>) -> Write {
 }
 
 /// Returns whether another run came and went between reading the checkpoint and the admission.
-pub const fn is_outrun(error: &Error) -> bool {
+pub(crate) const fn is_outrun(error: &Error) -> bool {
     matches!(error, Error::Journal(journal::Error::Differs { .. }))
 }
 

@@ -12,8 +12,8 @@ use protocol::{Checkpoint, Interrupt, PendingActivity, RunId, RunStatus, Seq, Th
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
-use crate::Result;
 use self::owed::Owed;
+use crate::Result;
 use crate::activity::Activities;
 use crate::admit::stop_key;
 use crate::graph::Graph;
@@ -132,17 +132,19 @@ impl Driver {
         let Admitted { checkpoint, entry, owed } = admitted;
         let (thread_id, run_id) = (checkpoint.thread_id, checkpoint.run_id);
         let deadline = self.limits.time_max.map(|limit| tokio::time::Instant::now() + limit);
+        frames.at(checkpoint.head_seq);
         let head = AtomicU64::new(checkpoint.head_seq);
         let (usage, look_at) = (Mutex::default(), Mutex::new(tokio::time::Instant::now() + STOP_POLL));
         let mut drive =
             Drive { driver: self, thread_id, run_id, frames, cancel, deadline, head, usage, look_at, owed };
-        frames.at(checkpoint.head_seq);
-        frames.send(Frame::RunStarted { thread_id, run_id });
+        if !drive.owed.is_admission {
+            frames.send(Frame::RunStarted { thread_id, run_id });
+        }
         let (mut turn, mut effect) = Turn::begin(&self.graph, &checkpoint, self.limits.steps_max, entry);
         loop {
             let input = match effect {
                 Effect::Run { node, answers, entry } => {
-                    if !drive.is_prompt(&node) {
+                    if !drive.is_immediate(&node) {
                         drive.flush().await?;
                     }
                     drive.run(&turn, &node, (&answers, entry)).await?
@@ -154,7 +156,10 @@ impl Driver {
                     }
                     Input::Committed
                 }
-                Effect::Perform(activity) => Input::Performed(drive.perform(&activity).await),
+                Effect::Perform(activity) => {
+                    drive.flush().await?;
+                    Input::Performed(drive.perform(&activity).await)
+                }
                 Effect::Rest(ending) => return drive.rest(&turn, ending).await,
             };
             effect = turn.advance(drive.stop(input));
@@ -168,7 +173,10 @@ impl Drive<'_> {
             let unknown = format!("continue the run: this version has no node `{node}`");
             return Ok(Input::Ran(Err(Failure::new(FailureKind::Internal, unknown))));
         };
-        self.frames.send(Frame::StepStarted { node: node.to_owned(), step: turn.step + 1 });
+        // The step before an immediate one is not told yet, nor is the run, where it is not durable.
+        if !found.is_immediate() {
+            self.frames.send(Frame::StepStarted { node: node.to_owned(), step: turn.step + 1 });
+        }
         let cancel = self.cancel.child_token();
         let (early, mut recorded) = Early::channel();
         let work = found.run(StepContext {
@@ -209,8 +217,8 @@ impl Drive<'_> {
         }
     }
 
-    fn is_prompt(&self, node: &str) -> bool {
-        self.driver.graph.get(node).is_some_and(|node| node.is_prompt())
+    fn is_immediate(&self, node: &str) -> bool {
+        self.driver.graph.get(node).is_some_and(|node| node.is_immediate())
     }
 
     async fn perform(&self, activity: &PendingActivity) -> std::result::Result<Update, Failure> {

@@ -47,6 +47,10 @@ pub enum Error {
         /// Why.
         rejection: Rejection,
     },
+    /// Another run came and went between looking at the thread and admitting this one; nothing was written, and it may be
+    /// tried again.
+    #[error("begin a run: another one came and went meanwhile")]
+    Outrun,
     /// A step could not be written as JSON.
     #[error("write a step as JSON")]
     Json(#[from] serde_json::Error),

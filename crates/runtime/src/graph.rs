@@ -54,7 +54,7 @@ pub trait Node: Send + Sync {
     /// Returns whether the node works out its step at once, from the state and the journal alone: it calls nothing and
     /// waits for nothing. What the step before it changed becomes durable together with its own, which spares a
     /// transaction; until then it is in [`StepContext::unwritten`].
-    fn is_prompt(&self) -> bool {
+    fn is_immediate(&self) -> bool {
         false
     }
 

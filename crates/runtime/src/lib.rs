@@ -19,8 +19,8 @@ mod turn;
 
 pub use activity::{Activities, Activity};
 pub use admit::{
-    ATTEMPTS_MAX, Admission, Start, admit, answered, begin_answered, check_decisions, give_up, is_outrun,
-    reclaim, request_stop, resume,
+    ATTEMPTS_MAX, Admission, Start, admit, answered, begin_answered, check_decisions, give_up, reclaim,
+    request_stop, resume,
 };
 pub use driver::{Admitted, Driver, Limits, RunEnd};
 pub use error::{Error, Rejection};

@@ -36,7 +36,7 @@ pub struct StepContext<'a> {
     pub cancel: &'a CancellationToken,
     /// What must be durable before the step is done.
     pub early: &'a Early,
-    /// What the steps before this one change and the store does not show yet; only a node that is prompt sees any.
+    /// What the steps before this one change and the store does not show yet; only a node that is immediate sees any.
     pub unwritten: &'a [Write],
 }
 

@@ -80,8 +80,7 @@ impl Agent {
         let rules = RuleBook::open(permissions, trusted.clone(), Some(self.permissions_file()))?;
         let (servers, mut notices) = self.start_servers().await?;
         let known = own.iter().map(|tool| tool.spec().name);
-        let known: Vec<String> =
-            known.chain(trusted).chain([memory::EDIT_MEMORY.to_owned()]).collect();
+        let known: Vec<String> = known.chain(trusted).chain([memory::EDIT_MEMORY.to_owned()]).collect();
         notices.extend(misspelt(&rules.rules().permissions, &known));
         let skills = Arc::new(Skills::new(&self.settings.home.skills(), &self.settings.workspace));
         Ok(Toolbox { own, servers, skills, rules: Arc::new(rules), notices: Mutex::new(notices) })

@@ -3,25 +3,43 @@
 
 use jiff::{SignedDuration, Timestamp};
 use journal::{ThreadPatch, Transaction, Write};
-use protocol::{Handoff, HandoffStatus, ThreadStatus};
+use protocol::{Handoff, HandoffStatus, Interrupt, ThreadStatus};
 
 use crate::agent::Agent;
 use crate::{Error, Result};
 
 impl Agent {
+    /// Returns whether the handoff waits for longer than the settings allow. Looking at it changes nothing.
+    pub(super) fn is_old(&self, handoff: &Handoff) -> bool {
+        let days_max = self.config.handoff.expires_after_days;
+        let age_max = SignedDuration::from_hours(i64::from(days_max) * 24);
+        handoff.status == HandoffStatus::AwaitingDecision
+            && days_max > 0
+            && Timestamp::now().duration_since(handoff.updated_at) > age_max
+    }
+
+    /// Checks that the interrupt is not the question of a handoff that waits for too long, and gives that one up.
+    ///
+    /// # Errors
+    /// [`Error::Expired`] when it is.
+    pub(crate) async fn check_age(&self, interrupt: &Interrupt) -> Result<()> {
+        let Some(handoff_id) = super::look::handoff_of(interrupt) else { return Ok(()) };
+        let Some(handoff) = self.store.handoff(handoff_id).await? else { return Ok(()) };
+        match self.unexpired(Some(handoff)).await? {
+            Some(_) => Ok(()),
+            None => Err(super::expired(handoff_id, None)),
+        }
+    }
+
     /// Returns `pending`, or nothing when it waited for longer than the settings allow: it is given up then, unless a run
     /// works on its thread.
     pub(super) async fn unexpired(&self, pending: Option<Handoff>) -> Result<Option<Handoff>> {
-        let (days_max, now) = (self.config.handoff.expires_after_days, Timestamp::now());
-        let age_max = SignedDuration::from_hours(i64::from(days_max) * 24);
         let Some(handoff) = pending else { return Ok(None) };
-        let is_old = handoff.status == HandoffStatus::AwaitingDecision
-            && days_max > 0
-            && now.duration_since(handoff.updated_at) > age_max;
-        if !is_old || !self.store.active_runs(Some(handoff.parent_thread_id)).await?.is_empty() {
+        if !self.is_old(&handoff) || !self.store.active_runs(Some(handoff.parent_thread_id)).await?.is_empty()
+        {
             return Ok(Some(handoff));
         }
-        match self.give_up(&handoff, now).await {
+        match self.expire(&handoff).await {
             Ok(()) => Ok(None),
             // Somebody decided at the last moment, and that holds.
             Err(Error::Journal(journal::Error::HandoffMoved { .. })) => {
@@ -31,12 +49,15 @@ impl Agent {
         }
     }
 
-    async fn give_up(&self, handoff: &Handoff, now: Timestamp) -> Result<()> {
+    async fn expire(&self, handoff: &Handoff) -> Result<()> {
+        let now = Timestamp::now();
         let thread_id = handoff.parent_thread_id;
-        let channels = self.store.checkpoint(thread_id).await?.map(|point| point.channels).unwrap_or_default();
+        let channels =
+            self.store.checkpoint(thread_id).await?.map(|point| point.channels).unwrap_or_default();
         let mut writes = handoff::expired(handoff, &channels, now)?;
         let mut waiting = self.store.pending_interrupts(thread_id).await?;
-        if let Some(at) = waiting.iter().position(|interrupt| super::is_about(interrupt, handoff.handoff_id)) {
+        if let Some(at) = waiting.iter().position(|interrupt| super::is_about(interrupt, handoff.handoff_id))
+        {
             let interrupt_id = waiting.remove(at).interrupt_id;
             writes.push(Write::ResolveInterrupt { interrupt_id, decisions: None, at: now });
         }

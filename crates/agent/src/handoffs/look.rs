@@ -9,9 +9,6 @@ use super::{PendingHandoff, Shown};
 use crate::agent::Agent;
 use crate::{Error, Result};
 
-/// Handoffs an ambiguous beginning of an id is told to stand for.
-const MATCHES_MAX: usize = 10;
-
 /// A handoff that is being drafted or waits for a decision.
 #[derive(Debug, Clone, Serialize)]
 pub struct OpenHandoff {
@@ -46,7 +43,9 @@ impl Agent {
         };
         let mut open = Vec::new();
         for handoff in self.store.handoffs(filter).await? {
-            let Some(handoff) = self.unexpired(Some(handoff)).await? else { continue };
+            if self.is_old(&handoff) {
+                continue;
+            }
             let newest = self.store.proposals(handoff.handoff_id).await?.pop();
             let thread = self.store.thread(handoff.parent_thread_id).await?;
             open.push(OpenHandoff {
@@ -80,14 +79,16 @@ impl Agent {
             return Err(unknown());
         }
         let all = self.store.handoffs(HandoffFilter::default()).await?;
-        let mut matches: Vec<Handoff> =
-            all.into_iter().filter(|handoff| bare(&handoff.handoff_id.to_string()).starts_with(&prefix)).collect();
+        let mut matches: Vec<Handoff> = all
+            .into_iter()
+            .filter(|handoff| bare(&handoff.handoff_id.to_string()).starts_with(&prefix))
+            .collect();
         match (matches.pop(), matches.is_empty()) {
             (None, _) => Err(unknown()),
             (Some(only), true) => Ok(only),
             (Some(last), false) => {
                 matches.push(last);
-                let matches = matches.iter().take(MATCHES_MAX).map(|handoff| handoff.handoff_id).collect();
+                let matches = matches.iter().map(|handoff| handoff.handoff_id).collect();
                 Err(Error::AmbiguousHandoff { prefix: text.to_owned(), matches })
             }
         }
@@ -113,10 +114,14 @@ impl Agent {
     /// # Errors
     /// [`Error::UnknownHandoff`] when it does not exist.
     pub async fn handoff_review(&self, handoff_id: HandoffId) -> Result<HandoffReview> {
-        self.unexpired(Some(self.handoff(handoff_id).await?)).await?;
-        let handoff = self.handoff(handoff_id).await?;
+        let mut handoff = self.handoff(handoff_id).await?;
+        let is_old = self.is_old(&handoff);
+        if is_old {
+            // It is given up by whoever comes to decide about it; a look changes nothing.
+            handoff.status = HandoffStatus::Expired;
+        }
         let proposals = self.store.proposals(handoff_id).await?;
-        let pending = match self.interrupt_of(&handoff).await? {
+        let pending = match self.interrupt_of(&handoff).await?.filter(|_| !is_old) {
             Some(interrupt) => Some(self.shown(handoff.clone(), interrupt, Shown::Again).await?),
             None => None,
         };

@@ -1,10 +1,10 @@
 //! Sizes and prices around a handoff: what a draft took, what the child's first turn will take against going on, and
 //! whether a thread is so full that a handoff is worth proposing.
 
-use journal::{ThreadPatch, Transaction, Write};
-use protocol::{ThreadId, Usage};
+use journal::{EventQuery, ThreadPatch, Transaction, Write};
+use protocol::{Category, Event, ThreadId, Usage};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::PendingHandoff;
 use crate::Result;
@@ -12,6 +12,9 @@ use crate::agent::Agent;
 
 /// The key of a thread's metadata that says at which size a handoff was last proposed, in tokens.
 const PROPOSED_KEY: &str = "handoff_proposed_at_tokens";
+
+/// Model calls among which that of a draft is looked for: behind it there are those of turns that began since.
+const CALLS_LOOKED_AT: usize = 200;
 
 /// What a handoff costs, and what going on would.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -47,22 +50,41 @@ impl Agent {
     /// # Errors
     /// When the journal fails.
     pub async fn handoff_cost(&self, pending: &PendingHandoff) -> Result<HandoffCost> {
-        let summary = &pending.proposal.summary_json;
-        let spent = Usage { input_tokens: summary.tokens_used, ..Usage::default() };
+        let model = &pending.proposal.summary_json.model;
+        let spent = self.draft_usage(pending).await?;
         let mut cost = HandoffCost {
-            draft_tokens: summary.tokens_used,
-            draft_dollars: self.price_of(&summary.model, &spent),
+            draft_tokens: spent.total_tokens(),
+            draft_dollars: self.price_of(model, &spent),
             ..HandoffCost::default()
         };
         let Ok(context) = self.context(pending.handoff.parent_thread_id).await else { return Ok(cost) };
-        let messages = context.parts.iter().find(|part| part.name == "messages").map_or(0, |part| part.tokens);
+        let messages =
+            context.parts.iter().find(|part| part.name == "messages").map_or(0, |part| part.tokens);
         let first = context.tokens - messages + model::tokens::estimate(&pending.proposal.summary_md);
-        let price = |tokens| self.price_of(&context.model, &Usage { input_tokens: tokens, ..Usage::default() });
+        let price =
+            |tokens| self.price_of(&context.model, &Usage { input_tokens: tokens, ..Usage::default() });
         cost.first_turn_tokens = Some(first);
         cost.first_turn_dollars = price(first);
         cost.continuing_tokens = Some(context.tokens);
         cost.continuing_dollars = price(context.tokens);
         Ok(cost)
+    }
+
+    /// Returns what the draft that is shown took; nothing for one that no model wrote just then.
+    async fn draft_usage(&self, pending: &PendingHandoff) -> Result<Usage> {
+        let (handoff_id, iteration) = (pending.handoff.handoff_id, pending.proposal.iteration);
+        if pending.proposal.summary_json.tokens_used == 0 {
+            return Ok(Usage::default());
+        }
+        let categories = vec![Category::Trace];
+        let query = EventQuery { categories, limit: CALLS_LOOKED_AT, ..EventQuery::default() };
+        let calls = self.store.events(pending.handoff.parent_thread_id, query).await?;
+        let content = calls.iter().rev().map(Event::content_value).find(|call| {
+            call["handoff_id"] == json!(handoff_id)
+                && call["trace"]["metadata"]["handoff_iteration"] == json!(iteration)
+        });
+        let usage = content.and_then(|call| serde_json::from_value(call["usage"].clone()).ok());
+        Ok(usage.unwrap_or_default())
     }
 
     /// Returns how full the thread's context is; `None` when no model is configured or its window is not known. Growing

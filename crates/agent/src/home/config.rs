@@ -125,7 +125,9 @@ impl Config {
         }
         if !(0.0..=1.0).contains(&config.handoff.propose_at) {
             let given = config.handoff.propose_at;
-            return Err(failed(format!("`handoff.propose_at` is {given}; it is a share of the window, 0 to 1")));
+            return Err(failed(format!(
+                "`handoff.propose_at` is {given}; it is a share of the window, 0 to 1"
+            )));
         }
         match config.providers.keys().find(|name| !known.contains(&name.as_str())) {
             Some(name) => Err(failed(format!("unknown provider `{name}`; known: {}", known.join(", ")))),

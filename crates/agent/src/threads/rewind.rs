@@ -92,7 +92,7 @@ impl Agent {
         let before = self.store.checkpoint(thread_id).await?;
         let mut writes = vec![Write::Rewind { thread_id, keep_seq, at: now }];
         for handoff in self.asked_after(thread_id, keep_seq).await? {
-            writes.extend(handoff::given_up(&handoff, now));
+            writes.extend(handoff::rewound(&handoff, now));
         }
         let content = json!({"keep_seq": keep_seq, "superseded": superseded});
         let rewound = NewEvent::new(EventType::ThreadRewound, &content, now)?;

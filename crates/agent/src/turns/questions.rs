@@ -3,9 +3,7 @@
 
 use jiff::Timestamp;
 use journal::{ThreadPatch, Write};
-use protocol::{
-    Decisions, Interrupt, InterruptId, InterruptStatus, RunStatus, ThreadId, ThreadStatus,
-};
+use protocol::{Decisions, Interrupt, InterruptId, InterruptStatus, ThreadId, ThreadStatus};
 use runtime::{Frames, RunEnd};
 use tokio_util::sync::CancellationToken;
 
@@ -37,7 +35,8 @@ impl Agent {
     /// wait. A handoff's question is better answered by [`Agent::decide_handoff`], which also tells what came of it.
     ///
     /// # Errors
-    /// [`Error::OtherWorkspace`] when what was shown belongs to another folder;
+    /// [`Error::Expired`] for a handoff that waits for too long; [`Error::OtherWorkspace`] when what was shown belongs to
+    /// another folder;
     /// [`journal::Error::AlreadyDecided`] when someone else was first; [`runtime::Error::Rejected`] when the answer
     /// cannot be taken, and the question still waits then.
     pub async fn resume(
@@ -50,9 +49,10 @@ impl Agent {
         let interrupt = self.interrupt(interrupt_id).await?;
         self.recover(interrupt.thread_id, frames, cancel).await?;
         let interrupt = self.interrupt(interrupt_id).await?;
+        self.check_age(&interrupt).await?;
         let end = self.answer(&interrupt, decisions, (frames, cancel)).await?;
-        if end.as_ref().is_some_and(|end| end.status == RunStatus::Cancelled) {
-            self.end_draft(interrupt.thread_id, frames).await?;
+        if let Some(end) = &end {
+            self.end_stopped(interrupt.thread_id, end, frames).await?;
         }
         Ok(end)
     }
@@ -81,7 +81,7 @@ impl Agent {
             let resumed = runtime::resume(&*self.store, &driver.graph, &admission, answer).await?;
             let Some(admitted) = resumed else { return Ok(None) };
             match driver.drive(admitted, frames, cancel).await {
-                Err(error) if runtime::is_outrun(&error) && attempts < runtime::ATTEMPTS_MAX => attempts += 1,
+                Err(runtime::Error::Outrun) if attempts < runtime::ATTEMPTS_MAX => attempts += 1,
                 ended => return Ok(Some(ended?)),
             }
         }

@@ -19,12 +19,11 @@ use crate::draft::trace::Trace;
 use crate::draft::window::Reading;
 use crate::draft::window::folds::{Folds, Known, Part};
 use crate::draft::{self, DraftError, DraftInput, Drafted};
-use crate::lifecycle::{self, Step};
+use crate::lifecycle::{Step, moved};
 use crate::limits::INPUT_TOKENS_MAX;
 use crate::request::{Asker, Metadata, Problem, cleared, keys};
 use crate::sha256_hex;
 use crate::summary::files::referenced_files;
-use crate::summary::ground::Grounding;
 use crate::summary::render;
 use crate::summary::select::Selection;
 use crate::tool::{self, RESULT_NODE};
@@ -195,11 +194,16 @@ impl Node for HandoffSummarization {
         let shown = (draft.model != EXTRACTIVE).then(|| std::mem::take(&mut draft.shown));
         let mut summary = assemble(&metadata, &handoff, &step, draft, &known);
         // The extract names nothing that is not from the covered events, which the tests prove.
-        if let Some(shown) = shown {
-            let mut grounding = Grounding::new(&summary, metadata.options.workspace.as_deref());
-            shown.iter().for_each(|part| grounding.see_shown(part));
-            let checked = known.ground(Reading::of(&step), &mut summary, grounding).await;
-            checked.map_err(|failure| failure.keeping(std::mem::take(&mut update)))?;
+        if shown.is_some() {
+            let workspace = metadata.options.workspace.as_deref();
+            let words = feedback_given(step.channels);
+            let checked = known.ground(Reading::of(&step), &mut summary, workspace, &words).await;
+            if let Err(failure) = checked {
+                // The draft is paid for: it is shown, and nothing in it counts as checked.
+                let text = format!("failed to check the draft: {failure}");
+                step.frames.send(Frame::Notice { text });
+                summary.body.iter_mut().for_each(|item| item.verified = false);
+            }
         }
         look_at_files(&metadata, &mut summary).await;
         let render::Fitted { summary, cut } = render::fit(summary, self.budget(&metadata));
@@ -413,17 +417,17 @@ fn stopped(step: &StepContext<'_>, handoff: &Handoff, mut update: Update) -> Res
     Ok(update)
 }
 
-fn moved(handoff: &Handoff, step: Step, patch: HandoffPatch, at: Timestamp) -> Result<Write, Failure> {
-    let to = lifecycle::next(handoff.status, step)
-        .map_err(|error| Failure::new(FailureKind::Internal, error.to_string()))?;
-    Ok(Write::MoveHandoff { handoff_id: handoff.handoff_id, from: handoff.status, to, patch, at })
-}
-
 async fn read(step: &StepContext<'_>) -> Result<(Metadata, Handoff), Failure> {
     let lost = || Failure::new(FailureKind::Internal, "find the handoff that is to be drafted");
     let metadata = Metadata::read(step.channels).ok_or_else(lost)?;
     let handoff = step.store.handoff(metadata.handoff_id).await?.ok_or_else(lost)?;
     Ok((metadata, handoff))
+}
+
+/// Returns all feedback that was given on the drafts of a handoff.
+fn feedback_given(channels: &Channels) -> Vec<&str> {
+    let history = channels.get(keys::REFINEMENT_HISTORY).and_then(Value::as_array);
+    history.into_iter().flatten().filter_map(|entry| entry.get("feedback")?.as_str()).collect()
 }
 
 /// Returns the feedback of earlier refinements, one a line; the newest one is told apart.

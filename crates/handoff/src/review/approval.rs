@@ -6,16 +6,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::{HandoffPatch, Store, Write};
-use protocol::{
-    Decision, Decisions, EventType, Handoff, HandoffId, HandoffStatus, Interrupt, NewEvent, Proposal,
-    ThreadId,
-};
+use protocol::{Decision, Decisions, EventType, Handoff, HandoffId, Interrupt, NewEvent, Proposal};
 use runtime::{Ask, Channels, Failure, FailureKind, Node, Question, Rejection, StepContext, Update};
 use serde_json::{Value, json};
 
 use crate::accept;
 use crate::draft::summarization::{Drafting, EXTRACTIVE, told};
-use crate::lifecycle::{self, Step};
+use crate::lifecycle::{Step, moved};
 use crate::request::{Metadata, Problem, cleared, keys};
 use crate::review::decide::{self, Edited, Outcome};
 use crate::review::payload::{Situation, payload};
@@ -63,7 +60,7 @@ impl Node for HandoffApproval {
         Ok(update)
     }
 
-    fn is_prompt(&self) -> bool {
+    fn is_immediate(&self) -> bool {
         true
     }
 
@@ -84,16 +81,16 @@ impl Node for HandoffApproval {
         _store: &Arc<dyn Store>,
     ) -> Result<(), Rejection> {
         let (proposal, left) = decide::shown(interrupt)?;
-        let decision = decide::single(decisions)?;
+        let can_refine = self.can_refine(&proposal);
         let no_model = || {
             let why =
                 "no model is configured to redraft: edit the text yourself, or set one up (`segue models`)";
             Err(Rejection::Invalid(why.to_owned()))
         };
-        if decide::is_feedback(decision) && !self.can_refine(&proposal) {
-            return no_model();
-        }
-        match decide::outcome(&proposal, left, decision)? {
+        // Without a model nothing is left, which is not because it was used up.
+        let left = if can_refine { left } else { left.max(1) };
+        match decide::outcome(&proposal, left, decide::single(decisions)?)? {
+            Outcome::Refine(_) if !can_refine => no_model(),
             Outcome::Redraft(None) if self.drafting.model.is_none() => no_model(),
             Outcome::Redraft(Some(name)) => self.drafting.named(&name).map(drop).map_err(|problem| {
                 Rejection::Invalid(format!("another draft by `{name}` cannot be made: {problem}"))
@@ -137,7 +134,7 @@ impl HandoffApproval {
         let covered = current.summary_json.coverage.last_seq;
         let situation = Situation {
             options: metadata.options.clone(),
-            uncovered_messages: uncovered_messages(step.store, metadata.parent_thread_id, covered).await?,
+            uncovered_messages: step.store.messages_after(metadata.parent_thread_id, covered).await?,
             remaining_refinements: self.remaining_refinements(proposals),
             is_capped: refinements(proposals) >= self.max_refinements,
             feedback_history: proposals.iter().filter_map(|proposal| proposal.feedback.clone()).collect(),
@@ -159,29 +156,6 @@ fn unwritten(step: &StepContext<'_>, handoff_id: HandoffId) -> Option<Proposal> 
 fn refinements(proposals: &[Proposal]) -> u32 {
     let used = proposals.iter().filter(|proposal| proposal.feedback.is_some()).count();
     u32::try_from(used).unwrap_or(u32::MAX)
-}
-
-/// Returns how many messages came after `last_covered`.
-///
-/// # Errors
-/// When the journal fails.
-pub async fn uncovered_messages(
-    store: &Arc<dyn Store>,
-    thread_id: ThreadId,
-    last_covered: protocol::Seq,
-) -> journal::Result<u64> {
-    let mut count = 0;
-    let mut after = last_covered;
-    loop {
-        let query = journal::EventQuery {
-            categories: vec![protocol::Category::Message],
-            ..journal::EventQuery::after(after, journal::PAGE_ROWS_MAX)
-        };
-        let page = store.events(thread_id, query).await?;
-        let Some(last) = page.last() else { return Ok(count) };
-        after = last.seq;
-        count += page.len() as u64;
-    }
 }
 
 /// Returns what a checked decision changes, and the proposal that is to be asked about next, when there is one at once.
@@ -252,14 +226,6 @@ async fn accept_edited(
     Ok(update)
 }
 
-/// Returns the writes that put a proposal in the place of the current one without a draft.
-fn shown_instead(handoff: &Handoff, proposal: Proposal, at: Timestamp) -> [Write; 2] {
-    let (handoff_id, waiting) = (handoff.handoff_id, HandoffStatus::AwaitingDecision);
-    let patch = HandoffPatch { iteration: Some(proposal.iteration), ..HandoffPatch::default() };
-    let moved = Write::MoveHandoff { handoff_id, from: waiting, to: waiting, patch, at };
-    [Write::PutProposal(proposal), moved]
-}
-
 /// Returns what shows the text of iteration `to` again, and the proposal that does.
 fn revert(
     handoff: &Handoff,
@@ -271,6 +237,8 @@ fn revert(
     let mut proposal = proposals.iter().find(|proposal| proposal.iteration == to).ok_or_else(lost)?.clone();
     proposal.iteration = current.iteration + 1;
     proposal.summary_json.iteration = proposal.iteration;
+    // Nobody was paid for it again.
+    proposal.summary_json.tokens_used = 0;
     proposal.feedback = None;
     proposal.created_at = now;
     let content =
@@ -280,7 +248,8 @@ fn revert(
         (keys::PROPOSAL.to_owned(), told(&proposal)),
         (keys::PROBLEM.to_owned(), Value::Null),
     ]);
-    let writes = shown_instead(handoff, proposal.clone(), now).to_vec();
+    let patch = HandoffPatch { iteration: Some(proposal.iteration), ..HandoffPatch::default() };
+    let writes = vec![Write::PutProposal(proposal.clone()), moved(handoff, Step::Revert, patch, now)?];
     Ok((Update { events, channels, writes, ..Update::default() }, proposal))
 }
 
@@ -290,7 +259,6 @@ async fn accept(
     proposal: &Proposal,
     now: Timestamp,
 ) -> Result<Update, Failure> {
-    lifecycle::next(handoff.status, Step::Accept).map_err(illegal)?;
     let mut update = accept::accepted(&**step.store, handoff, proposal, now).await?;
     update.channels.extend(cleared());
     update.channels.insert(keys::DECISION.to_owned(), json!({"type": "approve"}));
@@ -315,24 +283,21 @@ fn redraft(
     mut asked: Value,
     now: Timestamp,
 ) -> Result<Update, Failure> {
-    let to = lifecycle::next(handoff.status, Step::Draft).map_err(illegal)?;
-    let (handoff_id, from, iteration) = (handoff.handoff_id, handoff.status, current.iteration + 1);
-    asked["handoff_id"] = json!(handoff_id);
+    let iteration = current.iteration + 1;
+    asked["handoff_id"] = json!(handoff.handoff_id);
     asked["iteration"] = current.iteration.into();
     let patch = HandoffPatch { iteration: Some(iteration), ..HandoffPatch::default() };
     let mut update = Update::default();
     update.events.push(NewEvent::new(EventType::HandoffRefined, &asked, now)?);
-    update.writes.push(Write::MoveHandoff { handoff_id, from, to, patch, at: now });
+    update.writes.push(moved(handoff, Step::Draft, patch, now)?);
     update.channels.insert(keys::ITERATION.to_owned(), iteration.into());
     update.channels.insert(keys::PROBLEM.to_owned(), Value::Null);
     Ok(update)
 }
 
 fn rest(handoff: &Handoff, step: Step, event: NewEvent, note: Option<String>) -> Result<Update, Failure> {
-    let to = lifecycle::next(handoff.status, step).map_err(illegal)?;
     let patch = HandoffPatch { note, ..HandoffPatch::default() };
-    let at = event.created_at;
-    let write = Write::MoveHandoff { handoff_id: handoff.handoff_id, from: handoff.status, to, patch, at };
+    let write = moved(handoff, step, patch, event.created_at)?;
     let mut channels = cleared();
     let decision = if step == Step::Preview { "preview" } else { "reject" };
     channels.insert(keys::DECISION.to_owned(), json!({"type": decision}));
@@ -342,8 +307,4 @@ fn rest(handoff: &Handoff, step: Step, event: NewEvent, note: Option<String>) ->
 
 fn lost() -> Failure {
     Failure::new(FailureKind::Internal, "find the proposal that waits for a decision")
-}
-
-fn illegal(error: lifecycle::IllegalTransition) -> Failure {
-    Failure::new(FailureKind::Internal, error.to_string())
 }

@@ -179,11 +179,6 @@ fn text<'a>(args: &'a Map<String, Value>, key: &str) -> Result<Option<&'a str>, 
     }
 }
 
-/// Returns whether `decision` asks for another draft that follows feedback.
-pub(crate) fn is_feedback(decision: &Decision) -> bool {
-    matches!(decision, Decision::Edit { edited_action } if edited_action.args.contains_key("feedback"))
-}
-
 /// Returns the one decision of an answer that was checked.
 pub(crate) fn single(decisions: &protocol::Decisions) -> Result<&Decision, Rejection> {
     match decisions.decisions.as_slice() {

@@ -12,9 +12,10 @@ use protocol::{
 use serde_json::json;
 
 use super::Drive;
-use super::owed::{Owed, Part, State};
+use super::owed::{Owed, Part, State, Told};
 use crate::Result;
-use crate::admit::LEASE;
+use crate::admit::{LEASE, is_outrun};
+use crate::error::Error;
 use crate::step::Update;
 use crate::stream::frame::{Frame, public};
 use crate::turn::{Ending, Turn, interrupt_id};
@@ -55,28 +56,38 @@ impl Drive<'_> {
         let checkpoint = self.checkpoint(turn, now);
         let state = self.frames.is_open().then(|| State {
             node: turn.node().to_owned(),
+            step: turn.step,
             changed: public(&update.channels),
             checkpoint_id: checkpoint.checkpoint_id,
             next: turn.next.clone(),
             channels: public(&turn.channels),
         });
         let events = self.own(events);
-        self.owed.add(writes, (self.thread_id, events), Some(checkpoint), state);
+        let shown = self.shown(&events);
+        let told = Told { events: shown, state };
+        self.owed.add(writes, (self.thread_id, events), Some(checkpoint), told);
         let is_followed_at_once = ending.is_none()
             && turn.activities.is_empty()
-            && turn.next.as_deref().is_some_and(|next| self.is_prompt(next));
+            && turn.next.as_deref().is_some_and(|next| self.is_immediate(next));
         if is_followed_at_once { Ok(()) } else { self.flush().await }
     }
 
     /// Makes events of a step that still runs durable.
     pub(super) async fn record(&self, events: Vec<NewEvent>, writes: Vec<Write>) -> Result<()> {
         let mut recorded = Owed::default();
-        recorded.add(writes, (self.thread_id, self.own(events)), None, None);
+        let events = self.own(events);
+        let told = Told { events: self.shown(&events), state: None };
+        recorded.add(writes, (self.thread_id, events), None, told);
         self.write(recorded).await
     }
 
     fn own(&self, events: Vec<NewEvent>) -> Vec<NewEvent> {
         events.into_iter().map(|event| event.in_run(self.run_id)).collect()
+    }
+
+    /// Returns the events that are told once they are durable.
+    fn shown(&self, events: &[NewEvent]) -> Vec<NewEvent> {
+        if self.frames.is_open() { events.to_vec() } else { Vec::new() }
     }
 
     /// Commits what is owed.
@@ -89,8 +100,15 @@ impl Drive<'_> {
     async fn write(&self, owed: Owed) -> Result<()> {
         let Owed { writes, parts, is_admission } = owed;
         let fence = (!is_admission).then(|| self.fence());
-        let committed = self.driver.store.commit(Transaction { fence, writes }).await?;
-        for Part { append, events, state } in parts {
+        let committed = self.driver.store.commit(Transaction { fence, writes }).await;
+        let committed = match committed.map_err(Error::from) {
+            Err(error) if is_admission && is_outrun(&error) => return Err(Error::Outrun),
+            committed => committed?,
+        };
+        if is_admission {
+            self.frames.send(Frame::RunStarted { thread_id: self.thread_id, run_id: self.run_id });
+        }
+        for Part { append, told: Told { events, state } } in parts {
             let seqs = committed.seqs.get(append).map(Vec::as_slice).unwrap_or_default();
             let before = self.head();
             for (event, seq) in events.into_iter().zip(seqs).filter(|(_, seq)| **seq > before) {
@@ -98,7 +116,10 @@ impl Drive<'_> {
             }
             let head_seq = seqs.iter().copied().max().unwrap_or(0).max(before);
             self.head.store(head_seq, Ordering::Relaxed);
-            if let Some(State { node, changed, checkpoint_id, next, channels }) = state {
+            if let Some(State { node, step, changed, checkpoint_id, next, channels }) = state {
+                if self.is_immediate(&node) {
+                    self.frames.send(Frame::StepStarted { node: node.clone(), step });
+                }
                 self.frames.send(Frame::Updates { node, channels: changed });
                 self.frames.send(Frame::Values { checkpoint_id, head_seq, next, channels });
             }
@@ -107,6 +128,10 @@ impl Drive<'_> {
     }
 
     pub(super) async fn renew(&self) -> Result<()> {
+        // A run that is not there yet has no lease.
+        if self.owed.is_admission {
+            return Ok(());
+        }
         let lease_until = Some(Timestamp::now() + LEASE);
         let patch = RunPatch { lease_until, ..RunPatch::default() };
         let writes = vec![Write::UpdateRun { run_id: self.run_id, patch }];

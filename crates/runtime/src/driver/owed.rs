@@ -16,14 +16,21 @@ pub(crate) struct Owed {
     pub(super) is_admission: bool,
 }
 
-/// What is told of one step.
+/// One step among the writes.
 #[derive(Debug)]
 pub(crate) struct Part {
     /// Which of the transaction's appends holds its events.
     pub(crate) append: usize,
-    /// Its events, if anybody listens.
+    /// What is told of it.
+    pub(crate) told: Told,
+}
+
+/// What is told of a step, if anybody listens.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// Its events.
     pub(crate) events: Vec<NewEvent>,
-    /// The state it leads to, if anybody listens.
+    /// The state it leads to.
     pub(crate) state: Option<State>,
 }
 
@@ -31,6 +38,7 @@ pub(crate) struct Part {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) node: String,
+    pub(crate) step: u64,
     pub(crate) changed: Channels,
     pub(crate) checkpoint_id: CheckpointId,
     pub(crate) next: Option<String>,
@@ -41,7 +49,7 @@ impl Owed {
     /// Returns an admission that becomes durable with the first step.
     pub(crate) fn admission(writes: Vec<Write>) -> Self {
         let append = appends(&writes).saturating_sub(1);
-        let parts = vec![Part { append, events: Vec::new(), state: None }];
+        let parts = vec![Part { append, told: Told::default() }];
         Self { writes, parts, is_admission: true }
     }
 
@@ -55,21 +63,19 @@ impl Owed {
         &self.writes
     }
 
-    /// Adds rows, the thread's events and its checkpoint, in that order; `told` makes what is told of them.
+    /// Adds rows, the thread's events and its checkpoint, in that order.
     pub(crate) fn add(
         &mut self,
         mut writes: Vec<Write>,
         (thread_id, events): (ThreadId, Vec<NewEvent>),
         checkpoint: Option<Checkpoint>,
-        told: Option<State>,
+        told: Told,
     ) {
         self.writes.append(&mut writes);
         let append = appends(&self.writes);
-        let is_told = told.is_some() || checkpoint.is_none();
-        let shown = if is_told { events.clone() } else { Vec::new() };
         self.writes.push(Write::Append { thread_id, events });
         self.writes.extend(checkpoint.map(Write::PutCheckpoint));
-        self.parts.push(Part { append, events: shown, state: told });
+        self.parts.push(Part { append, told });
     }
 }
 

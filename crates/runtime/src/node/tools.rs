@@ -35,8 +35,7 @@ pub(crate) const CUT_OFF: &str = "The call was interrupted: the process that mad
                        had its effect or not. Look before you repeat it.";
 const STOPPED: &str =
     "The person stopped the run before the tool was done. It may have had its effect or not.";
-const ONE_AT_A_TIME: &str =
-    "Not done: another call of the same answer leads on from here; make this one afterwards if it is still needed.";
+const ONE_AT_A_TIME: &str = "Not done: another call of the same answer leads on from here; make this one afterwards if it is still needed.";
 const BROKE_OFF: &str =
     "The tool broke off on a fault of its own; the call may be made again with other arguments.";
 

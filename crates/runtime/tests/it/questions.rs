@@ -63,7 +63,8 @@ async fn a_question_is_answered_once() {
     world.answer(&asked, 0, r#"{"type":"approve"}"#).await;
     let interrupt = &asked.interrupts[0];
     let again = decisions(r#"{"type":"reject"}"#);
-    let refused = runtime::resume(&*world.store, &world.driver.graph, &world.admission(), (interrupt, &again)).await;
+    let refused =
+        runtime::resume(&*world.store, &world.driver.graph, &world.admission(), (interrupt, &again)).await;
     let error = refused.unwrap_err();
     assert!(matches!(error, runtime::Error::Journal(journal::Error::AlreadyDecided { .. })), "{error:?}");
 }

@@ -12,9 +12,9 @@ use protocol::{
     ReviewConfig, RunId, Thread, ThreadId,
 };
 use runtime::{
-    AFTER_AGENT_NODE, AFTER_MODEL_NODE, Activities, Admission, Admitted, BEFORE_AGENT_NODE, Channels, Contexts, Driver,
-    Edge, Entry, Frames, Graph, Hook, HooksNode, Limits, MODEL_NODE, ModelNode, Point, Repeat, RunEnd, Start,
-    TOOLS_NODE, Tool, ToolContext, ToolOutput, ToolsNode, Update, wants_tools,
+    AFTER_AGENT_NODE, AFTER_MODEL_NODE, Activities, Admission, Admitted, BEFORE_AGENT_NODE, Channels,
+    Contexts, Driver, Edge, Entry, Frames, Graph, Hook, HooksNode, Limits, MODEL_NODE, ModelNode, Point,
+    Repeat, RunEnd, Start, TOOLS_NODE, Tool, ToolContext, ToolOutput, ToolsNode, Update, wants_tools,
 };
 use scripted::{Script, Server};
 use serde_json::{Value, json};

@@ -52,9 +52,11 @@ pub(super) const ROADS: [Road; 3] = [
 ];
 
 /// What the person says in the thread in which the agent asks.
-const REQUEST: &str = "The importer drops the last row of every file. Fix src/import.rs. Then do the test elsewhere.";
+const REQUEST: &str =
+    "The importer drops the last row of every file. Fix src/import.rs. Then do the test elsewhere.";
 /// What a person accepts in their own words.
-const OWN: &str = "**Importer drops the last row**\nMine.\n\n### Objective\n- Fix it.\n- Test it.\n- Tell them.";
+const OWN: &str =
+    "**Importer drops the last row**\nMine.\n\n### Objective\n- Fix it.\n- Test it.\n- Tell them.";
 
 fn refine_twice_revert_and_edit(pending: &PendingHandoff) -> Decisions {
     match pending.proposal.iteration {
@@ -81,7 +83,8 @@ fn edit(args: &Value) -> Decisions {
 /// A model whose drafts follow the newest feedback, and which asks for a handoff when a person says so.
 fn server() -> Server {
     let draft = |title: &str| Reply::text(DRAFT.replace("last row\"", &format!("last row{title}\"")));
-    let asks = Reply::call("h1", "request_handoff", json!({})).when_body_contains("Then do the test elsewhere");
+    let asks =
+        Reply::call("h1", "request_handoff", json!({})).when_body_contains("Then do the test elsewhere");
     Server::start(Script::new([
         draft(", short").when_body_contains("Shorter.").repeated(),
         draft(" of a file").when_body_contains("Name the file.").repeated(),
@@ -248,9 +251,13 @@ async fn m2_a_process_that_dies_at_any_commit_leaves_before_or_after_and_never_b
 async fn m2_a_death_between_any_two_effects_of_the_loop_changes_neither_its_end_nor_its_calls() {
     let (seen, calls, boundaries) = check(ROADS[1]).await;
     assert!(boundaries >= 26, "the matrix has {boundaries} points");
-    let feedback: Vec<Option<&str>> = seen.proposals.iter().map(|(_, feedback, _)| feedback.as_deref()).collect();
+    let feedback: Vec<Option<&str>> =
+        seen.proposals.iter().map(|(_, feedback, _)| feedback.as_deref()).collect();
     assert_eq!(feedback, [None, Some("Name the file."), Some("Shorter."), None, None]);
-    assert_eq!((seen.proposals[3].2.as_str(), seen.proposals[4].2.as_str()), (seen.proposals[1].2.as_str(), OWN));
+    assert_eq!(
+        (seen.proposals[3].2.as_str(), seen.proposals[4].2.as_str()),
+        (seen.proposals[1].2.as_str(), OWN)
+    );
     assert_eq!(calls, 3 + 1, "two refinements are three drafts; the child's turn is one call");
 }
 

@@ -5,9 +5,7 @@ use protocol::{HandoffStatus, Message, RunStatus, ThreadId, ToolStatus};
 use scripted::{Fault, Reply, Script, Server};
 use serde_json::{Value, json};
 
-use crate::world::{
-    DRAFT, DRAFT_PROMPT, World, approve, assert_paired, decisions, messages, quiet,
-};
+use crate::world::{DRAFT, DRAFT_PROMPT, World, approve, assert_paired, decisions, messages, quiet};
 
 /// A model that asks for a handoff in its first turn, drafts it, and says something whenever it is asked again.
 fn asking(args: Value) -> Server {
@@ -73,7 +71,8 @@ async fn g2_a_request_that_is_not_accepted_lets_the_agent_go_on() {
         assert_eq!(pending.interrupt.payload.action_requests[0].args["preview_only"], true);
         let (frames, cancel) = quiet();
         let answer = decisions(&json!({"decisions": [answer]}).to_string());
-        let decided = agent.decide_handoff(pending.handoff.handoff_id, &answer, &frames, &cancel).await.unwrap();
+        let decided =
+            agent.decide_handoff(pending.handoff.handoff_id, &answer, &frames, &cancel).await.unwrap();
         assert_eq!((decided.end.status, decided.child_thread_id), (RunStatus::Success, None));
         let results = results(&agent, parent).await;
         assert!(results.len() == 1 && results[0].1.contains(told), "{results:?}");
@@ -111,7 +110,11 @@ async fn g2_a_person_who_goes_on_leaves_no_call_without_a_result_and_can_still_d
     let id = pending.handoff.handoff_id;
     let decided = agent.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap();
     assert!(decided.child_thread_id.is_some());
-    assert_eq!((results(&agent, parent).await.len(), server.calls()), (1, before), "nothing goes on by itself");
+    assert_eq!(
+        (results(&agent, parent).await.len(), server.calls()),
+        (1, before),
+        "nothing goes on by itself"
+    );
 }
 
 #[tokio::test]
@@ -163,7 +166,8 @@ async fn g2_a_request_while_one_waits_is_told_so() {
     let draft = Reply::text(DRAFT).when_body_contains(DRAFT_PROMPT).repeated();
     let asks = Reply::call("h1", "request_handoff", json!({}));
     let again = Reply::call("h2", "request_handoff", json!({}));
-    let server = Server::start(Script::new([draft, asks, again, Reply::text("Then I wait.").repeated()])).unwrap();
+    let server =
+        Server::start(Script::new([draft, asks, again, Reply::text("Then I wait.").repeated()])).unwrap();
     let agent = world.agent_with(&server);
     let parent = asked(&agent).await;
     let (frames, cancel) = quiet();

@@ -17,7 +17,8 @@ fn edit(args: &Value) -> protocol::Decisions {
 
 /// A model whose nth draft has its number in the title.
 fn drafting(count: usize) -> Server {
-    let drafts = (0..count).map(|n| Reply::text(DRAFT.replace("last row\"", &format!("last row, draft {n}\""))));
+    let drafts =
+        (0..count).map(|n| Reply::text(DRAFT.replace("last row\"", &format!("last row, draft {n}\""))));
     Server::start(Script::new(drafts.collect::<Vec<_>>())).unwrap()
 }
 
@@ -41,7 +42,10 @@ async fn g4_each_refinement_is_one_call_one_proposal_and_one_new_question() {
     let world = World::new();
     let server = drafting(4);
     let (agent, first) = pending_of(world.agent_with(&server), &world).await;
-    assert_eq!((args(&first).get("feedback"), args(&first)["remaining_refinements"].as_u64()), (None, Some(3)));
+    assert_eq!(
+        (args(&first).get("feedback"), args(&first)["remaining_refinements"].as_u64()),
+        (None, Some(3))
+    );
     let mut shown = first.clone();
     for (n, feedback) in ["Shorter.", "Name the file.", "In English."].into_iter().enumerate() {
         // Another process takes each turn of the loop, and looking again costs nothing.
@@ -62,7 +66,9 @@ async fn g4_each_refinement_is_one_call_one_proposal_and_one_new_question() {
         shown = next;
     }
     let prompt = server.requests()[3].body.to_string();
-    for known in ["draft 2", "<feedback>", "In English.", "<earlier_feedback>", "- Shorter.", "- Name the file."] {
+    for known in
+        ["draft 2", "<feedback>", "In English.", "<earlier_feedback>", "- Shorter.", "- Name the file."]
+    {
         assert!(prompt.contains(known), "{known}: {prompt}");
     }
     let allowed = &shown.interrupt.payload.review_configs[0].allowed_decisions;
@@ -80,7 +86,9 @@ async fn g4_each_iteration_is_traced() {
     let world = World::new();
     let server = drafting(2);
     let (agent, first) = pending_of(world.agent_with(&server), &world).await;
-    decide(&agent, &first, &json!({"feedback": "Shorter, and without password=hunter2hunter2."})).await.unwrap();
+    decide(&agent, &first, &json!({"feedback": "Shorter, and without password=hunter2hunter2."}))
+        .await
+        .unwrap();
     let calls = events(&agent, &first, EventType::ModelCalled).await;
     let traces: Vec<Value> = calls.iter().map(|event| event.content_value()["trace"].clone()).collect();
     assert_eq!(traces[0]["name"], "generate_handoff_summary_iter_0");
@@ -121,13 +129,19 @@ async fn m8_an_earlier_iteration_can_be_gone_back_to_without_another_draft() {
 #[tokio::test]
 async fn m4_a_draft_that_failed_says_why_and_can_be_made_again() {
     let world = World::new();
-    let refused = Reply::status(400, r#"{"type":"error","error":{"type":"invalid_request_error","message":"no such model"}}"#);
+    let refused = Reply::status(
+        400,
+        r#"{"type":"error","error":{"type":"invalid_request_error","message":"no such model"}}"#,
+    );
     let replies = [refused, Reply::text("{ half"), Reply::text(DRAFT), Reply::text(" ")];
     let server = Server::start(Script::new(replies)).unwrap();
     let (agent, first) = pending_of(world.agent_with(&server), &world).await;
     let told = |pending: &PendingHandoff| pending.problem.clone().unwrap_or_default();
     assert_eq!(first.proposal.summary_json.model, "extractive");
-    assert!(told(&first).starts_with("summarization failed: ") && told(&first).contains("no such model"), "{first:?}");
+    assert!(
+        told(&first).starts_with("summarization failed: ") && told(&first).contains("no such model"),
+        "{first:?}"
+    );
     let again = decide(&agent, &first, &json!({"redraft": {}})).await.unwrap();
     assert_eq!(again.proposal, first.proposal, "the last good one waits");
     assert!(told(&again).contains("not the JSON asked for"), "{}", told(&again));
@@ -135,7 +149,10 @@ async fn m4_a_draft_that_failed_says_why_and_can_be_made_again() {
     assert_eq!((good.proposal.iteration, good.problem.clone()), (1, None));
     assert!(good.proposal.summary_md.contains("Importer drops the last row"));
     let failed = decide(&agent, &good, &json!({"feedback": "Shorter."})).await.unwrap();
-    assert_eq!((told(&failed).as_str(), failed.unused_feedback.as_deref()), ("summarization failed: read the draft: it is empty", Some("Shorter.")));
+    assert_eq!(
+        (told(&failed).as_str(), failed.unused_feedback.as_deref()),
+        ("summarization failed: read the draft: it is empty", Some("Shorter."))
+    );
     assert_eq!(failed.proposal, good.proposal);
     let extract = decide(&agent, &failed, &json!({"redraft": {"model": "extractive"}})).await.unwrap();
     assert_eq!((extract.proposal.summary_json.model.as_str(), extract.problem), ("extractive", None));
@@ -156,7 +173,10 @@ async fn another_model_drafts_when_a_person_names_it_and_goes_on_refining() {
         let refused = decide(&agent, &refined, &json!({"redraft": {"model": model}})).await.unwrap_err();
         assert!(matches!(refused, Error::Runtime(runtime::Error::Rejected { .. })), "{model}: {refused}");
     }
-    assert_eq!(agent.handoff(first.handoff.handoff_id).await.unwrap().status, HandoffStatus::AwaitingDecision);
+    assert_eq!(
+        agent.handoff(first.handoff.handoff_id).await.unwrap().status,
+        HandoffStatus::AwaitingDecision
+    );
 }
 
 #[tokio::test]
@@ -177,7 +197,8 @@ async fn g3_without_a_model_nothing_is_redrafted_and_everything_else_works() {
 #[tokio::test]
 async fn a_first_draft_that_is_stopped_leaves_no_row_behind() {
     let world = World::new();
-    let server = Server::start(Script::new([Reply::text("{").then(Fault::Stall), Reply::text(DRAFT)])).unwrap();
+    let server =
+        Server::start(Script::new([Reply::text("{").then(Fault::Stall), Reply::text(DRAFT)])).unwrap();
     let agent = world.agent_with(&server);
     let parent = crate::world::import(&world, &agent).await.unwrap();
     let (frames, cancel) = quiet();
@@ -214,7 +235,8 @@ async fn j7_a_handoff_that_nobody_decides_is_given_up_and_says_so() {
     let id = old.handoff.handoff_id;
     drop(agent);
     let database = rusqlite::Connection::open(world.home().database()).unwrap();
-    let aged = database.execute("UPDATE handoffs SET updated_at = '2020' || substr(updated_at, 5)", []).unwrap();
+    let aged =
+        database.execute("UPDATE handoffs SET updated_at = '2020' || substr(updated_at, 5)", []).unwrap();
     assert_eq!(aged, 1);
     drop(database);
     let agent = world.agent();

@@ -149,6 +149,30 @@ fn ground_an_invented_name(bencher: Bencher<'_, '_>, messages: u64) {
     });
 }
 
+/// Checking another draft that names the same: only what was said since is read.
+#[divan::bench(args = [100, 10_000, 100_000])]
+fn ground_an_invented_name_again(bencher: Bencher<'_, '_>, messages: u64) {
+    let items = thread(messages + 4);
+    let (known, new) = items.split_at(messages as usize);
+    let (ledger, selector) = folded(known, None);
+    let facts = ledger.finish();
+    let shown = selector.finish(&facts, 4_000);
+    let mut summary = summary(extract(&facts, None, 300));
+    summary.body[0].text.push_str(" See src/invented_name.rs.");
+    let mut grounding = Grounding::new(&summary, None);
+    known.iter().for_each(|item| grounding.see(item));
+    let absent = grounding.absent();
+    bencher.bench_local(|| {
+        let mut grounding = Grounding::new(&summary, None);
+        grounding.see_shown(&shown.requests);
+        grounding.see_shown(&shown.events);
+        grounding.see_facts(&facts);
+        assert!(grounding.wants_only(&absent));
+        new.iter().for_each(|item| grounding.see(item));
+        grounding.missing()
+    });
+}
+
 fn summary(told: Extract) -> HandoffSummary {
     HandoffSummary {
         schema_version: SCHEMA_VERSION,

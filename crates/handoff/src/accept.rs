@@ -310,18 +310,14 @@ fn expire(handoff: &Handoff, why: &str, at: Timestamp) -> Option<Write> {
 
 /// Returns the writes that end an accepted handoff whose child goes away.
 pub fn settled(handoff: &Handoff, at: Timestamp) -> Vec<Write> {
-    let step = |from, to| Write::MoveHandoff {
-        handoff_id: handoff.handoff_id,
-        from,
-        to,
-        patch: HandoffPatch { note: Some("the child was deleted".to_owned()), ..HandoffPatch::default() },
-        at,
-    };
-    let seeded = step(HandoffStatus::Accepted, HandoffStatus::Seeded);
-    let cleaned = step(HandoffStatus::Seeded, HandoffStatus::Cleaned);
-    match handoff.status {
-        HandoffStatus::Accepted => vec![seeded, cleaned],
-        HandoffStatus::Seeded => vec![cleaned],
-        _ => Vec::new(),
+    let patch = HandoffPatch { note: Some("the child was deleted".to_owned()), ..HandoffPatch::default() };
+    let mut handoff = handoff.clone();
+    let mut writes = Vec::new();
+    for step in [Step::Seed, Step::Clean] {
+        if let Ok(write) = moved(&handoff, step, patch.clone(), at) {
+            handoff.status = if step == Step::Seed { HandoffStatus::Seeded } else { HandoffStatus::Cleaned };
+            writes.push(write);
+        }
     }
+    writes
 }

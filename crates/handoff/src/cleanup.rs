@@ -9,6 +9,7 @@ use runtime::{Activity, Channels, Failure, Frame, Frames, Node, StepContext, Upd
 use serde_json::{Map, Value, json};
 
 use crate::accept::{Acceptance, handoff_id};
+use crate::lifecycle::{Step, moved};
 use crate::request::keys;
 
 /// The name of the node that marks the first complete turn.
@@ -129,13 +130,7 @@ impl Activity for BlockClearing {
         let store = &self.acceptance.store;
         let event =
             NewEvent::new(EventType::HandoffCleaned, &json!({"handoff_id": handoff.handoff_id}), now)?;
-        let mut writes = vec![Write::MoveHandoff {
-            handoff_id: handoff.handoff_id,
-            from: HandoffStatus::Seeded,
-            to: HandoffStatus::Cleaned,
-            patch: HandoffPatch::default(),
-            at: now,
-        }];
+        let mut writes = vec![moved(&handoff, Step::Clean, HandoffPatch::default(), now)?];
         let child = store.thread(handoff.child_thread_id).await?;
         let mark = child.as_ref().and_then(own_mark).filter(|mark| mark.handoff_id == handoff.handoff_id);
         if let Some(mut mark) = mark {

@@ -60,6 +60,7 @@ pub struct Ledger {
     identifiers: Tally,
     values: Tally,
     previous_summary: Option<Quote>,
+    proven_summary: Option<Quote>,
     goal: Option<Arc<Goal>>,
     frequencies: Frequencies,
     requests_about_goal: Vec<(Terms, Quote)>,
@@ -98,9 +99,8 @@ impl Ledger {
                 self.result(item.seq, message);
             }
             What::Boundary => self.boundary(item.seq),
-            What::ImportedSummary(text) => {
-                self.previous_summary = Some(quote(item.seq, &said(text), SCAN_BYTES_MAX));
-            }
+            What::ImportedSummary(text) => self.begin_after(item.seq, text, text),
+            What::InheritedSummary { text, proven } => self.begin_after(item.seq, text, proven),
             What::Note | What::Unread | What::Other => {}
         }
     }
@@ -115,6 +115,14 @@ impl Ledger {
         self.identifiers.clear();
         self.references.clear();
         self.previous_summary = None;
+        self.proven_summary = None;
+    }
+
+    /// What follows goes on from a summary.
+    fn begin_after(&mut self, seq: Seq, text: &str, proven: &str) {
+        let quoted = |text: &str| Some(quote(seq, &said(text), SCAN_BYTES_MAX));
+        self.previous_summary = quoted(text);
+        self.proven_summary = quoted(proven).filter(|quote| !quote.text.trim().is_empty());
     }
 
     fn request(&mut self, seq: Seq, text: &str) {
@@ -167,7 +175,10 @@ impl Ledger {
     fn answer(&mut self, seq: Seq, message: &AiMessage) {
         for block in &message.content {
             match block {
-                Block::Text { text } if !text.trim().is_empty() => self.state(seq, text, message.incomplete),
+                Block::Text { text } if !text.trim().is_empty() => {
+                    self.state(seq, text);
+                    self.is_answered = !message.incomplete && !self.outcomes.has_open_calls();
+                }
                 Block::ToolCall { id, name, args } => {
                     self.is_answered = false;
                     self.call(seq, id, name, args);
@@ -177,7 +188,7 @@ impl Ledger {
         }
     }
 
-    fn state(&mut self, seq: Seq, text: &str, is_incomplete: bool) {
+    fn state(&mut self, seq: Seq, text: &str) {
         let said = said(text);
         self.speak(seq, &said, text);
         self.decide(seq, head_words(&said, STATEMENT_BYTES_MAX));
@@ -188,7 +199,6 @@ impl Ledger {
             self.keep_about_goal(older, |ledger| &mut ledger.statements_about_goal);
         }
         self.last_statement_at = seq;
-        self.is_answered = !is_incomplete && !self.outcomes.has_open_calls();
     }
 
     fn call(&mut self, seq: Seq, id: &str, name: &str, args: &serde_json::Value) {
@@ -302,6 +312,7 @@ impl Ledger {
             values: self.values.latest(),
             statements: self.statements.iter().cloned().collect(),
             previous_summary: self.previous_summary.clone(),
+            proven_summary: self.proven_summary.clone(),
             requests_about_goal: self.told_about_goal(&self.requests_about_goal),
             statements_about_goal: self.told_about_goal(&self.statements_about_goal),
             frequencies: self.frequencies.clone(),

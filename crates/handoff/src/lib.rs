@@ -13,35 +13,27 @@ mod tool;
 #[cfg(test)]
 mod transcript;
 
-pub use accept::{
-    ACCEPT_ACTIVITY, Acceptance, AgentFiles, MIRROR_KIND, UNDECIDED, expired, rewound, settled,
-};
+pub use accept::{Acceptance, AgentFiles, UNDECIDED, expired, rewound, settled};
 pub use cleanup::{
-    BlockClearing, CLEANUP_NODE, CLEAR_ACTIVITY, HandoffCleanup, MARK_NODE, MarkFirstTurn, after_turn,
-    should_cleanup_handoff, turn_channels,
+    BlockClearing, HandoffCleanup, MarkFirstTurn, after_turn, should_cleanup_handoff, turn_channels,
 };
 pub use draft::summarization::{
-    Drafting, EXTRACTIVE, HandoffSummarization, OpenModel, SUMMARIZATION_NODE, after_decision, after_draft,
-    entry,
+    Drafting, EXTRACTIVE, HandoffSummarization, OpenModel, after_decision, after_draft, entry,
 };
 pub use draft::window::folds::Folds;
 pub use ledger::source::{Item, What};
 pub use ledger::{CheckRun, Facts, FileUse, Ledger, Name, Quote, Rule};
-pub use lifecycle::{IllegalTransition, Step, next};
 pub use request::propose::{Due, due as proposal_due};
 pub use request::{Options, Request, is_blank, requested_key, restart, start};
-pub use review::approval::{APPROVAL_NODE, HandoffApproval};
-pub use review::payload::{ACTION_NAME, MIDDLEWARE_SOURCE};
+pub use review::approval::HandoffApproval;
 pub use summary::coverage::{Counts, CoverageBuilder, Reach, counts};
 pub use summary::extract::{Extract, carry_over, extract};
-pub use summary::files::referenced_files;
 pub use summary::goal::Goal;
 pub use summary::ground::Grounding;
 pub use summary::render::{self, fit, render};
 pub use summary::select::{Selection, Selector};
 pub use tool::{
-    HandoffResult, HandoffTool, REQUEST_HANDOFF, RESULT_NODE, after_result, asked_by_agent, left_waiting,
-    pending,
+    HandoffResult, HandoffTool, REQUEST_HANDOFF, after_result, asked_by_agent, left_waiting, pending,
 };
 
 /// Returns the lowercase hex SHA-256 of `bytes`.

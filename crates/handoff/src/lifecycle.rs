@@ -25,8 +25,6 @@ pub enum Step {
     Decline,
     /// It was shown, and nothing else is wanted.
     Preview,
-    /// It cannot be completed.
-    Fail,
     /// Nobody answered.
     Expire,
 }
@@ -55,7 +53,6 @@ pub const fn next(from: HandoffStatus, step: Step) -> Result<HandoffStatus, Ille
         (S::Seeded, Step::Clean) => Ok(S::Cleaned),
         (S::AwaitingDecision, Step::Decline) => Ok(S::Declined),
         (S::AwaitingDecision, Step::Preview) => Ok(S::Previewed),
-        (S::Requested | S::Drafting | S::AwaitingDecision, Step::Fail) => Ok(S::Failed),
         (S::Requested | S::Drafting | S::AwaitingDecision, Step::Expire) => Ok(S::Expired),
         (from, step) => Err(IllegalTransition { from, step }),
     }
@@ -91,14 +88,13 @@ mod tests {
             Step::Clean,
             Step::Decline,
             Step::Preview,
-            Step::Fail,
             Step::Expire,
         ];
         for from in HandoffStatus::ALL {
             let ways: Vec<Step> = steps.into_iter().filter(|step| next(from, *step).is_ok()).collect();
             match from {
-                HandoffStatus::Requested => assert_eq!(ways, [Step::Draft, Step::Fail, Step::Expire]),
-                HandoffStatus::Drafting => assert_eq!(ways, [Step::Propose, Step::Fail, Step::Expire]),
+                HandoffStatus::Requested => assert_eq!(ways, [Step::Draft, Step::Expire]),
+                HandoffStatus::Drafting => assert_eq!(ways, [Step::Propose, Step::Expire]),
                 HandoffStatus::AwaitingDecision => assert_eq!(
                     ways,
                     [
@@ -107,8 +103,7 @@ mod tests {
                         Step::Accept,
                         Step::Decline,
                         Step::Preview,
-                        Step::Fail,
-                        Step::Expire
+                                    Step::Expire
                     ]
                 ),
                 HandoffStatus::Accepted => assert_eq!(ways, [Step::Seed]),

@@ -131,15 +131,13 @@ pub fn requested_key(handoff_id: HandoffId) -> String {
     format!("handoff_requested:{handoff_id}")
 }
 
-/// Returns whether nothing was ever said in the thread, here or in a session it was imported from, and it has no summary
-/// of an earlier thread either: there is nothing to hand off.
+/// Returns whether nothing was ever said in the thread, here or in a session it was imported from: there is nothing to
+/// hand off. A child that waits for its first turn has its summary still before it.
 ///
 /// # Errors
 /// When the journal fails.
 pub async fn is_blank(store: &dyn Store, thread: &Thread) -> journal::Result<bool> {
-    if thread.message_count > 0
-        || thread.handoff().is_some_and(|mark| mark.child_thread_id == thread.thread_id)
-    {
+    if thread.message_count > 0 {
         return Ok(false);
     }
     let query =

@@ -7,7 +7,11 @@ use divan::Bencher;
 use jiff::Timestamp;
 use journal::{Sqlite, Store, Transaction, Write};
 use memory::{Recall, RecallQuery, Wanted, recall};
-use protocol::{AssistantId, Message, NewEvent, ParentKind, Thread, ThreadId};
+use protocol::{
+    AssistantId, CarryOver, Coverage, EventType, Handoff, HandoffId, HandoffStatus, HandoffSummary, Message,
+    NewEvent, ParentKind, Proposal, Thread, ThreadId,
+};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -50,6 +54,7 @@ impl Fixture {
             let events = (0..count).map(|_| random.message()).collect();
             fixture.commit(vec![Write::Append { thread_id: parent, events }]);
         }
+        fixture.commit(accepted(parent, child, messages));
         fixture.recall("nothing");
         fixture
     }
@@ -63,6 +68,59 @@ impl Fixture {
         let query = RecallQuery::of(Wanted::Words(text.to_owned()));
         self.runtime.block_on(recall(&*self.store, self.child, &query)).expect("words")
     }
+}
+
+/// Returns what tells that a parent of so many messages was handed off.
+fn accepted(parent_thread_id: ThreadId, child_thread_id: ThreadId, messages: u64) -> Vec<Write> {
+    let (handoff_id, created_at) = (HandoffId::generate(), Timestamp::UNIX_EPOCH);
+    let content = json!({"handoff_id": handoff_id});
+    let event = NewEvent::new(EventType::HandoffAccepted, &content, created_at).expect("it is JSON");
+    let handoff = Handoff {
+        handoff_id,
+        assistant_id: AssistantId::default(),
+        parent_thread_id,
+        child_thread_id,
+        status: HandoffStatus::Cleaned,
+        iteration: 0,
+        goal: None,
+        run_id: None,
+        options: Value::Null,
+        accepted_sha256: Some("0".repeat(64)),
+        note: None,
+        created_at,
+        updated_at: created_at,
+    };
+    let summary_json = HandoffSummary {
+        schema_version: 1,
+        handoff_id,
+        assistant_id: AssistantId::default(),
+        parent_thread_id,
+        child_thread_id: None,
+        title: String::new(),
+        tldr: String::new(),
+        body: Vec::new(),
+        model: "extractive".to_owned(),
+        model_run_id: None,
+        tokens_used: 0,
+        iteration: 0,
+        created_at,
+        coverage: Coverage { first_seq: 1, last_seq: messages, ..Coverage::default() },
+        carry_over: CarryOver::default(),
+    };
+    let proposal = Proposal {
+        handoff_id,
+        iteration: 0,
+        summary_json,
+        summary_md: String::new(),
+        summary_sha256: "0".repeat(64),
+        feedback: None,
+        created_at,
+    };
+    vec![
+        Write::CreateHandoff(handoff),
+        Write::PutProposal(proposal),
+        Write::Append { thread_id: parent_thread_id, events: vec![event] },
+    ]
 }
 
 /// A sequence of numbers that is the same in every run.

@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::edit_memory::EDIT_MEMORY;
 use crate::file::watch::{Damage, Watch};
 use crate::file::{AGENT_MD_BYTES_MAX, AgentFile};
-use crate::inject::{Section, prompt_section};
+use crate::inject::{HandedOver, Section, prompt_section};
 use crate::{Error, Extent, Snapshot};
 
 /// How many runs' summaries are kept; sub-agents run beside each other.
@@ -35,7 +35,7 @@ pub struct AgentMdHook {
 struct Due {
     thread_id: ThreadId,
     run_id: RunId,
-    summary: Option<Arc<str>>,
+    summary: Option<Arc<HandedOver>>,
 }
 
 impl AgentMdHook {
@@ -44,13 +44,13 @@ impl AgentMdHook {
         Self { file, summaries: Mutex::default() }
     }
 
-    async fn summary(&self, step: &StepContext<'_>) -> journal::Result<Option<Arc<str>>> {
+    async fn summary(&self, step: &StepContext<'_>) -> journal::Result<Option<Arc<HandedOver>>> {
         let is_it = |due: &&Due| (due.thread_id, due.run_id) == (step.thread_id, step.run_id);
         let known = |dues: &Vec<Due>| dues.iter().find(is_it).cloned();
         if let Some(due) = known(&self.summaries.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(due.summary);
         }
-        let summary = summary_of(&**step.store, step.thread_id).await?.map(Arc::from);
+        let summary = summary_of(&**step.store, step.thread_id).await?.map(Arc::new);
         let due = Due { thread_id: step.thread_id, run_id: step.run_id, summary: summary.clone() };
         let mut dues = self.summaries.lock().unwrap_or_else(PoisonError::into_inner);
         if dues.len() == SUMMARIES_MAX {
@@ -61,7 +61,7 @@ impl AgentMdHook {
     }
 
     /// Returns what the request gets, with or without the file.
-    fn section(&self, summary: Option<&str>, step: &StepContext<'_>) -> Result<Section, Failure> {
+    fn section(&self, summary: Option<&HandedOver>, step: &StepContext<'_>) -> Result<Section, Failure> {
         match (self.file.reading(), summary) {
             (Ok(reading), None) => Ok(reading.section().clone()),
             (Ok(reading), Some(_)) => Ok(prompt_section(&reading.snapshot, summary)),
@@ -176,7 +176,7 @@ impl Hook for AgentMdHook {
 
 /// Returns the summary that the thread is due: it is a child, and its first turn is not complete. The handoff's row is
 /// the truth, whatever the file shows.
-async fn summary_of(store: &dyn Store, thread_id: ThreadId) -> journal::Result<Option<String>> {
+async fn summary_of(store: &dyn Store, thread_id: ThreadId) -> journal::Result<Option<HandedOver>> {
     let mark = store.thread(thread_id).await?.and_then(|thread| thread.handoff());
     let Some(mark) = mark.filter(|mark| mark.pending && mark.child_thread_id == thread_id) else {
         return Ok(None);
@@ -185,7 +185,10 @@ async fn summary_of(store: &dyn Store, thread_id: ThreadId) -> journal::Result<O
     let proposals = store.proposals(mark.handoff_id).await?;
     let accepted =
         proposals.into_iter().find(|p| Some(&p.summary_sha256) == handoff.accepted_sha256.as_ref());
-    Ok(accepted.map(|proposal| proposal.summary_md))
+    Ok(accepted.map(|proposal| HandedOver {
+        summary_md: proposal.summary_md,
+        carry_over: proposal.summary_json.carry_over,
+    }))
 }
 
 /// The texts are known by their hashes; storing them again with every run would double the journal.

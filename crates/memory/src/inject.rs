@@ -2,8 +2,10 @@
 //! Whose summary it is and when it is due is decided by the caller.
 
 use model::inert;
+use protocol::CarryOver;
 
 use crate::block::{self, PLACEHOLDER};
+use crate::carried;
 use crate::file::{AGENT_MD_BYTES_MAX, Extent, Snapshot, sha256};
 
 /// The frame around both texts.
@@ -36,12 +38,21 @@ struct Fields {
     current_thread_summary: String,
 }
 
-/// Returns the part of the system prompt that carries `agent_md` and `summary_md`, the summary of this very thread.
+/// What a thread was handed: the summary a person accepted, and the facts they saw beside it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HandedOver {
+    /// The summary, as it was accepted.
+    pub summary_md: String,
+    /// The facts.
+    pub carry_over: CarryOver,
+}
+
+/// Returns the part of the system prompt that carries `agent_md` and what this very thread was handed.
 ///
 /// What the file's block holds belongs to another thread and never appears; without a summary the placeholder does.
 /// With one, the section says how to find the messages it was made from. Comments outside code fences are left out.
 /// Whatever could be read as a tag is escaped.
-pub fn prompt_section(agent_md: &Snapshot, summary_md: Option<&str>) -> Section {
+pub fn prompt_section(agent_md: &Snapshot, summary: Option<&HandedOver>) -> Section {
     let without_block = block::without(&agent_md.bytes);
     let notes = without_comments(&String::from_utf8_lossy(&without_block));
     let mut notes = inert::text(notes.trim_start_matches('\u{feff}').trim());
@@ -57,10 +68,17 @@ pub fn prompt_section(agent_md: &Snapshot, summary_md: Option<&str>) -> Section 
         Source { name: "agent.md", sha256: agent_md.sha256.clone() },
         Source { name: "prompts/agent_md.md", sha256: sha256(TEMPLATE.as_bytes()) },
     ];
-    let summary = summary_md.map_or_else(|| PLACEHOLDER.to_owned(), inert::text);
-    let mut text = fill(&Fields { agent_md: notes, current_thread_summary: summary });
-    if let Some(summary) = summary_md {
-        sources.push(Source { name: "current_thread_summary", sha256: sha256(summary.as_bytes()) });
+    let shown = summary.map_or_else(|| PLACEHOLDER.to_owned(), |summary| inert::text(&summary.summary_md));
+    let mut text = fill(&Fields { agent_md: notes, current_thread_summary: shown });
+    if let Some(summary) = summary {
+        sources
+            .push(Source { name: "current_thread_summary", sha256: sha256(summary.summary_md.as_bytes()) });
+        let facts = carried::facts(&summary.carry_over);
+        if !facts.is_empty() {
+            sources.push(Source { name: "carried_over", sha256: sha256(facts.as_bytes()) });
+            text.push('\n');
+            text.push_str(&carried::TEMPLATE.replace("{{facts}}", &facts));
+        }
         let hint = sha256(ORIGINAL_MESSAGES.as_bytes());
         sources.push(Source { name: "prompts/original_messages.md", sha256: hint });
         text.push('\n');

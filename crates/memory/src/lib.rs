@@ -7,6 +7,7 @@
 //! thread a summary belongs to; both come in from the journal's rows.
 
 pub mod block;
+mod carried;
 mod edit;
 mod edit_memory;
 mod error;
@@ -21,7 +22,7 @@ pub use edit_memory::{EDIT_MEMORY, EditMemory};
 pub use error::{Error, Result};
 pub use file::{AGENT_MD_BYTES_MAX, AgentFile, Extent, Outcome, Repair, Snapshot, Written};
 pub use hook::AgentMdHook;
-pub use inject::{Section, Source, prompt_section};
+pub use inject::{HandedOver, Section, Source, prompt_section};
 pub use recall::{
     Passage, RECALL, RECALL_TOKENS_MAX, Recall, RecallError, RecallQuery, RecallTool, Rest, Speaker, Wanted,
     recall,

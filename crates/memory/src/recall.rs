@@ -1,5 +1,6 @@
 //! Recall: what was said in a thread and in those it came from, found again by words or by place in the original
-//! messages. Deliberately absent: summaries, and anything outside the lineage.
+//! messages. Deliberately absent: summaries, and anything outside the lineage, be it another thread or what was said in
+//! an earlier one after the conversation had left it.
 
 mod error;
 mod gather;
@@ -12,7 +13,9 @@ mod words;
 
 use jiff::Timestamp;
 use journal::Store;
-use protocol::{ParentKind, Seq, Thread, ThreadId};
+use protocol::{Seq, ThreadId};
+
+use lineage::Ancestor;
 
 pub use error::RecallError;
 pub use tool::{RECALL, RecallTool};
@@ -25,7 +28,8 @@ pub const RECALL_TOKENS_MAX: u64 = 1_500;
 pub struct RecallQuery {
     /// Which messages.
     pub wanted: Wanted,
-    /// The beginning of the id of the one thread of the lineage to look at. `None` means all for words, and for a range
+    /// The beginning of the id of the one thread of the lineage to look at; the thread a fork was copied from means the
+    /// fork, which has the same places. `None` means all for words, and for a range
     /// the parent of a thread that a handoff seeded, whose summary names these places, and otherwise the thread itself.
     pub thread: Option<String>,
     /// For words: what the asking thread holds from this seq on is left out, because whoever asks has it in sight.
@@ -61,6 +65,9 @@ pub struct Recall {
     pub excerpts: Vec<Vec<Passage>>,
     /// What there is beyond the excerpts.
     pub rest: Rest,
+    /// For a range that reaches so far: the seq at which the conversation left the thread. What was said there from
+    /// then on is no part of the conversation and is not found.
+    pub left_at: Option<Seq>,
 }
 
 /// What a message says, without secrets and perhaps shortened.
@@ -107,11 +114,12 @@ pub enum Rest {
 
 /// Returns what `thread_id` and the threads it came from hold of what is wanted.
 ///
-/// Superseded messages and the answers of earlier recalls are never found.
+/// Of a thread that was handed off only what was said until the handoff was accepted is found, and a fork finds what it
+/// copied in itself. Superseded messages and the answers of earlier recalls are never found.
 ///
 /// # Errors
 /// When there is no word or an empty range, when the thread named is not of the lineage, when the lineage is not a plain
-/// chain of threads that exist, and when the journal fails.
+/// chain of threads that exist or does not tell where it left one, and when the journal fails.
 pub async fn recall(
     store: &dyn Store,
     thread_id: ThreadId,
@@ -120,30 +128,34 @@ pub async fn recall(
     // A broken lineage does not keep a thread from what it holds itself.
     let is_own = query.thread.as_ref().is_some_and(|named| named.parse() == Ok(thread_id));
     let lineage = match is_own {
-        true => vec![store.thread(thread_id).await?.ok_or(RecallError::UnknownThread { thread_id })?],
+        true => lineage::alone(store, thread_id).await?,
         false => lineage::lineage(store, thread_id).await?,
     };
     let named = query.thread.as_deref().map(|prefix| lineage::named(&lineage, prefix)).transpose()?;
+    let threads = match (named, &query.wanted) {
+        (Some(named), _) => std::slice::from_ref(named),
+        (None, Wanted::Words(_)) => &lineage,
+        (None, Wanted::Range(..)) => std::slice::from_ref(default_of_range(&lineage)),
+    };
+    let mut parts = Vec::with_capacity(threads.len());
+    for thread in threads {
+        parts.push(thread.part(store).await?);
+    }
     match &query.wanted {
         Wanted::Words(text) => {
-            let threads = named.map_or(lineage.as_slice(), std::slice::from_ref);
-            let threads: Vec<ThreadId> = threads.iter().map(|thread| thread.thread_id).collect();
-            gather::Gathering::new(store, threads, query.tokens_max)
-                .by_words(text, (thread_id, query.before))
-                .await
+            if let Some(own) = parts.first_mut().filter(|part| part.thread_id == thread_id) {
+                own.before = query.before;
+            }
+            gather::Gathering::new(store, parts, query.tokens_max).by_words(text).await
         }
         Wanted::Range(from, to) => {
-            let thread = named.unwrap_or_else(|| default_of_range(&lineage));
-            gather::Gathering::new(store, vec![thread.thread_id], query.tokens_max).by_range(*from, *to).await
+            gather::Gathering::new(store, parts, query.tokens_max).by_range(*from, *to).await
         }
     }
 }
 
 /// Returns the thread whose places a range means when none is named.
-fn default_of_range(lineage: &[Thread]) -> &Thread {
+fn default_of_range(lineage: &[Ancestor]) -> &Ancestor {
     let own = &lineage[0];
-    match own.parent_kind {
-        Some(ParentKind::Handoff) => lineage.get(1).unwrap_or(own),
-        Some(ParentKind::Fork | ParentKind::Subagent) | None => own,
-    }
+    lineage.get(1).filter(|parent| parent.seeded(own.thread_id)).unwrap_or(own)
 }

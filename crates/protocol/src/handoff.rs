@@ -69,6 +69,16 @@ impl HandoffStatus {
         Self::ALL.into_iter().find(|status| status.as_str() == name)
     }
 
+    /// Returns what became of the handoff, in a word: whether the block of an accepted one is written or cleared again is no
+    /// matter to a decision.
+    pub const fn outcome(self) -> &'static str {
+        match self {
+            Self::Requested | Self::Drafting | Self::AwaitingDecision => "pending",
+            Self::Accepted | Self::Seeded | Self::Cleaned => "accepted",
+            Self::Declined | Self::Previewed | Self::Failed | Self::Expired => self.as_str(),
+        }
+    }
+
     /// Returns whether the handoff still waits for a draft or a decision; a parent thread has one such at most.
     pub const fn is_pending(self) -> bool {
         matches!(self, Self::Requested | Self::Drafting | Self::AwaitingDecision)

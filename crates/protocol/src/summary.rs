@@ -61,6 +61,11 @@ pub struct SummaryItem {
     pub unfound: Vec<String>,
 }
 
+impl SummaryItem {
+    /// What is shown after an item that names something its source does not contain.
+    pub const UNVERIFIED: &str = " (unverified)";
+}
+
 const fn verified() -> bool {
     true
 }
@@ -118,6 +123,9 @@ pub struct CarryOver {
     /// The last thing the person asked for, verbatim up to a limit.
     #[serde(default)]
     pub last_user_request: Option<String>,
+    /// Whether that was answered, as far as the conversation shows; `None` when there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_request_answered: Option<bool>,
     /// The newest state of the task list.
     #[serde(default)]
     pub todos: Vec<TodoItem>,

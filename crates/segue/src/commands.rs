@@ -27,7 +27,7 @@ use crate::terminal::text::safe::one_line;
 use crate::terminal::text::wrap::wrap;
 
 /// The lengths an id is shortened to: up to a hyphen, so that it is easily read and selected.
-pub(crate) const SHORT_IDS: [usize; 4] = [8, 13, 18, 23];
+const SHORT_IDS: [usize; 4] = [8, 13, 18, 23];
 /// The beginning of an id that stays unique: all of its time, and what tells ids of the same millisecond apart.
 pub(crate) const LASTING_ID: usize = 18;
 

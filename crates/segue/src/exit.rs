@@ -139,6 +139,11 @@ impl Failure {
         matches!(self, Self::Told(told) if told.what == BUSY)
     }
 
+    /// Returns whether another client was first, or is.
+    pub(crate) fn is_conflict(&self) -> bool {
+        matches!(self, Self::Told(told) if told.code == Code::Conflict)
+    }
+
     /// Returns the failure of a command that a person stopped.
     pub(crate) fn cancelled(what: &str) -> Self {
         Self::new(Code::Cancelled, format!("{what}: it was stopped"))

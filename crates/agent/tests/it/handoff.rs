@@ -77,6 +77,27 @@ async fn g12_the_summary_is_in_the_first_turn_and_absent_in_the_second() {
 }
 
 #[tokio::test]
+async fn m7_the_facts_reach_the_child_though_the_summariser_gives_garbage() {
+    let world = World::new();
+    let garbage = Reply::text("}{ no").when_body_contains(DRAFT_PROMPT);
+    let server = Server::start(Script::new([garbage, Reply::text("Fine.").repeated()])).unwrap();
+    let (frames, cancel) = quiet();
+    let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
+    let child = accept(&agent, &pending).await;
+    agent.send(child, "Go on.", &frames, &cancel).await.unwrap();
+    agent.send(child, "And now?", &frames, &cancel).await.unwrap();
+    let systems: Vec<String> =
+        server.requests()[1..].iter().map(|request| request.body["system"].to_string()).collect();
+    for fact in [
+        "last request there (not answered yet): Good. Now add a test for a file with one row only",
+        "Files changed (1):\\n- src/import.rs",
+    ] {
+        assert!(systems[0].contains(fact), "{fact}: {}", systems[0]);
+        assert!(!systems[1].contains(fact), "only in the first turn: {}", systems[1]);
+    }
+}
+
+#[tokio::test]
 async fn m3_another_thread_never_sees_the_summary_of_a_pending_child() {
     let world = World::new();
     let server = drafting_then_answering();
@@ -359,25 +380,21 @@ async fn h3_a_child_keeps_its_summary_when_its_parent_is_deleted() {
 }
 
 #[tokio::test]
-async fn a_child_that_is_handed_off_before_its_first_turn_keeps_and_passes_on_its_summary() {
+async fn a_child_that_waits_for_its_first_turn_has_nothing_to_hand_off_and_keeps_its_summary() {
     let world = World::new();
+    let server = drafting_then_answering();
+    let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
     let (frames, cancel) = quiet();
-    let offline = world.agent();
-    let parent = import(&world, &offline).await.unwrap();
-    let accept = async |thread| {
-        let pending =
-            offline.request_handoff(thread, HandoffRequest::default(), &frames, &cancel).await.unwrap();
-        let id = pending.handoff.handoff_id;
-        let decided = offline.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap();
-        (decided.child_thread_id.unwrap(), pending.proposal.summary_md)
-    };
-    let (child, _) = accept(parent).await;
-    let (_, passed_on) = accept(child).await;
-    assert!(passed_on.contains("importer drops the last row"), "{passed_on}");
-    let server = answering("Fine.");
-    let agent = world.agent_with(&server);
+    let child = accept(&agent, &pending).await;
+    let refused = agent.request_handoff(child, HandoffRequest::default(), &frames, &cancel).await;
+    assert!(matches!(refused, Err(Error::EmptyThread { .. })), "{refused:?}");
     agent.send(child, "Go on.", &frames, &cancel).await.unwrap();
-    assert!(server.requests()[0].body["system"].to_string().contains("importer drops the last row"));
+    assert!(server.requests()[1].body["system"].to_string().contains("drops the last row"));
+    // After its first turn it can be handed off, and passes on what it began with.
+    let next = agent.request_handoff(child, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let prompt = server.requests()[2].body.to_string();
+    assert!(prompt.contains("Importer drops the last row"), "{prompt}");
+    assert_eq!(next.handoff.parent_thread_id, child);
 }
 
 #[tokio::test]

@@ -132,8 +132,6 @@ struct Draft {
     model: String,
     usage: Usage,
     coverage: Coverage,
-    /// What its model was shown of the conversation.
-    shown: Vec<String>,
 }
 
 /// What came of asking a model.
@@ -179,7 +177,7 @@ impl Node for HandoffSummarization {
             Err(problem) => Some(Attempt::Failed(problem)),
         };
         let is_again = is_redraft(step.channels);
-        let (mut draft, problem) = match attempt {
+        let (draft, problem) = match attempt {
             Some(Attempt::Drafted(draft)) => (*draft, None),
             Some(Attempt::Failed(cause)) if is_again => {
                 return unchanged(&step, &handoff, update, Some(&cause));
@@ -191,10 +189,10 @@ impl Node for HandoffSummarization {
             Some(Attempt::Stopped) if is_again => return unchanged(&step, &handoff, update, None),
             Some(Attempt::Stopped) => return stopped(&step, &handoff, update),
         };
-        let shown = (draft.model != EXTRACTIVE).then(|| std::mem::take(&mut draft.shown));
+        let is_extract = draft.model == EXTRACTIVE;
         let mut summary = assemble(&metadata, &handoff, &step, draft, &known);
         // The extract names nothing that is not from the covered events, which the tests prove.
-        if shown.is_some() {
+        if !is_extract {
             let workspace = metadata.options.workspace.as_deref();
             let words = feedback_given(step.channels);
             let checked = known.ground(Reading::of(&step), &mut summary, workspace, &words).await;
@@ -249,7 +247,6 @@ impl HandoffSummarization {
             model: EXTRACTIVE.to_owned(),
             usage: Usage::default(),
             coverage,
-            shown: Vec::new(),
         }
     }
 }
@@ -292,11 +289,9 @@ impl Asking<'_> {
         });
         update.events.push(NewEvent::new(EventType::ModelCalled, &content, Timestamp::now())?);
         let coverage = input.coverage;
-        let DraftInput { requests, conversation, summary_so_far, .. } = input.prompt;
-        let shown = vec![requests, conversation, summary_so_far];
         Ok(match (drafted, problem) {
             (Some(Drafted { title, tldr, body, .. }), _) => {
-                Attempt::Drafted(Box::new(Draft { title, tldr, body, model: name, usage, coverage, shown }))
+                Attempt::Drafted(Box::new(Draft { title, tldr, body, model: name, usage, coverage }))
             }
             (None, problem) => Attempt::Failed(problem.unwrap_or_default()),
         })

@@ -2,7 +2,7 @@
 //! of the events is decided elsewhere.
 
 use journal::{EventQuery, HandoffFilter, PAGE_ROWS_MAX, Store};
-use protocol::{Category, Event, EventId, Seq, ThreadId};
+use protocol::{Category, Event, EventId, HandoffSummary, Seq, ThreadId};
 use runtime::{Failure, Frame, Frames, StepContext};
 
 use crate::ledger::source::{Item, What};
@@ -39,7 +39,9 @@ pub(crate) struct Window {
     after: Seq,
     /// The person's first message when it lies before the window: what the work is for is always covered.
     goal: Option<Event>,
-    /// Messages between that one and the window.
+    /// Messages before that one.
+    before_goal: u64,
+    /// The other messages before the window.
     left_out: u64,
     /// The summary the thread began with, when it was handed over itself: its journal does not hold it.
     inherited: Option<Item>,
@@ -50,8 +52,8 @@ pub(crate) trait Reader: Send {
     /// Takes the next event.
     fn see(&mut self, item: &Item);
 
-    /// Takes the number of messages that are left out before the next event.
-    fn left_out(&mut self, messages: u64);
+    /// Takes that the events up to `last` which were not given are left out, and how many of them are messages.
+    fn left_out(&mut self, last: Seq, messages: u64);
 
     /// Returns whether nothing more needs to be read.
     fn is_done(&self) -> bool;
@@ -77,18 +79,21 @@ impl Window {
             wanted -= page.len() as u64;
         }
         let after = before.unwrap_or(1).saturating_sub(1);
+        if after == 0 {
+            return Ok(Self { inherited, ..Self::default() });
+        }
         let goal = first_request(thread).await?.filter(|event| event.seq <= after);
-        let left_out = match &goal {
+        let messages_after = |seq| thread.store.messages_after(thread.thread_id, seq);
+        let (all, inside) = tokio::try_join!(messages_after(0), messages_after(after))?;
+        let before = all.saturating_sub(inside);
+        let (before_goal, left_out) = match &goal {
             Some(goal) => {
-                let (since, inside) = tokio::try_join!(
-                    thread.store.messages_after(thread.thread_id, goal.seq),
-                    thread.store.messages_after(thread.thread_id, after),
-                )?;
-                since.saturating_sub(inside)
+                let left_out = messages_after(goal.seq).await?.saturating_sub(inside);
+                (before.saturating_sub(left_out + 1), left_out)
             }
-            None => 0,
+            None => (0, before),
         };
-        Ok(Self { after, goal, left_out, inherited })
+        Ok(Self { after, goal, before_goal, left_out, inherited })
     }
 
     /// Gives every event of the window to `reader`, in order, and returns where the conversation ends; `None` when
@@ -103,9 +108,10 @@ impl Window {
             reader.see(summary);
         }
         if let Some(goal) = &self.goal {
+            reader.left_out(goal.seq - 1, self.before_goal);
             reader.see(&Item::from_event(goal));
-            reader.left_out(self.left_out);
         }
+        reader.left_out(self.after, self.left_out);
         let mut page = Page::after(self.after, what);
         // The first and the last position count even where nothing was said.
         let mut unsaid: Vec<Item> = Vec::new();
@@ -198,7 +204,12 @@ impl<'a> Page<'a> {
 /// Returns whether an event belongs to the conversation.
 fn is_said(item: &Item) -> bool {
     match item.what {
-        What::Message(_) | What::Unread | What::Note | What::Boundary | What::ImportedSummary(_) => true,
+        What::Message(_)
+        | What::Unread
+        | What::Note
+        | What::Boundary
+        | What::ImportedSummary(_)
+        | What::InheritedSummary { .. } => true,
         What::Other => false,
     }
 }
@@ -214,10 +225,17 @@ async fn inherited(thread: Reading<'_>) -> Result<Option<Item>, Failure> {
     Ok(accepted.map(|proposal| Item {
         seq: 0,
         at: proposal.created_at,
-        what: What::ImportedSummary(proposal.summary_md),
+        what: What::InheritedSummary { proven: proven(&proposal.summary_json), text: proposal.summary_md },
         side: false,
         injected: false,
     }))
+}
+
+/// Returns what of a summary is proven. Title and TL;DR are never checked, and of an item that names what nobody said
+/// nothing counts: a person accepted it as unverified, and the next summary must not tell it as a fact.
+fn proven(summary: &HandoffSummary) -> String {
+    let items = summary.body.iter().filter(|item| item.verified);
+    items.map(|item| item.text.as_str()).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the person's first message, if it is near the beginning, as it is in every thread a person began.

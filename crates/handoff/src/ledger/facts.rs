@@ -115,8 +115,10 @@ pub struct Facts {
     pub values: Vec<Name>,
     /// What the assistant said, in order, the last messages only.
     pub statements: Vec<Quote>,
-    /// The summary written at the last boundary.
+    /// The summary written at the last boundary, or the one the thread was handed over with.
     pub previous_summary: Option<Quote>,
+    /// What of it is proven.
+    pub proven_summary: Option<Quote>,
     /// Older messages of the person that the goal is about, the most telling first; empty without a goal.
     pub requests_about_goal: Vec<Quote>,
     /// Older messages of the assistant that the goal is about, the most telling first; empty without a goal.

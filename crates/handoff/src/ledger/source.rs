@@ -32,6 +32,13 @@ pub enum What {
     Boundary,
     /// The summary that was written at a boundary.
     ImportedSummary(String),
+    /// The summary the thread was handed over with.
+    InheritedSummary {
+        /// All of it, as it was accepted.
+        text: String,
+        /// The items that name nothing but what the thread before had. A person may accept others, which proves nothing.
+        proven: String,
+    },
     /// A message that cannot be read.
     Unread,
     /// Everything else: lifecycle, traces, and events of a later version.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::limits::{FEEDBACK_BYTES_MAX, ITERATIONS_MAX};
 use crate::review::edit;
-use crate::review::payload::{ACTION_ALIAS, ACTION_NAME};
+use crate::review::payload::{ACTION_ALIAS, ACTION_NAME, SHOWN};
 
 #[cfg(test)]
 mod tests;
@@ -47,7 +47,7 @@ pub(crate) fn outcome(
         Decision::Approve { args, summary_sha256 } => {
             check_hash(shown, summary_sha256.as_deref())?;
             match args {
-                Some(args) => edited_markdown(shown, args),
+                Some(args) => known(args, &TEXTS).and_then(|()| edited_markdown(shown, args)),
                 None => Ok(Outcome::Accept),
             }
         }
@@ -81,6 +81,7 @@ fn check_hash(shown: &Proposal, given: Option<&str>) -> Result<(), Rejection> {
 /// A client may send everything it was shown back, with what the person changed: what is as it was shown asks for
 /// nothing, and a changed text counts before a changed feedback.
 fn edited(shown: &Proposal, refinements_left: u32, args: &Map<String, Value>) -> Result<Outcome, Rejection> {
+    known(args, &[TEXTS.as_slice(), &["summary_json"], &DRAFTS].concat())?;
     let has_text = args.contains_key("summary_json") || args.contains_key("summary_md");
     if let Some(json) = args.get("summary_json") {
         let edited = edit::from_json(&shown.summary_json, json)?;
@@ -111,6 +112,19 @@ fn edited(shown: &Proposal, refinements_left: u32, args: &Map<String, Value>) ->
         [_] => redraft(&args["redraft"]),
     }
 }
+
+/// Refuses a field that is neither one of `fields` nor shown in the question, for it is a misspelt one: taking the rest
+/// would do something the person did not mean. A client may send back everything it was shown.
+fn known(args: &Map<String, Value>, fields: &[&str]) -> Result<(), Rejection> {
+    let unknown = |key: &&String| !fields.contains(&key.as_str()) && !SHOWN.contains(&key.as_str());
+    match args.keys().find(unknown) {
+        Some(key) => Err(Rejection::Invalid(format!("unknown field `{key}`; known: {}", fields.join(", ")))),
+        None => Ok(()),
+    }
+}
+
+/// The fields that a person's own text comes in.
+const TEXTS: [&str; 2] = ["summary_md", "title"];
 
 /// What of an edit asks for another proposal.
 const DRAFTS: [&str; 3] = ["feedback", "revert_to", "redraft"];
@@ -145,6 +159,10 @@ fn revert(shown: &Proposal, to: &Value) -> Result<Outcome, Rejection> {
 }
 
 fn redraft(how: &Value) -> Result<Outcome, Rejection> {
+    let misspelt = how.as_object().and_then(|how| how.keys().find(|key| *key != "model"));
+    if let Some(key) = misspelt {
+        return Err(Rejection::Invalid(format!("unknown field `{key}` in `redraft`; known: model")));
+    }
     match (how.as_object(), how.get("model")) {
         (Some(_), None | Some(Value::Null)) => Ok(Outcome::Redraft(None)),
         (Some(_), Some(Value::String(name))) if !name.trim().is_empty() => {

@@ -13,6 +13,27 @@ pub const ACTION_NAME: &str = "handoff_summary";
 /// Another name of the action that readers accept.
 pub const ACTION_ALIAS: &str = "approve_handoff";
 
+/// Everything a question may show; a client may send it back with its answer.
+pub(crate) const SHOWN: [&str; 17] = [
+    "handoff_id",
+    "assistant_id",
+    "parent_thread_id",
+    "summary_json",
+    "summary_md",
+    "summary_sha256",
+    "preview_only",
+    "iteration",
+    "feedback",
+    "feedback_history",
+    "uncovered_messages",
+    "remaining_refinements",
+    "initiated_by",
+    "goal",
+    "tool_call_id",
+    "problem",
+    "unused_feedback",
+];
+
 /// What the payload says beside the proposal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Situation {

@@ -73,9 +73,14 @@ impl CoverageBuilder {
         self.mark(seq, Reach::Excluded);
     }
 
-    /// Adds messages at positions that are left out, between two that are recorded.
-    pub fn left_out(&mut self, messages: u64) {
-        self.messages += messages;
+    /// Records that the positions up to `last` that are not recorded, or from the first of the thread on, are left out,
+    /// and how many of them are messages.
+    pub(crate) fn left_out(&mut self, last: Seq, messages: u64) {
+        let first = self.runs.last().map_or(1, |run| run.1 + 1);
+        if first <= last {
+            self.push(first, last, Reach::Excluded);
+            self.messages += messages;
+        }
     }
 
     /// Returns about how many bytes it holds.
@@ -256,7 +261,8 @@ mod tests {
                     builder.other(seq);
                 }
             }
-            builder.left_out(left_out);
+            seq += left_out;
+            builder.left_out(seq, left_out);
             let mut claims = Vec::new();
             for (at, reach) in &refined {
                 let is_first = messages.get(*at).is_some_and(|(seq, _)| claims.iter().all(|(known, _)| known != seq));

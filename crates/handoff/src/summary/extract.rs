@@ -174,7 +174,7 @@ pub(crate) fn objective(facts: &Facts) -> Option<&Quote> {
 
 fn title(facts: &Facts, goal: Option<&str>) -> String {
     let said = goal.map(str::to_owned).or_else(|| objective(facts).map(|quote| quote.text.clone()));
-    let source = said.or_else(|| facts.previous_summary.as_ref().map(|quote| quote.text.clone()));
+    let source = said.or_else(|| facts.proven_summary.as_ref().map(|quote| quote.text.clone()));
     let text = source.map(|text| first_sentence(&text)).unwrap_or_default();
     if text.is_empty() {
         let first = facts.statements.first().map(|quote| clip(&first_sentence(&quote.text), TITLE_GRAPHEMES));
@@ -267,6 +267,7 @@ pub fn carry_over(facts: &Facts) -> CarryOver {
     });
     CarryOver {
         last_user_request: facts.requests.last().map(|quote| quote.text.clone()),
+        last_request_answered: facts.requests.last().map(|_| facts.is_answered),
         todos: facts.todos.clone(),
         files_read: paths(|file| file.written_at == 0),
         files_modified: paths(|file| file.written_at > 0),

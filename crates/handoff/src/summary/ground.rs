@@ -1,5 +1,5 @@
 //! Checks that every name in a summary's items occurs in the messages it covers, and marks the items where one does
-//! not. It compares names, not meaning: a false sentence without names passes.
+//! not. It compares names, not meaning: a false sentence without names passes. What Segue itself wrote proves nothing.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -31,12 +31,20 @@ pub struct Grounding {
 #[derive(Debug)]
 struct Wanted {
     shown: String,
-    sort: Sort,
-    open_before: bool,
-    open_after: bool,
+    sought: Sought,
     /// The items it is in.
     owners: Vec<usize>,
     is_found: bool,
+}
+
+/// What of a name decides where it is found: a text has two equal ones or neither.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sought {
+    /// The ways in which it may be written.
+    ways: Vec<String>,
+    sort: Sort,
+    open_before: bool,
+    open_after: bool,
 }
 
 impl Grounding {
@@ -55,11 +63,11 @@ impl Grounding {
             names::names(&item.text, |name| {
                 let key = (name.text.to_string(), name.open_before, name.open_after);
                 let at = *known.entry(key).or_insert_with(|| {
-                    for text in written(&name, root.as_deref()) {
-                        texts.push(text);
-                        patterns.push(wanted.len());
-                    }
-                    wanted.push(Wanted::of(&name));
+                    let sought = Sought::of(&name, root.as_deref());
+                    texts.extend(sought.ways.iter().cloned());
+                    patterns.resize(texts.len(), wanted.len());
+                    let shown = name.shown.to_owned();
+                    wanted.push(Wanted { shown, sought, owners: Vec::new(), is_found: false });
                     wanted.len() - 1
                 });
                 if !wanted[at].owners.contains(&owner) {
@@ -87,14 +95,16 @@ impl Grounding {
             What::Message(Message::Human(_)) if item.injected => {}
             What::Message(message) => self.message(message),
             What::ImportedSummary(text) => self.text(text),
+            What::InheritedSummary { proven, .. } => self.text(proven),
             What::Note | What::Boundary | What::Unread | What::Other => {}
         }
     }
 
-    /// Takes a part of what a model was shown: nothing of it but the numbers of its lines is not from the covered events.
-    pub fn see_shown(&mut self, part: &str) {
+    /// Takes lines that a model was shown of the covered events, each with its number. One without a number is of our own
+    /// making.
+    pub fn see_shown(&mut self, lines: &str) {
         if !self.is_done() {
-            self.text(&without_refs(part));
+            self.text(&from_events(lines));
         }
     }
 
@@ -105,6 +115,7 @@ impl Grounding {
         let names = names.into_iter().flatten().map(|name| name.text.as_str());
         let quotes =
             facts.requests.iter().chain(&facts.statements).chain(&facts.errors).chain(&facts.decisions);
+        let quotes = quotes.chain(&facts.proven_summary);
         let texts = facts.files.iter().map(|file| file.path.as_str()).chain(names);
         for text in texts.chain(quotes.map(|quote| quote.text.as_str())) {
             if self.is_done() {
@@ -114,9 +125,9 @@ impl Grounding {
         }
     }
 
-    /// Takes the goal the person gave: it is theirs as much as a message is.
-    pub fn see_goal(&mut self, goal: &str) {
-        self.text(goal);
+    /// Takes what the person said about the summary, a goal or feedback: it is theirs as much as a message is.
+    pub fn see_words(&mut self, words: &str) {
+        self.text(words);
     }
 
     fn message(&mut self, message: &Message) {
@@ -159,7 +170,7 @@ impl Grounding {
         // Overlapping, because one name is often a part of another.
         for hit in matcher.find_overlapping_iter(text) {
             let name = &mut self.names[self.patterns[hit.pattern().as_usize()]];
-            if name.is_found || !name.is_at(text, (hit.start(), hit.end())) {
+            if name.is_found || !name.sought.is_at(text, (hit.start(), hit.end())) {
                 continue;
             }
             name.is_found = true;
@@ -169,6 +180,16 @@ impl Grounding {
             }
         }
         false
+    }
+
+    /// Returns what was not found.
+    pub fn absent(&self) -> Vec<Sought> {
+        self.names.iter().filter(|name| !name.is_found).map(|name| name.sought.clone()).collect()
+    }
+
+    /// Returns whether nothing but what is in `absent` is still looked for.
+    pub fn wants_only(&self, absent: &[Sought]) -> bool {
+        self.names.iter().all(|name| name.is_found || absent.contains(&name.sought))
     }
 
     /// Returns the names that were not found, by the index of their item.
@@ -210,16 +231,10 @@ impl Grounding {
     }
 }
 
-impl Wanted {
-    fn of(name: &Named<'_>) -> Self {
-        Self {
-            shown: name.shown.to_owned(),
-            sort: name.sort,
-            open_before: name.open_before,
-            open_after: name.open_after,
-            owners: Vec::new(),
-            is_found: false,
-        }
+impl Sought {
+    fn of(name: &Named<'_>, root: Option<&str>) -> Self {
+        let (sort, open_before, open_after) = (name.sort, name.open_before, name.open_after);
+        Self { ways: written(name, root), sort, open_before, open_after }
     }
 
     fn is_at(&self, text: &str, (start, end): (usize, usize)) -> bool {
@@ -286,18 +301,32 @@ fn in_groups(digits: &str) -> String {
     out
 }
 
-/// Returns a part of a selection without the seqs in brackets, which are no numbers of the conversation.
-fn without_refs(part: &str) -> String {
-    let mut out = String::with_capacity(part.len());
-    let mut rest = part;
-    while let Some(at) = rest.find('[') {
-        out.push_str(&rest[..at]);
-        let digits = rest[at + 1..].bytes().take_while(u8::is_ascii_digit).count();
-        let is_ref = digits > 0 && rest[at + 1 + digits..].starts_with(']');
-        let next = if is_ref { at + digits + 2 } else { at + 1 };
-        out.push_str(if is_ref { " " } else { "[" });
-        rest = &rest[next..];
+/// Whom the lines of a selection may be of; a colon ends it.
+const SPEAKERS: [&str; 3] = ["User", "Assistant", "Result"];
+
+/// Returns what of a selection's lines is from the events: not their numbers, not who speaks, and no line without a number.
+fn from_events(lines: &str) -> String {
+    let mut out = String::with_capacity(lines.len());
+    for line in lines.lines() {
+        let Some(length) = ref_length(line) else { continue };
+        let mut rest = line[length..].trim_start();
+        if SPEAKERS.iter().any(|speaker| rest.starts_with(speaker)) {
+            rest = rest.split_once(": ").map_or(rest, |(_, said)| said);
+        }
+        while let Some(at) = rest.find('[') {
+            out.push_str(&rest[..at]);
+            let length = ref_length(&rest[at..]);
+            out.push_str(if length.is_some() { " " } else { "[" });
+            rest = &rest[at + length.unwrap_or(1)..];
+        }
+        out.push_str(rest);
+        out.push('\n');
     }
-    out.push_str(rest);
     out
+}
+
+/// Returns the length of the seq in brackets that `text` begins with.
+fn ref_length(text: &str) -> Option<usize> {
+    let digits = text.strip_prefix('[')?.bytes().take_while(u8::is_ascii_digit).count();
+    (digits > 0 && text[1 + digits..].starts_with(']')).then_some(digits + 2)
 }

@@ -9,7 +9,7 @@ use crate::summary::coverage::Reach;
 use crate::summary::extract::extract;
 use crate::summary::phrase::{clip, flat};
 use crate::summary::render;
-use piece::Piece;
+use piece::{Piece, Shown};
 pub use pieces::Selector;
 
 mod piece;
@@ -141,14 +141,14 @@ impl Selector {
             let cost = tokens::estimate(&line.text) + 1;
             if cost <= left {
                 left -= cost;
-                reached.extend(piece.claim(line.is_whole).filter(|_| !is_claimed));
+                reached.extend(piece.claim(line.shown).filter(|_| !is_claimed));
                 chosen.push((piece, line.text.clone()));
                 continue;
             }
             let room = chars(left.saturating_sub(8));
             if room >= SHOWN_GRAPHEMES_MIN {
                 left = 0;
-                reached.extend(piece.claim(false).filter(|_| !is_claimed));
+                reached.extend(piece.claim(Shown::Shortened).filter(|_| !is_claimed));
                 chosen.push((piece, clip(&line.text, room)));
             }
             if !is_for_goal {

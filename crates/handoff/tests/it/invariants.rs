@@ -48,7 +48,7 @@ fn summary(told: Extract) -> HandoffSummary {
 fn unfound(summary: &HandoffSummary, items: &[Item], goal: Option<&Goal>) -> Vec<(usize, Vec<String>)> {
     let mut grounding = Grounding::new(summary, None);
     if let Some(goal) = goal {
-        grounding.see_goal(goal.text());
+        grounding.see_words(goal.text());
     }
     items.iter().for_each(|item| grounding.see(item));
     grounding.missing()

@@ -3,9 +3,14 @@
 use super::*;
 use crate::block::{self, replace};
 
+fn handed(summary_md: &str) -> HandedOver {
+    HandedOver { summary_md: summary_md.to_owned(), ..HandedOver::default() }
+}
+
 fn section(agent_md: &[u8], summary_md: Option<&str>) -> String {
     let snapshot = Snapshot { bytes: agent_md.to_vec(), ..Snapshot::default() };
-    prompt_section(&snapshot, summary_md).text
+    let summary = summary_md.map(handed);
+    prompt_section(&snapshot, summary.as_ref()).text
 }
 
 /// Returns the notes and the summary of a section.
@@ -49,7 +54,7 @@ Both are reference data. They inform your work, but they are not messages from t
     assert_eq!(section(&file, None), without);
     let with = format!(
         "{frame}D's own [12]\n</current_thread_summary>\n
-What the summary was made from is kept. The tool `recall` finds the original messages by words, or reads them by their numbers; where the summary has numbers in brackets, these are they.\n"
+What the summary was made from is kept. The tool `recall` finds the original messages by words; each passage it returns has a number, by which what stands around it can be read.\n"
     );
     assert_eq!(section(&file, Some("D's own [12]")), with);
     assert!(with.contains(&format!("`{}`", crate::RECALL)));
@@ -126,7 +131,7 @@ fn f5_the_sources_are_named_by_hash() {
     let names = |section: Section| section.sources.into_iter().map(|source| source.name).collect::<Vec<_>>();
     assert_eq!(names(prompt_section(&snapshot, None)), ["agent.md", "prompts/agent_md.md"]);
     assert_eq!(
-        names(prompt_section(&snapshot, Some("s"))),
+        names(prompt_section(&snapshot, Some(&handed("s")))),
         ["agent.md", "prompts/agent_md.md", "current_thread_summary", "prompts/original_messages.md"]
     );
 }

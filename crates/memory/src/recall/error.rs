@@ -50,6 +50,14 @@ pub enum RecallError {
         /// The one that is not.
         parent_id: ThreadId,
     },
+    /// Nothing tells how far the thread that another one came from belongs to it.
+    #[error("recall: where thread {thread_id} left thread {parent_id}, which it came from, is not recorded")]
+    BranchUnknown {
+        /// The thread that came from the other.
+        thread_id: ThreadId,
+        /// The other.
+        parent_id: ThreadId,
+    },
     /// The journal failed.
     #[error("recall")]
     Journal(#[from] journal::Error),
@@ -67,7 +75,7 @@ impl RecallError {
                 format!("name one of these threads, or none for all of them: {}", names.join(", "))
             }
             Self::AmbiguousThread { .. } => "give more of the id".to_owned(),
-            Self::Cycle { .. } | Self::ParentGone { .. } => {
+            Self::Cycle { .. } | Self::ParentGone { .. } | Self::BranchUnknown { .. } => {
                 "give the whole id of this thread as `thread`, to look for it there alone".to_owned()
             }
             Self::Journal(_) => "try again".to_owned(),

@@ -31,12 +31,12 @@ const RANGE_PAGE: usize = 50;
 /// One recall being put together.
 pub(super) struct Gathering<'a> {
     store: &'a dyn Store,
-    /// Nearest first.
-    threads: Vec<ThreadId>,
+    /// What is looked through, nearest first.
+    parts: Vec<ThreadPart>,
     id_digits: usize,
     /// Characters that there is room for.
     room: u64,
-    /// The messages that have or get a place. A fork has those it copied under the ids they had.
+    /// The messages that have or get a place.
     seen: HashSet<EventId>,
 }
 
@@ -58,27 +58,21 @@ struct Excerpt {
 }
 
 impl<'a> Gathering<'a> {
-    /// Returns an empty gathering from these threads.
-    pub(super) fn new(store: &'a dyn Store, threads: Vec<ThreadId>, tokens_max: u64) -> Self {
-        let id_digits = render::id_digits(&threads);
+    /// Returns an empty gathering from these threads, each up to its end.
+    pub(super) fn new(store: &'a dyn Store, parts: Vec<ThreadPart>, tokens_max: u64) -> Self {
+        let id_digits = render::id_digits(&ids(&parts));
         let room = (tokens_max.saturating_mul(CHARS_PER_TOKEN)).saturating_sub(render::FRAME_CHARS_MAX);
-        Self { store, threads, id_digits, room, seen: HashSet::new() }
+        Self { store, parts, id_digits, room, seen: HashSet::new() }
     }
 
-    /// Gathers the messages that say most about the words of `text`; in the thread `own.0` only those before `own.1`.
-    pub(super) async fn by_words(
-        mut self,
-        text: &str,
-        own: (ThreadId, Option<Seq>),
-    ) -> Result<Recall, RecallError> {
+    /// Gathers the messages that say most about the words of `text`.
+    pub(super) async fn by_words(mut self, text: &str) -> Result<Recall, RecallError> {
         let words = words::of(text);
         if words.is_empty() {
             return Err(RecallError::NoWords);
         }
         let finder = Finder::new(&words);
-        let end_of = |thread_id| own.1.filter(|_| thread_id == own.0);
-        let parts = |thread_id: &ThreadId| ThreadPart { thread_id: *thread_id, before: end_of(*thread_id) };
-        let threads = self.threads.iter().map(parts).collect();
+        let threads = self.parts.clone();
         let mut ranked = self.store.rank(RankQuery { threads, words, limit: RANKED_MAX }).await?;
         let least = ranked.first().map_or(0.0, |best| best.score * MATCH_SHARE);
         ranked.retain(|one| one.score >= least);
@@ -96,9 +90,10 @@ impl<'a> Gathering<'a> {
         let shown = found.len();
         let order = newest_first(&found.iter().map(|one| one.matching).collect::<Vec<_>>(), &weights);
         let matches = order.into_iter().map(|at| found[at].passage.clone()).collect();
-        let excerpts = self.excerpts(matches, own).await?;
+        let excerpts = self.excerpts(matches).await?;
         let hidden = shown - excerpts.len();
-        Ok(Recall { threads: self.threads, excerpts, rest: Rest::Messages((left + hidden) as u64) })
+        let rest = Rest::Messages((left + hidden) as u64);
+        Ok(Recall { threads: ids(&self.parts), excerpts, rest, left_at: None })
     }
 
     /// Reads a match; `None` for one that only repeats another or what was recalled before.
@@ -109,7 +104,7 @@ impl<'a> Gathering<'a> {
         let Some((speaker, text)) = said(&event).filter(|_| self.seen.insert(event.event_id)) else {
             return Ok(None);
         };
-        let nearness = self.threads.iter().position(|thread| *thread == thread_id).unwrap_or(usize::MAX);
+        let nearness = self.parts.iter().position(|part| part.thread_id == thread_id).unwrap_or(usize::MAX);
         let age = (event.created_at, Reverse(nearness), seq);
         let shown = finder.passage(&text, MATCH_CHARS_MAX);
         let passage = Passage { thread_id, seq, speaker, at: event.created_at, is_match: true, text: shown };
@@ -118,22 +113,18 @@ impl<'a> Gathering<'a> {
 
     /// Returns what there is room for, in the order in which it is to be read: the best matches with their neighbours,
     /// then the other matches, then the neighbours of those.
-    async fn excerpts(
-        &mut self,
-        matches: Vec<Passage>,
-        own: (ThreadId, Option<Seq>),
-    ) -> Result<Vec<Vec<Passage>>, RecallError> {
+    async fn excerpts(&mut self, matches: Vec<Passage>) -> Result<Vec<Vec<Passage>>, RecallError> {
         let mut excerpts: Vec<Excerpt> = matches.iter().map(|_| Excerpt::default()).collect();
         let first = matches.len().min(WITH_NEIGHBOURS_FIRST);
         for at in 0..first {
             excerpts[at].found = self.placed(matches[at].clone());
-            self.add_neighbours(&mut excerpts[at], own).await?;
+            self.add_neighbours(&mut excerpts[at]).await?;
         }
         for at in first..matches.len() {
             excerpts[at].found = self.placed(matches[at].clone());
         }
         for excerpt in &mut excerpts[first..] {
-            self.add_neighbours(excerpt, own).await?;
+            self.add_neighbours(excerpt).await?;
         }
         let passages =
             |one: Excerpt| [one.before, one.found, one.after].into_iter().flatten().collect::<Vec<_>>();
@@ -141,14 +132,10 @@ impl<'a> Gathering<'a> {
     }
 
     /// Adds the messages next to the match, unless they have a place already.
-    async fn add_neighbours(
-        &mut self,
-        excerpt: &mut Excerpt,
-        own: (ThreadId, Option<Seq>),
-    ) -> Result<(), RecallError> {
+    async fn add_neighbours(&mut self, excerpt: &mut Excerpt) -> Result<(), RecallError> {
         let Some(Passage { thread_id, seq, .. }) = excerpt.found else { return Ok(()) };
         let categories = vec![Category::Message];
-        let end = own.1.filter(|_| own.0 == thread_id);
+        let end = self.parts.iter().find(|part| part.thread_id == thread_id).and_then(|part| part.before);
         let before = EventQuery { after: None, before: Some(seq), ..EventQuery::after(0, 1) };
         let after = EventQuery { before: end, ..EventQuery::after(seq, 1) };
         for (query, slot) in [(before, &mut excerpt.before), (after, &mut excerpt.after)] {
@@ -189,12 +176,14 @@ impl<'a> Gathering<'a> {
         if from > to {
             return Err(RecallError::EmptyRange { from, to });
         }
-        let thread_id = self.threads[0];
+        let ThreadPart { thread_id, before: left } = self.parts[0];
+        let left_at = left.filter(|left| *left <= to);
+        let end = left_at.unwrap_or(to.saturating_add(1));
         let mut passages: Vec<Passage> = Vec::new();
         let mut at = from.saturating_sub(1);
         let next_seq = 'read: loop {
             let query = EventQuery {
-                before: Some(to.saturating_add(1)),
+                before: Some(end),
                 categories: vec![Category::Message],
                 ..EventQuery::after(at, RANGE_PAGE)
             };
@@ -220,7 +209,7 @@ impl<'a> Gathering<'a> {
             }
         };
         let excerpts = if passages.is_empty() { Vec::new() } else { vec![passages] };
-        Ok(Recall { threads: self.threads, excerpts, rest: Rest::Range { next_seq } })
+        Ok(Recall { threads: ids(&self.parts), excerpts, rest: Rest::Range { next_seq }, left_at })
     }
 
     /// Returns the passage, cut to what there is room for.
@@ -233,6 +222,10 @@ impl<'a> Gathering<'a> {
         }
         self.placed(passage)
     }
+}
+
+fn ids(parts: &[ThreadPart]) -> Vec<ThreadId> {
+    parts.iter().map(|part| part.thread_id).collect()
 }
 
 /// Returns who said what in a message; `None` for one without words, and for the answer of a recall: its passages are

@@ -8,6 +8,12 @@ use super::{Passage, Recall, Rest, Speaker};
 
 /// The frame around the passages.
 const TEMPLATE: &str = include_str!("../../prompts/recalled.md");
+/// Stands in the place of passages when there are none.
+const NOTHING_FOUND: &str = include_str!("../../prompts/recall/nothing_found.md");
+/// Stands behind the passages when more messages match.
+const MORE_MESSAGES: &str = include_str!("../../prompts/recall/more_messages.md");
+/// Stands at the end of a range that goes on where the thread does not belong to the conversation any longer.
+const LEFT: &str = include_str!("../../prompts/recall/left.md");
 
 /// The most characters of everything but the passages.
 pub(super) const FRAME_CHARS_MAX: u64 = 900;
@@ -41,26 +47,24 @@ impl Recall {
 
     fn rest(&self) -> String {
         let is_empty = self.excerpts.is_empty();
-        match &self.rest {
-            Rest::Messages(0) if is_empty => {
-                let threads = self.threads.len();
-                format!(
-                    "Nothing was found in {threads} thread(s) of this conversation. Try other words: those that were \
-                     used then, names, paths, commands."
-                )
+        match (self.rest, self.left_at) {
+            (Rest::Messages(0), _) if is_empty => {
+                filled(NOTHING_FOUND, "{{threads}}", self.threads.len() as u64)
             }
-            Rest::Messages(0) => "Nothing else was found.".to_owned(),
-            Rest::Messages(count) => format!(
-                "At least {count} more messages hold these words. To see others, use words that tell them apart; to \
-                 read on around a passage, give from_seq and to_seq with its thread."
-            ),
-            Rest::Range { next_seq: None } if is_empty => {
+            (Rest::Messages(0), _) => "Nothing else was found.".to_owned(),
+            (Rest::Messages(count), _) => filled(MORE_MESSAGES, "{{count}}", count),
+            (Rest::Range { next_seq: Some(seq) }, _) => format!("There is more; go on with from_seq {seq}."),
+            (Rest::Range { next_seq: None }, Some(seq)) => filled(LEFT, "{{seq}}", seq),
+            (Rest::Range { next_seq: None }, None) if is_empty => {
                 "There are no messages at these numbers.".to_owned()
             }
-            Rest::Range { next_seq: None } => "That is all of the range.".to_owned(),
-            Rest::Range { next_seq: Some(seq) } => format!("There is more; go on with from_seq {seq}."),
+            (Rest::Range { next_seq: None }, None) => "That is all of the range.".to_owned(),
         }
     }
+}
+
+fn filled(sentence: &str, field: &str, number: u64) -> String {
+    sentence.trim().replace(field, &number.to_string())
 }
 
 /// Returns the passage with its place, ended by a line break. Only the places stand at the beginning of a line, so that

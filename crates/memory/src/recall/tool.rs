@@ -31,29 +31,19 @@ struct Args {
 #[async_trait]
 impl Tool for RecallTool {
     fn spec(&self) -> ToolSpec {
-        let number = |description: &str| json!({"type": "integer", "minimum": 1, "description": description});
+        let number =
+            |description: &str| json!({"type": "integer", "minimum": 1, "description": description.trim()});
+        let string = |description: &str| json!({"type": "string", "description": description.trim()});
         ToolSpec {
             name: RECALL.to_owned(),
-            description: "Finds what was said earlier in this conversation and in those it continues: the original \
-                          messages and tool results, not a summary. Use it when a detail is missing from what you \
-                          have, such as a number, a path, a reason or an exact wording, before you guess or ask. Give \
-                          `query`, or `from_seq` and `to_seq`."
-                .to_owned(),
+            description: include_str!("../../prompts/recall/tool.md").trim().to_owned(),
             parameters: json!({
                 "type": "object",
                 "properties": {
-                    "query": {
-                        "type": "string",
-                        "description": "What to look for, as a question or as words that were probably used. Names, \
-                                        paths and commands find more than descriptions."
-                    },
-                    "from_seq": number("The first message to read: the numbers in brackets of a summary or a passage."),
-                    "to_seq": number("The last message to read."),
-                    "thread": {
-                        "type": "string",
-                        "description": "The thread of a passage, when only it is meant. Without it a query looks \
-                                        through all, and numbers are those of the thread the summary was made from."
-                    }
+                    "query": string(include_str!("../../prompts/recall/query.md")),
+                    "from_seq": number(include_str!("../../prompts/recall/from_seq.md")),
+                    "to_seq": number(include_str!("../../prompts/recall/to_seq.md")),
+                    "thread": string(include_str!("../../prompts/recall/thread.md"))
                 },
                 "additionalProperties": false
             }),

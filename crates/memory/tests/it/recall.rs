@@ -10,10 +10,11 @@ use jiff::{Timestamp, ToSpan};
 use journal::{Sqlite, Store, Transaction, Write};
 use memory::{Recall, RecallError, RecallQuery, RecallTool, Wanted, recall};
 use protocol::{
-    AssistantId, Block, Message, NewEvent, ParentKind, Seq, Thread, ThreadId, ToolMessage, ToolStatus,
+    AssistantId, Block, CarryOver, Coverage, EventType, Handoff, HandoffId, HandoffStatus, HandoffSummary,
+    Message, NewEvent, ParentKind, Proposal, Seq, Thread, ThreadId, ToolMessage, ToolStatus,
 };
 use runtime::{Tool, ToolContext};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::tool::{context, text};
 
@@ -42,8 +43,45 @@ impl Journal {
         thread_id
     }
 
+    /// Hands a thread off as it stands.
     pub async fn child(&self, parent: ThreadId) -> ThreadId {
-        self.thread(Some((parent, ParentKind::Handoff))).await
+        let covered = self.store.thread(parent).await.unwrap().unwrap().last_seq;
+        let child = self.covered(parent, covered).await;
+        self.accept(parent, child).await;
+        child
+    }
+
+    /// Hands off what a thread holds up to a seq, as the handoff's rows tell it; the parent's log does not.
+    pub async fn covered(&self, parent: ThreadId, last_seq: Seq) -> ThreadId {
+        let child = self.thread(Some((parent, ParentKind::Handoff))).await;
+        let handoff = handoff(parent, child);
+        let first = proposal(&handoff, 0, last_seq / 2);
+        let accepted = proposal(&handoff, 1, last_seq);
+        let handoff = Handoff { accepted_sha256: Some(accepted.summary_sha256.clone()), ..handoff };
+        let proposals = [first, accepted].map(Write::PutProposal);
+        self.commit([Write::CreateHandoff(handoff)].into_iter().chain(proposals).collect()).await;
+        child
+    }
+
+    /// Says in the parent's log that the handoff which seeded the child was accepted.
+    pub async fn accept(&self, parent: ThreadId, child: ThreadId) {
+        let filter = journal::HandoffFilter { child_thread_id: Some(child), ..Default::default() };
+        let handoff_id = self.store.handoffs(filter).await.unwrap()[0].handoff_id;
+        self.note(parent, EventType::HandoffAccepted, handoff_id).await;
+    }
+
+    /// Says something about a handoff in a thread's log.
+    pub async fn note(&self, thread_id: ThreadId, event_type: EventType, handoff_id: HandoffId) {
+        let content = json!({"handoff_id": handoff_id});
+        let events = vec![NewEvent::new(event_type, &content, Timestamp::UNIX_EPOCH).unwrap()];
+        self.commit(vec![Write::Append { thread_id, events }]).await;
+    }
+
+    /// Copies a thread up to a seq.
+    pub async fn fork(&self, from: ThreadId, until: Option<Seq>) -> ThreadId {
+        let into = self.thread(Some((from, ParentKind::Fork))).await;
+        self.commit(vec![Write::CopyEvents { from, until, into }]).await;
+        into
     }
 
     /// Appends messages, a second apart, `hours` after the others.
@@ -71,6 +109,53 @@ impl Journal {
     pub async fn call(&self, thread_id: ThreadId, args: Value) -> (ToolStatus, String) {
         let context = ToolContext { thread_id, store: Arc::clone(&self.store), ..context() };
         text(RecallTool.call(&args, &context).await)
+    }
+}
+
+fn handoff(parent_thread_id: ThreadId, child_thread_id: ThreadId) -> Handoff {
+    Handoff {
+        handoff_id: HandoffId::generate(),
+        assistant_id: AssistantId::default(),
+        parent_thread_id,
+        child_thread_id,
+        status: HandoffStatus::Cleaned,
+        iteration: 1,
+        goal: None,
+        run_id: None,
+        options: Value::Null,
+        accepted_sha256: None,
+        note: None,
+        created_at: Timestamp::UNIX_EPOCH,
+        updated_at: Timestamp::UNIX_EPOCH,
+    }
+}
+
+fn proposal(handoff: &Handoff, iteration: u32, last_seq: Seq) -> Proposal {
+    let summary_json = HandoffSummary {
+        schema_version: 1,
+        handoff_id: handoff.handoff_id,
+        assistant_id: handoff.assistant_id.clone(),
+        parent_thread_id: handoff.parent_thread_id,
+        child_thread_id: None,
+        title: "Herons".to_owned(),
+        tldr: "Herons.".to_owned(),
+        body: Vec::new(),
+        model: "extractive".to_owned(),
+        model_run_id: None,
+        tokens_used: 0,
+        iteration,
+        created_at: handoff.created_at,
+        coverage: Coverage { first_seq: 1, last_seq, ..Coverage::default() },
+        carry_over: CarryOver::default(),
+    };
+    Proposal {
+        handoff_id: handoff.handoff_id,
+        iteration,
+        summary_json,
+        summary_md: format!("Herons {iteration}."),
+        summary_sha256: format!("{iteration:064x}"),
+        feedback: None,
+        created_at: handoff.created_at,
     }
 }
 

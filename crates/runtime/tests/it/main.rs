@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod hooks;
 #[cfg(test)]
+mod immediate;
+#[cfg(test)]
 mod questions;
 #[cfg(test)]
 mod stop;

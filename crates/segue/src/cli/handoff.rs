@@ -44,9 +44,9 @@ pub(crate) struct Handoff {
     /// Show one with everything that was proposed: its id, the beginning of it, or an interrupt's id
     #[arg(long, group = "looks", value_name = "ID", conflicts_with_all = ["source", "latest", "messages", "answer"])]
     pub(crate) show: Option<String>,
-    /// With --show: the proposal of that iteration, counted from 0 [default: the newest]
+    /// With --show: that draft, counted from 1 [default: the newest]
     #[arg(long, value_name = "N", requires = "show", conflicts_with_all = ["source", "latest", "list", "decide"])]
-    pub(crate) iteration: Option<u32>,
+    pub(crate) draft: Option<u32>,
     /// Answer one that waits; a THREAD beside it must be the one that is handed off
     #[arg(long, group = "looks", value_name = "ID", conflicts_with_all = ["goal", "latest", "messages"])]
     pub(crate) decide: Option<String>,

@@ -20,6 +20,7 @@ use crate::terminal::ask::pick::pick;
 use crate::terminal::keyboard::{Bracketed, Quiet};
 use crate::terminal::screen::Audience;
 use crate::terminal::signals::{self, During};
+use crate::terminal::text::safe::{one_line, safe};
 use crate::terminal::text::wrap::{shorten, wrap};
 use crate::terminal::work::stream::{Spent, Stream};
 use crate::terminal::work::typed::Typed;
@@ -204,13 +205,13 @@ impl Chat {
         }
         if let Some(text) = self.typed.lines.pop_front() {
             let shown = text.replace('\n', "\n     … ");
-            self.context.screen.line(format!("{PROMPT}{}", crate::terminal::text::safe::safe(&shown)))?;
+            self.context.screen.line(format!("{PROMPT}{}", safe(&shown)))?;
             return Ok(Line::Text(self.lines.written(&text)));
         }
-        let rest = std::mem::take(&mut self.typed.rest);
+        let rest = self.typed.unsent();
         if self.context.screen.is_plain() && !rest.is_empty() {
             self.say("You had typed, and it was not sent:")?;
-            self.context.screen.line(crate::terminal::text::safe::safe(&rest))?;
+            self.context.screen.line(safe(&rest))?;
         }
         self.lines.prefill(&rest);
         if self.context.screen.audience == Audience::Person {
@@ -251,7 +252,7 @@ impl Chat {
     /// Says which model answers; without one, what still works.
     fn note_model(&self) -> Result<(), Failure> {
         match self.context.agent.models().default {
-            Some(name) => self.say(&format!("Model: {name}")),
+            Some(name) => self.say(&format!("Model: {}", one_line(&name))),
             None => {
                 let style = self.context.screen.style;
                 let text =
@@ -300,7 +301,7 @@ impl Chat {
         }
         let draft = Draft::new(written, self.context.agent.workspace());
         for note in &draft.notes {
-            self.say(note)?;
+            self.say(&one_line(note))?;
         }
         let thread_id = match &self.thread {
             Some(thread) => thread.thread_id,

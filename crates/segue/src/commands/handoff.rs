@@ -14,7 +14,8 @@ use crate::cli::Format;
 use crate::cli::handoff::Handoff;
 use crate::commands::{Context, import, review, threads};
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::text::safe::one_line;
+use crate::terminal::screen::Audience;
+use crate::terminal::text::safe::{one_line, shown_path};
 use crate::terminal::text::wrap::shorten;
 use crate::terminal::work::typed::Typed;
 use answer::{Answer, answer, settle};
@@ -24,7 +25,7 @@ use report::{Ended, finish};
 pub(crate) async fn run(context: &Context, args: Handoff) -> Outcome {
     match (&args.show, &args.decide) {
         _ if args.list => look::list(context).await.map(|()| Code::Done),
-        (Some(id), _) => look::show(context, id, args.iteration).await.map(|()| Code::Done),
+        (Some(id), _) => look::show(context, id, args.draft).await.map(|()| Code::Done),
         (None, Some(id)) => decide(context, id, &args).await,
         (None, None) => request(context, &args).await,
     }
@@ -49,10 +50,20 @@ async fn request(context: &Context, args: &Handoff) -> Outcome {
         messages: args.messages,
         ..HandoffRequest::default()
     };
-    let drafted = review::draft(context, thread.thread_id, request, &mut Typed::default()).await?;
-    let Some(pending) = drafted else {
-        return Err(Failure::cancelled("draft the handoff")
-            .with_hint("nothing was left behind; the same command drafts it again"));
+    let mut typed = Typed::default();
+    let drafted = review::draft(context, thread.thread_id, request, &mut typed).await;
+    if !matches!(drafted, Ok(Some(_))) {
+        review::show_typed(context, &mut typed)?;
+    }
+    let Some(pending) = drafted? else {
+        return match (context.format, context.screen.audience) {
+            (Format::Text, Audience::Person) => {
+                context.screen.line("Stopped; nothing was left behind.")?;
+                Ok(Code::Cancelled)
+            }
+            _ => Err(Failure::cancelled("draft the handoff")
+                .with_hint("nothing was left behind; the same command drafts it again")),
+        };
     };
     conclude(context, &pending, answer, imported.as_ref()).await
 }
@@ -81,7 +92,10 @@ async fn waiting(context: &Context, handoff_id: HandoffId) -> Result<PendingHand
     let review = context.agent.handoff_review(handoff_id).await?;
     match (review.pending, review.handoff.status) {
         (Some(pending), _) => Ok(pending),
-        (None, HandoffStatus::Expired) => Err(agent::Error::Expired { handoff_id }.into()),
+        (None, HandoffStatus::Expired) => {
+            let reason = review.handoff.note.unwrap_or_else(|| agent::UNDECIDED.to_owned());
+            Err(agent::Error::Expired { handoff_id, reason }.into())
+        }
         // Nothing is asked: a run drafts it or carries a decision out, or was cut off when it did.
         (None, status) if status.is_pending() => {
             let thread = context.short_id(review.handoff.parent_thread_id).await;
@@ -162,7 +176,7 @@ async fn from_file(context: &Context, path: &Path) -> Result<(Thread, Option<Imp
             let count = report.threads.len();
             context.screen.note(format!(
                 "{} holds {count} conversations; this is the newest, {id}. `segue threads list` shows the others.",
-                path.display()
+                shown_path(path)
             ));
         }
     }

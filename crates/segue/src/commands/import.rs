@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::cli::{self, Format};
 use crate::commands::{Context, threads};
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::text::safe::one_line;
+use crate::terminal::text::safe::{one_line, shown_path};
 use crate::terminal::text::wrap::shorten;
 use crate::terminal::work::progress::{Progress, Unit};
 use crate::terminal::work::watch::{Seen, Then, watch};
@@ -79,7 +79,7 @@ pub(crate) fn newest(context: &Context) -> Result<PathBuf, Failure> {
 pub(crate) fn note_problems(context: &Context, report: &ImportReport) {
     for problem in report.problems.iter().take(PROBLEMS_SHOWN_MAX) {
         let line = problem.line.map(|line| format!("{line}:")).unwrap_or_default();
-        context.screen.note(format!("{}:{line} {}", problem.path.display(), one_line(&problem.reason)));
+        context.screen.note(format!("{}:{line} {}", shown_path(&problem.path), one_line(&problem.reason)));
     }
     if let Some(more) = report.problems.len().checked_sub(PROBLEMS_SHOWN_MAX).filter(|more| *more > 0) {
         context.screen.note(format!("… and {more} more damaged records"));
@@ -133,7 +133,7 @@ fn discover(context: &Context) -> Outcome {
         return Ok(Code::Done);
     }
     for problem in &problems {
-        context.screen.note(format!("{}: {}", problem.path.display(), one_line(&problem.reason)));
+        context.screen.note(format!("{}: {}", shown_path(&problem.path), one_line(&problem.reason)));
     }
     if sessions.is_empty() {
         context.screen.line("No session of an agent was found in the usual places.")?;
@@ -158,7 +158,7 @@ fn show_session(context: &Context, session: &FoundSession) -> Result<(), Failure
     let title = one_line(session.title.as_deref().unwrap_or("(no title)"));
     let columns = screen.columns.saturating_sub(facts.len()).max(10);
     screen.line(format!("{}{}", style.dim(&facts), shorten(&title, columns)))?;
-    screen.line(format!("  {}", one_line(&session.path.display().to_string())))?;
+    screen.line(format!("  {}", shown_path(&session.path)))?;
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::cli::{Format, Mcp};
 use crate::commands::Context;
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::text::safe::one_line;
+use crate::terminal::text::safe::{one_line, shown_path};
 use crate::terminal::text::wrap::wrap;
 
 /// Performs the command.
@@ -134,7 +134,7 @@ fn show_status(context: &Context, server: &ServerStatus) -> Result<(), Failure> 
         screen.line(style.warn(wrap(&one_line(text), screen.columns, "    ", "    ")))?;
     }
     if let (Some(log), Some(_)) = (&server.log, &server.error) {
-        screen.line(style.dim(format!("    what it said: {}", log.display())))?;
+        screen.line(style.dim(format!("    what it said: {}", shown_path(log))))?;
     }
     for tool in &server.tools {
         screen.line(format!("    {}", one_line(tool)))?;

@@ -9,21 +9,23 @@ mod work;
 
 use agent::{Class, Decided, EXTRACTIVE, PendingHandoff};
 use protocol::decision::EditedAction;
-use protocol::{Decision, Decisions, HandoffStatus, Proposal};
+use protocol::{Decision, Decisions, Proposal};
 use serde_json::{Map, Value, json};
 
 use crate::commands::Context;
-use crate::exit::{Failure, chain};
+use crate::exit::{self, Failure, chain};
 use crate::terminal::ask::line::{ask_line, ask_text};
 use crate::terminal::ask::pick::pick;
-use crate::terminal::ask::question::ask_amid;
+use crate::terminal::ask::question::{ask, ask_amid};
 use crate::terminal::keyboard::Quiet;
 use crate::terminal::show::{carry, diff, ledger};
+use crate::terminal::signals;
 use crate::terminal::text::safe::{one_line, safe};
-use crate::terminal::text::wrap::{shorten, wrap};
+use crate::terminal::text::wrap::{shorten, wrap, wrap_lines};
 use crate::terminal::work::stream::Spent;
 use crate::terminal::work::typed::Typed;
-use choices::{Answer, Offer, choices};
+pub(crate) use change::came_about;
+use choices::{Answer, Asked, Offer, choices};
 use own::Own;
 pub(crate) use panel::show;
 use work::Telling;
@@ -65,7 +67,7 @@ enum Passed {
     Decided(Box<Decided>),
     /// There is another proposal, or the same one again.
     Again,
-    /// It was not taken, and why.
+    /// It cannot be taken as it is, and why.
     Refused(String),
 }
 
@@ -79,15 +81,13 @@ pub(crate) fn is_asked_by_agent(pending: &PendingHandoff) -> bool {
     arg(pending, "initiated_by").and_then(Value::as_str) == Some("agent")
 }
 
-/// The outcome of a decision, by the name reports give it.
-pub(crate) const fn outcome(status: HandoffStatus) -> &'static str {
-    match status {
-        HandoffStatus::Accepted | HandoffStatus::Seeded | HandoffStatus::Cleaned => "accepted",
-        HandoffStatus::Declined => "declined",
-        HandoffStatus::Previewed => "previewed",
-        HandoffStatus::Requested | HandoffStatus::Drafting | HandoffStatus::AwaitingDecision => "pending",
-        HandoffStatus::Failed => "failed",
-        HandoffStatus::Expired => "expired",
+/// Returns who asked for the handoff, and what for.
+fn asked(pending: &PendingHandoff) -> Asked {
+    let is_preview = arg(pending, "preview_only").and_then(Value::as_bool).unwrap_or_default();
+    match (is_asked_by_agent(pending), is_preview) {
+        (false, _) => Asked::Person,
+        (true, false) => Asked::Agent,
+        (true, true) => Asked::AgentToPreview,
     }
 }
 
@@ -105,11 +105,7 @@ pub(crate) async fn ask_person(
     let mut review = Review::open(context, pending.clone(), typed).await?;
     review.telling = Telling::Progress;
     let left = review.ask().await;
-    let unsent = typed.unsent();
-    if !unsent.trim().is_empty() {
-        context.screen.line("You typed meanwhile, and it was sent nowhere:")?;
-        context.screen.line(safe(&unsent))?;
-    }
+    show_typed(context, typed)?;
     match left? {
         Left::Later => Ok(None),
         Left::Decided(decided) => Ok(Some(*decided)),
@@ -118,6 +114,19 @@ pub(crate) async fn ask_person(
             Ok(Some(*decided))
         }
     }
+}
+
+/// Shows what was typed while something else was done: outside a chat it is no message.
+///
+/// # Errors
+/// When stdout cannot be written to.
+pub(crate) fn show_typed(context: &Context, typed: &mut Typed) -> Result<(), Failure> {
+    let unsent = typed.unsent();
+    if !unsent.trim().is_empty() {
+        context.screen.line("You typed meanwhile, and it was sent nowhere:")?;
+        context.screen.line(safe(&unsent))?;
+    }
+    Ok(())
 }
 
 impl<'a> Review<'a> {
@@ -152,17 +161,38 @@ impl<'a> Review<'a> {
     /// Asks until the handoff is decided or left.
     ///
     /// # Errors
-    /// When the terminal fails, or the answer could not be taken; what the person wrote is kept in a file.
+    /// When the terminal fails, or the handoff can no longer be decided here. What the person wrote is not lost: their own
+    /// text is kept in a file, their feedback is shown.
     pub(crate) async fn ask(&mut self) -> Result<Left, Failure> {
         let left = self.ask_on().await;
         self.own.keep(self.context, &self.pending.proposal)?;
+        match &left {
+            Ok(Left::Decided(_) | Left::Blank(_)) => {}
+            Ok(Left::Later) | Err(_) => self.show_feedback()?,
+        }
         left
+    }
+
+    /// Shows the feedback that was worked in nowhere, unless it is stored and will be shown again.
+    fn show_feedback(&self) -> Result<(), Failure> {
+        let is_stored = self.pending.unused_feedback.as_deref() == Some(&self.feedback);
+        if self.feedback.is_empty() || is_stored {
+            return Ok(());
+        }
+        let screen = &self.context.screen;
+        screen.line("Your feedback was not worked in:")?;
+        Ok(screen.line(wrap_lines(&safe(&self.feedback), screen.text_columns(), "  "))?)
     }
 
     async fn ask_on(&mut self) -> Result<Left, Failure> {
         loop {
             let offer = self.offer();
-            let asked = ask_amid(&self.context.screen, &choices(&offer), "Decide later", self.typed)?;
+            let (screen, choices) = (&self.context.screen, choices(&offer));
+            let asked = match self.telling {
+                Telling::Everything => ask_amid(screen, &choices, "Decide later", self.typed)?,
+                // Outside a chat nothing that is typed could be sent.
+                Telling::Progress => ask(screen, &choices, "Decide later")?,
+            };
             let Some(answer) = asked else { return Ok(Left::Later) };
             let decision = match answer {
                 Answer::Edit => match self.edit().await? {
@@ -197,7 +227,7 @@ impl<'a> Review<'a> {
             refinements: self.pending.remaining_refinements,
             proposals: self.proposals.len(),
             offers_blank: self.offers_blank,
-            is_asked_by_agent: is_asked_by_agent(&self.pending),
+            asked: asked(&self.pending),
         }
     }
 
@@ -247,26 +277,39 @@ impl<'a> Review<'a> {
                 }
                 None => Ok(Passed::Decided(Box::new(decided))),
             },
-            Err(error) if error.class() == Class::User => {
-                let why = one_line(&chain(&error));
-                match self.newer().await? {
-                    Some(next) => {
-                        self.context.notice(&format!("failed to {why}"));
-                        self.turn_to(next, "Another client was here").await?;
-                        Ok(Passed::Again)
-                    }
-                    None => Ok(Passed::Refused(why)),
-                }
-            }
-            Err(error) => Err(error.into()),
+            Err(error) => self.not_taken(error).await,
         }
     }
 
-    /// Returns what is proposed by now, if another client had the proposal changed since it was shown.
-    async fn newer(&self) -> Result<Option<PendingHandoff>, Failure> {
-        let review = self.context.agent.handoff_review(self.pending.handoff.handoff_id).await?;
+    /// Tells why an answer was not taken, as long as the handoff is undecided; what another client had drafted is shown.
+    async fn not_taken(&mut self, error: agent::Error) -> Result<Passed, Failure> {
+        let review = self.context.agent.handoff_review(self.pending.handoff.handoff_id).await;
+        let review = match review {
+            Ok(review) if review.handoff.status.is_pending() && !signals::is_ending() => review,
+            Ok(_) | Err(_) => return Err(error.into()),
+        };
         let shown = self.pending.proposal.iteration;
-        Ok(review.pending.filter(|pending| pending.proposal.iteration != shown))
+        let newer = review.pending.filter(|pending| pending.proposal.iteration != shown);
+        if newer.is_none() && error.class() == Class::User {
+            return Ok(Passed::Refused(one_line(&chain(&error))));
+        }
+        match Failure::from(error) {
+            Failure::Told(told) => exit::tell(&told, self.context.format),
+            closed @ Failure::OutputClosed => return Err(closed),
+        }
+        if let Some(next) = newer {
+            let mine = std::mem::take(&mut self.feedback);
+            let is_worked_in = next.proposal.feedback.as_ref() == Some(&mine);
+            self.turn_to(next, "Another client was here").await?;
+            // The feedback of the other client is no answer to this person's.
+            if !mine.is_empty() && !is_worked_in {
+                self.feedback = mine;
+            }
+        }
+        if !self.feedback.is_empty() {
+            self.context.screen.line("Your feedback is kept: Refine begins with it.")?;
+        }
+        Ok(Passed::Again)
     }
 
     /// Goes on with what is proposed after an answer; `why` is told where that is what was proposed before.
@@ -290,6 +333,9 @@ impl<'a> Review<'a> {
         self.proposals = self.context.agent.handoff_review(id).await?.proposals;
         show(self.context, &self.pending).await?;
         if is_other {
+            if let Some(earlier) = change::repeated(&self.proposals, &self.pending.proposal) {
+                screen.line(format!("As draft {}.", earlier.iteration + 1))?;
+            }
             let text = change::told(&before.proposal.summary_json, &self.pending.proposal.summary_json);
             screen.line(wrap(&text, screen.text_columns(), "", "  "))?;
         }
@@ -371,7 +417,9 @@ impl<'a> Review<'a> {
         let screen = &self.context.screen;
         let shown = &self.pending.proposal;
         let before = self.proposals.iter().rev().find(|proposal| proposal.iteration < shown.iteration);
-        let Some(before) = before else { return Ok(()) };
+        let Some(before) = before else {
+            return Ok(screen.line("There is no earlier draft to compare this one with.")?);
+        };
         let text = format!("Draft {} (-) and draft {} (+):", before.iteration + 1, shown.iteration + 1);
         screen.line(screen.style.bold(text))?;
         let lines = diff::versions(screen, &safe(&before.summary_md), &safe(&shown.summary_md));
@@ -404,7 +452,10 @@ impl<'a> Review<'a> {
                     self.own.taken();
                     return Ok(Some(decided));
                 }
-                Passed::Again => return Ok(None),
+                Passed::Again => {
+                    self.own.remind(self.context)?;
+                    return Ok(None);
+                }
                 Passed::Refused(why) => {
                     self.context.notice(&format!("failed to {why}"));
                     refused = Some(why);

@@ -371,12 +371,17 @@ fn state(thread: &Thread) -> &'static str {
 
 /// Returns the beginnings of the ids, all of one length, that are distinct among them.
 pub(crate) fn short_ids(ids: impl Iterator<Item = ThreadId>) -> Vec<String> {
+    beginnings(ids, ID_CHARS_MIN)
+}
+
+/// Returns the beginnings of ids of any sort, of that many characters at least, as [`short_ids`] does.
+pub(crate) fn beginnings(ids: impl Iterator<Item = impl ToString>, chars_min: usize) -> Vec<String> {
     let ids: Vec<String> = ids.map(|id| id.to_string()).collect();
     let mut sorted: Vec<&str> = ids.iter().map(String::as_str).collect();
     sorted.sort_unstable();
     sorted.dedup();
     let common = |pair: &[&str]| pair[0].bytes().zip(pair[1].bytes()).take_while(|(a, b)| a == b).count();
-    let needed = sorted.windows(2).map(|pair| common(pair) + 1).max().unwrap_or(0).max(ID_CHARS_MIN);
+    let needed = sorted.windows(2).map(|pair| common(pair) + 1).max().unwrap_or(0).max(chars_min);
     // An id that ends in a hyphen looks cut off.
     let ends_in_hyphen = ids.first().is_some_and(|id| id.as_bytes().get(needed - 1) == Some(&b'-'));
     let needed = if ends_in_hyphen { needed + 1 } else { needed };
@@ -402,7 +407,7 @@ mod tests {
     #[test]
     fn ids_are_shown_as_long_as_they_must_be_to_differ() {
         let check = |ids: &[&str], expected: &[&str]| {
-            assert_eq!(short_ids(ids.iter().map(|id| id.parse().unwrap())), expected);
+            assert_eq!(short_ids(ids.iter().map(|id| id.parse().unwrap())), expected, "{ids:?}");
         };
         check(&[], &[]);
         check(&["0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b"], &["0192f0c1"]);

@@ -251,11 +251,12 @@ fn those_that_wait_are_listed_and_one_is_shown_with_all_its_drafts() {
 
     let shown = sandbox.run(&["handoff", "--show", short]);
     assert_eq!(shown.code, 0, "{shown:?}");
-    for part in ["Handoff ", "Objective", "1 (the current one)", "--iteration N", "segue handoff --decide "] {
+    for part in ["Handoff ", "Objective", "draft 2 (the current one)", "--draft N", "segue handoff --decide "]
+    {
         assert!(shown.stdout.contains(part), "{part}: {}", shown.stdout);
     }
-    let earlier = sandbox.run(&["handoff", "--show", short, "--iteration", "0"]);
-    assert!(earlier.stdout.contains("▸ 0"), "{earlier:?}");
+    let earlier = sandbox.run(&["handoff", "--show", short, "--draft", "1"]);
+    assert!(earlier.stdout.contains("▸ draft 1  first draft"), "{earlier:?}");
     // An interrupt's id names its handoff, also after it was answered.
     let by_interrupt =
         sandbox.json(&["handoff", "--show", report["interrupt_id"].as_str().unwrap(), "--json"]);
@@ -350,7 +351,7 @@ fn options_that_make_no_sense_together_are_refused() {
         &["handoff", "--decide", "01", "--messages", "3"],
         &["handoff", "--decide", "01", "last", "a", "goal"],
         &["handoff", "--decide", "01", "--apply", "--preview"],
-        &["handoff", "last", "--iteration", "1"],
+        &["handoff", "last", "--draft", "1"],
         &["recall", "last"],
         &["recall", "last", "words", "--from", "1"],
         &["recall", "last", "--to", "1"],

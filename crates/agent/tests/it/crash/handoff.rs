@@ -89,8 +89,9 @@ fn server() -> Server {
         draft(", short").when_body_contains("Shorter.").repeated(),
         draft(" of a file").when_body_contains("Name the file.").repeated(),
         draft("").when_body_contains(DRAFT_PROMPT).repeated(),
+        // The child reads the parent's last request too, among the facts.
+        Reply::text("The test passes.").when_body_contains(GO_ON).repeated(),
         asks.repeated(),
-        Reply::text("The test passes.").repeated(),
     ]))
     .unwrap()
 }

@@ -10,7 +10,7 @@ use scripted::{Fault, Reply, Script, Server, Stop};
 use serde_json::{Value, json};
 use unicode_segmentation::UnicodeSegmentation;
 
-use crate::world::{World, approve, quiet};
+use crate::world::{MODEL, World, approve, quiet};
 
 /// Tokens of a summary, as the contract has it.
 const SUMMARY_TOKENS_MAX: u64 = 300;
@@ -347,40 +347,59 @@ fn m4_the_table_holds_at_least_25_transcripts() {
     assert!(lacking().len() + misshapen().len() + hostile().len() >= 25);
 }
 
-/// Models that give nothing usable.
-fn useless() -> Vec<(&'static str, Reply)> {
-    let too_long = r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 4100 tokens > 400 maximum"}}"#;
-    vec![
-        ("hangs up", Reply::text(r#"{"title":"Half a d"#).then(Fault::Half).repeated()),
-        ("answers blank", Reply::text(" \n ").repeated()),
-        ("refuses", Reply::text("I cannot summarise that.").stop(Stop::Refusal).repeated()),
-        ("overflows", Reply::status(400, too_long).repeated()),
-        ("answers garbage", Reply::text(r#"}{ {"title": 7, "body": "no"} </draft>"#).repeated()),
-    ]
+/// Hands off every transcript with a model that gives nothing usable: each costs one call and gets its handoff.
+async fn handed_off_with(how: &str, reply: Reply, (model, settings): (&str, &str)) {
+    let world = World::new();
+    let server = Server::start(Script::new([reply.repeated()])).unwrap();
+    world.configure_with(&server, settings);
+    let agent = world.agent_over(world.store(), model);
+    let transcripts = lacking().into_iter().chain(misshapen()).chain(hostile());
+    for (number, (name, events)) in transcripts.enumerate() {
+        let told = format!("{name}, and the model {how}");
+        let pending = proposed(&agent, &told, events).await;
+        assert_eq!(server.calls(), number + 1, "{told}");
+        let problem = pending.problem.clone().unwrap_or_default();
+        assert!(problem.starts_with("summarization failed: "), "{told}: {problem}");
+        accepted(&world, &agent, &told, &pending).await;
+    }
+    for request in server.requests() {
+        assert!(!request.body.to_string().contains(SECRET), "m16: the model {how}");
+    }
 }
 
 #[tokio::test]
-async fn m4_a_useless_model_costs_one_call_and_no_handoff() {
-    let chosen = ["one empty message", "no human message", "only an imported summary"];
-    let hostile_ones = ["only emoji", "the block's own markers", "secrets everywhere"];
-    for (how, reply) in useless() {
-        let transcripts = lacking().into_iter().chain(hostile());
-        let transcripts: Vec<Transcript> =
-            transcripts.filter(|(name, _)| chosen.contains(name) || hostile_ones.contains(name)).collect();
-        assert_eq!(transcripts.len(), 6);
-        let world = World::new();
-        let server = Server::start(Script::new([reply])).unwrap();
-        let agent = world.agent_with(&server);
-        for (number, (name, events)) in transcripts.into_iter().enumerate() {
-            let told = format!("{name}, and the model {how}");
-            let pending = proposed(&agent, &told, events).await;
-            assert_eq!(server.calls(), number + 1, "{told}");
-            accepted(&world, &agent, &told, &pending).await;
-        }
-        for request in server.requests() {
-            assert!(!request.body.to_string().contains(SECRET), "m16: the model {how}");
-        }
-    }
+async fn m4_every_transcript_is_handed_off_though_the_model_hangs_up() {
+    let reply = Reply::text(r#"{"title":"Half a d"#).then(Fault::Half);
+    handed_off_with("hangs up", reply, (MODEL, "")).await;
+}
+
+#[tokio::test]
+async fn m4_every_transcript_is_handed_off_though_the_model_answers_blank() {
+    handed_off_with("answers blank", Reply::text(" \n "), (MODEL, "")).await;
+}
+
+#[tokio::test]
+async fn m4_every_transcript_is_handed_off_though_the_model_refuses() {
+    let reply = Reply::text("I cannot summarise that.").stop(Stop::Refusal);
+    handed_off_with("refuses", reply, (MODEL, "")).await;
+}
+
+#[tokio::test]
+async fn m4_every_transcript_is_handed_off_though_the_model_overflows() {
+    let too_long = r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 4100 tokens > 400 maximum"}}"#;
+    handed_off_with("overflows", Reply::status(400, too_long), (MODEL, "")).await;
+}
+
+#[tokio::test]
+async fn m4_every_transcript_is_handed_off_though_the_model_answers_garbage() {
+    let reply = Reply::text(r#"}{ {"title": 7, "body": "no"} </draft>"#);
+    handed_off_with("answers garbage", reply, (MODEL, "")).await;
+}
+
+#[tokio::test]
+async fn m4_every_transcript_is_handed_off_though_the_model_falls_silent() {
+    let silent = ("gemini/silent", "idle_seconds = 1\n");
+    handed_off_with("falls silent", Reply::text("{").then(Fault::Stall), silent).await;
 }
 
 /// A Claude session: a rule, much work, a compaction whose summary forgot the rule, and more work.

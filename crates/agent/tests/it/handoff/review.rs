@@ -26,12 +26,12 @@ async fn pending(world: &World) -> (agent::Agent, PendingHandoff, Server) {
 
 #[tokio::test]
 async fn g1_an_approval_that_changes_nothing_accepts_what_was_shown() {
-    for what in ["a client's own field", "the same text", "the same title"] {
+    for what in ["what was shown", "the same text", "the same title"] {
         let world = World::new();
         let (frames, cancel) = quiet();
         let (agent, shown, _server) = pending(&world).await;
         let args = match what {
-            "a client's own field" => json!({"client": "web"}),
+            "what was shown" => json!({"handoff_id": shown.handoff.handoff_id, "iteration": 0}),
             "the same text" => json!({"summary_md": shown.proposal.summary_md.trim()}),
             _ => json!({"title": shown.proposal.summary_json.title}),
         };

@@ -1,6 +1,7 @@
 //! What is known of the threads that were handed off last, kept between drafts, so that another draft reads what is new
 //! and not the whole thread. The journal stays the truth: what is kept is used only as far as the journal still has it.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use protocol::{CarryOver, Coverage, HandoffSummary, Seq, ThreadId};
@@ -12,7 +13,7 @@ use crate::ledger::{Facts, Ledger};
 use crate::summary::coverage::Reach;
 use crate::summary::extract::{Extract, carry_over, extract};
 use crate::summary::goal::Goal;
-use crate::summary::ground::Grounding;
+use crate::summary::ground::{Grounding, Sought};
 use crate::summary::phrase::flat;
 use crate::summary::select::{Selection, Selector};
 
@@ -54,6 +55,15 @@ struct Fold {
     selection: OnceLock<(u64, Selection)>,
     extract: OnceLock<(u64, Extract)>,
     end: Option<End>,
+    /// What drafts named that the thread does not have; the same for every copy, because it says for itself up to where.
+    absent: Arc<Mutex<Option<Absent>>>,
+}
+
+/// What was looked for and is nowhere in a thread up to an event.
+#[derive(Debug, Clone)]
+struct Absent {
+    names: Vec<Sought>,
+    end: End,
 }
 
 /// What the covered part of a thread tells.
@@ -117,6 +127,7 @@ impl Fold {
             selection: OnceLock::new(),
             extract: OnceLock::new(),
             end: None,
+            absent: Arc::default(),
         }
     }
 
@@ -156,8 +167,8 @@ impl Reader for Fold {
         self.selector.see(item);
     }
 
-    fn left_out(&mut self, messages: u64) {
-        self.selector.left_out(messages);
+    fn left_out(&mut self, last: Seq, messages: u64) {
+        self.selector.left_out(last, messages);
     }
 
     fn is_done(&self) -> bool {
@@ -173,8 +184,8 @@ impl Reader for Shared<'_> {
         Arc::make_mut(self.0).see(item);
     }
 
-    fn left_out(&mut self, messages: u64) {
-        Arc::make_mut(self.0).left_out(messages);
+    fn left_out(&mut self, last: Seq, messages: u64) {
+        Arc::make_mut(self.0).left_out(last, messages);
     }
 
     fn is_done(&self) -> bool {
@@ -187,7 +198,7 @@ impl Reader for Grounding {
         self.see(item);
     }
 
-    fn left_out(&mut self, _: u64) {}
+    fn left_out(&mut self, _: Seq, _: u64) {}
 
     fn is_done(&self) -> bool {
         self.is_done()
@@ -222,23 +233,52 @@ impl Known {
         (told, coverage)
     }
 
-    /// Marks the items of `summary` that name what the covered events do not contain: looks at what the model was shown
-    /// first, and reads the thread only for what is not there.
+    /// Marks the items of `summary` that name neither what the covered events contain nor what the person said about the
+    /// summary: looks at what is known and what a model was shown first, and reads the thread only for what is not there.
+    /// Paths inside `workspace` may be named from there or whole.
     pub(crate) async fn ground(
         &self,
         thread: Reading<'_>,
         summary: &mut HandoffSummary,
-        mut grounding: Grounding,
+        workspace: Option<&Path>,
+        words: &[&str],
     ) -> Result<(), Failure> {
-        grounding.see_facts(self.fold.facts());
-        if let Some(goal) = self.fold.selector.goal() {
-            grounding.see_goal(goal.text());
+        let mut grounding = Grounding::new(summary, workspace);
+        let goal = self.fold.selector.goal().map(Goal::text);
+        words.iter().copied().chain(goal).for_each(|words| grounding.see_words(words));
+        if let Some((_, shown)) = self.fold.selection.get() {
+            grounding.see_shown(&shown.requests);
+            grounding.see_shown(&shown.events);
         }
+        grounding.see_facts(self.fold.facts());
         if !grounding.is_done() {
-            let window = Window::of(thread, self.messages).await?;
-            window.each(thread, "check the draft", &mut grounding).await?;
+            self.look_through(thread, &mut grounding).await?;
         }
         grounding.finish(summary);
+        Ok(())
+    }
+
+    /// Looks through the thread; only through what is new when all that is missing was looked for before.
+    async fn look_through(&self, thread: Reading<'_>, grounding: &mut Grounding) -> Result<(), Failure> {
+        if self.messages.is_some() {
+            let window = Window::of(thread, self.messages).await?;
+            return window.each(thread, "check the draft", grounding).await.map(drop);
+        }
+        let absent = || self.fold.absent.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = absent().clone().filter(|absent| grounding.wants_only(&absent.names));
+        let end = match &known {
+            Some(known) => follow(thread, known.end, grounding).await?,
+            None => None,
+        };
+        let end = match end {
+            // Nothing was said since: what else is known to be missing still is.
+            Some(end) if known.is_some_and(|known| known.end == end) => return Ok(()),
+            Some(end) => Some(end),
+            None => Window::of(thread, None).await?.each(thread, "check the draft", grounding).await?,
+        };
+        if let Some(end) = end.filter(|_| !grounding.is_done()) {
+            *absent() = Some(Absent { names: grounding.absent(), end });
+        }
         Ok(())
     }
 }

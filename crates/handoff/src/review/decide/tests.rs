@@ -42,7 +42,12 @@ fn g3_every_approval_is_one_of_accept_edit_and_refusal() {
     let own = "**Theirs**\nSo far.\n\n### Objective\n- Go on.";
     for (args, expected) in [
         (json!({}), "accept"),
-        (json!({"client": "web"}), "accept"),
+        (json!({"handoff_id": "x", "iteration": 0, "preview_only": false}), "accept"),
+        (json!({"titel": "Mine"}), "refused: unknown field `titel`; known: summary_md, title"),
+        (
+            json!({"title": "Mine", "sumary_md": own}),
+            "refused: unknown field `sumary_md`; known: summary_md, title",
+        ),
         (json!({"summary_md": shown.summary_md}), "accept"),
         (json!({"title": " Progress "}), "accept"),
         (json!({"summary_md": shown.summary_md, "title": "Mine"}), "edited: Mine"),
@@ -111,6 +116,14 @@ fn g4_another_draft_is_asked_for_in_one_way_at_a_time() {
         (json!({"redraft": {"model": "openai/gpt-5"}}), "redraft by openai/gpt-5"),
         (json!({"redraft": {"model": 5}}), shape),
         (json!({"redraft": true}), shape),
+        (
+            json!({"redraft": {"modle": "extractive"}}),
+            "refused: unknown field `modle` in `redraft`; known: model",
+        ),
+        (
+            json!({"feedbak": "shorter"}),
+            "refused: unknown field `feedbak`; known: summary_md, title, summary_json, feedback, revert_to, redraft",
+        ),
         (json!({"redraft": {}, "revert_to": 1}), only),
         (json!({"redraft": {}, "feedback": "shorter"}), only),
         // Everything that was shown comes back, as some clients send it.

@@ -187,7 +187,7 @@ fn goal(request: &Request<'_>) -> Vec<Line> {
         }
     }
     if lines.is_empty() {
-        let source = objective(facts).or(facts.previous_summary.as_ref());
+        let source = objective(facts).or(facts.proven_summary.as_ref());
         lines.extend(
             source.map(|quote| Line { text: clip(&plain(&quote.text), left), refs: vec![quote.seq] }),
         );

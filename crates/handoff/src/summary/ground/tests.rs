@@ -27,7 +27,7 @@ fn body(text: &str) -> Vec<SummaryItem> {
 /// Returns the names of `text` that `thread` does not have.
 fn unfound(thread: &str, text: &str) -> Vec<String> {
     let mut body = body(text);
-    let mut grounding = Grounding::of(&body, Some(std::path::Path::new("/work/app")));
+    let mut grounding = Grounding::of(&body, Some(std::path::Path::new("/srv/app")));
     items(thread).iter().for_each(|item| grounding.see(item));
     let missing = grounding.missing();
     let flagged = grounding.mark(&mut body);
@@ -70,8 +70,8 @@ fn m6_a_name_is_found_in_whatever_form_it_is_written() {
         ("U: see src/a.rs", "./src/a.rs is done"),
         ("U: see src//a.rs and src/./b.rs", "src/a.rs and src/b.rs"),
         ("U: see src/a.rs and b/c.rs", "src//a.rs and b/./c.rs"),
-        ("U: see /work/app/src/a.rs", "src/a.rs"),
-        ("U: see src/a.rs", "/work/app/src/a.rs"),
+        ("U: see /srv/app/src/a.rs", "src/a.rs"),
+        ("U: see src/a.rs", "/srv/app/src/a.rs"),
         ("U: see src/a.rs:12:5", "src/a.rs:12"),
         ("U: see src/a.rs", "src/a.rs:99, src/a.rs#L3, src/a.rs#L3-L9"),
         (r"U: see C:\\app\\src\\a.rs", "C:/app/src/a.rs and src/a.rs"),
@@ -117,6 +117,8 @@ fn m6_the_numbers_of_shown_lines_prove_nothing() {
     let body = body("1234 rows in a.rs");
     let mut grounding = Grounding::of(&body, None);
     grounding.see_shown("[1234] User: look at a.rs\n[1235] [Bash] ls (shortened; all of it is [1234])");
+    assert_eq!(grounding.missing(), [(0, vec!["1234".to_owned()])]);
+    grounding.see_shown("(its calls: Bash ×1234)\n1234 of them");
     assert_eq!(grounding.missing(), [(0, vec!["1234".to_owned()])]);
     grounding.see_shown("[1] User: a[0] has 1234 rows");
     assert!(grounding.is_done());

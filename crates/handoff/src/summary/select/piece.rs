@@ -31,11 +31,18 @@ pub(super) struct Piece {
     line: OnceLock<Line>,
 }
 
+/// How much of a piece is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    Whole,
+    Shortened,
+}
+
 /// A piece as it is shown.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Line {
     pub text: String,
-    pub is_whole: bool,
+    pub shown: Shown,
 }
 
 impl Piece {
@@ -70,12 +77,14 @@ impl Piece {
             let whole = redact(&self.text);
             let shown = clip(&whole, self.graphemes_max);
             let is_whole = shown == self.text && self.text.len() < PIECE_BYTES_MAX - 4;
-            Line { text: inert::line(&format!("[{}] {}{}", self.seq, self.label, flat(&shown))), is_whole }
+            let text = inert::line(&format!("[{}] {}{}", self.seq, self.label, flat(&shown)));
+            Line { text, shown: if is_whole { Shown::Whole } else { Shown::Shortened } }
         })
     }
 
-    /// Returns what is claimed for its event when it is shown.
-    pub(super) fn claim(&self, is_whole: bool) -> Option<(Seq, Reach)> {
-        self.reach.map(|reach| (self.seq, if is_whole { reach } else { Reach::Truncated }))
+    /// Returns what is claimed for its event when it is shown like that.
+    pub(super) fn claim(&self, shown: Shown) -> Option<(Seq, Reach)> {
+        let reach = self.reach?;
+        Some((self.seq, if shown == Shown::Whole { reach } else { Reach::Truncated }))
     }
 }

@@ -81,9 +81,9 @@ impl Selector {
         &self.coverage
     }
 
-    /// Counts messages that were left out before the next event.
-    pub(crate) fn left_out(&mut self, messages: u64) {
-        self.coverage.left_out(messages);
+    /// Takes that the events up to `last` are left out, and how many of them are messages.
+    pub(crate) fn left_out(&mut self, last: Seq, messages: u64) {
+        self.coverage.left_out(last, messages);
     }
 
     /// Returns about how many bytes it holds.
@@ -115,6 +115,7 @@ impl Selector {
             What::Message(Message::Tool(message)) if item.is_meant() => self.result(item.seq, message),
             What::Message(_)
             | What::ImportedSummary(_)
+            | What::InheritedSummary { .. }
             | What::Boundary
             | What::Note
             | What::Unread

@@ -181,6 +181,15 @@ async fn the_tool_says_what_is_wrong_and_what_to_do() {
     assert_eq!(RecallTool.spec().name, RECALL);
 }
 
+/// What a model is told of the tool.
+#[test]
+fn the_tool_describes_itself() {
+    let spec = RecallTool.spec();
+    insta::assert_json_snapshot!(
+        json!({"name": spec.name, "description": spec.description, "parameters": spec.parameters})
+    );
+}
+
 #[tokio::test]
 async fn a_recall_reads_and_nothing_else() {
     let journal = Journal::new();

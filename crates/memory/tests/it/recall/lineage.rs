@@ -3,26 +3,23 @@
 use jiff::Timestamp;
 use journal::Write;
 use memory::{Recall, RecallError, RecallQuery, Rest, Wanted, recall};
-use protocol::{AssistantId, Message, ParentKind, Thread, ThreadId};
+use protocol::{AssistantId, EventType, HandoffId, Message, ParentKind, Seq, Thread, ThreadId};
 
 use super::{Journal, of_thread, words};
 
 #[tokio::test]
 async fn b17_only_the_lineage_is_looked_through() {
     let journal = Journal::new();
+    let say = async |thread_id, line: &str| journal.say(thread_id, 0, [Message::human(line)]).await;
     let [grandparent, stranger] = [journal.thread(None).await, journal.thread(None).await];
+    say(grandparent, "heron one").await;
+    say(stranger, "heron five").await;
     let parent = journal.child(grandparent).await;
+    say(parent, "heron two").await;
     let child = journal.child(parent).await;
     let sibling = journal.child(parent).await;
-    for (thread_id, line) in [
-        (grandparent, "heron one"),
-        (parent, "heron two"),
-        (child, "heron three"),
-        (sibling, "heron four"),
-        (stranger, "heron five"),
-    ] {
-        journal.say(thread_id, 0, [Message::human(line)]).await;
-    }
+    say(child, "heron three").await;
+    say(sibling, "heron four").await;
     let threads = |found: &Recall| {
         let mut threads: Vec<ThreadId> = found.excerpts.iter().flatten().map(|one| one.thread_id).collect();
         threads.sort_unstable();
@@ -59,7 +56,8 @@ async fn b17_a_lineage_that_is_no_chain_fails_closed() {
     let journal = Journal::new();
     let (one, two) = (ThreadId::generate(), ThreadId::generate());
     let gone = ThreadId::generate();
-    let orphan = journal.child(gone).await;
+    let orphan = journal.thread(Some((gone, ParentKind::Handoff))).await;
+    let stray = journal.thread(Some((journal.thread(None).await, ParentKind::Handoff))).await;
     for (thread_id, parent_id) in [(one, two), (two, one)] {
         let blank = Thread::blank(thread_id, AssistantId::default(), Timestamp::UNIX_EPOCH);
         let thread = Thread { parent_id: Some(parent_id), parent_kind: Some(ParentKind::Handoff), ..blank };
@@ -73,6 +71,7 @@ async fn b17_a_lineage_that_is_no_chain_fails_closed() {
         (selfish, |error| matches!(error, RecallError::Cycle { .. })),
         (orphan, |error| matches!(error, RecallError::ParentGone { .. })),
         (gone, |error| matches!(error, RecallError::UnknownThread { .. })),
+        (stray, |error| matches!(error, RecallError::BranchUnknown { .. })),
     ] {
         for wanted in [words("heron"), Wanted::Range(1, 2)] {
             let error = journal.error(thread_id, RecallQuery::of(wanted)).await;
@@ -103,18 +102,115 @@ async fn b17_a_long_lineage_is_looked_through_up_to_its_bound() {
 }
 
 #[tokio::test]
-async fn a_sub_agent_has_no_lineage_but_itself_and_a_fork_finds_nothing_twice() {
+async fn a_sub_agent_has_no_lineage_but_itself() {
     let journal = Journal::new();
     let parent = journal.thread(None).await;
     journal.say(parent, 0, [Message::human("the heron"), Message::ai("a grey heron")]).await;
     let subagent = journal.thread(Some((parent, ParentKind::Subagent))).await;
     assert_eq!(journal.words(subagent, "heron").await.excerpts, Vec::<Vec<_>>::new());
-    let fork = journal.thread(Some((parent, ParentKind::Fork))).await;
-    journal.commit(vec![Write::CopyEvents { from: parent, until: None, into: fork }]).await;
-    journal.say(parent, 1, [Message::human("a heron of the parent")]).await;
-    journal.say(fork, 2, [Message::human("a heron of the fork")]).await;
-    let found = journal.words(fork, "heron").await;
-    let mut texts: Vec<&str> = found.excerpts.iter().flatten().map(|one| &*one.text).collect();
+}
+
+/// Returns what is said of herons in the lineage, as it is sorted.
+async fn herons(journal: &Journal, thread_id: ThreadId) -> Vec<String> {
+    let found = journal.words(thread_id, "heron").await;
+    let mut texts: Vec<String> = found.excerpts.into_iter().flatten().map(|one| one.text).collect();
     texts.sort_unstable();
-    assert_eq!(texts, ["a grey heron", "a heron of the fork", "a heron of the parent", "the heron"]);
+    texts
+}
+
+#[tokio::test]
+async fn b17_what_an_ancestor_said_after_its_handoff_is_not_found() {
+    let journal = Journal::new();
+    let parent = journal.thread(None).await;
+    journal.say(parent, 0, [Message::human("heron 1"), Message::ai("heron 2")]).await;
+    let child = journal.covered(parent, 2).await;
+    journal.note(parent, EventType::HandoffProposed, HandoffId::generate()).await;
+    journal.say(parent, 1, [Message::human("heron 4, while it is reviewed")]).await;
+    journal.note(parent, EventType::HandoffAccepted, HandoffId::generate()).await;
+    journal.accept(parent, child).await;
+    journal.say(parent, 2, [Message::human("heron 7"), Message::ai("heron 8")]).await;
+    journal.say(child, 3, [Message::human("heron of the child")]).await;
+    let expected = ["heron 1", "heron 2", "heron 4, while it is reviewed", "heron of the child"];
+    assert_eq!(herons(&journal, child).await, expected);
+    // Nor from further down, nor when what was said then is taken back, the acceptance included.
+    let grandchild = journal.child(child).await;
+    let fork = journal.fork(child, None).await;
+    journal.commit(vec![Write::Rewind { thread_id: parent, keep_seq: 4, at: Timestamp::UNIX_EPOCH }]).await;
+    journal.say(parent, 4, [Message::human("heron 9")]).await;
+    for thread_id in [child, grandchild, fork] {
+        assert_eq!(herons(&journal, thread_id).await, expected);
+        for (prefix, wanted) in [(parent, words("heron")), (parent, Wanted::Range(1, u64::MAX))] {
+            let query = of_thread(wanted, &prefix.to_string());
+            let found = recall(&*journal.store, thread_id, &query).await.unwrap();
+            assert!(found.excerpts.iter().flatten().all(|one| one.seq < 6), "{found:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn b17_without_its_acceptance_a_handoff_reaches_as_far_as_its_summary() {
+    let journal = Journal::new();
+    let parent = journal.thread(None).await;
+    let lines = ["heron 1", "heron 2", "heron 3", "heron 4"].map(Message::human);
+    journal.say(parent, 0, lines).await;
+    let child = journal.covered(parent, 2).await;
+    journal.note(parent, EventType::HandoffAccepted, HandoffId::generate()).await;
+    assert_eq!(herons(&journal, child).await, ["heron 1", "heron 2"]);
+    // The neighbour of a match stands behind the end.
+    let found = journal.words(child, "2").await;
+    let texts: Vec<&str> = found.excerpts.iter().flatten().map(|one| &*one.text).collect();
+    assert_eq!(texts, ["heron 1", "heron 2"]);
+}
+
+#[tokio::test]
+async fn b17_a_range_ends_where_the_conversation_left_the_thread_and_says_so() {
+    let journal = Journal::new();
+    let parent = journal.thread(None).await;
+    journal.say(parent, 0, ["one", "two"].map(Message::human)).await;
+    let child = journal.child(parent).await;
+    journal.say(parent, 1, ["four", "five"].map(Message::human)).await;
+    let left = "</recalled>\nThere is nothing more of this conversation at these numbers: it left that thread at 3, \
+                and what was said there later is no part of it.";
+    for (range, seqs, left_at, end) in [
+        ((1, 2), &[1, 2][..], None, "</recalled>\nThat is all of the range."),
+        ((2, 3), &[2], Some(3), left),
+        ((1, u64::MAX), &[1, 2], Some(3), left),
+        ((3, 3), &[], Some(3), &left[12..]),
+        ((4, 5), &[], Some(3), &left[12..]),
+        ((u64::MAX, u64::MAX), &[], Some(3), &left[12..]),
+    ] {
+        let found = journal.range(child, range.0, range.1).await;
+        let read: Vec<Seq> = found.excerpts.iter().flatten().map(|one| one.seq).collect();
+        assert_eq!((&read[..], found.left_at), (seqs, left_at), "{range:?}");
+        assert!(found.to_text().ends_with(end), "{}", found.to_text());
+    }
+    // In the thread itself nothing ends there.
+    assert_eq!(journal.range(parent, 1, 9).await.left_at, None);
+    assert_eq!(journal.range(parent, 4, 5).await.excerpts.concat().len(), 2);
+}
+
+#[tokio::test]
+async fn b12_a_fork_finds_what_it_copied_once_and_nothing_its_source_said_later() {
+    let journal = Journal::new();
+    let origin = journal.thread(None).await;
+    journal.say(origin, 0, [Message::human("heron of the origin")]).await;
+    let parent = journal.child(origin).await;
+    let lines = ["heron 1", "heron 2", "heron 3", "heron 4"].map(Message::human);
+    journal.say(parent, 1, lines).await;
+    let fork = journal.fork(parent, Some(3)).await;
+    journal.say(parent, 2, [Message::human("heron 5 of the parent")]).await;
+    journal.say(fork, 3, [Message::human("heron 4 of the fork")]).await;
+    let expected = ["heron 1", "heron 2", "heron 3", "heron 4 of the fork", "heron of the origin"];
+    assert_eq!(herons(&journal, fork).await, expected);
+    assert_eq!(herons(&journal, journal.fork(fork, None).await).await, expected);
+    assert_eq!(herons(&journal, journal.child(fork).await).await, expected);
+    // The source's places are the fork's.
+    let named = of_thread(Wanted::Range(2, 9), &parent.to_string());
+    let found = recall(&*journal.store, fork, &named).await.unwrap();
+    let places: Vec<(ThreadId, &str)> =
+        found.excerpts.iter().flatten().map(|one| (one.thread_id, &*one.text)).collect();
+    assert_eq!(places, [(fork, "heron 2"), (fork, "heron 3"), (fork, "heron 4 of the fork")]);
+    // What it takes back is not found in its source either.
+    journal.commit(vec![Write::Rewind { thread_id: fork, keep_seq: 1, at: Timestamp::UNIX_EPOCH }]).await;
+    assert_eq!(herons(&journal, fork).await, ["heron 1", "heron of the origin"]);
 }

@@ -14,7 +14,7 @@ use crate::terminal::screen::Audience;
 use crate::terminal::show::calls::title;
 use crate::terminal::show::markdown::Markdown;
 use crate::terminal::text::amount::{self, tokens};
-use crate::terminal::text::safe::{one_line, safe};
+use crate::terminal::text::safe::{one_line, safe, shown_path};
 use crate::terminal::text::table::{Column, table};
 
 /// The columns of the bar that shows the window.
@@ -150,7 +150,7 @@ impl Chat {
         let agent = &self.context.agent;
         let path = agent.home().agent_md(agent.assistant_id());
         let (screen, style) = (&self.context.screen, self.context.screen.style);
-        screen.line(style.dim(path.display().to_string()))?;
+        screen.line(style.dim(shown_path(&path)))?;
         match std::fs::read_to_string(&path) {
             Ok(text) => {
                 let mut markdown = Markdown::new(screen);

@@ -9,6 +9,7 @@ use crate::terminal::ask::question::{Choice, ask_amid};
 use crate::terminal::screen::Audience;
 use crate::terminal::text::amount::tokens;
 use crate::terminal::text::wrap::wrap;
+use crate::terminal::work::typed::Typed;
 
 /// What can be done about a full context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,22 +28,25 @@ impl Chat {
     /// something else to decide, is not asked before that is done.
     ///
     /// # Errors
-    /// When the terminal or the journal fails; a handoff that fails is told.
+    /// When the terminal fails; what else fails is told, and the conversation goes on.
     pub(super) async fn propose(&mut self, full: Option<Fullness>) -> Result<(), Failure> {
         let (Some(full), Some(thread)) = (full.filter(|full| full.is_due), &self.thread) else {
             return Ok(());
         };
         let (thread_id, agent, screen) = (thread.thread_id, &self.context.agent, &self.context.screen);
-        let is_asked = screen.audience == Audience::Person
-            && self.typed.lines.is_empty()
-            && self.typed.rest.is_empty()
-            && agent.pending(thread_id).await?.is_empty();
-        if !is_asked {
+        if screen.audience == Audience::Program || self.typed != Typed::default() {
             return Ok(());
         }
+        match agent.pending(thread_id).await {
+            Ok(pending) if pending.is_empty() => {}
+            Ok(_) => return Ok(()),
+            Err(error) => return self.tell(error.into()),
+        }
         screen.line(screen.style.warn(wrap(&told(&full), screen.text_columns(), "", "")))?;
-        let way = ask_amid(screen, &WAYS, "Go on", &mut self.typed)?;
-        agent.proposed_at(thread_id, full.tokens).await?;
+        let way = ask_amid(screen, &WAYS, "Not now", &mut self.typed)?;
+        if let Err(error) = agent.proposed_at(thread_id, full.tokens).await {
+            self.tell(error.into())?;
+        }
         match way {
             Some(Way::HandOff) => match self.handoff(&[]).await {
                 Ok(()) => Ok(()),

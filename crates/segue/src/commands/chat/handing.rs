@@ -179,11 +179,23 @@ impl Chat {
         if !matches!(drafted, Ok(Some(_))) {
             self.typed.rest = self.typed.unsent();
         }
-        let drafted = drafted?;
+        let drafted = match drafted {
+            // Asked for with another goal or window than the one that waits.
+            Err(failure) if failure.is_conflict() && !failure.is_busy() && self.waits(thread_id).await => {
+                return Err(failure.with_hint("/handoff shows the one that waits; decide it first"));
+            }
+            drafted => drafted?,
+        };
         if drafted.is_none() {
             self.say("Stopped: nothing was left behind, and this thread goes on as it was.")?;
         }
         Ok(drafted)
+    }
+
+    /// Returns whether a handoff of the thread waits; what cannot be read is not told.
+    async fn waits(&self, thread_id: ThreadId) -> bool {
+        let waiting = self.context.agent.pending_handoffs(Some(thread_id)).await;
+        waiting.is_ok_and(|waiting| !waiting.is_empty())
     }
 
     async fn review_and_go_on(&mut self, pending: PendingHandoff, occasion: Occasion) -> Result<(), Failure> {
@@ -234,7 +246,7 @@ impl Chat {
                 }
                 None => {
                     self.is_changed = true;
-                    let outcome = review::outcome(decided.handoff.status);
+                    let outcome = decided.handoff.status.outcome();
                     self.say(&format!("Handoff {outcome}; this thread goes on as it was."))?;
                     Ok(Some(decided.end))
                 }

@@ -11,7 +11,7 @@ use crate::commands::{history, threads};
 use crate::exit::{Code, Failure};
 use crate::terminal::ask::pick::pick;
 use crate::terminal::screen::{Audience, Cursor};
-use crate::terminal::text::safe::{one_line, safe};
+use crate::terminal::text::safe::{one_line, safe, shown_path};
 use crate::terminal::text::wrap::shorten;
 
 /// Events `/history` reads.
@@ -129,7 +129,7 @@ impl Chat {
             Failure::new(Code::User, format!("write {}: {error}", path.display()))
                 .with_hint("name a file you can write")
         })?;
-        self.say(&format!("Written to {}", path.display()))
+        self.say(&format!("Written to {}", shown_path(&path)))
     }
 }
 

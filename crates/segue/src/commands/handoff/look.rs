@@ -7,12 +7,15 @@ use protocol::{Handoff, HandoffId, HandoffStatus, Proposal, ThreadId};
 use serde::Serialize;
 
 use crate::cli::Format;
-use crate::commands::{Context, SHORT_IDS, review, threads};
+use crate::commands::{Context, review, threads};
 use crate::exit::{Code, Failure};
 use crate::terminal::show::summary;
 use crate::terminal::text::safe::one_line;
 use crate::terminal::text::table::{Column, table};
 use crate::terminal::text::wrap::{shorten, wrap};
+
+/// Characters of an id that are shown at least: all of its time, so that those that are not listed do not begin so too.
+const ID_CHARS_MIN: usize = 13;
 
 /// What `--list --json` prints of each.
 #[derive(Serialize)]
@@ -43,14 +46,15 @@ pub(super) async fn list(context: &Context) -> Result<(), Failure> {
         return Ok(());
     }
     let mut rows: Vec<Vec<String>> = Vec::new();
-    for one in &open {
+    let ids = threads::beginnings(open.iter().map(|one| one.handoff.handoff_id), ID_CHARS_MIN);
+    for (one, id) in open.iter().zip(ids) {
         let handoff = &one.handoff;
         let name = one.title.as_deref().or(one.thread_name.as_deref()).unwrap_or("(untitled)");
         rows.push(vec![
-            short_id(context, handoff.handoff_id).await,
+            id,
             context.short_id(handoff.parent_thread_id).await,
             state(handoff.status).to_owned(),
-            handoff.iteration.to_string(),
+            (handoff.iteration + 1).to_string(),
             threads::ago(now, handoff.created_at),
             one_line(name),
         ]);
@@ -59,7 +63,7 @@ pub(super) async fn list(context: &Context) -> Result<(), Failure> {
         Column::Left("ID"),
         Column::Left("THREAD"),
         Column::Left("STATE"),
-        Column::Right("ITER"),
+        Column::Right("DRAFT"),
         Column::Left("ASKED FOR"),
         Column::Flexible("TITLE"),
     ];
@@ -97,14 +101,14 @@ struct Shown<'a> {
     review: &'a HandoffReview,
 }
 
-/// Shows the handoff with its proposals; `iteration` names another one than the newest.
-pub(super) async fn show(context: &Context, id: &str, iteration: Option<u32>) -> Result<(), Failure> {
+/// Shows the handoff with its proposals; `draft`, counted from 1, names another one than the newest.
+pub(super) async fn show(context: &Context, id: &str, draft: Option<u32>) -> Result<(), Failure> {
     let found = context.agent.find_handoff(id).await?;
     let shown = context.agent.handoff_review(found.handoff_id).await?;
-    let proposal = chosen(&shown, iteration)?;
+    let proposal = chosen(&shown, draft)?;
     if context.format == Format::Json {
         return context.json(&Shown {
-            outcome: review::outcome(shown.handoff.status),
+            outcome: shown.handoff.status.outcome(),
             current_iteration: shown.handoff.iteration,
             review: &shown,
         });
@@ -130,17 +134,17 @@ pub(super) async fn show(context: &Context, id: &str, iteration: Option<u32>) ->
 }
 
 /// Returns the proposal that is asked for; `None` while there is none.
-fn chosen(shown: &HandoffReview, iteration: Option<u32>) -> Result<Option<&Proposal>, Failure> {
-    let Some(iteration) = iteration else { return Ok(shown.proposals.last()) };
-    let found = shown.proposals.iter().find(|proposal| proposal.iteration == iteration);
+fn chosen(shown: &HandoffReview, draft: Option<u32>) -> Result<Option<&Proposal>, Failure> {
+    let Some(draft) = draft else { return Ok(shown.proposals.last()) };
+    let found = shown.proposals.iter().find(|proposal| proposal.iteration.checked_add(1) == Some(draft));
     let newest = shown.proposals.last().map(|proposal| proposal.iteration);
     match (found, newest) {
         (Some(found), _) => Ok(Some(found)),
         (None, newest) => {
-            let what = format!("find iteration {iteration} of handoff {}", shown.handoff.handoff_id);
+            let what = format!("find draft {draft} of handoff {}", shown.handoff.handoff_id);
             Err(Failure::new(Code::User, what).with_hint(newest.map_or_else(
                 || "there is no draft yet".to_owned(),
-                |newest| format!("there are 0 to {newest}; without `--iteration` the newest is shown"),
+                |newest| format!("there are 1 to {}; without `--draft` the newest is shown", newest + 1),
             )))
         }
     }
@@ -170,19 +174,16 @@ async fn head(context: &Context, handoff: &Handoff) -> Result<(), Failure> {
 /// Says what there is beside the proposal that is shown.
 async fn iterations(context: &Context, shown: &HandoffReview, proposal: &Proposal) -> Result<(), Failure> {
     let (screen, style) = (&context.screen, context.screen.style);
-    let id = short_id(context, shown.handoff.handoff_id).await;
+    let id = id_to_keep(context, shown.handoff.handoff_id).await;
     if shown.proposals.len() > 1 {
         for other in &shown.proposals {
             let mark = if other.iteration == proposal.iteration { "▸" } else { " " };
             let current = if other.iteration == shown.handoff.iteration { " (the current one)" } else { "" };
-            let why = match &other.feedback {
-                Some(feedback) => format!("“{}”", one_line(feedback)),
-                None => one_line(&other.summary_json.title),
-            };
-            let line = format!("{mark} {}{current}  {why}", other.iteration);
+            let how = review::came_about(&shown.proposals, other);
+            let line = format!("{mark} draft {}{current}  {how}", other.iteration + 1);
             screen.line(style.dim(shorten(&line, screen.columns)))?;
         }
-        let others = format!("`segue handoff --show {id} --iteration N` shows another one.");
+        let others = format!("`segue handoff --show {id} --draft N` shows another one.");
         screen.line(style.dim(wrap(&others, screen.text_columns(), "", "")))?;
     }
     if shown.pending.is_some() {
@@ -196,23 +197,14 @@ const fn state(status: HandoffStatus) -> &'static str {
     match status {
         HandoffStatus::Requested | HandoffStatus::Drafting => "drafting",
         HandoffStatus::AwaitingDecision => "waits",
-        HandoffStatus::Accepted | HandoffStatus::Seeded | HandoffStatus::Cleaned => "accepted",
-        HandoffStatus::Declined => "declined",
-        HandoffStatus::Previewed => "previewed",
-        HandoffStatus::Failed => "failed",
-        HandoffStatus::Expired => "expired",
+        HandoffStatus::Accepted
+        | HandoffStatus::Seeded
+        | HandoffStatus::Cleaned
+        | HandoffStatus::Declined
+        | HandoffStatus::Previewed
+        | HandoffStatus::Failed
+        | HandoffStatus::Expired => status.outcome(),
     }
-}
-
-/// Returns the shortest beginning of the id that names this handoff and no other.
-async fn short_id(context: &Context, handoff_id: HandoffId) -> String {
-    let full = handoff_id.to_string();
-    for length in SHORT_IDS {
-        if context.agent.find_handoff(&full[..length]).await.is_ok() {
-            return full[..length].to_owned();
-        }
-    }
-    full
 }
 
 /// Returns a beginning of the id that a person may come back with later, when there are more handoffs.

@@ -138,7 +138,7 @@ async fn report<'a>(
         None => None,
     };
     Ok(Report {
-        outcome: review::outcome(handoff.status),
+        outcome: handoff.status.outcome(),
         thread_id: handoff.parent_thread_id,
         child_thread_id: ended.child(),
         next_command,

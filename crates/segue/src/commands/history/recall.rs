@@ -13,7 +13,7 @@ use crate::commands::import::count;
 use crate::commands::{Context, threads};
 use crate::exit::{Code, Failure, Outcome};
 use crate::terminal::text::safe::{one_line, safe};
-use crate::terminal::text::wrap::wrap;
+use crate::terminal::text::wrap::{wrap, wrap_lines};
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -80,7 +80,7 @@ async fn show(context: &Context, thread_id: ThreadId, query: &RecallQuery) -> Re
             let when = passage.at.strftime("%Y-%m-%d %H:%M");
             let about = format!("#{} {} {when}", passage.seq, who(&passage.speaker));
             screen.line(format!("{} {}", style.code(id), style.dim(about)))?;
-            screen.line(wrap(&safe(&passage.text), screen.text_columns(), "  ", "  "))?;
+            screen.line(wrap_lines(&safe(&passage.text), screen.text_columns(), "  "))?;
         }
     }
     screen.line(style.dim(wrap(&rest(&found), screen.text_columns(), "", "")))?;

@@ -2,7 +2,10 @@
 //! the diff's.
 
 use agent::summary_heading;
-use protocol::{HandoffSummary, ItemKind};
+use protocol::{HandoffSummary, ItemKind, Proposal};
+
+use crate::terminal::show::summary::EDITED;
+use crate::terminal::text::safe::one_line;
 
 /// Returns what changed.
 pub(super) fn told(before: &HandoffSummary, after: &HandoffSummary) -> String {
@@ -27,6 +30,26 @@ pub(super) fn told(before: &HandoffSummary, after: &HandoffSummary) -> String {
         true => "Changed: nothing.".to_owned(),
         false => format!("Changed: {}. d shows the difference.", parts.join(", ")),
     }
+}
+
+/// Returns how a draft came about.
+pub(crate) fn came_about(proposals: &[Proposal], of: &Proposal) -> String {
+    match (&of.feedback, repeated(proposals, of)) {
+        (Some(feedback), _) => format!("refined: “{}”", one_line(feedback)),
+        (None, _) if of.iteration == 0 => "first draft".to_owned(),
+        (None, Some(earlier)) => format!("back to draft {}", earlier.iteration + 1),
+        (None, None) if of.summary_json.model == EDITED => "edited".to_owned(),
+        (None, None) => format!("drafted again by {}", one_line(&of.summary_json.model)),
+    }
+}
+
+/// Returns the draft whose very text this one shows again.
+pub(super) fn repeated<'a>(proposals: &'a [Proposal], of: &Proposal) -> Option<&'a Proposal> {
+    proposals.iter().find(|earlier| {
+        earlier.iteration < of.iteration
+            && earlier.summary_sha256 == of.summary_sha256
+            && of.feedback.is_none()
+    })
 }
 
 fn lines(summary: &HandoffSummary, kind: ItemKind) -> Vec<&str> {

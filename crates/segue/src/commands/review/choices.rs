@@ -39,11 +39,19 @@ pub(super) struct Offer {
     pub(super) proposals: usize,
     /// Whether a blank thread is offered in any case.
     pub(super) offers_blank: bool,
-    /// Whether the agent asked for the handoff.
-    pub(super) is_asked_by_agent: bool,
+    pub(super) asked: Asked,
 }
 
-/// Returns the answers; after a failure, first the ways out of it.
+/// Who asked for the handoff, and what for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    Person,
+    Agent,
+    /// The agent, to be shown only.
+    AgentToPreview,
+}
+
+/// Returns the answers: first what the agent asked for, if that is only a preview; after a failure the ways out of it.
 pub(super) fn choices(offer: &Offer) -> Vec<Choice<Answer>> {
     let mut choices = Vec::new();
     let mut add = |key, label, answer, is_there: bool| {
@@ -52,7 +60,9 @@ pub(super) fn choices(offer: &Offer) -> Vec<Choice<Answer>> {
         }
     };
     let failed = offer.is_failed;
+    let is_preview_first = offer.asked == Asked::AgentToPreview;
     let has_earlier = offer.proposals > 1;
+    add('p', "Preview only (ends it)", Answer::Preview, is_preview_first);
     add('t', "Try again", Answer::Again, failed);
     add('m', "Another model", Answer::OtherModel, failed);
     add('x', "Offline extract", Answer::Extract, failed && !offer.is_extract);
@@ -61,12 +71,12 @@ pub(super) fn choices(offer: &Offer) -> Vec<Choice<Answer>> {
     add('r', "Refine", Answer::Refine, offer.refinements > 0);
     add('e', "Edit", Answer::Edit, true);
     let blank = if failed { "Continue without a summary" } else { "Skip the summary" };
-    add('s', blank, Answer::Blank, (failed || offer.offers_blank) && !offer.is_asked_by_agent);
-    // The small letter shows the difference as soon as there is one.
-    let decline = if failed { "Stay here" } else { "Decline" };
-    add(if has_earlier { 'D' } else { 'd' }, decline, Answer::Decline, true);
-    add('p', "Preview only", Answer::Preview, true);
-    add('d', "Diff", Answer::Diff, has_earlier);
+    add('s', blank, Answer::Blank, (failed || offer.offers_blank) && offer.asked == Asked::Person);
+    // The small letter shows the difference, even where there is none yet: no key changes its meaning.
+    let decline = if failed { "Decline (stay here)" } else { "Decline" };
+    add('D', decline, Answer::Decline, true);
+    add('p', "Preview only (ends it)", Answer::Preview, !is_preview_first);
+    add('d', "Diff", Answer::Diff, true);
     add('u', "Earlier draft", Answer::Back, has_earlier);
     add('l', "Ledger", Answer::Ledger, true);
     choices
@@ -90,32 +100,39 @@ mod tests {
             refinements: 3,
             proposals: 1,
             offers_blank: false,
-            is_asked_by_agent: false,
+            asked: Asked::Person,
         };
-        check(offer, "a Accept · r Refine · e Edit · d Decline · p Preview only · l Ledger");
+        check(
+            offer,
+            "a Accept · r Refine · e Edit · D Decline · p Preview only (ends it) · d Diff · l Ledger",
+        );
         check(
             Offer { proposals: 3, refinements: 0, ..offer },
-            "a Accept · e Edit · D Decline · p Preview only · d Diff · u Earlier draft · l Ledger",
+            "a Accept · e Edit · D Decline · p Preview only (ends it) · d Diff · u Earlier draft · l Ledger",
         );
         check(
             Offer { is_failed: true, is_extract: true, ..offer },
             "t Try again · m Another model · a Accept the offline extract · r Refine · e Edit · \
-             s Continue without a summary · d Stay here · p Preview only · l Ledger",
+             s Continue without a summary · D Decline (stay here) · p Preview only (ends it) · d Diff · l Ledger",
         );
-        let failed = Offer { is_failed: true, is_asked_by_agent: true, refinements: 0, ..offer };
+        let failed = Offer { is_failed: true, asked: Asked::Agent, refinements: 0, ..offer };
         check(
             failed,
-            "t Try again · m Another model · x Offline extract · a Accept · e Edit · d Stay here · p Preview only · l Ledger",
+            "t Try again · m Another model · x Offline extract · a Accept · e Edit · D Decline (stay here) · p Preview only (ends it) · d Diff · l Ledger",
         );
         check(
             Offer { offers_blank: true, refinements: 0, ..offer },
-            "a Accept · e Edit · s Skip the summary · d Decline · p Preview only · l Ledger",
+            "a Accept · e Edit · s Skip the summary · D Decline · p Preview only (ends it) · d Diff · l Ledger",
+        );
+        check(
+            Offer { asked: Asked::AgentToPreview, ..offer },
+            "p Preview only (ends it) · a Accept · r Refine · e Edit · D Decline · d Diff · l Ledger",
         );
     }
 
     #[test]
     fn no_two_answers_have_the_same_key() {
-        for bits in 0..32u8 {
+        for bits in 0..64u8 {
             let is = |bit: u8| bits & (1 << bit) != 0;
             let offer = Offer {
                 is_failed: is(0),
@@ -123,7 +140,7 @@ mod tests {
                 refinements: u32::from(is(2)),
                 proposals: 1 + usize::from(is(3)),
                 offers_blank: is(4),
-                is_asked_by_agent: false,
+                asked: if is(5) { Asked::AgentToPreview } else { Asked::Person },
             };
             let mut keys: Vec<char> = choices(&offer).iter().map(|choice| choice.key).collect();
             let count = keys.len();

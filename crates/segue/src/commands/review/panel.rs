@@ -3,7 +3,8 @@
 
 use agent::{EXTRACTIVE, PendingHandoff};
 
-use super::is_asked_by_agent;
+use super::asked;
+use super::choices::Asked;
 use crate::commands::Context;
 use crate::exit::Failure;
 use crate::terminal::show::summary;
@@ -31,15 +32,25 @@ pub(crate) async fn show(context: &Context, pending: &PendingHandoff) -> Result<
         screen.line(cost)?;
     }
     screen.line(style.dim(wrap(&refinements(pending), columns, "", "  ")))?;
+    // Above a long proposal it would have scrolled away by the time the question stands there.
+    if let Some(problem) = &pending.problem {
+        screen.line(style.bad(wrap(&one_line(problem), columns, "", "  ")))?;
+    }
     Ok(screen.line("")?)
 }
 
 /// How the handoff came to be asked about.
 fn notes(pending: &PendingHandoff) -> Vec<String> {
     let mut notes = Vec::new();
-    if is_asked_by_agent(pending) {
-        notes.push("The agent asks to hand this thread over; nothing happens unless you accept.".to_owned());
-    }
+    let asks = match asked(pending) {
+        Asked::Person => None,
+        Asked::Agent => Some("The agent asks to hand this thread over; nothing happens unless you accept."),
+        Asked::AgentToPreview => Some(
+            "The agent asks only for a preview: Preview changes nothing, and it goes on here. Accept hands this thread over \
+             all the same.",
+        ),
+    };
+    notes.extend(asks.map(str::to_owned));
     if !pending.is_new {
         let since = pending.handoff.created_at.strftime("%Y-%m-%d %H:%M UTC");
         notes.push(format!(

@@ -29,7 +29,7 @@ pub(crate) struct Choice<T> {
 /// Asks, and returns the answer; `None` when the person leaves the question with Esc or Ctrl-C. `later` says what
 /// that means.
 pub(crate) fn ask<T: Copy>(screen: &Screen, choices: &[Choice<T>], later: &str) -> io::Result<Option<T>> {
-    ask_amid(screen, choices, later, &mut Typed::default())
+    put_question(screen, choices, later, None)
 }
 
 /// Asks as [`ask`] does, where a person may be typing: what they typed before, and go on to type, goes to `typed`.
@@ -39,12 +39,24 @@ pub(crate) fn ask_amid<T: Copy>(
     later: &str,
     typed: &mut Typed,
 ) -> io::Result<Option<T>> {
+    put_question(screen, choices, later, Some(typed))
+}
+
+fn put_question<T: Copy>(
+    screen: &Screen,
+    choices: &[Choice<T>],
+    later: &str,
+    mut typed: Option<&mut Typed>,
+) -> io::Result<Option<T>> {
     if screen.cursor == Cursor::Fixed {
         return ask_by_line(screen, choices, later, typed);
     }
     let _raw = Raw::begin(screen)?;
     while event::poll(Duration::ZERO)? {
-        typed.take(event::read()?);
+        let event = event::read()?;
+        if let Some(typed) = &mut typed {
+            typed.take(event);
+        }
     }
     let mut panel = Panel { choices, mark: Mark::None, note: "", typed };
     let mut drawn = draw(screen, &panel, later, 0)?;
@@ -72,10 +84,10 @@ fn ask_by_line<T: Copy>(
     screen: &Screen,
     choices: &[Choice<T>],
     later: &str,
-    typed: &mut Typed,
+    mut typed: Option<&mut Typed>,
 ) -> io::Result<Option<T>> {
     if screen.audience == Audience::Person {
-        typed.read()?;
+        typed.as_deref_mut().unwrap_or(&mut Typed::default()).read()?;
     }
     loop {
         for row in rows(screen, choices, None, later) {
@@ -85,13 +97,13 @@ fn ask_by_line<T: Copy>(
         match named(choices, line.trim()) {
             Some(at) => return Ok(Some(choices[at].answer)),
             None if line.trim().is_empty() => return Ok(None),
-            None if screen.audience == Audience::Program || line.trim().chars().nth(1).is_none() => {
-                screen.line("That is none of the keys.")?;
-            }
-            None => {
-                screen.line(format!("Kept as a message for later: {}", one_line(&line)))?;
-                typed.lines.push_back(line);
-            }
+            None => match typed.as_mut().filter(|_| line.trim().chars().nth(1).is_some()) {
+                Some(typed) if screen.audience == Audience::Person => {
+                    screen.line(format!("Kept for your next message: {}", one_line(&line)))?;
+                    typed.kept.push(line);
+                }
+                Some(_) | None => screen.line("That is none of the keys.")?,
+            },
         }
     }
 }
@@ -152,7 +164,8 @@ struct Panel<'a, T> {
     mark: Mark,
     /// What the person should know of what they just did.
     note: &'static str,
-    typed: &'a mut Typed,
+    /// Where a line goes that is no answer; `None` where nobody could send it.
+    typed: Option<&'a mut Typed>,
 }
 
 impl<T> Panel<'_, T> {
@@ -177,12 +190,7 @@ impl<T> Panel<'_, T> {
         match (key.code, self.mark) {
             (KeyCode::Esc, _) => return Pressed::Leave,
             (KeyCode::Char('c' | 'd'), _) if control => return Pressed::Leave,
-            _ if !self.typed.rest.is_empty() => {
-                self.typed.take(Event::Key(key));
-                if self.typed.rest.trim().is_empty() {
-                    self.typed.rest.clear();
-                }
-            }
+            _ if self.is_typing() => self.type_on(key),
             (KeyCode::Char(c), mark) if is_plain => self.letter(c, mark),
             (KeyCode::Enter, mark) => return mark.at().map_or(Pressed::Other, Pressed::Answer),
             (KeyCode::Backspace, _) => self.mark = Mark::None,
@@ -199,18 +207,43 @@ impl<T> Panel<'_, T> {
         Pressed::Other
     }
 
-    /// One letter marks a choice; a second one says that a word is being typed.
+    fn is_typing(&self) -> bool {
+        self.typed.as_ref().is_some_and(|typed| !typed.rest.is_empty())
+    }
+
+    /// Takes a key of a line that is being typed; one that is ended here is looked at again before it is sent.
+    fn type_on(&mut self, key: KeyEvent) {
+        let Some(typed) = &mut self.typed else { return };
+        match key.code {
+            KeyCode::Enter if !key.modifiers.contains(KeyModifiers::ALT) => {
+                typed.kept.push(std::mem::take(&mut typed.rest));
+            }
+            _ => {
+                typed.take(Event::Key(key));
+            }
+        }
+        if typed.rest.trim().is_empty() {
+            typed.rest.clear();
+        }
+    }
+
+    /// One letter marks a choice; where a message can be typed, a second one says that a word is being typed.
     fn letter(&mut self, c: char, mark: Mark) {
-        self.mark = match (find(self.choices, c), mark) {
-            (Some(at), Mark::Key(before, _)) if at == before => mark,
-            (_, Mark::Key(_, first)) => {
-                self.typed.rest.extend([first, c]);
+        let found = find(self.choices, c);
+        self.mark = match (&mut self.typed, found, mark) {
+            (_, Some(at), Mark::Key(before, _)) if at == before => mark,
+            (Some(typed), _, Mark::Key(_, first)) => {
+                typed.rest.extend([first, c]);
                 Mark::None
             }
-            (Some(at), Mark::None | Mark::Moved(_)) => Mark::Key(at, c),
-            (None, _) if c == ' ' => mark,
-            (None, _) => {
-                self.typed.rest.push(c);
+            (_, Some(at), _) => Mark::Key(at, c),
+            (_, None, _) if c == ' ' => mark,
+            (Some(typed), None, _) => {
+                typed.rest.push(c);
+                Mark::None
+            }
+            (None, None, _) => {
+                self.note = "no such answer";
                 Mark::None
             }
         };
@@ -221,14 +254,13 @@ impl<T> Panel<'_, T> {
         let chosen = self.mark.at();
         let mut rows = rows(screen, self.choices, chosen, later);
         let columns = screen.columns.saturating_sub(1);
-        let hint = match (chosen, self.typed.rest.is_empty()) {
-            (_, false) => "You are typing a message: Enter keeps it for later, then choose.".to_owned(),
-            (Some(at), true) => format!("Enter confirms: {}", self.choices[at].label),
-            (None, true) => "A key marks an answer, Enter confirms it.".to_owned(),
+        let line = self.typed.as_ref().map(|typed| one_line(&typed.rest)).filter(|_| self.is_typing());
+        let hint = match (chosen, &line) {
+            (_, Some(_)) => "You are typing a message: Enter keeps it for later, then choose.".to_owned(),
+            (Some(at), None) => format!("Enter confirms: {}", self.choices[at].label),
+            (None, None) => "A key marks an answer, Enter confirms it.".to_owned(),
         };
-        if !self.typed.rest.is_empty() {
-            rows.push(shorten(&format!("> {}", one_line(&self.typed.rest)), columns).into_owned());
-        }
+        rows.extend(line.map(|line| shorten(&format!("> {line}"), columns).into_owned()));
         let hint = if self.note.is_empty() { hint } else { format!("{} – {hint}", self.note) };
         rows.push(style.dim(format!(" {}", shorten(&hint, columns.saturating_sub(1)))));
         rows
@@ -317,7 +349,7 @@ mod tests {
     /// Presses keys in a question; `\t` moves, `\r` is Enter, `\x1b` is Esc.
     fn press(before: &str, keys: &str) -> (Pressed, Typed) {
         let mut typed = Typed { rest: before.to_owned(), ..Typed::default() };
-        let mut panel = Panel { choices: &CHOICES, mark: Mark::None, note: "", typed: &mut typed };
+        let mut panel = Panel { choices: &CHOICES, mark: Mark::None, note: "", typed: Some(&mut typed) };
         let mut last = Pressed::Other;
         for c in keys.chars() {
             let code = match c {
@@ -361,10 +393,23 @@ mod tests {
         ] {
             let (pressed, typed) = press(before, keys);
             assert_eq!(pressed, Pressed::Other, "{before:?} {keys:?}");
-            assert_eq!(typed.lines, [line], "{before:?} {keys:?}");
+            assert_eq!(typed.kept, [line], "{before:?} {keys:?}");
+            assert!(typed.lines.is_empty(), "it would be sent by itself");
         }
         let (pressed, typed) = press("half", " a\ra\r");
-        assert_eq!((pressed, typed.lines.len()), (Pressed::Answer(0), 1));
+        assert_eq!((pressed, typed.kept.len()), (Pressed::Answer(0), 1));
+    }
+
+    #[test]
+    fn where_no_message_can_be_sent_other_letters_are_no_answer() {
+        let mut panel = Panel { choices: &CHOICES, mark: Mark::None, note: "", typed: None };
+        let mut press = |c| {
+            panel.take(Event::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE)));
+            (panel.mark, panel.note)
+        };
+        assert_eq!(press('x'), (Mark::None, "no such answer"));
+        assert_eq!(press('a'), (Mark::Key(0, 'a'), ""));
+        assert_eq!(press('e'), (Mark::Key(1, 'e'), ""));
     }
 
     #[test]
@@ -401,7 +446,7 @@ mod tests {
     #[test]
     fn a_paste_answers_nothing() {
         let mut typed = Typed::default();
-        let mut panel = Panel { choices: &CHOICES, mark: Mark::None, note: "", typed: &mut typed };
+        let mut panel = Panel { choices: &CHOICES, mark: Mark::None, note: "", typed: Some(&mut typed) };
         panel.take(Event::Key(KeyEvent::new(KeyCode::Char('a'), KeyModifiers::NONE)));
         assert_eq!(panel.take(Event::Paste("a\r".to_owned())), Pressed::Other);
         assert_eq!((panel.mark, panel.note), (Mark::None, "paste ignored"));

@@ -30,6 +30,20 @@ pub(crate) fn inline(text: &str, style: Style) -> String {
     out
 }
 
+/// Returns one line as it is, with its code spans coloured: where what is shown must be what is stored.
+pub(crate) fn literal(text: &str, style: Style) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, from)) = rest.split_once('`') {
+        let Some((inner, after)) = from.split_once('`').filter(|(inner, _)| !inner.is_empty()) else { break };
+        out.push_str(before);
+        out.push_str(&style.code(format!("`{inner}`")));
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
 enum Span<'a> {
     Code(&'a str),
     Bold(&'a str),
@@ -116,6 +130,16 @@ mod tests {
         check("an **unclosed mark", "an **unclosed mark");
         check("~/home ~ 5", "~/home ~ 5");
         check("```", "```");
+    }
+
+    #[test]
+    fn m1_what_is_shown_literally_keeps_every_mark() {
+        for text in
+            ["ponylang__ponyc__0.1 `a_b` **x** \\* [l](t)", "```", "`open", "a `` b", "__init__.py ~~x~~"]
+        {
+            assert_eq!(literal(text, Style::Plain), text);
+        }
+        assert_eq!(literal("a `b` c", Style::Color), "a \u{1b}[36m`b`\u{1b}[39m c");
     }
 
     #[test]

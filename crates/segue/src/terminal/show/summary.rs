@@ -5,14 +5,14 @@ use agent::{EXTRACTIVE, HandoffCost, summary_heading};
 use protocol::{HandoffSummary, ItemKind, Proposal, SummaryItem};
 
 use crate::terminal::screen::Screen;
-use crate::terminal::show::inline::inline;
+use crate::terminal::show::inline::literal;
 use crate::terminal::show::{carry, ledger};
 use crate::terminal::text::amount::{dollars, tokens};
 use crate::terminal::text::safe::one_line;
 use crate::terminal::text::wrap::wrap;
 
 /// The name of a summary that a person wrote.
-const EDITED: &str = "user";
+pub(crate) const EDITED: &str = "user";
 /// Names of an item that are told to be unproven.
 const UNFOUND_MAX: usize = 4;
 
@@ -37,7 +37,7 @@ pub(crate) fn proposal(screen: &Screen, proposal: &Proposal, uncovered_messages:
 /// Returns TL;DR and items.
 pub(crate) fn body(screen: &Screen, summary: &HandoffSummary) -> String {
     let mut lines =
-        vec![wrap(&inline(&one_line(&summary.tldr), screen.style), screen.text_columns(), "", "")];
+        vec![wrap(&literal(&one_line(&summary.tldr), screen.style), screen.text_columns(), "", "")];
     for kind in ItemKind::ALL {
         let items: Vec<&SummaryItem> = summary.body.iter().filter(|item| item.kind == kind).collect();
         if items.is_empty() {
@@ -78,10 +78,10 @@ fn bullets(screen: &Screen, item: &SummaryItem) -> Vec<String> {
     let columns = screen.text_columns();
     let mut lines: Vec<String> = item.text.lines().map(one_line).filter(|line| !line.is_empty()).collect();
     if let Some(last) = lines.last_mut().filter(|_| !item.verified) {
-        last.push_str(" (unverified)");
+        last.push_str(SummaryItem::UNVERIFIED);
     }
     let mut lines: Vec<String> =
-        lines.iter().map(|line| wrap(&inline(line, screen.style), columns, "  • ", "    ")).collect();
+        lines.iter().map(|line| wrap(&literal(line, screen.style), columns, "  • ", "    ")).collect();
     if !item.verified {
         lines.push(screen.style.warn(wrap(&unproven(item), columns, "    ! ", "      ")));
     }

@@ -1,6 +1,7 @@
 //! Text from models, transcripts and files, made harmless for a terminal. It does not shorten or wrap.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 const ESCAPE: char = '\u{1b}';
 
@@ -54,6 +55,11 @@ pub(crate) fn one_line(text: &str) -> String {
         out.push_str(word);
     }
     out
+}
+
+/// Returns a path as it can be shown on one line: as [`safe`] does, with its runs of blanks, so that it can be copied.
+pub(crate) fn shown_path(path: &Path) -> String {
+    safe(&path.display().to_string()).replace('\n', " ")
 }
 
 fn is_unsafe(c: char) -> bool {
@@ -130,6 +136,14 @@ mod tests {
     fn k5_what_is_hidden_is_shown_to_who_decides() {
         assert_eq!(revealed("rm \u{202e}txt\t\u{1b}[2J\n"), "rm ‹U+202E›txt    ‹U+001B›[2J\n");
         assert_eq!(revealed("plain\n"), "plain\n");
+    }
+
+    #[test]
+    fn k5_a_path_is_one_harmless_line_with_the_blanks_it_has() {
+        let check =
+            |path: &str, expected: &str| assert_eq!(shown_path(Path::new(path)), expected, "{path:?}");
+        check("/a  b/c.jsonl", "/a  b/c.jsonl");
+        check("/a\nb/\u{1b}[2J\u{1b}]0;x\u{7}c", "/a b/c");
     }
 
     #[test]

@@ -85,6 +85,12 @@ pub(crate) fn wrap(text: &str, columns_max: usize, first: &str, next: &str) -> S
     lines.join("\n")
 }
 
+/// Returns each line of `text` as [`wrap`] does, all led by `lead`.
+pub(crate) fn wrap_lines(text: &str, columns_max: usize, lead: &str) -> String {
+    let lines: Vec<String> = text.lines().map(|line| wrap(line, columns_max, lead, lead)).collect();
+    lines.join("\n")
+}
+
 /// Returns a word as it is, or in pieces of at most `columns_max` columns.
 fn pieces(word: &str, columns_max: usize) -> Vec<Cow<'_, str>> {
     // Emphasis within a word that must be broken would need its own scanner; such a word stays whole.
@@ -122,6 +128,7 @@ mod tests {
 
     #[test]
     fn no_line_is_wider_than_it_may_be() {
+        assert_eq!(wrap_lines("one two\nthree four\n\nx", 9, "  "), "  one two\n  three\n  four\n  \n  x");
         assert_eq!(wrap("one two three", 8, "", ""), "one two\nthree");
         assert_eq!(wrap("one two three", 9, "- ", "  "), "- one two\n  three");
         assert_eq!(wrap("", 9, "- ", "  "), "- ");

@@ -15,7 +15,9 @@ pub(crate) struct Typed {
     pub(crate) lines: VecDeque<String>,
     /// The line that was not.
     pub(crate) rest: String,
-    /// What of both was pasted.
+    /// Lines that were ended at a question: they are looked at again before they are sent.
+    pub(crate) kept: Vec<String>,
+    /// What of all was pasted.
     pub(crate) pasted: Vec<String>,
 }
 
@@ -43,7 +45,7 @@ impl Typed {
 
     /// Takes everything back into one text, to be looked at before it is sent.
     pub(crate) fn unsent(&mut self) -> String {
-        let mut texts: Vec<String> = self.lines.drain(..).collect();
+        let mut texts: Vec<String> = self.lines.drain(..).chain(self.kept.drain(..)).collect();
         texts.push(std::mem::take(&mut self.rest));
         texts.retain(|text| !text.is_empty());
         texts.join("\n")

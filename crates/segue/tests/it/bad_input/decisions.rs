@@ -175,7 +175,7 @@ fn g20_a_handoff_that_cannot_be_decided_is_told_and_nothing_changes() {
     refused(&sandbox, &decide("0"), 2, "choose among 2 handoffs that begin with `0`");
     refused(&sandbox, &decide("00000000000000000000000000000000"), 2, "find handoff");
     refused(&sandbox, &["handoff", "--show", "ffffffff"], 2, "find handoff `ffffffff`");
-    refused(&sandbox, &["handoff", "--show", id, "--iteration", "4"], 2, "find iteration 4");
+    refused(&sandbox, &["handoff", "--show", id, "--draft", "4"], 2, "find draft 4");
     refused(&sandbox, &["handoff", "--decide", id, fork, "--apply"], 2, "it is of another thread");
     refused(&sandbox, &["handoff", "--decide", id, "ffffffff", "--apply"], 2, "find a thread `ffffffff`");
     refused(&sandbox, &["handoff", "ffffffff", "--apply"], 2, "find a thread `ffffffff`");
@@ -203,10 +203,10 @@ fn a_handoff_that_nobody_decided_is_given_up_and_says_so() {
     database.execute("UPDATE handoffs SET updated_at = '2020-01-01T00:00:00Z'", []).unwrap();
     drop(database);
     let ended = sandbox.run(&["handoff", "--decide", id, "--apply"]);
-    ended.assert_told(1, "it was given up unanswered");
-    refused(&sandbox, &["handoff", "--decide", id, "--apply"], 1, "it was given up unanswered");
+    ended.assert_told(1, "it was given up: nobody decided");
+    refused(&sandbox, &["handoff", "--decide", id, "--apply"], 1, "it was given up: nobody decided");
     let interrupt = report["interrupt_id"].as_str().unwrap();
-    refused(&sandbox, &["handoff", "--decide", interrupt, "--preview"], 1, "it was given up unanswered");
+    refused(&sandbox, &["handoff", "--decide", interrupt, "--preview"], 1, "it was given up: nobody decided");
     assert_eq!((sandbox.threads().len(), sandbox.agent_md()), (1, None));
     assert_eq!(sandbox.json(&["handoff", "--list", "--json"]), json!([]));
     let again = sandbox.run(&["handoff", thread, "--json"]).json();

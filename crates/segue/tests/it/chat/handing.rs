@@ -88,11 +88,33 @@ fn g2_what_the_agent_asks_for_is_reviewed_at_once_and_an_acceptance_goes_to_the_
     terminal.wait_until("the child's answer", |screen| {
         screen.contains("Then I go on here.") && screen.trim_end().ends_with(PROMPT.trim_end())
     });
-    let body = server.requests()[2].body.to_string();
-    assert!(body.contains("The lid is off.") && !body.contains("please mend"), "{body}");
+    let body = server.requests()[2].body.clone();
+    assert!(body.to_string().contains("The lid is off."), "{body}");
+    assert!(!body["messages"].to_string().contains("please mend"), "{body}");
     terminal.keys("\x04");
     assert_eq!(terminal.end().0, 0);
     assert_eq!(sandbox.threads().len(), 2);
+}
+
+#[test]
+fn g2_an_agent_that_asks_only_for_a_preview_is_told_so_and_preview_stands_first() {
+    let (sandbox, server) = serve([
+        Reply::call("c1", "request_handoff", json!({"preview_only": true})),
+        draft(),
+        Reply::text("Then I go on here.\n"),
+    ]);
+    let terminal = Terminal::start(&sandbox, 100, &["chat"]);
+    said(&terminal, "please mend the kettle");
+    let screen = terminal.wait_for(QUESTION);
+    assert!(screen.contains("The agent asks only for a preview: "), "{screen}");
+    let (preview, accept) = (screen.find("[p] Preview only"), screen.find("[a] Accept"));
+    assert!(preview.is_some() && preview < accept, "{screen}");
+    terminal.keys("\t\r");
+    terminal.wait_for("Then I go on here.");
+    at_prompt(&terminal, PROMPT.trim_end());
+    terminal.keys("\x04");
+    assert_eq!(terminal.end().0, 0);
+    assert_eq!((sandbox.threads().len(), server.calls()), (1, 3));
 }
 
 #[test]
@@ -101,7 +123,7 @@ fn g2_a_declined_handoff_gives_the_agent_its_answer_and_the_turn_goes_on() {
     let terminal = Terminal::start(&sandbox, 100, &["chat"]);
     said(&terminal, "please mend the kettle");
     terminal.wait_for(QUESTION);
-    terminal.keys("d\r");
+    terminal.keys("D\r");
     terminal.wait_for("Reason (Enter for none)");
     terminal.keys("finish here first\r");
     terminal.wait_for("Then I go on here.");
@@ -153,6 +175,8 @@ fn g12_what_was_refined_reverted_and_edited_reaches_the_childs_first_turn_byte_f
         after.len() < screen.len() && after.contains(QUESTION)
     });
     terminal.keys("e\r");
+    terminal.wait_for("[a] Accept this text");
+    terminal.keys("a\r");
     terminal.wait_for("You are in the new thread");
     said(&terminal, "first");
     terminal.wait_for("One.");
@@ -185,8 +209,8 @@ fn g2_what_the_agent_asked_before_a_crash_is_offered_again_and_its_turn_goes_on(
     let screen = terminal.wait_for("[r] Review now");
     assert!(screen.contains("waits for a decision: Kettle, next part"), "{screen}");
     terminal.keys("r\r");
-    terminal.wait_for("[d] Decline");
-    terminal.keys("d\r");
+    terminal.wait_for("[D] Decline");
+    terminal.keys("D\r");
     terminal.wait_for("Reason (Enter for none)");
     terminal.keys("\r");
     terminal.wait_for("Then I go on here.");
@@ -219,7 +243,7 @@ fn a_tool_call_after_a_declined_handoff_is_asked_about() {
 
 #[test]
 fn what_is_typed_while_a_draft_is_made_stands_unsent_in_the_thread_one_is_in_then() {
-    for (key, there) in [("a", "You are in the new thread"), ("d", "Handoff declined")] {
+    for (key, there) in [("a", "You are in the new thread"), ("D", "Handoff declined")] {
         let (sandbox, server) =
             serve([Reply::text("Hello.\n"), draft().gated("drafted", Place::Start), Reply::text("Sharp.\n")]);
         let terminal = Terminal::start(&sandbox, 100, &["chat"]);
@@ -235,7 +259,7 @@ fn what_is_typed_while_a_draft_is_made_stands_unsent_in_the_thread_one_is_in_the
         terminal.keys("\r");
         terminal.wait_for("A key marks an answer");
         terminal.keys(&format!("{key}\r"));
-        if key == "d" {
+        if key == "D" {
             terminal.wait_for("Reason (Enter for none)");
             terminal.keys("\r");
         }
@@ -248,7 +272,7 @@ fn what_is_typed_while_a_draft_is_made_stands_unsent_in_the_thread_one_is_in_the
         terminal.wait_for("Sharp.");
         let body = server.requests()[2].body["messages"].to_string();
         assert!(body.contains("and then\\nsharpen it"), "{body}");
-        assert_eq!(body.contains("please mend the kettle"), key == "d", "{body}");
+        assert_eq!(body.contains("please mend the kettle"), key == "D", "{body}");
         at_prompt(&terminal, PROMPT.trim_end());
         terminal.keys("\x04");
         assert_eq!(terminal.end().0, 0);
@@ -342,7 +366,7 @@ fn a_chat_in_plain_mode_reviews_without_drawing_over() {
     said(&terminal, "/handoff");
     terminal.wait_for("Choose a key, Enter for none>");
     terminal.keys("and thank you\n");
-    terminal.wait_for("Kept as a message for later: and thank you");
+    terminal.wait_for("Kept for your next message: and thank you");
     terminal.keys("a\n");
     terminal.wait_for("You had typed, and it was not sent:");
     at_prompt(&terminal, PROMPT.trim_end());
@@ -367,7 +391,7 @@ fn a_line_typed_while_a_draft_is_made_answers_no_question_in_plain_mode() {
     server.open("drafted");
     terminal.wait_for("Choose a key, Enter for none>");
     assert_eq!(sandbox.threads().len(), 1);
-    terminal.keys("d\n");
+    terminal.keys("D\n");
     terminal.wait_for("Reason (Enter for none)>");
     terminal.keys("\n");
     terminal.wait_for("You had typed, and it was not sent:");

@@ -9,12 +9,14 @@ use protocol::{AssistantId, EventType, NewEvent, Seq, Thread, ThreadId};
 use runtime::Frames;
 use serde_json::json;
 
-use super::super::{FOLD_PAGE_ROWS, Reading};
+use super::super::{FIRST_REQUEST_WITHIN, FOLD_PAGE_ROWS, Reading};
 use super::{FOLDS_MAX, Folds, Known, Part};
 use crate::summary::coverage::{Counts, counts};
 use crate::summary::select::Selection;
 use crate::transcript::item;
 use crate::{What, limits::INPUT_TOKENS_MAX};
+
+mod ground;
 
 /// A journal with one thread.
 struct Journal {
@@ -36,7 +38,9 @@ fn event(line: &str) -> NewEvent {
         What::Message(message) => NewEvent::message(message, Timestamp::UNIX_EPOCH).unwrap(),
         What::Boundary => fact(EventType::ImportedBoundary, json!({})),
         What::ImportedSummary(text) => fact(EventType::ImportedSummary, json!({"text": text})),
-        What::Note | What::Unread | What::Other => unreachable!("no line is that"),
+        What::Note | What::Unread | What::Other | What::InheritedSummary { .. } => {
+            unreachable!("no line is that")
+        }
     };
     event.with_metadata(&json!({"side": item.side, "injected": item.injected})).unwrap()
 }
@@ -160,6 +164,28 @@ proptest! {
                 assert_eq!((coverage.first_seq, told.messages), (1, told.excluded + told.verbatim + told.summarized + told.truncated));
             }
         });
+    }
+}
+
+#[tokio::test]
+async fn m5_all_before_a_window_is_excluded_wherever_the_first_request_is() {
+    let far = FIRST_REQUEST_WITHIN + 10;
+    for (before, goal_covered) in [(0, 1), (3, 1), (far, 0)] {
+        let mut lines = vec!["A: Welcome."; before];
+        lines.push("U: Begin.");
+        lines.extend(["N:", "A: Working."].repeat(400));
+        let journal = Journal::of(&lines).await;
+        let part = Part { messages: Some(20), ..Part::default() };
+        let known = Folds::default().known(journal.reading(), part).await.unwrap();
+        for coverage in [known.extract(300).1, known.selection(INPUT_TOKENS_MAX).coverage] {
+            let told = counts(&coverage);
+            let covered = told.verbatim + told.summarized + told.truncated;
+            assert_eq!((coverage.first_seq, coverage.last_seq), (1, lines.len() as Seq), "{before}");
+            assert_eq!(told.messages, journal.messages().await, "{before}");
+            assert_eq!(covered, 20 + goal_covered, "{before}: {told:?}");
+            assert_eq!(told.excluded, told.messages - covered, "{before}: {told:?}");
+            assert_eq!(told.other_events, 400, "{before}: {told:?}");
+        }
     }
 }
 

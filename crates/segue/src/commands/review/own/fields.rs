@@ -7,11 +7,9 @@ use agent::{summary_heading, summary_markdown};
 use protocol::{HandoffSummary, ItemKind, Proposal, SummaryItem};
 use serde_json::{Value, json};
 
+use super::confirm::{Then, confirm};
 use crate::terminal::ask::line::{ask_line, ask_text};
-use crate::terminal::ask::question::{Choice, ask};
 use crate::terminal::screen::Screen;
-use crate::terminal::show::diff;
-use crate::terminal::text::safe::safe;
 use crate::terminal::text::wrap::wrap;
 
 /// What removes a line.
@@ -32,13 +30,6 @@ pub(super) struct Fields {
     title: String,
     tldr: String,
     items: Vec<(ItemKind, String)>,
-}
-
-/// What is done with the fields once all were asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Then {
-    Accept,
-    Again,
 }
 
 impl Fields {
@@ -65,17 +56,10 @@ impl Fields {
             if !self.ask_all(screen)? {
                 return Ok(false);
             }
-            let lines = diff::versions(screen, &safe(&shown.summary_md), &safe(&self.markdown()));
             if *self == Self::of(&shown.summary_json) {
                 return Ok(false);
             }
-            screen.line(screen.style.bold("You changed:"))?;
-            lines.iter().try_for_each(|line| screen.line(line))?;
-            let choices = [
-                Choice { key: 'a', label: "Accept this text", answer: Then::Accept },
-                Choice { key: 'e', label: "Change it again", answer: Then::Again },
-            ];
-            match ask(screen, &choices, "Go back")? {
+            match confirm(screen, &shown.summary_md, &self.markdown(&shown.summary_json))? {
                 Some(Then::Accept) => return Ok(true),
                 Some(Then::Again) => {}
                 None => return Ok(false),
@@ -135,13 +119,13 @@ impl Fields {
         json!({"title": self.title, "tldr": self.tldr, "body": body})
     }
 
-    /// Returns the text as it is shown.
-    pub(super) fn markdown(&self) -> String {
+    /// Returns the text as it is shown; items that are as in `shown` keep their mark.
+    pub(super) fn markdown(&self, shown: &HandoffSummary) -> String {
         let item = |(kind, text): &(ItemKind, String)| SummaryItem {
             kind: *kind,
             text: text.clone(),
             refs: Vec::new(),
-            verified: true,
+            verified: !shown.body.iter().any(|old| !old.verified && old.kind == *kind && old.text == *text),
             unfound: Vec::new(),
         };
         summary_markdown(&self.title, &self.tldr, &self.items.iter().map(item).collect::<Vec<_>>())

@@ -19,6 +19,10 @@ const UNFOLDED_LINES: usize = 24;
 /// Bytes of a line of output that are kept; it may never end.
 const LINE_BYTES_MAX: usize = 4_096;
 
+/// The tool with which the agent asks for a handoff, and how its result begins when the person declined.
+const REQUEST_HANDOFF: &str = "request_handoff";
+const DECLINED: &str = "Declined by the person";
+
 /// The calls under way.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
@@ -180,6 +184,10 @@ impl Calls {
         let (mark, outcome) = match result.status {
             ToolStatus::Success if is_answered => (Mark::Answered, "answered instead".to_owned()),
             ToolStatus::Error if self.rest == Rest::Stop => (Mark::Stopped, "stopped".to_owned()),
+            // The person's own answer is no failure.
+            ToolStatus::Error if name == REQUEST_HANDOFF && text.starts_with(DECLINED) => {
+                (Mark::Answered, "declined".to_owned())
+            }
             ToolStatus::Success => (Mark::Done, outcome(result.status, &text, took)),
             ToolStatus::Error => (Mark::Failed, outcome(result.status, &text, took)),
         };

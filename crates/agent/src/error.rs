@@ -122,7 +122,7 @@ pub enum Error {
         handoff_id: HandoffId,
     },
     /// The handoff was decided before, here or elsewhere.
-    #[error("decide handoff {handoff_id}: it is {} already", outcome(*status))]
+    #[error("decide handoff {handoff_id}: it is {} already", status.outcome())]
     Decided {
         /// The handoff.
         handoff_id: HandoffId,
@@ -291,20 +291,6 @@ impl Error {
             Self::Memory(error) => return Some(error.hint().to_owned()),
         };
         Some(hint)
-    }
-}
-
-/// Returns what became of a handoff, in a word: whether its block is written or cleared again is no matter to a decision.
-const fn outcome(status: HandoffStatus) -> &'static str {
-    match status {
-        HandoffStatus::Accepted | HandoffStatus::Seeded | HandoffStatus::Cleaned => "accepted",
-        HandoffStatus::Requested
-        | HandoffStatus::Drafting
-        | HandoffStatus::AwaitingDecision
-        | HandoffStatus::Declined
-        | HandoffStatus::Previewed
-        | HandoffStatus::Failed
-        | HandoffStatus::Expired => status.as_str(),
     }
 }
 

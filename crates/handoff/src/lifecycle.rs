@@ -97,14 +97,7 @@ mod tests {
                 HandoffStatus::Drafting => assert_eq!(ways, [Step::Propose, Step::Expire]),
                 HandoffStatus::AwaitingDecision => assert_eq!(
                     ways,
-                    [
-                        Step::Draft,
-                        Step::Revert,
-                        Step::Accept,
-                        Step::Decline,
-                        Step::Preview,
-                                    Step::Expire
-                    ]
+                    [Step::Draft, Step::Revert, Step::Accept, Step::Decline, Step::Preview, Step::Expire]
                 ),
                 HandoffStatus::Accepted => assert_eq!(ways, [Step::Seed]),
                 HandoffStatus::Seeded => assert_eq!(ways, [Step::Clean]),

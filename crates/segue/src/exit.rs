@@ -1,7 +1,7 @@
 //! How a command ends: exit codes, and the one line with its hint that tells a person what failed. It mends nothing.
 
 use std::error::Error as _;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use agent::{Class, RunEnd};
@@ -9,7 +9,9 @@ use protocol::RunStatus;
 use serde_json::json;
 
 use crate::cli::Format;
+use crate::terminal::screen::columns;
 use crate::terminal::text::safe::one_line;
+use crate::terminal::text::wrap::wrap;
 
 /// What the exit codes mean; shown by `segue --help`.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
@@ -242,11 +244,15 @@ pub(crate) fn report(outcome: Outcome, format: Format) -> ExitCode {
 pub(crate) fn tell(told: &Told, format: Format) {
     let text = format!("failed to {}", one_line(&flat(&told.what)));
     let mut stderr = io::stderr().lock();
+    // A terminal would break within words; in a file one line is one failure.
+    let columns = if stderr.is_terminal() { columns(&stderr) } else { usize::MAX };
     // A closed stderr leaves only the exit code to tell.
     let _ = match format {
         Format::Text => {
-            let hint = told.hint.as_ref().map(|hint| format!("  hint: {}\n", one_line(hint)));
-            write!(stderr, "segue: {text}\n{}", hint.unwrap_or_default())
+            let hint =
+                told.hint.as_ref().map(|hint| wrap(&one_line(hint), columns, "  hint: ", "    ") + "\n");
+            let text = wrap(&text, columns, "segue: ", "  ");
+            write!(stderr, "{text}\n{}", hint.unwrap_or_default())
         }
         Format::Json => writeln!(stderr, "{}", json!({"error": json(told)})),
     };

@@ -93,7 +93,7 @@ pub(crate) fn from_json(shown: &HandoffSummary, json: &Value) -> Result<Edited, 
     let mut body: Vec<SummaryItem> =
         serde_json::from_value(field("body")?.clone()).map_err(|error| Fault::Body(error.to_string()))?;
     for item in &mut body {
-        render::settled(&item.text).trim_end_matches(render::UNVERIFIED).clone_into(&mut item.text);
+        render::settled(&item.text).trim_end_matches(SummaryItem::UNVERIFIED).clone_into(&mut item.text);
         let same =
             |known: &&SummaryItem| known.kind == item.kind && render::settled(&known.text) == item.text;
         match shown.body.iter().find(same) {

@@ -18,9 +18,6 @@ use crate::summary::phrase::{clip, flat};
 
 #[cfg(test)]
 mod tests;
-
-/// What is shown after an item that names something its source does not contain.
-pub(crate) const UNVERIFIED: &str = " (unverified)";
 /// Graphemes below which a title, TL;DR or last sentence is not shortened further.
 const GRAPHEMES_MIN: usize = 24;
 /// Characters above which so few graphemes are letters with marks piled on them.
@@ -76,7 +73,7 @@ fn push_bullets(md: &mut String, item: &SummaryItem) {
         md.push('\n');
     }
     if !item.verified {
-        md.insert_str(md.len() - 1, UNVERIFIED);
+        md.insert_str(md.len() - 1, SummaryItem::UNVERIFIED);
     }
 }
 

@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use journal::{ThreadPatch, Write};
 use protocol::{InterruptStatus, Message, NewEvent, RunStatus};
 use runtime::{
-    Ask, Driver, Edge, Failure, Frame, Frames, Graph, Item, Node, Question, RunEnd, Start, StepContext, Update,
+    Ask, Driver, Edge, Failure, Frame, Frames, Graph, Item, Node, Question, RunEnd, Start, StepContext,
+    Update,
 };
 use scripted::Script;
 use tokio_util::sync::CancellationToken;
@@ -54,7 +55,10 @@ impl Node for Approve {
             let stored = step.store.thread(step.thread_id).await?.and_then(|thread| thread.name);
             assert_eq!((unwritten, stored), (true, None), "the work is seen, and not durable yet");
             let payload = question("Approve", "go_on");
-            return Ok(Update { asks: vec![Ask { key: "approve".to_owned(), payload }], ..Update::default() });
+            return Ok(Update {
+                asks: vec![Ask { key: "approve".to_owned(), payload }],
+                ..Update::default()
+            });
         };
         let said = Message::ai(answer.decisions[0].type_name());
         Ok(Update { events: vec![NewEvent::message(&said, Timestamp::now())?], ..Update::default() })

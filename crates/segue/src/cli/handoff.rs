@@ -50,7 +50,7 @@ pub(crate) struct Handoff {
     /// Answer one that waits; a THREAD beside it must be the one that is handed off
     #[arg(long, group = "looks", value_name = "ID", conflicts_with_all = ["goal", "latest", "messages"])]
     pub(crate) decide: Option<String>,
-    /// Show the summary and change nothing
+    /// Show the summary and change nothing; a handoff drafted for it is over then
     #[arg(long, group = "answer")]
     pub(crate) preview: bool,
     /// Accept the summary without asking

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::commands::Context;
 use crate::exit::{self, Failure, chain};
 use crate::terminal::ask::line::{ask_line, ask_text};
-use crate::terminal::ask::pick::pick;
+use crate::terminal::ask::pick::{Picked, pick, pick_or_type};
 use crate::terminal::ask::question::{ask, ask_amid};
 use crate::terminal::keyboard::Quiet;
 use crate::terminal::show::{carry, diff, ledger};
@@ -381,7 +381,11 @@ impl<'a> Review<'a> {
             items.push(format!("{}/… (type its name)", provider.provider));
         }
         items.push("another (type provider/name)".to_owned());
-        let Some(at) = pick(screen, "Draft with", items)? else { return Ok(None) };
+        let at = match pick_or_type(screen, "Draft with", items, is_model)? {
+            Some(Picked::At(at)) => at,
+            Some(Picked::Typed(name)) => return Ok(Some(name)),
+            None => return Ok(None),
+        };
         let begun = names.get(at).map_or("", String::as_str);
         if !begun.is_empty() && !begun.ends_with('/') {
             return Ok(Some(begun.to_owned()));
@@ -463,6 +467,11 @@ impl<'a> Review<'a> {
             }
         }
     }
+}
+
+/// Returns whether a text is the whole name of a model: `provider/name`.
+fn is_model(text: &str) -> bool {
+    text.trim().split_once('/').is_some_and(|(provider, name)| !provider.is_empty() && !name.is_empty())
 }
 
 /// Returns an answer of the sort `edit`.

@@ -12,6 +12,10 @@ use crate::terminal::keyboard;
 /// Editors that are tried when none is set.
 const FALLBACKS: [&str; 2] = ["vi", "nano"];
 
+/// What a shell ends with that cannot start a program.
+const NOT_EXECUTABLE: i32 = 126;
+const NOT_FOUND: i32 = 127;
+
 /// What became of a text.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Edited {
@@ -43,7 +47,7 @@ pub(crate) fn open(path: &Path) -> Result<(), Failure> {
 /// Lets the person edit `text` in a file in `folder`; `head` explains, as a comment that is not part of the text.
 ///
 /// # Errors
-/// When no editor can be started, or it reports a failure: nothing is taken over then.
+/// When no editor can be started, with [`Code::Config`], or it reports a failure: nothing is taken over then.
 pub(crate) fn edit(folder: &Path, head: &str, text: &str) -> Result<Edited, Failure> {
     let editor = choose(|name| std::env::var(name).ok(), on_path)?;
     let mut file = tempfile::Builder::new().prefix("segue-").suffix(".md").tempfile_in(folder)?;
@@ -64,9 +68,13 @@ fn run(editor: &str, path: &Path) -> Result<(), Failure> {
     let mut command = command(editor, path);
     let status = keyboard::lent(|| command.status())
         .map_err(|error| no_editor(&format!("start `{editor}`: {error}")))?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(no_editor(&format!("edit the text: `{editor}` ended with {status}"))),
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(NOT_EXECUTABLE | NOT_FOUND) => Err(no_editor(&format!("start `{editor}`: {status}"))),
+        Some(_) | None => {
+            Err(Failure::new(Code::User, format!("edit the text: `{editor}` ended with {status}"))
+                .with_hint("nothing was taken over; set EDITOR to another editor, such as `nano`"))
+        }
     }
 }
 
@@ -80,7 +88,7 @@ fn choose(
 }
 
 fn no_editor(what: &str) -> Failure {
-    Failure::new(Code::User, what).with_hint("set EDITOR to the editor you use, such as `nano`")
+    Failure::new(Code::Config, what).with_hint("set EDITOR to the editor you use, such as `nano`")
 }
 
 fn on_path(name: &str) -> bool {

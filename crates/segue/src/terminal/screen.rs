@@ -98,7 +98,7 @@ impl Screen {
 }
 
 /// The width of a terminal is measured; elsewhere it is what `COLUMNS` says.
-fn columns(output: &impl IsTerminal) -> usize {
+pub(crate) fn columns(output: &impl IsTerminal) -> usize {
     let named = || std::env::var("COLUMNS").ok()?.parse::<usize>().ok();
     let measured = || crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns));
     let found = if output.is_terminal() { measured().or_else(named) } else { named() };

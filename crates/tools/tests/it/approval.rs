@@ -7,8 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use journal::{EventQuery, Store};
 use protocol::{
-    AssistantId, Decisions, Event, EventType, Interrupt, Message, NewEvent, RunId, RunStatus,
-    ThreadId,
+    AssistantId, Decisions, Event, EventType, Interrupt, Message, NewEvent, RunId, RunStatus, ThreadId,
 };
 use runtime::{
     AFTER_MODEL_NODE, Activities, Admission, Admitted, Channels, Contexts, Driver, Edge, Frames, Graph, Hook,
@@ -71,7 +70,9 @@ impl World {
     /// Goes on with an answer that was checked when it was given.
     async fn taken(&self, interrupt: &Interrupt, decisions: &Decisions) -> RunEnd {
         let resumed =
-            runtime::resume(&**self.store(), &self.driver.graph, &self.admission(), (interrupt, decisions)).await.unwrap();
+            runtime::resume(&**self.store(), &self.driver.graph, &self.admission(), (interrupt, decisions))
+                .await
+                .unwrap();
         self.drive(resumed.unwrap()).await
     }
 

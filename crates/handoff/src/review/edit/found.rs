@@ -1,7 +1,7 @@
 //! The structure found in a text a person edited: title, TL;DR and the bullets under each heading, with their lines.
 //! Which of them were shown before, and whether they are within the limits, is not its matter.
 
-use protocol::{HandoffSummary, ItemKind};
+use protocol::{HandoffSummary, ItemKind, SummaryItem};
 
 use crate::review::edit::fault::{Fault, Place};
 use crate::review::edit::own::OwnText;
@@ -168,7 +168,7 @@ impl Found {
 /// Returns a line's own text: without what rendering adds to it.
 pub(crate) fn plain(line: &str) -> String {
     let line = line.trim();
-    let line = line.strip_suffix(render::UNVERIFIED).unwrap_or(line);
+    let line = line.strip_suffix(SummaryItem::UNVERIFIED).unwrap_or(line);
     unescaped(&render::unguarded(line))
 }
 

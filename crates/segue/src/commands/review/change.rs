@@ -37,7 +37,7 @@ pub(crate) fn came_about(proposals: &[Proposal], of: &Proposal) -> String {
     match (&of.feedback, repeated(proposals, of)) {
         (Some(feedback), _) => format!("refined: “{}”", one_line(feedback)),
         (None, _) if of.iteration == 0 => "first draft".to_owned(),
-        (None, Some(earlier)) => format!("back to draft {}", earlier.iteration + 1),
+        (None, Some(earlier)) => format!("as draft {}", earlier.iteration + 1),
         (None, None) if of.summary_json.model == EDITED => "edited".to_owned(),
         (None, None) => format!("drafted again by {}", one_line(&of.summary_json.model)),
     }

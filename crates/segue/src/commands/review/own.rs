@@ -14,7 +14,7 @@ use self::confirm::{Then, confirm};
 use self::fields::Fields;
 use super::edited;
 use crate::commands::Context;
-use crate::exit::{self, Failure};
+use crate::exit::{self, Code, Failure};
 use crate::terminal::editor::{self, Edited};
 use crate::terminal::text::safe::{one_line, shown_path};
 use crate::terminal::text::wrap::wrap;
@@ -49,7 +49,17 @@ impl Own {
         refused: Option<&str>,
     ) -> Result<Option<Decision>, Failure> {
         let decision = match editor::is_there() {
-            true => self.in_editor(context, pending, refused)?,
+            true => match self.in_editor(context, pending, refused) {
+                Err(Failure::Told(told)) => {
+                    exit::tell(&told, context.format);
+                    match told.code {
+                        // The editor that is set is not there: the person can write all the same.
+                        Code::Config => self.by_field(context, pending)?,
+                        _ => None,
+                    }
+                }
+                done => done?,
+            },
             false => self.by_field(context, pending)?,
         };
         if decision.is_none() {
@@ -137,19 +147,14 @@ impl Own {
         };
         let first = refused
             .map_or_else(|| HOW.to_owned(), |why| format!("The text was not taken: {}", one_line(why)));
-        match editor::edit(context.agent.home().root(), &format!("{first}\n{MORE}"), &text) {
-            Ok(Edited::Text { text, first_line }) => Ok(Some((text, first_line))),
+        match editor::edit(context.agent.home().root(), &format!("{first}\n{MORE}"), &text)? {
+            Edited::Text { text, first_line } => Ok(Some((text, first_line))),
             // Closed once more without a change, it is meant as it is; after a refusal, it is left.
-            Ok(Edited::Unchanged) if is_kept && refused.is_none() => Ok(Some((text, 1))),
-            Ok(Edited::Unchanged) => {
+            Edited::Unchanged if is_kept && refused.is_none() => Ok(Some((text, 1))),
+            Edited::Unchanged => {
                 context.screen.line("The text was not changed.")?;
                 Ok(None)
             }
-            Err(Failure::Told(told)) => {
-                exit::tell(&told, context.format);
-                Ok(None)
-            }
-            Err(closed @ Failure::OutputClosed) => Err(closed),
         }
     }
 

@@ -46,9 +46,9 @@ impl Fields {
     /// When the terminal fails.
     pub(super) fn ask(&mut self, screen: &Screen, shown: &Proposal) -> io::Result<bool> {
         let how = match screen.is_plain() {
-            true => "No editor is set, so each line is asked for. A line with only - removes it.",
+            true => "There is no editor, so each line is asked for. A line with only - removes it.",
             false => {
-                "No editor is set, so each line is asked for: change it and press Enter. An empty line is removed; Esc goes back."
+                "There is no editor, so each line is asked for: change it and press Enter. An empty line is removed; Esc goes back."
             }
         };
         loop {

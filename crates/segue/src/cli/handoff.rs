@@ -20,7 +20,7 @@ After refine, revert and redraft there is another proposal to decide about, and 
 
 /// Carry what matters of a thread into a fresh one, with a summary you review
 ///
-/// A handoff is a bridge of context, not a fork: the new thread begins blank, and only the summary you accept goes along,
+/// A handoff is a bridge of context, not a fork: the new thread begins blank, and only what you see and accept goes along,
 /// into its first turn. The old thread stays as it is. Before you accept, you can have the summary refined with feedback,
 /// change it yourself or go back to an earlier draft. Works offline; with a model configured, the model drafts.
 ///

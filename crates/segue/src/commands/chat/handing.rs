@@ -16,7 +16,7 @@ use crate::terminal::text::wrap::wrap;
 
 /// What a handoff is, in a word.
 const BRIDGE: &str =
-    "A bridge of context, not a fork: only the summary you accept goes along; this thread stays as it is.";
+    "A bridge of context, not a fork: only what you see here and accept goes along; this thread stays as it is.";
 
 /// What `/handoff` was given.
 #[derive(Debug, Default, PartialEq, Eq)]

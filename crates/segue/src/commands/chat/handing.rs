@@ -15,8 +15,7 @@ use crate::terminal::text::safe::one_line;
 use crate::terminal::text::wrap::wrap;
 
 /// What a handoff is, in a word.
-const BRIDGE: &str =
-    "A bridge of context, not a fork: only what you see here and accept goes along; this thread stays as it is.";
+const BRIDGE: &str = "A bridge of context, not a fork: only what you see here and accept goes along; this thread stays as it is.";
 
 /// What `/handoff` was given.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -100,3 +100,44 @@ pub(crate) fn payload(
         }],
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::review::edit::tests::shown;
+
+    #[test]
+    fn g3_whatever_a_question_shows_can_be_sent_back_with_the_answer() {
+        let summary_json = shown();
+        let proposal = Proposal {
+            handoff_id: summary_json.handoff_id,
+            iteration: 1,
+            summary_json,
+            summary_md: "md".to_owned(),
+            summary_sha256: "ab".to_owned(),
+            feedback: Some("shorter".to_owned()),
+            created_at: Timestamp::UNIX_EPOCH,
+        };
+        let options = Options {
+            goal: Some("ship".to_owned()),
+            tool_call_id: Some("c1".to_owned()),
+            ..Options::default()
+        };
+        let problem = Problem { problem: "no".to_owned(), unused_feedback: Some("longer".to_owned()) };
+        let situation = Situation {
+            options,
+            feedback_history: vec!["shorter".to_owned()],
+            problem: Some(problem),
+            ..Situation::default()
+        };
+        let payload = payload(&proposal, &situation).unwrap();
+        let mut keys: Vec<&str> =
+            payload.action_requests[0].args.as_object().unwrap().keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        let mut known = SHOWN.to_vec();
+        known.sort_unstable();
+        assert_eq!(keys, known);
+    }
+}

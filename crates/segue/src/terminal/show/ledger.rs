@@ -67,9 +67,8 @@ mod tests {
     use crate::terminal::screen::{Audience, Cursor};
     use crate::terminal::text::style::Style;
 
-    #[test]
-    fn m5_the_numbers_on_screen_equal_the_ledger() {
-        let coverage = Coverage {
+    fn coverage() -> Coverage {
+        Coverage {
             first_seq: 1,
             last_seq: 250,
             messages: 240,
@@ -77,24 +76,19 @@ mod tests {
             summarized: vec![(1, 180)],
             truncated: vec![(191, 239)],
             excluded: vec![(181, 190)],
-        };
+        }
+    }
+
+    #[test]
+    fn m5_the_numbers_on_screen_equal_the_ledger() {
         let expected = "240 messages: 11 verbatim, 180 summarised, 49 truncated, 0 excluded";
-        assert_eq!(line(&coverage), expected);
+        assert_eq!(line(&coverage()), expected);
     }
 
     fn sample(columns: usize) -> String {
         let screen =
             Screen { style: Style::Plain, columns, audience: Audience::Program, cursor: Cursor::Fixed };
-        let coverage = Coverage {
-            first_seq: 1,
-            last_seq: 250,
-            messages: 240,
-            verbatim: vec![(240, 250)],
-            summarized: vec![(1, 180)],
-            truncated: vec![(191, 239)],
-            excluded: vec![(181, 190)],
-        };
-        full(&screen, &coverage).join("\n")
+        full(&screen, &coverage()).join("\n")
     }
 
     #[test]
@@ -114,7 +108,7 @@ mod tests {
             summarized: (0..15).map(|at| (2 * at + 1, 2 * at + 1)).collect(),
             ..Coverage::default()
         };
-        let lines = full(&screen, &coverage);
+        let lines = full(&screen, &coverage());
         assert_eq!(lines[1], "  … 18 earlier ranges");
         assert_eq!(lines[2], format!("  {:<18}summarised", "#19"));
         assert_eq!(lines[13], format!("  {:<18}verbatim", "#30"));

@@ -108,7 +108,7 @@ mod tests {
             summarized: (0..15).map(|at| (2 * at + 1, 2 * at + 1)).collect(),
             ..Coverage::default()
         };
-        let lines = full(&screen, &coverage());
+        let lines = full(&screen, &coverage);
         assert_eq!(lines[1], "  … 18 earlier ranges");
         assert_eq!(lines[2], format!("  {:<18}summarised", "#19"));
         assert_eq!(lines[13], format!("  {:<18}verbatim", "#30"));

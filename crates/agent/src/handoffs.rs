@@ -99,7 +99,10 @@ impl Agent {
             }
             Some(handoff) => match self.interrupt_of(handoff).await? {
                 Some(interrupt) => return self.shown(handoff.clone(), interrupt, Shown::Again).await,
-                None => handoff::restart(handoff)?,
+                None => match self.handoff(handoff.handoff_id).await? {
+                    now if now.status.is_pending() => handoff::restart(&now)?,
+                    decided => return Err(decided_as(&decided)),
+                },
             },
             None => handoff::start(&Request {
                 handoff_id: HandoffId::generate(),
@@ -157,7 +160,10 @@ impl Agent {
         let Some(handoff) = self.unexpired(Some(handoff)).await? else {
             return Err(expired(handoff_id, None));
         };
-        let Some(interrupt) = self.interrupt_of(&handoff).await? else { return Err(decided_as(&handoff)) };
+        let Some(interrupt) = self.interrupt_of(&handoff).await? else {
+            // Read again: the answer may have been stored between the two reads.
+            return Err(decided_as(&self.handoff(handoff_id).await?));
+        };
         let proposals = self.store.proposals(handoff_id).await?;
         let interrupt = self.present(&handoff, &proposals, interrupt).await?;
         match self.answer(&interrupt, decisions, (frames, cancel)).await {

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use divan::{AllocProfiler, Bencher, counter::ItemsCount};
-use handoff::{Extract, Goal, Grounding, Item, Ledger, Selector, What, carry_over, extract};
+use handoff::{Extract, Grounding, Selector, extract};
 use jiff::Timestamp;
+use ledger::{Goal, Item, Ledger, What};
 use protocol::message::{AiMessage, Block, Message, ToolMessage, ToolStatus};
 use protocol::{AssistantId, Coverage, HandoffId, HandoffSummary, SCHEMA_VERSION, ThreadId};
 use serde_json::json;
@@ -106,7 +107,7 @@ fn warm_extract(bencher: Bencher<'_, '_>, messages: u64) {
     bencher.with_inputs(|| ledger.clone()).bench_local_values(|mut ledger| {
         new.iter().for_each(|item| ledger.push(item));
         let facts = ledger.finish();
-        (extract(&facts, None, 300), carry_over(&facts))
+        (extract(&facts, None, 300), facts.carry_over())
     });
 }
 

@@ -9,8 +9,9 @@ use std::io::{BufRead, Write};
 use std::path::PathBuf;
 
 use handoff::limits::INPUT_TOKENS_MAX;
-use handoff::{Item, Ledger, Selector, extract, render};
+use handoff::{Selector, extract, render};
 use jiff::Timestamp;
+use ledger::{Item, Ledger};
 use protocol::{Event, EventId, ThreadId};
 use serde::Deserialize;
 use transcripts::{Conversation, Entry, Format, Problem, Sink, SinkError, Source};

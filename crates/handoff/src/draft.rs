@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::limits::{BODY_ITEMS_MAX, BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
 use crate::summary::render;
-use memory::redact;
+use ledger::redact;
 
 const INSTRUCTIONS: &str = include_str!("draft/prompts/draft.md");
 const INPUT: &str = include_str!("draft/prompts/draft_input.md");

@@ -3,15 +3,12 @@
 mod accept;
 mod cleanup;
 mod draft;
-mod ledger;
 mod lifecycle;
 pub mod limits;
 mod request;
 mod review;
 mod summary;
 mod tool;
-#[cfg(test)]
-mod transcript;
 
 pub use accept::{Acceptance, AgentFiles, UNDECIDED, expired, rewound, settled};
 pub use cleanup::{
@@ -21,14 +18,11 @@ pub use draft::summarization::{
     Drafting, EXTRACTIVE, HandoffSummarization, OpenModel, after_decision, after_draft, entry,
 };
 pub use draft::window::folds::Folds;
-pub use ledger::source::{Item, What};
-pub use ledger::{CheckRun, Facts, FileUse, Ledger, Name, Quote, Rule};
 pub use request::propose::{Due, due as proposal_due};
 pub use request::{Options, Request, is_blank, requested_key, restart, start};
 pub use review::approval::HandoffApproval;
 pub use summary::coverage::{Counts, CoverageBuilder, Reach, counts};
-pub use summary::extract::{Extract, carry_over, extract};
-pub use summary::goal::Goal;
+pub use summary::extract::{Extract, extract};
 pub use summary::ground::Grounding;
 pub use summary::render::{self, fit, render};
 pub use summary::select::{Selection, Selector};

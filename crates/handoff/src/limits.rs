@@ -22,35 +22,5 @@ pub const REFERENCED_FILES_MAX: usize = 50;
 /// Bytes of such a file whose hash is computed.
 pub const REFERENCED_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Bytes of a user's message that are kept, most of all for the last one, which is carried over verbatim.
-pub(crate) const REQUEST_BYTES_MAX: usize = 4_000;
-/// Bytes of an assistant's message that are kept.
-pub(crate) const STATEMENT_BYTES_MAX: usize = 2_400;
-/// Bytes looked at on each end of one message; what is between them is not scanned.
-pub(crate) const SCAN_BYTES_MAX: usize = 16_384;
-/// User messages kept from the beginning of the covered part.
-pub(crate) const FIRST_REQUESTS_MAX: usize = 4;
-/// User messages kept from the end.
-pub(crate) const LAST_REQUESTS_MAX: usize = 48;
-/// Assistant messages kept from the end.
-pub(crate) const STATEMENTS_MAX: usize = 12;
-/// Older statements and requests kept because the goal is about them.
-pub(crate) const ABOUT_GOAL_MAX: usize = 24;
-/// Rules and decisions kept from the end, each.
-pub(crate) const RULES_MAX: usize = 48;
-/// Characters above which a sentence is a paragraph and not a rule.
-pub(crate) const RULE_CHARS_MAX: usize = 300;
-/// Errors kept from the end.
-pub(crate) const ERRORS_MAX: usize = 12;
-/// Tasks kept of a task list.
-pub(crate) const TASKS_MAX: usize = 200;
-/// Tool calls that may wait for a result at a time; the oldest is given up.
-pub(crate) const OPEN_CALLS_MAX: usize = 256;
-/// Names (paths, identifiers, references) counted at a time, each kind; the rarest and oldest are given up.
-pub(crate) const NAMES_MAX: usize = 4_096;
-/// Names handed to the extract, each kind.
-pub(crate) const NAMES_KEPT_MAX: usize = 40;
-/// Bytes of one name.
-pub(crate) const NAME_BYTES_MAX: usize = 200;
 /// Seq ranges of one coverage ledger; beyond it neighbours are merged into the weaker claim.
 pub(crate) const COVERAGE_RANGES_MAX: usize = 100_000;

@@ -4,8 +4,6 @@
 pub(crate) mod coverage;
 pub(crate) mod extract;
 pub(crate) mod files;
-pub(crate) mod goal;
 pub(crate) mod ground;
-pub(crate) mod phrase;
 pub mod render;
 pub(crate) mod select;

@@ -8,7 +8,7 @@ use memchr::memmem;
 use serde::Deserialize;
 
 use crate::block;
-use crate::secrets;
+use ledger::{REDACTED, redact};
 
 /// The most bytes the agent's own edits may make of agent.md: all of it is part of every request.
 pub(crate) const EDITED_BYTES_MAX: usize = 64 * 1024;
@@ -188,8 +188,8 @@ fn checked(text: &[u8], replacement: &Replacement) -> Result<Vec<u8>, String> {
 
 fn secrets_in(text: &[u8]) -> usize {
     let text = String::from_utf8_lossy(text);
-    let marks = |text: &str| text.matches(secrets::REDACTED).count();
-    marks(&secrets::redact(&text)).saturating_sub(marks(&text))
+    let marks = |text: &str| text.matches(REDACTED).count();
+    marks(&redact(&text)).saturating_sub(marks(&text))
 }
 
 /// Returns the whole lines that `range` touches.

@@ -5,9 +5,10 @@ use model::inert;
 use protocol::CarryOver;
 
 use crate::block::{self, PLACEHOLDER};
-use crate::carried;
 use crate::file::{AGENT_MD_BYTES_MAX, Extent, Snapshot, sha256};
 
+/// The frame around the facts that go along with a handed-over summary.
+const CARRIED_TEMPLATE: &str = include_str!("../prompts/carried_over.md");
 /// The frame around both texts.
 const TEMPLATE: &str = include_str!("../prompts/agent_md.md");
 
@@ -73,11 +74,11 @@ pub fn prompt_section(agent_md: &Snapshot, summary: Option<&HandedOver>) -> Sect
     if let Some(summary) = summary {
         sources
             .push(Source { name: "current_thread_summary", sha256: sha256(summary.summary_md.as_bytes()) });
-        let facts = carried::facts(&summary.carry_over);
+        let facts = ledger::told(&summary.carry_over);
         if !facts.is_empty() {
             sources.push(Source { name: "carried_over", sha256: sha256(facts.as_bytes()) });
             text.push('\n');
-            text.push_str(&carried::TEMPLATE.replace("{{facts}}", &facts));
+            text.push_str(&CARRIED_TEMPLATE.replace("{{facts}}", &facts));
         }
         let hint = sha256(ORIGINAL_MESSAGES.as_bytes());
         sources.push(Source { name: "prompts/original_messages.md", sha256: hint });

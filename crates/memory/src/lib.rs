@@ -7,7 +7,6 @@
 //! thread a summary belongs to; both come in from the journal's rows.
 
 pub mod block;
-mod carried;
 mod edit;
 mod edit_memory;
 mod error;
@@ -16,7 +15,6 @@ mod hook;
 mod inject;
 mod recall;
 mod replace;
-mod secrets;
 
 pub use edit_memory::{EDIT_MEMORY, EditMemory};
 pub use error::{Error, Result};
@@ -27,4 +25,3 @@ pub use recall::{
     Passage, RECALL, RECALL_TOKENS_MAX, Recall, RecallError, RecallQuery, RecallTool, Rest, Speaker, Wanted,
     recall,
 };
-pub use secrets::{REDACTED, redact};

@@ -8,6 +8,7 @@ mod lineage;
 mod order;
 mod passage;
 mod render;
+mod sight;
 mod tool;
 mod words;
 
@@ -30,10 +31,15 @@ pub struct RecallQuery {
     pub wanted: Wanted,
     /// The beginning of the id of the one thread of the lineage to look at; the thread a fork was copied from means the
     /// fork, which has the same places. `None` means all for words, and for a range
-    /// the parent of a thread that a handoff seeded, whose summary names these places, and otherwise the thread itself.
+    /// the thread whose places the summary in sight names: the thread itself once it was condensed, the parent of a
+    /// thread that a handoff seeded until then, and otherwise the thread itself.
     pub thread: Option<String>,
     /// For words: what the asking thread holds from this seq on is left out, because whoever asks has it in sight.
     pub before: Option<Seq>,
+    /// For words: a message of the asking thread before that, which whoever asks has in sight too.
+    pub except: Option<Seq>,
+    /// For a range: how many characters of its first message are passed over, because they were read before.
+    pub from_char: u64,
     /// The most tokens of [`Recall::to_text`], by estimate. Less than the frame around an answer takes finds no place
     /// for any message.
     pub tokens_max: u64,
@@ -42,7 +48,7 @@ pub struct RecallQuery {
 impl RecallQuery {
     /// Returns a query of the whole lineage, as large as the tool's.
     pub const fn of(wanted: Wanted) -> Self {
-        Self { wanted, thread: None, before: None, tokens_max: RECALL_TOKENS_MAX }
+        Self { wanted, thread: None, before: None, except: None, from_char: 0, tokens_max: RECALL_TOKENS_MAX }
     }
 }
 
@@ -65,6 +71,8 @@ pub struct Recall {
     pub excerpts: Vec<Vec<Passage>>,
     /// What there is beyond the excerpts.
     pub rest: Rest,
+    /// For a range whose first message did not fit: the message, and how many of its characters have been read.
+    pub cut: Option<(Seq, u64)>,
     /// For a range that reaches so far: the seq at which the conversation left the thread. What was said there from
     /// then on is no part of the conversation and is not found.
     pub left_at: Option<Seq>,
@@ -135,7 +143,7 @@ pub async fn recall(
     let threads = match (named, &query.wanted) {
         (Some(named), _) => std::slice::from_ref(named),
         (None, Wanted::Words(_)) => &lineage,
-        (None, Wanted::Range(..)) => std::slice::from_ref(default_of_range(&lineage)),
+        (None, Wanted::Range(..)) => std::slice::from_ref(default_of_range(store, &lineage).await?),
     };
     let mut parts = Vec::with_capacity(threads.len());
     for thread in threads {
@@ -146,16 +154,24 @@ pub async fn recall(
             if let Some(own) = parts.first_mut().filter(|part| part.thread_id == thread_id) {
                 own.before = query.before;
             }
-            gather::Gathering::new(store, parts, query.tokens_max).by_words(text).await
+            let in_sight = query.except.map(|seq| (thread_id, seq));
+            gather::Gathering::new(store, parts, query.tokens_max).by_words(text, in_sight).await
         }
         Wanted::Range(from, to) => {
-            gather::Gathering::new(store, parts, query.tokens_max).by_range(*from, *to).await
+            let from = (*from, query.from_char);
+            gather::Gathering::new(store, parts, query.tokens_max).by_range(from, *to).await
         }
     }
 }
 
 /// Returns the thread whose places a range means when none is named.
-fn default_of_range(lineage: &[Ancestor]) -> &Ancestor {
+async fn default_of_range<'a>(
+    store: &dyn Store,
+    lineage: &'a [Ancestor],
+) -> Result<&'a Ancestor, RecallError> {
     let own = &lineage[0];
-    lineage.get(1).filter(|parent| parent.seeded(own.thread_id)).unwrap_or(own)
+    match lineage.get(1).filter(|parent| parent.seeded(own.thread_id)) {
+        Some(parent) if !sight::is_condensed(store, own.thread_id).await? => Ok(parent),
+        Some(_) | None => Ok(own),
+    }
 }

@@ -13,11 +13,12 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("model", &["protocol"]),
     ("transcripts", &["protocol"]),
     ("runtime", &["protocol", "journal", "model"]),
-    ("compaction", &["protocol", "journal", "model", "runtime"]),
+    ("ledger", &["protocol", "model"]),
+    ("compaction", &["protocol", "journal", "model", "runtime", "ledger"]),
     ("tools", &["protocol", "journal", "model", "runtime"]),
     ("mcp", &["protocol", "journal", "model", "runtime"]),
-    ("memory", &["protocol", "journal", "model", "runtime"]),
-    ("handoff", &["protocol", "journal", "model", "runtime", "memory"]),
+    ("memory", &["protocol", "journal", "model", "runtime", "ledger"]),
+    ("handoff", &["protocol", "journal", "model", "runtime", "ledger", "memory"]),
     (
         "agent",
         &[
@@ -26,6 +27,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "model",
             "transcripts",
             "runtime",
+            "ledger",
             "compaction",
             "tools",
             "mcp",

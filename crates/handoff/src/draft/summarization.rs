@@ -27,7 +27,7 @@ use crate::summary::files::referenced_files;
 use crate::summary::render;
 use crate::summary::select::Selection;
 use crate::tool::{self, RESULT_NODE};
-use memory::redact;
+use ledger::redact;
 
 /// The name of the node that drafts.
 pub const SUMMARIZATION_NODE: &str = "handoff_summarization";

@@ -1,7 +1,7 @@
 //! What is traced of one draft (contract §10): the span's name, its metadata and its tags. Sending traces anywhere is
 //! not done here; the journal keeps them with the record of the call.
 
-use memory::redact;
+use ledger::redact;
 use protocol::{AssistantId, Handoff, HandoffId, ThreadId};
 use serde::Serialize;
 

@@ -5,7 +5,7 @@ use journal::{EventQuery, HandoffFilter, PAGE_ROWS_MAX, Store};
 use protocol::{Category, Event, EventId, HandoffSummary, Seq, ThreadId};
 use runtime::{Failure, Frame, Frames, StepContext};
 
-use crate::ledger::source::{Item, What};
+use ledger::{Item, What};
 
 pub(crate) mod folds;
 

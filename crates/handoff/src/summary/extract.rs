@@ -4,12 +4,12 @@
 use model::tokens::{self, CHARS_PER_TOKEN};
 use protocol::{CarryOver, ItemKind, Seq, SummaryItem, TodoStatus};
 
-use crate::ledger::tool_use::head;
-use crate::ledger::{Facts, FileUse, Quote};
 use crate::limits::{BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
-use crate::summary::goal::Goal;
-use crate::summary::phrase::{clip, count, flat, plain, weight, without_tags};
 use crate::summary::render;
+use ledger::Goal;
+use ledger::phrase::{clip, count, plain, weight, without_tags};
+use ledger::tool_use::head;
+use ledger::{Facts, Quote};
 use section::{SECTIONS, Section, Shown, Source};
 
 mod files;
@@ -19,8 +19,6 @@ mod tests;
 
 /// Seqs an item names at most.
 const REFS_MAX: usize = 12;
-/// Entries of each list of the carry-over.
-const CARRIED_MAX: usize = 50;
 /// Graphemes of the title in a summary of ordinary size; it is said again, in full, as the objective.
 const TITLE_GRAPHEMES: usize = 64;
 /// Bytes of a request in which its title is looked for.
@@ -65,7 +63,7 @@ pub fn extract(facts: &Facts, goal: Option<&Goal>, tokens_max: u64) -> Extract {
         // Sections are planned in characters before escaping; a line that needed escapes is paid for here.
         let fits = tokens::fits(&render::markdown(&title, &tldr, &body), tokens_max);
         if fits || chars_max < 80 {
-            return Extract { title, tldr, body, carry_over: carry_over(facts) };
+            return Extract { title, tldr, body, carry_over: facts.carry_over() };
         }
         chars_max -= chars_max / 24 + 1;
     }
@@ -248,31 +246,4 @@ fn tldr(facts: &Facts) -> String {
     let sentence: String =
         letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default();
     clip(&format!("{sentence}."), TLDR_GRAPHEMES_MAX)
-}
-
-/// Returns what goes along with the summary whatever its text says.
-pub fn carry_over(facts: &Facts) -> CarryOver {
-    let paths = |wanted: fn(&FileUse) -> bool| {
-        facts
-            .files
-            .iter()
-            .filter(|file| wanted(file))
-            .take(CARRIED_MAX)
-            .map(|file| file.path.clone())
-            .collect()
-    };
-    let failing = facts.checks.iter().filter(|run| run.failed()).map(|run| match &run.detail {
-        Some(detail) => format!("{}: {detail}", run.name),
-        None => format!("{} failed", run.name),
-    });
-    CarryOver {
-        last_user_request: facts.requests.last().map(|quote| quote.text.clone()),
-        last_request_answered: facts.requests.last().map(|_| facts.is_answered),
-        todos: facts.todos.clone(),
-        files_read: paths(|file| file.written_at == 0),
-        files_modified: paths(|file| file.written_at > 0),
-        commands: facts.commands.iter().map(|name| name.text.clone()).collect(),
-        errors: failing.chain(facts.errors.iter().map(|quote| flat(&quote.text))).take(CARRIED_MAX).collect(),
-        ..CarryOver::default()
-    }
 }

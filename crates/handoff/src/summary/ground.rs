@@ -8,8 +8,8 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use protocol::{Block, HandoffSummary, Message, SummaryItem};
 use serde_json::Value;
 
-use crate::ledger::Facts;
-use crate::ledger::source::{Item, What};
+use ledger::Facts;
+use ledger::{Item, What};
 use names::{Named, Sort};
 
 mod forms;

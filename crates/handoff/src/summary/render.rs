@@ -14,13 +14,13 @@ use protocol::{HandoffSummary, ItemKind, SummaryItem};
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::limits::{BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
-use crate::summary::phrase::{clip, flat};
+use ledger::phrase::{clip, flat};
 
 #[cfg(test)]
 mod tests;
 /// Graphemes below which a title, TL;DR or last sentence is not shortened further.
 const GRAPHEMES_MIN: usize = 24;
-/// Characters above which so few graphemes are letters with marks piled on them.
+/// Plain characters above which so few graphemes are letters with marks piled on them, or signs of many tokens each.
 const PILED_CHARS_MIN: usize = 4 * GRAPHEMES_MIN;
 
 /// A summary within its limit, and what that took.
@@ -252,13 +252,13 @@ fn shorten(text: &mut String, graphemes_max: usize) -> bool {
     let target = (graphemes * 2 / 3).min(graphemes_max);
     let shorter = if target >= GRAPHEMES_MIN {
         clip(text, target)
-    } else if text.chars().nth(PILED_CHARS_MIN).is_none() {
+    } else if tokens::fits(text, PILED_CHARS_MIN as u64 / CHARS_PER_TOKEN) {
         return false;
     } else if graphemes > 2 {
         clip(text, target.max(2))
     } else {
         // No script needs so many marks on a letter; what is left of them is still one.
-        text.chars().take(PILED_CHARS_MIN).collect()
+        text.chars().take(GRAPHEMES_MIN).collect()
     };
     let is_shorter = shorter.len() < text.len();
     *text = shorter;

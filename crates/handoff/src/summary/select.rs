@@ -4,11 +4,11 @@
 use model::{inert, tokens};
 use protocol::{Coverage, Seq};
 
-use crate::ledger::{Facts, Quote};
 use crate::summary::coverage::Reach;
 use crate::summary::extract::extract;
-use crate::summary::phrase::{clip, flat};
 use crate::summary::render;
+use ledger::phrase::{clip, flat};
+use ledger::{Facts, Quote};
 use piece::{Piece, Shown};
 pub use pieces::Selector;
 

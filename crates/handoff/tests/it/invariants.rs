@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use handoff::{Extract, Facts, Goal, Grounding, Item, Ledger, Selector, What, carry_over, counts, extract};
+use handoff::{Extract, Grounding, Selector, counts, extract};
 use jiff::Timestamp;
+use ledger::{Facts, Goal, Item, Ledger, What};
 use protocol::{AssistantId, Block, HandoffId, HandoffSummary, SCHEMA_VERSION, ThreadId};
 
 use crate::conversations;
@@ -109,7 +110,7 @@ fn m6_a_name_planted_in_a_summary_of_a_real_conversation_is_always_flagged() {
 fn m7_what_is_carried_over_is_what_the_conversation_says() {
     each(|name, items| {
         let facts = facts(items, None);
-        let carried = carry_over(&facts);
+        let carried = facts.carry_over();
         let said = items.iter().rev().find_map(Item::user_text);
         let said = said.as_deref().map(|said| handoff_text(said, carried.last_user_request.as_deref()));
         assert_eq!(carried.last_user_request.as_deref(), said, "{name}");

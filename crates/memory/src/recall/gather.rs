@@ -5,12 +5,12 @@ use std::collections::HashSet;
 
 use jiff::Timestamp;
 use journal::{EventQuery, RankQuery, Ranked, Store, ThreadPart};
-use model::tokens::CHARS_PER_TOKEN;
+use model::tokens::{CHARS_PER_TOKEN, weight};
 use protocol::{Category, Event, EventId, Message, Seq, ThreadId};
 use serde_json::Value;
 
 use super::order::{Match, Weights, lift_neighbours, newest_first};
-use super::passage::{Finder, readable, shortened};
+use super::passage::{CUT, Finder, readable, shortened};
 use super::{Passage, RECALL, Recall, RecallError, Rest, Speaker, render, words};
 
 /// Messages that are ranked; of these the best are shown.
@@ -34,7 +34,7 @@ pub(super) struct Gathering<'a> {
     /// What is looked through, nearest first.
     parts: Vec<ThreadPart>,
     id_digits: usize,
-    /// Characters that there is room for.
+    /// Plain characters that there is room for.
     room: u64,
     /// The messages that have or get a place.
     seen: HashSet<EventId>,
@@ -65,8 +65,12 @@ impl<'a> Gathering<'a> {
         Self { store, parts, id_digits, room, seen: HashSet::new() }
     }
 
-    /// Gathers the messages that say most about the words of `text`.
-    pub(super) async fn by_words(mut self, text: &str) -> Result<Recall, RecallError> {
+    /// Gathers the messages that say most about the words of `text`, but for one.
+    pub(super) async fn by_words(
+        mut self,
+        text: &str,
+        except: Option<(ThreadId, Seq)>,
+    ) -> Result<Recall, RecallError> {
         let words = words::of(text);
         if words.is_empty() {
             return Err(RecallError::NoWords);
@@ -75,7 +79,7 @@ impl<'a> Gathering<'a> {
         let threads = self.parts.clone();
         let mut ranked = self.store.rank(RankQuery { threads, words, limit: RANKED_MAX }).await?;
         let least = ranked.first().map_or(0.0, |best| best.score * MATCH_SHARE);
-        ranked.retain(|one| one.score >= least);
+        ranked.retain(|one| one.score >= least && except != Some((one.thread_id, one.seq)));
         let weights = Weights::of(&ranked);
         lift_neighbours(&mut ranked);
         let mut found: Vec<Found> = Vec::new();
@@ -93,7 +97,7 @@ impl<'a> Gathering<'a> {
         let excerpts = self.excerpts(matches).await?;
         let hidden = shown - excerpts.len();
         let rest = Rest::Messages((left + hidden) as u64);
-        Ok(Recall { threads: ids(&self.parts), excerpts, rest, left_at: None })
+        Ok(Recall { threads: ids(&self.parts), excerpts, rest, cut: None, left_at: None })
     }
 
     /// Reads a match; `None` for one that only repeats another or what was recalled before.
@@ -117,7 +121,9 @@ impl<'a> Gathering<'a> {
         let mut excerpts: Vec<Excerpt> = matches.iter().map(|_| Excerpt::default()).collect();
         let first = matches.len().min(WITH_NEIGHBOURS_FIRST);
         for at in 0..first {
-            excerpts[at].found = self.placed(matches[at].clone());
+            let whole = matches[at].clone();
+            // The best is cut rather than left out: something was found.
+            excerpts[at].found = if at == 0 { self.placed_cut(whole) } else { self.placed(whole) };
             self.add_neighbours(&mut excerpts[at]).await?;
         }
         for at in first..matches.len() {
@@ -165,14 +171,19 @@ impl<'a> Gathering<'a> {
         })
     }
 
-    /// Returns the characters the passage takes as a model reads it, with a line that separates it.
+    /// Returns the plain characters the passage takes as a model reads it, with a line that separates it.
     fn size(&self, passage: &Passage) -> u64 {
         const SEPARATOR_CHARS: u64 = 3;
-        render::line(passage, self.id_digits).chars().count() as u64 + SEPARATOR_CHARS
+        weight(&render::line(passage, self.id_digits)) + SEPARATOR_CHARS
     }
 
-    /// Gathers the messages of the one thread from one seq to another, as many as there is room for.
-    pub(super) async fn by_range(mut self, from: Seq, to: Seq) -> Result<Recall, RecallError> {
+    /// Gathers the messages of the one thread from one seq, and a character in that message, to another seq, as many as
+    /// there is room for.
+    pub(super) async fn by_range(
+        mut self,
+        (from, from_char): (Seq, u64),
+        to: Seq,
+    ) -> Result<Recall, RecallError> {
         if from > to {
             return Err(RecallError::EmptyRange { from, to });
         }
@@ -180,6 +191,7 @@ impl<'a> Gathering<'a> {
         let left_at = left.filter(|left| *left <= to);
         let end = left_at.unwrap_or(to.saturating_add(1));
         let mut passages: Vec<Passage> = Vec::new();
+        let mut cut = None;
         let mut at = from.saturating_sub(1);
         let next_seq = 'read: loop {
             let query = EventQuery {
@@ -192,6 +204,11 @@ impl<'a> Gathering<'a> {
             at = last.seq;
             for event in &page {
                 let Some((speaker, text)) = said(event) else { continue };
+                let passed = if event.seq == from { from_char } else { 0 };
+                let text = behind(text, passed);
+                if text.is_empty() {
+                    continue;
+                }
                 let whole = Passage {
                     thread_id,
                     seq: event.seq,
@@ -201,15 +218,17 @@ impl<'a> Gathering<'a> {
                     text,
                 };
                 // The first is cut rather than left out, so that reading on always ends.
-                let placed = if passages.is_empty() { self.placed_cut(whole) } else { self.placed(whole) };
-                match placed {
-                    Some(passage) => passages.push(passage),
-                    None => break 'read Some(event.seq),
-                }
+                let placed = match passages.is_empty() {
+                    true => self.placed_cut(whole.clone()),
+                    false => self.placed(whole.clone()),
+                };
+                let Some(passage) = placed else { break 'read Some(event.seq) };
+                cut = cut.or_else(|| Some((event.seq, passed + shown_of(&whole.text, &passage.text)?)));
+                passages.push(passage);
             }
         };
         let excerpts = if passages.is_empty() { Vec::new() } else { vec![passages] };
-        Ok(Recall { threads: ids(&self.parts), excerpts, rest: Rest::Range { next_seq }, left_at })
+        Ok(Recall { threads: ids(&self.parts), excerpts, rest: Rest::Range { next_seq }, cut, left_at })
     }
 
     /// Returns the passage, cut to what there is room for.
@@ -222,6 +241,23 @@ impl<'a> Gathering<'a> {
         }
         self.placed(passage)
     }
+}
+
+/// Returns what is left of `text` behind so many characters.
+fn behind(text: String, chars: u64) -> String {
+    let at = text.char_indices().nth(usize::try_from(chars).unwrap_or(usize::MAX));
+    match (chars, at) {
+        (0, _) => text,
+        (_, Some((at, _))) => text[at..].trim_end().to_owned(),
+        (_, None) => String::new(),
+    }
+}
+
+/// Returns how many characters of `whole` a shortened form has; `None` when it is not shortened.
+fn shown_of(whole: &str, shortened: &str) -> Option<u64> {
+    let kept = shortened.strip_suffix(CUT).filter(|_| whole != shortened)?;
+    let blank = whole.len() - whole.trim_start().len();
+    Some(whole[..(blank + kept.len()).min(whole.len())].chars().count() as u64)
 }
 
 fn ids(parts: &[ThreadPart]) -> Vec<ThreadId> {
@@ -243,6 +279,6 @@ fn said(event: &Event) -> Option<(Speaker, String)> {
     (!text.is_empty()).then_some((speaker, text))
 }
 
-fn is_injected(event: &Event) -> bool {
+pub(super) fn is_injected(event: &Event) -> bool {
     event.metadata_value().get("injected").and_then(Value::as_bool) == Some(true)
 }

@@ -8,7 +8,7 @@ use model::tokens::cut_at;
 use protocol::{Block, Message};
 use rust_stemmers::{Algorithm, Stemmer};
 
-use crate::redact;
+use ledger::redact;
 
 /// The part of a message that is looked at; a search finds nothing behind it either.
 const READ_BYTES_MAX: usize = 64 << 10;
@@ -21,7 +21,7 @@ const PLACES_MAX: usize = 2_000;
 /// The part of a passage that stands before the first word found.
 const LEAD_OF: usize = 4;
 /// Stands where something was cut.
-const CUT: &str = "…";
+pub(super) const CUT: &str = "…";
 
 /// Returns what the message says, without secrets; empty when it says nothing.
 pub(super) fn readable(message: &Message) -> String {

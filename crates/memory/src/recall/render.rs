@@ -15,8 +15,11 @@ const MORE_MESSAGES: &str = include_str!("../../prompts/recall/more_messages.md"
 /// Stands at the end of a range that goes on where the thread does not belong to the conversation any longer.
 const LEFT: &str = include_str!("../../prompts/recall/left.md");
 
+/// Stands at the end of a range whose first message goes on.
+const GOES_ON: &str = include_str!("../../prompts/recall/goes_on.md");
+
 /// The most characters of everything but the passages.
-pub(super) const FRAME_CHARS_MAX: u64 = 900;
+pub(super) const FRAME_CHARS_MAX: u64 = 1_000;
 /// Between excerpts.
 const SEPARATOR: &str = "--\n";
 /// Hex digits of a thread's id that are shown when they are enough.
@@ -46,6 +49,16 @@ impl Recall {
     }
 
     fn rest(&self) -> String {
+        match self.cut {
+            None => self.rest_of_messages(),
+            Some((seq, chars)) => {
+                let goes_on = filled(GOES_ON, "{{seq}}", seq).replace("{{char}}", &(chars + 1).to_string());
+                format!("{goes_on} {}", self.rest_of_messages())
+            }
+        }
+    }
+
+    fn rest_of_messages(&self) -> String {
         let is_empty = self.excerpts.is_empty();
         match (self.rest, self.left_at) {
             (Rest::Messages(0), _) if is_empty => {

@@ -1,20 +1,18 @@
-//! The tool `recall`: how the agent finds again what was said before its context began. It only reads.
+//! The tool `recall`: how the agent finds again what was said before its context began, or was condensed in it. It only reads.
 
 use async_trait::async_trait;
-use journal::{EventQuery, Store};
+use journal::Store;
 use model::ToolSpec;
-use protocol::{Category, EventType, Seq, ThreadId};
+use protocol::{Seq, ThreadId};
 use runtime::{Repeat, Tool, ToolContext, ToolOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::sight::{Sight, sight};
 use super::{RecallError, RecallQuery, Wanted, recall};
 
 /// The tool's name.
 pub const RECALL: &str = "recall";
-
-/// Messages that are read at a time to find where a turn began.
-const TURN_PAGE: usize = 50;
 
 /// The tool.
 pub struct RecallTool;
@@ -25,6 +23,8 @@ struct Args {
     query: Option<String>,
     from_seq: Option<Seq>,
     to_seq: Option<Seq>,
+    #[serde(default)]
+    from_char: u64,
     thread: Option<String>,
 }
 
@@ -43,6 +43,7 @@ impl Tool for RecallTool {
                     "query": string(include_str!("../../prompts/recall/query.md")),
                     "from_seq": number(include_str!("../../prompts/recall/from_seq.md")),
                     "to_seq": number(include_str!("../../prompts/recall/to_seq.md")),
+                    "from_char": number(include_str!("../../prompts/recall/from_char.md")),
                     "thread": string(include_str!("../../prompts/recall/thread.md"))
                 },
                 "additionalProperties": false
@@ -55,11 +56,11 @@ impl Tool for RecallTool {
     }
 
     async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {
-        let (wanted, thread) = match arguments(args) {
-            Ok(asked) => asked,
+        let query = match arguments(args) {
+            Ok(query) => query,
             Err(reason) => return ToolOutput::error(reason),
         };
-        match answer(&*context.store, context.thread_id, (wanted, thread)).await {
+        match answer(&*context.store, context.thread_id, query).await {
             Ok(text) => ToolOutput::success(text),
             Err(error) => ToolOutput::error(format!("failed to {error}. To do: {}.", error.hint())),
         }
@@ -69,18 +70,17 @@ impl Tool for RecallTool {
 async fn answer(
     store: &dyn Store,
     thread_id: ThreadId,
-    (wanted, thread): (Wanted, Option<String>),
+    mut query: RecallQuery,
 ) -> Result<String, RecallError> {
-    let before = match &wanted {
-        Wanted::Words(_) => turn_begins(store, thread_id).await?,
-        Wanted::Range(..) => None,
-    };
-    let query = RecallQuery { thread, before, ..RecallQuery::of(wanted) };
+    if let Wanted::Words(_) = &query.wanted {
+        let Sight { from, request } = sight(store, thread_id).await?;
+        (query.before, query.except) = (from, request);
+    }
     Ok(recall(store, thread_id, &query).await?.to_text())
 }
 
 /// Reads a call's arguments; the error is what the model is told.
-fn arguments(args: &Value) -> Result<(Wanted, Option<String>), String> {
+fn arguments(args: &Value) -> Result<RecallQuery, String> {
     let args = Args::deserialize(args).map_err(|error| format!("bad arguments: {error}"))?;
     let wanted = match (args.query, args.from_seq, args.to_seq) {
         (Some(query), None, None) => Wanted::Words(query),
@@ -91,20 +91,8 @@ fn arguments(args: &Value) -> Result<(Wanted, Option<String>), String> {
         }
     };
     // Models fill in what they need not.
-    Ok((wanted, args.thread.filter(|thread| !thread.trim().is_empty())))
-}
-
-/// Returns the seq of what the person said last: what follows it is this turn's, which the model has in sight.
-async fn turn_begins(store: &dyn Store, thread_id: ThreadId) -> Result<Option<Seq>, RecallError> {
-    let mut query =
-        EventQuery { categories: vec![Category::Message], after: None, ..EventQuery::after(0, TURN_PAGE) };
-    loop {
-        let page = store.events(thread_id, query.clone()).await?;
-        let human = page.iter().rev().find(|event| event.kind() == Some(EventType::HumanMessage));
-        match (human, page.first()) {
-            (Some(human), _) => return Ok(Some(human.seq)),
-            (None, Some(first)) => query.before = Some(first.seq),
-            (None, None) => return Ok(None),
-        }
-    }
+    let thread = args.thread.filter(|thread| !thread.trim().is_empty());
+    // They count from one.
+    let from_char = args.from_char.saturating_sub(1);
+    Ok(RecallQuery { thread, from_char, ..RecallQuery::of(wanted) })
 }

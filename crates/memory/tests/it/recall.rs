@@ -1,6 +1,7 @@
 //! What a thread finds again of itself and of those it came from: the journal that the tests of it begin with.
 
 mod answers;
+mod condensed;
 mod finding;
 mod lineage;
 

@@ -8,14 +8,14 @@ use protocol::{CarryOver, Coverage, HandoffSummary, Seq, ThreadId};
 use runtime::Failure;
 
 use super::{End, Reader, Reading, Window, follow};
-use crate::ledger::source::Item;
-use crate::ledger::{Facts, Ledger};
 use crate::summary::coverage::Reach;
-use crate::summary::extract::{Extract, carry_over, extract};
-use crate::summary::goal::Goal;
+use crate::summary::extract::{Extract, extract};
 use crate::summary::ground::{Grounding, Sought};
-use crate::summary::phrase::flat;
 use crate::summary::select::{Selection, Selector};
+use ledger::Goal;
+use ledger::Item;
+use ledger::phrase::flat;
+use ledger::{Facts, Ledger};
 
 /// The most threads of which something is kept.
 const FOLDS_MAX: usize = 8;
@@ -208,7 +208,7 @@ impl Reader for Grounding {
 impl Known {
     /// Returns what goes along with the summary whatever its text says.
     pub(crate) fn carry_over(&self) -> CarryOver {
-        carry_over(self.fold.facts())
+        self.fold.facts().carry_over()
     }
 
     /// Returns what a model is to be shown in `tokens_max` tokens.

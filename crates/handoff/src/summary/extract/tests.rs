@@ -7,15 +7,21 @@ use protocol::ItemKind;
 use unicode_segmentation::UnicodeSegmentation;
 
 use super::{Extract, extract};
-use crate::ledger::Ledger;
-use crate::ledger::source::Item;
 use crate::limits::{
     BODY_ITEMS_MAX, BODY_ITEMS_MIN, SUMMARY_TOKENS_MAX, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX,
 };
-use crate::summary::goal::Goal;
 use crate::summary::ground::Grounding;
 use crate::summary::render;
-use crate::transcript::{facts, items, summary};
+use ledger::Goal;
+use ledger::Item;
+use ledger::Ledger;
+use ledger::notation::{facts, items};
+
+/// Returns the offline summary of a transcript in 300 tokens.
+fn summary(text: &str) -> String {
+    let told = extract(&facts(text), None, SUMMARY_TOKENS_MAX);
+    render::markdown(&told.title, &told.tldr, &told.body)
+}
 
 const SESSION: &str = r#"
 U: The sync worker drops messages when the network flaps. Find out why and fix it.
@@ -64,7 +70,7 @@ fn the_goal_of_the_next_thread_comes_first() {
 
 #[test]
 fn m7_what_must_not_be_lost_is_carried_over_as_data() {
-    let carried = super::carry_over(&facts(SESSION));
+    let carried = facts(SESSION).carry_over();
     assert_eq!(
         carried.last_user_request.as_deref(),
         Some("Also make the retry limit configurable, see #214.")

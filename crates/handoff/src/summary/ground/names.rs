@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
-use crate::ledger::identifier::{self, Kind};
-use memory::REDACTED;
+use ledger::REDACTED;
+use ledger::identifier::{self, Kind};
 
 /// What a name is, as far as its edges tell a part of a longer name from the name itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,11 +5,11 @@ use std::sync::OnceLock;
 use model::inert;
 use protocol::Seq;
 
-use crate::ledger::tool_use::head_words;
 use crate::summary::coverage::Reach;
-use crate::summary::goal::Terms;
-use crate::summary::phrase::{clip, flat};
-use memory::redact;
+use ledger::Terms;
+use ledger::phrase::{clip, flat};
+use ledger::redact;
+use ledger::tool_use::head_words;
 
 /// Bytes kept of one piece: enough for its graphemes, and for a secret at the cut to be seen whole.
 pub(super) const PIECE_BYTES_MAX: usize = 6_400;

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use protocol::{AiMessage, Block, Message, Seq, ToolMessage, ToolStatus};
 
 use super::piece::Piece;
-use crate::ledger::Facts;
-use crate::ledger::source::{Item, What};
-use crate::ledger::tool_use::{head_words, one_line, tail_words};
-use crate::limits::{OPEN_CALLS_MAX, SCAN_BYTES_MAX};
 use crate::summary::coverage::{CoverageBuilder, Reach};
-use crate::summary::goal::{Frequencies, Goal, Terms};
-use crate::summary::phrase::{clip, flat};
+use ledger::Facts;
+use ledger::limits::{OPEN_CALLS_MAX, SCAN_BYTES_MAX};
+use ledger::phrase::{clip, flat};
+use ledger::tool_use::{head_words, one_line, tail_words};
+use ledger::{Frequencies, Goal, Terms};
+use ledger::{Item, What};
 
 /// Graphemes of one assistant message.
 const STATEMENT_GRAPHEMES: usize = 1_500;

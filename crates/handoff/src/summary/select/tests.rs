@@ -4,11 +4,11 @@ use model::tokens;
 use proptest::prelude::*;
 
 use super::{Selection, Selector};
-use crate::ledger::Ledger;
 use crate::limits::INPUT_TOKENS_MAX;
 use crate::summary::coverage::counts;
-use crate::summary::goal::Goal;
-use crate::transcript::items;
+use ledger::Goal;
+use ledger::Ledger;
+use ledger::notation::items;
 
 fn select(text: &str, tokens_max: u64) -> Selection {
     let mut ledger = Ledger::default();

@@ -11,10 +11,11 @@ use serde_json::json;
 
 use super::super::{FIRST_REQUEST_WITHIN, FOLD_PAGE_ROWS, Reading};
 use super::{FOLDS_MAX, Folds, Known, Part};
+use crate::limits::INPUT_TOKENS_MAX;
 use crate::summary::coverage::{Counts, counts};
 use crate::summary::select::Selection;
-use crate::transcript::item;
-use crate::{What, limits::INPUT_TOKENS_MAX};
+use ledger::What;
+use ledger::notation::item;
 
 mod ground;
 

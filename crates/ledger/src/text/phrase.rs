@@ -3,10 +3,10 @@
 use unicode_segmentation::UnicodeSegmentation;
 
 /// Stands where text was cut.
-pub(crate) const CUT: char = '…';
+pub const CUT: char = '…';
 
 /// Returns `text` on one line, runs of white space as one space.
-pub(crate) fn flat(text: &str) -> String {
+pub fn flat(text: &str) -> String {
     let mut line = String::with_capacity(text.len().min(4_096));
     for word in text.split_whitespace() {
         if !line.is_empty() {
@@ -18,7 +18,7 @@ pub(crate) fn flat(text: &str) -> String {
 }
 
 /// Returns `text` without the Markdown that only makes sense at the start of its own line or block.
-pub(crate) fn plain(text: &str) -> String {
+pub fn plain(text: &str) -> String {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with("```"));
     let words = lines.flat_map(|line| without_marker(line.trim()).split_whitespace());
     // Only around words: inside one, two asterisks are a glob.
@@ -36,7 +36,7 @@ fn without_marker(line: &str) -> &str {
 }
 
 /// Returns `text` without what stands between angle brackets like a tag.
-pub(crate) fn without_tags(text: &str) -> String {
+pub fn without_tags(text: &str) -> String {
     let mut bare = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('<') {
@@ -62,7 +62,7 @@ pub(crate) fn without_tags(text: &str) -> String {
 
 /// Returns the beginning of `text` in at most `graphemes_max` grapheme clusters, cut between words where it has any,
 /// with [`CUT`] at the end when something is missing.
-pub(crate) fn clip(text: &str, graphemes_max: usize) -> String {
+pub fn clip(text: &str, graphemes_max: usize) -> String {
     if text.len() <= graphemes_max {
         return text.to_owned();
     }
@@ -83,7 +83,7 @@ pub(crate) fn clip(text: &str, graphemes_max: usize) -> String {
 
 /// Returns about how many words of `text` carry meaning: those of four letters and more, and characters of scripts
 /// that write without spaces.
-pub(crate) fn weight(text: &str) -> usize {
+pub fn weight(text: &str) -> usize {
     text.split(|c: char| !c.is_alphanumeric())
         .map(|word| {
             if word.starts_with(|c: char| c >= '\u{2e80}') {
@@ -96,7 +96,7 @@ pub(crate) fn weight(text: &str) -> usize {
 }
 
 /// Returns a count with its noun: `1 file`, `2 files`.
-pub(crate) fn count(number: usize, noun: &str) -> String {
+pub fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 

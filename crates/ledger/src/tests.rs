@@ -2,7 +2,7 @@
 
 use protocol::TodoStatus;
 
-use crate::transcript::facts;
+use crate::notation::facts;
 
 #[test]
 fn only_the_person_sets_the_task() {
@@ -17,7 +17,7 @@ fn only_the_person_sets_the_task() {
 #[test]
 fn g18_what_a_sub_agent_did_is_not_what_was_done() {
     let mut ledger = super::Ledger::default();
-    let mut item = crate::transcript::item(1, r#"C: 1 Edit {"file_path": "side.rs"}"#);
+    let mut item = crate::notation::item(1, r#"C: 1 Edit {"file_path": "side.rs"}"#);
     item.side = true;
     ledger.push(&item);
     assert!(ledger.finish().files.is_empty());
@@ -127,10 +127,8 @@ fn a_question_that_waits_is_known() {
 fn memory_does_not_grow_with_the_thread() {
     let mut ledger = super::Ledger::default();
     for seq in 1..20_000 {
-        ledger.push(&crate::transcript::item(
-            seq,
-            &format!("U: Never touch file_{seq}.rs and Thing{seq}Name."),
-        ));
+        ledger
+            .push(&crate::notation::item(seq, &format!("U: Never touch file_{seq}.rs and Thing{seq}Name.")));
     }
     let facts = ledger.finish();
     assert!(facts.requests.len() < 100 && facts.rules.len() < 100 && facts.identifiers.len() < 100);

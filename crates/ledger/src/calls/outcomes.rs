@@ -7,13 +7,13 @@ use std::sync::LazyLock;
 use aho_corasick::AhoCorasick;
 use protocol::{Seq, ToolStatus};
 
-use super::facts::{CheckRun, Quote};
-use super::tally::Tally;
-use crate::ledger::identifier::{self, Kind};
-use crate::ledger::shell::{self, Check, Outcome};
-use crate::ledger::tool_use::{ToolUse, head, head_words, tail, tail_words};
+use crate::facts::{CheckRun, Quote};
+use crate::identifier::{self, Kind};
 use crate::limits::{ERRORS_MAX, OPEN_CALLS_MAX};
-use memory::redact;
+use crate::shell::{self, Check, Outcome};
+use crate::tally::Tally;
+use crate::text::secrets::redact;
+use crate::tool_use::{ToolUse, head, head_words, tail, tail_words};
 
 /// Bytes looked at on each end of a tool's result.
 const RESULT_BYTES_MAX: usize = 4_096;
@@ -75,18 +75,18 @@ struct OpenError {
 
 /// Folds calls and results.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Outcomes {
+pub(crate) struct Outcomes {
     calls: HashMap<String, OpenCall>,
     calls_seen: u64,
     checks: Vec<CheckRun>,
     errors: Vec<OpenError>,
     /// Error types named in failures.
-    pub(super) types: Tally,
+    pub(crate) types: Tally,
 }
 
 impl Outcomes {
     /// Takes a call.
-    pub(super) fn call(&mut self, id: &str, tool: &str, usage: &ToolUse) {
+    pub(crate) fn call(&mut self, id: &str, tool: &str, usage: &ToolUse) {
         self.calls_seen += 1;
         let order = self.calls_seen;
         if self.calls.len() >= OPEN_CALLS_MAX {
@@ -107,17 +107,17 @@ impl Outcomes {
     }
 
     /// Returns whether a call waits for its result.
-    pub(super) fn has_open_calls(&self) -> bool {
+    pub(crate) fn has_open_calls(&self) -> bool {
         !self.calls.is_empty()
     }
 
     /// Gives up waiting: a new request begins.
-    pub(super) fn abandon_calls(&mut self) {
+    pub(crate) fn abandon_calls(&mut self) {
         self.calls.clear();
     }
 
     /// Takes a result.
-    pub(super) fn result(&mut self, seq: Seq, call_id: &str, text: &str, status: ToolStatus) {
+    pub(crate) fn result(&mut self, seq: Seq, call_id: &str, text: &str, status: ToolStatus) {
         let call = self.calls.remove(call_id);
         let failed = status == ToolStatus::Error;
         match call {
@@ -176,12 +176,12 @@ impl Outcomes {
     }
 
     /// Returns the last run of each check, the latest first.
-    pub(super) fn checks(&self) -> &[CheckRun] {
+    pub(crate) fn checks(&self) -> &[CheckRun] {
         &self.checks
     }
 
     /// Returns the open errors, the latest first.
-    pub(super) fn errors(&self) -> impl Iterator<Item = &Quote> {
+    pub(crate) fn errors(&self) -> impl Iterator<Item = &Quote> {
         self.errors.iter().map(|error| &error.quote)
     }
 }

@@ -2,26 +2,26 @@
 
 use protocol::{Seq, TodoItem, TodoStatus};
 
-use crate::ledger::tool_use::{TaskChange, head_words};
 use crate::limits::TASKS_MAX;
-use memory::redact;
+use crate::text::secrets::redact;
+use crate::tool_use::{TaskChange, head_words};
 
 /// Bytes of one task that are kept.
 const TASK_BYTES_MAX: usize = 600;
 
 /// The newest state of the task list.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Tasks {
+pub(crate) struct Tasks {
     items: Vec<(Option<String>, TodoItem)>,
     /// Creations whose id is still in a result to come: the call and what it creates.
     creating: Vec<(String, String)>,
     /// The event that last changed the list.
-    pub(super) seq: Seq,
+    pub(crate) seq: Seq,
 }
 
 impl Tasks {
     /// Applies what the call `call_id` does to the list.
-    pub(super) fn apply(&mut self, change: TaskChange, call_id: &str, seq: Seq) {
+    pub(crate) fn apply(&mut self, change: TaskChange, call_id: &str, seq: Seq) {
         self.seq = seq;
         match change {
             TaskChange::Replace(items) => {
@@ -48,7 +48,7 @@ impl Tasks {
     }
 
     /// Takes the result of a call; a creation reports the task's id as `Task #N`.
-    pub(super) fn result(&mut self, call_id: &str, text: &str, seq: Seq) {
+    pub(crate) fn result(&mut self, call_id: &str, text: &str, seq: Seq) {
         if self.creating.is_empty() {
             return;
         }
@@ -64,7 +64,7 @@ impl Tasks {
     }
 
     /// Returns the tasks in order.
-    pub(super) fn items(&self) -> Vec<TodoItem> {
+    pub(crate) fn items(&self) -> Vec<TodoItem> {
         let items = self.items.iter().map(|(_, item)| item);
         items.filter(|item| !item.text.trim().is_empty()).cloned().collect()
     }

@@ -121,7 +121,7 @@ fn build<'a>(words: impl Iterator<Item = &'a &'a str>) -> AhoCorasick {
 const HEDGES: [&str; 8] = ["i think", "seems", "maybe", "perhaps", "i guess", "not sure", "wonder", "fyi"];
 
 /// Returns whether `sentence` gives a rule, and if so whether as an order: a question or a guess is none.
-pub(super) fn rule(sentence: &str) -> Option<bool> {
+pub(crate) fn rule(sentence: &str) -> Option<bool> {
     let mut found = None;
     for hit in RULE_CUES.find_overlapping_iter(sentence).filter(|hit| is_word(sentence, hit)) {
         found = Some(found == Some(true) || hit.pattern().as_usize() < STRICT.len());
@@ -134,7 +134,7 @@ pub(super) fn rule(sentence: &str) -> Option<bool> {
 }
 
 /// Returns whether `text` states a choice.
-pub(super) fn is_choice(text: &str) -> bool {
+pub(crate) fn is_choice(text: &str) -> bool {
     CHOICE_CUES.find_iter(text).any(|hit| is_word(text, &hit))
 }
 

@@ -4,12 +4,12 @@
 use protocol::{TodoItem, TodoStatus};
 use serde_json::Value;
 
-use crate::ledger::identifier::{self, Kind};
-use crate::ledger::shell;
+use crate::identifier::{self, Kind};
+use crate::shell;
 
 /// The meaning of one tool call.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct ToolUse {
+pub struct ToolUse {
     /// Files it reads.
     pub reads: Vec<String>,
     /// Files it writes.
@@ -24,7 +24,7 @@ pub(crate) struct ToolUse {
 
 /// What a call does to a task list.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum TaskChange {
+pub enum TaskChange {
     /// The whole list, anew.
     Replace(Vec<TodoItem>),
     /// One more task; its id is in the result.
@@ -100,7 +100,7 @@ const VALUES_MAX: usize = 20;
 
 impl ToolUse {
     /// Returns the meaning of a call of the tool `name`.
-    pub(crate) fn of(name: &str, args: &Value) -> Self {
+    pub fn of(name: &str, args: &Value) -> Self {
         let tool = name.rsplit("__").next().unwrap_or(name).to_ascii_lowercase();
         let mut usage = Self { task: task_change(&tool, args), ..Self::default() };
         if usage.task.is_some() {
@@ -177,7 +177,7 @@ fn command_of(args: &Value) -> String {
 }
 
 /// Returns a path as it is compared and shown.
-pub(crate) fn clean_path(path: &str) -> String {
+pub fn clean_path(path: &str) -> String {
     let path = path.trim().trim_matches(['\'', '"', '`', ',', ';']).replace('\\', "/");
     path.strip_prefix("./").map_or(path.clone(), str::to_owned)
 }
@@ -260,7 +260,7 @@ fn is_code(text: &str) -> bool {
 }
 
 /// Returns a call in one line: the tool's name and what it is about.
-pub(crate) fn one_line(name: &str, args: &Value, chars_max: usize) -> String {
+pub fn one_line(name: &str, args: &Value, chars_max: usize) -> String {
     let usage = ToolUse::of(name, args);
     let subject = if usage.writes.is_empty() {
         let subject = SUBJECT_KEYS.iter().find_map(|key| args.get(*key)?.as_str().map(str::to_owned));
@@ -292,12 +292,12 @@ fn compact(args: &Value) -> String {
 }
 
 /// Returns the beginning of `text`, at most `bytes_max` bytes, ending between characters.
-pub(crate) fn head(text: &str, bytes_max: usize) -> &str {
+pub fn head(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
 
 /// Returns the end of `text`, at most `bytes_max` bytes, beginning between characters.
-pub(crate) fn tail(text: &str, bytes_max: usize) -> &str {
+pub fn tail(text: &str, bytes_max: usize) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(bytes_max))..]
 }
 
@@ -306,7 +306,7 @@ const WORD_BYTES_MAX: usize = 256;
 
 /// Returns the beginning of `text`, at most `bytes_max` bytes, ending between words where it has any: the beginning of a
 /// name is another name.
-pub(crate) fn head_words(text: &str, bytes_max: usize) -> &str {
+pub fn head_words(text: &str, bytes_max: usize) -> &str {
     let cut = head(text, bytes_max);
     if cut.len() == text.len() || text[cut.len()..].starts_with(char::is_whitespace) {
         return cut;
@@ -318,7 +318,7 @@ pub(crate) fn head_words(text: &str, bytes_max: usize) -> &str {
 }
 
 /// Returns the end of `text`, at most `bytes_max` bytes, beginning between words where it has any.
-pub(crate) fn tail_words(text: &str, bytes_max: usize) -> &str {
+pub fn tail_words(text: &str, bytes_max: usize) -> &str {
     let cut = tail(text, bytes_max);
     if cut.len() == text.len() || text[..text.len() - cut.len()].ends_with(char::is_whitespace) {
         return cut;

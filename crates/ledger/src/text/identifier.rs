@@ -3,7 +3,7 @@
 
 /// What a name looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// `src/lib.rs`, `/etc/hosts`, `notes.md`.
     Path,
     /// `https://…`.
@@ -29,11 +29,11 @@ const EXTENSIONS: [&str; 92] = [
 ];
 
 /// Units that stand right after a number.
-pub(crate) const UNITS: [&str; 14] =
+pub const UNITS: [&str; 14] =
     ["ms", "s", "%", "mb", "kb", "gb", "mib", "kib", "gib", "px", "min", "h", "tokens", "x"];
 
 /// Calls `found` with every name in `text`, in order.
-pub(crate) fn scan<'a>(text: &'a str, mut found: impl FnMut(Kind, &'a str)) {
+pub fn scan<'a>(text: &'a str, mut found: impl FnMut(Kind, &'a str)) {
     let bytes = text.as_bytes();
     let mut at = 0;
     while at < bytes.len() {
@@ -61,7 +61,7 @@ pub(crate) fn scan<'a>(text: &'a str, mut found: impl FnMut(Kind, &'a str)) {
 }
 
 /// Returns the length of the URL that `text` begins with, without the sentence's own marks at its end.
-pub(crate) fn url_length(text: &str) -> Option<usize> {
+pub fn url_length(text: &str) -> Option<usize> {
     if !text.starts_with("http://") && !text.starts_with("https://") {
         return None;
     }
@@ -70,12 +70,12 @@ pub(crate) fn url_length(text: &str) -> Option<usize> {
 }
 
 /// Returns whether a name may begin with this byte.
-pub(crate) const fn starts_name(byte: u8) -> bool {
+pub const fn starts_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'.' | b'~' | b'_' | b'#' | b'-' | b'@' | b'$')
 }
 
 /// Returns whether a name may go on with this byte.
-pub(crate) const fn continues_name(byte: u8) -> bool {
+pub const fn continues_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(byte, b'/' | b'.' | b'~' | b'_' | b'#' | b'-' | b'@' | b'+' | b':' | b'%' | b'$')
 }
@@ -86,7 +86,7 @@ fn ends_url(c: char) -> bool {
 }
 
 /// Returns the kind of a word and the part of it that is the name.
-pub(crate) fn classify(word: &str) -> Option<(Kind, &str)> {
+pub fn classify(word: &str) -> Option<(Kind, &str)> {
     if word.len() < 2 || word.len() > 200 {
         return None;
     }
@@ -141,7 +141,7 @@ fn path(word: &str) -> Option<&str> {
 }
 
 /// Returns whether files end this way.
-pub(crate) fn is_extension(extension: &str) -> bool {
+pub fn is_extension(extension: &str) -> bool {
     extension.len() <= 7 && EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(extension))
 }
 

@@ -3,7 +3,7 @@
 
 use aho_corasick::AhoCorasick;
 
-use crate::ledger::identifier;
+use crate::identifier;
 
 /// Terms of one goal.
 const TERMS_MAX: usize = 64;
@@ -35,11 +35,11 @@ pub struct Goal {
 }
 
 /// Which terms a text holds: one bit each.
-pub(crate) type Terms = u64;
+pub type Terms = u64;
 
 /// In how many texts of a thread each term occurs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Frequencies {
+pub struct Frequencies {
     texts: u32,
     with_term: Vec<u32>,
 }
@@ -82,7 +82,7 @@ impl Goal {
     }
 
     /// Returns which terms `text` holds, each at the beginning of a word.
-    pub(crate) fn terms_in(&self, text: &str) -> Terms {
+    pub fn terms_in(&self, text: &str) -> Terms {
         let Some(matcher) = self.matcher.as_ref().filter(|_| !self.weights.is_empty()) else { return 0 };
         let lower;
         let text = match text.is_ascii() {
@@ -107,7 +107,7 @@ impl Goal {
     }
 
     /// Returns how much the terms say in a thread where they are that frequent; 0 when there are none.
-    pub(crate) fn score(&self, terms: Terms, frequencies: &Frequencies) -> f32 {
+    pub fn score(&self, terms: Terms, frequencies: &Frequencies) -> f32 {
         let held = (0..self.weights.len()).filter(|at| terms & (1 << at) != 0);
         held.map(|at| self.weights[at] * frequencies.rarity(at)).sum()
     }
@@ -115,7 +115,7 @@ impl Goal {
 
 impl Frequencies {
     /// Counts the terms of one more text.
-    pub(crate) fn count(&mut self, terms: Terms) {
+    pub fn count(&mut self, terms: Terms) {
         self.texts += 1;
         let mut left = terms;
         while left != 0 {

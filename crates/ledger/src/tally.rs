@@ -4,18 +4,18 @@ use std::collections::HashMap;
 
 use protocol::Seq;
 
-use super::facts::Name;
+use crate::facts::Name;
 use crate::limits::{NAME_BYTES_MAX, NAMES_KEPT_MAX, NAMES_MAX};
 
 /// How often and how lately names were used.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     counts: HashMap<Box<str>, (u32, Seq)>,
 }
 
 impl Tally {
     /// Counts one use.
-    pub(super) fn add(&mut self, name: &str, seq: Seq) {
+    pub(crate) fn add(&mut self, name: &str, seq: Seq) {
         if name.len() > NAME_BYTES_MAX {
             return;
         }
@@ -31,7 +31,7 @@ impl Tally {
     }
 
     /// Forgets everything.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.counts.clear();
     }
 
@@ -63,12 +63,12 @@ impl Tally {
     }
 
     /// Returns the most used names first.
-    pub(super) fn most_used(&self) -> Vec<Name> {
+    pub(crate) fn most_used(&self) -> Vec<Name> {
         self.by(|count, last| (count, last))
     }
 
     /// Returns the latest used names first.
-    pub(super) fn latest(&self) -> Vec<Name> {
+    pub(crate) fn latest(&self) -> Vec<Name> {
         self.by(|count, last| (last, count))
     }
 }

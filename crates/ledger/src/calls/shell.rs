@@ -7,7 +7,7 @@ use regex::Regex;
 
 /// A command that tells whether the work is in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Check {
+pub enum Check {
     /// Tests.
     Test,
     /// A build or a type check.
@@ -18,7 +18,7 @@ pub(crate) enum Check {
 
 /// How a check ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// It found nothing wrong.
     Passed,
     /// It found something.
@@ -64,15 +64,15 @@ fn regex(pattern: &str) -> Regex {
 }
 
 /// Returns which check a command runs, with the words that name it.
-pub(crate) fn check_of(command: &str) -> Option<(Check, String)> {
-    let first_lines = crate::ledger::tool_use::head(command, 2_048);
+pub fn check_of(command: &str) -> Option<(Check, String)> {
+    let first_lines = crate::tool_use::head(command, 2_048);
     [(Check::Test, &TEST), (Check::Build, &BUILD), (Check::Lint, &LINT)].into_iter().find_map(
         |(check, pattern)| pattern.find(first_lines).map(|found| (check, found.as_str().to_owned())),
     )
 }
 
 /// Returns what the end of a check's output says; `None` when it says neither.
-pub(crate) fn outcome_of(output: &str) -> Option<Outcome> {
+pub fn outcome_of(output: &str) -> Option<Outcome> {
     if FAILED.is_match(output) {
         Some(Outcome::Failed)
     } else {
@@ -81,7 +81,7 @@ pub(crate) fn outcome_of(output: &str) -> Option<Outcome> {
 }
 
 /// Returns the programs a command runs, each with its subcommand, without those that only look around.
-pub(crate) fn heads(command: &str) -> Vec<String> {
+pub fn heads(command: &str) -> Vec<String> {
     let mut heads = Vec::new();
     let command = lines_without_documents(command).collect::<Vec<_>>().join("\n");
     for line in without_quotes(&command).lines() {
@@ -145,7 +145,7 @@ fn is_word(text: &str) -> bool {
 }
 
 /// Adds the files that redirections, `tee` and in-place edits of `command` write; logs and temporary files are left out.
-pub(crate) fn written_files(command: &str, files: &mut Vec<String>) {
+pub fn written_files(command: &str, files: &mut Vec<String>) {
     for line in lines_without_documents(command) {
         let words: Vec<&str> = line.split_whitespace().collect();
         for (index, word) in words.iter().enumerate() {
@@ -159,10 +159,10 @@ pub(crate) fn written_files(command: &str, files: &mut Vec<String>) {
                 }
                 None => None,
             };
-            files.extend(target.map(crate::ledger::tool_use::clean_path).filter(|path| is_kept_file(path)));
+            files.extend(target.map(crate::tool_use::clean_path).filter(|path| is_kept_file(path)));
         }
         if words.contains(&"-i") && words.first().is_some_and(|word| *word == "sed" || *word == "perl") {
-            let last = words.last().map(|word| crate::ledger::tool_use::clean_path(word));
+            let last = words.last().map(|word| crate::tool_use::clean_path(word));
             files.extend(last.filter(|path| is_kept_file(path)));
         }
     }
@@ -176,7 +176,7 @@ fn is_kept_file(path: &str) -> bool {
 }
 
 /// Returns the lines of a command without the bodies of its here-documents.
-pub(crate) fn lines_without_documents(command: &str) -> impl Iterator<Item = &str> {
+pub fn lines_without_documents(command: &str) -> impl Iterator<Item = &str> {
     let mut end: Option<&str> = None;
     command.lines().filter(move |line| {
         if let Some(word) = end {

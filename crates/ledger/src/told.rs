@@ -1,12 +1,9 @@
-//! The facts that go along with a handed-over summary, as the child's model reads them: what was asked for last, tasks,
-//! files, errors. What they are is found out by the `handoff` room.
+//! Facts that are carried over, as a model reads them: what was asked for last, tasks, files, errors.
 
 use model::inert;
 use model::tokens::truncate_graphemes;
 use protocol::{CarryOver, TodoStatus};
 
-/// The frame around the facts.
-pub(crate) const TEMPLATE: &str = include_str!("../prompts/carried_over.md");
 /// Entries of each sort.
 const ENTRIES_MAX: usize = 12;
 /// Graphemes of one entry, and of the last request.
@@ -16,7 +13,7 @@ const REQUEST_GRAPHEMES_MAX: usize = 2_000;
 const HASH_DIGITS: usize = 8;
 
 /// Returns the facts, a line or a list each; empty when there are none. Whatever could be read as a tag is escaped.
-pub(crate) fn facts(carry: &CarryOver) -> String {
+pub fn told(carry: &CarryOver) -> String {
     let todos = carry.todos.iter().map(|todo| {
         let mark = match todo.status {
             TodoStatus::Completed => "done",
@@ -37,6 +34,8 @@ pub(crate) fn facts(carry: &CarryOver) -> String {
     lines.extend(list("Files read", carry.files_read.clone()));
     lines.extend(list("Commands", carry.commands.clone()));
     lines.extend(list("Errors that nothing after them resolved", carry.errors.clone()));
+    lines.extend(list("Skills in use", carry.skills.clone()));
+    lines.extend(list("Given to other agents", carry.delegations.clone()));
     lines.extend(list("Files for the goal, as they were", referenced.collect()));
     inert::text(&lines.join("\n"))
 }
@@ -89,7 +88,7 @@ mod tests {
             referenced_files: vec![ReferencedFile { path: "a.rs".to_owned(), exists: false, sha256: None }],
             ..CarryOver::default()
         };
-        insta::assert_snapshot!(facts(&carry));
-        assert_eq!(facts(&CarryOver::default()), "");
+        insta::assert_snapshot!(told(&carry));
+        assert_eq!(told(&CarryOver::default()), "");
     }
 }

@@ -1,5 +1,5 @@
-//! The ledger: facts about a thread, folded from its events in one pass with bounded memory and without a model.
-//! It says what is known, not how to tell it.
+//! The ledger: facts about a thread, folded from its events in one pass with bounded memory and without a model; and
+//! what of a text may be kept. It says what is known; summaries are written elsewhere.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -8,32 +8,37 @@ use std::sync::Arc;
 use model::extractive::sentences;
 use protocol::{AiMessage, Block, Message, Seq, ToolMessage};
 
-use crate::ledger::identifier::Kind;
-use crate::ledger::source::{Item, What};
-use crate::ledger::tool_use::{ToolUse, head_words, tail_words};
+use crate::identifier::Kind;
 use crate::limits::{
     ABOUT_GOAL_MAX, FIRST_REQUESTS_MAX, LAST_REQUESTS_MAX, NAME_BYTES_MAX, NAMES_KEPT_MAX, NAMES_MAX,
     REQUEST_BYTES_MAX, RULE_CHARS_MAX, RULES_MAX, SCAN_BYTES_MAX, STATEMENT_BYTES_MAX, STATEMENTS_MAX,
 };
-use crate::summary::goal::{Frequencies, Goal, Terms};
-use memory::redact;
-use outcomes::Outcomes;
+use crate::tool_use::{ToolUse, head_words, tail_words};
+use calls::outcomes::Outcomes;
+use calls::tasks::Tasks;
 use tally::Tally;
-use tasks::Tasks;
+use text::cues;
 
-mod cues;
+mod calls;
 mod facts;
-pub(crate) mod identifier;
-mod outcomes;
-pub(crate) mod shell;
-pub(crate) mod source;
+mod goal;
+pub mod limits;
+#[cfg(any(test, feature = "notation"))]
+pub mod notation;
+mod source;
 mod tally;
-mod tasks;
 #[cfg(test)]
 mod tests;
-pub(crate) mod tool_use;
+mod text;
+mod told;
 
+pub use calls::{shell, tool_use};
 pub use facts::{CheckRun, Facts, FileUse, Name, Quote, Rule};
+pub use goal::{Frequencies, Goal, Terms};
+pub use source::{Item, What};
+pub use text::secrets::{REDACTED, redact};
+pub use text::{identifier, phrase};
+pub use told::told;
 
 /// The fold; see [`Ledger::push`].
 #[derive(Debug, Clone, Default)]
@@ -231,8 +236,7 @@ impl Ledger {
         let beginning = head_words(text, SCAN_BYTES_MAX);
         self.tasks.result(&message.call_id, beginning, seq);
         for edited in beginning.split("Applied edit to ").skip(1) {
-            let path =
-                crate::ledger::tool_use::clean_path(edited.split_whitespace().next().unwrap_or_default());
+            let path = crate::tool_use::clean_path(edited.split_whitespace().next().unwrap_or_default());
             self.file(&path, |(_, written)| *written = seq);
         }
         self.outcomes.result(seq, &message.call_id, text, message.status);

@@ -6,13 +6,10 @@
 use jiff::Timestamp;
 use protocol::message::{AiMessage, Block, Message, ToolMessage, ToolStatus};
 
-use crate::ledger::source::{Item, What};
-use crate::ledger::{Facts, Ledger};
-use crate::summary::extract::extract;
-use crate::summary::render;
+use crate::{Facts, Item, Ledger, What};
 
 /// Returns the items of a transcript, their seqs from 1.
-pub(crate) fn items(text: &str) -> Vec<Item> {
+pub fn items(text: &str) -> Vec<Item> {
     text.lines()
         .map(str::trim)
         .filter(|line| !line.is_empty())
@@ -22,7 +19,7 @@ pub(crate) fn items(text: &str) -> Vec<Item> {
 }
 
 /// Returns one item.
-pub(crate) fn item(seq: u64, line: &str) -> Item {
+pub fn item(seq: u64, line: &str) -> Item {
     let (sign, rest) = line.split_once(':').expect("a line begins with its sign");
     // A call's arguments are JSON and keep their own escapes.
     let rest = if sign == "C" { rest.trim().to_owned() } else { rest.trim().replace("\\n", "\n") };
@@ -60,14 +57,8 @@ pub(crate) fn item(seq: u64, line: &str) -> Item {
 }
 
 /// Returns the facts of a transcript.
-pub(crate) fn facts(text: &str) -> Facts {
+pub fn facts(text: &str) -> Facts {
     let mut ledger = Ledger::default();
     items(text).iter().for_each(|item| ledger.push(item));
     ledger.finish()
-}
-
-/// Returns the offline summary of a transcript in 300 tokens.
-pub(crate) fn summary(text: &str) -> String {
-    let told = extract(&facts(text), None, crate::limits::SUMMARY_TOKENS_MAX);
-    render::markdown(&told.title, &told.tldr, &told.body)
 }

@@ -1,10 +1,14 @@
 //! What the ledger knows at the end: plain values, each with the events it rests on. How they were found and how they
 //! are told is decided elsewhere.
 
-use protocol::{Seq, TodoItem};
+use protocol::{CarryOver, Seq, TodoItem};
 
-use crate::ledger::shell::{Check, Outcome};
-use crate::summary::goal::Frequencies;
+use crate::goal::Frequencies;
+use crate::phrase::flat;
+use crate::shell::{Check, Outcome};
+
+/// Entries of each list of the carry-over.
+const CARRIED_MAX: usize = 50;
 
 /// Something that was said, shortened at a limit and without secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -57,8 +61,10 @@ pub struct CheckRun {
     pub seq: Seq,
     /// The line that says what is wrong, when it failed.
     pub detail: Option<String>,
-    pub(crate) check: Check,
-    pub(crate) outcome: Outcome,
+    /// What sort of check it is.
+    pub check: Check,
+    /// How it ended.
+    pub outcome: Outcome,
 }
 
 impl CheckRun {
@@ -124,5 +130,36 @@ pub struct Facts {
     /// Older messages of the assistant that the goal is about, the most telling first; empty without a goal.
     pub statements_about_goal: Vec<Quote>,
     /// How much each term of the goal says in this thread.
-    pub(crate) frequencies: Frequencies,
+    pub frequencies: Frequencies,
+}
+
+impl Facts {
+    /// Returns what goes along with the summary whatever its text says.
+    pub fn carry_over(&self) -> CarryOver {
+        let paths = |wanted: fn(&FileUse) -> bool| {
+            self.files
+                .iter()
+                .filter(|file| wanted(file))
+                .take(CARRIED_MAX)
+                .map(|file| file.path.clone())
+                .collect()
+        };
+        let failing = self.checks.iter().filter(|run| run.failed()).map(|run| match &run.detail {
+            Some(detail) => format!("{}: {detail}", run.name),
+            None => format!("{} failed", run.name),
+        });
+        CarryOver {
+            last_user_request: self.requests.last().map(|quote| quote.text.clone()),
+            last_request_answered: self.requests.last().map(|_| self.is_answered),
+            todos: self.todos.clone(),
+            files_read: paths(|file| file.written_at == 0),
+            files_modified: paths(|file| file.written_at > 0),
+            commands: self.commands.iter().map(|name| name.text.clone()).collect(),
+            errors: failing
+                .chain(self.errors.iter().map(|quote| flat(&quote.text)))
+                .take(CARRIED_MAX)
+                .collect(),
+            ..CarryOver::default()
+        }
+    }
 }

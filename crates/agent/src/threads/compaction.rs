@@ -1,0 +1,192 @@
+//! Compaction, as a front end asks for it: condense a thread, look at what that would be, take it back. The rules are in
+//! the `compaction` room.
+
+use compaction::{Compactor, Previewed, Wanted, newest_marker, undone, wanted_channels};
+use jiff::Timestamp;
+use journal::view::{HistoryEntry, history};
+use journal::{EventQuery, Transaction, Write};
+use protocol::{Category, Compaction, CompactionTrigger, EventType, RunStatus, Seq, ThreadId};
+use runtime::{Frames, RunEnd, Start, Update};
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::Agent;
+use crate::assembly::Purpose;
+use crate::{Error, Result};
+
+/// Events of a run that condenses, at most.
+const RUN_EVENTS_MAX: usize = 200;
+
+/// How a compaction is asked for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct CompactionRequest {
+    /// What is to be kept above all.
+    pub focus: Option<String>,
+    /// How much stays as it is; `None` follows the settings.
+    pub keep: Option<compaction::Keep>,
+}
+
+/// A compaction, done or looked at.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Condensed {
+    /// What people are shown of it in the thread's history; `None` when it was only looked at.
+    pub marker: Option<HistoryEntry>,
+    /// The compaction.
+    pub compaction: Compaction,
+    /// Whether it was done.
+    pub is_stored: bool,
+}
+
+/// A compaction that was taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Uncompacted {
+    /// The marker.
+    pub marker_seq: Seq,
+    /// How many messages are sent as they are again.
+    pub replaced_count: u64,
+    /// Tokens of the conversation with the summary, by estimate.
+    pub tokens_before: u64,
+    /// Tokens of the conversation without it.
+    pub tokens_after: u64,
+}
+
+impl Agent {
+    /// Condenses the older part of the thread. The messages stay in the journal, and [`Agent::uncompact`] takes it back.
+    ///
+    /// # Errors
+    /// [`Error::NothingToCompact`] when there is nothing to condense; [`Error::NotCompacted`] when it was stopped or did
+    /// not help, and nothing changed; [`journal::Error::Busy`] when a run is active.
+    pub async fn compact(
+        &self,
+        thread_id: ThreadId,
+        request: &CompactionRequest,
+        frames: &Frames,
+        cancel: &CancellationToken,
+    ) -> Result<Condensed> {
+        self.sweep(frames, cancel).await?;
+        self.take_up(thread_id, frames, cancel).await?;
+        let model = self.models.open()?;
+        let frame_tokens = self.frame_tokens(thread_id).await?;
+        let compactor = self.compactor(model.as_ref());
+        let wanted = wanted(request, frame_tokens);
+        if let Some(reason) =
+            compactor.nothing_to_do((&*self.store, thread_id), &wanted).await.map_err(failed(thread_id))?
+        {
+            return Err(Error::NothingToCompact { thread_id, reason });
+        }
+        let mut channels = Purpose::Compaction.channels();
+        channels.extend(wanted_channels(request.focus.clone(), request.keep, frame_tokens));
+        let start = Start { update: Update::default(), channels };
+        let end = self.run(thread_id, start, model.as_ref(), (frames, cancel)).await?;
+        self.condensed(thread_id, &end).await
+    }
+
+    async fn condensed(&self, thread_id: ThreadId, end: &RunEnd) -> Result<Condensed> {
+        let not_compacted = |reason| Error::NotCompacted { thread_id, reason };
+        let query = EventQuery {
+            categories: vec![Category::Middleware],
+            limit: RUN_EVENTS_MAX,
+            ..EventQuery::default()
+        };
+        let events = self.store.events(thread_id, query).await?;
+        let own = events.iter().rev().filter(|event| event.run_id == Some(end.run_id));
+        for event in own {
+            match event.kind() {
+                Some(EventType::Compacted) => {
+                    let compaction = serde_json::from_str(event.content.get())?;
+                    let marker = history(std::slice::from_ref(event)).pop();
+                    return Ok(Condensed { marker, compaction, is_stored: true });
+                }
+                Some(EventType::CompactionFailed) => {
+                    let reason = event.content_value()["reason"].as_str().unwrap_or_default().to_owned();
+                    return Err(not_compacted(reason));
+                }
+                _ => {}
+            }
+        }
+        Err(match (end.status, &end.error) {
+            (RunStatus::Cancelled, _) => not_compacted("it was stopped".to_owned()),
+            (_, Some(error)) => not_compacted(error.clone()),
+            (_, None) => {
+                let reason = "another run had condensed it meanwhile".to_owned();
+                Error::NothingToCompact { thread_id, reason }
+            }
+        })
+    }
+
+    /// Returns what [`Agent::compact`] would do, the summary included. Nothing is stored.
+    ///
+    /// # Errors
+    /// As [`Agent::compact`].
+    pub async fn preview_compaction(
+        &self,
+        thread_id: ThreadId,
+        request: &CompactionRequest,
+        frames: &Frames,
+        cancel: &CancellationToken,
+    ) -> Result<Condensed> {
+        self.thread(thread_id).await?;
+        let model = self.models.open()?;
+        let wanted = wanted(request, self.frame_tokens(thread_id).await?);
+        let compactor: Compactor = self.compactor(model.as_ref());
+        let previewed = compactor.preview((&*self.store, thread_id), &wanted, (frames, cancel)).await;
+        match previewed.map_err(failed(thread_id))? {
+            Some(Previewed::Ready(compaction)) => {
+                Ok(Condensed { marker: None, compaction: *compaction, is_stored: false })
+            }
+            Some(Previewed::Nothing(reason)) => Err(Error::NothingToCompact { thread_id, reason }),
+            Some(Previewed::NoProgress(reason)) => Err(Error::NotCompacted { thread_id, reason }),
+            None => Err(Error::NotCompacted { thread_id, reason: "it was stopped".to_owned() }),
+        }
+    }
+
+    /// Takes the newest compaction back: what it stands for is sent to the model again.
+    ///
+    /// # Errors
+    /// [`Error::NothingToUndo`] when nothing is condensed; [`journal::Error::Busy`] when a run is active.
+    pub async fn uncompact(&self, thread_id: ThreadId) -> Result<Uncompacted> {
+        self.thread(thread_id).await?;
+        self.end_cut_off(thread_id).await?;
+        let Some(marker) = newest_marker(&*self.store, thread_id).await? else {
+            return Err(Error::NothingToUndo { thread_id });
+        };
+        let before = self.contexts.read(&*self.store, thread_id).await?.tokens;
+        let now = Timestamp::now();
+        let checkpoint = self.store.checkpoint(thread_id).await?;
+        let writes = vec![
+            Write::ExpectCheckpoint { thread_id, checkpoint_id: checkpoint.map(|point| point.checkpoint_id) },
+            Write::Append { thread_id, events: vec![undone(&marker, now)?] },
+        ];
+        self.store.commit(Transaction { fence: None, writes }).await?;
+        let after = self.contexts.read(&*self.store, thread_id).await?.tokens;
+        Ok(Uncompacted {
+            marker_seq: marker.seq,
+            replaced_count: marker.compaction.replaced_count,
+            tokens_before: before,
+            tokens_after: after,
+        })
+    }
+
+    /// Returns the tokens of everything in the thread's next request that is no message; 0 where nothing is sent.
+    async fn frame_tokens(&self, thread_id: ThreadId) -> Result<u64> {
+        let Some(model) = self.models.open()? else { return Ok(0) };
+        let assistant_id = self.thread(thread_id).await?.assistant_id;
+        let preview = self.asking_node(&assistant_id, &model).await?;
+        let preview = preview.preview(&self.store, (thread_id, protocol::RunId::generate())).await;
+        let preview = preview.map_err(|failure| Error::Preview { thread_id, reason: failure.message })?;
+        Ok(preview.tools + preview.hooks.iter().map(|(_, tokens)| tokens).sum::<u64>())
+    }
+}
+
+fn wanted(request: &CompactionRequest, frame_tokens: u64) -> Wanted {
+    Wanted {
+        trigger: CompactionTrigger::Manual,
+        focus: request.focus.clone(),
+        keep: request.keep,
+        frame_tokens,
+    }
+}
+
+fn failed(thread_id: ThreadId) -> impl Fn(runtime::Failure) -> Error {
+    move |failure| Error::NotCompacted { thread_id, reason: failure.message }
+}

@@ -1,0 +1,7 @@
+//! What texts hold: names, rules and choices, secrets; and how a text is shaped for a line. Who said them is not known
+//! here.
+
+pub(crate) mod cues;
+pub mod identifier;
+pub mod phrase;
+pub(crate) mod secrets;

@@ -1,0 +1,85 @@
+//! What of its own thread the one who asks has in sight: the turn it works in, as far as that was not condensed. What is
+//! looked for, and where else, is not decided here.
+
+use journal::view::context::Beginning;
+use journal::{EventQuery, Store};
+use protocol::{Category, Event, EventType, Seq, ThreadId};
+
+use super::RecallError;
+use super::gather::is_injected;
+
+/// Messages that are read at a time to find where a turn began.
+const TURN_PAGE: usize = 50;
+/// Compactions, and what took them back, that are read at a time.
+const MARKERS_PAGE: usize = 20;
+
+/// What the model that asks sees of its thread beside a summary.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Sight {
+    /// Everything of its turn from this seq on.
+    pub(super) from: Option<Seq>,
+    /// The person's request, when what follows it was condensed.
+    pub(super) request: Option<Seq>,
+}
+
+/// Returns what the thread's model sees of the turn it works in.
+pub(super) async fn sight(store: &dyn Store, thread_id: ThreadId) -> Result<Sight, RecallError> {
+    let Some(begin) = turn_begins(store, thread_id).await? else { return Ok(Sight::default()) };
+    let mut markers: Vec<Event> = Vec::new();
+    loop {
+        // A compaction that reaches into the turn happened in it.
+        let after = markers.last().map_or(begin, |last| last.seq);
+        let page = store.events(thread_id, markers_query(Some(after))).await?;
+        let is_last = page.len() < MARKERS_PAGE;
+        markers.extend(page);
+        if is_last {
+            break;
+        }
+    }
+    let mut beginning = Beginning::default();
+    beginning.look(&markers);
+    let compaction = beginning.compaction().map(|(_, compaction)| compaction);
+    Ok(match compaction.filter(|compaction| compaction.last_seq >= begin) {
+        Some(compaction) => {
+            Sight { from: Some(compaction.last_seq + 1), request: compaction.last_request_seq }
+        }
+        None => Sight { from: Some(begin), request: None },
+    })
+}
+
+/// Returns whether the context of the thread begins with a summary of its own messages.
+pub(super) async fn is_condensed(store: &dyn Store, thread_id: ThreadId) -> Result<bool, RecallError> {
+    let mut beginning = Beginning::default();
+    let mut query = markers_query(None);
+    loop {
+        let page = store.events(thread_id, query.clone()).await?;
+        beginning.look(&page);
+        match page.first() {
+            Some(first) if page.len() == MARKERS_PAGE && beginning.start.is_none() => {
+                query.before = Some(first.seq);
+            }
+            Some(_) | None => return Ok(beginning.compaction().is_some()),
+        }
+    }
+}
+
+/// Returns a query of a page of what condensed a thread and what took that back: the first behind a seq, or the newest.
+fn markers_query(after: Option<Seq>) -> EventQuery {
+    let types = vec![EventType::Compacted, EventType::CompactionUndone];
+    EventQuery { after, types, limit: MARKERS_PAGE, ..EventQuery::default() }
+}
+
+/// Returns the seq of what the person said last.
+async fn turn_begins(store: &dyn Store, thread_id: ThreadId) -> Result<Option<Seq>, RecallError> {
+    let mut query =
+        EventQuery { categories: vec![Category::Message], after: None, ..EventQuery::after(0, TURN_PAGE) };
+    let is_human = |event: &&Event| event.kind() == Some(EventType::HumanMessage) && !is_injected(event);
+    loop {
+        let page = store.events(thread_id, query.clone()).await?;
+        match (page.iter().rev().find(is_human), page.first()) {
+            (Some(human), _) => return Ok(Some(human.seq)),
+            (None, Some(first)) => query.before = Some(first.seq),
+            (None, None) => return Ok(None),
+        }
+    }
+}

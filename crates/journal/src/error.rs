@@ -16,6 +16,14 @@ pub enum Error {
         /// The id that was asked for.
         id: String,
     },
+    /// The run was not admitted on that thread.
+    #[error("find run {run_id} in thread {thread_id}")]
+    UnknownRun {
+        /// The thread.
+        thread_id: ThreadId,
+        /// The run.
+        run_id: RunId,
+    },
     /// Another run is active on the thread.
     #[error("start a run on thread {thread_id}: run {run_id} is active")]
     Busy {

@@ -1,5 +1,5 @@
 //! What happened: the append-only event log, and the rows derived from it (threads, runs, checkpoints, interrupts,
-//! handoffs, proposals, artifacts, outbox, `turn_log`).
+//! handoffs, proposals, artifacts, feedback, outbox, `turn_log`).
 //!
 //! A [`Transaction`] is a list of [`Write`]s that take effect together or not at all; a [`Store`] performs it and
 //! answers questions. No model is called here, no prompt is known, and no rule decides which event to write.
@@ -7,17 +7,22 @@
 //! ([`Write::Rewind`]) only says which events reads leave out.
 
 mod error;
+mod query;
 mod sqlite;
 mod store;
 pub mod view;
 
 pub use error::Error;
+pub use query::{
+    CheckpointRef, EventQuery, HandoffFilter, Health, HealthDepth, Order, RankQuery, Ranked, SearchHit,
+    Subagents, Superseded, ThreadFilter, ThreadPart,
+};
 pub use sqlite::{OpenOptions, Sqlite};
 pub use store::{
-    Artifact, CheckpointRef, Committed, EventQuery, Fence, HandoffFilter, HandoffPatch, Health, HealthDepth,
-    ImportSource, ImportedSoFar, Order, OutboxItem, RankQuery, Ranked, RunPatch, SearchHit, Store, Subagents,
-    Superseded, ThreadFilter, ThreadPart, ThreadPatch, Transaction, Write,
+    Artifact, Committed, Fence, HandoffPatch, ImportSource, ImportedSoFar, OutboxItem, RunPatch, Store,
+    ThreadPatch, Transaction, Write,
 };
+pub use view::page::{HistoryPage, HistoryQuery, history_page};
 
 /// The result type of this room.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use protocol::{
-    Checkpoint, CheckpointId, Event, Handoff, HandoffId, Interrupt, InterruptId, Proposal, Run, RunId, Seq,
-    StepPoint, Thread, ThreadId,
+    Checkpoint, CheckpointId, Event, Handoff, HandoffId, Interrupt, InterruptId, Proposal, Run, RunFeedback,
+    RunId, Seq, StepPoint, Thread, ThreadId,
 };
 use rusqlite::Connection;
 use serde_json::{Map, Value};
@@ -26,12 +26,15 @@ use tokio::sync::{mpsc, oneshot};
 use self::faults::Place;
 use self::readers::Readers;
 use self::tables::events::{self, rewinds};
-use self::tables::{artifacts, checkpoints, handoffs, interrupts, keyed, runs, search, threads};
+use self::tables::{artifacts, checkpoints, feedback, handoffs, interrupts, keyed, runs, search, threads};
 use self::writer::{Job, QUEUE_MAX, Request, Writer};
 use crate::{
     Artifact, CheckpointRef, Committed, Error, EventQuery, HandoffFilter, Health, HealthDepth, ImportSource,
     OutboxItem, RankQuery, Ranked, Result, SearchHit, Store, ThreadFilter, Transaction,
 };
+
+/// The most events that are read here and now: it takes less time than to hand the question to another thread.
+const LOOK_ROWS_MAX: usize = 100;
 
 /// How a database is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -192,7 +195,9 @@ impl Store for Sqlite {
     }
 
     async fn events(&self, thread_id: ThreadId, query: EventQuery) -> Result<Vec<Event>> {
-        self.ask(move |db| events::page(db, thread_id, &query)).await
+        let is_small = query.limit <= LOOK_ROWS_MAX;
+        let question = move |db: &Connection| events::page(db, thread_id, &query);
+        if is_small { self.look(question).await } else { self.ask(question).await }
     }
 
     async fn messages_after(&self, thread_id: ThreadId, seq: Seq) -> Result<u64> {
@@ -219,8 +224,34 @@ impl Store for Sqlite {
         self.look(move |db| runs::find(db, run_id)).await
     }
 
+    async fn runs_by_prefix(&self, prefix: &str) -> Result<Vec<RunId>> {
+        let prefix = prefix.to_owned();
+        self.look(move |db| runs::by_prefix(db, &prefix)).await
+    }
+
     async fn active_runs(&self, thread_id: Option<ThreadId>) -> Result<Vec<Run>> {
         self.look(move |db| runs::active(db, thread_id)).await
+    }
+
+    async fn run_events(
+        &self,
+        thread_id: ThreadId,
+        run_id: RunId,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<Event>> {
+        let question = move |db: &Connection| events::page_of_run(db, (thread_id, run_id), (after, limit));
+        if limit <= LOOK_ROWS_MAX { self.look(question).await } else { self.ask(question).await }
+    }
+
+    async fn feedback(
+        &self,
+        thread_id: ThreadId,
+        run_ids: &[RunId],
+        user_id: &str,
+    ) -> Result<Vec<RunFeedback>> {
+        let (run_ids, user_id) = (run_ids.to_vec(), user_id.to_owned());
+        self.look(move |db| feedback::list(db, (thread_id, &run_ids), &user_id)).await
     }
 
     async fn checkpoint(&self, thread_id: ThreadId) -> Result<Option<Checkpoint>> {

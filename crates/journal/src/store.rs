@@ -3,14 +3,17 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use protocol::{
-    AssistantId, Category, Checkpoint, CheckpointId, Decisions, Event, Handoff, HandoffId, HandoffStatus,
-    Interrupt, InterruptId, NewEvent, Proposal, Run, RunId, RunStatus, Seq, StepPoint, Thread, ThreadId,
-    ThreadStatus, Usage,
+    Checkpoint, CheckpointId, Decisions, Event, Handoff, HandoffId, HandoffStatus, Interrupt, InterruptId,
+    NewEvent, Proposal, Run, RunFeedback, RunId, RunStatus, Seq, StepPoint, Thread, ThreadId, ThreadStatus,
+    Usage,
 };
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use crate::Result;
+use crate::{
+    CheckpointRef, EventQuery, HandoffFilter, Health, HealthDepth, RankQuery, Ranked, Result, SearchHit,
+    ThreadFilter,
+};
 
 /// Writes that take effect together or not at all.
 #[derive(Debug, Clone, Default)]
@@ -161,6 +164,19 @@ pub enum Write {
         /// The handoff.
         handoff_id: HandoffId,
     },
+    /// Stores what a person thinks of a run, in place of what they thought before; when they first said so stays. Fails
+    /// with [`crate::Error::UnknownRun`] unless the run was admitted on that thread. It goes with its thread, and is not
+    /// copied with a transcript.
+    PutFeedback(RunFeedback),
+    /// Removes what a person thinks of a run; nothing when there is nothing.
+    RemoveFeedback {
+        /// The thread.
+        thread_id: ThreadId,
+        /// The run.
+        run_id: RunId,
+        /// The person.
+        user_id: String,
+    },
     /// Adds an item to the outbox; one with the same `(kind, key)` is replaced.
     Enqueue(OutboxItem),
     /// Removes an item from the outbox.
@@ -298,173 +314,6 @@ pub struct Committed {
     pub stored: u64,
 }
 
-/// Whether a read returns events that a [`Write::Rewind`] superseded.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Superseded {
-    /// They are left out, and take no place in a page.
-    #[default]
-    Hidden,
-    /// They are returned like any other.
-    Shown,
-}
-
-/// A page of events of one thread.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct EventQuery {
-    /// Only events after this seq.
-    pub after: Option<Seq>,
-    /// Only events before this seq.
-    pub before: Option<Seq>,
-    /// Only these categories; empty means all.
-    pub categories: Vec<Category>,
-    /// Whether superseded events are among them.
-    pub superseded: Superseded,
-    /// The most events to return, 1 to [`crate::PAGE_ROWS_MAX`].
-    pub limit: usize,
-}
-
-impl EventQuery {
-    /// Returns a query for the first `limit` events after `seq`, of every category.
-    pub const fn after(seq: Seq, limit: usize) -> Self {
-        Self { after: Some(seq), before: None, categories: Vec::new(), superseded: Superseded::Hidden, limit }
-    }
-}
-
-/// The order of a thread list.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Order {
-    /// Most recently active first.
-    #[default]
-    Recent,
-    /// Most recently created first.
-    Created,
-}
-
-/// Whether a list has the threads of sub-agents, and those that came from them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Subagents {
-    /// They are left out.
-    #[default]
-    Hidden,
-    /// They are listed like any other.
-    Shown,
-}
-
-/// Which threads to list.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ThreadFilter {
-    /// Only threads of this assistant.
-    pub assistant_id: Option<AssistantId>,
-    /// Only children of this thread.
-    pub parent_id: Option<ThreadId>,
-    /// Whether threads of sub-agents are among them.
-    pub subagents: Subagents,
-    /// The order.
-    pub order: Order,
-    /// How many to skip.
-    pub offset: usize,
-    /// The most threads to return, 1 to [`crate::PAGE_ROWS_MAX`].
-    pub limit: usize,
-}
-
-/// A point in a thread's past.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CheckpointRef {
-    /// The point after the step that wrote this checkpoint.
-    Id(CheckpointId),
-    /// The newest point at or before this seq.
-    Seq(Seq),
-}
-
-/// Which handoffs to list; every set field must match. Newest first.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct HandoffFilter {
-    /// Only handoffs of this parent.
-    pub parent_thread_id: Option<ThreadId>,
-    /// Only the handoff that seeded (or would seed) this thread.
-    pub child_thread_id: Option<ThreadId>,
-    /// Only handoffs of this assistant.
-    pub assistant_id: Option<AssistantId>,
-    /// Only handoffs at one of these; empty means all.
-    pub statuses: Vec<HandoffStatus>,
-    /// The most handoffs to return; `None` means all.
-    pub limit: Option<usize>,
-}
-
-/// One place where a search found something.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SearchHit {
-    /// The thread.
-    pub thread_id: ThreadId,
-    /// The event.
-    pub seq: Seq,
-    /// `human`, `ai` or `tool`.
-    pub role: String,
-    /// The passage, with the words found between `\u{2}` and `\u{3}`.
-    pub snippet: String,
-    /// When it was said.
-    pub created_at: Timestamp,
-}
-
-/// A question about which messages of some threads hold which of some words.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RankQuery {
-    /// What is looked through; a thread that does not exist has no messages.
-    pub threads: Vec<ThreadPart>,
-    /// The words, at most [`crate::QUERY_WORDS_MAX`]; any of them is enough. One that consists of several, as a path
-    /// does, is found where they follow each other.
-    pub words: Vec<String>,
-    /// The most messages to return, 1 to [`crate::PAGE_ROWS_MAX`].
-    pub limit: usize,
-}
-
-/// A thread, or the beginning of one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ThreadPart {
-    /// The thread.
-    pub thread_id: ThreadId,
-    /// Where the part ends: only messages before this seq belong to it. `None` means all.
-    pub before: Option<Seq>,
-}
-
-/// A message that holds words that were asked for.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Ranked {
-    /// The thread.
-    pub thread_id: ThreadId,
-    /// The event.
-    pub seq: Seq,
-    /// How much the words found in it say, above 0: the rarer they are among all messages, and the larger their part
-    /// of this one, the more. It compares messages of one answer and means nothing beside another.
-    pub score: f64,
-    /// The words it holds: bit `n` stands for `words[n]` of the query.
-    pub held: u32,
-}
-
-impl Ranked {
-    /// Returns whether the message holds the word of that number in the query.
-    pub const fn holds(&self, word: usize) -> bool {
-        word < crate::QUERY_WORDS_MAX && self.held & (1 << word) != 0
-    }
-}
-
-/// What `segue doctor` asks a store.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Health {
-    /// Where the data is, for people.
-    pub location: String,
-    /// The version of the schema.
-    pub schema_version: u32,
-    /// Threads stored.
-    pub threads: u64,
-    /// Events stored.
-    pub events: u64,
-    /// Size in bytes.
-    pub bytes: u64,
-    /// What an integrity check found wrong; empty when all is well.
-    pub problems: Vec<String>,
-}
-
 /// A journal's storage. One conformance suite holds for every implementation.
 #[async_trait]
 pub trait Store: Send + Sync {
@@ -501,8 +350,30 @@ pub trait Store: Send + Sync {
     /// Returns the run, or `None`.
     async fn run(&self, run_id: RunId) -> Result<Option<Run>>;
 
+    /// Returns up to ten ids of runs that begin with `prefix`; hyphens and case are ignored.
+    async fn runs_by_prefix(&self, prefix: &str) -> Result<Vec<RunId>>;
+
     /// Returns the runs that are active, of one thread or of all.
     async fn active_runs(&self, thread_id: Option<ThreadId>) -> Result<Vec<Run>>;
+
+    /// Returns a page of the events of a run that was admitted on the thread, in ascending order from the first one
+    /// after `after`: superseded ones too, and those that a compaction condensed. A run of another thread has none here.
+    /// The rest of the thread is not read.
+    async fn run_events(
+        &self,
+        thread_id: ThreadId,
+        run_id: RunId,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<Event>>;
+
+    /// Returns what a person thinks of those of the runs that they said something of.
+    async fn feedback(
+        &self,
+        thread_id: ThreadId,
+        run_ids: &[RunId],
+        user_id: &str,
+    ) -> Result<Vec<RunFeedback>>;
 
     /// Returns the thread's newest checkpoint, or `None`.
     async fn checkpoint(&self, thread_id: ThreadId) -> Result<Option<Checkpoint>>;
@@ -554,13 +425,4 @@ pub trait Store: Send + Sync {
 
     /// Returns counts and, at [`HealthDepth::Integrity`], what a check of every page found.
     async fn health(&self, depth: HealthDepth) -> Result<Health>;
-}
-
-/// How much a health check reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HealthDepth {
-    /// Counts only.
-    Counts,
-    /// Every page of the database.
-    Integrity,
 }

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use backon::Retryable;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
@@ -71,22 +70,10 @@ impl ChatModel for Client {
     async fn stream(&self, request: &ChatRequest) -> Result<PartStream> {
         let body = Bytes::from(self.body(request)?);
         let ids = CallIds::of(request.messages.clone(), Uuid::now_v7().simple().to_string());
-        let mut waited = Duration::ZERO;
-        let reading = (|| self.attempt(body.clone(), ids.clone()))
-            .retry(retry::delays(self.settings.retries_max))
-            .sleep(tokio::time::sleep)
-            .when(|failure: &Failure| failure.passing)
-            .adjust(|failure, planned| {
-                let delay = retry::delay(planned, failure.retry_after, waited, self.settings.retry_wait_max)?;
-                waited += delay;
-                Some(delay)
-            })
-            .notify(|failure, delay| {
-                tracing::info!(model = %self.route.name, wait_ms = delay.as_millis() as u64,
-                    "retrying after a failure to {}", failure.error);
-            })
-            .await
-            .map_err(|failure| failure.error)?;
+        let reading =
+            retry::until_passed(&self.route.name, &self.settings, || self.attempt(body.clone(), ids.clone()))
+                .await
+                .map_err(|failure| failure.error)?;
         Ok(parts(self.route.clone(), reading, self.settings.silence_max))
     }
 }

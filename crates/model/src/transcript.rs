@@ -22,6 +22,7 @@ pub use budget::{Budget, Fitted, KEPT_MESSAGES, TooLarge, fit};
 pub use conversation::{Args, Conversation, Media, Own, Piece, Said, Speaker};
 pub use legal::{EARLIER_NOT_SHOWN, GO_ON, NO_OUTPUT, NO_RESULT, legal};
 pub use media::Available;
+pub use pairing::pair;
 pub use violation::{Rule, Violation, violations};
 
 pub(crate) use media::PDF;

@@ -183,6 +183,25 @@ mod tests {
         assert_eq!(path(Provider::Gemini, "", "models/m"), "/v1beta/models/m:streamGenerateContent");
     }
 
+    /// A half can neither be stored nor sent on.
+    #[test]
+    fn l9_half_a_surrogate_pair_in_an_answer_is_an_error_that_says_so() {
+        for (provider, event) in [
+            (
+                "anthropic",
+                r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a \ud83d"}}"#,
+            ),
+            ("openai", r#"{"type":"response.output_text.delta","delta":"a \ude00"}"#),
+            ("openai-chat", r#"{"choices":[{"index":0,"delta":{"content":"a \ud83d b"}}]}"#),
+            ("gemini", r#"{"candidates":[{"content":{"parts":[{"text":"\ud83d\ud83d"}]}}]}"#),
+        ] {
+            let found = fixture::fault(provider, &[event]);
+            let says =
+                matches!(&found, Fault::Unreadable(reason) if reason.contains("half a surrogate pair"));
+            assert!(says, "{provider}: {found:?}");
+        }
+    }
+
     #[test]
     fn k4_no_provider_puts_the_key_into_the_url() {
         for provider in Provider::ALL {

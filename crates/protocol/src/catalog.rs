@@ -124,6 +124,14 @@ catalog! {
     ModelCalled = "model_called" in Trace,
     /// The instructions and memory a run was given, by hash; content is `{sources: [{name, sha256}]}`.
     MemoryRead = "memory_read" in Trace,
+    /// A stretch of the conversation was condensed for the model; content is a `Compaction`.
+    Compacted = "middleware:summarize" in Middleware,
+    /// A person took the newest compaction back; content is `{marker_seq}`.
+    CompactionUndone = "compaction_undone" in Middleware,
+    /// The conversation was to be condensed and was not; content is `{trigger, reason}`.
+    CompactionFailed = "compaction_failed" in Middleware,
+    /// A tool's result is too large to be sent; from here on the model is sent its ends. Content is a `ClippedResult`.
+    ResultClipped = "tool_result_clipped" in Middleware,
     /// A handoff was asked for; content is `{handoff_id, goal, initiated_by}`.
     HandoffRequested = "handoff_requested" in Middleware,
     /// A proposal was stored; content is `{handoff_id, iteration, summary_sha256}`.

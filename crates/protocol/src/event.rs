@@ -138,10 +138,12 @@ impl Event {
 
     /// Returns the message this event stores; `None` when it stores something else or cannot be read.
     pub fn message(&self) -> Option<Message> {
+        let json = self.content.get();
+        // The type is known: as a `Message` its fields would be kept until theirs is read.
         match self.kind()? {
-            EventType::HumanMessage | EventType::AiMessage | EventType::ToolMessage => {
-                serde_json::from_str(self.content.get()).ok()
-            }
+            EventType::HumanMessage => serde_json::from_str(json).ok().map(Message::Human),
+            EventType::AiMessage => serde_json::from_str(json).ok().map(Message::Ai),
+            EventType::ToolMessage => serde_json::from_str(json).ok().map(Message::Tool),
             _ => None,
         }
     }

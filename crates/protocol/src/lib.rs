@@ -5,6 +5,7 @@
 //! summary is decided in the rooms that depend on this one.
 
 pub mod catalog;
+pub mod compaction;
 pub mod decision;
 pub mod event;
 pub mod handoff;
@@ -16,12 +17,14 @@ pub mod summary;
 pub mod thread;
 
 pub use catalog::{Category, EventType};
+pub use compaction::{ClippedResult, Compaction, CompactionTrigger, CondensedSummary};
 pub use decision::{Decision, Decisions};
 pub use event::{Event, NewEvent, RawJson, Seq};
 pub use handoff::{Handoff, HandoffStatus, Proposal};
 pub use ids::{AssistantId, CheckpointId, EventId, HandoffId, IdError, InterruptId, RunId, ThreadId};
 pub use interrupt::{ActionRequest, Interrupt, InterruptPayload, InterruptStatus, ReviewConfig};
 pub use message::{AiMessage, Block, HumanMessage, Message, StopReason, ToolMessage, ToolStatus, Usage};
+pub use run::feedback::{Rating, RunFeedback};
 pub use run::{Checkpoint, PendingActivity, Run, RunStatus, StepPoint};
 pub use summary::{
     CarryOver, Coverage, HandoffSummary, ItemKind, ReferencedFile, SummaryItem, TodoItem, TodoStatus,

@@ -1,5 +1,7 @@
 //! Runs and checkpoints: one execution of the graph, and the points where it can resume.
 
+pub mod feedback;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -141,6 +141,12 @@ pub struct CarryOver {
     /// Errors that nothing after them resolved, most recent first.
     #[serde(default)]
     pub errors: Vec<String>,
+    /// Skills that were loaded, most recent first; what they say is read again when it is needed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skills: Vec<String>,
+    /// What was given to other agents, most recent first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub delegations: Vec<String>,
     /// The state of the files the summary's items name, looked at when it was drafted for a goal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub referenced_files: Vec<ReferencedFile>,

@@ -1,5 +1,6 @@
-//! What the runtime costs beside the model: turns with one tool call over threads of growing length, on a database on
-//! disk with every commit durable. The model and the tool answer at once, so that the whole time is ours.
+//! What the runtime costs beside the model: contexts, and turns with one tool call, over threads of growing length, on a
+//! database on disk with every commit durable. The model and the tool answer at once, so that the whole time is ours.
+//! The threads are condensed as the default configuration does, at 170,000 tokens down to 17,000.
 //!
 //! `cargo bench -p runtime --bench turns` prints a table; nothing is asserted.
 
@@ -12,7 +13,9 @@ use futures::StreamExt;
 use jiff::Timestamp;
 use journal::{Sqlite, Store, Transaction, Write};
 use model::{ChatModel, ChatRequest, Limits as ModelLimits, ModelName, Part, PartStream, ToolSpec};
-use protocol::{AiMessage, AssistantId, Block, Message, NewEvent, RunId, RunStatus, Thread, ThreadId};
+use protocol::{
+    AiMessage, AssistantId, Block, EventType, Message, NewEvent, RunId, RunStatus, Thread, ThreadId,
+};
 use runtime::{
     AFTER_AGENT_NODE, AFTER_MODEL_NODE, Activities, Admission, BEFORE_AGENT_NODE, Contexts, Driver, Edge,
     Frames, Graph, HooksNode, Limits, MODEL_NODE, ModelNode, Point, Repeat, Start, TOOLS_NODE, Tool,
@@ -22,10 +25,15 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 /// Lengths of the threads, in messages.
-const LENGTHS: [usize; 5] = [10, 100, 1_000, 5_000, 50_000];
+const LENGTHS: [usize; 4] = [100, 1_000, 10_000, 100_000];
 
-/// Turns measured at each length.
-const TURNS: usize = 60;
+/// Turns measured at each length, and contexts read from nothing.
+const TURNS: usize = 200;
+const COLD_READS: usize = 20;
+
+/// Messages between two compactions, and those that stay: a message is about 40 tokens.
+const MESSAGES_PER_COMPACTION: usize = 3_800;
+const MESSAGES_KEPT: usize = 425;
 
 /// Messages appended in one transaction while a thread is filled.
 const FILL_ROWS: usize = 1_000;
@@ -117,14 +125,34 @@ async fn filled(store: &Arc<dyn Store>, messages: usize) -> ThreadId {
     let thread = Thread::blank(thread_id, AssistantId::default(), now);
     commit(store, Write::CreateThread(thread)).await;
     let text = |at: usize| format!("Message {at}: {}", "some words that people say ".repeat(6));
-    for first in (0..messages).step_by(FILL_ROWS) {
-        let events = (first..messages.min(first + FILL_ROWS))
-            .map(|at| if at % 2 == 0 { Message::human(text(at)) } else { Message::ai(text(at)) })
-            .map(|message| NewEvent::message(&message, now).expect("a message is JSON"))
-            .collect();
-        commit(store, Write::Append { thread_id, events }).await;
+    let (mut seq, mut condensed, mut since) = (0, 0, 0);
+    let mut events = Vec::new();
+    for at in 0..messages {
+        let message = if at % 2 == 0 { Message::human(text(at)) } else { Message::ai(text(at)) };
+        events.push(NewEvent::message(&message, now).expect("a message is JSON"));
+        (seq, since) = (seq + 1, since + 1);
+        if since > MESSAGES_PER_COMPACTION {
+            let range = (condensed + 1, seq - MESSAGES_KEPT);
+            events.push(marker(range, now));
+            (seq, condensed, since) = (seq + 1, range.1, 0);
+        }
+        if events.len() >= FILL_ROWS || at + 1 == messages {
+            let events = std::mem::take(&mut events);
+            commit(store, Write::Append { thread_id, events }).await;
+        }
     }
     thread_id
+}
+
+fn marker((first_seq, last_seq): (usize, usize), now: Timestamp) -> NewEvent {
+    let content = json!({
+        "schema_version": 1, "trigger": "auto", "first_seq": first_seq, "last_seq": last_seq,
+        "replaced_count": last_seq - first_seq, "kept_count": MESSAGES_KEPT, "tokens_before": 170_000,
+        "tokens_after": 20_000, "model": "anthropic/instant",
+        "summary": "A sentence of the summary. ".repeat(300), "sections": {"goal": "Mend the importer."},
+        "carry_over": {}, "duration_ms": 9_000,
+    });
+    NewEvent::new(EventType::Compacted, &content, now).expect("JSON")
 }
 
 async fn commit(store: &Arc<dyn Store>, write: Write) {
@@ -169,12 +197,20 @@ fn resident() -> f64 {
     line.trim().trim_end_matches(" kB").parse::<f64>().unwrap_or(0.0) / 1024.0
 }
 
+/// Returns how long the thread's context takes to read.
+async fn context(store: &Arc<dyn Store>, contexts: &Contexts, thread_id: ThreadId) -> Duration {
+    let began = Instant::now();
+    let context = contexts.read(&**store, thread_id).await.expect("the journal is sound");
+    assert!(!context.messages.is_empty());
+    began.elapsed()
+}
+
 #[tokio::main]
 async fn main() {
     let folder = tempfile::tempdir_in(".").expect("a folder can be made here");
     println!(
-        "{:>9}  {:>12}  {:>12}  {:>14}  {:>8}",
-        "messages", "first ms", "turn ms", "bytes per turn", "RSS MB"
+        "{:>9}  {:>12}  {:>12}  {:>12}  {:>12}  {:>14}  {:>8}",
+        "messages", "cold ctx ms", "warm ctx ms", "first ms", "turn ms", "bytes per turn", "RSS MB"
     );
     for length in LENGTHS {
         let path = folder.path().join(format!("{length}.db"));
@@ -182,14 +218,23 @@ async fn main() {
         let thread_id = filled(&store, length).await;
         let contexts = Arc::new(Contexts::default());
         let driver = driver(&store, &contexts);
+        let mut cold = Vec::with_capacity(COLD_READS);
+        for _ in 0..COLD_READS {
+            cold.push(context(&store, &Contexts::default(), thread_id).await);
+        }
         let first = turn(&driver, thread_id).await.as_secs_f64() * 1e3;
         let before = size(&store).await;
-        let mut times = Vec::with_capacity(TURNS);
+        let (mut times, mut warm) = (Vec::with_capacity(TURNS), Vec::with_capacity(TURNS));
         for _ in 0..TURNS {
             times.push(turn(&driver, thread_id).await);
+            warm.push(context(&store, &contexts, thread_id).await);
         }
         let bytes = (size(&store).await - before) / TURNS as u64;
-        println!("{length:>9}  {first:>12.2}  {:>12.3}  {bytes:>14}  {:>8.1}", median(times), resident());
+        let (cold, warm, times) = (median(cold), median(warm), median(times));
+        println!(
+            "{length:>9}  {cold:>12.3}  {warm:>12.3}  {first:>12.2}  {times:>12.3}  {bytes:>14}  {:>8.1}",
+            resident()
+        );
     }
 }
 

@@ -191,6 +191,7 @@ impl Drive<'_> {
             cancel: &cancel,
             early: &early,
             unwritten: self.owed.writes(),
+            context: None,
         });
         tokio::pin!(work);
         let mut is_late = false;

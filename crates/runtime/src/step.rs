@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::node::context::Context;
 use crate::stream::Frames;
 
 /// The graph's small state. Keys that begin with `_` never leave the process.
@@ -38,6 +39,8 @@ pub struct StepContext<'a> {
     pub early: &'a Early,
     /// What the steps before this one change and the store does not show yet; only a node that is immediate sees any.
     pub unwritten: &'a [Write],
+    /// What the model is to be sent of the thread; only there where it is asked.
+    pub context: Option<&'a Context>,
 }
 
 impl StepContext<'_> {
@@ -151,6 +154,8 @@ impl Update {
 pub enum FailureKind {
     /// The model could not be used; trying again later or another model may help.
     Model,
+    /// The model was sent more than it takes.
+    Overflow,
     /// The key or a setting is wrong.
     Config,
     /// The journal failed.
@@ -166,6 +171,7 @@ impl FailureKind {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Model => "model",
+            Self::Overflow => "overflow",
             Self::Config => "config",
             Self::Store => "store",
             Self::Limit => "limit",
@@ -225,6 +231,7 @@ impl From<model::Error> for Failure {
     fn from(error: model::Error) -> Self {
         let kind = match &error {
             model::Error::Unauthorized { .. } | model::Error::Setup { .. } => FailureKind::Config,
+            model::Error::Overflow { .. } => FailureKind::Overflow,
             _ => FailureKind::Model,
         };
         Self::new(kind, error.to_string()).with_hint(model_hint(&error))

@@ -5,6 +5,9 @@ use jiff::Timestamp;
 use protocol::ToolStatus;
 use serde_json::Value;
 
+use crate::json::content::Flat;
+use crate::repair::Repair;
+
 /// One thing that was said, thought, done or noted, in file order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
@@ -16,6 +19,8 @@ pub struct Entry {
     pub at: Option<Timestamp>,
     /// Whether it belongs to the conversation or to a sub-agent.
     pub track: Track,
+    /// What was done to it as it was read in, if it was not as it should be.
+    pub repaired: Option<Repair>,
     /// What it is.
     pub body: Body,
 }
@@ -240,6 +245,7 @@ impl Origin {
             parent: self.parent.clone(),
             at: self.at,
             track: self.track,
+            repaired: None,
             body,
         }
     }
@@ -262,6 +268,18 @@ impl Origin {
     /// Returns a tool call.
     pub(crate) fn call(&self, call_id: Option<String>, tool: Option<String>, args: Value) -> Entry {
         self.entry(Body::ToolCall { call_id, tool: tool.unwrap_or_default(), args })
+    }
+
+    /// Returns what a tool returned: the id of its call, its name, its output and whether it succeeded.
+    pub(crate) fn result(
+        &self,
+        (call_id, tool): (Option<String>, Option<String>),
+        output: Flat,
+        status: ToolStatus,
+    ) -> Entry {
+        let Flat { text, media, repaired } = output;
+        let entry = self.entry(Body::ToolResult { call_id, tool, text, media, status });
+        Entry { repaired, ..entry }
     }
 
     /// Returns a compaction point.

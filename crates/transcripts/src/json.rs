@@ -5,6 +5,7 @@ pub(crate) mod array;
 pub(crate) mod content;
 pub(crate) mod lines;
 pub(crate) mod loose;
+pub(crate) mod python;
 pub(crate) mod record;
 pub(crate) mod repair;
 

@@ -38,6 +38,10 @@ const CONTRADICTIONS: &[&str] = &[
     "SELECT 'superseded ranges of thread ' || h.thread_id || ' touch at ' || s.first_seq FROM superseded s
      JOIN superseded o ON o.thread_key = s.thread_key AND o.first_seq < s.first_seq AND o.last_seq >= s.first_seq - 1
      JOIN thread_heads h ON h.thread_key = s.thread_key",
+    "SELECT 'feedback on run ' || lower(hex(f.run_id)) || ' is of a run of another thread' FROM run_feedback f
+     LEFT JOIN runs r ON r.run_id = f.run_id AND r.thread_key = f.thread_key WHERE r.run_id IS NULL",
+    "SELECT 'run ' || lower(hex(r.run_id)) || ' ends at event ' || r.last_seq || ', after its thread' FROM runs r
+     JOIN thread_heads h ON h.thread_key = r.thread_key WHERE r.last_seq > h.last_seq",
     "SELECT 'artifact ' || lower(hex(sha256)) || ' has no bytes' FROM artifacts
      WHERE sha256 NOT IN (SELECT sha256 FROM artifact_bytes)",
     "SELECT 'the bytes of artifact ' || lower(hex(sha256)) || ' belong to no thread' FROM artifact_bytes

@@ -4,6 +4,7 @@ pub(crate) mod artifacts;
 pub(crate) mod checkpoints;
 pub(crate) mod columns;
 pub(crate) mod events;
+pub(crate) mod feedback;
 pub(crate) mod handoffs;
 pub(crate) mod interrupts;
 pub(crate) mod keyed;

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::faults::Place;
 use super::tables::events::{self, copies, rewinds};
 use super::tables::search::{self, CatchUp};
-use super::tables::{artifacts, checkpoints, handoffs, interrupts, keyed, runs, threads};
+use super::tables::{artifacts, checkpoints, feedback, handoffs, interrupts, keyed, runs, threads};
 use crate::{Committed, Error, Fence, Result, Transaction, Write};
 
 /// Transactions one commit takes together.
@@ -263,6 +263,10 @@ fn apply(connection: &Connection, write: &Write, committed: &mut Committed) -> R
         ),
         Write::ForgetHandoff { handoff_id } => handoffs::forget(connection, *handoff_id),
         Write::PutProposal(proposal) => handoffs::put_proposal(connection, proposal),
+        Write::PutFeedback(given) => feedback::put(connection, given),
+        Write::RemoveFeedback { thread_id, run_id, user_id } => {
+            feedback::remove(connection, (*thread_id, *run_id), user_id)
+        }
         Write::Enqueue(item) => keyed::enqueue(connection, item),
         Write::Dequeue { kind, key } => keyed::dequeue(connection, kind, key),
         Write::PutImport { source, expected } => keyed::put_import(connection, source, *expected),

@@ -1,26 +1,20 @@
 //! Views of small threads, event by event.
 
-use protocol::NewEvent;
+use jiff::Timestamp;
+use protocol::{EventType, Message, NewEvent};
 use serde_json::json;
 
+use super::context::changes_beginning;
 use super::*;
+
+mod compactions;
 
 const THREAD: &str = "0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b";
 
 /// Returns the events as a journal would give them back, with seqs from 1.
 fn stored(events: Vec<NewEvent>) -> Vec<Event> {
-    let stored = |(at, event): (usize, NewEvent)| Event {
-        thread_id: THREAD.parse().unwrap(),
-        seq: at as Seq + 1,
-        event_id: event.event_id,
-        run_id: event.run_id,
-        event_type: event.event_type.as_str().to_owned(),
-        category: event.event_type.category().as_str().to_owned(),
-        content: event.content,
-        metadata: event.metadata,
-        created_at: event.created_at,
-    };
-    events.into_iter().enumerate().map(stored).collect()
+    let thread_id = THREAD.parse().unwrap();
+    (1..).zip(events).map(|(seq, event)| Event::stored(event, thread_id, seq)).collect()
 }
 
 fn human(text: &str) -> NewEvent {
@@ -49,7 +43,7 @@ fn flagged(event: NewEvent, flag: &str) -> NewEvent {
 
 #[track_caller]
 fn check(events: Vec<NewEvent>, expected: &[&str]) {
-    let texts: Vec<String> = context(&stored(events)).iter().map(Message::text).collect();
+    let texts: Vec<String> = context(&stored(events)).iter().map(|(_, message)| message.text()).collect();
     assert_eq!(texts, expected);
 }
 
@@ -98,7 +92,7 @@ fn a_sub_agents_boundary_cuts_nothing() {
         &["one", "two"],
     );
     let events = stored(vec![boundary(), flagged(boundary(), "side"), flagged(boundary(), "injected")]);
-    assert_eq!(events.iter().map(begins_context).collect::<Vec<_>>(), [true, false, true]);
+    assert_eq!(events.iter().map(changes_beginning).collect::<Vec<_>>(), [true, false, true]);
 }
 
 #[test]
@@ -110,7 +104,7 @@ fn k5_an_imported_summary_cannot_end_its_element() {
         "</EARLIER_conversation_summary\n>",
         "<earlier_conversation_summary>",
     ] {
-        let sent = context(&stored(vec![summary(&format!("a {text} b"))])).remove(0).text();
+        let sent = context(&stored(vec![summary(&format!("a {text} b"))])).remove(0).1.text();
         let inner = sent.strip_prefix("<earlier_conversation_summary>\n").unwrap();
         let inner = inner.strip_suffix("\n</earlier_conversation_summary>").unwrap();
         assert!(!inner.contains('<'), "{inner}");
@@ -133,6 +127,7 @@ fn b4_history_is_complete_whatever_was_compacted() {
         .map(|entry| match &entry.what {
             HistoryItem::Message(message) => (entry.seq, message.text()),
             HistoryItem::Boundary(boundary) => (entry.seq, format!("{}: {}", boundary.kind, boundary.text)),
+            HistoryItem::Marker(_) | HistoryItem::Undone(_) => panic!("{entry:?}"),
         })
         .collect();
     let expected =

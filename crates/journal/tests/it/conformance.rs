@@ -3,6 +3,7 @@
 pub mod artifacts;
 pub mod checkpoints;
 pub mod copies;
+pub mod feedback;
 pub mod fixtures;
 pub mod handoffs;
 pub mod log;
@@ -11,8 +12,16 @@ pub mod rewinds;
 pub mod runs;
 pub mod search;
 pub mod threads;
+pub mod views {
+    //! Views over a store's events: what people are shown and what a model is sent.
+
+    pub mod happenings;
+    pub mod history;
+}
 
 use std::sync::Arc;
+
+pub use views::{happenings, history};
 
 /// An empty store.
 pub type Subject = Arc<dyn journal::Store>;

@@ -89,7 +89,8 @@ async fn rows_that_contradict_each_other_are_problems() {
          INSERT INTO superseded SELECT thread_key, 78, 79 FROM threads;
          INSERT INTO superseded SELECT thread_key, 80, 81 FROM threads;
          INSERT INTO artifacts SELECT thread_key, x'AB', 'image/png', 0 FROM threads;
-         INSERT INTO artifact_bytes VALUES (x'CD', x'');",
+         INSERT INTO artifact_bytes VALUES (x'CD', x'');
+         INSERT INTO run_feedback SELECT thread_key, x'EF', 'local', 1, NULL, 0, 0 FROM threads;",
     )
     .unwrap();
     let problems = Sqlite::open(&path).unwrap().health(HealthDepth::Integrity).await.unwrap().problems;
@@ -100,6 +101,7 @@ async fn rows_that_contradict_each_other_are_problems() {
         "touch at 80",
         "artifact ab has no bytes",
         "artifact cd belong to no thread",
+        "feedback on run ef",
     ] {
         assert!(problems.iter().any(|problem| problem.contains(part)), "{part}: {problems:?}");
     }

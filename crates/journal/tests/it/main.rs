@@ -6,6 +6,7 @@
 mod conformance;
 mod crash;
 mod damage;
+mod kills;
 mod processes;
 mod sqlite;
 
@@ -92,8 +93,34 @@ against_every_backend! {
         the_first_prompt_is_the_first_one_that_is_visible
         a_superseded_question_is_withdrawn
         h3_an_id_that_begins_again_has_nothing_superseded
-        a_key_that_was_superseded_is_not_stored_again
-        whatever_happens_the_context_is_what_is_visible_since_the_last_boundary;
+        a_key_that_was_superseded_is_not_stored_again;
+    happenings:
+        b1_b5_m9_whatever_happens_history_is_complete_and_the_context_is_what_was_left
+        what_changes_a_beginning_is_told_by_its_event;
+    history:
+        a9_history_pages_honour_their_bounds
+        b5_a_long_thread_pages_completely
+        b6_pages_are_filled_whatever_is_hidden_between
+        a10_c4_markers_are_counted_like_messages_and_what_explains_them_is_not
+        b8_a_result_without_its_call_on_the_page_is_told_with_it
+        b8_a_call_far_before_its_result_is_found
+        b9_what_was_taken_back_is_shown_only_to_who_asks
+        b10_d6_feedback_is_at_the_last_answer_of_a_run_and_nowhere_else
+        d7_feedback_that_is_not_asked_for_is_not_told
+        b10_in_a_run_that_goes_on_the_newest_answer_is_its_last
+        b12_d8_a_copy_has_the_history_and_its_runs_and_no_feedback_of_its_source
+        b4_an_entry_has_the_same_id_on_every_page
+        b3_any_interleaving_sorts_to_the_same_history
+        b15_reading_history_writes_nothing;
+    feedback:
+        d2_a_person_has_one_thumb_a_run
+        d3_of_many_thumbs_at_once_one_row_stays
+        d4_only_a_run_of_the_thread_takes_feedback
+        d5_only_the_runs_asked_for_are_answered
+        d8_feedback_goes_with_its_thread_and_survives_everything_else
+        a_trace_is_every_event_of_its_run_and_no_other
+        b17_a_run_is_traced_in_its_own_thread_only
+        a_run_without_events_has_an_empty_trace;
     copies:
         b12_a_copy_has_the_transcript_at_the_same_seqs
         b12_a_copy_ends_where_it_is_told_and_skips_what_is_superseded

@@ -38,6 +38,7 @@ async fn in_a_child() {
         "append_1000" => append_from_tasks(&store, thread_id, 40).await,
         "append_until_killed" => append_from_tasks(&store, thread_id, u64::MAX).await,
         "rewind_until_killed" => crate::crash::rewind_and_copy(&*store, thread_id).await,
+        "converse_until_killed" => crate::kills::converse(&*store, thread_id).await,
         other => panic!("unknown task {other}"),
     }
 }

@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use journal::{HealthDepth, Sqlite, Store, ThreadFilter, Write};
-use protocol::{EventType, NewEvent, Thread};
+use journal::{HealthDepth, HistoryQuery, Sqlite, Store, ThreadFilter, Write, history_page};
+use protocol::{EventType, NewEvent, Rating, RunFeedback, Thread};
 use serde_json::json;
 
 use crate::conformance::fixtures::{
-    ai, all_events, append, at, checkpoint, commit, create, create_run, human, rewind, thread, trace,
+    ai, all_events, all_history, append, at, calls, checkpoint, commit, create, create_run, feedback, human,
+    result, rewind, thread, trace, whole_run,
 };
 
 #[cfg(unix)]
@@ -228,4 +229,90 @@ async fn two_stores_in_one_process_see_each_other() {
         assert_eq!(seqs, [number as u64 + 1]);
     }
     assert_eq!(all_events(&one, thread_id, &[]).await, all_events(&two, thread_id, &[]).await);
+}
+
+#[tokio::test]
+async fn a25_a_reload_in_the_middle_of_a_run_sees_all_that_was_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    let (writer, reader) = (Sqlite::open(&path).unwrap(), Sqlite::open(&path).unwrap());
+    let run = create_run(&writer, "one").await;
+    for number in 1..=20 {
+        append(&writer, run.thread_id, vec![ai("text").in_run(run.run_id)]).await.unwrap();
+        assert_eq!(all_history(&reader, run.thread_id, 50).await.len(), number);
+    }
+}
+
+#[tokio::test]
+async fn a20_two_hundred_runs_take_little_more_than_their_messages() {
+    const RUNS: u64 = 200;
+    /// Rows of the run, its checkpoints and its events, and the words of turns.
+    const BYTES_PER_RUN: u64 = 1_024;
+    let folder = tempfile::tempdir().unwrap();
+    let store = Sqlite::open(&folder.path().join("segue.db")).unwrap();
+    let thread_id = create(&store).await;
+    let bytes = async || store.health(HealthDepth::Counts).await.unwrap().bytes;
+    let (before, mut middle) = (bytes().await, 0);
+    for number in 0..RUNS {
+        if number == RUNS / 2 {
+            middle = bytes().await;
+        }
+        let said = vec![human("go"), calls(&["a"]), result("a", &"a line of it\n".repeat(200)), ai("done")];
+        let run = whole_run(&store, thread_id, said).await;
+        commit(&store, vec![Write::PutCheckpoint(checkpoint(&run, 1))]).await.unwrap();
+    }
+    let messages: u64 =
+        all_events(&store, thread_id, &[]).await.iter().map(|event| event.content.get().len() as u64).sum();
+    let grown = bytes().await - before;
+    assert!(grown * 10 <= messages * 12 + RUNS * BYTES_PER_RUN * 10, "{grown} bytes for {messages}");
+    let (first, second) = (middle - before, bytes().await - middle);
+    assert!(second * 10 <= first * 11, "{first} bytes, then {second}");
+}
+
+#[tokio::test]
+async fn d5_a_page_without_an_answer_asks_nothing_about_feedback() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    let store = Sqlite::open(&path).unwrap();
+    let thread_id = create(&store).await;
+    let run = whole_run(&store, thread_id, vec![human("one"), ai("two"), human("three")]).await;
+    commit(&store, vec![Write::PutFeedback(feedback(&run, Rating::Up, 1))]).await.unwrap();
+    rusqlite::Connection::open(&path).unwrap().execute_batch("DROP TABLE run_feedback").unwrap();
+    let query = |limit| HistoryQuery {
+        limit,
+        feedback: Some(RunFeedback::LOCAL.to_owned()),
+        ..HistoryQuery::default()
+    };
+    assert_eq!(history_page(&store, thread_id, &query(1)).await.unwrap().entries.len(), 1);
+    assert!(history_page(&store, thread_id, &query(2)).await.is_err());
+}
+
+#[tokio::test]
+async fn b7_pages_and_traces_come_from_an_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    drop(Sqlite::open(&path).unwrap());
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    for condition in
+        ["event_type IN ('ai_message', 'human_message')", "run_id = x'00'", "category = 'message'"]
+    {
+        for direction in ["ASC", "DESC"] {
+            let sql = format!(
+                "EXPLAIN QUERY PLAN SELECT content FROM events
+                 WHERE thread_key = 1 AND seq > 5 AND seq < 9 AND {condition} ORDER BY seq {direction} LIMIT 5"
+            );
+            let plan: Vec<String> = raw
+                .prepare(&sql)
+                .unwrap()
+                .query_map([], |row| row.get("detail"))
+                .unwrap()
+                .collect::<Result<_, _>>()
+                .unwrap();
+            assert_eq!(
+                plan,
+                ["SEARCH events USING INDEX events_seq (thread_key=? AND seq>? AND seq<?)"],
+                "{condition} {direction}"
+            );
+        }
+    }
 }

@@ -107,8 +107,7 @@ impl Route {
     }
 
     fn reported(&self, report: Report) -> Failure {
-        let message = self.describe(&report.message);
-        let (error, passing) = classify(&self.name, Report { message, ..report });
+        let (error, passing) = classify(&self.name, report, |words| self.describe(words));
         Failure { error, passing, retry_after: None }
     }
 

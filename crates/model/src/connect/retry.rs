@@ -1,11 +1,16 @@
-//! When a failed request is sent again: the order of delays, what the provider asks for, and where waiting ends. The
-//! rules are pure; the waiting is done by the caller.
+//! When a failed request is sent again: the order of delays, what the provider asks for, and where waiting ends. What a
+//! request is, and which failures may pass, is not known here.
 
+use std::future::Future;
 use std::time::Duration;
 
-use backon::ExponentialBuilder;
+use backon::{ExponentialBuilder, Retryable};
 use jiff::{SignedDuration, Timestamp};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
+
+use super::failure::Failure;
+use crate::name::ModelName;
+use crate::settings::Settings;
 
 /// The first delay; each further one is twice as long, plus chance so that clients do not come in step.
 const DELAY_MIN: Duration = Duration::from_millis(500);
@@ -13,8 +18,31 @@ const DELAY_MIN: Duration = Duration::from_millis(500);
 /// The longest delay that is not asked for by the provider.
 const DELAY_MAX: Duration = Duration::from_secs(8);
 
+/// Makes attempts until one succeeds, one fails for good, or the settings allow no more; returns the last.
+pub(super) async fn until_passed<T, F: Future<Output = Result<T, Failure>>>(
+    model: &ModelName,
+    settings: &Settings,
+    attempt: impl FnMut() -> F,
+) -> Result<T, Failure> {
+    let mut waited = Duration::ZERO;
+    attempt
+        .retry(delays(settings.retries_max))
+        .sleep(tokio::time::sleep)
+        .when(|failure: &Failure| failure.passing)
+        .adjust(|failure, planned| {
+            let delay = delay(planned, failure.retry_after, waited, settings.retry_wait_max)?;
+            waited += delay;
+            Some(delay)
+        })
+        .notify(|failure, delay| {
+            tracing::info!(%model, wait_ms = delay.as_millis() as u64,
+                "retrying after a failure to {}", failure.error);
+        })
+        .await
+}
+
 /// Returns the delays between attempts where the provider asks for none.
-pub(super) fn delays(retries_max: usize) -> ExponentialBuilder {
+fn delays(retries_max: usize) -> ExponentialBuilder {
     ExponentialBuilder::default()
         .with_min_delay(DELAY_MIN)
         .with_max_delay(DELAY_MAX)
@@ -27,7 +55,7 @@ pub(super) fn delays(retries_max: usize) -> ExponentialBuilder {
 ///
 /// `planned` is the next of [`delays`], `asked` what the provider asks for, `waited` what all waits so far took.
 /// A wait that would exceed `wait_max` in total is not begun: the caller learns at once.
-pub(super) fn delay(
+fn delay(
     planned: Option<Duration>,
     asked: Option<Duration>,
     waited: Duration,
@@ -57,6 +85,42 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
     const MINUTE: Duration = Duration::from_secs(60);
+
+    /// Returns what became of attempts that fail with these statuses in turn, how many were made, and how long it took.
+    async fn attempts(statuses: &[u16]) -> (Result<(), crate::Error>, usize, Duration) {
+        let model: ModelName = "anthropic/m".parse().expect("a name");
+        let settings = Settings { retries_max: 3, ..Settings::default() };
+        let (begun, mut made) = (tokio::time::Instant::now(), 0);
+        let outcome = until_passed(&model, &settings, || {
+            made += 1;
+            let failed = statuses.get(made - 1).map(|status| {
+                let report = crate::wire::Report { status: *status, ..Default::default() };
+                let (error, passing) = crate::wire::classify(&model, report, str::to_owned);
+                Failure { error, passing, retry_after: (*status == 429).then_some(SECOND * 20) }
+            });
+            std::future::ready(failed.map_or(Ok(()), Err))
+        })
+        .await;
+        (outcome.map_err(|failure| failure.error), made, begun.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn l11_what_may_pass_is_tried_again_with_growing_waits_and_a_full_window_is_not() {
+        let (outcome, made, took) = attempts(&[529, 500, 502]).await;
+        assert!(outcome.is_ok() && made == 4);
+        assert!((SECOND * 35 / 10..SECOND * 8).contains(&took), "{took:?}");
+        let (outcome, made, took) = attempts(&[429, 503]).await;
+        assert!(outcome.is_ok() && made == 3);
+        assert!((SECOND * 21..SECOND * 23).contains(&took), "{took:?}: as long as the provider asks");
+        let (outcome, made, _) = attempts(&[500; 9]).await;
+        assert!(matches!(outcome, Err(crate::Error::Failed { status: 500, .. })) && made == 4);
+        let (outcome, made, took) = attempts(&[529, 413, 529]).await;
+        assert!(matches!(outcome, Err(crate::Error::Overflow { .. })) && made == 2);
+        assert!(took < SECOND * 2, "{took:?}");
+        let (outcome, made, took) = attempts(&[429; 9]).await;
+        assert!(matches!(outcome, Err(crate::Error::Limited { status: 429, .. })) && made == 4);
+        assert!(took <= Settings::default().retry_wait_max, "{took:?}");
+    }
 
     #[test]
     fn l11_waiting_is_bounded_and_honours_the_provider() {

@@ -18,20 +18,20 @@ const ANSWER_TOKENS: u64 = 8_192;
 /// Tokens kept for the answer at most where the request does not say; nearly all answers are shorter.
 const ANSWER_TOKENS_MAX: u64 = 16_000;
 
-/// Characters of an old result's text from which on it is shortened.
-const RESULT_CHARS_MAX: usize = 2_000;
+/// Plain characters of an old result's text from which on it is shortened; see [`tokens::weight`].
+const RESULT_CHARS_MAX: u64 = 2_000;
 
-/// Characters that are kept of a shortened old result.
-const RESULT_CHARS_KEPT: usize = 800;
+/// Plain characters that are kept of a shortened old result.
+const RESULT_CHARS_KEPT: u64 = 800;
 
-/// Characters of a text in an old call's arguments from which on it is shortened.
-const ARGUMENT_CHARS_MAX: usize = 600;
+/// Plain characters of a text in an old call's arguments from which on it is shortened.
+const ARGUMENT_CHARS_MAX: u64 = 600;
 
-/// Characters that are kept of a shortened text in arguments.
-const ARGUMENT_CHARS_KEPT: usize = 200;
+/// Plain characters that are kept of a shortened text in arguments.
+const ARGUMENT_CHARS_KEPT: u64 = 200;
 
-/// Characters that are kept of a result among the newest messages at least.
-const CLIPPED_CHARS_MIN: usize = 4_000;
+/// Plain characters that are kept of a result among the newest messages at least.
+const CLIPPED_CHARS_MIN: u64 = 4_000;
 
 /// The share of the budget by which more is shortened than must be, so that the next requests begin with the same
 /// bytes and caches keep hitting.
@@ -54,6 +54,13 @@ impl Budget {
         let usual = limits.output_tokens.unwrap_or(ANSWER_TOKENS).min(ANSWER_TOKENS_MAX);
         let answer = request.max_output_tokens.unwrap_or(usual).min(window / 4);
         Some(Self { tokens_max: window - answer, fixed_tokens: tokens::of_frame(request) })
+    }
+
+    /// Returns the same budget in estimated tokens, where the model counts `times` as many.
+    #[must_use]
+    pub fn counted_as(self, times: f64) -> Self {
+        // Truncation of a non-negative number is meant.
+        Self { tokens_max: (self.tokens_max as f64 / times) as u64, ..self }
     }
 }
 
@@ -130,12 +137,12 @@ impl Shortening {
 
     /// Clips the results behind the first `old` messages to one length, the greatest at which the whole fits.
     fn clip_until(&mut self, tokens_max: u64, old: usize) {
-        let lengths: Vec<usize> = self.messages[old..]
+        let lengths: Vec<u64> = self.messages[old..]
             .iter()
             .filter(|message| matches!(message, Message::Tool(_)))
             .flat_map(Message::content)
             .filter_map(|block| match block {
-                Block::Text { text } => Some(text.chars().count()),
+                Block::Text { text } => Some(tokens::weight(text)),
                 Block::Thinking { .. }
                 | Block::ToolCall { .. }
                 | Block::Media { .. }
@@ -144,14 +151,12 @@ impl Shortening {
             .collect();
         // One token more for each, because the estimate rounds up.
         let excess_tokens = self.tokens - tokens_max + lengths.len() as u64;
-        let excess = usize::try_from(excess_tokens * CHARS_PER_TOKEN).unwrap_or(usize::MAX);
-        let freed = |length: usize| -> usize {
-            lengths.iter().filter(|chars| **chars > length).map(|chars| chars - length).sum()
-        };
+        let excess = excess_tokens * CHARS_PER_TOKEN;
+        let freed = |length: u64| -> u64 { lengths.iter().map(|weight| weight.saturating_sub(length)).sum() };
         let longest = lengths.iter().copied().max().unwrap_or_default();
         let (mut fits, mut too_long) = (CLIPPED_CHARS_MIN, longest);
         while fits + 1 < too_long {
-            let middle = usize::midpoint(fits, too_long);
+            let middle = u64::midpoint(fits, too_long);
             if freed(middle) >= excess {
                 fits = middle;
             } else {
@@ -193,24 +198,25 @@ impl Shortening {
 }
 
 /// Characters of [`pointer`] at most.
-const POINTER_CHARS: usize = 120;
+const POINTER_CHARS: u64 = 120;
 
 /// Returns what stands in place of what is left out.
 fn pointer(chars: usize) -> String {
     format!("\n[… {chars} characters are left out here to fit the request; the whole is in the thread …]\n")
 }
 
-/// Cuts the middle out of a text of more than `chars_max` characters; three quarters of what is kept are its beginning.
-fn shorten(text: &mut String, chars_max: usize, kept: usize) {
-    if text.len() <= chars_max || tokens::byte_of_char(text, chars_max) == text.len() {
+/// Cuts the middle out of a text of more than `chars_max` plain characters; three quarters of what is kept are its
+/// beginning.
+fn shorten(text: &mut String, chars_max: u64, kept: u64) {
+    if tokens::end_of_head(text, chars_max) == text.len() {
         return;
     }
-    let chars = text.chars().count();
-    let head = tokens::cut_at(text, tokens::byte_of_char(text, kept - kept / 4));
-    let tail = tokens::cut_at(text, tokens::byte_of_char(text, chars - kept / 4));
-    let left_out = text[head..tail].chars().count();
-    if left_out > POINTER_CHARS {
-        text.replace_range(head..tail, &pointer(left_out));
+    let head = tokens::cut_at(text, tokens::end_of_head(text, kept - kept / 4));
+    let tail = tokens::cut_at(text, tokens::begin_of_tail(text, kept / 4));
+    let left_out = text.get(head..tail).unwrap_or_default();
+    if tokens::weight(left_out) > POINTER_CHARS {
+        let pointer = pointer(left_out.chars().count());
+        text.replace_range(head..tail, &pointer);
     }
 }
 

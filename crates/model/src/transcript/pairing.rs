@@ -10,9 +10,9 @@ use protocol::{Message, ToolMessage};
 /// A result belongs to the newest call before it with its id; where a batch repeats an id, to the first of them
 /// that has none yet. A result without an id belongs to the newest batch's first open call, of its name if it has
 /// one. The first result of a call wins.
-pub(super) fn pair(messages: &[Message]) -> Vec<Option<usize>> {
+pub fn pair<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<Option<usize>> {
     let mut calls = Calls::default();
-    for (index, message) in messages.iter().enumerate() {
+    for (index, message) in messages.into_iter().enumerate() {
         match message {
             Message::Human(_) => {}
             Message::Ai(_) => calls.begin_batch(message),

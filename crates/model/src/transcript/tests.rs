@@ -184,6 +184,29 @@ fn l4_names_and_arguments_are_legal_too() {
 }
 
 #[test]
+fn l8_no_text_is_taken_for_anything_but_text() {
+    for text in [
+        "<earlier_conversation_summary>\nx\n</earlier_conversation_summary>",
+        "<system-reminder>x</system-reminder>",
+        "[… 9 characters are left out here to fit the request; the whole is in the thread …]",
+        "Here is a summary of the conversation to date: x",
+        NO_RESULT,
+        GO_ON,
+        EARLIER_NOT_SHOWN,
+    ] {
+        let messages = [Message::human(text), Message::ai(text), Message::human(text)];
+        for provider in Provider::ALL {
+            assert_eq!(made(&messages, &Profile::of(provider)), messages, "{provider:?}: {text}");
+        }
+        // A call that has this text for a result has a result.
+        let script = format!("U:a | A:@1 | T:1={text} | T:1=second").replace('\n', " ");
+        let results = made(&read(&script), &ANTHROPIC);
+        assert_eq!(results[2].text(), text.replace('\n', " "));
+        assert!(matches!(&results[2], Message::Tool(tool) if tool.status == ToolStatus::Success));
+    }
+}
+
+#[test]
 fn l5_a_request_begins_and_ends_with_a_person() {
     check("", "U:GO");
     check("A:b", "U:EARLIER | A:b | U:GO");

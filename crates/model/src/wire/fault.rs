@@ -1,5 +1,7 @@
 //! What a provider says went wrong, sorted into this room's errors. It sees statuses and texts, not connections.
 
+mod overflow;
+
 use std::time::Duration;
 
 use serde_json::Value;
@@ -17,6 +19,18 @@ pub(crate) enum Fault {
     Reported(Report),
     /// What arrived cannot be read.
     Unreadable(String),
+}
+
+impl Fault {
+    /// Returns what is wrong with an event that is not what its format says.
+    pub(crate) fn unreadable(error: &serde_json::Error) -> Self {
+        let reason = error.to_string();
+        // A half can neither be stored nor sent on, and what is said of the escape would tell nobody so.
+        Self::Unreadable(match reason.contains("hex escape") {
+            true => format!("the text holds half a surrogate pair: {reason}"),
+            false => reason,
+        })
+    }
 }
 
 /// A failure as a provider reports it, by status or inside a stream.
@@ -45,13 +59,24 @@ impl Report {
         };
         let text = |field: &str| error.get(field).and_then(Value::as_str);
         let message = error.as_str().or_else(|| text("message")).or_else(|| text("detail"))?;
-        let kinds = ["code", "type", "status"].into_iter().filter_map(text);
-        Some(Self {
-            status,
-            kind: kinds.collect::<Vec<_>>().join(" "),
-            message: message.to_owned(),
-            ..Self::default()
-        })
+        let kinds: Vec<&str> = ["code", "type", "status"].into_iter().filter_map(text).collect();
+        let mut report =
+            Self { status, kind: kinds.join(" "), message: message.to_owned(), ..Self::default() };
+        if let Some(raw) = error.pointer("/metadata/raw").and_then(Value::as_str) {
+            report.add(raw);
+        }
+        Some(report)
+    }
+
+    /// Adds what the provider behind a gateway answered: an error object, or any text.
+    fn add(&mut self, raw: &str) {
+        let behind = serde_json::from_str(raw).ok().and_then(|body| Self::read(self.status, &body));
+        let (kind, message) = match behind {
+            Some(behind) => (behind.kind, behind.message),
+            None => (String::new(), raw.to_owned()),
+        };
+        self.kind = format!("{} {kind}", self.kind).trim().to_owned();
+        self.message = format!("{}: {message}", self.message);
     }
 
     /// Returns the failure that an event inside a stream reports, with the status it would have had.
@@ -81,8 +106,11 @@ fn status_of(kind: &str) -> u16 {
         (&["authentication", "unauthenticated", "invalid_api_key"], 401),
         (&["permission"], 403),
         (&["request_too_large"], 413),
-        (&["invalid", "context_length", "not_found", "billing", "unsupported"], 400),
+        (&["invalid", "not_found", "billing", "unsupported"], 400),
     ];
+    if overflow::is_code(kind) {
+        return 413;
+    }
     let kind = kind.to_ascii_lowercase();
     table
         .iter()
@@ -90,10 +118,16 @@ fn status_of(kind: &str) -> u16 {
         .map_or(500, |(_, status)| *status)
 }
 
-/// Returns the error a caller sees, and whether trying again may help without anyone changing anything.
-pub(crate) fn classify(model: &ModelName, report: Report) -> (Error, bool) {
+/// Returns the error a caller sees, and whether trying again may help without anyone changing anything. `shown` makes
+/// the provider's words fit for a person; they are judged whole.
+pub(crate) fn classify(
+    model: &ModelName,
+    report: Report,
+    shown: impl FnOnce(&str) -> String,
+) -> (Error, bool) {
     let model = model.clone();
-    let Report { status, kind, message, request_id, retry_after } = report;
+    let Report { status, kind, message: words, request_id, retry_after } = report;
+    let message = shown(&words);
     match status {
         401 | 403 => (Error::Unauthorized { model, status, message }, false),
         // An account without credit answers like one that is too fast, but waiting does not fill it.
@@ -101,31 +135,17 @@ pub(crate) fn classify(model: &ModelName, report: Report) -> (Error, bool) {
             (Error::Refused { model, status, message, request_id }, false)
         }
         429 | 503 | 529 => (Error::Limited { model, status, retry_after }, true),
+        // Some count a single request against the limit of a minute: no waiting makes it smaller.
         413 => (Error::Overflow { model, message }, false),
-        400..=499 if is_overflow(&kind, &message) => (Error::Overflow { model, message }, false),
+        // What an account may not pay for is no matter of the window.
+        402 => (Error::Refused { model, status, message, request_id }, false),
+        400..=499 if overflow::is_rate_code(&kind) => (Error::Limited { model, status, retry_after }, true),
+        // One server reports its full window as a failure of its own.
+        400..=599 if overflow::is_code(&kind) => (Error::Overflow { model, message }, false),
+        400..=499 if overflow::is_said(&words) => (Error::Overflow { model, message }, false),
         500..=599 => (Error::Failed { model, status, message, request_id }, true),
         _ => (Error::Refused { model, status, message, request_id }, false),
     }
-}
-
-/// Returns whether the provider's words say that the request is longer than the model's window.
-fn is_overflow(kind: &str, message: &str) -> bool {
-    const KINDS: [&str; 2] = ["context_length_exceeded", "exceed_context_size"];
-    const WORDS: [&str; 11] = [
-        "prompt is too long",
-        "prompt too long",
-        "input is too long",
-        "context length",
-        "context window",
-        "context size",
-        "context limit",
-        "exceeds the maximum number of tokens",
-        "exceeds the limit of tokens",
-        "too many tokens",
-        "reduce the length of the messages",
-    ];
-    let message = message.to_ascii_lowercase();
-    KINDS.iter().any(|known| kind.contains(known)) || WORDS.iter().any(|words| message.contains(words))
 }
 
 /// Returns a provider's words as one short line in which no secret can be read.
@@ -161,7 +181,7 @@ mod tests {
     fn check(status: u16, body: Value, expected: &str) {
         let model: ModelName = "anthropic/m".parse().expect("a name");
         let report = Report::read(status, &body).unwrap_or_else(|| Report { status, ..Report::default() });
-        let (error, transient) = classify(&model, report);
+        let (error, transient) = classify(&model, report, str::to_owned);
         let name = format!("{error:?}").split([' ', '{']).next().unwrap_or_default().to_owned();
         assert_eq!(format!("{name} {transient}"), expected, "{status} {body}");
     }
@@ -189,8 +209,51 @@ mod tests {
         );
         check(400, error("input length and `max_tokens` exceed context limit: 1 + 2 > 2"), "Overflow false");
         check(400, error("max_tokens must be positive"), "Refused false");
+        check(
+            500,
+            json!({"error": {"message": "full", "type": "exceed_context_size_error"}}),
+            "Overflow false",
+        );
+        check(
+            400,
+            json!({"error": {"message": "too many tokens", "code": "rate_limit_exceeded"}}),
+            "Limited true",
+        );
+        check(400, error("Too many tokens, please wait before trying again."), "Refused false");
+        check(402, error("Prompt tokens limit exceeded: reduce the context window"), "Refused false");
+        check(413, error("Request too large on tokens per minute (TPM): Limit 6000"), "Overflow false");
+        check(422, error("`inputs` tokens + `max_new_tokens` must be <= 32768"), "Overflow false");
         check(404, error("no such model"), "Refused false");
         check(302, json!({}), "Refused false");
+    }
+
+    #[test]
+    fn l11_what_the_provider_behind_a_gateway_says_counts_too() {
+        let behind = |raw: String| {
+            json!({"error": {"message": "Provider returned error", "code": 400,
+                             "metadata": {"raw": raw, "provider_name": "P"}}})
+        };
+        let error =
+            |message: &str| json!({"type": "error", "error": {"type": "x", "message": message}}).to_string();
+        check(400, behind(error("prompt is too long: 9 tokens > 8 maximum")), "Overflow false");
+        check(400, behind("This model's maximum context length is 8 tokens.".to_owned()), "Overflow false");
+        check(
+            400,
+            behind(json!({"error": {"code": "context_length_exceeded", "message": ""}}).to_string()),
+            "Overflow false",
+        );
+        check(400, behind(error("tools.0: bad")), "Refused false");
+        let report = Report::read(400, &behind(error("tools.0: bad"))).expect("it is read");
+        assert_eq!(report.message, "Provider returned error: tools.0: bad");
+    }
+
+    #[test]
+    fn l11_words_that_are_not_shown_count_too() {
+        let model: ModelName = "openai-chat/m".parse().expect("a name");
+        let message = format!("{} prompt is too long", "x ".repeat(MESSAGE_CHARS_MAX));
+        let report = Report { status: 400, message, ..Report::default() };
+        let (error, _) = classify(&model, report, |words| describe(words, [].into_iter()));
+        assert!(matches!(&error, Error::Overflow { message, .. } if !message.contains("prompt")), "{error}");
     }
 
     #[test]
@@ -231,6 +294,8 @@ mod tests {
             (json!({"error": {"type": "authentication_error", "message": "x"}}), 401),
             (json!({"error": {"code": "server_error", "message": "x"}}), 500),
             (json!({"error": {"code": 503, "message": "x", "status": "UNAVAILABLE"}}), 503),
+            (json!({"error": {"code": "context_length_exceeded", "message": "x"}}), 413),
+            (json!({"error": {"type": "exceed_context_size_error", "message": "x"}}), 413),
             (json!({"error": {}}), 500),
         ] {
             assert_eq!(Report::in_stream(&event).status, status, "{event}");

@@ -6,9 +6,9 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
 use protocol::{
-    Block, Checkpoint, Decision, Decisions, Event, EventType, Handoff, HandoffMark, HandoffStatus,
-    HandoffSummary, Interrupt, InterruptPayload, ItemKind, Message, ParentKind, Proposal, Run, RunStatus,
-    StepPoint, StopReason, Thread, ThreadStatus,
+    Block, Checkpoint, ClippedResult, Compaction, CompactionTrigger, Decision, Decisions, Event, EventType,
+    Handoff, HandoffMark, HandoffStatus, HandoffSummary, Interrupt, InterruptPayload, ItemKind, Message,
+    ParentKind, Proposal, Run, RunFeedback, RunStatus, StepPoint, StopReason, Thread, ThreadStatus,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -70,6 +70,9 @@ const DECISIONS: &[&str] = &[
 ];
 const HANDOFFS: &[&str] = &["handoff", "handoff_seeded"];
 const PROPOSALS: &[&str] = &["proposal", "proposal_refined"];
+const COMPACTIONS: &[&str] = &["compaction", "compaction_extract"];
+const CLIPS: &[&str] = &["clipped_result"];
+const FEEDBACK: &[&str] = &["run_feedback", "run_feedback_bare"];
 /// A summary of a later version whose carry-over holds more.
 const CARRY_OVER: &str = "handoff_summary_carry_over";
 
@@ -88,6 +91,9 @@ fn a23_every_shape_reads_as_it_is_written_now_and_by_a_later_version() {
     DECISIONS.iter().for_each(|name| check::<Decisions>(name));
     HANDOFFS.iter().for_each(|name| check::<Handoff>(name));
     PROPOSALS.iter().for_each(|name| check::<Proposal>(name));
+    COMPACTIONS.iter().for_each(|name| check::<Compaction>(name));
+    CLIPS.iter().for_each(|name| check::<ClippedResult>(name));
+    FEEDBACK.iter().for_each(|name| check::<RunFeedback>(name));
 }
 
 #[test]
@@ -106,6 +112,9 @@ fn every_golden_file_is_read_by_a_test() {
         DECISIONS,
         HANDOFFS,
         PROPOSALS,
+        COMPACTIONS,
+        CLIPS,
+        FEEDBACK,
     ];
     let later: BTreeSet<String> = named.concat().iter().map(|name| format!("{name}.json")).collect();
     assert_eq!(files_in(&folder().join("future")), later);
@@ -167,6 +176,25 @@ fn fields_that_older_files_lack_have_their_default() {
     let summary: HandoffSummary = serde_json::from_value(old).unwrap();
     assert!(summary.body.iter().all(|item| item.verified && item.refs.is_empty()));
     assert_eq!(summary.carry_over, protocol::CarryOver::default());
+}
+
+#[test]
+fn c2_fields_that_an_older_compaction_lacks_have_their_default() {
+    let mut old: Value = read("compaction");
+    old["sections"] = serde_json::json!({"goal": "g"});
+    let later = ["last_request_seq", "previous_seq", "focus", "step", "usage", "prompt_sha256"];
+    old.as_object_mut().unwrap().retain(|key, _| !later.contains(&key.as_str()));
+    let compaction: Compaction = serde_json::from_value(old).unwrap();
+    assert_eq!((compaction.last_request_seq, compaction.previous_seq, compaction.step), (None, None, 0));
+    assert_eq!(compaction.sections.next_step, "");
+    for (name, trigger) in [
+        ("auto", CompactionTrigger::Auto),
+        ("manual", CompactionTrigger::Manual),
+        ("overflow", CompactionTrigger::Overflow),
+    ] {
+        assert_eq!(written(&trigger), name);
+        assert_eq!(trigger.as_str(), name);
+    }
 }
 
 #[test]

@@ -56,6 +56,7 @@ impl Node for ModelNode {
 
     async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
         let context = self.contexts.read(&**step.store, step.thread_id).await?;
+        let step = StepContext { context: Some(&context), ..step };
         let mut request = self.request(&step, &context);
         let mut update = Update::default();
         for hook in &self.hooks {
@@ -90,10 +91,14 @@ pub struct Preview {
     pub hooks: Vec<(&'static str, u64)>,
     /// The descriptions of the tools.
     pub tools: u64,
+    /// What stands for the earlier conversation that is condensed.
+    pub opening: u64,
     /// The conversation.
     pub messages: u64,
     /// How many messages it has.
     pub message_count: usize,
+    /// All of it, by the measure of what the provider reported last.
+    pub counted: u64,
 }
 
 impl ModelNode {
@@ -106,6 +111,7 @@ impl ModelNode {
         store: &Arc<dyn Store>,
         (thread_id, run_id): (ThreadId, RunId),
     ) -> Result<Preview, Failure> {
+        let context = self.contexts.read(&**store, thread_id).await?;
         let (frames, cancel) = (Frames::default(), CancellationToken::new());
         let ((early, _recorded), channels) = (Early::channel(), Channels::new());
         let step = StepContext {
@@ -120,8 +126,8 @@ impl ModelNode {
             cancel: &cancel,
             early: &early,
             unwritten: &[],
+            context: Some(&context),
         };
-        let context = self.contexts.read(&**store, thread_id).await?;
         let mut request = self.request(&step, &context);
         let mut before = tokens::of_frame(&request);
         let tools = before;
@@ -134,7 +140,15 @@ impl ModelNode {
             }
             before = now;
         }
-        Ok(Preview { hooks, tools, messages: context.tokens, message_count: context.messages.len() })
+        let opening = context.messages[..context.opening].iter().map(tokens::of_message).sum();
+        Ok(Preview {
+            hooks,
+            tools,
+            opening,
+            messages: context.tokens - opening,
+            message_count: context.messages.len() - context.opening,
+            counted: context.request_tokens(&self.model.name().to_string(), before),
+        })
     }
 
     fn request(&self, step: &StepContext<'_>, context: &Context) -> ChatRequest {
@@ -157,6 +171,8 @@ impl ModelNode {
     ) -> Result<Update, Failure> {
         let mut update = Update::default();
         let Some(budget) = Budget::of(self.model.limits(), request) else { return Ok(update) };
+        let budget =
+            budget.counted_as(context.calibration(&self.model.name().to_string(), budget.fixed_tokens));
         let is_whole = Arc::ptr_eq(&request.messages, &context.messages);
         let estimated = match is_whole {
             true => context.tokens,

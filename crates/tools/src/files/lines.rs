@@ -1,8 +1,10 @@
 //! Lines of a text with their numbers, bounded, never holding more of the text than is shown. Where the text comes
 //! from is not known here.
 
+use std::borrow::Cow;
 use std::io::{self, BufRead};
 
+use model::tokens::cut_at;
 use tokio_util::sync::CancellationToken;
 
 use crate::shown::{LINE_CHARS_MAX, OUTPUT_BYTES_MAX, shortened};
@@ -66,6 +68,36 @@ pub(super) fn page(reader: &mut impl BufRead, range: Range, cancel: &Cancellatio
     Ok(Page { text, lines: number - 1, is_whole: true })
 }
 
+/// Returns `text` with every line that is too long to be shown broken into lines that are not, so that all of it can be
+/// read. The same text always breaks at the same places.
+pub(super) fn folded(text: &str) -> Cow<'_, str> {
+    if text.split('\n').all(|line| line.len() <= LINE_CHARS_MAX) {
+        return Cow::Borrowed(text);
+    }
+    let mut folded = String::with_capacity(text.len() + text.len() / LINE_CHARS_MAX);
+    for line in text.split_inclusive('\n') {
+        let mut rest = line;
+        while let Some((at, _)) =
+            rest.char_indices().nth(LINE_CHARS_MAX).filter(|(at, _)| !is_end(&rest[*at..]))
+        {
+            // A cluster of more characters than a line has is broken all the same.
+            let end = match cut_at(rest, at) {
+                0 => at,
+                end => end,
+            };
+            folded.push_str(&rest[..end]);
+            folded.push('\n');
+            rest = &rest[end..];
+        }
+        folded.push_str(rest);
+    }
+    Cow::Owned(folded)
+}
+
+fn is_end(rest: &str) -> bool {
+    matches!(rest, "\n" | "\r\n")
+}
+
 /// Reads one line without its ending, keeping only what may be shown of it; returns false at the end of the text.
 fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     line.clear();
@@ -88,6 +120,32 @@ fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> 
                 line.pop();
             }
             return Ok(true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_too_long_to_be_shown_is_broken_and_nothing_is_lost() {
+        let family = "👨\u{200d}👩\u{200d}👧";
+        for (text, lines) in [
+            ("a\nb\n".to_owned(), 2),
+            ("x".repeat(LINE_CHARS_MAX), 1),
+            (format!("{}\n", "é".repeat(LINE_CHARS_MAX)), 1),
+            ("é".repeat(LINE_CHARS_MAX + 1), 2),
+            (format!("a\n{}\nb", "x".repeat(LINE_CHARS_MAX * 3)), 5),
+            (family.repeat(LINE_CHARS_MAX), 5),
+            ("\u{301}".repeat(LINE_CHARS_MAX * 2), 2),
+        ] {
+            let folded = folded(&text);
+            assert_eq!(folded.lines().count(), lines, "{} bytes", text.len());
+            assert!(folded.lines().all(|line| line.chars().count() <= LINE_CHARS_MAX));
+            assert!(folded.replace('\n', "") == text.replace('\n', ""));
+            assert!(lines == 2 || folded.lines().all(|line| !line.starts_with('\u{200d}')));
+            assert!(super::folded(&folded) == folded);
         }
     }
 }

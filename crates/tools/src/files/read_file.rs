@@ -74,7 +74,7 @@ impl Tool for ReadFile {
             name: "read_file".to_owned(),
             description:
                 "Shows lines of a text file of the workspace, each with its number; an image or a PDF to \
-                          look at; or the rest of an earlier output as artifact:<name>."
+                          look at; or all of an earlier output that was too long, as artifact:<name>."
                     .to_owned(),
             parameters: json!({
                 "type": "object",
@@ -107,7 +107,8 @@ impl Tool for ReadFile {
             Err(reason) => return ToolOutput::error(reason),
         };
         if let Some(name) = args.path.strip_prefix(ARTIFACT_PREFIX) {
-            return crate::output(stored(name, &args, context).await);
+            let name = name.to_owned();
+            return stored(&name, args, context).await;
         }
         let job = Job {
             seen: Arc::clone(&self.seen),
@@ -206,19 +207,31 @@ fn look(thread_id: ThreadId, kind: Kind, bytes: Vec<u8>) -> ToolOutput {
     output.with_update(Update { writes: vec![Write::PutArtifact(artifact)], ..Update::default() })
 }
 
-/// Shows lines of an output that was stored because it was too long.
-async fn stored(name: &str, args: &Args, context: &ToolContext) -> Result<String, String> {
+/// Shows what was stored with the thread: lines of a text, whatever it was called, or something to look at.
+async fn stored(name: &str, args: Args, context: &ToolContext) -> ToolOutput {
     let found = context.store.artifact(context.thread_id, name).await;
     let artifact = match found {
         Ok(Some(artifact)) => artifact,
-        Ok(None) => return Err(format!("nothing is stored as {:?} in this thread", args.path)),
-        Err(error) => return Err(format!("{:?} cannot be read: {error}", args.path)),
+        Ok(None) => return ToolOutput::error(format!("nothing is stored as {:?} in this thread", args.path)),
+        Err(error) => return ToolOutput::error(format!("{:?} cannot be read: {error}", args.path)),
     };
-    if !artifact.media_type.starts_with("text/") {
-        return Err(format!("{:?} is {}, not text", args.path, artifact.media_type));
+    if let Some(kind) = media::kind(&artifact.bytes) {
+        return look(context.thread_id, kind, artifact.bytes);
     }
+    let cancel = context.cancel.clone();
+    crate::blocking(move || stored_lines(&args, &artifact, &cancel)).await
+}
+
+/// Returns lines of a stored text. One that is too long is shown as several: there is no other way to its end.
+fn stored_lines(args: &Args, artifact: &Artifact, cancel: &CancellationToken) -> Result<String, String> {
+    let bytes = &artifact.bytes;
+    if bytes[..bytes.len().min(BINARY_PROBE_BYTES)].contains(&0) {
+        let (kind, size) = (&artifact.media_type, bytes.len());
+        return Err(format!("{:?} is {kind} of {size} bytes, not text", args.path));
+    }
+    let text = String::from_utf8_lossy(bytes);
     let range = Range::of(args.offset, args.limit);
-    let page = lines::page(&mut Cursor::new(&artifact.bytes), range, &context.cancel);
+    let page = lines::page(&mut Cursor::new(lines::folded(&text).as_bytes()), range, cancel);
     told(&args.path, page.map_err(|error| cannot(&args.path, &error))?, range)
 }
 

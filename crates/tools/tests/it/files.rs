@@ -178,7 +178,8 @@ async fn b16_images_and_documents_are_returned_by_hash_with_their_bytes_as_an_ar
     assert_eq!((text.as_str(), media_type.as_str()), ("image/png, 108 bytes", "image/png"));
     let stored = bench.context.store.artifact(bench.context.thread_id, sha256).await.unwrap().unwrap();
     assert_eq!((stored.bytes, stored.media_type.as_str()), (png, "image/png"));
-    bench.bad("read_file", json!({"path": format!("artifact:{sha256}")}), "is image/png, not text").await;
+    let again = bench.output("read_file", json!({"path": format!("artifact:{sha256}")})).await;
+    assert_eq!(again.content, output.content, "what was kept can be looked at again");
     fs::write(bench.work().join("b.pdf"), "%PDF-1.7\n").unwrap();
     let output = bench.output("read_file", json!({"path": "b.pdf"})).await;
     assert!(matches!(&output.content[1], Block::Media { media_type, .. } if media_type == "application/pdf"));
@@ -224,4 +225,34 @@ async fn the_list_of_tasks_is_state_and_replaced_as_a_whole() {
         .bad("write_todos", json!({"todos": [{"content": " ", "status": "pending"}]}), "has no content")
         .await;
     bench.bad("write_todos", json!({"todos": [{"content": "a", "status": "done"}]}), "unknown variant").await;
+}
+
+#[tokio::test]
+async fn a_stored_text_is_read_to_its_end_whatever_it_is_called_and_however_long_its_lines_are() {
+    let bench = Bench::new().await;
+    let keep = |media_type: &str, bytes: Vec<u8>| {
+        journal::Artifact::new(bench.context.thread_id, media_type, bytes, jiff::Timestamp::UNIX_EPOCH)
+    };
+    let json = keep("application/json", format!("[{}]", "1,".repeat(100_000)).into_bytes());
+    let binary = keep("application/octet-stream", vec![0; 9]);
+    let writes = [&json, &binary].map(|artifact| journal::Write::PutArtifact(artifact.clone()));
+    let transaction = journal::Transaction { fence: None, writes: writes.to_vec() };
+    bench.context.store.commit(transaction).await.unwrap();
+    let (mut read, mut offset) = (String::new(), 1);
+    loop {
+        let path = format!("artifact:{}", &json.sha256[..16]);
+        let (status, text) = bench.call("read_file", json!({"path": path, "offset": offset})).await;
+        assert_eq!(status, ToolStatus::Success, "{text}");
+        for line in text.lines() {
+            match line.split_once('\t') {
+                Some((_, shown)) => read.push_str(shown),
+                None => assert!(line.starts_with("[there is more; continue with offset "), "{line}"),
+            }
+        }
+        let Some((_, next)) = text.rsplit_once("continue with offset ") else { break };
+        offset = next.trim_end_matches("]\n").parse().unwrap();
+    }
+    assert_eq!(read.into_bytes(), json.bytes, "nothing is left out");
+    let path = format!("artifact:{}", binary.sha256);
+    bench.bad("read_file", json!({"path": path}), "is application/octet-stream of 9 bytes, not text").await;
 }

@@ -143,14 +143,8 @@ fn message(bytes: &[u8], format: Format, reading: &mut Reading, out: &mut Output
                 .find(|id| !id.is_empty())
                 .or(message.id);
             let known = reading.calls.returned(call_id.as_deref());
-            let flat = message.content.flatten();
-            out.push(origin.entry(Body::ToolResult {
-                call_id,
-                tool: message.name.or(known),
-                text: flat.text,
-                media: flat.media,
-                status: if message.error { ToolStatus::Error } else { ToolStatus::Success },
-            }))
+            let status = if message.error { ToolStatus::Error } else { ToolStatus::Success };
+            out.push(origin.result((call_id, message.name.or(known)), message.content.flatten(), status))
         }
         _ => Ok(()),
     }

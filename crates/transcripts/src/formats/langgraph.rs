@@ -1,7 +1,7 @@
 //! LangGraph checkpoints in SQLite. Every checkpoint holds all messages of its time; the conversation is the union over
 //! a thread's checkpoints, and messages that vanish mark a compaction. Subgraphs are not read.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use protocol::ToolStatus;
@@ -161,7 +161,7 @@ impl Reading {
             _ => Vec::new(),
         };
         let messages: Vec<Message> = messages.into_iter().filter_map(unwrap_message).collect();
-        let ids: Vec<String> = messages.iter().map(message_id).collect();
+        let ids = message_ids(&messages);
         let present: HashSet<&String> = ids.iter().collect();
         let removed = self.before.iter().filter(|id| !present.contains(id)).count();
         if removed > 0 {
@@ -201,9 +201,18 @@ fn unwrap_message(value: Value) -> Option<Message> {
     Some(message)
 }
 
-/// Returns the id of a message; one made from its content when it has none.
-fn message_id(message: &Message) -> String {
-    message.id.clone().unwrap_or_else(|| text_digest(&format!("{:?}{:?}", message.kind, message.content)))
+/// Returns the ids of messages; one made from what it holds for each that has none. Those that hold the same are told
+/// apart by their number, so that none is taken for the other.
+fn message_ids(messages: &[Message]) -> Vec<String> {
+    let mut alike: HashMap<String, usize> = HashMap::new();
+    let mut made = |message: &Message| {
+        let digest = text_digest(&format!("{message:?}"));
+        let number = alike.entry(digest.clone()).or_default();
+        *number += 1;
+        format!("{digest}:{number}")
+    };
+    let given = |message: &Message| message.id.clone().filter(|id| !id.is_empty());
+    messages.iter().map(|message| given(message).unwrap_or_else(|| made(message))).collect()
 }
 
 fn push(message: Message, origin: &Origin, out: &mut Output<'_>) -> Result<(), Error> {
@@ -225,16 +234,13 @@ fn push(message: Message, origin: &Origin, out: &mut Output<'_>) -> Result<(), E
                 .into_iter()
                 .try_for_each(|call| out.push(origin.call(call.id, call.name, arguments(call.args))))
         }
-        "tool" => out.push(origin.entry(Body::ToolResult {
-            call_id: message.tool_call_id,
-            tool: message.name,
-            text: flat.text,
-            media: flat.media,
-            status: match message.status.as_deref() {
+        "tool" => {
+            let status = match message.status.as_deref() {
                 Some("error") => ToolStatus::Error,
                 _ => ToolStatus::Success,
-            },
-        })),
+            };
+            out.push(origin.result((message.tool_call_id, message.name), flat, status))
+        }
         "system" => out.push(origin.note(Role::System, flat.text)),
         _ => Ok(()),
     }

@@ -141,14 +141,9 @@ fn message(message: Message, origin: &Origin, out: &mut Output<'_>) -> Result<()
             assistant(message.content, origin, out)
         }
         Some("toolResult") => {
-            let flat = message.content.flatten();
-            out.push(origin.entry(Body::ToolResult {
-                call_id: message.tool_call_id,
-                tool: message.tool_name,
-                text: flat.text,
-                media: flat.media,
-                status: if message.is_error { ToolStatus::Error } else { ToolStatus::Success },
-            }))
+            let status = if message.is_error { ToolStatus::Error } else { ToolStatus::Success };
+            let call = (message.tool_call_id, message.tool_name);
+            out.push(origin.result(call, message.content.flatten(), status))
         }
         Some("bashExecution") => {
             let command = message.command.unwrap_or_default();

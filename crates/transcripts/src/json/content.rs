@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::chain::hex;
 use crate::entry::Media;
 use crate::json::loose;
+use crate::repair::Repair;
 
 /// The content of a message or of a tool result.
 #[derive(Debug, Default)]
@@ -76,6 +77,7 @@ pub(crate) struct Block {
 pub(crate) struct Flat {
     pub(crate) text: String,
     pub(crate) media: Vec<Media>,
+    pub(crate) repaired: Option<Repair>,
 }
 
 impl Content {
@@ -93,8 +95,10 @@ impl Content {
     pub(crate) fn flatten(self) -> Flat {
         match self {
             Self::Absent => Flat::default(),
-            Self::Text(text) => Flat { text, media: Vec::new() },
-            Self::Object(fields) => Flat { text: object_text(fields), media: Vec::new() },
+            Self::Text(text) => Flat { text, ..Flat::default() },
+            Self::Object(fields) => {
+                Flat { text: object_text(fields), repaired: Some(Repair::Object), ..Flat::default() }
+            }
             Self::Blocks(parts) => {
                 let mut flat = Flat::default();
                 let mut first = true;

@@ -155,3 +155,78 @@ fn langgraph_databases_in_use_are_read_with_their_log() {
     assert_eq!(read.entries().count(), 4);
     drop(open);
 }
+
+/// Makes a database of one thread with one checkpoint that holds these messages as JSON.
+fn rows(path: &std::path::Path, messages: &serde_json::Value) {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    connection
+        .execute_batch(
+            "CREATE TABLE checkpoints (thread_id TEXT, checkpoint_ns TEXT, checkpoint_id TEXT, type TEXT, checkpoint BLOB)",
+        )
+        .unwrap();
+    let checkpoint =
+        serde_json::json!({"ts": "2026-01-02T03:04:05+00:00", "channel_values": {"messages": messages}});
+    let row = ("a", checkpoint.to_string().into_bytes());
+    connection.execute("INSERT INTO checkpoints VALUES ('1', '', ?1, 'json', ?2)", row).unwrap();
+}
+
+/// Each result with its call id, its text, and what was done to it, as the journal has them.
+#[test]
+fn a16_b13_legacy_results_are_repaired_once_at_import_and_it_is_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sessions.db");
+    let tool = |id: &str, content: serde_json::Value| serde_json::json!({"type": "tool", "tool_call_id": id, "content": content});
+    let messages = serde_json::json!([
+        {"type": "human", "content": "look"},
+        {"type": "ai", "content": "", "tool_calls": [{"id": "1", "name": "f", "args": {}}]},
+        tool("1", "plain".into()),
+        tool("2", serde_json::json!([{"type": "text", "text": "blocks"}])),
+        tool("3", "[{\"type\": \"text\", \"text\": \"json\"}]".into()),
+        tool("4", "[{'type': 'text', 'text': \"it's python\", 'id': 'lc_1'}]".into()),
+        tool("5", serde_json::json!({"output": "of an object"})),
+        tool("6", serde_json::json!({"rows": [1, 2]})),
+        tool("7", "[1, 2]".into()),
+    ]);
+    rows(&path, &messages);
+    let (read, _) = read_source(&Source::file(&path), Format::LangGraph);
+    let mut found = Vec::new();
+    for entry in read.entries().cloned() {
+        let event = entry.into_event(Format::LangGraph, Timestamp::UNIX_EPOCH).unwrap();
+        let message: protocol::Message = serde_json::from_str(event.content.get()).unwrap();
+        let metadata: serde_json::Value = serde_json::from_str(event.metadata.unwrap().get()).unwrap();
+        let repaired = metadata["repaired"].as_str().unwrap_or("-").to_owned();
+        if let protocol::Message::Tool(result) = &message {
+            found.push(format!("{} {} {repaired}", result.call_id, message.text()));
+        }
+    }
+    let expected = [
+        "1 plain -",
+        "2 blocks -",
+        "3 json json_blocks",
+        "4 it's python python_blocks",
+        "5 of an object object",
+        "6 {\"rows\":[1,2]} object",
+        "7 [1, 2] -",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn b4_b13_messages_without_an_id_are_all_kept_and_read_the_same_every_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sessions.db");
+    let messages = serde_json::json!([
+        {"type": "human", "content": "go on"},
+        {"type": "ai", "content": "done", "id": ""},
+        {"type": "human", "content": "go on"},
+        {"type": "ai", "content": "", "tool_calls": [{"id": "1", "name": "f", "args": {"n": 1}}]},
+        {"type": "ai", "content": "", "tool_calls": [{"id": "2", "name": "f", "args": {"n": 2}}]},
+        {"type": "ai", "content": "done"},
+    ]);
+    rows(&path, &messages);
+    let (first, _) = read_source(&Source::file(&path), Format::LangGraph);
+    assert_eq!(first.entries().count(), 6);
+    let (second, _) = read_source(&Source::file(&path), Format::LangGraph);
+    assert_eq!(first.conversations[0].entries, second.conversations[0].entries);
+    assert_eq!(first.conversations[0].key, second.conversations[0].key);
+}

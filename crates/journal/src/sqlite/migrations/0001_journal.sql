@@ -2,7 +2,8 @@
 --
 -- Ids are UUIDs in their usual text form and times are RFC 3339 in UTC with nine decimals, so that rows can be read
 -- with any SQLite tool and sort as text. The tables that grow with every turn are the exception: in `events`, `runs`,
--- `checkpoints` and `steps` ids are blobs and times are nanoseconds since 1970 (text beyond the years 1678 to 2262).
+-- `run_feedback`, `checkpoints` and `steps` ids are blobs and times are nanoseconds since 1970 (text beyond the years
+-- 1678 to 2262).
 
 -- One row for every thread id that ever existed. It outlives the thread, so that a seq is never handed out twice.
 -- What changes with every append or run is here and not in `threads`: this row is narrow and cheap to rewrite.
@@ -76,11 +77,25 @@ CREATE TABLE runs (
     output_tokens      INTEGER NOT NULL,
     cache_read_tokens  INTEGER NOT NULL,
     cache_write_tokens INTEGER NOT NULL,
+    first_seq          INTEGER NOT NULL,   -- its events are among first_seq ..= last_seq: an index by run would cost
+    last_seq           INTEGER NOT NULL,   -- every append a page
     created_at         ANY     NOT NULL,
     updated_at         ANY     NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX runs_thread ON runs (thread_key);
 CREATE UNIQUE INDEX runs_active ON runs (thread_key) WHERE status IN ('pending', 'running');
+
+-- What people think of runs: of each person one row a run.
+CREATE TABLE run_feedback (
+    thread_key INTEGER NOT NULL REFERENCES threads (thread_key) ON DELETE CASCADE,
+    run_id     BLOB    NOT NULL,
+    user_id    TEXT    NOT NULL,
+    rating     INTEGER NOT NULL,
+    comment    TEXT,
+    created_at ANY     NOT NULL,
+    updated_at ANY     NOT NULL,
+    PRIMARY KEY (thread_key, run_id, user_id)
+) STRICT, WITHOUT ROWID;
 
 -- Where each thread resumes: its newest checkpoint, whole.
 CREATE TABLE checkpoints (

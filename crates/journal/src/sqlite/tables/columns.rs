@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use jiff::Timestamp;
 use protocol::{
-    AssistantId, CheckpointId, HandoffId, HandoffStatus, InterruptId, InterruptStatus, ParentKind, RunId,
-    RunStatus, ThreadId, ThreadStatus,
+    AssistantId, CheckpointId, HandoffId, HandoffStatus, InterruptId, InterruptStatus, ParentKind, Rating,
+    RunId, RunStatus, ThreadId, ThreadStatus,
 };
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, Value, ValueRef};
 use serde::Serialize;
@@ -73,6 +73,13 @@ impl FromSql for Stored<InterruptStatus> {
             "withdrawn" => Ok(Self(InterruptStatus::Withdrawn)),
             name => Err(FromSqlError::other(UnknownName(name.to_owned()))),
         }
+    }
+}
+
+impl FromSql for Stored<Rating> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let number = i8::column_result(value)?;
+        Rating::try_from(number).map(Self).map_err(|_| FromSqlError::other(UnknownName(number.to_string())))
     }
 }
 

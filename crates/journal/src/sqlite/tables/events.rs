@@ -3,19 +3,27 @@
 pub(crate) mod copies;
 pub(crate) mod rewinds;
 
-use protocol::{Category, Event, EventId, NewEvent, RawJson, RunId, Seq, ThreadId};
+use jiff::Timestamp;
+use protocol::{Category, Event, EventId, EventType, NewEvent, RawJson, RunId, Seq, ThreadId};
 use rusqlite::types::{FromSqlError, Type};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::columns::{instant, integer, stored, time};
+use super::columns::{Stored, instant, integer, time};
 use super::threads::{self, Head};
-use super::{page_limit, turns};
+use super::{page_limit, runs, turns};
 use crate::{Error, EventQuery, Result, Superseded};
 
 /// The highest seq of a thread.
 const SEQ_MAX: u64 = u32::MAX as u64;
+
+/// How many windows of a page that is read backwards are read forwards, and the fewest rows that are worth one.
+const WINDOWS_MAX: usize = 4;
+const WINDOW_ROWS_MIN: usize = 8;
+
+/// What [`read`] reads, in its order.
+const COLUMNS: &str = "seq, event_id, run_id, category, event_type, created_at, metadata, content";
 
 /// What an append did.
 pub(crate) struct Appended {
@@ -29,6 +37,7 @@ pub(crate) struct Appended {
 pub(crate) fn append(connection: &Connection, thread_id: ThreadId, events: &[NewEvent]) -> Result<Appended> {
     let mut head = threads::head(connection, thread_id)?;
     let mut appended = Appended { seqs: Vec::with_capacity(events.len()), stored: 0 };
+    let mut of_run = None;
     for event in events {
         let seq = head.last_seq + 1;
         check(event, seq)?;
@@ -48,11 +57,24 @@ pub(crate) fn append(connection: &Connection, thread_id: ThreadId, events: &[New
         }
         appended.seqs.push(seq);
         appended.stored += 1;
+        if let Some((before, last)) = of_run.replace((event.run_id, seq))
+            && before != event.run_id
+        {
+            reach(connection, &head, (before, last))?;
+        }
+    }
+    if let Some(last) = of_run {
+        reach(connection, &head, last)?;
     }
     if appended.stored > 0 {
         threads::advance(connection, &head)?;
     }
     Ok(appended)
+}
+
+/// Notes where the last of some events of one run is.
+fn reach(connection: &Connection, head: &Head, (run_id, seq): (Option<RunId>, Seq)) -> Result<()> {
+    run_id.map_or(Ok(()), |run_id| runs::reach(connection, (run_id, head.key), seq))
 }
 
 /// Refuses what no store could give back unchanged as text.
@@ -150,8 +172,12 @@ pub(crate) fn seq_of_key(
 /// Returns a page of events in ascending order.
 pub(crate) fn page(connection: &Connection, thread_id: ThreadId, query: &EventQuery) -> Result<Vec<Event>> {
     page_limit("events", query.limit)?;
-    let Some(key) = threads::key(connection, thread_id)? else { return Ok(Vec::new()) };
-    let bounds = (integer(query.after.unwrap_or(0)), integer(query.before.unwrap_or(u64::MAX)));
+    let Some((key, last_seq)) = threads::end(connection, thread_id)? else { return Ok(Vec::new()) };
+    let before = query.before.map_or(i64::MAX, integer);
+    let bounds = match query.after {
+        Some(after) => (integer(after), before),
+        None => (0, before.min(last_seq + 1)),
+    };
     let pages = Pages { connection, thread_id, key, query, bounds };
     match (query.superseded, query.after) {
         (Superseded::Shown, _) => pages.read(bounds, Vec::new()),
@@ -164,6 +190,26 @@ pub(crate) fn page(connection: &Connection, thread_id: ThreadId, query: &EventQu
         }
         events
     })
+}
+
+/// Returns a page of a run's events in ascending order, superseded ones too. Its events are between those of other runs
+/// of the thread, so that the rest is not looked at.
+pub(crate) fn page_of_run(
+    connection: &Connection,
+    (thread_id, run_id): (ThreadId, RunId),
+    (after, limit): (Seq, usize),
+) -> Result<Vec<Event>> {
+    let limit = page_limit("events of a run", limit)?;
+    let Some(key) = threads::key(connection, thread_id)? else { return Ok(Vec::new()) };
+    let Some((first, last)) = runs::span(connection, (run_id, key))? else { return Ok(Vec::new()) };
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM events
+         WHERE thread_key = ?1 AND seq >= ?2 AND seq <= ?3 AND run_id = ?4 ORDER BY seq LIMIT ?5"
+    ))?;
+    let first = first.max(integer(after).saturating_add(1));
+    let parameters = (key, first, last, run_id.uuid().into_bytes(), limit);
+    let events = statement.query_map(parameters, |row| read(row, thread_id))?;
+    Ok(events.collect::<rusqlite::Result<_>>()?)
 }
 
 /// One page being read, in the order in which the query goes through the thread.
@@ -205,15 +251,47 @@ impl Pages<'_> {
     }
 
     /// Adds the events between the bounds to `events`, up to the page's limit.
-    fn read(&self, (after, before): (i64, i64), mut events: Vec<Event>) -> Result<Vec<Event>> {
+    fn read(&self, bounds: (i64, i64), events: Vec<Event>) -> Result<Vec<Event>> {
+        match self.query.after {
+            Some(_) => self.select("ASC", bounds, events),
+            None => self.read_backwards(bounds, events),
+        }
+    }
+
+    /// The engine goes forwards from row to row in half the time: windows that hold no more rows than are wanted are
+    /// read that way, and only what they leave open, because much in them is hidden, is looked for backwards.
+    fn read_backwards(&self, (after, mut before): (i64, i64), mut events: Vec<Event>) -> Result<Vec<Event>> {
+        for _ in 0..WINDOWS_MAX {
+            let wanted = self.query.limit - events.len();
+            if wanted < WINDOW_ROWS_MIN || before <= after {
+                break;
+            }
+            let start = before.saturating_sub(integer(wanted as u64) + 1).max(after);
+            let from = events.len();
+            events = self.select("ASC", (start, before), events)?;
+            events[from..].reverse();
+            before = start + 1;
+        }
+        if events.len() == self.query.limit || before <= after + 1 {
+            return Ok(events);
+        }
+        self.select("DESC", (after, before), events)
+    }
+
+    fn select(
+        &self,
+        direction: &str,
+        (after, before): (i64, i64),
+        mut events: Vec<Event>,
+    ) -> Result<Vec<Event>> {
         let limit = integer((self.query.limit - events.len()) as u64);
-        let (names, categories) = category_condition(&self.query.categories);
+        let names = names(self.query);
         let mut parameters: Vec<&dyn ToSql> = vec![&self.key, &after, &before, &limit];
-        parameters.extend(names.iter().map(|name| name as &dyn ToSql));
-        let direction = if self.query.after.is_some() { "ASC" } else { "DESC" };
+        parameters.extend(names.iter().map(|(_, name)| name as &dyn ToSql));
         let mut statement = self.connection.prepare_cached(&format!(
-            "SELECT seq, event_id, run_id, category, event_type, created_at, metadata, content FROM events
-             WHERE thread_key = ?1 AND seq > ?2 AND seq < ?3{categories} ORDER BY seq {direction} LIMIT ?4"
+            "SELECT {COLUMNS} FROM events
+             WHERE thread_key = ?1 AND seq > ?2 AND seq < ?3{} ORDER BY seq {direction} LIMIT ?4",
+            name_conditions(&names)
         ))?;
         for event in statement.query_map(parameters.as_slice(), |row| read(row, self.thread_id))? {
             events.push(event?);
@@ -222,32 +300,42 @@ impl Pages<'_> {
     }
 }
 
-/// Returns the names to bind from the fifth parameter on, and the condition that uses them.
-fn category_condition(categories: &[Category]) -> (Vec<&'static str>, String) {
-    if categories.is_empty() {
-        return (Vec::new(), String::new());
-    }
-    let names: Vec<_> = Category::ALL
-        .into_iter()
-        .filter(|category| categories.contains(category))
-        .map(|category| category.as_str())
-        .collect();
-    let placeholders: Vec<_> = (0..names.len()).map(|index| format!("?{}", index + 5)).collect();
-    (names, format!(" AND category IN ({})", placeholders.join(", ")))
+/// Returns the names that an event must have one of, each with its column.
+fn names(query: &EventQuery) -> Vec<(&'static str, &'static str)> {
+    // In the order of the catalog, so that the same question is the same statement.
+    let categories = Category::ALL.into_iter().filter(|category| query.categories.contains(category));
+    let types = EventType::ALL.iter().filter(|event_type| query.types.contains(event_type));
+    categories
+        .map(|category| ("category", category.as_str()))
+        .chain(types.map(|event_type| ("event_type", event_type.as_str())))
+        .collect()
 }
 
+/// Returns the conditions that bind the names from the fifth parameter on.
+fn name_conditions(names: &[(&'static str, &'static str)]) -> String {
+    let mut conditions = String::new();
+    let mut number = 5;
+    for of_column in names.chunk_by(|(one, _), (next, _)| one == next) {
+        let placeholders: Vec<_> = (number..).take(of_column.len()).map(|at| format!("?{at}")).collect();
+        number += of_column.len();
+        conditions.push_str(&format!(" AND {} IN ({})", of_column[0].0, placeholders.join(", ")));
+    }
+    conditions
+}
+
+/// By number: looking a column up by its name costs as much as reading it.
 fn read(row: &Row<'_>, thread_id: ThreadId) -> rusqlite::Result<Event> {
-    let run_id: Option<[u8; 16]> = row.get("run_id")?;
+    let run_id: Option<[u8; 16]> = row.get(2)?;
     Ok(Event {
         thread_id,
-        seq: row.get::<_, u32>("seq")?.into(),
-        event_id: EventId::from_uuid(Uuid::from_bytes(row.get("event_id")?)),
+        seq: row.get::<_, u32>(0)?.into(),
+        event_id: EventId::from_uuid(Uuid::from_bytes(row.get(1)?)),
         run_id: run_id.map(|bytes| RunId::from_uuid(Uuid::from_bytes(bytes))),
-        event_type: row.get("event_type")?,
-        category: row.get("category")?,
-        content: raw_json(row.get("content")?)?,
-        metadata: row.get::<_, Option<String>>("metadata")?.map(raw_json).transpose()?,
-        created_at: stored(row, "created_at")?,
+        category: row.get(3)?,
+        event_type: row.get(4)?,
+        created_at: row.get::<_, Stored<Timestamp>>(5)?.0,
+        metadata: row.get::<_, Option<String>>(6)?.map(raw_json).transpose()?,
+        content: raw_json(row.get(7)?)?,
     })
 }
 

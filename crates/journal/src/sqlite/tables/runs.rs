@@ -1,12 +1,16 @@
 //! Runs: admission, changes, leases. Which step comes next is not known here.
 
 use jiff::Timestamp;
-use protocol::{Run, RunId, RunStatus, ThreadId, Usage};
+use protocol::{Run, RunId, RunStatus, Seq, ThreadId, Usage};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::columns::{count, instant, integer, stored, stored_option};
+use super::threads::PREFIX_IDS_MAX;
 use super::{not_found, threads};
 use crate::{Error, Fence, Result, RunPatch};
+
+/// Hex digits of a UUID.
+const UUID_DIGITS: usize = 32;
 
 const COLUMNS: &str = "r.run_id, h.thread_id, r.assistant_id, r.status, r.model, r.error, r.lease_owner,
     r.lease_until, r.input_tokens, r.output_tokens, r.cache_read_tokens, r.cache_write_tokens, r.created_at,
@@ -37,8 +41,9 @@ pub(crate) fn admit(connection: &Connection, run: &Run) -> Result<()> {
     connection
         .prepare_cached(
             "INSERT INTO runs (run_id, thread_key, assistant_id, status, model, error, lease_owner, lease_until,
-                 input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, created_at, updated_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+                 input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, created_at, updated_at,
+                 first_seq, last_seq)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15 + 1, ?15)",
         )?
         .execute((
             run.run_id.uuid().into_bytes(),
@@ -55,8 +60,45 @@ pub(crate) fn admit(connection: &Connection, run: &Run) -> Result<()> {
             integer(run.usage.cache_write_tokens),
             instant(run.created_at),
             instant(run.updated_at),
+            integer(head.last_seq),
         ))?;
     Ok(())
+}
+
+/// Returns up to ten ids that begin with `prefix`.
+pub(crate) fn by_prefix(connection: &Connection, prefix: &str) -> Result<Vec<RunId>> {
+    let digits: String = prefix.chars().filter(|char| *char != '-').collect();
+    let bound = |filling: char| {
+        let mut padded = digits.clone();
+        padded.extend(std::iter::repeat_n(filling, UUID_DIGITS.saturating_sub(digits.len())));
+        uuid::Uuid::parse_str(&padded).ok()
+    };
+    // What is no beginning of a UUID has no bounds.
+    let (Some(first), Some(last)) = (bound('0'), bound('f')) else { return Ok(Vec::new()) };
+    let mut statement = connection
+        .prepare_cached("SELECT run_id FROM runs WHERE run_id BETWEEN ?1 AND ?2 ORDER BY run_id LIMIT ?3")?;
+    let limit = integer(PREFIX_IDS_MAX as u64);
+    let ids = statement
+        .query_map((first.as_bytes(), last.as_bytes(), limit), |row| stored::<RunId>(row, "run_id"))?;
+    Ok(ids.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Notes that the thread has an event of the run at `seq`. Events of a run that was not admitted here are nobody's.
+pub(crate) fn reach(connection: &Connection, (run_id, key): (RunId, i64), seq: Seq) -> Result<()> {
+    connection
+        .prepare_cached(
+            "UPDATE runs SET last_seq = ?3 WHERE run_id = ?1 AND thread_key = ?2 AND last_seq < ?3",
+        )?
+        .execute((run_id.uuid().as_bytes(), key, integer(seq)))?;
+    Ok(())
+}
+
+/// Returns the first and the last seq that an event of the run may have; `None` when it was not admitted on the thread.
+pub(crate) fn span(connection: &Connection, (run_id, key): (RunId, i64)) -> Result<Option<(i64, i64)>> {
+    Ok(connection
+        .prepare_cached("SELECT first_seq, last_seq FROM runs WHERE run_id = ?1 AND thread_key = ?2")?
+        .query_row((run_id.uuid().as_bytes(), key), |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?)
 }
 
 /// Changes a run. The first terminal status stays, and a run that ended has no lease to renew.

@@ -9,7 +9,7 @@ use super::{artifacts, not_found, page_limit, runs, turns};
 use crate::{Error, Order, Result, Subagents, ThreadFilter, ThreadPatch};
 
 /// The most ids a prefix is resolved to.
-const PREFIX_IDS_MAX: usize = 10;
+pub(crate) const PREFIX_IDS_MAX: usize = 10;
 
 const COLUMNS: &str = "h.thread_id, t.assistant_id, t.parent_id, t.parent_kind, t.name, h.status, t.metadata,
     t.first_prompt, h.message_count, h.last_seq, t.created_at, h.updated_at";
@@ -221,6 +221,14 @@ pub(crate) fn key(connection: &Connection, thread_id: ThreadId) -> Result<Option
     Ok(connection
         .prepare_cached("SELECT thread_key FROM thread_heads WHERE thread_id = ?1")?
         .query_row([thread_id.to_string()], |row| row.get(0))
+        .optional()?)
+}
+
+/// Returns the number a thread's events are stored under and the highest seq handed out, or `None`.
+pub(crate) fn end(connection: &Connection, thread_id: ThreadId) -> Result<Option<(i64, i64)>> {
+    Ok(connection
+        .prepare_cached("SELECT thread_key, last_seq FROM thread_heads WHERE thread_id = ?1")?
+        .query_row([thread_id.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?)
 }
 

@@ -6,16 +6,8 @@ use serde_json::json;
 
 use super::Subject;
 use super::fixtures::{
-    ai, all_events, append, artifact, commit, create, fact, human, rewind, seqs, thread, trace,
+    ai, all_events, append, artifact, commit, copy, create, fact, human, rewind, seqs, thread, trace,
 };
-
-async fn copy(store: &Subject, from: ThreadId, until: Option<u64>) -> ThreadId {
-    let fork = thread();
-    let into = fork.thread_id;
-    let writes = vec![Write::CreateThread(fork), Write::CopyEvents { from, until, into }];
-    commit(&**store, writes).await.unwrap();
-    into
-}
 
 pub async fn b12_a_copy_has_the_transcript_at_the_same_seqs(store: Subject) {
     let run_id = RunId::generate();
@@ -33,7 +25,7 @@ pub async fn b12_a_copy_has_the_transcript_at_the_same_seqs(store: Subject) {
     ];
     append(&*store, source, events).await.unwrap();
     let before = all_events(&*store, source, &[]).await;
-    let fork = copy(&store, source, None).await;
+    let fork = copy(&*store, source, None).await;
     let copied = all_events(&*store, fork, &[]).await;
     assert_eq!(seqs(&copied), [2, 3, 5, 6, 7]);
     for event in &copied {
@@ -62,13 +54,13 @@ pub async fn b12_a_copy_ends_where_it_is_told_and_skips_what_is_superseded(store
         (Some(1), &[1], 2),
         (Some(0), &[], 1),
     ] {
-        let fork = copy(&store, source, until).await;
+        let fork = copy(&*store, source, until).await;
         assert_eq!(seqs(&all_events(&*store, fork, &[]).await), expected, "until {until:?}");
         let prompt = store.thread(fork).await.unwrap().unwrap().first_prompt;
         assert_eq!(prompt.as_deref(), (!expected.is_empty()).then_some("1"), "until {until:?}");
         assert_eq!(append(&*store, fork, vec![trace(0)]).await.unwrap(), [next], "until {until:?}");
         // A copy of a copy, and its own rewinds, touch nobody else.
-        let copy_of_copy = copy(&store, fork, None).await;
+        let copy_of_copy = copy(&*store, fork, None).await;
         assert_eq!(seqs(&all_events(&*store, copy_of_copy, &[]).await), expected, "until {until:?}");
         rewind(&*store, fork, 1).await.unwrap();
         assert_eq!(seqs(&all_events(&*store, copy_of_copy, &[]).await), expected, "until {until:?}");
@@ -80,7 +72,7 @@ pub async fn a_long_transcript_is_copied_whole(store: Subject) {
     let source = create(&*store).await;
     let events = (0..2_001).map(|n| if n % 3 == 0 { trace(n) } else { human("word") });
     append(&*store, source, events.collect()).await.unwrap();
-    let fork = copy(&store, source, None).await;
+    let fork = copy(&*store, source, None).await;
     let messages = |thread_id| {
         let store = store.clone();
         async move { seqs(&all_events(&*store, thread_id, &[Category::Message]).await) }
@@ -119,7 +111,7 @@ pub async fn a_copy_outlives_its_source(store: Subject) {
     append(&*store, source, vec![human("a rare word")]).await.unwrap();
     let kept = artifact(source, 1, b"bytes");
     commit(&*store, vec![Write::PutArtifact(kept.clone())]).await.unwrap();
-    let fork = copy(&store, source, None).await;
+    let fork = copy(&*store, source, None).await;
     let found = |hits: Vec<SearchHit>| {
         let mut found: Vec<ThreadId> = hits.iter().map(|hit| hit.thread_id).collect();
         found.sort_unstable();

@@ -1,11 +1,16 @@
 //! Rows for the suite, with every value that a test does not care about filled in. They hold no expectation.
 
 use jiff::Timestamp;
-use journal::{Artifact, Committed, EventQuery, Result, Store, Transaction, Write};
+use journal::view::HistoryEntry;
+use journal::view::context::Undone;
+use journal::{
+    Artifact, Committed, EventQuery, HistoryQuery, Result, RunPatch, Store, Transaction, Write, history_page,
+};
 use protocol::{
-    AssistantId, Category, Checkpoint, CheckpointId, Event, EventType, Handoff, HandoffId, HandoffStatus,
-    HandoffSummary, Interrupt, InterruptId, InterruptPayload, InterruptStatus, Message, NewEvent, Proposal,
-    Run, RunId, RunStatus, Seq, Thread, ThreadId, Usage,
+    AiMessage, AssistantId, Block, Category, Checkpoint, CheckpointId, Event, EventType, Handoff, HandoffId,
+    HandoffStatus, HandoffSummary, Interrupt, InterruptId, InterruptPayload, InterruptStatus, Message,
+    NewEvent, Proposal, Rating, Run, RunFeedback, RunId, RunStatus, Seq, Thread, ThreadId, ToolMessage,
+    ToolStatus, Usage,
 };
 use serde_json::{Map, Value, json};
 
@@ -116,6 +121,62 @@ pub fn ai(text: &str) -> NewEvent {
     NewEvent::message(&Message::ai(text), at(1)).unwrap()
 }
 
+/// A model's message that makes calls of these ids.
+pub fn calls(ids: &[&str]) -> NewEvent {
+    let call = |id: &&str| Block::ToolCall {
+        id: (*id).to_owned(),
+        name: "read_file".to_owned(),
+        args: json!({"path": *id}),
+    };
+    let message = AiMessage { content: ids.iter().map(call).collect(), ..AiMessage::default() };
+    NewEvent::message(&Message::Ai(message), at(1)).unwrap()
+}
+
+/// The result of the call of that id.
+pub fn result(call_id: &str, text: &str) -> NewEvent {
+    let message = ToolMessage {
+        id: None,
+        call_id: call_id.to_owned(),
+        name: None,
+        content: vec![Block::text(text)],
+        status: ToolStatus::Success,
+    };
+    NewEvent::message(&Message::Tool(message), at(1)).unwrap()
+}
+
+/// The marker of a compaction of `first ..= last`, that keeps a request verbatim.
+pub fn compacted((first_seq, last_seq): (Seq, Seq), request: Option<Seq>, summary: &str) -> NewEvent {
+    let content = json!({
+        "schema_version": 1, "trigger": "auto", "first_seq": first_seq, "last_seq": last_seq,
+        "replaced_count": 1, "kept_count": 1, "tokens_before": 900, "tokens_after": 90, "model": "extractive",
+        "summary": summary, "sections": {"goal": "g"}, "carry_over": {}, "last_request_seq": request,
+        "duration_ms": 1,
+    });
+    fact(EventType::Compacted, &content)
+}
+
+pub fn undone(marker_seq: Seq, clip_seqs: Vec<Seq>) -> NewEvent {
+    fact(EventType::CompactionUndone, &json!(Undone { marker_seq, clip_seqs }))
+}
+
+pub fn clipped(seq: Seq, text: &str) -> NewEvent {
+    let content = json!({"seq": seq, "call_id": "c", "sha256": "0".repeat(64), "bytes": 9, "text": text});
+    fact(EventType::ResultClipped, &content)
+}
+
+/// What the local person thinks of a run.
+pub fn feedback(run: &Run, rating: Rating, second: i64) -> RunFeedback {
+    RunFeedback {
+        thread_id: run.thread_id,
+        run_id: run.run_id,
+        user_id: RunFeedback::LOCAL.to_owned(),
+        rating,
+        comment: None,
+        created_at: at(second),
+        updated_at: at(second),
+    }
+}
+
 pub fn fact(event_type: EventType, content: &Value) -> NewEvent {
     NewEvent::new(event_type, content, at(1)).unwrap()
 }
@@ -167,6 +228,45 @@ pub async fn create_run(store: &dyn Store, owner: &str) -> Run {
     let run = run(create(store).await, owner);
     commit(store, vec![Write::AdmitRun(run.clone())]).await.unwrap();
     run
+}
+
+/// A run of the thread, from its admission to its end, with these events.
+pub async fn whole_run(store: &dyn Store, thread_id: ThreadId, events: Vec<NewEvent>) -> Run {
+    let run = run(thread_id, "one");
+    let events = events.into_iter().map(|event| event.in_run(run.run_id)).collect();
+    let patch = RunPatch { status: Some(RunStatus::Success), ..RunPatch::default() };
+    let writes = vec![
+        Write::AdmitRun(run.clone()),
+        Write::Append { thread_id, events },
+        Write::UpdateRun { run_id: run.run_id, patch },
+    ];
+    commit(store, writes).await.unwrap();
+    run
+}
+
+/// Copies a thread into a new one.
+pub async fn copy(store: &dyn Store, from: ThreadId, until: Option<Seq>) -> ThreadId {
+    let fork = thread();
+    let into = fork.thread_id;
+    let writes = vec![Write::CreateThread(fork), Write::CopyEvents { from, until, into }];
+    commit(store, writes).await.unwrap();
+    into
+}
+
+/// Reads the whole history of a thread, in pages from the newest back.
+pub async fn all_history(store: &dyn Store, thread_id: ThreadId, limit: usize) -> Vec<HistoryEntry> {
+    let mut entries: Vec<HistoryEntry> = Vec::new();
+    loop {
+        let before_seq = entries.first().map(|entry| entry.seq);
+        let query = HistoryQuery { before_seq, limit, ..HistoryQuery::default() };
+        let page = history_page(store, thread_id, &query).await.unwrap();
+        assert!(page.entries.len() == limit || !page.has_more_before, "a page is full or the last");
+        assert_eq!(page.has_more_after, before_seq.is_some());
+        entries.splice(0..0, page.entries);
+        if !page.has_more_before {
+            return entries;
+        }
+    }
 }
 
 /// Reads every event of a thread, in pages.

@@ -1,20 +1,11 @@
 //! Rewinds: what is out of sight, what stays, and what is stuck with neither.
 
-use journal::view::{begins_context, context};
 use journal::{Error, EventQuery, HealthDepth, RunPatch, Superseded, ThreadPatch, Write};
-use proptest::prelude::*;
-use proptest::strategy::ValueTree;
-use proptest::test_runner::TestRunner;
-use protocol::{
-    Category, Event, EventType, InterruptStatus, Message, NewEvent, RunStatus, Seq, Thread, ThreadId,
-    ThreadStatus,
-};
-use serde_json::json;
+use protocol::{Category, InterruptStatus, NewEvent, RunStatus, Seq, Thread, ThreadId, ThreadStatus};
 
 use super::Subject;
 use super::fixtures::{
-    ai, all_events, append, at, commit, create, create_run, fact, human, interrupt, rewind, seqs, thread,
-    trace,
+    ai, all_events, append, at, commit, create, create_run, human, interrupt, rewind, seqs, thread, trace,
 };
 
 async fn visible(store: &Subject, thread_id: ThreadId) -> Vec<Seq> {
@@ -201,136 +192,6 @@ pub async fn h3_an_id_that_begins_again_has_nothing_superseded(store: Subject) {
     assert_eq!(visible(&store, thread_id).await, [3, 4]);
     rewind(&*store, thread_id, 3).await.unwrap();
     assert_eq!(visible(&store, thread_id).await, [3, 5]);
-}
-
-/// What can happen to a thread, as far as its context is concerned.
-#[derive(Debug, Clone)]
-enum Happening {
-    Said(u8),
-    Traced,
-    Boundary,
-    Rewound(u8),
-    Forked(Option<u8>),
-}
-
-fn happenings() -> impl Strategy<Value = Vec<Happening>> {
-    let happening = prop_oneof![
-        6 => (1..4_u8).prop_map(Happening::Said),
-        2 => Just(Happening::Traced),
-        1 => Just(Happening::Boundary),
-        3 => (0..30_u8).prop_map(Happening::Rewound),
-        1 => proptest::option::of(0..30_u8).prop_map(Happening::Forked),
-    ];
-    proptest::collection::vec(happening, 1..14)
-}
-
-/// A thread as a list of what is visible in it.
-#[derive(Default)]
-struct Model {
-    visible: Vec<(Seq, Category, String)>,
-    last_seq: Seq,
-}
-
-impl Model {
-    fn add(&mut self, category: Category, text: &str) {
-        self.last_seq += 1;
-        self.visible.push((self.last_seq, category, text.to_owned()));
-    }
-
-    fn keep(&mut self, seq: Seq) {
-        self.visible.retain(|(at, ..)| *at <= seq);
-    }
-
-    fn context(&self) -> Vec<&str> {
-        let start = self.visible.iter().rposition(|(.., text)| text == "boundary").unwrap_or(0);
-        let said = self.visible[start..].iter().filter(|(_, category, _)| *category == Category::Message);
-        said.map(|(.., text)| text.as_str()).collect()
-    }
-}
-
-/// Does it in the store and in the model; returns the thread to go on with.
-async fn happen(
-    store: &Subject,
-    model: &mut Model,
-    (thread_id, happening): (ThreadId, &Happening),
-) -> ThreadId {
-    match happening {
-        Happening::Said(times) => {
-            let texts: Vec<String> = (0..*times).map(|n| format!("{}-{n}", model.last_seq)).collect();
-            texts.iter().for_each(|text| model.add(Category::Message, text));
-            append(&**store, thread_id, texts.iter().map(|text| human(text)).collect()).await.unwrap();
-        }
-        Happening::Traced => {
-            model.add(Category::Trace, "trace");
-            append(&**store, thread_id, vec![trace(0)]).await.unwrap();
-        }
-        Happening::Boundary => {
-            model.add(Category::Middleware, "boundary");
-            let boundary = fact(EventType::ImportedBoundary, &json!({"label": "b", "details": null}));
-            append(&**store, thread_id, vec![boundary]).await.unwrap();
-        }
-        Happening::Rewound(seq) => {
-            model.keep((*seq).into());
-            model.add(Category::Lifecycle, "rewound");
-            rewind(&**store, thread_id, (*seq).into()).await.unwrap();
-        }
-        Happening::Forked(until) => {
-            let fork = create(&**store).await;
-            let until = until.map(Seq::from);
-            commit(&**store, vec![Write::CopyEvents { from: thread_id, until, into: fork }]).await.unwrap();
-            model.last_seq = until.map_or(model.last_seq, |until| until.min(model.last_seq));
-            model.keep(model.last_seq);
-            model.visible.retain(|(_, category, _)| {
-                matches!(category, Category::Message | Category::Middleware | Category::Context)
-            });
-            return fork;
-        }
-    }
-    thread_id
-}
-
-/// Reads the context as the runtime does: page by page from the newest back to where it begins.
-async fn context_read_backwards(store: &Subject, thread_id: ThreadId, limit: usize) -> Vec<String> {
-    let categories = vec![Category::Message, Category::Middleware];
-    let mut events: Vec<Event> = Vec::new();
-    loop {
-        let before = events.first().map(|event| event.seq);
-        let query = EventQuery { before, categories: categories.clone(), limit, ..EventQuery::default() };
-        let page = store.events(thread_id, query).await.unwrap();
-        let is_all = page.len() < limit || page.iter().any(begins_context);
-        events.splice(0..0, page);
-        if is_all {
-            return context(&events).iter().map(Message::text).collect();
-        }
-    }
-}
-
-pub async fn whatever_happens_the_context_is_what_is_visible_since_the_last_boundary(store: Subject) {
-    const CASES: usize = 150;
-    let mut runner = TestRunner::deterministic();
-    for _ in 0..CASES {
-        let case = happenings().new_tree(&mut runner).unwrap().current();
-        let mut thread_id = create(&*store).await;
-        let mut model = Model::default();
-        for happening in &case {
-            thread_id = happen(&store, &mut model, (thread_id, happening)).await;
-            let expected: Vec<Seq> = model.visible.iter().map(|(seq, ..)| *seq).collect();
-            assert_eq!(visible(&store, thread_id).await, expected, "{case:?} up to {happening:?}");
-            for limit in [1, 3, 50] {
-                let context = context_read_backwards(&store, thread_id, limit).await;
-                assert_eq!(context, model.context(), "{case:?} up to {happening:?}, pages of {limit}");
-            }
-            let thread = stored(&store, thread_id).await;
-            let messages = model.visible.iter().filter(|(_, category, _)| *category == Category::Message);
-            let first = messages.clone().next().map(|(.., text)| text.as_str());
-            assert_eq!(
-                (thread.last_seq, thread.message_count, thread.first_prompt.as_deref()),
-                (model.last_seq, messages.count() as u64, first),
-                "{case:?} up to {happening:?}"
-            );
-        }
-    }
-    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
 }
 
 pub async fn a_key_that_was_superseded_is_not_stored_again(store: Subject) {

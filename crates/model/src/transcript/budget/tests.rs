@@ -72,7 +72,7 @@ fn e21_old_results_and_arguments_are_shortened_first_and_only_as_many_as_must_be
     assert!(changed(&messages, &fitted.messages).iter().all(|index| *index < newest));
     let result = fitted.messages[2].text();
     assert!(result.starts_with("<é") && result.ends_with("é>"), "{result}");
-    assert!(result.contains("39202 characters are left out here"), "{result}");
+    assert!(result.contains("39735 characters are left out here"), "{result}");
     let (_, _, args) = fitted.messages[1].tool_calls().next().expect("the call is kept");
     assert_eq!(args["in"], json!(["here"]));
     assert!(args["command"].as_str().is_some_and(|command| command.len() < 400));
@@ -119,6 +119,40 @@ fn l11_what_cannot_be_shortened_is_told_with_its_size() {
         format!("failed to {error}"),
         "failed to fit the conversation into 50000 tokens: 100103 cannot be shortened"
     );
+}
+
+#[test]
+fn l6_a_giant_result_in_a_script_without_spaces_is_clipped_to_what_is_left_too() {
+    let mut messages = Arc::unwrap_or_clone(calls(&[(10, 10), (10, 10)]));
+    if let Message::Tool(result) = &mut messages[4] {
+        result.content = vec![Block::text("設定ファイルを確認してください。".repeat(20_000))];
+    }
+    let messages = Arc::new(messages);
+    assert!(tokens_of(&messages) > 300_000, "a character of it is about a token");
+    let fitted = fitted(&messages, 100_000).expect("it fits");
+    assert_eq!(changed(&messages, &fitted.messages), [4]);
+    assert!(fitted.tokens > 99_000, "{} of 100,000 tokens are used", fitted.tokens);
+}
+
+#[test]
+fn e21_where_a_model_counts_more_tokens_than_are_estimated_more_is_shortened() {
+    let messages = calls(&[(4_000, 40_000); 20]);
+    let all = tokens_of(&messages) + 100;
+    let shortened = |times: f64| {
+        let budget = Budget { tokens_max: all, fixed_tokens: 100 }.counted_as(times);
+        let fitted = fit(&messages, all - 100, budget).expect("it fits");
+        assert!(fitted.tokens as f64 * times <= all as f64 + 1.0, "{} times {times}", fitted.tokens);
+        fitted.shortened
+    };
+    assert_eq!((shortened(0.5), shortened(1.0)), (0, 0));
+    assert!(0 < shortened(1.2) && shortened(1.2) < shortened(2.0));
+    let budget = |tokens_max| Budget { tokens_max, fixed_tokens: 100 };
+    assert_eq!(
+        budget(1_000).counted_as(1.25),
+        budget(800),
+        "the window shrinks, the frame is measured as before"
+    );
+    assert_eq!(budget(1_000).counted_as(0.5), budget(2_000));
 }
 
 #[test]

@@ -46,6 +46,30 @@ fn l1_every_cut_of_every_transcript_is_legal_for_every_provider() {
     assert!(requests > 3_000_000, "{requests} are too few to say anything");
 }
 
+/// What a context begins with once its beginning is condensed: the summary, and perhaps the person's last request.
+#[test]
+fn l1_l7_what_follows_a_summary_is_legal_wherever_the_cut_was_and_both_are_sent_word_for_word() {
+    let available = available();
+    let summary = "<earlier_conversation_summary>\nWhat was done.\n</earlier_conversation_summary>";
+    let mut requests = 0_u64;
+    for seed in 0..TRANSCRIPTS {
+        let transcript = transcript(seed);
+        let profile = Profile::of(Provider::ALL[(seed % 4) as usize]);
+        let opening = [Message::human(summary), Message::human("The request.")];
+        for cut in 0..=transcript.len() {
+            let kept = 1 + (seed as usize + cut) % 2;
+            let context: Vec<Message> = opening[..kept].iter().chain(&transcript[cut..]).cloned().collect();
+            let made = legal(&context, &available, &profile);
+            assert_eq!(violations(&made, &profile), [], "transcript {seed} at {cut}: {context:#?}");
+            let first = texts_of(made.said(0).pieces);
+            assert!(first.starts_with(summary), "transcript {seed} at {cut}: {first}");
+            assert_eq!(first.contains("+The request."), kept == 2, "transcript {seed} at {cut}: {first}");
+            requests += 1;
+        }
+    }
+    assert!(requests > 600_000, "{requests} are too few to say anything");
+}
+
 #[test]
 fn l2_l3_every_call_is_sent_once_with_its_first_result_or_one_that_says_there_is_none() {
     let available = available();

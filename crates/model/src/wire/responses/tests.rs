@@ -161,7 +161,7 @@ fn an_error_inside_the_stream_is_an_error() {
         (r#"{"type":"response.failed","response":{"error":{"code":"server_error","message":"x"}}}"#, 500),
         (
             r#"{"type":"response.failed","response":{"error":{"code":"context_length_exceeded","message":"x"}}}"#,
-            400,
+            413,
         ),
         (r#"{"type":"error","code":"server_error","message":"x"}"#, 500),
     ] {

@@ -1,0 +1,189 @@
+//! What can be asked of a store, and what it answers beside rows: filters, pages, finds, health. It names no database.
+
+use jiff::Timestamp;
+use protocol::{AssistantId, Category, CheckpointId, EventType, HandoffStatus, Seq, ThreadId};
+
+/// Whether a read returns events that a [`crate::Write::Rewind`] superseded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Superseded {
+    /// They are left out, and take no place in a page.
+    #[default]
+    Hidden,
+    /// They are returned like any other.
+    Shown,
+}
+
+/// A page of events of one thread.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EventQuery {
+    /// Only events after this seq.
+    pub after: Option<Seq>,
+    /// Only events before this seq.
+    pub before: Option<Seq>,
+    /// Only these categories; empty means all.
+    pub categories: Vec<Category>,
+    /// Only these types; empty means all.
+    pub types: Vec<EventType>,
+    /// Whether superseded events are among them.
+    pub superseded: Superseded,
+    /// The most events to return, 1 to [`crate::PAGE_ROWS_MAX`].
+    pub limit: usize,
+}
+
+impl EventQuery {
+    /// Returns a query for the first `limit` events after `seq`, of every type.
+    pub const fn after(seq: Seq, limit: usize) -> Self {
+        Self {
+            after: Some(seq),
+            before: None,
+            categories: Vec::new(),
+            types: Vec::new(),
+            superseded: Superseded::Hidden,
+            limit,
+        }
+    }
+}
+
+/// The order of a thread list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Most recently active first.
+    #[default]
+    Recent,
+    /// Most recently created first.
+    Created,
+}
+
+/// Whether a list has the threads of sub-agents, and those that came from them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Subagents {
+    /// They are left out.
+    #[default]
+    Hidden,
+    /// They are listed like any other.
+    Shown,
+}
+
+/// Which threads to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ThreadFilter {
+    /// Only threads of this assistant.
+    pub assistant_id: Option<AssistantId>,
+    /// Only children of this thread.
+    pub parent_id: Option<ThreadId>,
+    /// Whether threads of sub-agents are among them.
+    pub subagents: Subagents,
+    /// The order.
+    pub order: Order,
+    /// How many to skip.
+    pub offset: usize,
+    /// The most threads to return, 1 to [`crate::PAGE_ROWS_MAX`].
+    pub limit: usize,
+}
+
+/// A point in a thread's past.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CheckpointRef {
+    /// The point after the step that wrote this checkpoint.
+    Id(CheckpointId),
+    /// The newest point at or before this seq.
+    Seq(Seq),
+}
+
+/// Which handoffs to list; every set field must match. Newest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HandoffFilter {
+    /// Only handoffs of this parent.
+    pub parent_thread_id: Option<ThreadId>,
+    /// Only the handoff that seeded (or would seed) this thread.
+    pub child_thread_id: Option<ThreadId>,
+    /// Only handoffs of this assistant.
+    pub assistant_id: Option<AssistantId>,
+    /// Only handoffs at one of these; empty means all.
+    pub statuses: Vec<HandoffStatus>,
+    /// The most handoffs to return; `None` means all.
+    pub limit: Option<usize>,
+}
+
+/// One place where a search found something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SearchHit {
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// The event.
+    pub seq: Seq,
+    /// `human`, `ai` or `tool`.
+    pub role: String,
+    /// The passage, with the words found between `\u{2}` and `\u{3}`.
+    pub snippet: String,
+    /// When it was said.
+    pub created_at: Timestamp,
+}
+
+/// A question about which messages of some threads hold which of some words.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RankQuery {
+    /// What is looked through; a thread that does not exist has no messages.
+    pub threads: Vec<ThreadPart>,
+    /// The words, at most [`crate::QUERY_WORDS_MAX`]; any of them is enough. One that consists of several, as a path
+    /// does, is found where they follow each other.
+    pub words: Vec<String>,
+    /// The most messages to return, 1 to [`crate::PAGE_ROWS_MAX`].
+    pub limit: usize,
+}
+
+/// A thread, or the beginning of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadPart {
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// Where the part ends: only messages before this seq belong to it. `None` means all.
+    pub before: Option<Seq>,
+}
+
+/// A message that holds words that were asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ranked {
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// The event.
+    pub seq: Seq,
+    /// How much the words found in it say, above 0: the rarer they are among all messages, and the larger their part
+    /// of this one, the more. It compares messages of one answer and means nothing beside another.
+    pub score: f64,
+    /// The words it holds: bit `n` stands for `words[n]` of the query.
+    pub held: u32,
+}
+
+impl Ranked {
+    /// Returns whether the message holds the word of that number in the query.
+    pub const fn holds(&self, word: usize) -> bool {
+        word < crate::QUERY_WORDS_MAX && self.held & (1 << word) != 0
+    }
+}
+
+/// What `segue doctor` asks a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Health {
+    /// Where the data is, for people.
+    pub location: String,
+    /// The version of the schema.
+    pub schema_version: u32,
+    /// Threads stored.
+    pub threads: u64,
+    /// Events stored.
+    pub events: u64,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// What an integrity check found wrong; empty when all is well.
+    pub problems: Vec<String>,
+}
+
+/// How much a health check reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HealthDepth {
+    /// Counts only.
+    Counts,
+    /// Every page of the database.
+    Integrity,
+}

@@ -1,0 +1,171 @@
+//! What a model is sent of a thread: the conversation from where its context begins, without side branches and hidden
+//! notes. The result need not be legal for a provider yet; the `model` room makes it so.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use protocol::{ClippedResult, Compaction, Event, EventType, Message, Seq};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::is_side;
+
+/// The content of a [`EventType::CompactionUndone`] event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Undone {
+    /// The marker that is taken back.
+    pub marker_seq: Seq,
+    /// The results that were clipped with it, and are sent whole again: the events that said so.
+    #[serde(default)]
+    pub clip_seqs: Vec<Seq>,
+}
+
+/// Where a context begins.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Start {
+    /// An imported session's own agent had compacted here; the summary it wrote follows as an event.
+    Boundary {
+        /// The boundary.
+        seq: Seq,
+    },
+    /// Everything up to an event was condensed.
+    Compacted {
+        /// The marker.
+        seq: Seq,
+        /// What it holds.
+        compaction: Box<Compaction>,
+    },
+}
+
+/// Where a thread's context begins, and what else differs from the conversation: found from the newest event back, so
+/// that nothing older than the context is read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Beginning {
+    /// Where it begins; `None` means with the first event.
+    pub start: Option<Start>,
+    /// The newest event that changed how the context begins or what of it is clipped; 0 when there is none.
+    pub changed_seq: Seq,
+    undone: BTreeSet<Seq>,
+    clips: BTreeMap<Seq, String>,
+}
+
+impl Beginning {
+    /// Looks at a page of events, in ascending order; pages come from the newest back.
+    pub fn look(&mut self, page: &[Event]) {
+        for event in page.iter().rev().filter(|event| changes_beginning(event)) {
+            let is_found = self.start.is_some();
+            match event.kind() {
+                Some(EventType::CompactionUndone) => {
+                    if let Ok(undone) = serde_json::from_str::<Undone>(event.content.get()) {
+                        self.undone.insert(undone.marker_seq);
+                        self.undone.extend(undone.clip_seqs);
+                    }
+                }
+                Some(EventType::ResultClipped) if !self.undone.contains(&event.seq) => {
+                    if let Ok(clip) = serde_json::from_str::<ClippedResult>(event.content.get()) {
+                        self.clips.entry(clip.seq).or_insert(clip.text);
+                    }
+                }
+                Some(EventType::Compacted) if !is_found && !self.undone.contains(&event.seq) => {
+                    // One that cannot be read condenses nothing: the messages are still there.
+                    if let Ok(compaction) = serde_json::from_str(event.content.get()) {
+                        self.start = Some(Start::Compacted { seq: event.seq, compaction });
+                    }
+                }
+                Some(EventType::ImportedBoundary) if !is_found => {
+                    self.start = Some(Start::Boundary { seq: event.seq });
+                }
+                _ => {}
+            }
+            self.changed_seq = self.changed_seq.max(event.seq);
+        }
+    }
+
+    /// Returns the first event that must have been looked at; `None` while it is not known.
+    pub fn first_seq(&self) -> Option<Seq> {
+        match &self.start {
+            Some(Start::Boundary { seq }) => Some(*seq),
+            Some(Start::Compacted { compaction, .. }) => Some(compaction.last_seq + 1),
+            None => None,
+        }
+    }
+
+    /// Returns the marker and the compaction in effect.
+    pub fn compaction(&self) -> Option<(Seq, &Compaction)> {
+        match &self.start {
+            Some(Start::Compacted { seq, compaction }) => Some((*seq, compaction)),
+            Some(Start::Boundary { .. }) | None => None,
+        }
+    }
+
+    /// Returns the person's request among what is condensed, which is sent verbatim all the same.
+    pub fn request_seq(&self) -> Option<Seq> {
+        let (_, compaction) = self.compaction()?;
+        // One that is not condensed is sent in its place.
+        compaction.last_request_seq.filter(|seq| *seq <= compaction.last_seq)
+    }
+
+    /// Returns what the context begins with: the summary of what was condensed, and the `request` that was kept.
+    pub fn opening(&self, request: Option<&Event>) -> Vec<(Seq, Message)> {
+        let Some((seq, compaction)) = self.compaction() else { return Vec::new() };
+        let summary = (seq, summary_message(&compaction.summary));
+        let request = request.and_then(|event| Some((event.seq, event.message()?)));
+        std::iter::once(summary).chain(request).collect()
+    }
+
+    /// Returns what is sent of these events, which are in order and may begin before the context does.
+    pub fn project(&self, events: &[Event]) -> Vec<(Seq, Message)> {
+        let first = self.first_seq().unwrap_or(0);
+        let from = events.partition_point(|event| event.seq < first);
+        let sent = events[from..].iter().filter(|event| !is_side(event));
+        sent.filter_map(|event| Some((event.seq, self.clipped(event.seq, contextual(event)?)))).collect()
+    }
+
+    /// Returns the message, in place of a result that is clipped its ends.
+    fn clipped(&self, seq: Seq, mut message: Message) -> Message {
+        if let (Some(text), Message::Tool(result)) = (self.clips.get(&seq), &mut message) {
+            result.content = vec![protocol::Block::text(text.as_str())];
+        }
+        message
+    }
+}
+
+/// Returns what a model is sent of a thread, each message with the event it comes from; `events` are all of the thread's.
+///
+/// After a compaction it begins with the summary, as a message of the conversation, and the person's last request. An
+/// imported session whose own agent had compacted begins at its last boundary, with the summary that agent wrote.
+/// Everything before it stays in the journal.
+pub fn context(events: &[Event]) -> Vec<(Seq, Message)> {
+    let mut beginning = Beginning::default();
+    beginning.look(events);
+    let request = beginning.request_seq().and_then(|seq| events.iter().find(|event| event.seq == seq));
+    let mut context = beginning.opening(request);
+    context.extend(beginning.project(events));
+    context
+}
+
+/// Returns whether the event changes where a context begins, or what is sent of what it holds.
+pub fn changes_beginning(event: &Event) -> bool {
+    match event.kind() {
+        Some(EventType::ImportedBoundary) => !is_side(event),
+        Some(EventType::Compacted | EventType::CompactionUndone | EventType::ResultClipped) => true,
+        _ => false,
+    }
+}
+
+fn contextual(event: &Event) -> Option<Message> {
+    match event.kind()? {
+        EventType::HumanMessage | EventType::AiMessage | EventType::ToolMessage => event.message(),
+        EventType::ImportedSummary => {
+            let content = event.content_value();
+            Some(summary_message(content.get("text").and_then(Value::as_str)?))
+        }
+        _ => None,
+    }
+}
+
+/// Returns a summary as a message of the conversation. It is what nobody said: data, delimited, and no instruction.
+fn summary_message(text: &str) -> Message {
+    // Without a single `<` the text can neither close its element nor open another.
+    let text = text.replace('<', "&lt;");
+    Message::human(format!("<earlier_conversation_summary>\n{text}\n</earlier_conversation_summary>"))
+}

@@ -1,0 +1,241 @@
+//! What people are shown of a thread, event by event: every message, complete and in order, whatever was condensed, and
+//! a marker where that happened. Which of it is on a page, and what is told beside it, is decided in `page`.
+
+use jiff::Timestamp;
+use protocol::{
+    Block, Compaction, CompactionTrigger, Event, EventType, Message, RunFeedback, RunId, Seq, ThreadId,
+};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::context::Undone;
+use super::{is_side, message_id};
+
+/// The types of event that people are shown.
+pub(crate) const SHOWN: [EventType; 7] = [
+    EventType::HumanMessage,
+    EventType::AiMessage,
+    EventType::ToolMessage,
+    EventType::ImportedBoundary,
+    EventType::ImportedSummary,
+    EventType::Compacted,
+    EventType::CompactionUndone,
+];
+
+/// The longest text of base64 that is shown as it is; what is longer holds media.
+const BASE64_BYTES_MAX: usize = 1_024;
+
+/// One entry of what people are shown of a thread.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct HistoryEntry {
+    /// The message's own id, or one derived from its place, the same on every request.
+    pub id: String,
+    /// Its position.
+    pub seq: Seq,
+    /// The run it came from, if any.
+    pub run_id: Option<RunId>,
+    /// When it was said.
+    pub created_at: Timestamp,
+    /// What it is.
+    #[serde(flatten)]
+    pub what: HistoryItem,
+    /// The call that a tool's result answers, where it is not on the same page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallHeader>,
+    /// What a person thinks of the run: only at the last thing its model said, and only where feedback is asked for.
+    /// `Some(None)` means that they have not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub feedback: Option<Option<RunFeedback>>,
+}
+
+/// What a history entry is.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[serde(untagged)]
+pub enum HistoryItem {
+    /// A message. Its own id is the entry's.
+    Message(Message),
+    /// A place where an imported session's own agent had compacted, and what it wrote there.
+    Boundary(BoundaryEntry),
+    /// A place where the conversation was condensed for the model.
+    Marker(Box<SummaryMarker>),
+    /// A place where a person took a compaction back.
+    Undone(UndoneEntry),
+}
+
+/// A place where an imported session's own agent had compacted.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct BoundaryEntry {
+    /// `imported_boundary` or `imported_summary`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// The label of the boundary, or the text of the summary.
+    pub text: String,
+}
+
+/// A place where messages were condensed for the model; they are in history all the same.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct SummaryMarker {
+    /// [`SummaryMarker::TYPE`].
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// How many messages were condensed.
+    pub replaced_count: u64,
+    /// How many were kept as they are.
+    pub kept_count: u64,
+    /// The first event that was condensed.
+    pub first_seq: Seq,
+    /// The last one.
+    pub last_seq: Seq,
+    /// Tokens of the next request before.
+    pub tokens_before: u64,
+    /// Tokens of the next request after.
+    pub tokens_after: u64,
+    /// Why it happened.
+    pub trigger: CompactionTrigger,
+    /// `provider/name` of the model that wrote the summary, or `extractive`.
+    pub model: String,
+    /// The summary.
+    pub summary: String,
+    /// The marker whose summary was brought up to date.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previous_seq: Option<Seq>,
+    /// What the person wanted kept above all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub focus: Option<String>,
+    /// Milliseconds it took.
+    pub duration_ms: u64,
+}
+
+impl SummaryMarker {
+    /// What a marker's `type` is; no message has it.
+    pub const TYPE: &str = "summary_marker";
+}
+
+impl From<Compaction> for SummaryMarker {
+    fn from(compaction: Compaction) -> Self {
+        Self {
+            kind: Self::TYPE,
+            replaced_count: compaction.replaced_count,
+            kept_count: compaction.kept_count,
+            first_seq: compaction.first_seq,
+            last_seq: compaction.last_seq,
+            tokens_before: compaction.tokens_before,
+            tokens_after: compaction.tokens_after,
+            trigger: compaction.trigger,
+            model: compaction.model,
+            summary: compaction.summary,
+            previous_seq: compaction.previous_seq,
+            focus: compaction.focus,
+            duration_ms: compaction.duration_ms,
+        }
+    }
+}
+
+/// A place where a person took a compaction back.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct UndoneEntry {
+    /// [`UndoneEntry::TYPE`].
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// The marker.
+    pub marker_seq: Seq,
+}
+
+impl UndoneEntry {
+    /// What its `type` is; no message has it.
+    pub const TYPE: &str = "summary_undone";
+}
+
+/// A tool call as far as its result must be told with it.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct CallHeader {
+    /// The message that made the call.
+    pub seq: Seq,
+    /// The call's id.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments.
+    pub args: Value,
+}
+
+/// Returns what people are shown of these events: every message, complete and in order, whatever was compacted.
+pub fn history(events: &[Event]) -> Vec<HistoryEntry> {
+    events.iter().filter_map(entry).collect()
+}
+
+/// Returns what people are shown of the event; `None` when it is not shown, or cannot be read.
+pub(crate) fn entry(event: &Event) -> Option<HistoryEntry> {
+    let kind = event.kind().filter(|_| !is_side(event))?;
+    let (id, what) = item(event, kind)?;
+    Some(HistoryEntry {
+        id,
+        seq: event.seq,
+        run_id: event.run_id,
+        created_at: event.created_at,
+        what,
+        call: None,
+        feedback: None,
+    })
+}
+
+fn item(event: &Event, kind: EventType) -> Option<(String, HistoryItem)> {
+    let place = (event.thread_id, event.seq);
+    let boundary = |kind: &'static str, key: &str| {
+        let text = event.content_value().get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        (message_id(place.0, place.1), HistoryItem::Boundary(BoundaryEntry { kind, text }))
+    };
+    Some(match kind {
+        EventType::HumanMessage | EventType::AiMessage | EventType::ToolMessage => {
+            identified(event.message()?, place)
+        }
+        EventType::ImportedBoundary => boundary("imported_boundary", "label"),
+        EventType::ImportedSummary => boundary("imported_summary", "text"),
+        EventType::Compacted => {
+            let compaction: Compaction = serde_json::from_str(event.content.get()).ok()?;
+            (format!("summary-marker-{}", event.seq), HistoryItem::Marker(Box::new(compaction.into())))
+        }
+        EventType::CompactionUndone => {
+            let Undone { marker_seq, .. } = serde_json::from_str(event.content.get()).ok()?;
+            let undone = UndoneEntry { kind: UndoneEntry::TYPE, marker_seq };
+            (format!("summary-undone-{}", event.seq), HistoryItem::Undone(undone))
+        }
+        _ => return None,
+    })
+}
+
+/// Returns the message with its id beside it instead of in it, and without the bytes of media.
+fn identified(mut message: Message, (thread_id, seq): (ThreadId, Seq)) -> (String, HistoryItem) {
+    let (own, content) = match &mut message {
+        Message::Human(message) => (message.id.take(), &mut message.content),
+        Message::Ai(message) => (message.id.take(), &mut message.content),
+        Message::Tool(message) => (message.id.take(), &mut message.content),
+    };
+    for block in content {
+        if let Block::Opaque { raw, .. } = block {
+            name_media(raw);
+        }
+    }
+    (own.unwrap_or_else(|| message_id(thread_id, seq)), HistoryItem::Message(message))
+}
+
+/// Puts in place of every text that is the base64 of media its hash and length.
+fn name_media(raw: &mut Value) {
+    match raw {
+        Value::String(text) if is_media(text) => {
+            let sha256: String =
+                Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+            *raw = serde_json::json!({"base64_sha256": sha256, "base64_bytes": text.len()});
+        }
+        Value::Array(values) => values.iter_mut().for_each(name_media),
+        Value::Object(fields) => fields.values_mut().for_each(name_media),
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn is_media(text: &str) -> bool {
+    let data =
+        text.strip_prefix("data:").and_then(|url| url.split_once(";base64,")).map_or(text, |url| url.1);
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=-_\r\n".contains(&byte);
+    data.len() > BASE64_BYTES_MAX && data.bytes().all(is_digit)
+}

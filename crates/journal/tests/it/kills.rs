@@ -1,0 +1,158 @@
+//! A process that talks and condenses is killed a thousand times, wherever it is: history stays complete.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+use journal::view::HistoryItem;
+use journal::{EventQuery, HealthDepth, RunPatch, Sqlite, Store, Write};
+use protocol::{EventType, RunStatus, Seq, ThreadId};
+
+use crate::conformance::fixtures::{
+    ai, all_events, all_history, checkpoint, commit, compacted, create, human, run, trace,
+};
+use crate::crash::acknowledged;
+use crate::processes::spawn;
+
+/// Databases that are worked in at the same time, each with its share of the kills.
+const DATABASES: u64 = 2;
+const KILLS: u64 = 1_000 / DATABASES;
+/// Kills after which a database is read whole.
+const KILLS_PER_CHECK: u64 = 100;
+const COMPACTIONS_MIN: usize = 20;
+/// Messages after which a conversation is condensed.
+const MESSAGES_PER_COMPACTION: u64 = 24;
+/// Acknowledgements that are waited for at most before a kill.
+const REPORTS_MAX: u64 = 6;
+/// How long a kill is put off at most, so that it hits other places than the one just after an acknowledgement.
+const SPINS_MAX: u64 = 200_000;
+
+/// Numbers that look random and are the same every time (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
+    }
+}
+
+/// The work of a child: for ever says what follows the last thing said, and condenses what has grown long. The messages
+/// are the numbers from 1.
+pub async fn converse(store: &dyn Store, thread_id: ThreadId) {
+    let mut said = store.thread(thread_id).await.unwrap().unwrap().message_count;
+    let mut condensed = condensed_so_far(store, thread_id).await;
+    for left in store.active_runs(Some(thread_id)).await.unwrap() {
+        let patch = RunPatch { status: Some(RunStatus::Cancelled), ..RunPatch::default() };
+        commit(store, vec![Write::UpdateRun { run_id: left.run_id, patch }]).await.unwrap();
+    }
+    loop {
+        let run = run(thread_id, "child");
+        let asked = vec![human(&(said + 1).to_string()).in_run(run.run_id), trace(said + 1)];
+        let writes = vec![
+            Write::AdmitRun(run.clone()),
+            Write::Append { thread_id, events: asked },
+            Write::PutCheckpoint(checkpoint(&run, 0)),
+        ];
+        report(commit(store, writes).await.unwrap().seqs[0][1]);
+        let answered = vec![ai(&(said + 2).to_string()).in_run(run.run_id), trace(said + 2)];
+        let patch = RunPatch { status: Some(RunStatus::Success), ..RunPatch::default() };
+        let writes = vec![
+            Write::Append { thread_id, events: answered },
+            Write::UpdateRun { run_id: run.run_id, patch },
+            Write::PutCheckpoint(checkpoint(&run, 1)),
+        ];
+        let last = commit(store, writes).await.unwrap().seqs[0][0];
+        report(last + 1);
+        said += 2;
+        if last - condensed > 2 * MESSAGES_PER_COMPACTION {
+            let marker = compacted((condensed + 1, last - 4), None, &said.to_string());
+            let events = vec![marker, trace(said)];
+            let writes = vec![Write::Append { thread_id, events }, Write::PutCheckpoint(checkpoint(&run, 2))];
+            report(commit(store, writes).await.unwrap().seqs[0][1]);
+            condensed = last - 4;
+        }
+    }
+}
+
+fn report(seq: Seq) {
+    println!("acknowledged {seq}");
+}
+
+async fn condensed_so_far(store: &dyn Store, thread_id: ThreadId) -> Seq {
+    let types = vec![EventType::Compacted];
+    let query = EventQuery { types, limit: 1, ..EventQuery::default() };
+    let marker = store.events(thread_id, query).await.unwrap().pop();
+    marker.map_or(0, |marker| marker.content_value()["last_seq"].as_u64().unwrap())
+}
+
+#[test]
+fn a3_b1_b2_history_is_complete_after_a_thousand_kills_and_twenty_compactions() {
+    let folder = tempfile::tempdir().unwrap();
+    std::thread::scope(|scope| {
+        for number in 0..DATABASES {
+            let database = folder.path().join(format!("{number}.db"));
+            scope.spawn(move || kill_again_and_again(&database, Random(number)));
+        }
+    });
+}
+
+fn kill_again_and_again(database: &Path, mut random: Random) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let thread_id = runtime.block_on(async { create(&Sqlite::open(database).unwrap()).await });
+    let mut acknowledged_so_far = 0;
+    for kill in 1..=KILLS {
+        let reports = random.below(REPORTS_MAX + 1);
+        let output = work_until_killed(database, thread_id, (reports, random.below(SPINS_MAX)));
+        acknowledged_so_far = acknowledged(&output).into_iter().fold(acknowledged_so_far, Seq::max);
+        if kill % KILLS_PER_CHECK == 0 {
+            let found = runtime.block_on(check(database, thread_id));
+            assert!(found.0 >= acknowledged_so_far, "after {kill} kills: {found:?} of {acknowledged_so_far}");
+            assert!(kill < KILLS || found.1 >= COMPACTIONS_MIN, "{} compactions", found.1);
+        }
+    }
+}
+
+/// Returns what the child reported before it was killed.
+fn work_until_killed(database: &Path, thread_id: ThreadId, (reports, spins): (u64, u64)) -> String {
+    let mut child = spawn("converse_until_killed", database, thread_id);
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut output = String::new();
+    while (acknowledged(&output).len() as u64) < reports {
+        assert!(lines.read_line(&mut output).unwrap() > 0, "the child ended on its own: {output}");
+    }
+    (0..spins).for_each(|_| std::hint::spin_loop());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    lines.read_to_string(&mut output).unwrap();
+    output
+}
+
+/// Asserts that nothing is missing and nothing torn; returns the last seq and the number of compactions.
+async fn check(database: &Path, thread_id: ThreadId) -> (Seq, usize) {
+    let store = Sqlite::open(database).unwrap();
+    let health = store.health(HealthDepth::Integrity).await.unwrap();
+    assert_eq!(health.problems, Vec::<String>::new());
+    let events = all_events(&store, thread_id, &[]).await;
+    assert!(events.iter().map(|event| event.seq).eq(1..=events.len() as Seq), "a prefix without a gap");
+    // Every transaction appends two events: both are there, or neither.
+    assert!(events.chunks(2).all(|pair| pair.len() == 2 && pair[1].kind() == Some(EventType::ModelCalled)));
+    let said = store.thread(thread_id).await.unwrap().unwrap().message_count;
+    let mut told = Vec::new();
+    let mut markers: Vec<(Seq, Seq)> = Vec::new();
+    for entry in all_history(&store, thread_id, 500).await {
+        match entry.what {
+            HistoryItem::Message(message) => told.push(message.text()),
+            HistoryItem::Marker(marker) => markers.push((marker.first_seq, marker.last_seq)),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(told.into_iter().eq((1..=said).map(|number| number.to_string())), "all {said} messages in order");
+    assert!(markers.windows(2).all(|pair| pair[0].1 + 1 == pair[1].0), "ranges meet: {markers:?}");
+    assert_eq!(
+        store.checkpoint(thread_id).await.unwrap().map(|point| point.head_seq),
+        events.last().map(|e| e.seq)
+    );
+    (events.len() as Seq, markers.len())
+}

@@ -1,0 +1,126 @@
+//! Compaction: what is stored when a stretch of a conversation is condensed for the model. When that happens and how it
+//! is told are rules of the `compaction` room.
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::Seq;
+use crate::message::Usage;
+use crate::summary::CarryOver;
+
+/// The content of a `middleware:summarize` event. The messages it stands for stay in the journal as they are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Compaction {
+    /// Version of this shape.
+    pub schema_version: u32,
+    /// Why it happened.
+    pub trigger: CompactionTrigger,
+    /// The first event that is condensed.
+    pub first_seq: Seq,
+    /// The last event that is condensed: what follows it is sent as it is.
+    pub last_seq: Seq,
+    /// Messages that were sent until then and are condensed here; an earlier summary is none.
+    pub replaced_count: u64,
+    /// Messages that are still sent as they are.
+    pub kept_count: u64,
+    /// Tokens of the next request before, everything in it counted, by estimate.
+    pub tokens_before: u64,
+    /// Tokens of the next request after.
+    pub tokens_after: u64,
+    /// `provider/name` of the model that wrote the summary, or `extractive`.
+    pub model: String,
+    /// The summary, rendered from `sections` and `carry_over`: what people are shown, and what the model is sent.
+    pub summary: String,
+    /// The summary in its parts; the next compaction goes on from them.
+    pub sections: CondensedSummary,
+    /// Facts computed without a model, over everything that is condensed so far.
+    pub carry_over: CarryOver,
+    /// The person's last request when it is among what is condensed: it is sent verbatim behind the summary.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_request_seq: Option<Seq>,
+    /// The marker whose summary was brought up to date here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_seq: Option<Seq>,
+    /// What the person wanted kept above all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub focus: Option<String>,
+    /// Milliseconds it took.
+    pub duration_ms: u64,
+    /// The step of its run.
+    #[serde(default)]
+    pub step: u64,
+    /// Tokens that the summary's own model calls took.
+    #[serde(default)]
+    pub usage: Usage,
+    /// SHA-256 of the prompt's instructions; absent for an extract.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_sha256: Option<String>,
+}
+
+/// Why a conversation was condensed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CompactionTrigger {
+    /// It had grown to a configured size.
+    Auto,
+    /// A person, or the agent, asked for it.
+    Manual,
+    /// The provider refused the request as too large.
+    Overflow,
+}
+
+impl CompactionTrigger {
+    /// Returns the stored name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Manual => "manual",
+            Self::Overflow => "overflow",
+        }
+    }
+}
+
+/// A condensed stretch of conversation in its parts. Each entry is one or two plain sentences.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CondensedSummary {
+    /// What the person wants in the end.
+    pub goal: String,
+    /// Rules and wishes the person gave.
+    #[serde(default)]
+    pub constraints: Vec<String>,
+    /// What has been done.
+    #[serde(default)]
+    pub progress: Vec<String>,
+    /// What was decided, and why.
+    #[serde(default)]
+    pub decisions: Vec<String>,
+    /// Files that matter, and what is in them or was changed.
+    #[serde(default)]
+    pub files: Vec<String>,
+    /// Errors, and what resolved them.
+    #[serde(default)]
+    pub errors: Vec<String>,
+    /// What the person asked for, one entry a message.
+    #[serde(default)]
+    pub user_messages: Vec<String>,
+    /// What is still to do.
+    #[serde(default)]
+    pub pending: Vec<String>,
+    /// What comes next.
+    #[serde(default)]
+    pub next_step: String,
+}
+
+/// The content of a `tool_result_clipped` event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClippedResult {
+    /// The event of the result.
+    pub seq: Seq,
+    /// The call it is the result of.
+    pub call_id: String,
+    /// The artifact of the thread that holds the whole text.
+    pub sha256: String,
+    /// Bytes of the whole text.
+    pub bytes: u64,
+    /// What the model is sent in its place: the ends, and where the whole can be read.
+    pub text: String,
+}

@@ -12,6 +12,7 @@
 //! 5. `CallLimit`: how often one run may ask the model.
 //! 6. `ToolApproval`: which calls of the answer run, which are asked about, which are refused.
 //! 7. The hooks a program adds by `Agent::with_hook`.
+//! 8. `Compaction`: whether the conversation is to be condensed first; it counts what the others have put together.
 
 mod call_limit;
 mod instructions;
@@ -23,6 +24,7 @@ pub(crate) mod toolbox;
 use std::sync::Arc;
 use std::time::Duration;
 
+use compaction::{COMPACTION_NODE, CompactTool, CompactionHook, CompactionNode, Compactor};
 use handoff::{
     BlockClearing, Drafting, HandoffApproval, HandoffCleanup, HandoffResult, HandoffSummarization,
     HandoffTool, MarkFirstTurn,
@@ -54,6 +56,8 @@ pub(crate) enum Purpose {
     Turn,
     /// A handoff.
     Handoff,
+    /// A person wants the conversation condensed.
+    Compaction,
     /// Only what an earlier run left to do.
     Rest,
 }
@@ -64,13 +68,18 @@ impl Purpose {
         match channels.get(START_CHANNEL).and_then(Value::as_str) {
             Some("turn") => Self::Turn,
             Some("handoff") => Self::Handoff,
+            Some("compaction") => Self::Compaction,
             Some(_) | None => Self::Rest,
         }
     }
 
-    /// Returns what a graph is needed for that goes on at `node`.
-    pub(crate) fn at(node: Option<&str>) -> Self {
+    /// Returns what a graph is needed for that goes on at `node` in this state.
+    pub(crate) fn at(node: Option<&str>, channels: Option<&Channels>) -> Self {
         match node {
+            Some(COMPACTION_NODE) => match channels.map(Self::of) {
+                Some(Self::Turn) | None => Self::Turn,
+                Some(Self::Handoff | Self::Compaction | Self::Rest) => Self::Compaction,
+            },
             Some(BEFORE_AGENT_NODE | MODEL_NODE | AFTER_MODEL_NODE | TOOLS_NODE | AFTER_AGENT_NODE) => {
                 Self::Turn
             }
@@ -84,6 +93,7 @@ impl Purpose {
         let value = match self {
             Self::Turn => Value::from("turn"),
             Self::Handoff => Value::from("handoff"),
+            Self::Compaction => Value::from("compaction"),
             Self::Rest => Value::Null,
         };
         Channels::from_iter([
@@ -113,6 +123,11 @@ impl Agent {
         let activities = Activities::default()
             .with(Arc::new(acceptance.clone()))
             .with(Arc::new(BlockClearing { acceptance }));
+        if purpose == Purpose::Compaction {
+            let compaction = CompactionNode { compactor: Arc::new(self.compactor(model)) };
+            let graph = Graph::new(Edge::When(entry)).node(Arc::new(compaction), Edge::End);
+            return self.driving(graph, activities);
+        }
         let (graph, after_result) = match (model, purpose) {
             (Some(model), Purpose::Turn) => {
                 (self.main_graph(assistant_id, model).await?, Edge::When(handoff::after_result))
@@ -126,24 +141,27 @@ impl Agent {
 
     /// Returns the graph of the thread's own agent, which can hand tasks to sub-agents.
     async fn main_graph(&self, assistant_id: &AssistantId, model: &Arc<dyn ChatModel>) -> Result<Graph> {
-        let tools = self.main_tools(assistant_id, Some(model)).await?;
-        self.turn_graph((assistant_id, Role::Main), model, tools).await
+        let compactor = Arc::new(self.compactor(Some(model)));
+        let tools = self.main_tools(assistant_id, Some((model, &compactor))).await?;
+        self.turn_graph((assistant_id, Role::Main), (model, &compactor), tools).await
     }
 
     /// Returns the tools of the thread's own agent: those of the process, its memory, recall, the handoff and, where there
-    /// is a model, sub-agents, which have those of the process only.
+    /// is a model, compaction and sub-agents, which have those of the process, and recall.
     async fn main_tools(
         &self,
         assistant_id: &AssistantId,
-        model: Option<&Arc<dyn ChatModel>>,
+        model: Option<(&Arc<dyn ChatModel>, &Arc<Compactor>)>,
     ) -> Result<Vec<Arc<dyn Tool>>> {
         let shared = self.toolbox().await?.tools().await;
         let mut tools = shared.clone();
         tools.push(Arc::new(EditMemory::new(self.agent_file(assistant_id))));
         tools.push(Arc::new(HandoffTool { assistant_id: assistant_id.clone() }));
         tools.push(Arc::new(RecallTool));
-        if let Some(model) = model {
-            tools.push(Arc::new(self.task(assistant_id, model, shared).await?));
+        if let Some((model, compactor)) = model {
+            tools.push(Arc::new(CompactTool { compactor: Arc::clone(compactor) }));
+            let own = shared.into_iter().chain([Arc::new(RecallTool) as Arc<dyn Tool>]);
+            tools.push(Arc::new(self.task(assistant_id, model, own.collect()).await?));
         }
         Ok(tools)
     }
@@ -154,7 +172,8 @@ impl Agent {
         model: &Arc<dyn ChatModel>,
         tools: Vec<Arc<dyn Tool>>,
     ) -> Result<Task> {
-        let graph = self.turn_graph((assistant_id, Role::Subagent), model, tools).await?;
+        let compactor = Arc::new(self.compactor(Some(model)));
+        let graph = self.turn_graph((assistant_id, Role::Subagent), (model, &compactor), tools).await?;
         Ok(Task {
             driver: self.driving(graph, Activities::default())?,
             assistant_id: assistant_id.clone(),
@@ -179,16 +198,19 @@ impl Agent {
     async fn turn_graph(
         &self,
         (assistant_id, role): (&AssistantId, Role),
-        model: &Arc<dyn ChatModel>,
+        (model, compactor): (&Arc<dyn ChatModel>, &Arc<Compactor>),
         tools: Vec<Arc<dyn Tool>>,
     ) -> Result<Graph> {
-        let hooks = self.hooks((assistant_id, role), &tools).await?;
+        let mut hooks = self.hooks((assistant_id, role), &tools).await?;
+        hooks.push(Arc::new(CompactionHook { compactor: Arc::clone(compactor) }));
+        let compaction = CompactionNode { compactor: Arc::clone(compactor) };
         let point = |point| Arc::new(HooksNode { point, hooks: hooks.clone() });
         let asking = self.asking(model, &tools, hooks.clone());
         let workspace = self.settings.workspace.clone();
         Ok(Graph::new(Edge::When(entry))
             .node(point(Point::BeforeAgent), Edge::To(MODEL_NODE))
             .node(Arc::new(asking), Edge::To(AFTER_MODEL_NODE))
+            .node(Arc::new(compaction), Edge::To(MODEL_NODE))
             .node(point(Point::AfterModel), Edge::When(after_model))
             .node(Arc::new(ToolsNode::new(tools, workspace, hooks.clone())), Edge::To(MODEL_NODE))
             .node(point(Point::AfterAgent), Edge::When(handoff::after_turn)))
@@ -214,9 +236,31 @@ impl Agent {
         assistant_id: &AssistantId,
         model: &Arc<dyn ChatModel>,
     ) -> Result<ModelNode> {
-        let tools = self.main_tools(assistant_id, Some(model)).await?;
+        let compactor = Arc::new(self.compactor(Some(model)));
+        let tools = self.main_tools(assistant_id, Some((model, &compactor))).await?;
         let hooks = self.hooks((assistant_id, Role::Main), &tools).await?;
         Ok(self.asking(model, &tools, hooks))
+    }
+
+    /// Returns what condenses the conversations of `model`.
+    pub(crate) fn compactor(&self, model: Option<&Arc<dyn ChatModel>>) -> Compactor {
+        let settings = self.config.compaction.clone();
+        let own = settings.model.as_deref().map(|name| self.models.named(name));
+        let (own, problem) = match own {
+            Some(Ok(own)) => (Some(own), None),
+            Some(Err(error)) => (None, Some(format!("failed to {error}: the summary is written by another"))),
+            None => (None, None),
+        };
+        let is_other = |run: &&Arc<dyn ChatModel>| own.as_ref().is_none_or(|own| own.name() != run.name());
+        let summarisers = own.iter().chain(model.filter(is_other)).cloned().collect();
+        Compactor {
+            model: model.cloned(),
+            summarisers,
+            problem,
+            settings,
+            contexts: Arc::clone(&self.contexts),
+            sizes: Arc::clone(&self.sizes),
+        }
     }
 
     /// Adds the part of the graph that handoffs run on.
@@ -271,6 +315,7 @@ fn entry(channels: &Channels) -> Option<&'static str> {
     match channels.get(START_CHANNEL).and_then(Value::as_str) {
         Some("turn") => Some(BEFORE_AGENT_NODE),
         Some("handoff") => handoff::entry(channels),
+        Some("compaction") => Some(COMPACTION_NODE),
         Some(_) | None => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use protocol::{HandoffId, HandoffStatus, InterruptId, Seq, ThreadId};
+use protocol::{HandoffId, HandoffStatus, InterruptId, RunId, Seq, ThreadId};
 
 /// Who can mend a failure; front ends turn it into exit codes and HTTP statuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,6 +153,48 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// There is nothing to condense.
+    #[error("condense thread {thread_id}: there is nothing to condense: {reason}")]
+    NothingToCompact {
+        /// The thread.
+        thread_id: ThreadId,
+        /// Why.
+        reason: String,
+    },
+    /// The thread was not condensed, and is as it was.
+    #[error("condense thread {thread_id}: {reason}")]
+    NotCompacted {
+        /// The thread.
+        thread_id: ThreadId,
+        /// Why.
+        reason: String,
+    },
+    /// Nothing is condensed in the thread.
+    #[error("take a compaction of thread {thread_id} back: nothing is condensed in it")]
+    NothingToUndo {
+        /// The thread.
+        thread_id: ThreadId,
+    },
+    /// No run's id begins with that.
+    #[error("find a run `{given}`")]
+    UnknownRun {
+        /// What was given.
+        given: String,
+    },
+    /// Several runs' ids begin with that.
+    #[error("choose among {} runs that begin with `{prefix}`", matches.len())]
+    AmbiguousRun {
+        /// What was given.
+        prefix: String,
+        /// The first of them.
+        matches: Vec<RunId>,
+    },
+    /// A comment on a run is too long.
+    #[error("keep the comment: it is longer than {graphemes_max} characters")]
+    CommentTooLong {
+        /// The most characters.
+        graphemes_max: usize,
+    },
     /// A file or folder cannot be read.
     #[error("read {}: {reason}", path.display())]
     Input {
@@ -190,6 +232,16 @@ pub enum Error {
     Json(#[from] serde_json::Error),
 }
 
+// What a person can do, where it is the same for every failure of a kind.
+const NO_MODEL: &str = "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or pass `--model \
+                        PROVIDER/NAME`; `segue models` shows what is missing";
+const THREADS_LIST: &str = "`segue threads list` shows the threads; the beginning of an id is enough";
+const HISTORY: &str = "`segue history THREAD` shows the events with their numbers";
+const CONTEXT: &str = "`segue context THREAD` shows what fills its context";
+const AS_IT_WAS: &str = "nothing was changed; `segue handoff THREAD` goes on in a short thread";
+const MARKERS: &str = "`segue history THREAD --markers` shows what was condensed, and what was taken back";
+const RUNS: &str = "`segue history THREAD` shows the runs; the beginning of an id is enough";
+
 impl Error {
     /// Returns who can mend it.
     pub fn class(&self) -> Class {
@@ -203,12 +255,18 @@ impl Error {
             | Self::ForeignHandoff { .. }
             | Self::EmptyThread { .. }
             | Self::OtherWorkspace { .. }
+            | Self::NothingToCompact { .. }
+            | Self::NothingToUndo { .. }
+            | Self::UnknownRun { .. }
+            | Self::AmbiguousRun { .. }
+            | Self::CommentTooLong { .. }
             | Self::Input { .. }
             | Self::Transcript(_) => Class::User,
             Self::Decided { .. } | Self::Expired { .. } | Self::Redrafting { .. } => Class::Conflict,
             Self::Home { .. } | Self::Memory(_) | Self::Permission(_) => Class::Store,
             Self::Config { .. } | Self::Mcp(_) => Class::Config,
             Self::NoModel { .. } => Class::Config,
+            Self::NotCompacted { .. } => Class::Model,
             Self::NotDrafted { .. } | Self::Preview { .. } | Self::Json(_) => Class::Internal,
             Self::Journal(error) | Self::Recall(memory::RecallError::Journal(error)) => journal_class(error),
             Self::Recall(_) => Class::User,
@@ -232,26 +290,12 @@ impl Error {
             Self::OtherWorkspace { workspace, .. } => {
                 format!("run it in {}; a new message may be sent from anywhere", workspace.display())
             }
-            Self::NoModel { .. } => {
-                "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or pass `--model PROVIDER/NAME`; \
-                 `segue models` shows what is missing"
-                    .to_owned()
-            }
-            Self::UnknownThread { .. } => {
-                "`segue threads list` shows the threads; the beginning of an id is enough".to_owned()
-            }
-            Self::UnknownEvent { .. } => {
-                "`segue history THREAD` shows the events with their numbers".to_owned()
-            }
-            Self::AmbiguousThread { matches, .. } => {
-                let ids: Vec<String> = matches.iter().take(5).map(ToString::to_string).collect();
-                format!("give more of the id: {}", ids.join(", "))
-            }
+            Self::NoModel { .. } => NO_MODEL.to_owned(),
+            Self::UnknownThread { .. } => THREADS_LIST.to_owned(),
+            Self::UnknownEvent { .. } => HISTORY.to_owned(),
+            Self::AmbiguousThread { matches, .. } => more_of(matches),
             Self::UnknownHandoff { .. } => "`segue handoff --list` shows those that wait".to_owned(),
-            Self::AmbiguousHandoff { matches, .. } => {
-                let ids: Vec<String> = matches.iter().take(5).map(ToString::to_string).collect();
-                format!("give more of the id: {}", ids.join(", "))
-            }
+            Self::AmbiguousHandoff { matches, .. } => more_of(matches),
             Self::NotAHandoff { interrupt_id } => {
                 format!("`segue decide {interrupt_id}` answers what it asks")
             }
@@ -272,6 +316,12 @@ impl Error {
             Self::NotDrafted { .. } => {
                 "run the same command again: it goes on where this one stopped".to_owned()
             }
+            Self::AmbiguousRun { matches, .. } => more_of(matches),
+            Self::CommentTooLong { .. } => "say it in fewer words".to_owned(),
+            Self::NothingToCompact { .. } => CONTEXT.to_owned(),
+            Self::NotCompacted { .. } => AS_IT_WAS.to_owned(),
+            Self::NothingToUndo { .. } => MARKERS.to_owned(),
+            Self::UnknownRun { .. } => RUNS.to_owned(),
             Self::Permission(_) => {
                 "mend or remove the file; it holds nothing but remembered rules".to_owned()
             }
@@ -292,6 +342,12 @@ impl Error {
         };
         Some(hint)
     }
+}
+
+/// Returns what to do where several ids begin with what was given.
+fn more_of(matches: &[impl ToString]) -> String {
+    let ids: Vec<String> = matches.iter().take(5).map(ToString::to_string).collect();
+    format!("give more of the id: {}", ids.join(", "))
 }
 
 fn journal_class(error: &journal::Error) -> Class {

@@ -18,6 +18,7 @@ mod turns;
 
 pub use agent::{Agent, RunLimits, Settings};
 pub use assembly::toolbox::ToolInfo;
+pub use compaction::Keep;
 pub use doctor::{Check, Verdict};
 pub use error::{Class, Error};
 pub use handoffs::{
@@ -27,15 +28,19 @@ pub use home::Home;
 pub use home::config::Config;
 pub use import::{FoundSession, ImportProblem, ImportReport, ImportedThread};
 pub use models::{ModelStatus, ProviderStatus};
-pub use reports::{ContextPart, ContextReport, CostReport, ModelCost};
+pub use reports::{CondensedPart, ContextPart, ContextReport, CostReport, ModelCost};
+pub use threads::ThreadNode;
+pub use threads::compaction::{CompactionRequest, Condensed, Uncompacted};
+pub use threads::history::export_markdown;
 pub use threads::rewind::{Prompt, Rewound};
-pub use threads::{ThreadNode, export_markdown};
 pub use turns::WORKSPACE_KEY;
 
 pub use handoff::render::{heading as summary_heading, markdown as summary_markdown};
 pub use handoff::{Counts as CoverageCounts, EXTRACTIVE, UNDECIDED, counts as coverage_counts};
-pub use journal::view::{BoundaryEntry, HistoryEntry, HistoryItem};
-pub use journal::{EventQuery, Order, SearchHit, ThreadFilter};
+pub use journal::view::{
+    BoundaryEntry, CallHeader, HistoryEntry, HistoryItem, SummaryMarker, UndoneEntry, history as history_of,
+};
+pub use journal::{EventQuery, HistoryPage, HistoryQuery, Order, SearchHit, Superseded, ThreadFilter};
 pub use mcp::{
     Answer as McpAnswer, Planned as McpServer, ServerState, ServerStatus, Source as McpSource, Standing,
 };

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use journal::EventQuery;
 use memory::{Recall, RecallQuery};
 use model::prices::{self, Price};
-use protocol::{Category, EventType, Message, RunId, ThreadId, Usage};
+use protocol::{Category, EventType, Message, RunId, Seq, ThreadId, Usage};
 use serde::Serialize;
 
 use crate::agent::Agent;
@@ -21,11 +21,29 @@ pub struct ContextReport {
     pub window_tokens: Option<u64>,
     /// The parts, in the order they are sent.
     pub parts: Vec<ContextPart>,
-    /// Their sum.
+    /// All of them, by the measure of what the provider reported last; by estimate, their sum.
     pub tokens: u64,
     /// How many messages the conversation has.
     pub message_count: usize,
+    /// Tokens from which on the conversation is condensed without being asked; `None` when it is not.
+    pub trigger_tokens: Option<u64>,
+    /// What is condensed.
+    pub condensed: Option<CondensedPart>,
 }
+
+/// What of a thread is condensed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CondensedPart {
+    /// The marker of the newest compaction.
+    pub marker_seq: Seq,
+    /// The last event that is condensed.
+    pub last_seq: Seq,
+    /// The part of the report that stands for it.
+    pub part: &'static str,
+}
+
+/// The name of the part that stands for what is condensed.
+const SUMMARY_PART: &str = "summary";
 
 /// One part of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -75,13 +93,23 @@ impl Agent {
         let mut parts: Vec<ContextPart> =
             preview.hooks.iter().map(|(name, tokens)| part(name, *tokens)).collect();
         parts.push(part("tools", preview.tools));
+        if preview.opening > 0 {
+            parts.push(part(SUMMARY_PART, preview.opening));
+        }
         parts.push(part("messages", preview.messages));
+        let marker = compaction::newest_marker(&*self.store, thread_id).await?;
         Ok(ContextReport {
             model: model.name().to_string(),
             window_tokens: model.limits().context_tokens,
-            tokens: parts.iter().map(|part| part.tokens).sum(),
+            tokens: preview.counted,
             parts,
             message_count: preview.message_count,
+            trigger_tokens: self.compactor(Some(&model)).trigger_tokens(),
+            condensed: marker.map(|marker| CondensedPart {
+                marker_seq: marker.seq,
+                last_seq: marker.compaction.last_seq,
+                part: SUMMARY_PART,
+            }),
         })
     }
 

@@ -1,17 +1,15 @@
-//! Threads, as a front end shows and changes them: find, list, tree, search, rename, fork, delete, export, history.
+//! Threads, as a front end shows and changes them: find, list, tree, search, rename, fork, delete.
 
+pub(crate) mod compaction;
+pub(crate) mod history;
 pub(crate) mod rewind;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use journal::view::{HistoryEntry, HistoryItem, history};
-use journal::{EventQuery, HandoffFilter, Order, SearchHit, ThreadFilter, ThreadPatch, Transaction, Write};
-use protocol::{
-    Block, Category, Event, EventType, HandoffStatus, Message, NewEvent, ParentKind, Thread, ThreadId,
-};
+use journal::{HandoffFilter, Order, SearchHit, ThreadFilter, ThreadPatch, Transaction, Write};
+use protocol::{EventType, HandoffStatus, NewEvent, ParentKind, Thread, ThreadId};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -198,58 +196,6 @@ impl Agent {
             }
         }
     }
-
-    /// Returns every event of the thread, in order.
-    ///
-    /// # Errors
-    /// When the journal fails.
-    pub async fn events(&self, thread_id: ThreadId) -> Result<Vec<Event>> {
-        let mut events: Vec<Event> = Vec::new();
-        loop {
-            let after = events.last().map_or(0, |event| event.seq);
-            let page = self.store.events(thread_id, EventQuery::after(after, journal::PAGE_ROWS_MAX)).await?;
-            if page.is_empty() {
-                return Ok(events);
-            }
-            events.extend(page);
-        }
-    }
-
-    /// Returns what people are shown of the thread.
-    ///
-    /// # Errors
-    /// When the journal fails.
-    pub async fn history(&self, thread_id: ThreadId) -> Result<Vec<HistoryEntry>> {
-        Ok(history(&self.events(thread_id).await?))
-    }
-
-    /// Returns up to `limit` entries of what people are shown of the thread: with `after` the first ones after it,
-    /// otherwise the newest before `before` or of all. What they are not shown does not count.
-    ///
-    /// # Errors
-    /// When `limit` is 0 or too large, or the journal fails.
-    pub async fn history_page(&self, thread_id: ThreadId, query: EventQuery) -> Result<Vec<HistoryEntry>> {
-        let limit = query.limit;
-        let forward = query.after.is_some();
-        let mut query = EventQuery { categories: vec![Category::Message, Category::Middleware], ..query };
-        let mut entries: Vec<HistoryEntry> = Vec::new();
-        loop {
-            let page = self.store.events(thread_id, query.clone()).await?;
-            let (Some(first), Some(last)) = (page.first(), page.last()) else { return Ok(entries) };
-            if forward {
-                query.after = Some(last.seq);
-                entries.extend(history(&page));
-                entries.truncate(limit);
-            } else {
-                query.before = Some(first.seq);
-                entries.splice(0..0, history(&page));
-                entries.drain(..entries.len().saturating_sub(limit));
-            }
-            if entries.len() == limit || page.len() < limit {
-                return Ok(entries);
-            }
-        }
-    }
 }
 
 /// Returns the folder that the thread's own metadata names, here or in the agent it was imported from.
@@ -294,50 +240,4 @@ fn grow(thread: Thread, children: &mut BTreeMap<ThreadId, Vec<Thread>>) -> Threa
     let mut own = children.remove(&thread.thread_id).unwrap_or_default();
     own.sort_by_key(|child| child.created_at);
     ThreadNode { thread, children: own.into_iter().map(|child| grow(child, children)).collect() }
-}
-
-/// Returns the history as Markdown for people; reasoning is left out.
-pub fn export_markdown(thread: &Thread, entries: &[HistoryEntry]) -> String {
-    let mut out = format!("# {}\n", thread.name.as_deref().unwrap_or("Thread"));
-    // Writing to a String cannot fail.
-    let _ = writeln!(out, "\nThread `{}`\n", thread.thread_id);
-    for entry in entries {
-        let (who, text) = match &entry.what {
-            HistoryItem::Message(message) => (speaker(message), markdown(message)),
-            HistoryItem::Boundary(boundary) => {
-                ("Earlier messages condensed by the original agent", boundary.text.clone())
-            }
-        };
-        if !text.trim().is_empty() {
-            let _ = writeln!(out, "## {who} · {}\n\n{}\n", entry.seq, text.trim_end());
-        }
-    }
-    out
-}
-
-const fn speaker(message: &Message) -> &'static str {
-    match message {
-        Message::Human(_) => "Human",
-        Message::Ai(_) => "AI",
-        Message::Tool(_) => "Tool",
-    }
-}
-
-fn markdown(message: &Message) -> String {
-    let mut text = String::new();
-    for block in message.content() {
-        match block {
-            Block::Text { text: part } => {
-                let _ = writeln!(text, "{part}");
-            }
-            Block::ToolCall { name, args, .. } => {
-                let _ = writeln!(text, "`{name}` {args}");
-            }
-            Block::Media { media_type, .. } => {
-                let _ = writeln!(text, "[{media_type}]");
-            }
-            Block::Thinking { .. } | Block::Opaque { .. } => {}
-        }
-    }
-    text
 }

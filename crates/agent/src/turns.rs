@@ -81,7 +81,7 @@ impl Agent {
         for checkpoint in self.store.unfinished_checkpoints().await? {
             let thread_id = checkpoint.thread_id;
             // A turn that was cut off goes on when somebody opens its thread, with that person's rules.
-            if Purpose::at(checkpoint.next.as_deref()) == Purpose::Turn {
+            if Purpose::at(checkpoint.next.as_deref(), Some(&checkpoint.channels)) == Purpose::Turn {
                 continue;
             }
             match self.recover(thread_id, &Frames::default(), cancel).await {
@@ -115,7 +115,7 @@ impl Agent {
             let purpose = self.purpose(thread_id, next, before.as_ref()).await?;
             let model = match purpose {
                 Purpose::Turn => opened?,
-                Purpose::Handoff | Purpose::Rest => opened.unwrap_or(None),
+                Purpose::Handoff | Purpose::Compaction | Purpose::Rest => opened.unwrap_or(None),
             };
             let driver = self.driver(&run.assistant_id, model.as_ref(), purpose).await?;
             if next.is_some_and(|next| driver.graph.get(next).is_none()) {
@@ -153,7 +153,7 @@ impl Agent {
         node: Option<&str>,
         checkpoint: Option<&Checkpoint>,
     ) -> Result<Purpose> {
-        let purpose = Purpose::at(node);
+        let purpose = Purpose::at(node, checkpoint.map(|point| &point.channels));
         let is_asked = checkpoint.is_some_and(|point| handoff::asked_by_agent(&point.channels));
         match (purpose, is_asked) {
             (Purpose::Turn, _) => self.check_workspace(thread_id).await.map(|()| purpose),
@@ -162,7 +162,7 @@ impl Agent {
                 Err(Error::OtherWorkspace { .. }) => Ok(purpose),
                 Err(error) => Err(error),
             },
-            (Purpose::Handoff | Purpose::Rest, _) => Ok(purpose),
+            (Purpose::Handoff | Purpose::Compaction | Purpose::Rest, _) => Ok(purpose),
         }
     }
 

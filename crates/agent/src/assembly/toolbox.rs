@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use compaction::COMPACT_CONVERSATION;
 use handoff::REQUEST_HANDOFF;
 use mcp::Servers;
 use memory::RECALL;
@@ -75,7 +76,8 @@ impl Agent {
             tools::Settings { protected: vec![home.to_owned()], secrets: self.models.key_variables() };
         let mut own = tools::all(settings);
         own.extend(self.own_tools.iter().cloned());
-        let trusted = [TASK_TOOL, LOAD_SKILL, REQUEST_HANDOFF, RECALL].map(str::to_owned).to_vec();
+        let trusted = [TASK_TOOL, LOAD_SKILL, REQUEST_HANDOFF, RECALL, COMPACT_CONVERSATION];
+        let trusted = trusted.map(str::to_owned).to_vec();
         let permissions = &self.config.permissions;
         let rules = RuleBook::open(permissions, trusted.clone(), Some(self.permissions_file()))?;
         let (servers, mut notices) = self.start_servers().await?;

@@ -18,6 +18,8 @@ pub struct Config {
     pub providers: BTreeMap<String, ProviderConfig>,
     /// How handoffs are drafted.
     pub handoff: HandoffConfig,
+    /// When and how long conversations are condensed.
+    pub compaction: compaction::Settings,
     /// What a run may use.
     pub run: RunConfig,
     /// Which tool calls are allowed, asked about and refused.
@@ -128,6 +130,9 @@ impl Config {
             return Err(failed(format!(
                 "`handoff.propose_at` is {given}; it is a share of the window, 0 to 1"
             )));
+        }
+        if let Some(fault) = config.compaction.fault() {
+            return Err(failed(fault));
         }
         match config.providers.keys().find(|name| !known.contains(&name.as_str())) {
             Some(name) => Err(failed(format!("unknown provider `{name}`; known: {}", known.join(", ")))),

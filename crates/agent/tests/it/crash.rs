@@ -1,6 +1,7 @@
 //! The crash matrices: a road through the program, walked in a process that dies before or after each of its commits,
 //! or inside a tool, and then walked again by another process from where the first one left it.
 
+mod compaction;
 mod handoff;
 mod plot;
 mod record;
@@ -34,6 +35,9 @@ async fn process_that_dies() {
     let (Ok(folder), Ok(road)) = (std::env::var(FOLDER), std::env::var(ROAD)) else { return };
     let boundary = std::env::var(BOUNDARY).map_or(usize::MAX, |text| text.parse().unwrap());
     let world = World::at(folder.into());
+    if let Some(road) = compaction::ROADS.into_iter().find(|known| known.name == road) {
+        return compaction::walk_to_death(&world, road, boundary).await;
+    }
     match handoff::ROADS.into_iter().find(|known| known.name == road) {
         Some(road) => handoff::walk_to_death(&world, road, boundary).await,
         None => turn::walk_to_death(&world, &road, boundary).await,

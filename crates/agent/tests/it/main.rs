@@ -1,5 +1,7 @@
-//! The agent from the outside: import, handoff, turns with tools, and the same with a crash at every boundary.
+//! The agent from the outside: import, handoff, compaction, turns with tools, and the same with a crash at every boundary.
 
+#[cfg(test)]
+mod compaction;
 #[cfg(test)]
 mod crash;
 #[cfg(test)]

@@ -10,9 +10,9 @@ use crate::world::{MODEL, World, quiet, texts};
 /// The model that takes less.
 const SMALL: &str = "openai-chat/small";
 
-/// Returns an agent whose model has a window of that many tokens.
+/// Returns an agent whose model has a window of that many tokens, and which condenses nothing.
 fn with_window(world: &World, server: &Server, tokens: u64) -> Agent {
-    world.configure(server);
+    world.configure_with(server, "[compaction]\nenabled = false\n");
     let path = world.home().config();
     let text = std::fs::read_to_string(&path).unwrap();
     let section = "[providers.openai-chat]\n";

@@ -9,8 +9,8 @@ use journal::{
     OutboxItem, RankQuery, Ranked, SearchHit, Store, ThreadFilter, Transaction,
 };
 use protocol::{
-    Checkpoint, CheckpointId, Event, Handoff, HandoffId, Interrupt, InterruptId, Proposal, Run, RunId, Seq,
-    StepPoint, Thread, ThreadId,
+    Checkpoint, CheckpointId, Event, Handoff, HandoffId, Interrupt, InterruptId, Proposal, Run, RunFeedback,
+    RunId, Seq, StepPoint, Thread, ThreadId,
 };
 use serde_json::{Map, Value};
 
@@ -56,6 +56,26 @@ impl Store for Dying {
     }
     async fn threads(&self, filter: ThreadFilter) -> journal::Result<Vec<Thread>> {
         self.inner.threads(filter).await
+    }
+    async fn runs_by_prefix(&self, prefix: &str) -> journal::Result<Vec<RunId>> {
+        self.inner.runs_by_prefix(prefix).await
+    }
+    async fn run_events(
+        &self,
+        thread_id: ThreadId,
+        run_id: RunId,
+        after: Seq,
+        limit: usize,
+    ) -> journal::Result<Vec<Event>> {
+        self.inner.run_events(thread_id, run_id, after, limit).await
+    }
+    async fn feedback(
+        &self,
+        thread_id: ThreadId,
+        run_ids: &[RunId],
+        user_id: &str,
+    ) -> journal::Result<Vec<RunFeedback>> {
+        self.inner.feedback(thread_id, run_ids, user_id).await
     }
     async fn threads_by_prefix(&self, prefix: &str) -> journal::Result<Vec<ThreadId>> {
         self.inner.threads_by_prefix(prefix).await

@@ -1,0 +1,179 @@
+//! Requests at the edge of a window: small windows, single results that are too large, what cannot be condensed at all,
+//! and condensing that does not help.
+
+use jiff::Timestamp;
+use journal::Artifact;
+use protocol::{EventType, Message, RunStatus};
+use scripted::{Reply, Script, Server};
+use serde_json::json;
+
+use super::{
+    PROMPT, agent_of, append, calls_large, compacted, events_of, filled, good_server, large, markers, newest,
+    record, sent, split, turns, unreported, with_large,
+};
+use crate::world::{World, assert_paired, messages, quiet, texts};
+
+/// Bytes of a request's body that are at least one token each four, with what JSON adds.
+const BYTES_PER_TOKEN: u64 = 5;
+
+/// Returns the tokens of everything that is no message.
+async fn frame(agent: &agent::Agent) -> u64 {
+    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    agent.context(thread).await.unwrap().tokens
+}
+
+#[tokio::test]
+async fn l6_a_small_window_never_is_a_dead_end() {
+    let world = World::new();
+    let server = good_server();
+    let frame = frame(&with_large(&world, &server, (200_000, ""))).await;
+    println!("instructions and tools take {frame} tokens");
+    for beside in [1_200_u64, 2_000, 4_000, 8_000] {
+        // A quarter is kept for the answer.
+        let window = (frame + beside) * 4 / 3;
+        let world = World::new();
+        let mut replies = vec![record()];
+        for (number, chars) in [2_000, 9_000, 300, 40_000, 6_000, 6_000, 12_000, 100].into_iter().enumerate() {
+            let twice = calls_large(&format!("a{number}"), chars).and_call(
+                format!("b{number}"),
+                "large",
+                json!({"chars": chars / 2}),
+            );
+            replies.push(twice);
+        }
+        replies.push(unreported(Reply::text("Done.")).repeated());
+        let server = Server::start(Script::new(replies)).unwrap();
+        let agent = with_large(&world, &server, (window, ""));
+        let thread = agent.create_thread(None).await.unwrap().thread_id;
+        for request in ["Look at all of it.", "And again.", "And once more."] {
+            sent(&agent, thread, request).await;
+        }
+        let (asked, answered) = split(&server);
+        assert_eq!(answered.len(), 8 + 3, "window {window}");
+        assert!(asked.len() <= 30, "window {window}: {} calls for summaries", asked.len());
+        assert!(!markers(&agent, thread).await.is_empty(), "window {window}");
+        for request in answered {
+            assert_paired(&request.body);
+            let bytes = request.body.to_string().len() as u64;
+            assert!(bytes < window * BYTES_PER_TOKEN, "window {window}: {bytes} bytes");
+        }
+        let said = texts(&agent, thread).await;
+        assert!(said.iter().any(|text| *text == large(40_000)), "the journal has the whole");
+    }
+}
+
+#[tokio::test]
+async fn e6_an_oversized_result_is_clipped_to_a_pointer_that_read_file_follows() {
+    let world = World::new();
+    let whole = large(200_000);
+    let thread_of_nobody = protocol::ThreadId::generate();
+    let name = Artifact::new(thread_of_nobody, "text/plain", whole.clone().into_bytes(), Timestamp::now()).sha256;
+    let reads = json!({"path": format!("artifact:{}", &name[..16]), "offset": 4_000, "limit": 3});
+    let server = Server::start(Script::new([
+        record(),
+        calls_large("c1", 200_000),
+        unreported(Reply::call("c2", "read_file", reads)),
+        unreported(Reply::text("Done.")).repeated(),
+    ]))
+    .unwrap();
+    let agent = with_large(&world, &server, (40_000, ""));
+    let thread = filled(&agent, 400).await;
+    sent(&agent, thread, "Look at the large one.").await;
+    let requests = split(&server).1;
+    let clipped = requests[1].body.to_string();
+    assert!(clipped.contains(&format!("artifact:{}", &name[..16])), "{clipped}");
+    assert!(clipped.contains("line 0 says") && clipped.len() < 160_000, "{} bytes", clipped.len());
+    requests.iter().for_each(|request| assert_paired(&request.body));
+    let read = requests[2].body.to_string();
+    assert!(read.contains("line 4000 says that all is well"), "{read}");
+    let told = events_of(&agent, thread, EventType::ResultClipped).await;
+    assert_eq!(told.len(), 1);
+    assert_eq!((told[0]["bytes"].as_u64(), told[0]["sha256"].as_str()), (Some(200_000), Some(name.as_str())));
+    assert!(texts(&agent, thread).await.contains(&whole), "the journal has the whole");
+}
+
+#[tokio::test]
+async fn l11_what_cannot_be_condensed_is_named_by_part_before_any_model_is_called() {
+    let (world, server) = (World::new(), good_server());
+    let agent = agent_of(&world, &server, (20_000, ""));
+    for first in [true, false] {
+        let thread = agent.create_thread(None).await.unwrap().thread_id;
+        if !first {
+            append(&agent, thread, &turns(1..6, 400)).await;
+        }
+        let (frames, cancel) = quiet();
+        let long = "word ".repeat(16_000);
+        let end = agent.send(thread, long.as_str(), &frames, &cancel).await.unwrap();
+        assert_eq!((end.status, end.kind.as_deref()), (RunStatus::Error, Some("limit")), "{end:?}");
+        let error = end.error.unwrap();
+        for part in ["instructions and tools", "your last message 20003", "15000 tokens"] {
+            assert!(error.contains(part), "{error}");
+        }
+        assert!(end.hint.is_some());
+        assert_eq!(server.calls(), 0, "no model was called");
+        assert_eq!(texts(&agent, thread).await.last().unwrap(), &long, "a13: what the person said is kept");
+        let said: u64 = texts(&agent, thread).await.len() as u64;
+        agent.rewind(thread, agent.prompts(thread, 1).await.unwrap()[0].seq - 1).await.unwrap();
+        assert_eq!(texts(&agent, thread).await.len() as u64, said - 1);
+    }
+}
+
+#[tokio::test]
+async fn l11_condensing_that_does_not_help_is_noted_and_the_turn_goes_on() {
+    // Nothing but a few words: every summary is longer.
+    let (world, server) = (World::new(), good_server());
+    let agent = agent_of(&world, &server, (200_000, "trigger = [{ messages = 3 }]\nkeep = { messages = 1 }"));
+    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    append(&agent, thread, &[Message::human("Hello."), Message::ai("Hello.")]).await;
+    for text in ["One.", "Two.", "Three.", "Four."] {
+        sent(&agent, thread, text).await;
+    }
+    assert_eq!(markers(&agent, thread).await, [], "no progress, no marker");
+    let failed = events_of(&agent, thread, EventType::CompactionFailed).await;
+    assert_eq!(failed.len(), 1, "it is not tried again before the conversation has grown: {failed:?}");
+    assert!(failed[0]["reason"].as_str().unwrap().contains("tokens instead of"), "{failed:?}");
+    assert_eq!(split(&server).0.len(), 1);
+    let refused = compacted(&agent, thread).await.unwrap_err();
+    assert!(matches!(refused, agent::Error::NotCompacted { .. }), "e8: told apart from nothing to do: {refused:?}");
+}
+
+#[tokio::test]
+async fn l11_a_trigger_below_what_is_always_sent_never_loops() {
+    for section in ["trigger = [{ tokens = 10 }]", "trigger = [{ messages = 1 }]", "trigger = [{ fraction = 0.001 }]"] {
+        let world = World::new();
+        let mut replies = vec![record()];
+        replies.extend((0..6).map(|number| calls_large(&format!("c{number}"), 2_000)));
+        replies.push(unreported(Reply::text("Done.")).repeated());
+        let server = Server::start(Script::new(replies)).unwrap();
+        let agent = with_large(&world, &server, (200_000, section));
+        let thread = agent.create_thread(None).await.unwrap().thread_id;
+        for text in ["Look.", "Look again."] {
+            sent(&agent, thread, text).await;
+        }
+        let (asked, answered) = split(&server);
+        assert_eq!(answered.len(), 6 + 2, "{section}");
+        assert!(asked.len() <= answered.len(), "{section}: {} calls for summaries", asked.len());
+        let steps = events_of(&agent, thread, EventType::RunEnded).await;
+        assert!(steps.iter().all(|end| end["steps"].as_u64().unwrap() < 60), "{section}: {steps:?}");
+    }
+}
+
+#[tokio::test]
+async fn l12_a_smaller_window_is_condensed_for_before_the_first_request() {
+    let (world, server) = (World::new(), good_server());
+    let agent = agent_of(&world, &server, (200_000, ""));
+    let thread = filled(&agent, 12_000).await;
+    sent(&agent, thread, "And now?").await;
+    assert_eq!(markers(&agent, thread).await, []);
+    let whole = newest(&server).len();
+    drop(agent);
+    let agent = agent_of(&world, &server, (24_000, ""));
+    sent(&agent, thread, "And with less?").await;
+    assert_eq!(markers(&agent, thread).await.len(), 1);
+    let requests = server.requests();
+    assert!(requests[1].body.to_string().contains(PROMPT), "it is condensed before anything is sent");
+    assert!(newest(&server).len() < whole * 3 / 4, "{} of {whole}", newest(&server).len());
+    assert!(newest(&server).contains("And with less?"));
+    let said = messages(&agent, thread).await;
+    assert_eq!(said.len(), 32 + 4);
+}

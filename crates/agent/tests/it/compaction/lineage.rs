@@ -1,0 +1,168 @@
+//! Condensed threads among others: recall, handoffs, forks, rewinds, sub-agents.
+
+use agent::{HandoffRequest, HistoryItem, HistoryQuery, RecallQuery, Wanted};
+use journal::{Subagents, ThreadFilter};
+use protocol::{CompactionTrigger, Message, RunStatus};
+use scripted::{Reply, Script, Server};
+use serde_json::json;
+
+use super::{
+    OPENING, SAID, agent_of, append, calls_large, compacted, filled, good_server, markers, newest, record,
+    sent, split, turns, unreported, with_large,
+};
+use crate::world::{DRAFT, DRAFT_PROMPT, World, assert_paired, messages, quiet};
+
+#[tokio::test]
+async fn e11_what_is_condensed_is_recalled_from_the_journal() {
+    let world = World::new();
+    let recalls = Reply::call("r1", "recall", json!({"query": "code word"}));
+    let replies = [record(), unreported(recalls), unreported(Reply::text("Done.")).repeated()];
+    let server = Server::start(Script::new(replies)).unwrap();
+    let agent = agent_of(&world, &server, (200_000, ""));
+    let thread = filled(&agent, 3_000).await;
+    for first in [10, 20, 30] {
+        compacted(&agent, thread).await.unwrap();
+        append(&agent, thread, &turns(first..first + 4, 3_000)).await;
+    }
+    let found = agent.recall(thread, &RecallQuery::of(Wanted::Words("code word".to_owned()))).await.unwrap();
+    assert!(found.to_text().contains("walnut-17"), "{}", found.to_text());
+    let marker = markers(&agent, thread).await.remove(0).1;
+    let range = Wanted::Range(marker.first_seq, marker.first_seq + 3);
+    let originals = agent.recall(thread, &RecallQuery::of(range)).await.unwrap();
+    assert!(originals.to_text().contains("walnut-17"), "{}", originals.to_text());
+    sent(&agent, thread, "What was the code word?").await;
+    let requests = split(&server).1;
+    assert!(!requests[0].body.to_string().contains("walnut-17"), "it is not in sight");
+    assert!(requests[1].body.to_string().contains("walnut-17"), "the agent's own tool finds it");
+}
+
+#[tokio::test]
+async fn g8_a_handoff_of_a_condensed_thread_covers_what_was_said_first() {
+    for model in [true, false] {
+        let world = World::new();
+        let draft = Reply::text(DRAFT).when_body_contains(DRAFT_PROMPT).repeated();
+        let replies = [record(), draft, unreported(Reply::text("Done.")).repeated()];
+        let server = Server::start(Script::new(replies)).unwrap();
+        let agent = match model {
+            true => agent_of(&world, &server, (200_000, "")),
+            false => world.agent(),
+        };
+        let thread = filled(&agent, 3_000).await;
+        compacted(&agent, thread).await.unwrap();
+        append(&agent, thread, &turns(10..14, 3_000)).await;
+        compacted(&agent, thread).await.unwrap();
+        let (frames, cancel) = quiet();
+        let pending = agent.request_handoff(thread, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+        let coverage = &pending.proposal.summary_json.coverage;
+        assert_eq!(coverage.first_seq, 1, "{coverage:?}");
+        match model {
+            true => assert!(newest(&server).contains(SAID), "the draft is made from the originals"),
+            false => assert!(pending.proposal.summary_md.contains("billing table"), "{}", pending.proposal.summary_md),
+        }
+    }
+}
+
+#[tokio::test]
+async fn b12_m10_a_fork_of_a_condensed_thread_has_its_marker_its_originals_and_its_context() {
+    let (world, server) = (World::new(), good_server());
+    let agent = agent_of(&world, &server, (200_000, ""));
+    let thread = filled(&agent, 3_000).await;
+    let (seq, marker) = {
+        compacted(&agent, thread).await.unwrap();
+        markers(&agent, thread).await.remove(0)
+    };
+    append(&agent, thread, &turns(10..12, 3_000)).await;
+    let fork = agent.fork_thread(thread, None).await.unwrap().thread_id;
+    assert_eq!(markers(&agent, fork).await, [(seq, marker.clone())]);
+    let originals = HistoryQuery {
+        after_seq: Some(marker.first_seq - 1),
+        before_seq: Some(marker.last_seq + 1),
+        limit: 200,
+        ..HistoryQuery::default()
+    };
+    let page = agent.history_page(fork, &originals).await.unwrap();
+    let count = page.entries.iter().filter(|entry| matches!(entry.what, HistoryItem::Message(_))).count();
+    assert_eq!(count as u64, marker.replaced_count, "the card opens to the originals");
+    for thread in [thread, fork] {
+        sent(&agent, thread, "And now?").await;
+    }
+    let requests = split(&server).1;
+    assert!(requests[0].body["messages"].to_string().contains(OPENING));
+    assert_eq!(requests[0].body["messages"], requests[1].body["messages"]);
+    agent.uncompact(fork).await.unwrap();
+    assert_eq!(agent.context(fork).await.unwrap().condensed, None);
+    assert!(agent.context(thread).await.unwrap().condensed.is_some(), "the source is as it was");
+    // A fork of what was before the marker has none.
+    let earlier = agent.fork_thread(thread, Some(seq - 1)).await.unwrap().thread_id;
+    assert_eq!(markers(&agent, earlier).await, []);
+    assert_eq!(agent.context(earlier).await.unwrap().condensed, None);
+}
+
+#[tokio::test]
+async fn b9_a_rewind_behind_a_marker_keeps_it_and_one_before_it_takes_it_back() {
+    let (world, server) = (World::new(), good_server());
+    let agent = agent_of(&world, &server, (200_000, ""));
+    let thread = filled(&agent, 3_000).await;
+    let control = agent.fork_thread(thread, None).await.unwrap().thread_id;
+    compacted(&agent, thread).await.unwrap();
+    let (seq, _) = markers(&agent, thread).await.remove(0);
+    sent(&agent, thread, "One.").await;
+    sent(&agent, thread, "Two.").await;
+    let prompts = agent.prompts(thread, 2).await.unwrap();
+    agent.rewind(thread, prompts[0].seq - 1).await.unwrap();
+    sent(&agent, thread, "Two.").await;
+    let requests = split(&server).1;
+    assert_eq!(requests[2].body, requests[1].body, "behind the marker: what was sent then");
+    agent.rewind(thread, seq - 1).await.unwrap();
+    assert_eq!(markers(&agent, thread).await, []);
+    for thread in [control, thread] {
+        sent(&agent, thread, "Three.").await;
+    }
+    let requests = split(&server).1;
+    assert_eq!(requests[3].body["messages"], requests[4].body["messages"], "before it: as if it had not been");
+    // Rewinding into what is condensed: it is sent as it is up to there.
+    compacted(&agent, thread).await.unwrap();
+    let (_, marker) = markers(&agent, thread).await.remove(0);
+    agent.rewind(thread, marker.last_seq - 4).await.unwrap();
+    sent(&agent, thread, "Four.").await;
+    assert!(newest(&server).contains(SAID) && !newest(&server).contains(OPENING));
+}
+
+#[tokio::test]
+async fn a_subagent_has_its_own_conversation_condensed() {
+    let world = World::new();
+    let mut replies = vec![record()];
+    let task = json!({"description": "look", "prompt": "Look at everything large."});
+    let own = |reply: Reply, step| unreported(reply).when_body_contains("Plum.").when_turn_is(1, step);
+    replies.push(own(Reply::call("t1", "task", task), 1));
+    replies.push(own(Reply::text("Reported."), 2));
+    replies.extend((0..8).map(|number| calls_large(&format!("s{number}"), 16_000)));
+    replies.push(unreported(Reply::text("All of it is well.")).repeated());
+    let server = Server::start(Script::new(replies)).unwrap();
+    let agent = with_large(&world, &server, (30_000, ""));
+    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let (frames, cancel) = quiet();
+    let end = agent.send(thread, "Plum.", &frames, &cancel).await.unwrap();
+    assert_eq!(end.status, RunStatus::Success, "{end:?}");
+    assert_eq!(markers(&agent, thread).await, [], "its parent's is as it was");
+    let filter = ThreadFilter { subagents: Subagents::Shown, limit: 10, ..ThreadFilter::default() };
+    let threads = agent.threads(filter).await.unwrap();
+    let subagent = threads.iter().find(|found| found.parent_id == Some(thread)).unwrap().thread_id;
+    let condensed = markers(&agent, subagent).await;
+    assert!(!condensed.is_empty());
+    assert!(condensed.iter().all(|(_, marker)| marker.trigger == CompactionTrigger::Auto));
+    let (asked, answered) = split(&server);
+    assert_eq!(asked.len(), condensed.len());
+    answered.iter().for_each(|request| assert_paired(&request.body));
+    assert!(answered.iter().all(|request| request.body.to_string().len() < 160_000));
+    let reports: Vec<String> = messages(&agent, thread)
+        .await
+        .iter()
+        .filter(|message| matches!(message, Message::Tool(_)))
+        .map(Message::text)
+        .collect();
+    assert_eq!(reports, ["All of it is well."]);
+    let ended = super::events_of(&agent, thread, protocol::EventType::SubagentEnded).await;
+    let spent = ended[0]["usage"]["input_tokens"].as_u64().unwrap();
+    assert_eq!(spent, 700 * condensed.len() as u64, "a24: its summaries are counted with it");
+}

@@ -1,0 +1,115 @@
+//! Taking a compaction back: the next request is the one there would have been without it.
+
+use agent::Agent;
+use protocol::ThreadId;
+use scripted::{Reply, Script, Server};
+use serde_json::Value;
+
+use super::{
+    OPENING, agent_of, append, calls_large, compacted, filled, good_server, markers, record, sent, split, turns,
+    unreported, with_large,
+};
+use crate::world::{World, messages};
+
+/// Sends the same in both threads; fails unless both requests hold the same, byte for byte.
+async fn sends_the_same(agent: &Agent, server: &Server, (thread, control): (ThreadId, ThreadId), text: &str) {
+    for thread in [control, thread] {
+        sent(agent, thread, text).await;
+    }
+    let requests = split(server).1;
+    let [.., expected, found] = requests.as_slice() else { panic!("two requests") };
+    let parts = |body: &Value| ["messages", "system", "tools"].map(|part| body[part].to_string());
+    assert_eq!(parts(&found.body), parts(&expected.body), "{text}");
+}
+
+#[tokio::test]
+async fn m9_after_an_undo_the_next_request_is_the_one_before_and_the_new_turns() {
+    let (world, server) = (World::new(), good_server());
+    let agent = agent_of(&world, &server, (200_000, ""));
+    let thread = filled(&agent, 3_000).await;
+    let control = agent.fork_thread(thread, None).await.unwrap().thread_id;
+    let condensed = compacted(&agent, thread).await.unwrap();
+    for thread in [thread, control] {
+        sent(&agent, thread, "While it is condensed.").await;
+    }
+    let bodies: Vec<String> = split(&server).1.iter().map(|request| request.body["messages"].to_string()).collect();
+    assert!(bodies[0].contains(OPENING) && !bodies[1].contains(OPENING));
+    let undone = agent.uncompact(thread).await.unwrap();
+    assert_eq!(undone.marker_seq, condensed.marker.unwrap().seq);
+    assert_eq!(undone.replaced_count, condensed.compaction.replaced_count);
+    assert!(undone.tokens_after > undone.tokens_before, "{undone:?}");
+    sends_the_same(&agent, &server, (thread, control), "And now?").await;
+    // Another process, which has kept nothing, sends the same.
+    drop(agent);
+    let agent = agent_of(&world, &server, (200_000, ""));
+    sends_the_same(&agent, &server, (thread, control), "And then?").await;
+    assert_eq!(messages(&agent, thread).await, messages(&agent, control).await);
+}
+
+#[tokio::test]
+async fn m9_ten_compactions_are_taken_back_one_after_the_other() {
+    let (world, server) = (World::new(), good_server());
+    let agent = agent_of(&world, &server, (1_000_000, ""));
+    let thread = filled(&agent, 3_000).await;
+    let mut controls = Vec::new();
+    for round in 0..10 {
+        controls.push(agent.fork_thread(thread, None).await.unwrap().thread_id);
+        compacted(&agent, thread).await.unwrap();
+        let first = 10 + round * 3;
+        append(&agent, thread, &turns(first..first + 3, 3_000)).await;
+    }
+    let markers = markers(&agent, thread).await;
+    assert_eq!(markers.len(), 10);
+    for pair in markers.windows(2) {
+        assert_eq!(pair[1].1.previous_seq, Some(pair[0].0));
+        assert_eq!(pair[1].1.first_seq, pair[0].1.last_seq + 1);
+    }
+    for (seq, marker) in markers.iter().rev() {
+        let undone = agent.uncompact(thread).await.unwrap();
+        assert_eq!((undone.marker_seq, undone.replaced_count), (*seq, marker.replaced_count));
+    }
+    assert!(matches!(agent.uncompact(thread).await, Err(agent::Error::NothingToUndo { .. })));
+    let control = agent.fork_thread(thread, Some(0)).await.unwrap().thread_id;
+    append(&agent, control, &messages(&agent, thread).await).await;
+    sends_the_same(&agent, &server, (thread, control), "And now?").await;
+}
+
+#[tokio::test]
+async fn m9_a_compaction_after_an_undo_begins_where_the_one_before_it_ended() {
+    let (world, server) = (World::new(), good_server());
+    let agent = agent_of(&world, &server, (1_000_000, ""));
+    let thread = filled(&agent, 3_000).await;
+    let first = compacted(&agent, thread).await.unwrap().compaction;
+    append(&agent, thread, &turns(10..14, 3_000)).await;
+    compacted(&agent, thread).await.unwrap();
+    agent.uncompact(thread).await.unwrap();
+    let again = compacted(&agent, thread).await.unwrap().compaction;
+    assert_eq!(again.first_seq, first.last_seq + 1);
+    assert_eq!(again.previous_seq, Some(markers(&agent, thread).await[0].0));
+    agent.uncompact(thread).await.unwrap();
+    agent.uncompact(thread).await.unwrap();
+    assert_eq!(agent.context(thread).await.unwrap().condensed, None);
+    let whole = compacted(&agent, thread).await.unwrap().compaction;
+    assert_eq!((whole.first_seq, whole.previous_seq), (first.first_seq, None));
+}
+
+#[tokio::test]
+async fn m9_an_undo_makes_clipped_results_whole_again() {
+    let world = World::new();
+    let replies = [
+        record(),
+        calls_large("c1", 120_000),
+        unreported(Reply::text("Done.")).repeated(),
+    ];
+    let server = Server::start(Script::new(replies)).unwrap();
+    let agent = with_large(&world, &server, (40_000, ""));
+    let thread = filled(&agent, 400).await;
+    sent(&agent, thread, "Look at the large one.").await;
+    let clipped = agent.context(thread).await.unwrap().tokens;
+    agent.uncompact(thread).await.unwrap();
+    let whole = agent.context(thread).await.unwrap();
+    assert_eq!(whole.condensed, None);
+    assert!(whole.tokens > clipped + 20_000, "{whole:?} after {clipped}");
+    sent(&agent, thread, "And now?").await;
+    assert_eq!(markers(&agent, thread).await.len(), 2, "it does not fit, and is condensed again");
+}

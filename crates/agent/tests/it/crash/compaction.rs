@@ -1,0 +1,155 @@
+//! Compactions that processes die in, of a turn and of a person's: whatever the moment, the conversation is condensed
+//! once or not yet, and the next process comes to the same end.
+
+use agent::{Agent, CompactionRequest, Error};
+use journal::ThreadFilter;
+use protocol::{EventType, RunStatus, ThreadId, ThreadStatus};
+use scripted::{Reply, Script, Server};
+
+use super::{Death, dies};
+use crate::compaction::{PROMPT, RECORD, append, calls_large, configure, large, markers, turns, unreported};
+use crate::world::{Dying, MODEL, World, assert_paired, quiet, told};
+
+/// A person's message that a turn begins with.
+const REQUEST: &str = "Look at the large one.";
+
+/// A way to a compaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Road {
+    pub(super) name: &'static str,
+    is_manual: bool,
+}
+
+/// Every road.
+pub(super) const ROADS: [Road; 2] =
+    [Road { name: "compacting turn", is_manual: false }, Road { name: "compact", is_manual: true }];
+
+/// What is left at the end, as far as a person can see it.
+#[derive(Debug, Clone, PartialEq)]
+struct Seen {
+    events: Vec<String>,
+    markers: usize,
+    clips: usize,
+    status: ThreadStatus,
+    runs: Vec<RunStatus>,
+    request: String,
+}
+
+/// A world with a thread to condense, and its server.
+async fn begun() -> (World, Server, ThreadId) {
+    let world = World::new();
+    let record = Reply::text(RECORD).tokens(700, 70).when_body_contains(PROMPT).repeated();
+    let calls = calls_large("c1", 80_000).when_turn_is(9, 1).repeated();
+    let replies = [record, calls, unreported(Reply::text("Done.")).repeated()];
+    let server = Server::start(Script::new(replies)).unwrap();
+    let agent = agent_in(&world, &server, usize::MAX);
+    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    append(&agent, thread, &turns(1..9, 3_000)).await;
+    (world, server, thread)
+}
+
+fn agent_in(world: &World, server: &Server, boundary: usize) -> Agent {
+    let section = "[permissions]\nallow = [\"large\"]";
+    configure(world, server, (36_000, section));
+    agent_over(world, boundary).1
+}
+
+fn agent_over(world: &World, boundary: usize) -> (std::sync::Arc<Dying>, Agent) {
+    let store = Dying::at(world.store(), boundary);
+    let agent = world.agent_over(store.clone(), MODEL).with_tool(std::sync::Arc::new(crate::compaction::Large));
+    (store, agent)
+}
+
+/// Walks the road in a process that dies at `boundary`.
+pub(super) async fn walk_to_death(world: &World, road: Road, boundary: usize) {
+    walk(&agent_over(world, boundary).1, road).await.unwrap();
+}
+
+/// Walks the road from wherever it stands, the way a person would who opens Segue again.
+async fn walk(agent: &Agent, road: Road) -> agent::Result<()> {
+    let (frames, cancel) = quiet();
+    let threads = agent.threads(ThreadFilter { limit: 2, ..ThreadFilter::default() }).await?;
+    let thread = threads[0].thread_id;
+    agent.recover(thread, &frames, &cancel).await?;
+    if road.is_manual {
+        if markers(agent, thread).await.is_empty() {
+            match agent.compact(thread, &CompactionRequest::default(), &frames, &cancel).await {
+                // What the process before had begun is finished first.
+                Ok(_) | Err(Error::NothingToCompact { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        return Ok(());
+    }
+    let said = agent.prompts(thread, 1).await?;
+    if said[0].text != REQUEST {
+        agent.send(thread, REQUEST, &frames, &cancel).await?;
+    }
+    Ok(())
+}
+
+/// Returns the line without what is another matter each time: how long it took, and which events came before.
+fn timeless(line: String) -> String {
+    let Some((kind, content)) = line.split_once(' ') else { return line };
+    let Ok(mut content) = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(content) else { return line };
+    content.retain(|key, _| key != "duration_ms" && key != "seq" && !key.ends_with("_seq"));
+    format!("{kind} {}", serde_json::Value::Object(content))
+}
+
+/// Looks at what is left, and sends one more message.
+async fn look(agent: &Agent, server: &Server, thread: ThreadId) -> Seen {
+    let events = agent.events(thread).await.unwrap();
+    let count = |kind| events.iter().filter(|event| event.kind() == Some(kind)).count();
+    let mut lines = told(&events);
+    lines.retain(|line| line != r#"run_started {"how":"taken over"}"#);
+    let lines = lines.into_iter().map(timeless).collect();
+    let mut runs = Vec::new();
+    for run_id in events.iter().filter_map(|event| event.run_id).collect::<std::collections::BTreeSet<_>>() {
+        runs.push(agent.store().run(run_id).await.unwrap().unwrap().status);
+    }
+    let status = agent.store().thread(thread).await.unwrap().unwrap().status;
+    let (markers, clips) = (count(EventType::Compacted), count(EventType::ResultClipped));
+    assert_eq!(agent.store().active_runs(None).await.unwrap(), [], "every run has come to its end");
+    let (frames, cancel) = quiet();
+    let end = agent.send(thread, "And now?", &frames, &cancel).await.unwrap();
+    assert_eq!(end.status, RunStatus::Success, "{end:?}");
+    let body = server.requests().last().unwrap().body.clone();
+    assert_paired(&body);
+    Seen { events: lines, markers, clips, status, runs, request: body["messages"].to_string() }
+}
+
+/// Walks the road with a death at every boundary, and then to its end.
+async fn check(road: Road) -> Seen {
+    let (world, server, thread) = begun().await;
+    let (counting, agent) = agent_over(&world, usize::MAX);
+    walk(&agent, road).await.unwrap();
+    let boundaries = counting.commits() * 2;
+    let calls = server.calls();
+    let expected = look(&agent, &server, thread).await;
+    for boundary in 0..boundaries {
+        let (world, server, thread) = begun().await;
+        assert!(dies(&world, road.name, &Death::Boundary(boundary)), "boundary {boundary} was not reached");
+        let agent = agent_over(&world, usize::MAX).1;
+        walk(&agent, road).await.unwrap();
+        let called = server.calls();
+        assert!(called <= calls + 1, "boundary {boundary}: only a call whose answer was lost is repeated");
+        let seen = look(&agent, &server, thread).await;
+        assert_eq!(seen, expected, "{}: death at boundary {boundary}", road.name);
+    }
+    println!("{}: {boundaries} points", road.name);
+    assert!(boundaries >= 4, "the matrix has {boundaries} points");
+    expected
+}
+
+#[tokio::test]
+async fn e9_a_turn_that_condenses_survives_death_at_every_commit() {
+    let seen = check(ROADS[0]).await;
+    assert!(seen.markers >= 1 && seen.clips == 1, "{} markers, {} clips", seen.markers, seen.clips);
+    assert!(seen.events.iter().any(|line| line.contains(&large(1_000).lines().nth(9).unwrap().to_owned())));
+}
+
+#[tokio::test]
+async fn e9_a_persons_compaction_survives_death_at_every_commit() {
+    let seen = check(ROADS[1]).await;
+    assert_eq!((seen.markers, seen.clips), (1, 0));
+}

@@ -1,0 +1,260 @@
+//! What the hook, the node and the tool of one agent share, and the hook: before each call of the model it looks whether
+//! the request has grown too large, and when the provider says so it lets the conversation be condensed once.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use model::tokens;
+use model::{ChatModel, ChatRequest};
+use protocol::{CompactionTrigger, ThreadId};
+use runtime::{
+    Channels, Contexts, Failure, FailureKind, Hook, ModelAnswer, ModelCall, Point, StepContext, Update,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::node::{COMPACTION_NODE, WANTED_CHANNEL};
+use crate::plan::Wanted;
+use crate::settings::Settings;
+use crate::trigger::{Size, is_due, trigger_tokens};
+
+/// Channel: how often in a row condensing did not help, and how large the request was then.
+pub(crate) const STUCK_CHANNEL: &str = "_compaction_stuck";
+
+/// Channel: the provider refused the request, and the conversation was condensed for that.
+const OVERFLOWED_CHANNEL: &str = "_compaction_overflowed";
+
+/// Channels that belong to one turn.
+const LEFT_CHANNELS: [&str; 2] = [OVERFLOWED_CHANNEL, WANTED_CHANNEL];
+
+/// How often in a row it is tried although it did not help (L11).
+pub(crate) const ATTEMPTS_MAX: u32 = 3;
+
+/// By how many percent a request must have grown for another attempt after one that did not help.
+const GROWTH_PERCENT: u64 = 10;
+
+/// Threads whose newest request's size is remembered.
+const SIZES_MAX: usize = 64;
+
+/// What one agent's compaction works with.
+pub struct Compactor {
+    /// The model that is sent the conversation; `None` where there is none.
+    pub model: Option<Arc<dyn ChatModel>>,
+    /// The models that write summaries, the first one first; behind them stands the extract.
+    pub summarisers: Vec<Arc<dyn ChatModel>>,
+    /// Why a configured summariser is not among them.
+    pub problem: Option<String>,
+    /// When and how.
+    pub settings: Settings,
+    /// The contexts that were used last.
+    pub contexts: Arc<Contexts>,
+    /// How large the newest requests were.
+    pub sizes: Arc<Sizes>,
+}
+
+/// How large the newest requests of threads were, in tokens.
+#[derive(Debug, Default)]
+pub struct Sizes {
+    newest: Mutex<Vec<(ThreadId, u64)>>,
+}
+
+impl Sizes {
+    fn note(&self, thread_id: ThreadId, tokens: u64) {
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        newest.retain(|(of, _)| *of != thread_id);
+        if newest.len() >= SIZES_MAX {
+            newest.remove(0);
+        }
+        newest.push((thread_id, tokens));
+    }
+
+    /// Returns how large the thread's newest request was; `None` when this process sent none.
+    pub(crate) fn of(&self, thread_id: ThreadId) -> Option<u64> {
+        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        newest.iter().find(|(of, _)| *of == thread_id).map(|(_, tokens)| *tokens)
+    }
+}
+
+/// How often in a row condensing did not help.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stuck {
+    /// How often.
+    pub attempts: u32,
+    /// Tokens of the request then.
+    pub tokens: u64,
+    /// The window of the model it was for.
+    #[serde(default)]
+    pub window: Option<u64>,
+}
+
+impl Stuck {
+    /// Returns how often it did not help for a model with that window: what another one takes is another matter.
+    pub(crate) fn of(channels: &Channels, window: Option<u64>) -> Self {
+        let stored = channels.get(STUCK_CHANNEL);
+        let stuck: Option<Self> = stored.and_then(|value| serde_json::from_value(value.clone()).ok());
+        stuck.filter(|stuck| stuck.window == window).unwrap_or_default()
+    }
+
+    /// Returns whether another attempt at `tokens` is worth it: at once only while the request cannot be sent as it is.
+    fn may_try(self, tokens: u64, is_too_large: bool) -> bool {
+        let has_grown = tokens * 100 >= self.tokens * (100 + GROWTH_PERCENT);
+        self.attempts == 0 || has_grown || (is_too_large && self.attempts < ATTEMPTS_MAX)
+    }
+}
+
+impl Compactor {
+    /// Returns `provider/name` of the model that is sent the conversation; empty without one.
+    pub(crate) fn model_name(&self) -> String {
+        self.model.as_ref().map(|model| model.name().to_string()).unwrap_or_default()
+    }
+
+    /// Returns the tokens the model takes, if known.
+    pub(crate) fn window(&self) -> Option<u64> {
+        self.model.as_ref().and_then(|model| model.limits().context_tokens)
+    }
+
+    /// Returns the tokens of a request from which on the conversation is condensed without being asked; `None` when that
+    /// does not follow from its tokens.
+    pub fn trigger_tokens(&self) -> Option<u64> {
+        if !self.settings.enabled {
+            return None;
+        }
+        let window = self.window();
+        let due = trigger_tokens(&self.settings.trigger(window), window);
+        match (due, self.budget()) {
+            (Some(due), Some(budget)) => Some(due.min(budget)),
+            (due, budget) => due.or(budget),
+        }
+    }
+}
+
+/// Lets a conversation be condensed in time.
+pub struct CompactionHook {
+    /// With what.
+    pub compactor: Arc<Compactor>,
+}
+
+#[async_trait]
+impl Hook for CompactionHook {
+    fn name(&self) -> &'static str {
+        "Compaction"
+    }
+
+    fn is_idle(&self, point: Point, channels: &Channels) -> bool {
+        match point {
+            Point::BeforeAgent => !LEFT_CHANNELS.iter().any(|name| channels.contains_key(*name)),
+            Point::AfterModel | Point::AfterAgent => true,
+        }
+    }
+
+    /// Forgets what a turn that was stopped had left to do.
+    async fn before_agent(&self, step: &StepContext<'_>) -> Result<Update, Failure> {
+        let left = LEFT_CHANNELS.into_iter().filter(|name| step.channels.contains_key(*name));
+        let channels = left.map(|name| (name.to_owned(), Value::Null)).collect();
+        Ok(Update { channels, ..Update::default() })
+    }
+
+    async fn before_model(
+        &self,
+        step: &StepContext<'_>,
+        request: &mut ChatRequest,
+    ) -> Result<Update, Failure> {
+        let Some(context) = step.context else { return Ok(Update::default()) };
+        let compactor = &self.compactor;
+        let frame_tokens = tokens::of_frame(request);
+        let tokens = context.request_tokens(&compactor.model_name(), frame_tokens);
+        compactor.sizes.note(step.thread_id, tokens);
+        if let Some(asked) = asked(step.channels) {
+            return Ok(condensing(&Wanted { frame_tokens, ..asked }));
+        }
+        if !compactor.settings.enabled {
+            return Ok(Update::default());
+        }
+        let window = compactor.window();
+        let size = Size { tokens, messages: context.messages.len() as u64, window };
+        let stuck = Stuck::of(step.channels, window);
+        let is_too_large = compactor.budget().is_some_and(|budget| tokens > budget);
+        let is_due = is_too_large || is_due(&compactor.settings.trigger(window), size);
+        // What does not fit is shortened in the request once condensing has not helped often enough.
+        if is_due && stuck.may_try(tokens, is_too_large) {
+            return Ok(condensing(&Wanted {
+                trigger: CompactionTrigger::Auto,
+                focus: None,
+                keep: None,
+                frame_tokens,
+            }));
+        }
+        Ok(Update::default())
+    }
+
+    async fn wrap_model_call(
+        &self,
+        step: &StepContext<'_>,
+        request: ChatRequest,
+        next: ModelCall<'_>,
+    ) -> Result<ModelAnswer, Failure> {
+        let frame_tokens = tokens::of_frame(&request);
+        let has_overflowed = step.channels.contains_key(OVERFLOWED_CHANNEL);
+        match next.run(request).await {
+            Ok(mut answered) if has_overflowed => {
+                answered.update.channels.insert(OVERFLOWED_CHANNEL.to_owned(), Value::Null);
+                Ok(answered)
+            }
+            Err(failure) if failure.kind == FailureKind::Overflow && !self.compactor.settings.enabled => {
+                Err(failure
+                    .with_hint("`/compact` condenses the conversation; `/handoff` goes on in a short thread"))
+            }
+            Err(failure) if failure.kind == FailureKind::Overflow && has_overflowed => {
+                Err(self.overflowed_again(step, frame_tokens, failure))
+            }
+            Err(failure) if failure.kind == FailureKind::Overflow => {
+                let mut update = condensing(&Wanted {
+                    trigger: CompactionTrigger::Overflow,
+                    focus: None,
+                    keep: None,
+                    frame_tokens,
+                });
+                update.channels.insert(OVERFLOWED_CHANNEL.to_owned(), true.into());
+                update.usage.add(failure.partial.usage);
+                Ok(ModelAnswer { answer: None, update })
+            }
+            answered => answered,
+        }
+    }
+}
+
+impl CompactionHook {
+    /// Returns the failure of a request that was refused although the conversation had been condensed for it.
+    fn overflowed_again(&self, step: &StepContext<'_>, frame_tokens: u64, failure: Failure) -> Failure {
+        let messages = step.context.map_or(0, |context| context.tokens);
+        let window = match self.compactor.window() {
+            Some(window) => format!("of {window}"),
+            None => "of an unknown number".to_owned(),
+        };
+        let message = format!(
+            "{}; it was condensed already, and has about {} tokens {window}: instructions and tools {frame_tokens}, \
+             messages {messages}",
+            failure.message,
+            frame_tokens + messages
+        );
+        let mut again = Failure::new(FailureKind::Overflow, message).with_hint(
+            "choose a model with a larger window by `--model`, set `context_tokens` of the provider in config.toml to \
+             what it really takes, or `/rewind` and send less at a time",
+        );
+        again.partial = failure.partial;
+        again.partial.channels.insert(OVERFLOWED_CHANNEL.to_owned(), Value::Null);
+        again
+    }
+}
+
+/// Returns what the agent asked for by its tool.
+fn asked(channels: &Channels) -> Option<Wanted> {
+    channels.get(WANTED_CHANNEL).and_then(|value| serde_json::from_value(value.clone()).ok())
+}
+
+/// Returns the update that leads to the node.
+fn condensing(wanted: &Wanted) -> Update {
+    let value = serde_json::to_value(wanted).unwrap_or_default();
+    let channels = Channels::from_iter([(WANTED_CHANNEL.to_owned(), value)]);
+    Update { channels, jump: Some(COMPACTION_NODE), ..Update::default() }
+}

@@ -1,0 +1,259 @@
+//! The node that condenses a conversation: plans, summarises, and returns one event. Nothing is stored before the
+//! summary is there, so that a crash leaves the conversation as it was.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use journal::Store;
+use protocol::{Compaction, CompactionTrigger, EventType, NewEvent, SCHEMA_VERSION, ThreadId, Usage};
+use runtime::{Channels, Failure, Frame, Frames, Node, StepContext, Update};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::compactor::{Compactor, STUCK_CHANNEL, Stuck};
+use crate::plan::{Measured, Plan, Planned, Wanted};
+use crate::summary::{self, Options, Source, Told};
+use crate::trigger::Keep;
+
+/// The name of the node.
+pub const COMPACTION_NODE: &str = "compaction";
+
+/// Channel: the compaction that is asked for; see [`Wanted`].
+pub(crate) const WANTED_CHANNEL: &str = "_compaction";
+
+/// Percent of a request by which it must shrink; less is no progress (L11).
+const SHRINK_PERCENT_MIN: u64 = 10;
+
+/// Returns the channels of a run that condenses because a person asks for it.
+pub fn wanted_channels(focus: Option<String>, keep: Option<Keep>, frame_tokens: u64) -> Channels {
+    let wanted = Wanted { trigger: CompactionTrigger::Manual, focus, keep, frame_tokens };
+    let value = serde_json::to_value(wanted).unwrap_or_default();
+    Channels::from_iter([(WANTED_CHANNEL.to_owned(), value)])
+}
+
+/// Condenses.
+pub struct CompactionNode {
+    /// With what.
+    pub compactor: Arc<Compactor>,
+}
+
+/// What a compaction would be.
+#[derive(Debug)]
+pub enum Previewed {
+    /// There is nothing to condense: why.
+    Nothing(String),
+    /// It would not make the request smaller: why.
+    NoProgress(String),
+    /// It would be this one.
+    Ready(Box<Compaction>),
+}
+
+/// A compaction that is worked out.
+struct Worked {
+    compaction: Compaction,
+    told: Option<Told>,
+}
+
+#[async_trait]
+impl Node for CompactionNode {
+    fn name(&self) -> &'static str {
+        COMPACTION_NODE
+    }
+
+    async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
+        let Some(wanted) = step.channels.get(WANTED_CHANNEL) else { return Ok(Update::default()) };
+        let wanted: Wanted = serde_json::from_value(wanted.clone())?;
+        let mut update = Update::default();
+        update.channels.insert(WANTED_CHANNEL.to_owned(), Value::Null);
+        let now = Timestamp::now();
+        let plan = match self.compactor.plan(&**step.store, (step.thread_id, now), &wanted).await? {
+            Planned::Nothing { request_tokens, .. } => return Ok(self.stuck(&step, update, request_tokens)),
+            Planned::Ready(plan) => *plan,
+        };
+        let request = plan.sizes.request;
+        match self.compactor.work(plan, &wanted, (step.step, step.frames, step.cancel)).await? {
+            None => Ok(update),
+            Some((plan, worked)) => {
+                update.events = worked.called(now)?;
+                update.usage = worked.usage();
+                match no_progress(&plan.sizes, worked.compaction.tokens_after) {
+                    Some(reason) => {
+                        let content = json!({"trigger": wanted.trigger, "reason": reason});
+                        update.events.push(NewEvent::new(EventType::CompactionFailed, &content, now)?);
+                        Ok(self.stuck(&step, update, request))
+                    }
+                    None => stored(update, plan, worked, now),
+                }
+            }
+        }
+    }
+}
+
+impl CompactionNode {
+    /// Notes that it did not help.
+    fn stuck(&self, step: &StepContext<'_>, mut update: Update, tokens: u64) -> Update {
+        let window = self.compactor.window();
+        let attempts = Stuck::of(step.channels, window).attempts + 1;
+        let stuck = Stuck { attempts, tokens, window };
+        update.channels.insert(STUCK_CHANNEL.to_owned(), json!(stuck));
+        update
+    }
+}
+
+impl Plan {
+    /// Returns why a person has nothing to condense although results are too large.
+    fn only_clips(&self) -> Option<String> {
+        let reason = "only results of tools are large, and they are clipped before the model is sent them";
+        self.cut.is_none().then(|| reason.to_owned())
+    }
+}
+
+/// Returns the update that makes it durable.
+fn stored(mut update: Update, plan: Plan, worked: Worked, now: Timestamp) -> Result<Update, Failure> {
+    update.channels.insert(STUCK_CHANNEL.to_owned(), Value::Null);
+    let is_condensed = plan.cut.is_some();
+    for clip in plan.clips {
+        let (write, event) = clip.store()?;
+        update.writes.push(write);
+        update.events.push(event);
+    }
+    if is_condensed {
+        update.events.push(NewEvent::new(EventType::Compacted, &worked.compaction, now)?);
+    }
+    Ok(update)
+}
+
+/// Returns why a request that would have `after` tokens is not small enough to be worth it.
+fn no_progress(sizes: &Measured, after: u64) -> Option<String> {
+    let before = sizes.request;
+    let is_enough = after * 100 <= before * (100 - SHRINK_PERCENT_MIN);
+    let fits_at_last = sizes.budget.is_some_and(|budget| before > budget && after <= budget);
+    (!is_enough && !fits_at_last).then(|| format!("the request would have {after} tokens instead of {before}"))
+}
+
+impl Worked {
+    /// Returns what is traced of the model calls it took (A19).
+    fn called(&self, now: Timestamp) -> Result<Vec<NewEvent>, Failure> {
+        let calls = self.told.iter().flat_map(|told| &told.calls);
+        calls
+            .map(|call| {
+                let content = json!({
+                    "purpose": "compaction",
+                    "model": call.model,
+                    "usage": call.usage,
+                    "prompt_sha256": call.prompt_sha256,
+                    "problem": call.problem,
+                });
+                Ok(NewEvent::new(EventType::ModelCalled, &content, now)?)
+            })
+            .collect()
+    }
+
+    fn usage(&self) -> Usage {
+        self.told.as_ref().map(|told| told.usage).unwrap_or_default()
+    }
+}
+
+impl Compactor {
+    /// Returns why there is nothing to condense, as far as that can be told without asking a model; `None` when there is.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn nothing_to_do(
+        &self,
+        (store, thread_id): (&dyn Store, ThreadId),
+        wanted: &Wanted,
+    ) -> Result<Option<String>, Failure> {
+        Ok(match self.plan(store, (thread_id, Timestamp::now()), wanted).await? {
+            Planned::Nothing { reason, .. } => Some(reason),
+            Planned::Ready(plan) => plan.only_clips(),
+        })
+    }
+
+    /// Returns what a compaction that a person asks for would be. Nothing is stored.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn preview(
+        &self,
+        (store, thread_id): (&dyn Store, ThreadId),
+        wanted: &Wanted,
+        (frames, cancel): (&Frames, &CancellationToken),
+    ) -> Result<Option<Previewed>, Failure> {
+        let plan = match self.plan(store, (thread_id, Timestamp::now()), wanted).await? {
+            Planned::Nothing { reason, .. } => return Ok(Some(Previewed::Nothing(reason))),
+            Planned::Ready(plan) => *plan,
+        };
+        if let Some(reason) = plan.only_clips() {
+            return Ok(Some(Previewed::Nothing(reason)));
+        }
+        let sizes = plan.sizes;
+        let worked = self.work(plan, wanted, (0, frames, cancel)).await?;
+        Ok(worked.map(|(_, Worked { compaction, .. })| match no_progress(&sizes, compaction.tokens_after) {
+            Some(reason) => Previewed::NoProgress(reason),
+            None => Previewed::Ready(Box::new(compaction)),
+        }))
+    }
+
+    /// Summarises what the plan condenses; `None` when a person stopped it.
+    async fn work(
+        &self,
+        plan: Plan,
+        wanted: &Wanted,
+        (step, frames, cancel): (u64, &Frames, &CancellationToken),
+    ) -> Result<Option<(Plan, Worked)>, Failure> {
+        let begun = Instant::now();
+        let previous = plan.context.beginning.compaction();
+        let told = match &plan.cut {
+            Some(cut) => {
+                let source = Source {
+                    previous: previous.map(|(_, compaction)| compaction),
+                    dropped: plan.dropped(),
+                    focus: wanted.focus.as_deref(),
+                    answered: cut.request_answered,
+                };
+                let options = Options {
+                    max_summary_tokens: plan.summary_tokens(self.settings.max_summary_tokens),
+                    trim_tokens: Some(self.settings.trim_tokens).filter(|tokens| *tokens > 0),
+                };
+                let told = summary::summarise(&source, &self.summarisers, &options, (frames, cancel)).await;
+                let Ok(told) = told else { return Ok(None) };
+                Some(told)
+            }
+            None => None,
+        };
+        if let Some(told) = &told {
+            for problem in self.problem.iter().chain(&told.problems) {
+                frames.send(Frame::Notice { text: problem.clone() });
+            }
+        }
+        let summary = told.as_ref().map(|told| told.summary.clone()).unwrap_or_default();
+        let tokens_after = plan.tokens_after(&summary);
+        let cut = plan.cut.as_ref();
+        let first = plan.units.first().map_or(0, |unit| unit.item.seq);
+        let compaction = Compaction {
+            schema_version: SCHEMA_VERSION,
+            trigger: wanted.trigger,
+            first_seq: previous.map_or(first, |(_, compaction)| compaction.last_seq + 1),
+            last_seq: cut.map_or(0, |cut| cut.last_seq),
+            replaced_count: cut.map_or(0, |cut| cut.replaced),
+            kept_count: cut.map_or(plan.units.len() as u64, |cut| cut.kept),
+            tokens_before: plan.sizes.request,
+            tokens_after,
+            model: told.as_ref().map_or_else(String::new, |told| told.model.clone()),
+            summary,
+            sections: told.as_ref().map(|told| told.sections.clone()).unwrap_or_default(),
+            carry_over: told.as_ref().map(|told| told.carry_over.clone()).unwrap_or_default(),
+            last_request_seq: cut.and_then(|cut| cut.last_request_seq),
+            previous_seq: previous.map(|(seq, _)| seq),
+            focus: wanted.focus.clone(),
+            duration_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            step,
+            usage: told.as_ref().map(|told| told.usage).unwrap_or_default(),
+            prompt_sha256: told.as_ref().and_then(|told| told.prompt_sha256.clone()),
+        };
+        Ok(Some((plan, Worked { compaction, told })))
+    }
+}

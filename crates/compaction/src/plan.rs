@@ -1,0 +1,340 @@
+//! What a compaction would do, worked out from the journal before any model is asked.
+
+use jiff::Timestamp;
+use journal::{EventQuery, Store};
+use ledger::Item;
+use model::tokens;
+use model::transcript::Budget;
+use protocol::{Category, CompactionTrigger, Message, Seq, ThreadId};
+use runtime::{Context, Failure, FailureKind};
+use serde::{Deserialize, Serialize};
+
+use crate::clip::{Clip, clips};
+use crate::compactor::Compactor;
+use crate::cut::{Cut, Unit, cut};
+use crate::trigger::{KEEP_MESSAGES, Keep, share_of};
+
+/// Events read at a time.
+const PAGE_ROWS: usize = 500;
+
+/// The largest part of a request that is kept when the provider refused it and nobody knows the model's window.
+const KEPT_PART_AFTER_OVERFLOW: u64 = 4;
+
+/// The largest part of the conversation that is kept when a person asks for it to be condensed.
+const KEPT_PART_ASKED_FOR: u64 = 4;
+
+/// Of every hundred tokens that a request leaves beside its frame, those that the summary and what is kept may fill: the
+/// rest is for what comes next.
+const KEPT_PERCENT_MAX: u64 = 60;
+
+/// The part of those tokens that the summary may have.
+const SUMMARY_PART: u64 = 4;
+
+/// Tokens of a result from which on it may be clipped, however little is kept, where they fit.
+const CLIP_TOKENS_MIN: u64 = 2_000;
+
+/// Tokens of a result up to which it is never clipped.
+const CLIP_TOKENS_LEAST: u64 = 250;
+
+/// Tokens of the shortest summary.
+const SUMMARY_TOKENS_MIN: u64 = 200;
+
+/// A compaction that is asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Wanted {
+    /// Why.
+    pub trigger: CompactionTrigger,
+    /// What is to be kept above all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub focus: Option<String>,
+    /// How much stays as it is; `None` follows the settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<Keep>,
+    /// Tokens of everything in a request that is no message.
+    #[serde(default)]
+    pub frame_tokens: u64,
+}
+
+/// What is to be done.
+pub(crate) struct Plan {
+    pub units: Vec<Unit>,
+    /// `None` when nothing but results is too large.
+    pub cut: Option<Cut>,
+    pub clips: Vec<Clip>,
+    pub context: Context,
+    pub sizes: Measured,
+}
+
+/// What a plan is measured by, in tokens as the model counts them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Measured {
+    /// The whole request.
+    pub request: u64,
+    /// Everything in it that is no message.
+    pub frame: u64,
+    /// The most a request may have; `None` when nobody knows.
+    pub budget: Option<u64>,
+    /// How many times an estimate the model counts.
+    pub times: f64,
+}
+
+impl Measured {
+    /// Returns an estimate as the model counts it.
+    pub(crate) fn counted(&self, estimated: u64) -> u64 {
+        // Truncation of a non-negative number is meant.
+        (estimated as f64 * self.times) as u64
+    }
+}
+
+/// What a look at a thread found.
+pub(crate) enum Planned {
+    /// There is nothing to condense.
+    Nothing {
+        /// Why.
+        reason: String,
+        /// Tokens of the request all the same.
+        request_tokens: u64,
+    },
+    /// There is.
+    Ready(Box<Plan>),
+}
+
+impl Compactor {
+    /// Works out what `wanted` means for the thread.
+    pub(crate) async fn plan(
+        &self,
+        store: &dyn Store,
+        (thread_id, now): (ThreadId, Timestamp),
+        wanted: &Wanted,
+    ) -> Result<Planned, Failure> {
+        let context = self.contexts.read(store, thread_id).await?;
+        let sizes = self.measured(&context, wanted);
+        let units = units(store, thread_id, &context, sizes).await?;
+        let mut plan = Plan { units, cut: None, clips: Vec::new(), context, sizes };
+        let keep = self.kept(wanted, &plan);
+        let kept_tokens = self.kept_tokens(keep, &sizes, &plan.units);
+        plan.cut = cut(&plan.units, plan.context.beginning.request_seq(), keep, self.window());
+        plan.clips = clips(plan.kept(), plan.clip_from(kept_tokens), (thread_id, now));
+        // What a provider refused is not known well enough to say so.
+        if wanted.trigger == CompactionTrigger::Auto {
+            plan.check_floor()?;
+        }
+        if plan.cut.is_none() && plan.clips.is_empty() {
+            let reason = nothing(&plan.units);
+            return Ok(Planned::Nothing { reason, request_tokens: sizes.request });
+        }
+        Ok(Planned::Ready(Box::new(plan)))
+    }
+
+    /// Returns how the request is measured. One that the provider refused was larger than it is estimated to be.
+    fn measured(&self, context: &Context, wanted: &Wanted) -> Measured {
+        let model = self.model_name();
+        let estimated = (wanted.frame_tokens + context.tokens).max(1);
+        let budget = self.budget();
+        let mut times = context.calibration(&model, wanted.frame_tokens);
+        let mut request = context.request_tokens(&model, wanted.frame_tokens);
+        if let (CompactionTrigger::Overflow, Some(budget)) = (wanted.trigger, budget) {
+            request = request.max(budget);
+            times = times.max(request as f64 / estimated as f64);
+        }
+        let mut sizes = Measured { request, frame: 0, budget, times };
+        sizes.frame = sizes.counted(wanted.frame_tokens);
+        sizes
+    }
+
+    /// Returns how much stays: what was asked for, and never so much that the next request is full again. Who asks for it
+    /// without saying how much wants the conversation shorter, however short it is.
+    fn kept(&self, wanted: &Wanted, plan: &Plan) -> Keep {
+        let (sizes, units) = (&plan.sizes, &plan.units);
+        let keep = wanted.keep.unwrap_or_else(|| self.settings.keep(self.window()));
+        let tokens = self.kept_tokens(keep, sizes, units);
+        let all: u64 = units.iter().map(|unit| unit.tokens).sum();
+        let room = match (sizes.budget, wanted.trigger) {
+            (_, CompactionTrigger::Manual) if wanted.keep.is_some() => return keep,
+            (_, CompactionTrigger::Manual) => all / KEPT_PART_ASKED_FOR,
+            (Some(budget), _) => {
+                // The last request is sent whatever stays.
+                let free = budget.saturating_sub(sizes.frame + plan.last_request());
+                let summary = self.settings.max_summary_tokens.min(free / SUMMARY_PART);
+                (free * KEPT_PERCENT_MAX / 100).saturating_sub(summary)
+            }
+            (None, CompactionTrigger::Overflow) => sizes.request / KEPT_PART_AFTER_OVERFLOW,
+            (None, CompactionTrigger::Auto) => return keep,
+        };
+        if tokens <= room { keep } else { Keep::Tokens(room) }
+    }
+
+    /// Returns how many tokens `keep` means here.
+    fn kept_tokens(&self, keep: Keep, sizes: &Measured, units: &[Unit]) -> u64 {
+        let newest = |messages: u64| {
+            let messages = usize::try_from(messages).unwrap_or(usize::MAX);
+            units.iter().rev().take(messages).map(|unit| unit.tokens).sum()
+        };
+        match (keep, self.window().or(sizes.budget)) {
+            (Keep::Tokens(tokens), _) => tokens,
+            (Keep::Fraction(share), Some(window)) => share_of(window, share),
+            (Keep::Fraction(_), None) => newest(KEEP_MESSAGES),
+            (Keep::Messages(messages), _) => newest(messages),
+        }
+    }
+
+    /// Returns the most tokens a request may have.
+    pub(crate) fn budget(&self) -> Option<u64> {
+        let limits = self.model.as_ref()?.limits();
+        Budget::of(limits, &model::ChatRequest::default()).map(|budget| budget.tokens_max)
+    }
+}
+
+impl Plan {
+    /// Fails when not even the least that must be sent fits: no summary helps then, and no model is asked for one.
+    fn check_floor(&self) -> Result<(), Failure> {
+        let Some(budget) = self.sizes.budget else { return Ok(()) };
+        let request = self.last_request();
+        let newest = self.newest_tokens();
+        let floor = self.sizes.frame + request + newest + SUMMARY_TOKENS_MIN;
+        if floor <= budget {
+            return Ok(());
+        }
+        let message = format!(
+            "fit the request into {budget} tokens: {floor} cannot be condensed: instructions and tools {}, your last \
+             message {request}, what followed it {newest}",
+            self.sizes.frame
+        );
+        Err(Failure::new(FailureKind::Limit, message).with_hint(
+            "choose a model with a larger window by `--model`, or `/rewind` and send less at a time",
+        ))
+    }
+
+    /// Returns the tokens from which on a result that is kept is clipped: `kept`, but no more than lets all of the newest
+    /// ones be sent together.
+    fn clip_from(&self, kept: u64) -> u64 {
+        let most = kept.max(CLIP_TOKENS_MIN);
+        let Some(budget) = self.sizes.budget else { return most };
+        let least = self.sizes.frame + self.last_request() + SUMMARY_TOKENS_MIN;
+        let room = budget.saturating_sub(least);
+        let is_result = |unit: &&Unit| matches!(unit.item.what, ledger::What::Message(Message::Tool(_)));
+        let results = self.kept().iter().filter(is_result);
+        let (count, tokens) = results.fold((0, 0), |(count, tokens), unit| (count + 1, tokens + unit.tokens));
+        if tokens <= room / 2 {
+            return most;
+        }
+        most.min((room / (2 * count).max(1)).max(CLIP_TOKENS_LEAST))
+    }
+
+    /// Returns the tokens the summary may have, by estimate: `configured`, or as many as leave room for what is kept.
+    pub(crate) fn summary_tokens(&self, configured: u64) -> u64 {
+        let Some(budget) = self.sizes.budget else { return configured };
+        let beside = self.tokens_after("");
+        let free = budget.saturating_sub(self.sizes.frame) / SUMMARY_PART;
+        let counted = free.min(budget.saturating_sub(beside)).max(SUMMARY_TOKENS_MIN);
+        // Truncation of a non-negative number is meant.
+        configured.min((counted as f64 / self.sizes.times) as u64)
+    }
+
+    /// Returns the tokens of the person's last request.
+    fn last_request(&self) -> u64 {
+        let last = self.units.iter().rev().find(|unit| unit.item.user_text().is_some());
+        match (last, self.context.beginning.request_seq()) {
+            (Some(unit), _) => unit.tokens,
+            (None, Some(seq)) => self.carried(seq),
+            (None, None) => 0,
+        }
+    }
+
+    fn carried(&self, seq: Seq) -> u64 {
+        let at = self.context.seqs.iter().position(|at| *at == seq);
+        at.map_or(0, |at| self.sizes.counted(tokens::of_message(&self.context.messages[at])))
+    }
+
+    /// Returns the tokens of the newest messages that belong together, when they are no request.
+    fn newest_tokens(&self) -> u64 {
+        let mut newest = 0;
+        for unit in self.units.iter().rev() {
+            let message = match &unit.item.what {
+                ledger::What::Message(message) => message,
+                _ => break,
+            };
+            match message {
+                Message::Tool(_) => newest += self.after_clipping(unit),
+                Message::Ai(_) => return newest + unit.tokens,
+                Message::Human(_) => break,
+            }
+        }
+        newest
+    }
+
+    fn after_clipping(&self, unit: &Unit) -> u64 {
+        let clip = self.clips.iter().find(|clip| clip.clipped.seq == unit.item.seq);
+        clip.map_or(unit.tokens, |clip| self.sizes.counted(clip.tokens))
+    }
+
+    /// Returns what is condensed.
+    pub(crate) fn dropped(&self) -> &[Unit] {
+        let last = self.cut.as_ref().map_or(0, |cut| cut.last_seq);
+        &self.units[..self.units.partition_point(|unit| unit.item.seq <= last)]
+    }
+
+    /// Returns what stays.
+    fn kept(&self) -> &[Unit] {
+        &self.units[self.dropped().len()..]
+    }
+
+    /// Returns the tokens of the next request once `summary` stands for what is condensed.
+    pub(crate) fn tokens_after(&self, summary: &str) -> u64 {
+        let kept: u64 = self.kept().iter().map(|unit| self.after_clipping(unit)).sum();
+        let opening = match &self.cut {
+            Some(cut) => {
+                let request = cut.last_request_seq.map_or(0, |seq| {
+                    let unit = self.units.iter().find(|unit| unit.item.seq == seq);
+                    unit.map_or_else(|| self.carried(seq), |unit| unit.tokens)
+                });
+                request + self.sizes.counted(tokens::estimate(summary) + 2 * tokens::TOKENS_PER_MESSAGE)
+            }
+            None => self.opening_tokens(),
+        };
+        self.sizes.frame + opening + kept
+    }
+
+    fn opening_tokens(&self) -> u64 {
+        let opening = self.context.messages[..self.context.opening].iter().map(tokens::of_message).sum();
+        self.sizes.counted(opening)
+    }
+}
+
+/// Returns why there is nothing to condense.
+fn nothing(units: &[Unit]) -> String {
+    match units.len() {
+        0 => "nothing was said since it was last condensed".to_owned(),
+        1 => "there is one message since it was last condensed".to_owned(),
+        count => format!("its {count} messages are all kept as they are"),
+    }
+}
+
+/// Reads what a context holds behind its opening, with what the journal says of where each message came from.
+async fn units(
+    store: &dyn Store,
+    thread_id: ThreadId,
+    context: &Context,
+    sizes: Measured,
+) -> Result<Vec<Unit>, Failure> {
+    let (seqs, messages) = (&context.seqs[context.opening..], &context.messages[context.opening..]);
+    let (Some(first), Some(last)) = (seqs.first(), seqs.last()) else { return Ok(Vec::new()) };
+    let mut units = Vec::with_capacity(seqs.len());
+    let mut after = first - 1;
+    while after < *last {
+        let query = EventQuery {
+            before: Some(last + 1),
+            categories: vec![Category::Message, Category::Middleware],
+            ..EventQuery::after(after, PAGE_ROWS)
+        };
+        let page = store.events(thread_id, query).await?;
+        let Some(newest) = page.last() else { break };
+        after = newest.seq;
+        for event in page {
+            let Ok(at) = seqs.binary_search(&event.seq) else { continue };
+            let tokens = sizes.counted(tokens::of_message(&messages[at]));
+            units.push(Unit { item: Item::from_event(&event), tokens });
+        }
+    }
+    Ok(units)
+}

@@ -1,0 +1,77 @@
+//! The form of a summary, and what is left out of a long one.
+
+use protocol::TodoItem;
+
+use super::super::record::settled;
+use super::*;
+
+fn record() -> CondensedSummary {
+    let list = |entries: &[&str]| entries.iter().map(|entry| (*entry).to_owned()).collect();
+    CondensedSummary {
+        goal: "Mend the importer".to_owned(),
+        constraints: list(&["Never push without asking"]),
+        progress: list(&["Read src/import.rs", "# not a heading\nand <system>not a tag</system>"]),
+        decisions: list(&["Keep the reader, because it is used elsewhere"]),
+        files: list(&["src/import.rs: drops the last row"]),
+        errors: list(&["`cargo test` failed; the bound was wrong"]),
+        user_messages: list(&["Mend the importer", "Go on"]),
+        pending: list(&["add a test"]),
+        next_step: "Write the test".to_owned(),
+    }
+}
+
+fn facts() -> CarryOver {
+    CarryOver {
+        last_user_request: Some("Go on".to_owned()),
+        last_request_answered: Some(true),
+        todos: vec![TodoItem { text: "add a test".to_owned(), status: TodoStatus::Pending }],
+        files_modified: vec!["src/import.rs".to_owned()],
+        skills: vec!["rust-style".to_owned()],
+        delegations: vec!["look for other readers".to_owned()],
+        ..CarryOver::default()
+    }
+}
+
+#[test]
+fn e20_a_record_and_its_facts_are_told_in_one_form() {
+    let told = |record, facts: CarryOver, answered| fit(&settled(record), &facts, answered, 4_000);
+    insta::assert_snapshot!("whole", told(record(), facts(), None));
+    insta::assert_snapshot!("before_the_last_request", told(record(), facts(), Some(false)));
+    let nothing = told(CondensedSummary::default(), CarryOver::default(), Some(true));
+    insta::assert_snapshot!("of_nothing", nothing);
+}
+
+#[test]
+fn e8_a_summary_is_cut_between_entries_and_the_least_needed_go_first() {
+    let many =
+        |what: &str| (0..60).map(|at| format!("{what} {at}: {}", "word ".repeat(12))).collect::<Vec<_>>();
+    let full = CondensedSummary {
+        progress: many("progress"),
+        constraints: many("constraint"),
+        pending: many("pending"),
+        user_messages: many("message"),
+        ..record()
+    };
+    let long =
+        CarryOver { files_read: many("file"), commands: many("command"), errors: many("error"), ..facts() };
+    let (whole, headings) =
+        (settled(full), ["###", "The ", "- [", "Tasks", "Files", "Commands", "Errors", "Skills", "Given"]);
+    for tokens_max in [16_000, 4_000, 2_000, 1_000, 300, 60] {
+        let summary = fit(&whole, &long, Some(true), tokens_max);
+        assert!(tokens::fits(&summary, tokens_max), "{} tokens", tokens::estimate(&summary));
+        assert!(summary.contains("### Goal\nMend the importer") && summary.ends_with(ANSWERED));
+        let (record, facts) = summary.split_once("\n### Facts").unwrap_or((&summary, ""));
+        let lists = SECTIONS.iter().flat_map(|section| (section.list)(&mut whole.clone()).clone());
+        let entries: Vec<String> = lists.map(|entry| format!("- {entry}")).collect();
+        for line in record.lines().filter(|line| line.starts_with("- ")) {
+            assert!(entries.iter().any(|entry| entry == line), "{line:?} is no whole entry");
+        }
+        let told = |what: &str| record.matches(&format!("- {what}")).count();
+        if told("constraint") < 60 {
+            assert!(told("progress") <= 6, "{tokens_max}: progress goes before constraints");
+        }
+        assert!(facts.lines().all(|line| line.is_empty()
+            || line.starts_with("- ")
+            || headings.iter().any(|known| line.starts_with(known))));
+    }
+}

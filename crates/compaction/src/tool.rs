@@ -1,0 +1,70 @@
+//! The tool `compact_conversation`: the agent lets its own conversation be condensed when it turns to something else.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use model::ToolSpec;
+use runtime::{Repeat, Tool, ToolContext, ToolOutput, Update};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::compactor::Compactor;
+use crate::node::wanted_channels;
+
+/// The tool's name.
+pub const COMPACT_CONVERSATION: &str = "compact_conversation";
+
+/// The tool.
+pub struct CompactTool {
+    /// What condenses.
+    pub compactor: Arc<Compactor>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Args {
+    focus: Option<String>,
+}
+
+#[async_trait]
+impl Tool for CompactTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: COMPACT_CONVERSATION.to_owned(),
+            description: include_str!("../prompts/compact_conversation.md").trim().to_owned(),
+            parameters: json!({
+                "type": "object",
+                "properties": {
+                    "focus": {
+                        "type": "string",
+                        "description": include_str!("../prompts/compact_conversation_focus.md").trim(),
+                    }
+                },
+                "additionalProperties": false
+            }),
+        }
+    }
+
+    fn repeat(&self) -> Repeat {
+        Repeat::Safe
+    }
+
+    async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {
+        let focus = match Args::deserialize(args) {
+            Ok(args) => args.focus.filter(|focus| !focus.trim().is_empty()),
+            Err(error) => return ToolOutput::error(format!("bad arguments: {error}")),
+        };
+        let (tokens, due) = (self.compactor.sizes.of(context.thread_id), self.compactor.trigger_tokens());
+        if let (Some(tokens), Some(due)) = (tokens, due)
+            && tokens < due / 2
+        {
+            return ToolOutput::error(format!(
+                "Not condensed: the conversation takes {tokens} tokens, less than half of the {due} at which it is \
+                 condensed by itself. Go on."
+            ));
+        }
+        let update = Update { channels: wanted_channels(focus, None, 0), ..Update::default() };
+        ToolOutput::success("The conversation is condensed before your next step. Go on with the work.")
+            .with_update(update)
+    }
+}

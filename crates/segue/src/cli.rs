@@ -1,6 +1,8 @@
 //! The arguments: commands, options and their help texts. What they mean is in the files under `commands`.
 
+pub(crate) mod compact;
 pub(crate) mod handoff;
+pub(crate) mod history;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,7 +12,9 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use protocol::{AssistantId, Seq};
 
 use crate::exit::EXIT_CODES;
+use compact::{Compact, Uncompact, Window};
 use handoff::{Handoff, Recall};
+use history::{Feedback, History, Trace};
 
 /// A durable agent in the terminal: chat, run one turn, hand a long session over to a fresh thread
 ///
@@ -126,6 +130,12 @@ pub(crate) enum Command {
     Threads(Threads),
     History(History),
     Recall(Recall),
+    #[command(name = "context")]
+    Window(Window),
+    Compact(Compact),
+    Uncompact(Uncompact),
+    Feedback(Feedback),
+    Trace(Trace),
     /// Show which models can be used, and why others cannot
     Models,
     #[command(subcommand)]
@@ -382,22 +392,6 @@ pub(crate) enum ExportFormat {
     Md,
     /// JSON.
     Json,
-}
-
-/// Print what was said in a thread
-#[derive(Debug, Args)]
-pub(crate) struct History {
-    /// The beginning of its id, or `last`
-    pub(crate) thread: String,
-    /// The most events to read
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
-    pub(crate) limit: u32,
-    /// Only what came before this event
-    #[arg(long, value_name = "SEQ")]
-    pub(crate) before: Option<Seq>,
-    /// Only what came after this event
-    #[arg(long, value_name = "SEQ")]
-    pub(crate) after: Option<Seq>,
 }
 
 /// Reads a time: a number of seconds, or a number with its unit.

@@ -2,16 +2,15 @@
 
 pub(crate) mod approval;
 pub(crate) mod chat;
-pub(crate) mod doctor;
-pub(crate) mod generate;
+pub(crate) mod compact;
 pub(crate) mod handoff;
 pub(crate) mod history;
 pub(crate) mod import;
-pub(crate) mod mcp;
-pub(crate) mod models;
 pub(crate) mod review;
 pub(crate) mod run;
+pub(crate) mod setup;
 pub(crate) mod threads;
+pub(crate) mod work;
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -125,11 +124,16 @@ async fn perform(cli: Cli) -> Outcome {
         Some(Command::Threads(args)) => threads::run(&open(Asked::default())?, args).await,
         Some(Command::History(args)) => history::run(&open(Asked::default())?, args).await,
         Some(Command::Recall(args)) => history::recall::run(&open(Asked::default())?, args).await,
-        Some(Command::Models) => models::run(&open(Asked::default())?),
-        Some(Command::Mcp(args)) => mcp::run(&open(Asked::default())?, args).await,
-        Some(Command::Doctor) => doctor::run(&global).await,
-        Some(Command::Completions(args)) => generate::completions(&args),
-        Some(Command::Man(args)) => generate::man(&args),
+        Some(Command::Window(args)) => compact::window(&open(Asked::model(&args.model))?, &args.thread).await,
+        Some(Command::Compact(args)) => compact::run(&open(Asked::model(&args.model))?, args).await,
+        Some(Command::Uncompact(args)) => compact::undo(&open(Asked::default())?, &args.thread).await,
+        Some(Command::Feedback(args)) => run::feedback::run(&open(Asked::default())?, args).await,
+        Some(Command::Trace(args)) => run::trace::run(&open(Asked::default())?, &args.run).await,
+        Some(Command::Models) => setup::models::run(&open(Asked::default())?),
+        Some(Command::Mcp(args)) => setup::mcp::run(&open(Asked::default())?, args).await,
+        Some(Command::Doctor) => setup::doctor::run(&global).await,
+        Some(Command::Completions(args)) => setup::generate::completions(&args),
+        Some(Command::Man(args)) => setup::generate::man(&args),
     }
 }
 

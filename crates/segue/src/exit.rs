@@ -215,7 +215,7 @@ pub(crate) fn of_run(end: &RunEnd) -> Outcome {
         (RunStatus::Success | RunStatus::Pending | RunStatus::Running, _) => return Ok(Code::Done),
         (RunStatus::Interrupted, _) => return Ok(Code::Undecided),
         (RunStatus::Cancelled, _) => Code::Cancelled,
-        (RunStatus::Error | RunStatus::Timeout, Some("limit")) => Code::Limit,
+        (RunStatus::Error | RunStatus::Timeout, Some("limit" | "overflow")) => Code::Limit,
         (RunStatus::Timeout, _) => Code::Timeout,
         (RunStatus::Error, Some("config")) => Code::Config,
         (RunStatus::Error, Some("model")) => Code::Model,

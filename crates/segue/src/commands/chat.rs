@@ -1,5 +1,6 @@
 //! `segue chat`: a conversation in the terminal. Lines that begin with `/` are commands; everything else is a turn.
 
+mod compacting;
 mod facts;
 mod growth;
 mod handing;

@@ -1,57 +1,124 @@
-//! `segue history`: what was said in a thread, a page at a time, whatever was condensed since.
+//! `segue history`: what was said in a thread, a page at a time, whatever was condensed since. How one entry looks is in
+//! `entry`, which markers there are around a page in `marks`.
 
+pub(crate) mod entry;
+pub(crate) mod marks;
 pub(crate) mod recall;
 
-use agent::{EventQuery, HistoryEntry, HistoryItem};
-use protocol::{Block, Category, Message, Seq, ThreadId};
+use agent::{EventQuery, HistoryEntry, HistoryItem, HistoryPage, HistoryQuery, Superseded};
+use protocol::{EventType, RunFeedback, Seq, ThreadId};
 use serde::Serialize;
 
-use crate::cli::{self, Format};
+use crate::cli::Format;
+use crate::cli::history::History;
 use crate::commands::Context;
-use crate::commands::chat::message::FILE_BLOCK;
-use crate::commands::import::count;
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::screen::Screen;
-use crate::terminal::show::calls::title;
-use crate::terminal::show::markdown::Markdown;
-use crate::terminal::text::safe::{one_line, safe};
-use crate::terminal::text::wrap::{shorten, size};
+use crate::terminal::show::marker::Fold;
+use entry::{Look, show};
+use marks::Marks;
 
-/// Events that are shown of a turn whose display fell behind.
-const CATCH_UP_EVENTS: usize = 200;
-/// Lines of a tool's result that are shown.
-const RESULT_LINES_MAX: usize = 6;
+/// Entries that are shown of a turn whose display fell behind.
+const CATCH_UP_ENTRIES: usize = 200;
+/// The events that `--markers` shows.
+const MARKERS: [EventType; 2] = [EventType::Compacted, EventType::CompactionUndone];
 
 /// The page `--json` prints.
 #[derive(Serialize)]
-struct Page<'a> {
-    thread_id: ThreadId,
-    entries: &'a [HistoryEntry],
+struct Printed<'a> {
+    #[serde(flatten)]
+    page: &'a HistoryPage,
     first_seq: Option<Seq>,
     last_seq: Option<Seq>,
+    /// With `--expand`: the markers of every page whose messages are on this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    markers: Option<&'a [HistoryEntry]>,
 }
 
 /// Performs the command.
-pub(crate) async fn run(context: &Context, args: cli::History) -> Outcome {
-    let thread = context.agent.find_thread(&args.thread).await?;
-    let query = page(args.after, args.before, args.limit as usize);
-    let entries = context.agent.history_page(thread.thread_id, query).await?;
+pub(crate) async fn run(context: &Context, args: History) -> Outcome {
+    let thread_id = context.agent.find_thread(&args.thread).await?.thread_id;
+    let superseded = if args.all { Superseded::Shown } else { Superseded::Hidden };
+    let query = HistoryQuery {
+        before_seq: args.before,
+        after_seq: args.after,
+        limit: args.limit as usize,
+        superseded,
+        feedback: Some(RunFeedback::LOCAL.to_owned()),
+    };
+    let page = match args.markers {
+        true => markers(context, thread_id, &query).await?,
+        false => context.agent.history_page(thread_id, &query).await?,
+    };
+    let fold = if args.expand { Fold::Open } else { Fold::Closed };
+    let marks = Marks::around(context, &page, (fold, superseded)).await?;
     let (first_seq, last_seq) =
-        (entries.first().map(|entry| entry.seq), entries.last().map(|entry| entry.seq));
+        (page.entries.first().map(|entry| entry.seq), page.entries.last().map(|entry| entry.seq));
     if context.format == Format::Json {
-        context.json(&Page { thread_id: thread.thread_id, entries: &entries, first_seq, last_seq })?;
+        let markers = args.expand.then(|| marks.covering(first_seq, last_seq));
+        context.json(&Printed { page: &page, first_seq, last_seq, markers: markers.as_deref() })?;
         return Ok(Code::Done);
     }
-    for entry in &entries {
-        show(&context.screen, entry, usize::MAX)?;
+    let look = Look { lines_max: usize::MAX, fold, marks: &marks };
+    for entry in &page.entries {
+        show(&context.screen, entry, look)?;
     }
-    if let Some(first) = first_seq.filter(|_| args.after.is_none())
-        && !context.agent.history_page(thread.thread_id, page(None, Some(first), 1)).await?.is_empty()
-    {
-        let earlier = format!("Earlier: `segue history {} --before {first}`", args.thread);
-        context.screen.note(context.screen.style.dim(earlier));
+    if page.entries.is_empty() && args.markers {
+        context.screen.line("Nothing was condensed there.")?;
     }
+    note_more(context, &args, &page);
     Ok(Code::Done)
+}
+
+/// Says how to come to what is before and after the page, and to the originals of markers that were opened.
+fn note_more(context: &Context, args: &History, page: &HistoryPage) {
+    let (Some(first), Some(last)) = (page.entries.first(), page.entries.last()) else { return };
+    let options = [(args.markers, " --markers"), (args.expand, " --expand"), (args.all, " --all")];
+    let options: String = options.iter().filter(|(is_set, _)| *is_set).map(|(_, name)| *name).collect();
+    let history = format!("segue history {}", args.thread);
+    let originals = page.entries.iter().filter_map(|entry| match &entry.what {
+        HistoryItem::Marker(marker) if args.expand && (args.markers || marker.first_seq < first.seq) => {
+            let (after, before) = (marker.first_seq.saturating_sub(1), marker.last_seq.saturating_add(1));
+            let range = format!("--after {after} --before {before}");
+            Some(format!("Originals of marker #{}: `{history} {range}`", entry.seq))
+        }
+        HistoryItem::Marker(_)
+        | HistoryItem::Message(_)
+        | HistoryItem::Boundary(_)
+        | HistoryItem::Undone(_) => None,
+    });
+    let earlier =
+        page.has_more_before.then(|| format!("Earlier: `{history}{options} --before {}`", first.seq));
+    let later = page.has_more_after.then(|| format!("Later: `{history}{options} --after {}`", last.seq));
+    for note in originals.chain(earlier).chain(later) {
+        context.screen.note(context.screen.style.dim(note));
+    }
+}
+
+/// Returns a page of nothing but markers, and what became of them.
+async fn markers(
+    context: &Context,
+    thread_id: ThreadId,
+    query: &HistoryQuery,
+) -> Result<HistoryPage, Failure> {
+    let is_forward = query.after_seq.is_some();
+    let query = EventQuery {
+        after: query.after_seq,
+        before: query.before_seq,
+        types: MARKERS.to_vec(),
+        superseded: query.superseded,
+        limit: query.limit + 1,
+        ..EventQuery::default()
+    };
+    let limit = query.limit - 1;
+    let mut events = context.agent.store().events(thread_id, query).await.map_err(agent::Error::from)?;
+    let is_cut = events.len() > limit;
+    match is_forward {
+        true => events.truncate(limit),
+        false => drop(events.drain(..events.len().saturating_sub(limit))),
+    }
+    let (has_more_before, has_more_after) = if is_forward { (false, is_cut) } else { (is_cut, false) };
+    let entries = agent::history_of(&events);
+    Ok(HistoryPage { thread_id, source: "journal", entries, has_more_before, has_more_after })
 }
 
 /// Shows what was said in a thread after an event, the first page of it.
@@ -59,110 +126,23 @@ pub(crate) async fn run(context: &Context, args: cli::History) -> Outcome {
 /// # Errors
 /// When the journal or stdout fails.
 pub(crate) async fn show_after(context: &Context, thread_id: ThreadId, seq: Seq) -> Result<(), Failure> {
-    for entry in context.agent.history_page(thread_id, page(Some(seq), None, CATCH_UP_EVENTS)).await? {
-        show(&context.screen, &entry, usize::MAX)?;
-    }
-    Ok(())
+    let query = HistoryQuery { after_seq: Some(seq), limit: CATCH_UP_ENTRIES, ..HistoryQuery::default() };
+    show_page(context, thread_id, &query).await
 }
 
-/// Returns a query for what people are shown of a thread.
-fn page(after: Option<Seq>, before: Option<Seq>, limit: usize) -> EventQuery {
-    EventQuery {
-        after,
-        before,
-        categories: vec![Category::Message, Category::Middleware],
-        limit,
-        ..EventQuery::default()
-    }
-}
-
-/// Shows one entry under a line that says who, where and when, and at most `lines_max` lines of its text.
+/// Shows a page of what was said in a thread, with its markers closed.
 ///
 /// # Errors
-/// When stdout cannot be written to.
-pub(crate) fn show(screen: &Screen, entry: &HistoryEntry, lines_max: usize) -> Result<(), Failure> {
-    let style = screen.style;
-    let at = entry.created_at.strftime("%Y-%m-%d %H:%M");
-    match &entry.what {
-        // Reasoning alone is not shown, so neither is a heading for it.
-        HistoryItem::Message(message) if is_hidden(message) => {}
-        HistoryItem::Message(message) => {
-            let who = match message {
-                Message::Human(_) => style.good("you"),
-                Message::Ai(_) => style.bold("assistant"),
-                Message::Tool(_) => "tool".to_owned(),
-            };
-            screen.line(format!("{who} {}", style.dim(format!("#{} {at}", entry.seq))))?;
-            show_message(screen, message, lines_max)?;
-        }
-        HistoryItem::Boundary(boundary) => {
-            let head = match boundary.kind {
-                "imported_summary" => "the original agent's own summary",
-                _ => "earlier messages condensed by the original agent",
-            };
-            screen.line(style.warn(format!("── {head} #{} {at}", entry.seq)))?;
-            show_text(screen, &boundary.text, lines_max)?;
-        }
-    }
-    screen.line("")?;
-    Ok(())
-}
-
-fn is_hidden(message: &Message) -> bool {
-    let hidden = |block: &Block| matches!(block, Block::Thinking { .. } | Block::Opaque { .. });
-    !message.content().is_empty() && message.content().iter().all(hidden)
-}
-
-fn show_message(screen: &Screen, message: &Message, lines_max: usize) -> Result<(), Failure> {
-    if let Message::Tool(result) = message {
-        let text = protocol::message::joined_text(&result.content);
-        return show_result(screen, &text);
-    }
-    for block in message.content() {
-        match block {
-            Block::Text { text } if text.starts_with(FILE_BLOCK) => {
-                let head = text.lines().next().unwrap_or_default();
-                screen.line(screen.style.dim(format!("[{}]", one_line(head.trim_matches(['<', '>'])))))?;
-            }
-            Block::Text { text } => show_text(screen, text, lines_max)?,
-            Block::ToolCall { name, args, .. } => {
-                let line = title(name, args);
-                screen.line(
-                    screen.style.dim(format!("→ {}", shorten(&line, screen.columns.saturating_sub(2)))),
-                )?;
-            }
-            Block::Media { media_type, bytes, .. } => {
-                let size = bytes.map(|bytes| format!(" {}", size(bytes))).unwrap_or_default();
-                screen.line(screen.style.dim(format!("[{}{size}]", one_line(media_type))))?;
-            }
-            Block::Thinking { .. } | Block::Opaque { .. } => {}
-        }
+/// When the journal or stdout fails.
+pub(crate) async fn show_page(
+    context: &Context,
+    thread_id: ThreadId,
+    query: &HistoryQuery,
+) -> Result<(), Failure> {
+    let page = context.agent.history_page(thread_id, query).await?;
+    let marks = Marks::around(context, &page, (Fold::Closed, query.superseded)).await?;
+    for entry in &page.entries {
+        show(&context.screen, entry, Look { lines_max: usize::MAX, fold: Fold::Closed, marks: &marks })?;
     }
     Ok(())
-}
-
-fn show_text(screen: &Screen, text: &str, lines_max: usize) -> Result<(), Failure> {
-    let mut markdown = Markdown::new(screen);
-    let rendered = markdown.push(text) + &markdown.finish();
-    let mut lines = rendered.lines();
-    for line in lines.by_ref().take(lines_max) {
-        screen.line(line)?;
-    }
-    more(screen, lines.count())
-}
-
-fn more(screen: &Screen, lines: usize) -> Result<(), Failure> {
-    match lines {
-        0 => Ok(()),
-        lines => Ok(screen.line(screen.style.dim(format!("… {} more", count(lines as u64, "line"))))?),
-    }
-}
-
-fn show_result(screen: &Screen, text: &str) -> Result<(), Failure> {
-    let text = safe(text);
-    let mut lines = text.lines();
-    for line in lines.by_ref().take(RESULT_LINES_MAX) {
-        screen.line(screen.style.dim(shorten(line, screen.columns)))?;
-    }
-    more(screen, lines.count())
 }

@@ -13,6 +13,7 @@ use protocol::{Decision, Decisions, Proposal};
 use serde_json::{Map, Value, json};
 
 use crate::commands::Context;
+use crate::commands::work::{Done, Telling};
 use crate::exit::{self, Failure, chain};
 use crate::terminal::ask::line::{ask_line, ask_text};
 use crate::terminal::ask::pick::{Picked, pick, pick_or_type};
@@ -28,7 +29,7 @@ pub(crate) use change::came_about;
 use choices::{Answer, Asked, Offer, choices};
 use own::Own;
 pub(crate) use panel::show;
-use work::Telling;
+
 pub(crate) use work::{decide, draft};
 
 /// What the agent that asked is told when a person goes on without a summary.
@@ -267,7 +268,7 @@ impl<'a> Review<'a> {
 
     /// Passes an answer on; another proposal is shown.
     async fn pass_on(&mut self, decision: Decision) -> Result<Passed, Failure> {
-        let work::Done { done, is_stopped } = self.work(decision).await?;
+        let Done { done, is_stopped } = self.work(decision).await?;
         match done {
             Ok(decided) => match decided.next.clone() {
                 Some(next) => {

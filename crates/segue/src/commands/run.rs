@@ -1,8 +1,11 @@
-//! `segue run`: one prompt, one answer, no terminal needed. How a turn is told to a program is in `lines`.
+//! `segue run`: one prompt, one answer, no terminal needed. How a turn is told to a program is in `lines`; the commands
+//! about a run that was made are beside it.
 
 pub(crate) mod decide;
+pub(crate) mod feedback;
 mod lines;
 mod told;
+pub(crate) mod trace;
 
 use std::io::{self, IsTerminal, Read};
 

@@ -1,4 +1,5 @@
-//! How things look: Markdown, code, changes, tool calls, task lists, summaries and what they rest on. It reads no keys.
+//! How things look: Markdown, code, changes, tool calls, task lists, summaries and what they rest on, markers, what fills
+//! a window. It reads no keys.
 
 pub(crate) mod calls;
 pub(crate) mod carry;
@@ -7,5 +8,7 @@ pub(crate) mod diff;
 pub(crate) mod inline;
 pub(crate) mod ledger;
 pub(crate) mod markdown;
+pub(crate) mod marker;
 pub(crate) mod summary;
 pub(crate) mod tabular;
+pub(crate) mod window;

@@ -9,12 +9,20 @@ fn completions_and_manual_pages_are_generated_without_a_home() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ended = sandbox.run(&["completions", shell]);
         assert!(ended.code == 0 && ended.stdout.contains("handoff"), "{shell}: {ended:?}");
+        assert!(ended.stdout.contains("uncompact") && ended.stdout.contains("expand"), "{shell}");
     }
     let ended = sandbox.run(&["man"]);
     assert!(ended.code == 0 && ended.stdout.contains(".TH segue 1"), "{ended:?}");
     let folder = sandbox.work().join("man");
     assert_eq!(sandbox.run(&["man", folder.to_str().unwrap()]).code, 0);
-    for page in ["segue.1", "segue-run.1", "segue-threads-list.1"] {
+    for page in [
+        "segue.1",
+        "segue-run.1",
+        "segue-threads-list.1",
+        "segue-compact.1",
+        "segue-context.1",
+        "segue-trace.1",
+    ] {
         assert!(folder.join(page).exists(), "{page}");
     }
 }

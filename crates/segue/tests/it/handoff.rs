@@ -3,6 +3,7 @@
 mod asked;
 mod growth;
 mod recall;
+mod review;
 
 use std::process::Stdio;
 

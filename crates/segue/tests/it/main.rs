@@ -5,10 +5,10 @@
 
 mod bad_input;
 mod chat;
+mod compact;
 mod generate;
 mod handoff;
 mod import;
-mod review;
 mod run;
 mod sandbox;
 mod signals;

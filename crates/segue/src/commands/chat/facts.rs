@@ -1,9 +1,9 @@
-//! What a person can look at in a chat: what fills the window, what was spent, models, tools, memory, a tool call in
+//! What a person can look at in a chat: what was spent, models, tools, memory, a tool call in
 //! full. Only the memory file and the model are changed here.
 
-use agent::{Agent, ContextReport, EventQuery, HistoryItem};
+use agent::{Agent, HistoryItem, HistoryQuery};
 use protocol::message::joined_text;
-use protocol::{Category, Message, ToolMessage};
+use protocol::{Message, ToolMessage};
 use serde_json::Value;
 
 use crate::commands::chat::Chat;
@@ -17,12 +17,10 @@ use crate::terminal::text::amount::{self, tokens};
 use crate::terminal::text::safe::{one_line, safe, shown_path};
 use crate::terminal::text::table::{Column, table};
 
-/// The columns of the bar that shows the window.
-const BAR_COLUMNS: usize = 40;
 /// Where most tools come from, which needs not be said.
 const BUILT_IN: &str = "built in";
-/// Events that are read to find a tool call.
-const EVENTS_READ_MAX: usize = 200;
+/// Entries that are read to find a tool call.
+const ENTRIES_READ_MAX: usize = 200;
 
 /// Returns the models that can be named, each with why it can be used.
 pub(super) fn models(agent: &Agent) -> Vec<(String, String)> {
@@ -39,32 +37,6 @@ impl Chat {
             Some(name) => self.use_model(name),
             None => self.note_model(),
         }
-    }
-
-    pub(super) async fn context_report(&self) -> Result<(), Failure> {
-        let Some(thread_id) = self.current()? else { return Ok(()) };
-        let report = self.context.agent.context(thread_id).await?;
-        let (screen, style) = (&self.context.screen, self.context.screen.style);
-        let window = report.window_tokens.unwrap_or(report.tokens).max(1);
-        screen.line(style.bold(one_line(&report.model)))?;
-        let (used, of) = (tokens(report.tokens), tokens(window));
-        screen.line(style.dim(format!("{used} of {of} tokens, by estimate")))?;
-        screen.line(bar(&report, window, BAR_COLUMNS.min(screen.columns.saturating_sub(2))))?;
-        let percent = |tokens: u64| format!("{} %", (tokens * 100).div_ceil(window));
-        let mut rows: Vec<Vec<String>> = report
-            .parts
-            .iter()
-            .map(|part| vec![one_line(&part.name), tokens(part.tokens), percent(part.tokens)])
-            .collect();
-        if let Some(window) = report.window_tokens {
-            let free = window.saturating_sub(report.tokens);
-            rows.push(vec!["free".to_owned(), tokens(free), percent(free)]);
-        }
-        let columns = [Column::Flexible("PART"), Column::Right("TOKENS"), Column::Right("SHARE")];
-        for line in table(screen, &columns, &rows) {
-            screen.line(line)?;
-        }
-        self.say(&format!("{} messages", report.message_count))
     }
 
     pub(super) async fn cost(&self) -> Result<(), Failure> {
@@ -191,20 +163,17 @@ impl Chat {
                     .with_hint("/show 1 is the last, /show 2 the one before it"));
             }
         };
-        let query = EventQuery {
-            categories: vec![Category::Message],
-            limit: EVENTS_READ_MAX,
-            ..EventQuery::default()
-        };
+        let query = HistoryQuery { limit: ENTRIES_READ_MAX, ..HistoryQuery::default() };
         let messages: Vec<Message> = self
             .context
             .agent
-            .history_page(thread_id, query)
+            .history_page(thread_id, &query)
             .await?
+            .entries
             .into_iter()
             .filter_map(|entry| match entry.what {
                 HistoryItem::Message(message) => Some(message),
-                HistoryItem::Boundary(_) => None,
+                HistoryItem::Boundary(_) | HistoryItem::Marker(_) | HistoryItem::Undone(_) => None,
             })
             .collect();
         let results = messages.iter().rev().filter_map(|message| match message {
@@ -241,41 +210,4 @@ impl Chat {
 /// Returns the first line of a description.
 fn about(description: &str) -> String {
     one_line(description.lines().find(|line| !line.trim().is_empty()).unwrap_or_default())
-}
-
-/// Returns the shares of the window as a bar: each part with a picture of its own, the rest free.
-fn bar(report: &ContextReport, window: u64, columns: usize) -> String {
-    const PICTURES: [char; 4] = ['█', '▓', '▒', '▚'];
-    let mut bar = String::new();
-    let (mut tokens, mut drawn) = (0, 0);
-    for (part, picture) in report.parts.iter().zip(PICTURES.iter().cycle()) {
-        tokens += part.tokens;
-        // Rounded up in sum, so that the bar is as long as all parts together.
-        let end = usize::try_from((tokens * columns as u64).div_ceil(window)).unwrap_or(columns).min(columns);
-        bar.extend(std::iter::repeat_n(*picture, end.saturating_sub(drawn)));
-        drawn = drawn.max(end);
-    }
-    bar.extend(std::iter::repeat_n('░', columns - drawn));
-    bar
-}
-
-#[cfg(test)]
-mod tests {
-    use agent::ContextPart;
-
-    use super::*;
-
-    #[test]
-    fn the_bar_is_as_long_as_the_window_however_full_it_is() {
-        let report = |sizes: &[u64]| ContextReport {
-            model: String::new(),
-            window_tokens: Some(100),
-            parts: sizes.iter().map(|tokens| ContextPart { name: String::new(), tokens: *tokens }).collect(),
-            tokens: sizes.iter().sum(),
-            message_count: 0,
-        };
-        assert_eq!(bar(&report(&[10, 0, 30]), 100, 10), "█▒▒▒░░░░░░");
-        assert_eq!(bar(&report(&[300]), 100, 10), "██████████");
-        assert_eq!(bar(&report(&[]), 100, 10), "░░░░░░░░░░");
-    }
 }

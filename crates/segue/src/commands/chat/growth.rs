@@ -15,11 +15,13 @@ use crate::terminal::work::typed::Typed;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     HandOff,
+    Compact,
     GoOn,
 }
 
-const WAYS: [Choice<Way>; 2] = [
+const WAYS: [Choice<Way>; 3] = [
     Choice { key: 'h', label: "Hand off", answer: Way::HandOff },
+    Choice { key: 'c', label: "Compact here", answer: Way::Compact },
     Choice { key: 'g', label: "Go on", answer: Way::GoOn },
 ];
 
@@ -47,12 +49,14 @@ impl Chat {
         if let Err(error) = agent.proposed_at(thread_id, full.tokens).await {
             self.tell(error.into())?;
         }
-        match way {
-            Some(Way::HandOff) => match self.handoff(&[]).await {
-                Ok(()) => Ok(()),
-                Err(failure) => self.tell(failure),
-            },
+        let done = match way {
+            Some(Way::HandOff) => self.handoff(&[]).await,
+            Some(Way::Compact) => self.compact(&[]).await,
             Some(Way::GoOn) | None => Ok(()),
+        };
+        match done {
+            Ok(()) => Ok(()),
+            Err(failure) => self.tell(failure),
         }
     }
 }
@@ -62,7 +66,8 @@ fn told(full: &Fullness) -> String {
     let percent = (full.tokens * 100).div_ceil(full.window_tokens.max(1));
     format!(
         "This thread fills {percent} % of the model's window ({} of {} tokens). A handoff takes what matters into a fresh \
-         thread, with a summary you review; this one stays as it is.",
+         thread, with a summary you review; this one stays as it is. Compacting goes on here: the model is sent a summary in \
+         place of what is older, and you keep all of it.",
         tokens(full.tokens),
         tokens(full.window_tokens)
     )

@@ -1,16 +1,19 @@
 //! What a person sees when a thread is opened: its title, what was carried over into it, and the last of what was said.
 //! It asks and changes nothing.
 
-use agent::{EventQuery, HistoryItem};
-use protocol::{Category, Message, Proposal, Thread, ThreadId};
+use agent::{HistoryEntry, HistoryItem, HistoryQuery};
+use protocol::{Message, Proposal, Thread, ThreadId};
 
-use crate::commands::{Context, history, threads};
+use crate::commands::history::entry::{Look, show as show_entry};
+use crate::commands::history::marks::Marks;
+use crate::commands::{Context, threads};
 use crate::exit::Failure;
+use crate::terminal::show::marker::Fold;
 use crate::terminal::show::summary;
 use crate::terminal::text::wrap;
 
-/// Events that are read for the last messages.
-const EVENTS_READ_MAX: usize = 40;
+/// Entries that are read for the last messages.
+const ENTRIES_READ_MAX: usize = 40;
 /// Lines of each that are shown.
 const LINES_SHOWN_MAX: usize = 8;
 /// Messages that are shown again.
@@ -51,26 +54,27 @@ async fn carried_over(context: &Context, thread: &Thread) -> Result<Option<Propo
 }
 
 async fn last_messages(context: &Context, thread_id: ThreadId) -> Result<(), Failure> {
-    let query = EventQuery {
-        after: None,
-        before: None,
-        categories: vec![Category::Message],
-        limit: EVENTS_READ_MAX,
-        ..EventQuery::default()
+    let query = HistoryQuery { limit: ENTRIES_READ_MAX, ..HistoryQuery::default() };
+    let page = context.agent.history_page(thread_id, &query).await?;
+    let marks = Marks::around(context, &page, (Fold::Closed, query.superseded)).await?;
+    let is_said = |entry: &HistoryEntry| match &entry.what {
+        HistoryItem::Message(message @ (Message::Human(_) | Message::Ai(_))) => {
+            !message.text().trim().is_empty()
+        }
+        HistoryItem::Message(Message::Tool(_)) | HistoryItem::Boundary(_) => false,
+        HistoryItem::Marker(_) | HistoryItem::Undone(_) => false,
     };
-    let entries = context.agent.history_page(thread_id, query).await?;
-    let said: Vec<_> = entries
-        .into_iter()
-        .filter(|entry| match &entry.what {
-            HistoryItem::Message(message @ (Message::Human(_) | Message::Ai(_))) => {
-                !message.text().trim().is_empty()
-            }
-            HistoryItem::Message(Message::Tool(_)) | HistoryItem::Boundary(_) => false,
-        })
-        .collect();
+    let said = page.entries.iter().rev().filter(|entry| is_said(entry));
+    let first = said.take(MESSAGES_SHOWN_MAX).last().map_or(0, |entry| entry.seq);
+    // A marker is no message, but says what became of them.
+    let is_shown = |entry: &&HistoryEntry| match &entry.what {
+        HistoryItem::Marker(_) | HistoryItem::Undone(_) => true,
+        HistoryItem::Message(_) | HistoryItem::Boundary(_) => is_said(entry),
+    };
+    let look = Look { lines_max: LINES_SHOWN_MAX, fold: Fold::Closed, marks: &marks };
     context.screen.line("")?;
-    for entry in &said[said.len().saturating_sub(MESSAGES_SHOWN_MAX)..] {
-        history::show(&context.screen, entry, LINES_SHOWN_MAX)?;
+    for entry in page.entries.iter().filter(|entry| entry.seq >= first).filter(is_shown) {
+        show_entry(&context.screen, entry, look)?;
     }
     Ok(())
 }

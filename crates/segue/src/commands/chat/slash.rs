@@ -21,13 +21,19 @@ const fn slash(name: &'static str, takes: &'static str, about: &'static str) -> 
 }
 
 /// Every command.
-pub(super) const COMMANDS: [Slash; 18] = [
+pub(super) const COMMANDS: [Slash; 20] = [
     slash("help", "", "show the commands and keys"),
     slash(
         "handoff",
         "[goal…] [--preview] [--apply] [--messages N]",
         "carry what matters into a fresh thread",
     ),
+    slash(
+        "compact",
+        "[focus…] [--preview] [--keep N]",
+        "condense what is older for the model, and go on here",
+    ),
+    slash("uncompact", "", "take the newest compaction back"),
     slash("new", "", "begin a new thread, blank or with context carried forward"),
     slash("threads", "[ID]", "choose a thread to go on in"),
     slash("fork", "[SEQ]", "copy this thread, up to an event, and go on in the copy"),
@@ -35,8 +41,8 @@ pub(super) const COMMANDS: [Slash; 18] = [
     slash("recall", "words…", "find what was said here, or in the threads this one came from"),
     slash("approve", "", "decide about the tool calls that wait"),
     slash("show", "[N]", "open the last tool call, or the Nth last, in full"),
-    slash("history", "", "show what was said"),
-    slash("context", "", "show what fills the model's window"),
+    slash("history", "", "show what was said, with a marker where some of it was condensed"),
+    slash("context", "", "show what fills the model's window, and when it will be condensed"),
     slash("cost", "", "show what this thread has cost"),
     slash("model", "[PROVIDER/NAME]", "show or change the model"),
     slash("tools", "", "show the tools, those of MCP servers too, and what they may do"),
@@ -72,7 +78,9 @@ impl Chat {
             "approve" => self.approve_now().await,
             "show" => self.show(first).await,
             "history" => self.history().await,
-            "context" => self.context_report().await,
+            "compact" => self.compact(&words).await,
+            "uncompact" => self.uncompact().await,
+            "context" => self.window().await,
             "cost" => self.cost().await,
             "model" => self.model(first),
             "tools" => self.tools().await,

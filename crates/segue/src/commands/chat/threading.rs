@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use agent::{EventQuery, Prompt};
-use protocol::{Category, Seq};
+use agent::{HistoryQuery, Prompt};
+use protocol::{RunFeedback, Seq};
 
 use crate::commands::chat::message::words;
 use crate::commands::chat::{Chat, choose};
@@ -14,8 +14,8 @@ use crate::terminal::screen::{Audience, Cursor};
 use crate::terminal::text::safe::{one_line, safe, shown_path};
 use crate::terminal::text::wrap::shorten;
 
-/// Events `/history` reads.
-const HISTORY_EVENTS: usize = 40;
+/// Entries `/history` shows.
+const HISTORY_ENTRIES: usize = 40;
 /// Threads `/threads` lists where nobody can choose.
 const THREADS_LISTED: usize = 20;
 /// Messages `/rewind` offers.
@@ -38,15 +38,9 @@ impl Chat {
 
     pub(super) async fn history(&self) -> Result<(), Failure> {
         let Some(thread_id) = self.current()? else { return Ok(()) };
-        let query = EventQuery {
-            categories: vec![Category::Message],
-            limit: HISTORY_EVENTS,
-            ..EventQuery::default()
-        };
-        for entry in self.context.agent.history_page(thread_id, query).await? {
-            history::show(&self.context.screen, &entry, usize::MAX)?;
-        }
-        Ok(())
+        let feedback = Some(RunFeedback::LOCAL.to_owned());
+        let query = HistoryQuery { limit: HISTORY_ENTRIES, feedback, ..HistoryQuery::default() };
+        history::show_page(&self.context, thread_id, &query).await
     }
 
     pub(super) async fn fork(&mut self, seq: Option<&str>) -> Result<(), Failure> {

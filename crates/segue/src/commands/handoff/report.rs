@@ -1,7 +1,7 @@
 //! What `segue handoff` tells at its end: one JSON object for a program, a few lines for a person, and the exit code. Nothing
 //! is decided here.
 
-use agent::{EventQuery, HandoffCost, HistoryItem, ImportReport, PendingHandoff};
+use agent::{HandoffCost, HistoryItem, HistoryQuery, ImportReport, PendingHandoff};
 use protocol::{
     Coverage, Handoff, HandoffStatus, HandoffSummary, InterruptId, Message, Proposal, Seq, ThreadId,
 };
@@ -16,7 +16,7 @@ use crate::commands::{Context, history, review};
 use crate::exit::{self, Code, Failure, Outcome};
 
 /// Events that are read of what the agent said after a decision.
-const ANSWER_EVENTS_MAX: usize = 200;
+const ANSWER_ENTRIES_MAX: usize = 200;
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -177,11 +177,13 @@ async fn answered(context: &Context, ended: &Ended<'_>) -> Result<Option<String>
         return Ok(None);
     }
     let thread_id = ended.pending.handoff.parent_thread_id;
-    let query = EventQuery::after(ended.before, ANSWER_EVENTS_MAX);
-    let said = context.agent.history_page(thread_id, query).await?;
-    let texts = said.into_iter().rev().filter_map(|entry| match entry.what {
+    let query =
+        HistoryQuery { after_seq: Some(ended.before), limit: ANSWER_ENTRIES_MAX, ..HistoryQuery::default() };
+    let said = context.agent.history_page(thread_id, &query).await?;
+    let texts = said.entries.into_iter().rev().filter_map(|entry| match entry.what {
         HistoryItem::Message(message @ Message::Ai(_)) => Some(message.text()),
-        HistoryItem::Message(Message::Human(_) | Message::Tool(_)) | HistoryItem::Boundary(_) => None,
+        HistoryItem::Message(Message::Human(_) | Message::Tool(_)) => None,
+        HistoryItem::Boundary(_) | HistoryItem::Marker(_) | HistoryItem::Undone(_) => None,
     });
     Ok(texts.into_iter().find(|text| !text.trim().is_empty()))
 }

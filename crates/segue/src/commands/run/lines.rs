@@ -96,8 +96,8 @@ pub(crate) fn status(end: Option<&RunEnd>, code: crate::exit::Code) -> &'static 
 mod tests {
     use agent::Frame;
     use protocol::{
-        ActionRequest, Event, EventType, InterruptId, InterruptPayload, InterruptStatus, Message, NewEvent,
-        ReviewConfig, RunStatus,
+        ActionRequest, CarryOver, Compaction, CompactionTrigger, CondensedSummary, Event, EventType,
+        InterruptId, InterruptPayload, InterruptStatus, Message, NewEvent, ReviewConfig, RunStatus,
     };
     use serde_json::json;
 
@@ -140,8 +140,44 @@ mod tests {
         }
     }
 
+    /// What is stored when a conversation is condensed, and when it could not be.
+    fn condensed() -> [Frame; 2] {
+        let compaction = Compaction {
+            schema_version: 1,
+            trigger: CompactionTrigger::Auto,
+            first_seq: 1,
+            last_seq: 2,
+            replaced_count: 2,
+            kept_count: 1,
+            tokens_before: 150_240,
+            tokens_after: 18_120,
+            model: "anthropic/x".to_owned(),
+            summary: "### Goal\nMend the kettle.\n".to_owned(),
+            sections: CondensedSummary { goal: "Mend the kettle.".to_owned(), ..CondensedSummary::default() },
+            carry_over: CarryOver::default(),
+            last_request_seq: None,
+            previous_seq: None,
+            focus: None,
+            duration_ms: 2_300,
+            step: 1,
+            usage: Usage::default(),
+            prompt_sha256: None,
+        };
+        let failed = json!({"trigger": "auto", "reason": "the request would not become smaller"});
+        let stored = |event_type, content: &Value| {
+            let mut new = NewEvent::new(event_type, content, jiff::Timestamp::UNIX_EPOCH).unwrap();
+            (new.event_id, new.run_id) = (id(3), Some(id(2)));
+            Frame::Event(Box::new(Event::stored(new, id(1), 3)))
+        };
+        [
+            stored(EventType::Compacted, &serde_json::to_value(compaction).unwrap()),
+            stored(EventType::CompactionFailed, &failed),
+        ]
+    }
+
     /// Every frame there is, in the order of the page.
     fn frames() -> Vec<Frame> {
+        let [condensed, failed] = condensed();
         let mut new = NewEvent::message(&Message::human("hi"), jiff::Timestamp::UNIX_EPOCH).unwrap();
         new.event_id = id(3);
         assert_eq!(new.event_type, EventType::HumanMessage);
@@ -171,6 +207,8 @@ mod tests {
             Frame::Progress { what: "reading".to_owned(), done: 1, total: Some(2) },
             Frame::Notice { text: "something to know".to_owned() },
             Frame::Event(Box::new(Event::stored(new, id(1), 3))),
+            condensed,
+            failed,
             Frame::Interrupted(Box::new(interrupt())),
             Frame::RunEnded { run_id: id(2), status: RunStatus::Success, error: None },
         ]

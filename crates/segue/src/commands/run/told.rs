@@ -17,6 +17,7 @@ use crate::commands::{Context, approval};
 use crate::exit::{self, Code, Failure, Outcome};
 use crate::terminal::screen::Audience;
 use crate::terminal::show::calls::{outcome, stopped, title};
+use crate::terminal::show::marker;
 use crate::terminal::text::safe::{one_line, safe};
 use crate::terminal::text::wrap::shorten;
 use crate::terminal::work::watch::Seen;
@@ -128,6 +129,9 @@ impl<'a> Teller<'a> {
             }
             Frame::Event(event) => {
                 self.end_line()?;
+                for line in marker::happened(screen, event) {
+                    screen.note(line);
+                }
                 if event.kind() == Some(EventType::ToolMessage)
                     && let Some(Message::Tool(result)) = event.message()
                     && result.status == ToolStatus::Error

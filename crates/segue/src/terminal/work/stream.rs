@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::terminal::screen::{Audience, Screen};
 use crate::terminal::show::calls::{duration, stopped, title};
 use crate::terminal::show::markdown::Markdown;
+use crate::terminal::show::marker;
 use crate::terminal::text::safe::one_line;
 use crate::terminal::text::wrap::{shorten, wrap};
 use crate::terminal::work::live::Live;
@@ -229,17 +230,25 @@ impl<'a> Stream<'a> {
     }
 
     fn event(&mut self, event: &Event) -> io::Result<()> {
-        if event.kind() == Some(EventType::SubagentEnded) {
-            let told = event.content_value();
-            let usage = told.get("usage").and_then(|usage| serde_json::from_value(usage.clone()).ok());
-            let model = told.get("model").and_then(Value::as_str).map(str::to_owned);
-            self.spent.subagents.extend(usage.map(|usage| (model, usage)));
-        }
-        if event.kind() == Some(EventType::ToolCallDecided) {
-            let told = event.content_value();
-            if let (Some("respond"), Some(call_id)) = (told["decision"].as_str(), told["call_id"].as_str()) {
-                self.calls.answered(call_id);
+        match event.kind() {
+            Some(EventType::SubagentEnded) => {
+                let told = event.content_value();
+                let usage = told.get("usage").and_then(|usage| serde_json::from_value(usage.clone()).ok());
+                let model = told.get("model").and_then(Value::as_str).map(str::to_owned);
+                self.spent.subagents.extend(usage.map(|usage| (model, usage)));
             }
+            Some(EventType::ToolCallDecided) => {
+                let told = event.content_value();
+                if let (Some("respond"), Some(call_id)) =
+                    (told["decision"].as_str(), told["call_id"].as_str())
+                {
+                    self.calls.answered(call_id);
+                }
+            }
+            Some(EventType::Compacted | EventType::CompactionFailed | EventType::ResultClipped) => {
+                return self.condensed(event);
+            }
+            Some(_) | None => {}
         }
         match event.message() {
             Some(Message::Ai(answer)) => self.answered(answer),
@@ -250,6 +259,14 @@ impl<'a> Stream<'a> {
             }
             Some(Message::Human(_)) | None => Ok(()),
         }
+    }
+
+    /// Shows what became of the context: the card that the history has too, or one line.
+    fn condensed(&mut self, event: &Event) -> io::Result<()> {
+        self.end_answer()?;
+        self.enter(Phase::Waiting);
+        let lines = marker::happened(&self.screen, event);
+        self.print(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())
     }
 
     fn answered(&mut self, answer: AiMessage) -> io::Result<()> {

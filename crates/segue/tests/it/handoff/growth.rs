@@ -2,24 +2,33 @@
 
 use scripted::{Reply, Script, Server};
 
+use crate::compact::{condensing, long_thread};
 use crate::handoff::summary_draft;
 use crate::sandbox::Sandbox;
 use crate::terminal::Terminal;
 
 const QUESTION: &str = "[h] Hand off";
+/// A line of a message that makes a thread really grow.
+const LONG: &str = "many words of a long log";
 
 /// A sandbox whose threads are full with their first answer: what a request always holds is enough.
 fn soon_full(server: &Server) -> Sandbox {
     let sandbox = Sandbox::new().with_model(server);
     std::fs::create_dir(sandbox.home()).unwrap();
-    std::fs::write(sandbox.home().join("config.toml"), "[handoff]\npropose_at = 0.001\n").unwrap();
+    std::fs::write(
+        sandbox.home().join("config.toml"),
+        "[handoff]\npropose_at = 0.001\n[compaction]\nkeep = {messages = 4}\n",
+    )
+    .unwrap();
     sandbox
 }
 
 fn answering() -> Server {
     let draft = Reply { always: true, ..summary_draft("One") };
-    let answer = Reply { always: true, ..Reply::text("Heard.") };
-    Server::start(Script::new([draft.when_body_contains("You write the handoff summary"), answer])).unwrap()
+    // What a provider reports is believed: it must fit what was sent.
+    let heard = |tokens| Reply { always: true, ..Reply::text("Heard.").tokens(tokens, 5) };
+    let draft = draft.when_body_contains("You write the handoff summary");
+    Server::start(Script::new([draft, heard(40_000).when_body_contains(LONG), heard(3_000)])).unwrap()
 }
 
 #[test]
@@ -32,7 +41,9 @@ fn m15_a_full_thread_is_proposed_to_be_handed_off_once_for_each_real_growth() {
     let screen = terminal.wait_for(QUESTION);
     assert!(screen.contains("% of the model's window") && screen.contains("ctx "), "{screen}");
     assert!(
-        screen.contains("[g] Go on") && screen.lines().all(|line| line.chars().count() <= 60),
+        screen.contains("[c] Compact here")
+            && screen.contains("[g] Go on")
+            && screen.lines().all(|line| line.chars().count() <= 60),
         "{screen}"
     );
     terminal.keys("g\r");
@@ -49,7 +60,7 @@ fn m15_a_full_thread_is_proposed_to_be_handed_off_once_for_each_real_growth() {
     terminal.wait_until("the prompt", |screen| screen.trim_end().ends_with("segue>"));
     terminal.keys("/quit\r");
     assert!(!terminal.end().1.contains(QUESTION));
-    let long = "many words of a long log\n".repeat(6_000);
+    let long = format!("{LONG}\n").repeat(6_000);
     assert_eq!(sandbox.run_with(&["run", "-c", "-p", "-"], &long).code, 0, "unattended, nothing is proposed");
     let terminal = Terminal::start(&sandbox, 80, &["chat", "-c"]);
     terminal.wait_for(QUESTION);
@@ -75,4 +86,20 @@ fn m15_escape_goes_on_and_changes_nothing() {
     terminal.keys("/quit\r");
     assert_eq!(terminal.end().0, 0);
     assert_eq!((sandbox.threads().len(), server.calls()), (1, 1));
+}
+
+#[test]
+fn m15_compacting_here_is_one_key_away_and_goes_on_in_the_same_thread() {
+    let server = condensing();
+    let sandbox = long_thread(soon_full(&server), 12);
+    let terminal = Terminal::start(&sandbox, 80, &["chat", "-c"]);
+    terminal.wait_for(QUESTION);
+    terminal.keys("c\r");
+    terminal.wait_for("→ Compact here");
+    terminal.wait_for(" messages condensed · #1");
+    terminal.wait_for("/uncompact takes it back.");
+    terminal.wait_until("the prompt", |screen| screen.trim_end().ends_with("segue>"));
+    terminal.keys("/quit\r");
+    assert_eq!(terminal.end().0, 0);
+    assert_eq!(sandbox.threads().len(), 1);
 }

@@ -1,0 +1,232 @@
+//! `segue compact`, `segue uncompact` and `segue context`: what the model is sent of a thread, and making it less or more
+//! again. The chat has the same. What is condensed, and when, is decided by the `compaction` room.
+
+use agent::{
+    Agent, CancellationToken, CompactionRequest, Condensed, ContextReport, EXTRACTIVE, Frames, Keep,
+    Uncompacted,
+};
+use protocol::ThreadId;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::cli::Format;
+use crate::cli::compact::Compact;
+use crate::commands::import::count;
+use crate::commands::work::{Showing, Telling, is_watched, noted, shown};
+use crate::commands::{Context, NO_MODEL_HINT};
+use crate::exit::{Code, Failure, Outcome};
+use crate::terminal::screen::{Audience, Screen};
+use crate::terminal::show::marker::{Fold, Standing, card};
+use crate::terminal::show::window::report;
+use crate::terminal::text::amount::tokens;
+use crate::terminal::text::safe::one_line;
+use crate::terminal::text::wrap::wrap;
+use crate::terminal::work::stream::Spent;
+use crate::terminal::work::typed::Typed;
+
+/// What is said of it before it tells anything itself.
+const WHAT: &str = "condensing the conversation";
+
+/// What is said when a person stopped it.
+pub(crate) const STOPPED: &str = "Stopped: nothing was changed.";
+
+/// What is asked for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Asked {
+    /// What the summary must keep above all.
+    pub(crate) focus: Option<String>,
+    /// How many of the newest messages stay as they are.
+    pub(crate) keep: Option<u64>,
+    /// Whether something is changed.
+    pub(crate) purpose: Purpose,
+}
+
+/// Whether something is changed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It is.
+    #[default]
+    Store,
+    /// It is only shown what it would be.
+    Preview,
+}
+
+/// What it came to.
+pub(crate) enum Reached {
+    /// A compaction, stored or not.
+    Condensed(Box<Condensed>),
+    /// There was nothing to condense, and why.
+    Nothing(String),
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    thread_id: ThreadId,
+    outcome: &'static str,
+    /// Why nothing was done.
+    reason: Option<&'a str>,
+    /// The marker, as `segue history --json` has it.
+    marker: Option<&'a agent::HistoryEntry>,
+    /// Everything that is stored of it, or would be.
+    compaction: Option<&'a protocol::Compaction>,
+}
+
+/// Performs `segue compact`.
+pub(crate) async fn run(context: &Context, args: Compact) -> Outcome {
+    let thread_id = context.agent.find_thread(&args.thread).await?.thread_id;
+    let purpose = if args.preview { Purpose::Preview } else { Purpose::Store };
+    let asked = Asked { focus: args.focus, keep: args.keep, purpose };
+    let mut typed = Typed::default();
+    let condensed = condense(context, thread_id, asked, (&mut typed, &mut Spent::default())).await?;
+    let Some(reached) = condensed else {
+        return match is_watched(context) {
+            true => {
+                context.screen.line(STOPPED)?;
+                Ok(Code::Cancelled)
+            }
+            false => Err(Failure::cancelled("condense the thread")
+                .with_hint("nothing was changed; the same command begins again")),
+        };
+    };
+    if context.format == Format::Json {
+        tell_json(context, thread_id, &reached)?;
+        return Ok(Code::Done);
+    }
+    for line in told(&context.screen, &reached) {
+        context.screen.line(line)?;
+    }
+    if let Reached::Condensed(done) = &reached
+        && done.is_stored
+        && context.screen.audience == Audience::Person
+    {
+        let id = context.short_id(thread_id).await;
+        let hint = format!(
+            "The originals stay: `segue history {id} --expand` shows them, `segue uncompact {id}` takes it back."
+        );
+        let hint = wrap(&hint, context.screen.text_columns(), "", "  ");
+        context.screen.line(context.screen.style.dim(hint))?;
+    }
+    Ok(Code::Done)
+}
+
+/// Condenses the thread, or works out what that would come to; `None` when the person stops it and nothing was changed.
+/// What is typed meanwhile goes to `typed`, what it takes to `spent`.
+///
+/// # Errors
+/// When it failed, another run is active, something waits for a decision, or the journal fails.
+pub(crate) async fn condense(
+    context: &Context,
+    thread_id: ThreadId,
+    asked: Asked,
+    (typed, spent): (&mut Typed, &mut Spent),
+) -> Result<Option<Reached>, Failure> {
+    let request = CompactionRequest { focus: asked.focus, keep: asked.keep.map(Keep::Messages) };
+    let work = async |agent: &Agent, frames: &Frames, cancel: &CancellationToken| match asked.purpose {
+        Purpose::Store => agent.compact(thread_id, &request, frames, cancel).await,
+        Purpose::Preview => agent.preview_compaction(thread_id, &request, frames, cancel).await,
+    };
+    let done = match is_watched(context) {
+        true => {
+            let showing = Showing { what: WHAT, telling: Telling::Progress };
+            shown(context, showing, (typed, spent), work).await?
+        }
+        false => noted(context, work).await?,
+    };
+    match done.done {
+        Ok(condensed) => Ok(Some(Reached::Condensed(Box::new(condensed)))),
+        Err(agent::Error::NothingToCompact { reason, .. }) => Ok(Some(Reached::Nothing(reason))),
+        // It is one transaction: what was not finished is not there.
+        Err(_) if done.is_stopped => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns what a person is told of it: the card, or one line.
+pub(crate) fn told(screen: &Screen, reached: &Reached) -> Vec<String> {
+    let say = |text: &str| wrap(text, screen.text_columns(), "", "  ");
+    match reached {
+        Reached::Condensed(done) => {
+            let (standing, fold) = match &done.marker {
+                Some(marker) => (Standing::Stands(marker.seq), Fold::Closed),
+                None => (Standing::Preview, Fold::Open),
+            };
+            let mut lines = card(screen, &done.compaction.clone().into(), standing, fold);
+            if done.compaction.model == EXTRACTIVE {
+                lines.push(screen.style.warn(say("No model wrote the summary: it is the offline extract.")));
+            }
+            if !done.is_stored {
+                lines.push(screen.style.dim(say("A preview: nothing was changed.")));
+            }
+            lines
+        }
+        Reached::Nothing(reason) => vec![say(&format!("Nothing to condense: {}.", one_line(reason)))],
+    }
+}
+
+fn tell_json(context: &Context, thread_id: ThreadId, reached: &Reached) -> Result<(), Failure> {
+    let report = |outcome| Report { thread_id, outcome, reason: None, marker: None, compaction: None };
+    context.json(&match reached {
+        Reached::Condensed(done) => Report {
+            marker: done.marker.as_ref(),
+            compaction: Some(&done.compaction),
+            ..report(if done.is_stored { "condensed" } else { "previewed" })
+        },
+        Reached::Nothing(reason) => Report { reason: Some(reason), ..report("nothing") },
+    })
+}
+
+/// Performs `segue uncompact`.
+pub(crate) async fn undo(context: &Context, thread: &str) -> Outcome {
+    let thread_id = context.agent.find_thread(thread).await?.thread_id;
+    let undone = context.agent.uncompact(thread_id).await?;
+    match context.format {
+        Format::Json => context.json(&json!({
+            "thread_id": thread_id, "marker_seq": undone.marker_seq, "replaced_count": undone.replaced_count,
+            "tokens_before": undone.tokens_before, "tokens_after": undone.tokens_after,
+        }))?,
+        Format::Text => {
+            context.screen.line(wrap(&told_undone(&undone), context.screen.text_columns(), "", "  "))?;
+        }
+    }
+    Ok(Code::Done)
+}
+
+/// Returns what a person is told of a compaction that was taken back.
+pub(crate) fn told_undone(undone: &Uncompacted) -> String {
+    let verb = if undone.replaced_count == 1 { "is" } else { "are" };
+    format!(
+        "Taken back: {} {verb} sent as before, {} → {} tokens.",
+        count(undone.replaced_count, "message"),
+        tokens(undone.tokens_before),
+        tokens(undone.tokens_after)
+    )
+}
+
+/// Performs `segue context`.
+pub(crate) async fn window(context: &Context, thread: &str) -> Outcome {
+    let thread_id = context.agent.find_thread(thread).await?.thread_id;
+    let filled = filled(context, thread_id).await?;
+    if context.format == Format::Json {
+        context.json(&filled)?;
+        return Ok(Code::Done);
+    }
+    for line in report(&context.screen, &filled) {
+        context.screen.line(line)?;
+    }
+    Ok(Code::Done)
+}
+
+/// Returns what fills the model's window in the thread.
+///
+/// # Errors
+/// When no model is configured, or the journal fails.
+pub(crate) async fn filled(context: &Context, thread_id: ThreadId) -> Result<ContextReport, Failure> {
+    match context.agent.context(thread_id).await {
+        Err(agent::Error::NoModel { .. }) => {
+            Err(Failure::new(Code::Config, "work out what fills the window: no model is configured")
+                .with_hint(NO_MODEL_HINT))
+        }
+        filled => Ok(filled?),
+    }
+}

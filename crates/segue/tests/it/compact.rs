@@ -1,0 +1,257 @@
+//! Condensing without a terminal: what it prints, what it leaves behind, and what it refuses.
+
+mod feedback;
+mod history;
+mod live;
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use scripted::{Place, Reply, Script, Server};
+use serde_json::{Value, json};
+
+use crate::sandbox::{Ended, Sandbox};
+
+/// How the summariser's instructions begin.
+const INSTRUCTIONS: &str = "You keep the record of a long conversation";
+/// What the summary of [`record`] says.
+const GOAL: &str = "Find out why the retry test fails.";
+
+/// A summary as a model answers it.
+pub fn record() -> Reply {
+    let record = json!({
+        "goal": GOAL, "constraints": ["Never raise the timeout."], "progress": ["Ten modules were looked at."],
+        "decisions": [], "files": [], "errors": [], "pending": [], "next_step": "",
+    });
+    Reply::text(record.to_string()).when_body_contains(INSTRUCTIONS)
+}
+
+/// A server that condenses, and answers everything else.
+pub fn condensing() -> Server {
+    let answer = Reply { always: true, ..Reply::text("Going on.\n").tokens(3_000, 20) };
+    Server::start(Script::new([Reply { always: true, ..record() }, answer])).unwrap()
+}
+
+/// A sandbox with a thread of that many questions and answers, the newest last: its messages are #1, #2 and so on.
+pub fn long_thread(mut sandbox: Sandbox, turns: usize) -> Sandbox {
+    let mut lines = String::new();
+    for at in 0..2 * turns {
+        let (role, turn) = (if at % 2 == 0 { "user" } else { "assistant" }, at / 2);
+        let text = match role {
+            "user" => format!("Question {turn}: what is in module {turn}?"),
+            _ => format!("Answer {turn}: {}", "it parses what it is given, line by line. ".repeat(20)),
+        };
+        let parent = (at > 0).then(|| format!("00000000-0000-4000-8000-{:012}", at - 1));
+        let line = json!({
+            "parentUuid": parent, "isSidechain": false, "userType": "external", "cwd": sandbox.work(), "version": "2.1.0",
+            "sessionId": "11111111-2222-4333-8444-555555555555", "type": role,
+            "uuid": format!("00000000-0000-4000-8000-{at:012}"),
+            "timestamp": format!("2026-11-20T{:02}:{:02}:00.000Z", 10 + at / 60, at % 60),
+            "message": {"role": role, "content": [{"type": "text", "text": text}]},
+        });
+        lines.push_str(&line.to_string());
+        lines.push('\n');
+    }
+    let path = sandbox.file("long.jsonl", lines);
+    assert_eq!(sandbox.run(&["import", &path]).code, 0);
+    sandbox.set("COLUMNS", "80");
+    sandbox
+}
+
+/// What a thread's history holds, from its first message.
+pub fn entries(sandbox: &Sandbox) -> Vec<Value> {
+    let page = sandbox.json(&["history", "last", "--limit", "500", "--json"]);
+    assert_eq!((&page["has_more_before"], &page["source"]), (&json!(false), &json!("journal")), "{page}");
+    page["entries"].as_array().unwrap().clone()
+}
+
+/// The messages among them.
+pub fn messages(sandbox: &Sandbox) -> Vec<Value> {
+    let is_message = |entry: &Value| ["human", "ai", "tool"].contains(&entry["type"].as_str().unwrap());
+    entries(sandbox).into_iter().filter(is_message).collect()
+}
+
+#[test]
+fn c1_b1_a_thread_is_condensed_marked_and_whole() {
+    let server = condensing();
+    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let before = messages(&sandbox);
+    let done = sandbox.json(&["compact", "last", "--keep", "4", "--focus", "the timeout", "--json"]);
+    assert_eq!(done["outcome"], "condensed");
+    let marker = &done["marker"];
+    for (field, expected) in [
+        ("type", json!("summary_marker")),
+        ("replaced_count", json!(20)),
+        ("kept_count", json!(4)),
+        ("first_seq", json!(1)),
+        ("last_seq", json!(20)),
+        ("trigger", json!("manual")),
+        ("focus", json!("the timeout")),
+        ("id", json!(format!("summary-marker-{}", marker["seq"]))),
+    ] {
+        assert_eq!(marker[field], expected, "{field}: {marker}");
+    }
+    assert!(marker["model"].as_str().unwrap().starts_with("anthropic/"), "{marker}");
+    assert!(marker["summary"].as_str().unwrap().contains(GOAL), "{marker}");
+    assert!(marker["tokens_after"].as_u64() < marker["tokens_before"].as_u64(), "{marker}");
+    assert_eq!(done["compaction"]["sections"]["goal"], GOAL);
+    let asked = server.requests().pop().unwrap().body.to_string();
+    assert!(asked.contains("the timeout") && server.calls() == 1, "{asked}");
+
+    assert_eq!(messages(&sandbox), before, "every message is there");
+    let markers = sandbox.json(&["history", "last", "--markers", "--json"]);
+    assert_eq!(markers["entries"], json!([marker]), "{markers}");
+    assert_eq!(entries(&sandbox).last(), Some(marker));
+
+    // The next request holds the summary and what was kept.
+    assert_eq!(sandbox.run(&["run", "-c", "-p", "and now?"]).code, 0);
+    let sent = server.requests().pop().unwrap().body["messages"].to_string();
+    assert!(sent.contains(GOAL) && sent.contains("Question 10") && !sent.contains("Answer 3"), "{sent}");
+}
+
+#[test]
+fn m9_a_compaction_is_taken_back_once() {
+    let server = condensing();
+    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let marker = sandbox.json(&["compact", "last", "--keep", "4", "--json"])["marker"].clone();
+    let told = sandbox.run(&["history", "last", "--limit", "1"]).stdout;
+    let head = "── 20 messages condensed · #1–#20 · ";
+    assert!(told.starts_with(head) && told.contains(&format!("marker #{}", marker["seq"])), "{told}");
+    let undone = sandbox.json(&["uncompact", "last", "--json"]);
+    assert_eq!((&undone["marker_seq"], &undone["replaced_count"]), (&marker["seq"], &json!(20)));
+    let told = sandbox.run(&["history", "last", "--markers"]).stdout;
+    assert!(told.contains("20 messages condensed, and taken back"), "{told}");
+    assert!(told.contains(&format!("── taken back: the compaction of #{}", marker["seq"])), "{told}");
+    sandbox.run(&["uncompact", "last"]).assert_told(2, "nothing is condensed in it");
+    assert_eq!(sandbox.run(&["run", "-c", "-p", "and now?"]).code, 0);
+    let sent = server.requests().pop().unwrap().body["messages"].to_string();
+    assert!(sent.contains("Answer 3") && !sent.contains(GOAL), "{sent}");
+}
+
+#[test]
+fn a_preview_shows_the_summary_and_stores_nothing() {
+    let server = condensing();
+    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let before = entries(&sandbox);
+    let told = sandbox.run(&["compact", "last", "--keep", "4", "--preview"]);
+    assert_eq!((told.code, told.stderr.as_str()), (0, ""), "{told:?}");
+    for part in ["── 20 messages would be condensed", GOAL, "A preview: nothing was changed."] {
+        assert!(told.stdout.contains(part), "{part}: {told:?}");
+    }
+    let report = sandbox.json(&["compact", "last", "--keep", "4", "--preview", "--json"]);
+    assert_eq!((&report["outcome"], &report["marker"]), (&json!("previewed"), &Value::Null));
+    assert_eq!(entries(&sandbox), before);
+    assert_eq!(sandbox.threads()[0]["last_seq"], 24);
+}
+
+#[test]
+fn e16_where_there_is_nothing_to_condense_one_line_says_why() {
+    let sandbox = long_thread(Sandbox::new(), 2);
+    let told = sandbox.run(&["compact", "last", "--keep", "9"]);
+    assert_eq!((told.code, told.stdout.lines().count(), told.stderr.as_str()), (0, 1, ""), "{told:?}");
+    assert!(told.stdout.starts_with("Nothing to condense: "), "{told:?}");
+    let report = sandbox.json(&["compact", "last", "--keep", "9", "--json"]);
+    assert_eq!(report["outcome"], "nothing");
+    assert!(report["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{report}");
+    let none = sandbox.run(&["history", "last", "--markers"]);
+    assert_eq!((none.code, none.stdout.as_str()), (0, "Nothing was condensed there.\n"), "{none:?}");
+}
+
+#[test]
+fn e8_without_a_model_the_extract_condenses_and_says_so() {
+    let sandbox = long_thread(Sandbox::new(), 12);
+    let told = sandbox.run(&["compact", "last", "--keep", "4"]);
+    assert_eq!(told.code, 0, "{told:?}");
+    assert!(
+        told.stdout.contains("offline extract") && told.stdout.contains("No model wrote the summary"),
+        "{told:?}"
+    );
+    assert!(told.stdout.lines().all(|line| line.chars().count() <= 80), "{told:?}");
+    sandbox.run(&["context", "last"]).assert_told(1, "no model is configured");
+}
+
+#[test]
+fn e8_a_compaction_that_does_not_help_is_a_failure_and_changes_nothing() {
+    let sandbox = Sandbox::new();
+    assert_eq!(sandbox.run(&["import", &sandbox.session()]).code, 0);
+    let before = messages(&sandbox);
+    let told = sandbox.run(&["compact", "last", "--keep", "8"]);
+    told.assert_told(1, "condense thread");
+    assert_eq!(entries(&sandbox), before);
+}
+
+#[test]
+fn a_handoff_that_waits_still_does_and_covers_what_was_condensed() {
+    let sandbox = long_thread(Sandbox::new(), 12);
+    assert_eq!(sandbox.run(&["handoff", "last"]).code, 3);
+    assert_eq!(sandbox.run(&["compact", "last", "--keep", "4"]).code, 0);
+    assert_eq!(sandbox.threads()[0]["status"], "interrupted");
+    let open = sandbox.json(&["handoff", "--list", "--json"]);
+    let id = open[0]["handoff_id"].as_str().unwrap();
+    let accepted = sandbox.json(&["handoff", "--decide", id, "--apply", "--json"]);
+    assert_eq!((&accepted["outcome"], &accepted["coverage"]["first_seq"]), (&json!("accepted"), &json!(1)));
+}
+
+#[test]
+fn a_tool_call_that_waits_still_does() {
+    let server = Server::start(Script::new([
+        Reply { always: true, ..record() },
+        Reply::call("c1", "execute", json!({"command": "echo made > made.txt"})).tokens(3_000, 20),
+        Reply::text("Done.\n").tokens(3_000, 20),
+    ]))
+    .unwrap();
+    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    assert_eq!(sandbox.run(&["run", "-c", "-p", "make it"]).code, 3);
+    assert_eq!(sandbox.run(&["compact", "last", "--keep", "4"]).code, 0);
+    assert_eq!(sandbox.threads()[0]["status"], "interrupted");
+    let told = sandbox.run(&["decide", "last", "--approve"]);
+    assert_eq!((told.code, told.stdout.as_str()), (0, "Done.\n"), "{told:?}");
+    assert!(sandbox.work().join("made.txt").exists());
+}
+
+#[test]
+fn e16_a_busy_thread_is_not_condensed() {
+    let server = Server::start(Script::new([Reply::text("Late.\n").gated("late", Place::End)])).unwrap();
+    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let mut command = sandbox.command(&["run", "-c", "-p", "slowly", "--json"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    lines.find(|line| line.contains("Late.")).unwrap();
+    let told = sandbox.run(&["compact", "last", "--keep", "4"]);
+    told.assert_told(1, "it is being worked on in another terminal");
+    server.open("late");
+    assert!(lines.last().unwrap().contains("\"status\":\"success\""));
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn what_is_asked_for_must_be_there() {
+    let sandbox = long_thread(Sandbox::new(), 2);
+    sandbox.run(&["compact", "nothing"]).assert_told(2, "find a thread `nothing`");
+    sandbox.run(&["uncompact", "nothing"]).assert_told(2, "find a thread `nothing`");
+    sandbox.run(&["context", "nothing"]).assert_told(2, "find a thread `nothing`");
+    for args in [["trace", "0192f0c1"], ["trace", "last"]] {
+        sandbox.run(&args).assert_told(2, "find a run");
+    }
+    sandbox.run(&["feedback", "0192f0c1", "up"]).assert_told(2, "find a run");
+    assert_eq!(sandbox.run(&["compact", "last", "--keep", "0"]).code, 2);
+    assert_eq!(sandbox.run(&["feedback", "last", "sideways"]).code, 2);
+}
+
+#[test]
+fn b18_context_tells_each_part_and_when_it_is_due() {
+    let server = condensing();
+    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let before = sandbox.json(&["context", "last", "--json"]);
+    assert!(before["trigger_tokens"].as_u64() > before["tokens"].as_u64(), "{before}");
+    assert_eq!(sandbox.run(&["compact", "last", "--keep", "4"]).code, 0);
+    let after = sandbox.json(&["context", "last", "--json"]);
+    assert!(after["tokens"].as_u64() < before["tokens"].as_u64(), "{before} {after}");
+    assert_eq!(after["condensed"]["last_seq"], 20);
+    let told: Ended = sandbox.run(&["context", "last"]);
+    for part in
+        ["messages", "summary", "free", "Everything up to #20 is condensed", "It will be condensed at "]
+    {
+        assert!(told.stdout.contains(part), "{part}: {told:?}");
+    }
+}

@@ -1,0 +1,87 @@
+//! Feedback on runs, and their traces, from the command line.
+
+use scripted::{Reply, Script, Server};
+use serde_json::{Value, json};
+
+use super::{condensing, entries, long_thread};
+use crate::sandbox::Sandbox;
+
+/// The runs that can be rated, in order: their id and feedback.
+fn rated(sandbox: &Sandbox) -> Vec<(String, Value)> {
+    let answers = entries(sandbox).into_iter().filter(|entry| entry.get("feedback").is_some());
+    answers.map(|entry| (entry["run_id"].as_str().unwrap().to_owned(), entry["feedback"].clone())).collect()
+}
+
+#[test]
+fn d2_d6_a_thumb_lands_on_the_run_shown_whatever_is_condensed() {
+    let server = condensing();
+    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    for prompt in ["one", "two", "three"] {
+        assert_eq!(sandbox.run(&["run", "-c", "-p", prompt]).code, 0);
+    }
+    let runs = rated(&sandbox);
+    assert_eq!(runs.len(), 3, "imported answers are of no run: {runs:?}");
+    assert!(runs.iter().all(|(_, feedback)| feedback.is_null()), "{runs:?}");
+    let told = sandbox.run(&["feedback", &runs[1].0[..18], "down", "--comment", "too\nlong"]);
+    assert_eq!((told.code, told.stdout), (0, format!("Run {} rated down: too long\n", &runs[1].0[..18])));
+    let given = sandbox.json(&["feedback", "last", "up", "--json"]);
+    assert_eq!((&given["run_id"], &given["feedback"]["rating"]), (&json!(runs[2].0), &json!(1)));
+    // Condensing is a run of its own, and has no answer to rate.
+    assert_eq!(sandbox.run(&["compact", "last", "--keep", "2"]).code, 0);
+    let ratings: Vec<Value> = rated(&sandbox).into_iter().map(|(_, given)| given["rating"].clone()).collect();
+    assert_eq!(ratings, [Value::Null, json!(-1), json!(1)]);
+    let shown = sandbox.run(&["history", "last"]).stdout;
+    for (run, thumb) in [(&runs[0], ""), (&runs[1], " · 👎 “too long”"), (&runs[2], " · 👍")] {
+        assert!(shown.contains(&format!("\nrun {}{thumb}\n", &run.0[..18])), "{thumb}: {shown}");
+    }
+    // The other thumb takes its place, once, and none takes it away.
+    let again = sandbox.json(&["feedback", "last", "down", "--json"]);
+    assert_eq!(again["feedback"]["created_at"], given["feedback"]["created_at"]);
+    assert_eq!(sandbox.json(&["feedback", "last", "none", "--json"])["feedback"], Value::Null);
+    assert_eq!(sandbox.run(&["feedback", "last", "none"]).code, 0, "a second time too");
+    assert!(rated(&sandbox)[2].1.is_null());
+}
+
+#[test]
+fn d1_a_comment_needs_a_thumb_and_has_a_limit() {
+    let server = condensing();
+    let sandbox = Sandbox::new().with_model(&server);
+    assert_eq!(sandbox.run(&["run", "-p", "one"]).code, 0);
+    sandbox.run(&["feedback", "last", "none", "--comment", "why"]).assert_told(2, "a comment needs a thumb");
+    let long = "x".repeat(2_001);
+    let told = sandbox.run(&["feedback", "last", "up", "--comment", &long]);
+    assert!(told.code == 2 && told.stderr.contains("2000"), "{told:?}");
+}
+
+#[test]
+fn f7_a_trace_holds_every_event_of_a_run_one_a_line() {
+    let server = Server::start(Script::new([
+        Reply::call("c1", "read_file", json!({"path": "note.txt"})),
+        Reply::text("It says hi.\n").tokens(12_000, 50),
+    ]))
+    .unwrap();
+    let sandbox = Sandbox::new().with_model(&server);
+    sandbox.file("note.txt", "hi there\n");
+    assert_eq!(sandbox.run(&["run", "-p", "what does\nit say?"]).code, 0);
+    let told = sandbox.run(&["trace", "last"]);
+    assert_eq!(told.code, 0, "{told:?}");
+    for part in [
+        "· success",
+        "human_message         what does it say?",
+        "→ read_file note.txt",
+        "read_file · 1 line",
+        "It says hi. · 12.0k in, 50 out",
+        "run_ended",
+    ] {
+        assert!(told.stdout.contains(part), "{part}: {}", told.stdout);
+    }
+    let lines = sandbox.run(&["trace", "last", "--json"]).stdout;
+    let events: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(events.len() + 1, told.stdout.lines().count(), "one a line, below the run");
+    assert!(events.windows(2).all(|pair| pair[0]["seq"].as_u64() < pair[1]["seq"].as_u64()));
+    // What was taken back since is still of the run.
+    assert_eq!(sandbox.run(&["threads", "rewind", "last", "1"]).code, 0);
+    let run_id = events[0]["run_id"].as_str().unwrap();
+    let after = sandbox.run(&["trace", run_id, "--json"]).stdout;
+    assert_eq!(after.lines().count(), events.len());
+}

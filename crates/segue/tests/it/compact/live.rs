@@ -1,0 +1,178 @@
+//! Condensing in a chat: the card as it happens and after a reload, and what stops it.
+
+use scripted::{Place, Reply, Script, Server};
+use serde_json::json;
+
+use super::{GOAL, condensing, entries, long_thread, record};
+use crate::sandbox::Sandbox;
+use crate::terminal::Terminal;
+
+const PROMPT: &str = "segue> ";
+
+/// The lines of the card that begins so.
+#[track_caller]
+fn card(screen: &str, head: &str) -> Vec<String> {
+    let mut lines = screen.lines().map(str::trim_end).skip_while(|line| !line.starts_with(head));
+    let first = lines.next().unwrap_or_else(|| panic!("no card `{head}`:\n{screen}")).to_owned();
+    std::iter::once(first)
+        .chain(lines.take_while(|line| line.starts_with("   ")).map(str::to_owned))
+        .collect()
+}
+
+/// What a chat that is opened again shows.
+fn reopened(sandbox: &Sandbox, head: &str) -> String {
+    let terminal = Terminal::start(sandbox, 80, &["chat", "-c"]);
+    terminal.wait_for(head);
+    terminal.wait_for(PROMPT);
+    terminal.keys("/quit\r");
+    terminal.end().1
+}
+
+#[test]
+fn c5_the_card_is_the_same_live_after_a_reload_and_in_the_history() {
+    let server = condensing();
+    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let terminal = Terminal::start(&sandbox, 80, &["chat", "-c"]);
+    terminal.wait_for(PROMPT);
+    terminal.keys("/compact --keep 4 the timeout\r");
+    let screen = terminal.wait_for("/uncompact takes it back.");
+    let head = "── 20 messages condensed";
+    let live = card(&screen, head);
+    assert!(live.iter().any(|line| line.contains("asked to keep: the timeout")), "{screen}");
+    assert!(!screen.contains(GOAL), "c8: no summary is flashed\n{screen}");
+    terminal.keys("/quit\r");
+    assert_eq!(terminal.end().0, 0);
+    assert_eq!(card(&reopened(&sandbox, head), head), live);
+    assert_eq!(card(&sandbox.run(&["history", "last"]).stdout, head), live);
+}
+
+#[test]
+fn c5_a_card_of_a_turn_that_condensed_by_itself_is_the_same_after_a_reload() {
+    let server = condensing();
+    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let settings = "[compaction]\ntrigger = [{messages = 20}]\nkeep = {messages = 4}\n";
+    std::fs::write(sandbox.home().join("config.toml"), settings).unwrap();
+    let terminal = Terminal::start(&sandbox, 80, &["chat", "-c"]);
+    terminal.wait_for(PROMPT);
+    terminal.keys("and now?\r");
+    terminal.wait_for("Going on.");
+    let screen = terminal.wait_until("the prompt", |screen| screen.trim_end().ends_with("segue>"));
+    let head = "── 22 messages condensed";
+    let live = card(&screen, head);
+    assert!(live.concat().contains("auto"), "{screen}");
+    assert!(!screen.contains(GOAL), "{screen}");
+    terminal.keys("/context\r");
+    let screen = terminal.wait_for("Everything up to #");
+    assert!(screen.contains("summary"), "{screen}");
+    terminal.keys("/uncompact\r");
+    terminal.wait_for("Taken back: 22 messages are sent as before");
+    terminal.keys("/quit\r");
+    assert_eq!(terminal.end().0, 0);
+    let told = sandbox.run(&["history", "last", "--markers"]).stdout;
+    let taken_back = card(&told, "── 22 messages condensed, and taken back");
+    assert_eq!(
+        taken_back.concat().replace(", and taken back", "").replace(' ', ""),
+        live.concat().replace(' ', "")
+    );
+}
+
+#[test]
+fn e16_control_c_stops_it_and_nothing_is_changed() {
+    let server = Server::start(Script::new([record().gated("held", Place::Start)])).unwrap();
+    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let before = entries(&sandbox);
+    let terminal = Terminal::start(&sandbox, 80, &["chat", "-c"]);
+    terminal.wait_for(PROMPT);
+    terminal.keys("/compact --keep 4\r");
+    terminal.wait_for("Esc or Ctrl-C stops");
+    terminal.keys("kept for later");
+    terminal.wait_for("> kept for later");
+    terminal.keys("\x03");
+    terminal.wait_for("Stopped: nothing was changed.");
+    terminal.wait_until("the line", |screen| screen.trim_end().ends_with("segue> kept for later"));
+    terminal.keys("\x03");
+    terminal.wait_until("the prompt", |screen| screen.trim_end().ends_with("segue>"));
+    terminal.keys("/compact --keep 99\r");
+    terminal.wait_for("Nothing to condense: ");
+    terminal.keys("/quit\r");
+    assert_eq!(terminal.end().0, 0);
+    assert_eq!(entries(&sandbox), before);
+}
+
+#[test]
+fn c6_a_card_is_told_in_words_where_everything_is_read_out() {
+    let server = condensing();
+    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let terminal = Terminal::start(&sandbox, 100, &["chat", "-c", "--plain"]);
+    terminal.wait_for(PROMPT);
+    terminal.keys("/compact --keep 4\n");
+    let screen = terminal.wait_for("/uncompact takes it back.");
+    assert!(screen.contains("20 messages condensed, numbers 1 to 20, from "), "{screen}");
+    assert!(!screen.contains('─') && !screen.contains('⠋'), "{screen}");
+    terminal.keys("/quit\n");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn a_run_without_a_terminal_tells_that_it_condensed() {
+    let server = condensing();
+    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let settings = "[compaction]\ntrigger = [{messages = 20}]\nkeep = {messages = 4}\n";
+    std::fs::write(sandbox.home().join("config.toml"), settings).unwrap();
+    let told = sandbox.run(&["run", "-c", "-p", "and now?"]);
+    assert_eq!((told.code, told.stdout.as_str()), (0, "Going on.\n"), "{told:?}");
+    assert!(told.stderr.starts_with("── 22 messages condensed · "), "{told:?}");
+}
+
+#[test]
+fn e7_a_request_that_was_refused_as_too_large_is_condensed_and_sent_again() {
+    let refused = Reply::status(
+        413,
+        json!({"type": "error", "error": {"type": "request_too_large",
+        "message": "prompt is too long"}})
+        .to_string(),
+    );
+    let script = [Reply { always: true, ..record() }, refused, Reply::text("Going on.\n").tokens(3_000, 20)];
+    let server = Server::start(Script::new(script)).unwrap();
+    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let settings = "[compaction]\nkeep = {messages = 4}\n";
+    std::fs::write(sandbox.home().join("config.toml"), settings).unwrap();
+    let told = sandbox.run(&["run", "-c", "-p", "and now?"]);
+    assert_eq!((told.code, told.stdout.as_str()), (0, "Going on.\n"), "{told:?}");
+    assert!(told.stderr.contains(" messages condensed · #1") && told.stderr.contains("overflow"), "{told:?}");
+    assert_eq!(server.calls(), 3);
+}
+
+#[test]
+fn e16_what_is_typed_meanwhile_is_sent_behind_it() {
+    let answer = Reply::text("Going on.\n").tokens(3_000, 20);
+    let server = Server::start(Script::new([record().gated("held", Place::Start), answer])).unwrap();
+    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let terminal = Terminal::start(&sandbox, 80, &["chat", "-c"]);
+    terminal.wait_for(PROMPT);
+    terminal.keys("/compact --keep 4\r");
+    terminal.wait_for("Esc or Ctrl-C stops");
+    terminal.keys("and now?\r");
+    terminal.wait_for("next: and now?");
+    server.open("held");
+    terminal.wait_for("/uncompact takes it back.");
+    terminal.wait_for("Going on.");
+    terminal.wait_until("the prompt", |screen| screen.trim_end().ends_with("segue>"));
+    terminal.keys("/quit\r");
+    assert_eq!(terminal.end().0, 0);
+    let sent = server.requests().pop().unwrap().body["messages"].to_string();
+    assert!(sent.contains("and now?") && sent.contains(GOAL), "{sent}");
+}
+
+#[test]
+fn e16_the_command_is_stopped_with_a_key_too() {
+    let server = Server::start(Script::new([record().gated("held", Place::Start)])).unwrap();
+    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let before = entries(&sandbox);
+    let terminal = Terminal::start(&sandbox, 80, &["compact", "last", "--keep", "4"]);
+    terminal.wait_for("Esc or Ctrl-C stops");
+    terminal.keys("\x03");
+    let (code, screen) = terminal.end();
+    assert_eq!((code, screen.trim_end()), (130, "Stopped: nothing was changed."));
+    assert_eq!(entries(&sandbox), before);
+}

@@ -248,7 +248,7 @@ impl Agent {
         let own = settings.model.as_deref().map(|name| self.models.named(name));
         let (own, problem) = match own {
             Some(Ok(own)) => (Some(own), None),
-            Some(Err(error)) => (None, Some(format!("failed to {error}: the summary is written by another"))),
+            Some(Err(error)) => (None, Some(error.to_string())),
             None => (None, None),
         };
         let is_other = |run: &&Arc<dyn ChatModel>| own.as_ref().is_none_or(|own| own.name() != run.name());

@@ -43,7 +43,10 @@ pub struct CondensedPart {
 }
 
 /// The name of the part that stands for what is condensed.
-const SUMMARY_PART: &str = "summary";
+pub(crate) const SUMMARY_PART: &str = "summary";
+
+/// The name of the part that holds the conversation.
+pub(crate) const MESSAGES_PART: &str = "messages";
 
 /// One part of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -96,7 +99,7 @@ impl Agent {
         if preview.opening > 0 {
             parts.push(part(SUMMARY_PART, preview.opening));
         }
-        parts.push(part("messages", preview.messages));
+        parts.push(part(MESSAGES_PART, preview.messages));
         let marker = compaction::newest_marker(&*self.store, thread_id).await?;
         Ok(ContextReport {
             model: model.name().to_string(),

@@ -9,7 +9,7 @@ use crate::trigger::{KEEP_MESSAGES, Keep, share_of};
 
 /// A turn stays whole when what then stays is at least this part of what may; a smaller rest would lose sight of the
 /// work that the next request is about.
-const WHOLE_TURNS_PART: u64 = 4;
+const WHOLE_TURNS_PART: u64 = 2;
 
 /// One message of a context, behind its opening.
 #[derive(Debug, Clone)]

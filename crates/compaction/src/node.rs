@@ -130,7 +130,8 @@ fn no_progress(sizes: &Measured, after: u64) -> Option<String> {
     let before = sizes.request;
     let is_enough = after * 100 <= before * (100 - SHRINK_PERCENT_MIN);
     let fits_at_last = sizes.budget.is_some_and(|budget| before > budget && after <= budget);
-    (!is_enough && !fits_at_last).then(|| format!("the request would have {after} tokens instead of {before}"))
+    (!is_enough && !fits_at_last)
+        .then(|| format!("the request would have {after} tokens instead of {before}"))
 }
 
 impl Worked {
@@ -226,7 +227,8 @@ impl Compactor {
         };
         if let Some(told) = &told {
             for problem in self.problem.iter().chain(&told.problems) {
-                frames.send(Frame::Notice { text: problem.clone() });
+                let text = format!("failed to {problem}; another summary takes its place");
+                frames.send(Frame::Notice { text });
             }
         }
         let summary = told.as_ref().map(|told| told.summary.clone()).unwrap_or_default();

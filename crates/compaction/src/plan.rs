@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clip::{Clip, clips};
 use crate::compactor::Compactor;
-use crate::cut::{Cut, Unit, cut};
+use crate::cut::{Cut, Unit, cut, is_request};
 use crate::trigger::{KEEP_MESSAGES, Keep, share_of};
 
 /// Events read at a time.
@@ -233,7 +233,7 @@ impl Plan {
 
     /// Returns the tokens of the person's last request.
     fn last_request(&self) -> u64 {
-        let last = self.units.iter().rev().find(|unit| unit.item.user_text().is_some());
+        let last = self.units.iter().rev().find(|unit| is_request(&unit.item));
         match (last, self.context.beginning.request_seq()) {
             (Some(unit), _) => unit.tokens,
             (None, Some(seq)) => self.carried(seq),

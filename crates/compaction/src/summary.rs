@@ -132,7 +132,8 @@ pub(crate) async fn summarise(
         sections.goal = extract::goal(source, &facts);
     }
     let tokens_max = options.max_summary_tokens.min(SUMMARY_TOKENS_MAX);
-    let summary = render::fit(&sections, &carry_over, source.answered, tokens_max);
+    let last_seq = source.dropped.last().map_or(0, |unit| unit.item.seq);
+    let summary = render::fit(&sections, &carry_over, (last_seq, source.answered), tokens_max);
     let mut usage = Usage::default();
     calls.iter().for_each(|call: &Called| usage.add(call.usage));
     Ok(Told { sections, carry_over, summary, model, usage, calls, prompt_sha256, problems })

@@ -63,7 +63,7 @@ pub enum Write {
         events: Vec<NewEvent>,
     },
     /// Takes the thread back: every event after `keep_seq`, up to the thread's last seq at this moment, is superseded.
-    /// It stays in the log as it is, and reads leave it out unless they ask for it ([`Superseded::Shown`]); what is
+    /// It stays in the log as it is, and reads leave it out unless they ask for it ([`crate::Superseded::Shown`]); what is
     /// appended afterwards is not superseded. Its turns in `turn_log` are archived. Pending interrupts that were raised
     /// after `keep_seq` are withdrawn, and a thread that waited or had failed is idle. A `keep_seq` at or after the
     /// last seq changes nothing; one inside a part that is superseded already keeps what is visible before it. The

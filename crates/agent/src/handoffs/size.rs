@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::PendingHandoff;
 use crate::Result;
 use crate::agent::Agent;
+use crate::reports::{ContextPart, MESSAGES_PART, SUMMARY_PART};
 
 /// The key of a thread's metadata that says at which size a handoff was last proposed, in tokens.
 const PROPOSED_KEY: &str = "handoff_proposed_at_tokens";
@@ -58,9 +59,9 @@ impl Agent {
             ..HandoffCost::default()
         };
         let Ok(context) = self.context(pending.handoff.parent_thread_id).await else { return Ok(cost) };
-        let messages =
-            context.parts.iter().find(|part| part.name == "messages").map_or(0, |part| part.tokens);
-        let first = context.tokens - messages + model::tokens::estimate(&pending.proposal.summary_md);
+        let stays = |part: &&ContextPart| part.name != MESSAGES_PART && part.name != SUMMARY_PART;
+        let frame: u64 = context.parts.iter().filter(stays).map(|part| part.tokens).sum();
+        let first = frame + model::tokens::estimate(&pending.proposal.summary_md);
         let price =
             |tokens| self.price_of(&context.model, &Usage { input_tokens: tokens, ..Usage::default() });
         cost.first_turn_tokens = Some(first);

@@ -216,6 +216,7 @@ pub fn calls_large(id: &str, chars: usize) -> Reply {
 
 /// Returns the agent with that tool, whose calls are allowed.
 pub fn with_large(world: &World, server: &Server, (window, section): (u64, &str)) -> Agent {
-    let section = format!("{section}\n[permissions]\nallow = [\"large\", \"read_file\", \"compact_conversation\"]");
+    let section =
+        format!("{section}\n[permissions]\nallow = [\"large\", \"read_file\", \"compact_conversation\"]");
     agent_of(world, server, (window, &section)).with_tool(Arc::new(Large))
 }

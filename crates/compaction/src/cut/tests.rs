@@ -75,7 +75,8 @@ fn l6_a_turn_that_is_too_large_is_split_and_its_request_stays_verbatim() {
     let long =
         ["U: a", "C: 1 x {}", "T: 1 r", "C: 2 x {}", "T: 2 r", "C: 3 x {}", "T: 3 r", "A: done", "U: b"];
     check(&long, Keep::Messages(8), "1..1 (1 | 8), splits");
-    check(&long, Keep::Messages(6), "1..8 (8 | 1)");
+    check(&long, Keep::Messages(6), "1..3 (3 | 6), splits");
+    check(&long, Keep::Messages(2), "1..8 (8 | 1)");
 }
 
 #[test]

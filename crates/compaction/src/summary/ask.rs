@@ -113,7 +113,7 @@ impl Asking<'_> {
     ) -> Result<CondensedSummary, Fault> {
         let count = chunks.len();
         for (at, conversation) in chunks.into_iter().enumerate() {
-            let what = format!("condense with {}", self.model.name());
+            let what = format!("condensing with {}", self.model.name());
             self.frames.send(Frame::Progress { what, done: at as u64, total: Some(count as u64) });
             let place = if at + 1 < count { Place::Before } else { Place::Last };
             let input = self.input(record.as_ref(), conversation, place);

@@ -3,13 +3,16 @@
 
 use ledger::told;
 use model::{inert, tokens};
-use protocol::{CarryOver, CondensedSummary, TodoStatus};
+use protocol::{CarryOver, CondensedSummary, Seq, TodoStatus};
 
 use super::CARRIED_PERCENT;
 use super::record::{SECTIONS, give_up_one, size};
 
-/// What the summary begins with.
-const OPENING: &str = "The conversation before this point, condensed. It is a record, not an instruction.";
+/// Returns what the summary begins with; by the number the original messages are found.
+fn opening(last_seq: Seq) -> String {
+    format!("The conversation up to message {last_seq}, condensed. It is a record, not an instruction.")
+}
+
 /// What it ends with when the person's last request follows.
 const ANSWERED: &str =
     "The user's last request follows, word for word. It was answered; it is not to be done again.";
@@ -20,12 +23,12 @@ const PENDING: &str = "The user's last request follows, word for word. It is bei
 pub(super) fn fit(
     record: &CondensedSummary,
     carry_over: &CarryOver,
-    answered: Option<bool>,
+    (last_seq, answered): (Seq, Option<bool>),
     tokens_max: u64,
 ) -> String {
     let mut record = record.clone();
     let shown = fitting_facts(carry_over, answered, tokens_max * CARRIED_PERCENT / 100);
-    let mut summary = render(&record, &shown, answered);
+    let mut summary = render(&record, &shown, (last_seq, answered));
     loop {
         let excess = tokens::estimate(&summary).saturating_sub(tokens_max);
         if excess == 0 {
@@ -37,16 +40,20 @@ pub(super) fn fit(
             is_shorter = true;
         }
         if !is_shorter {
-            return render(&record, &CarryOver::default(), answered);
+            return render(&record, &CarryOver::default(), (last_seq, answered));
         }
-        summary = render(&record, &shown, answered);
+        summary = render(&record, &shown, (last_seq, answered));
     }
 }
 
 /// Returns a settled record and the facts beside it as Markdown. `answered` is known when the person's last request follows.
-fn render(record: &CondensedSummary, carry_over: &CarryOver, answered: Option<bool>) -> String {
+fn render(
+    record: &CondensedSummary,
+    carry_over: &CarryOver,
+    (last_seq, answered): (Seq, Option<bool>),
+) -> String {
     let mut record = record.clone();
-    let mut md = String::from(OPENING);
+    let mut md = opening(last_seq);
     single(&mut md, "Goal", &record.goal);
     for section in SECTIONS.iter().rev() {
         let entries = std::mem::take((section.list)(&mut record));

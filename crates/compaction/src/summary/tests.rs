@@ -139,7 +139,7 @@ async fn l6_a_window_without_a_human_message_or_without_anything_gives_a_summary
         ["A: I looked at src/a.rs.\nA: It is fine.", "T: 1 row", "I: reminder", "P: Earlier: half done.", ""]
     {
         let told = extracted(&units(text), None, None).await;
-        assert!(told.summary.starts_with("The conversation before this point"), "{text:?}: {}", told.summary);
+        assert!(told.summary.starts_with("The conversation up to message "), "{text:?}: {}", told.summary);
     }
     let told = extracted(&units("P: Earlier: the importer was rewritten.\nA: It is fine."), None, None).await;
     assert!(told.summary.contains("the importer was rewritten"), "{}", told.summary);

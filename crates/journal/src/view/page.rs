@@ -103,9 +103,9 @@ impl Pages<'_> {
     ) -> Result<Vec<HistoryEntry>> {
         let is_forward = after.is_some();
         let mut entries: Vec<HistoryEntry> = Vec::new();
-        let mut rows = wanted;
+        let mut rows_per_entry = 1;
         loop {
-            let limit = rows.min(PAGE_ROWS_MAX);
+            let limit = (wanted - entries.len()).saturating_mul(rows_per_entry).min(PAGE_ROWS_MAX);
             let query = EventQuery { after, before, limit, ..self.shown() };
             let page = self.store.events(self.thread_id, query).await?;
             let shown = page.iter().filter_map(entry);
@@ -121,7 +121,7 @@ impl Pages<'_> {
                 true => after = Some(last.seq),
                 false => before = Some(first.seq),
             }
-            rows = rows.saturating_mul(2);
+            rows_per_entry *= 2;
         }
     }
 

@@ -41,7 +41,8 @@ async fn transcript(paths: &[PathBuf]) -> Vec<Message> {
 
 /// What is planted in a round: a rule, a file that is changed, a check that fails.
 fn planted(round: usize) -> Vec<Message> {
-    let call = |name: &str, args| Block::ToolCall { id: format!("{name}-{round}"), name: name.to_owned(), args };
+    let call =
+        |name: &str, args| Block::ToolCall { id: format!("{name}-{round}"), name: name.to_owned(), args };
     let result = |name: &str, text: &str, status| {
         Message::Tool(ToolMessage {
             id: None,
@@ -116,10 +117,11 @@ async fn e12_b1_ten_compactions_of_real_sessions_lose_no_fact_and_no_message() {
     let transcript = transcript(&paths).await;
     let garbage = Reply::text("lorem ipsum dolor sit amet").repeated();
     let server = Server::start(Script::new([garbage]).keeping(2)).unwrap();
+    let mut at_once = None;
     for with_model in [false, true] {
         let world = World::new();
         let agent = match with_model {
-            true => agent_of(&world, &server, (200_000, "")),
+            true => agent_of(&world, &server, (1_000_000, "")),
             false => world.agent(),
         };
         let (thread, all) = chained(&agent, &transcript).await;
@@ -127,13 +129,19 @@ async fn e12_b1_ten_compactions_of_real_sessions_lose_no_fact_and_no_message() {
         assert_eq!(markers.len(), ROUNDS);
         assert!(markers.iter().all(|(_, marker)| marker.model == "extractive"));
         let last = &markers[ROUNDS - 1].1;
-        let once = single(&agent, &all).await;
-        let (kept, expected) = (held(&told(&last.carry_over)), held(&told(&once.carry_over)));
+        let (kept, shown) = (held(&told(&last.carry_over)), held(&last.summary));
+        // Garbage in the place of a summary changes nothing.
+        let once = match at_once.take() {
+            Some(once) => once,
+            None => single(&agent, &all).await,
+        };
+        let expected = held(&told(&once.carry_over));
         println!("carry-over: chained {kept:?}, at once {expected:?}");
         assert!(expected.iter().all(|fact| kept.contains(fact)), "at once {expected:?}, chained {kept:?}");
-        let (shown, expected) = (held(&last.summary), held(&once.summary));
+        let expected = held(&once.summary);
         println!("summary: chained {shown:?}, at once {expected:?}");
-        assert!(expected.iter().all(|fact| shown.contains(fact)), "e12: at once {expected:?}, chained {shown:?}");
+        assert!(expected.iter().all(|fact| shown.contains(fact)), "at once {expected:?}, chained {shown:?}");
+        at_once = Some(once);
         assert_eq!(messages(&agent, thread).await, all, "b1: the history is the original");
         let replaced: u64 = markers.iter().map(|(_, marker)| marker.replaced_count).sum();
         assert_eq!(replaced + last.kept_count, all.len() as u64, "c3: every message is counted once");

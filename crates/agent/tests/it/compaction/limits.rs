@@ -33,7 +33,8 @@ async fn l6_a_small_window_never_is_a_dead_end() {
         let window = (frame + beside) * 4 / 3;
         let world = World::new();
         let mut replies = vec![record()];
-        for (number, chars) in [2_000, 9_000, 300, 40_000, 6_000, 6_000, 12_000, 100].into_iter().enumerate() {
+        for (number, chars) in [2_000, 9_000, 300, 40_000, 6_000, 6_000, 12_000, 100].into_iter().enumerate()
+        {
             let twice = calls_large(&format!("a{number}"), chars).and_call(
                 format!("b{number}"),
                 "large",
@@ -67,7 +68,8 @@ async fn e6_an_oversized_result_is_clipped_to_a_pointer_that_read_file_follows()
     let world = World::new();
     let whole = large(200_000);
     let thread_of_nobody = protocol::ThreadId::generate();
-    let name = Artifact::new(thread_of_nobody, "text/plain", whole.clone().into_bytes(), Timestamp::now()).sha256;
+    let name =
+        Artifact::new(thread_of_nobody, "text/plain", whole.clone().into_bytes(), Timestamp::now()).sha256;
     let reads = json!({"path": format!("artifact:{}", &name[..16]), "offset": 4_000, "limit": 3});
     let server = Server::start(Script::new([
         record(),
@@ -134,12 +136,17 @@ async fn l11_condensing_that_does_not_help_is_noted_and_the_turn_goes_on() {
     assert!(failed[0]["reason"].as_str().unwrap().contains("tokens instead of"), "{failed:?}");
     assert_eq!(split(&server).0.len(), 1);
     let refused = compacted(&agent, thread).await.unwrap_err();
-    assert!(matches!(refused, agent::Error::NotCompacted { .. }), "e8: told apart from nothing to do: {refused:?}");
+    assert!(
+        matches!(refused, agent::Error::NotCompacted { .. }),
+        "e8: told apart from nothing to do: {refused:?}"
+    );
 }
 
 #[tokio::test]
 async fn l11_a_trigger_below_what_is_always_sent_never_loops() {
-    for section in ["trigger = [{ tokens = 10 }]", "trigger = [{ messages = 1 }]", "trigger = [{ fraction = 0.001 }]"] {
+    for section in
+        ["trigger = [{ tokens = 10 }]", "trigger = [{ messages = 1 }]", "trigger = [{ fraction = 0.001 }]"]
+    {
         let world = World::new();
         let mut replies = vec![record()];
         replies.extend((0..6).map(|number| calls_large(&format!("c{number}"), 2_000)));

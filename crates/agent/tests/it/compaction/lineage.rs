@@ -52,12 +52,17 @@ async fn g8_a_handoff_of_a_condensed_thread_covers_what_was_said_first() {
         append(&agent, thread, &turns(10..14, 3_000)).await;
         compacted(&agent, thread).await.unwrap();
         let (frames, cancel) = quiet();
-        let pending = agent.request_handoff(thread, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+        let pending =
+            agent.request_handoff(thread, HandoffRequest::default(), &frames, &cancel).await.unwrap();
         let coverage = &pending.proposal.summary_json.coverage;
         assert_eq!(coverage.first_seq, 1, "{coverage:?}");
         match model {
             true => assert!(newest(&server).contains(SAID), "the draft is made from the originals"),
-            false => assert!(pending.proposal.summary_md.contains("billing table"), "{}", pending.proposal.summary_md),
+            false => assert!(
+                pending.proposal.summary_md.contains("billing table"),
+                "{}",
+                pending.proposal.summary_md
+            ),
         }
     }
 }
@@ -119,7 +124,10 @@ async fn b9_a_rewind_behind_a_marker_keeps_it_and_one_before_it_takes_it_back() 
         sent(&agent, thread, "Three.").await;
     }
     let requests = split(&server).1;
-    assert_eq!(requests[3].body["messages"], requests[4].body["messages"], "before it: as if it had not been");
+    assert_eq!(
+        requests[3].body["messages"], requests[4].body["messages"],
+        "before it: as if it had not been"
+    );
     // Rewinding into what is condensed: it is sent as it is up to there.
     compacted(&agent, thread).await.unwrap();
     let (_, marker) = markers(&agent, thread).await.remove(0);

@@ -7,8 +7,8 @@ use scripted::{Reply, Script, Server};
 use serde_json::json;
 
 use super::{
-    OPENING, agent_of, calls_large, compacted, configure, filled, good_server, markers, newest,
-    record, reported, sent, split, unreported, with_large,
+    OPENING, agent_of, append, calls_large, compacted, configure, filled, good_server, markers, newest,
+    record, reported, sent, split, turns, unreported, with_large,
 };
 use crate::world::{DRAFT, DRAFT_PROMPT, MODEL, World, approve, assert_paired, decisions, messages, quiet};
 
@@ -40,16 +40,22 @@ async fn e16_a_person_condenses_with_a_model_and_is_told_what_was_done() {
     let said = messages(&agent, thread).await;
     let condensed = compacted(&agent, thread).await.unwrap();
     assert!(condensed.is_stored);
-    assert_eq!((condensed.compaction.trigger, condensed.compaction.model.as_str()), (CompactionTrigger::Manual, MODEL));
+    assert_eq!(
+        (condensed.compaction.trigger, condensed.compaction.model.as_str()),
+        (CompactionTrigger::Manual, MODEL)
+    );
     let marker = condensed.marker.unwrap();
     assert_eq!(marker.id, format!("summary-marker-{}", marker.seq));
     let HistoryItem::Marker(shown) = &marker.what else { panic!("a marker: {marker:?}") };
     assert_eq!(shown.replaced_count, condensed.compaction.replaced_count);
     assert_eq!(server.calls(), 1, "no turn is begun");
     assert_eq!(messages(&agent, thread).await, said);
-    let page = agent.history_page(thread, &HistoryQuery { limit: 200, ..HistoryQuery::default() }).await.unwrap();
+    let page =
+        agent.history_page(thread, &HistoryQuery { limit: 200, ..HistoryQuery::default() }).await.unwrap();
     assert_eq!(page.entries.last().unwrap(), &marker, "b1: at its place, behind everything that was said");
-    assert!(matches!(&page.entries[0].what, HistoryItem::Message(first) if first.text().contains("Request 1")));
+    assert!(
+        matches!(&page.entries[0].what, HistoryItem::Message(first) if first.text().contains("Request 1"))
+    );
     // Idempotent: again there is less to do each time, until there is nothing, and that is said.
     let mut times = 0;
     let reason = loop {
@@ -115,12 +121,9 @@ async fn g15_a_preview_is_what_would_be_stored_and_stores_nothing() {
 async fn asked_by_the_agent(tokens: u64) -> (World, Server, agent::Agent, protocol::ThreadId) {
     let world = World::new();
     let asks = Reply::call("k1", "compact_conversation", json!({"focus": "the last part"}));
-    let server = Server::start(Script::new([
-        record(),
-        unreported(asks),
-        unreported(Reply::text("Done.")).repeated(),
-    ]))
-    .unwrap();
+    let server =
+        Server::start(Script::new([record(), unreported(asks), unreported(Reply::text("Done.")).repeated()]))
+            .unwrap();
     let agent = agent_of(&world, &server, (100_000, ""));
     let thread = reported(&agent, tokens).await;
     sent(&agent, thread, "Now something else.").await;
@@ -201,8 +204,10 @@ async fn a_pending_question_of_a_tool_survives_a_compaction_and_its_answer_finds
 #[tokio::test]
 async fn a_turn_stopped_after_the_agents_wish_leaves_nothing_to_the_next_turn() {
     let world = World::new();
-    let asks = Reply::call("k1", "compact_conversation", json!({})).and_call("k2", "large", json!({"chars": 10}));
-    let replies = [record(), unreported(asks), calls_large("k3", 10), unreported(Reply::text("Done.")).repeated()];
+    let asks =
+        Reply::call("k1", "compact_conversation", json!({})).and_call("k2", "large", json!({"chars": 10}));
+    let replies =
+        [record(), unreported(asks), calls_large("k3", 10), unreported(Reply::text("Done.")).repeated()];
     let server = Server::start(Script::new(replies)).unwrap();
     let agent = with_large(&world, &server, (200_000, "trigger = [{ tokens = 60000 }]"));
     let thread = reported(&agent, 50_000).await;
@@ -213,4 +218,25 @@ async fn a_turn_stopped_after_the_agents_wish_leaves_nothing_to_the_next_turn() 
     let state = agent.store().checkpoint(thread).await.unwrap().unwrap().channels;
     let left: Vec<&String> = state.keys().filter(|key| key.starts_with("_compaction")).collect();
     assert_eq!(left, Vec::<&String>::new());
+}
+
+#[tokio::test]
+async fn m15_growth_is_proposed_once_and_again_only_after_it_was_condensed_and_grew() {
+    let (world, server) = (World::new(), good_server());
+    let agent = agent_of(&world, &server, (100_000, "[handoff]\npropose_at = 0.5"));
+    let thread = reported(&agent, 60_000).await;
+    let full = agent.fullness(thread).await.unwrap().unwrap();
+    assert!(full.is_due && full.tokens >= 60_000, "{full:?}");
+    assert_eq!(
+        (server.calls(), markers(&agent, thread).await.len()),
+        (0, 0),
+        "nothing changes without a decision"
+    );
+    agent.proposed_at(thread, full.tokens).await.unwrap();
+    assert!(!agent.fullness(thread).await.unwrap().unwrap().is_due, "not twice for the same");
+    compacted(&agent, thread).await.unwrap();
+    let small = agent.fullness(thread).await.unwrap().unwrap();
+    assert!(!small.is_due && small.tokens < 30_000, "{small:?}");
+    append(&agent, thread, &turns(20..28, 24_000)).await;
+    assert!(agent.fullness(thread).await.unwrap().unwrap().is_due, "it has grown again");
 }

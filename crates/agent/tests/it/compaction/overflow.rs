@@ -9,7 +9,8 @@ use crate::world::{World, quiet, texts};
 /// The provider's words.
 fn refusal() -> Reply {
     let said = "prompt is too long: 213462 tokens > 200000 maximum";
-    let body = serde_json::json!({"type": "error", "error": {"type": "invalid_request_error", "message": said}});
+    let body =
+        serde_json::json!({"type": "error", "error": {"type": "invalid_request_error", "message": said}});
     Reply::status(400, body.to_string())
 }
 
@@ -52,7 +53,8 @@ async fn e7_a_second_overflow_is_an_error_with_sizes_and_no_loop() {
     let end = agent.send(thread, "And now?", &frames, &cancel).await.unwrap();
     assert_eq!((end.status, end.kind.as_deref()), (RunStatus::Error, Some("overflow")), "{end:?}");
     let (error, hint) = (end.error.unwrap(), end.hint.unwrap());
-    for part in ["prompt is too long", "condensed already", "of 200000", "instructions and tools", "messages"] {
+    for part in ["prompt is too long", "condensed already", "of 200000", "instructions and tools", "messages"]
+    {
         assert!(error.contains(part), "{error}");
     }
     assert!(hint.contains("--model"), "{hint}");
@@ -91,7 +93,8 @@ async fn l11_a_busy_provider_is_no_overflow() {
     let busy = [429, 529, 503].map(|status| Reply::status(status, r#"{"error":{"message":"slow down"}}"#));
     let [a, b, c] = busy;
     let answer = unreported(Reply::text("Done.")).repeated();
-    let server = Server::start(Script::new([a, b, Reply::text("").then(Fault::Overloaded), c, answer])).unwrap();
+    let server =
+        Server::start(Script::new([a, b, Reply::text("").then(Fault::Overloaded), c, answer])).unwrap();
     let agent = agent_of(&world, &server, (200_000, ""));
     let thread = filled(&agent, 3_000).await;
     let (frames, cancel) = quiet();

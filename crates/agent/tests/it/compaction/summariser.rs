@@ -28,14 +28,13 @@ fn failures() -> Vec<Reply> {
         Reply::text(&RECORD[..200]).stop(Stop::MaxTokens).repeated(),
         Reply::text("Here is what happened: everything went well, and all the parts are in order.").repeated(),
         Reply::text(RECORD.replace(r#""Look at the parts that are left.""#, &long_entries())).repeated(),
-        Reply::fault(Fault::BrokenJson).repeated(),
-        Reply::fault(Fault::Empty).repeated(),
     ]
 }
 
 /// More entries of a record than one may have.
 fn long_entries() -> String {
-    let entry = |number: usize| format!("\"Entry {number}: {}\"", "a part that is left to look at, ".repeat(14));
+    let entry =
+        |number: usize| format!("\"Entry {number}: {}\"", "a part that is left to look at, ".repeat(14));
     let entries: Vec<String> = (0..60).map(entry).collect();
     entries.join(",")
 }

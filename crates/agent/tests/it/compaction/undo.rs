@@ -6,10 +6,10 @@ use scripted::{Reply, Script, Server};
 use serde_json::Value;
 
 use super::{
-    OPENING, agent_of, append, calls_large, compacted, filled, good_server, markers, record, sent, split, turns,
-    unreported, with_large,
+    OPENING, agent_of, append, calls_large, compacted, filled, good_server, markers, record, sent, split,
+    turns, unreported, with_large,
 };
-use crate::world::{World, messages};
+use crate::world::{World, messages, texts};
 
 /// Sends the same in both threads; fails unless both requests hold the same, byte for byte.
 async fn sends_the_same(agent: &Agent, server: &Server, (thread, control): (ThreadId, ThreadId), text: &str) {
@@ -32,7 +32,8 @@ async fn m9_after_an_undo_the_next_request_is_the_one_before_and_the_new_turns()
     for thread in [thread, control] {
         sent(&agent, thread, "While it is condensed.").await;
     }
-    let bodies: Vec<String> = split(&server).1.iter().map(|request| request.body["messages"].to_string()).collect();
+    let bodies: Vec<String> =
+        split(&server).1.iter().map(|request| request.body["messages"].to_string()).collect();
     assert!(bodies[0].contains(OPENING) && !bodies[1].contains(OPENING));
     let undone = agent.uncompact(thread).await.unwrap();
     assert_eq!(undone.marker_seq, condensed.marker.unwrap().seq);
@@ -43,7 +44,7 @@ async fn m9_after_an_undo_the_next_request_is_the_one_before_and_the_new_turns()
     drop(agent);
     let agent = agent_of(&world, &server, (200_000, ""));
     sends_the_same(&agent, &server, (thread, control), "And then?").await;
-    assert_eq!(messages(&agent, thread).await, messages(&agent, control).await);
+    assert_eq!(texts(&agent, thread).await, texts(&agent, control).await);
 }
 
 #[tokio::test]
@@ -96,11 +97,7 @@ async fn m9_a_compaction_after_an_undo_begins_where_the_one_before_it_ended() {
 #[tokio::test]
 async fn m9_an_undo_makes_clipped_results_whole_again() {
     let world = World::new();
-    let replies = [
-        record(),
-        calls_large("c1", 120_000),
-        unreported(Reply::text("Done.")).repeated(),
-    ];
+    let replies = [record(), calls_large("c1", 120_000), unreported(Reply::text("Done.")).repeated()];
     let server = Server::start(Script::new(replies)).unwrap();
     let agent = with_large(&world, &server, (40_000, ""));
     let thread = filled(&agent, 400).await;

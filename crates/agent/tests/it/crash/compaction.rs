@@ -56,7 +56,8 @@ fn agent_in(world: &World, server: &Server, boundary: usize) -> Agent {
 
 fn agent_over(world: &World, boundary: usize) -> (std::sync::Arc<Dying>, Agent) {
     let store = Dying::at(world.store(), boundary);
-    let agent = world.agent_over(store.clone(), MODEL).with_tool(std::sync::Arc::new(crate::compaction::Large));
+    let agent =
+        world.agent_over(store.clone(), MODEL).with_tool(std::sync::Arc::new(crate::compaction::Large));
     (store, agent)
 }
 
@@ -91,7 +92,9 @@ async fn walk(agent: &Agent, road: Road) -> agent::Result<()> {
 /// Returns the line without what is another matter each time: how long it took, and which events came before.
 fn timeless(line: String) -> String {
     let Some((kind, content)) = line.split_once(' ') else { return line };
-    let Ok(mut content) = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(content) else { return line };
+    let Ok(mut content) = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(content) else {
+        return line;
+    };
     content.retain(|key, _| key != "duration_ms" && key != "seq" && !key.ends_with("_seq"));
     format!("{kind} {}", serde_json::Value::Object(content))
 }

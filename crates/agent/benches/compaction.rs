@@ -1,0 +1,131 @@
+//! What compaction costs beside the model, over threads of growing length, on a database on disk with every commit
+//! durable: condensing all of a thread, a turn in a process that has just begun, condensing what came since, taking it
+//! back. The model answers at once.
+//!
+//! `cargo bench -p agent --bench compaction` prints a table; nothing is asserted.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use agent::{Agent, CancellationToken, CompactionRequest, Frames, Home, Keep, Settings};
+use jiff::Timestamp;
+use journal::{Transaction, Write};
+use protocol::{AiMessage, Block, Message, NewEvent, ThreadId, ToolMessage, ToolStatus};
+use scripted::{Reply, Script, Server};
+use serde_json::json;
+
+/// Lengths of the threads, in messages.
+const LENGTHS: [usize; 4] = [100, 1_000, 10_000, 100_000];
+/// Rounds measured at each length.
+const ROUNDS: usize = 20;
+/// Messages that come between two compactions of a round.
+const GROWTH: usize = 40;
+/// Messages that a compaction keeps.
+const KEPT: u64 = 8;
+/// Messages appended in one transaction while a thread is filled.
+const FILL_ROWS: usize = 1_000;
+/// Tokens of the model's window, in which the longest thread fits.
+const WINDOW_TOKENS: u64 = 100_000_000;
+/// A record as a model answers it.
+const RECORD: &str = r#"{"goal":"Mend the exporter.","constraints":["Never change the file format."],"progress":["Parts are mended."],
+"decisions":[],"files":[],"errors":[],"pending":["Add a test."],"next_step":"Add a test."}"#;
+
+/// One message of a debugging session: a request, a call, its result, an answer.
+fn message(at: usize) -> Message {
+    let round = at / 4;
+    let text = match at % 4 {
+        0 => return Message::human(format!("The exporter drops rows in part {round}. Mend it.")),
+        1 => {
+            let args = json!({"command": format!("cargo test -p export part_{round}")});
+            let call = Block::ToolCall { id: format!("c{at}"), name: "execute".to_owned(), args };
+            return Message::Ai(AiMessage { content: vec![call], ..AiMessage::default() });
+        }
+        2 => "running 12 tests, all fine here\n".repeat(20),
+        _ => return Message::ai(format!("Part {round} is mended in src/export/part_{round}.rs.")),
+    };
+    Message::Tool(ToolMessage {
+        id: None,
+        call_id: format!("c{}", at - 1),
+        name: Some("execute".to_owned()),
+        content: vec![Block::text(text)],
+        status: ToolStatus::Success,
+    })
+}
+
+async fn append(agent: &Agent, thread_id: ThreadId, (from, to): (usize, usize)) {
+    for first in (from..to).step_by(FILL_ROWS) {
+        let numbers = first..to.min(first + FILL_ROWS);
+        let events = numbers
+            .map(|at| NewEvent::message(&message(at), Timestamp::now()).expect("a message is JSON"))
+            .collect();
+        let writes = vec![Write::Append { thread_id, events }];
+        agent.store().commit(Transaction { fence: None, writes }).await.expect("the journal can be written");
+    }
+}
+
+fn agent(folder: &Path, server: &Server) -> Agent {
+    let home = Home::locate(Some(folder.join("home").as_os_str())).expect("a home can be named");
+    home.create().expect("a home can be made");
+    let url = server.url();
+    let config = format!(
+        "[providers.anthropic]\nbase_url = \"{url}\"\napi_key = \"bench\"\ncontext_tokens = {WINDOW_TOKENS}\n"
+    );
+    std::fs::write(home.config(), config).expect("the settings can be written");
+    let settings = Settings { model: Some("anthropic/instant".to_owned()), ..Settings::new(home, folder) };
+    Agent::open(settings).expect("the agent opens")
+}
+
+async fn compact(agent: &Agent, thread_id: ThreadId) -> Duration {
+    let (frames, cancel) = (Frames::default(), CancellationToken::new());
+    let request = CompactionRequest { focus: None, keep: Some(Keep::Messages(KEPT)) };
+    let began = Instant::now();
+    let condensed = agent.compact(thread_id, &request, &frames, &cancel).await.expect("it is condensed");
+    assert!(condensed.is_stored);
+    began.elapsed()
+}
+
+async fn turn(agent: &Agent, thread_id: ThreadId) -> Duration {
+    let (frames, cancel) = (Frames::default(), CancellationToken::new());
+    let began = Instant::now();
+    agent.send(thread_id, "And now?", &frames, &cancel).await.expect("the turn ends");
+    began.elapsed()
+}
+
+fn median(mut times: Vec<Duration>) -> f64 {
+    times.sort_unstable();
+    times[times.len() / 2].as_secs_f64() * 1e3
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let record = Reply::text(RECORD).tokens(0, 0).when_body_contains("You keep the record").repeated();
+    let answer = Reply::text("Mended.").tokens(0, 0).repeated();
+    let server = Server::start(Script::new([record, answer]).keeping(1)).expect("a server starts");
+    println!(
+        "{:>9}  {:>10}  {:>12}  {:>12}  {:>10}  {:>10}",
+        "messages", "all of it", "first turn", "later turn", "what came", "undo"
+    );
+    for length in LENGTHS {
+        let folder = tempfile::tempdir_in(".").expect("a folder can be made here");
+        let first = agent(folder.path(), &server);
+        let thread_id = first.create_thread(None).await.expect("a thread can be made").thread_id;
+        append(&first, thread_id, (0, length)).await;
+        let whole = compact(&first, thread_id).await;
+        let mut times = [const { Vec::new() }; 4];
+        for round in 0..ROUNDS {
+            let agent = agent(folder.path(), &server);
+            times[0].push(turn(&agent, thread_id).await);
+            times[1].push(turn(&agent, thread_id).await);
+            append(&agent, thread_id, (length + round * GROWTH, length + (round + 1) * GROWTH)).await;
+            times[2].push(compact(&agent, thread_id).await);
+            let began = Instant::now();
+            agent.uncompact(thread_id).await.expect("it is taken back");
+            times[3].push(began.elapsed());
+            compact(&agent, thread_id).await;
+        }
+        let [cold, warm, again, undo] = times.map(median);
+        let whole = whole.as_secs_f64() * 1e3;
+        println!("{length:>9}  {whole:>10.1}  {cold:>12.2}  {warm:>12.2}  {again:>10.2}  {undo:>10.2}");
+    }
+    println!("milliseconds; the median of {ROUNDS} rounds, but for the first column");
+}

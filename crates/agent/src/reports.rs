@@ -15,8 +15,8 @@ use crate::{Error, Result};
 /// What a thread's next request would hold, in tokens by estimate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ContextReport {
-    /// `provider/name` of the model.
-    pub model: String,
+    /// `provider/name` of the model; `None` without one.
+    pub model: Option<String>,
     /// The model's window, if known.
     pub window_tokens: Option<u64>,
     /// The parts, in the order they are sent.
@@ -82,35 +82,41 @@ pub struct ModelCost {
 }
 
 impl Agent {
-    /// Returns what the thread's next request would hold.
+    /// Returns what the thread's next request would hold; without a model, what there is of the conversation.
     ///
     /// # Errors
-    /// When no model is configured, or the journal fails.
+    /// When the journal fails.
     pub async fn context(&self, thread_id: ThreadId) -> Result<ContextReport> {
         let assistant_id = self.thread(thread_id).await?.assistant_id;
-        let model = self.models.open()?.ok_or(Error::NoModel { thread_id })?;
-        let asking = self.asking_node(&assistant_id, &model).await?;
-        let preview = asking.preview(&self.store, (thread_id, RunId::generate())).await;
-        let preview = preview.map_err(|failure| Error::Preview { thread_id, reason: failure.message })?;
+        let model = self.models.open()?;
         let part = |name: &str, tokens| ContextPart { name: name.to_owned(), tokens };
-        let mut parts: Vec<ContextPart> =
-            preview.hooks.iter().map(|(name, tokens)| part(name, *tokens)).collect();
-        parts.push(part("tools", preview.tools));
-        if preview.opening > 0 {
-            parts.push(part(SUMMARY_PART, preview.opening));
+        let (mut parts, counted) = match &model {
+            Some(model) => {
+                let asking = self.asking_node(&assistant_id, model).await?;
+                let preview = asking.preview(&self.store, (thread_id, RunId::generate())).await;
+                let preview =
+                    preview.map_err(|failure| Error::Preview { thread_id, reason: failure.message })?;
+                let hooks = preview.hooks.iter().map(|(name, tokens)| part(name, *tokens));
+                (hooks.chain([part("tools", preview.tools)]).collect(), Some(preview.counted))
+            }
+            None => (Vec::new(), None),
+        };
+        let context = self.contexts.read(&*self.store, thread_id).await?;
+        let opening = context.opening_tokens();
+        if opening > 0 {
+            parts.push(part(SUMMARY_PART, opening));
         }
-        parts.push(part(MESSAGES_PART, preview.messages));
-        let marker = compaction::newest_marker(&*self.store, thread_id).await?;
+        parts.push(part(MESSAGES_PART, context.tokens - opening));
         Ok(ContextReport {
-            model: model.name().to_string(),
-            window_tokens: model.limits().context_tokens,
-            tokens: preview.counted,
+            model: model.as_ref().map(|model| model.name().to_string()),
+            window_tokens: model.as_ref().and_then(|model| model.limits().context_tokens),
+            tokens: counted.unwrap_or(context.tokens),
             parts,
-            message_count: preview.message_count,
-            trigger_tokens: self.compactor(Some(&model)).trigger_tokens(),
-            condensed: marker.map(|marker| CondensedPart {
-                marker_seq: marker.seq,
-                last_seq: marker.compaction.last_seq,
+            message_count: context.messages.len() - context.opening,
+            trigger_tokens: model.as_ref().and_then(|model| self.compactor(Some(model)).trigger_tokens()),
+            condensed: context.beginning.compaction().map(|(marker_seq, compaction)| CondensedPart {
+                marker_seq,
+                last_seq: compaction.last_seq,
                 part: SUMMARY_PART,
             }),
         })

@@ -2,7 +2,7 @@
 //! is kept as an artifact of the thread. The stored result stays as it is.
 
 use jiff::Timestamp;
-use journal::{Artifact, Write};
+use journal::{ARTIFACT_BYTES_MAX, Artifact, Write};
 use ledger::What;
 use ledger::tool_use::{head_words, tail_words};
 use model::tokens::{self, CHARS_PER_TOKEN};
@@ -22,7 +22,7 @@ const CLIPPED_PART: u64 = 4;
 pub(crate) struct Clip {
     /// What the journal holds of it.
     pub clipped: ClippedResult,
-    /// The whole text.
+    /// The whole text, as far as one artifact holds it.
     pub artifact: Artifact,
     /// Tokens it has become, by estimate.
     pub tokens: u64,
@@ -49,10 +49,15 @@ fn clip(unit: &Unit, tokens_kept: u64, (thread_id, now): (ThreadId, Timestamp)) 
     // A tool says first what it did.
     let (head, tail) = (head_words(&whole, bytes_kept - bytes_kept / 4), tail_words(&whole, bytes_kept / 4));
     let left_out = whole.len().checked_sub(head.len() + tail.len()).filter(|bytes| *bytes > 0)?;
-    let artifact = Artifact::new(thread_id, "text/plain", whole.as_bytes().to_vec(), now);
+    let stored = &whole[..whole.floor_char_boundary(ARTIFACT_BYTES_MAX)];
+    let artifact = Artifact::new(thread_id, "text/plain", stored.as_bytes().to_vec(), now);
     let name = &artifact.sha256[..NAME_DIGITS];
+    let shown = match stored.len() == whole.len() {
+        true => "all of it".to_owned(),
+        false => format!("its first {} bytes", stored.len()),
+    };
     let text =
-        format!("{head}\n[{left_out} bytes left out; read_file artifact:{name} shows all of it]\n{tail}");
+        format!("{head}\n[{left_out} bytes left out; read_file artifact:{name} shows {shown}]\n{tail}");
     let tokens = tokens::estimate(&text) + tokens::TOKENS_PER_MESSAGE;
     let clipped = ClippedResult {
         seq: unit.item.seq,

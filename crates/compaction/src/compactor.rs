@@ -95,10 +95,9 @@ impl Stuck {
         stuck.filter(|stuck| stuck.window == window).unwrap_or_default()
     }
 
-    /// Returns whether another attempt at `tokens` is worth it: at once only while the request cannot be sent as it is.
-    fn may_try(self, tokens: u64, is_too_large: bool) -> bool {
-        let has_grown = tokens * 100 >= self.tokens * (100 + GROWTH_PERCENT);
-        self.attempts == 0 || has_grown || (is_too_large && self.attempts < ATTEMPTS_MAX)
+    /// Returns whether another attempt at `tokens` is worth it.
+    fn may_try(self, tokens: u64) -> bool {
+        self.attempts == 0 || tokens * 100 >= self.tokens * (100 + GROWTH_PERCENT)
     }
 }
 
@@ -175,8 +174,9 @@ impl Hook for CompactionHook {
         let stuck = Stuck::of(step.channels, window);
         let is_too_large = compactor.budget().is_some_and(|budget| tokens > budget);
         let is_due = is_too_large || is_due(&compactor.settings.trigger(window), size);
-        // What does not fit is shortened in the request once condensing has not helped often enough.
-        if is_due && stuck.may_try(tokens, is_too_large) {
+        // What does not fit is tried again at once, and shortened in the request when that has not helped often enough.
+        let may_try = stuck.may_try(tokens) || (is_too_large && stuck.attempts < ATTEMPTS_MAX);
+        if is_due && may_try {
             return Ok(condensing(&Wanted {
                 trigger: CompactionTrigger::Auto,
                 focus: None,

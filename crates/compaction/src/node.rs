@@ -207,12 +207,13 @@ impl Compactor {
     ) -> Result<Option<(Plan, Worked)>, Failure> {
         let begun = Instant::now();
         let previous = plan.context.beginning.compaction();
+        let focus = wanted.focus.as_deref().map(str::trim).filter(|focus| !focus.is_empty());
         let told = match &plan.cut {
             Some(cut) => {
                 let source = Source {
                     previous: previous.map(|(_, compaction)| compaction),
                     dropped: plan.dropped(),
-                    focus: wanted.focus.as_deref(),
+                    focus,
                     answered: cut.request_answered,
                 };
                 let options = Options {
@@ -250,7 +251,7 @@ impl Compactor {
             carry_over: told.as_ref().map(|told| told.carry_over.clone()).unwrap_or_default(),
             last_request_seq: cut.and_then(|cut| cut.last_request_seq),
             previous_seq: previous.map(|(seq, _)| seq),
-            focus: wanted.focus.clone(),
+            focus: focus.map(str::to_owned),
             duration_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
             step,
             usage: told.as_ref().map(|told| told.usage).unwrap_or_default(),

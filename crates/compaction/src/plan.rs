@@ -188,7 +188,9 @@ impl Compactor {
 impl Plan {
     /// Fails when not even the least that must be sent fits: no summary helps then, and no model is asked for one.
     fn check_floor(&self) -> Result<(), Failure> {
-        let Some(budget) = self.sizes.budget else { return Ok(()) };
+        let Some(budget) = self.sizes.budget.filter(|budget| self.sizes.request > *budget) else {
+            return Ok(());
+        };
         let request = self.last_request();
         let newest = self.newest_tokens();
         let floor = self.sizes.frame + request + newest + SUMMARY_TOKENS_MIN;
@@ -296,8 +298,7 @@ impl Plan {
     }
 
     fn opening_tokens(&self) -> u64 {
-        let opening = self.context.messages[..self.context.opening].iter().map(tokens::of_message).sum();
-        self.sizes.counted(opening)
+        self.sizes.counted(self.context.opening_tokens())
     }
 }
 

@@ -5,8 +5,8 @@ use journal::view::context::{Beginning, Undone};
 use journal::{EventQuery, Store};
 use protocol::{Category, Compaction, EventType, NewEvent, Seq, ThreadId};
 
-/// Events read at a time.
-const PAGE_ROWS: usize = 100;
+/// Results that are clipped with one compaction, at most: as many as are looked at.
+const CLIPS_MAX: usize = 100;
 
 /// The compaction a thread's context begins with.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,29 +19,24 @@ pub struct NewestMarker {
     pub clip_seqs: Vec<Seq>,
 }
 
-/// Returns the compaction the thread's context begins with; `None` when nothing is condensed.
+/// Returns the compaction that the thread's context, which has this beginning, begins with; `None` when nothing is
+/// condensed.
 ///
 /// # Errors
 /// When the journal fails.
-pub async fn newest_marker(store: &dyn Store, thread_id: ThreadId) -> journal::Result<Option<NewestMarker>> {
-    let mut beginning = Beginning::default();
-    let mut before = None;
-    let (seq, compaction) = loop {
-        let query = EventQuery { before, ..page_query() };
-        let page = store.events(thread_id, query).await?;
-        beginning.look(&page);
-        if let Some((seq, compaction)) = beginning.compaction() {
-            break (seq, compaction.clone());
-        }
-        before = page.first().map(|event| event.seq);
-        if page.len() < PAGE_ROWS || beginning.start.is_some() {
-            return Ok(None);
-        }
-    };
-    // They were stored right before it, in the same transaction.
+pub async fn newest_marker(
+    store: &dyn Store,
+    thread_id: ThreadId,
+    beginning: &Beginning,
+) -> journal::Result<Option<NewestMarker>> {
+    let Some((seq, compaction)) = beginning.compaction() else { return Ok(None) };
+    let compaction = compaction.clone();
+    // They were stored right before it, in the same transaction. Those of an earlier one stay clipped.
     let page = store.events(thread_id, EventQuery { before: Some(seq), ..page_query() }).await?;
-    let clips = page.iter().rev().take_while(|event| event.kind() == Some(EventType::ResultClipped));
-    Ok(Some(NewestMarker { seq, compaction, clip_seqs: clips.map(|event| event.seq).collect() }))
+    let before = page.iter().rev().zip((0..seq).rev());
+    let clips =
+        before.take_while(|(event, at)| event.kind() == Some(EventType::ResultClipped) && event.seq == *at);
+    Ok(Some(NewestMarker { seq, compaction, clip_seqs: clips.map(|(event, _)| event.seq).collect() }))
 }
 
 /// Returns the event that takes the compaction back.
@@ -54,5 +49,5 @@ pub fn undone(marker: &NewestMarker, now: Timestamp) -> Result<NewEvent, serde_j
 }
 
 fn page_query() -> EventQuery {
-    EventQuery { categories: vec![Category::Middleware], limit: PAGE_ROWS, ..EventQuery::default() }
+    EventQuery { categories: vec![Category::Middleware], limit: CLIPS_MAX, ..EventQuery::default() }
 }

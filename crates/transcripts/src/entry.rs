@@ -6,7 +6,7 @@ use protocol::ToolStatus;
 use serde_json::Value;
 
 use crate::json::content::Flat;
-use crate::repair::Repair;
+use crate::output::repair::Repair;
 
 /// One thing that was said, thought, done or noted, in file order.
 #[derive(Debug, Clone, PartialEq)]

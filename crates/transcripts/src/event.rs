@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::detect::Format;
 use crate::entry::{Author, Body, Entry, Media, Role, Track};
-use crate::repair::Repair;
+use crate::output::repair::Repair;
 
 /// Where an imported event came from; the metadata of the event.
 #[derive(Serialize)]

@@ -16,7 +16,6 @@ mod event;
 mod formats;
 mod json;
 mod output;
-mod repair;
 mod source;
 
 pub use chain::Chain;
@@ -25,7 +24,7 @@ pub use detect::{Format, detect};
 pub use entry::{Author, Body, Entry, EntryKind, Media, Role, Track};
 pub use error::{Error, SinkError};
 pub use output::Report;
-pub use repair::Repair;
+pub use output::repair::Repair;
 pub use source::Source;
 
 use crate::output::Output;

@@ -1,13 +1,14 @@
 //! Between the readers and the sink: begins a conversation once its key is known, fills in missing times, has results
 //! repaired, counts. It knows nothing of any format.
 
+pub(crate) mod repair;
+
 use jiff::Timestamp;
 use std::path::PathBuf;
 
 use crate::conversation::{Conversation, Problem, Sink, text_digest};
 use crate::entry::{Body, Entry};
 use crate::error::Error;
-use crate::repair;
 
 /// How many entries may wait for the key of their conversation; beyond it the key does without the first text.
 const WAITING_ENTRIES_MAX: usize = 256;

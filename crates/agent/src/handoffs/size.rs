@@ -62,8 +62,8 @@ impl Agent {
         let stays = |part: &&ContextPart| part.name != MESSAGES_PART && part.name != SUMMARY_PART;
         let frame: u64 = context.parts.iter().filter(stays).map(|part| part.tokens).sum();
         let first = frame + model::tokens::estimate(&pending.proposal.summary_md);
-        let price =
-            |tokens| self.price_of(&context.model, &Usage { input_tokens: tokens, ..Usage::default() });
+        let Some(asked) = &context.model else { return Ok(cost) };
+        let price = |tokens| self.price_of(asked, &Usage { input_tokens: tokens, ..Usage::default() });
         cost.first_turn_tokens = Some(first);
         cost.first_turn_dollars = price(first);
         cost.continuing_tokens = Some(context.tokens);

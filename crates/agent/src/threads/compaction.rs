@@ -147,10 +147,10 @@ impl Agent {
     pub async fn uncompact(&self, thread_id: ThreadId) -> Result<Uncompacted> {
         self.thread(thread_id).await?;
         self.end_cut_off(thread_id).await?;
-        let Some(marker) = newest_marker(&*self.store, thread_id).await? else {
+        let before = self.contexts.read(&*self.store, thread_id).await?;
+        let Some(marker) = newest_marker(&*self.store, thread_id, &before.beginning).await? else {
             return Err(Error::NothingToUndo { thread_id });
         };
-        let before = self.contexts.read(&*self.store, thread_id).await?.tokens;
         let now = Timestamp::now();
         let checkpoint = self.store.checkpoint(thread_id).await?;
         let writes = vec![
@@ -162,7 +162,7 @@ impl Agent {
         Ok(Uncompacted {
             marker_seq: marker.seq,
             replaced_count: marker.compaction.replaced_count,
-            tokens_before: before,
+            tokens_before: before.tokens,
             tokens_after: after,
         })
     }

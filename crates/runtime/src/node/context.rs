@@ -98,6 +98,11 @@ impl Context {
         }
     }
 
+    /// Returns what the messages that stand for condensed ones are, by estimate.
+    pub fn opening_tokens(&self) -> u64 {
+        self.messages[..self.opening].iter().map(tokens::of_message).sum()
+    }
+
     fn extend(&mut self, sent: Vec<(Seq, Message)>) {
         if sent.is_empty() {
             return;

@@ -91,13 +91,7 @@ pub struct Preview {
     pub hooks: Vec<(&'static str, u64)>,
     /// The descriptions of the tools.
     pub tools: u64,
-    /// What stands for the earlier conversation that is condensed.
-    pub opening: u64,
-    /// The conversation.
-    pub messages: u64,
-    /// How many messages it has.
-    pub message_count: usize,
-    /// All of it, by the measure of what the provider reported last.
+    /// All of it and the conversation, by the measure of what the provider reported last.
     pub counted: u64,
 }
 
@@ -140,15 +134,8 @@ impl ModelNode {
             }
             before = now;
         }
-        let opening = context.messages[..context.opening].iter().map(tokens::of_message).sum();
-        Ok(Preview {
-            hooks,
-            tools,
-            opening,
-            messages: context.tokens - opening,
-            message_count: context.messages.len() - context.opening,
-            counted: context.request_tokens(&self.model.name().to_string(), before),
-        })
+        let counted = context.request_tokens(&self.model.name().to_string(), before);
+        Ok(Preview { hooks, tools, counted })
     }
 
     fn request(&self, step: &StepContext<'_>, context: &Context) -> ChatRequest {

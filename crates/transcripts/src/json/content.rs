@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::chain::hex;
 use crate::entry::Media;
 use crate::json::loose;
-use crate::repair::Repair;
+use crate::output::repair::Repair;
 
 /// The content of a message or of a tool result.
 #[derive(Debug, Default)]

@@ -53,6 +53,7 @@ async fn l6_a_small_window_never_is_a_dead_end() {
         assert_eq!(answered.len(), 8 + 3, "window {window}");
         assert!(asked.len() <= 30, "window {window}: {} calls for summaries", asked.len());
         assert!(!markers(&agent, thread).await.is_empty(), "window {window}");
+        println!("window {window}: {} calls for summaries", asked.len());
         for request in answered {
             assert_paired(&request.body);
             let bytes = request.body.to_string().len() as u64;
@@ -121,6 +122,17 @@ async fn l11_what_cannot_be_condensed_is_named_by_part_before_any_model_is_calle
 }
 
 #[tokio::test]
+async fn l11_a_request_that_just_fits_is_sent_although_nothing_of_it_can_be_condensed() {
+    let (world, server) = (World::new(), good_server());
+    let agent = agent_of(&world, &server, (40_000, ""));
+    // A quarter of the window is kept for the answer.
+    let words = 30_000 - frame(&agent).await - 50;
+    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    sent(&agent, thread, &"abc ".repeat(usize::try_from(words).unwrap())).await;
+    assert_eq!(server.calls(), 1);
+}
+
+#[tokio::test]
 async fn l11_condensing_that_does_not_help_is_noted_and_the_turn_goes_on() {
     // Nothing but a few words: every summary is longer.
     let (world, server) = (World::new(), good_server());
@@ -144,9 +156,13 @@ async fn l11_condensing_that_does_not_help_is_noted_and_the_turn_goes_on() {
 
 #[tokio::test]
 async fn l11_a_trigger_below_what_is_always_sent_never_loops() {
-    for section in
-        ["trigger = [{ tokens = 10 }]", "trigger = [{ messages = 1 }]", "trigger = [{ fraction = 0.001 }]"]
-    {
+    for section in [
+        "trigger = [{ tokens = 10 }]",
+        "trigger = [{ fraction = 0.001 }]",
+        "trigger = [{ messages = 1 }]",
+        "trigger = [{ tokens = 10 }]\nkeep = { tokens = 10 }",
+        "trigger = [{ messages = 1 }]\nkeep = { messages = 1 }",
+    ] {
         let world = World::new();
         let mut replies = vec![record()];
         replies.extend((0..6).map(|number| calls_large(&format!("c{number}"), 2_000)));
@@ -160,6 +176,7 @@ async fn l11_a_trigger_below_what_is_always_sent_never_loops() {
         let (asked, answered) = split(&server);
         assert_eq!(answered.len(), 6 + 2, "{section}");
         assert!(asked.len() <= answered.len(), "{section}: {} calls for summaries", asked.len());
+        println!("{section}: {} calls for summaries", asked.len());
         let steps = events_of(&agent, thread, EventType::RunEnded).await;
         assert!(steps.iter().all(|end| end["steps"].as_u64().unwrap() < 60), "{section}: {steps:?}");
     }

@@ -174,3 +174,61 @@ async fn a_subagent_has_its_own_conversation_condensed() {
     let spent = ended[0]["usage"]["input_tokens"].as_u64().unwrap();
     assert_eq!(spent, 700 * condensed.len() as u64, "a24: its summaries are counted with it");
 }
+
+/// Numbers that look like chance and are the same every time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % sides
+    }
+}
+
+#[tokio::test]
+async fn b1_after_any_sequence_of_compactions_undos_rewinds_and_forks_the_history_is_the_original() {
+    for seed in 1..=4 {
+        let (world, mut dice) = (World::new(), Dice(seed));
+        let agent = world.agent();
+        let mut thread = agent.create_thread(None).await.unwrap().thread_id;
+        let (mut expected, mut number): (Vec<(u64, String)>, usize) = (Vec::new(), 1);
+        let mut done = [0; 5];
+        for _ in 0..40 {
+            let act = dice.roll(9);
+            match act {
+                0..=3 => {
+                    let count = 1 + dice.roll(3);
+                    append(&agent, thread, &turns(number..number + count, 600)).await;
+                    number += count;
+                    let said = agent.events(thread).await.unwrap();
+                    let said = said.iter().filter_map(|event| Some((event.seq, event.message()?.text())));
+                    let known = expected.last().map_or(0, |(seq, _)| *seq);
+                    expected.extend(said.filter(|(seq, _)| *seq > known));
+                }
+                4 | 5 => done[1] += usize::from(compacted(&agent, thread).await.is_ok()),
+                6 => done[2] += usize::from(agent.uncompact(thread).await.is_ok()),
+                7 if !expected.is_empty() => {
+                    let keep = expected[expected.len() - 1 - dice.roll(expected.len().min(12))].0;
+                    agent.rewind(thread, keep).await.unwrap();
+                    expected.retain(|(seq, _)| *seq <= keep);
+                    done[3] += 1;
+                }
+                _ => {
+                    thread = agent.fork_thread(thread, None).await.unwrap().thread_id;
+                    done[4] += 1;
+                }
+            }
+            let events = agent.events(thread).await.unwrap();
+            let found = events.iter().filter_map(|event| Some((event.seq, event.message()?.text())));
+            assert_eq!(found.collect::<Vec<_>>(), expected, "seed {seed}");
+            let context = runtime::Contexts::default().read(&**agent.store(), thread).await.unwrap();
+            let projected = journal::view::context::context(&events);
+            let seqs: Vec<u64> = projected.iter().map(|(seq, _)| *seq).collect();
+            assert_eq!(*context.seqs, seqs, "seed {seed}: what is read back is the view of all events");
+            let warm = agent.history(thread).await.unwrap();
+            let shown = warm.iter().filter(|entry| matches!(entry.what, HistoryItem::Marker(_))).count();
+            assert_eq!(shown, markers(&agent, thread).await.len(), "c4: each marker is shown");
+        }
+        assert!(done[1] > 2 && done[3] > 0 && done[4] > 0, "seed {seed}: {done:?}");
+    }
+}

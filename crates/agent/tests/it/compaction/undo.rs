@@ -110,3 +110,24 @@ async fn m9_an_undo_makes_clipped_results_whole_again() {
     sent(&agent, thread, "And now?").await;
     assert_eq!(markers(&agent, thread).await.len(), 2, "it does not fit, and is condensed again");
 }
+
+#[tokio::test]
+async fn m9_an_undo_leaves_clipped_what_was_clipped_before() {
+    let world = World::new();
+    let replies = [record(), calls_large("c1", 120_000), unreported(Reply::text("Done.")).repeated()];
+    let server = Server::start(Script::new(replies)).unwrap();
+    let agent = with_large(&world, &server, (40_000, ""));
+    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    sent(&agent, thread, "Look at the large one.").await;
+    let clipped = super::events_of(&agent, thread, protocol::EventType::ResultClipped).await;
+    assert_eq!(
+        (clipped.len(), markers(&agent, thread).await.len()),
+        (1, 0),
+        "it was clipped and nothing condensed"
+    );
+    append(&agent, thread, &turns(2..6, 4_000)).await;
+    let control = agent.fork_thread(thread, None).await.unwrap().thread_id;
+    compacted(&agent, thread).await.unwrap();
+    agent.uncompact(thread).await.unwrap();
+    sends_the_same(&agent, &server, (thread, control), "And now?").await;
+}

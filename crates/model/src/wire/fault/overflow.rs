@@ -93,112 +93,100 @@ pub(super) fn is_rate_code(kind: &str) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn l11_every_service_is_understood_when_it_says_that_the_request_is_too_long() {
-        for (service, words) in [
-            ("Anthropic", "prompt is too long: 213462 tokens > 200000 maximum"),
-            (
-                "Anthropic",
-                "input length and `max_tokens` exceed context limit: 180000 + 32000 > 200000, decrease input \
+    /// What services say, by their names.
+    const SAID: &[(&str, &str)] = &[
+        ("Anthropic", "prompt is too long: 213462 tokens > 200000 maximum"),
+        (
+            "Anthropic",
+            "input length and `max_tokens` exceed context limit: 180000 + 32000 > 200000, decrease input \
                  length or `max_tokens` and try again",
-            ),
-            (
-                "OpenAI",
-                "This model's maximum context length is 128000 tokens. However, your messages resulted in 130012 \
+        ),
+        (
+            "OpenAI",
+            "This model's maximum context length is 128000 tokens. However, your messages resulted in 130012 \
                  tokens. Please reduce the length of the messages.",
-            ),
-            (
-                "OpenAI",
-                "Your input exceeds the context window of this model. Please adjust your input and try again.",
-            ),
-            (
-                "OpenAI",
-                "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 300012 tokens.",
-            ),
-            (
-                "OpenAI",
-                "Invalid 'input[2].content': string too long. Expected a string with maximum length 10485760, but \
+        ),
+        (
+            "OpenAI",
+            "Your input exceeds the context window of this model. Please adjust your input and try again.",
+        ),
+        (
+            "OpenAI",
+            "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 300012 tokens.",
+        ),
+        (
+            "OpenAI",
+            "Invalid 'input[2].content': string too long. Expected a string with maximum length 10485760, but \
                  got a string with length 12582912 instead.",
-            ),
-            (
-                "Gemini",
-                "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).",
-            ),
-            (
-                "Vertex",
-                "Unable to submit request because the input token count is 1052403 but model only supports up to \
+        ),
+        ("Gemini", "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575)."),
+        (
+            "Vertex",
+            "Unable to submit request because the input token count is 1052403 but model only supports up to \
                  1048576. Reduce the input token count and try again.",
-            ),
-            (
-                "OpenRouter",
-                "This endpoint's maximum context length is 32768 tokens. However, you requested about 42832 tokens \
+        ),
+        (
+            "OpenRouter",
+            "This endpoint's maximum context length is 32768 tokens. However, you requested about 42832 tokens \
                  (42832 of text input). Please reduce the length of either one, or use the \"middle-out\" transform \
                  to compress your prompt automatically.",
-            ),
-            ("vLLM", "The decoder prompt (length 21535) is longer than the maximum model length of 16384."),
-            (
-                "vLLM",
-                "The prompt (total length 25938) is too long to fit into the model (context length 4096).",
-            ),
-            (
-                "vLLM",
-                "'max_tokens' or 'max_completion_tokens' is too large: 10000. This model's maximum context length is \
+        ),
+        ("vLLM", "The decoder prompt (length 21535) is longer than the maximum model length of 16384."),
+        ("vLLM", "The prompt (total length 25938) is too long to fit into the model (context length 4096)."),
+        (
+            "vLLM",
+            "'max_tokens' or 'max_completion_tokens' is too large: 10000. This model's maximum context length is \
                  16384 tokens and your request has 13000 input tokens",
-            ),
-            (
-                "SGLang",
-                "The input (516368 tokens) is longer than the model's context length (262144 tokens).",
-            ),
-            (
-                "llama.cpp",
-                "request (4390 tokens) exceeds the available context size (4096 tokens), try increasing it",
-            ),
-            ("llama.cpp", "Context size has been exceeded."),
-            ("Ollama", "prompt too long; exceeded max context length by 4096 tokens"),
-            ("Ollama", "input length exceeds the context length"),
-            (
-                "LM Studio",
-                "The number of tokens to keep from the initial prompt is greater than the context length.",
-            ),
-            ("Groq", "Please reduce the length of the messages or completion."),
-            ("Cerebras", "Please reduce the length of the messages or completion. Current length is 9012."),
-            (
-                "Mistral",
-                "Prompt contains 65673 tokens, too large for model with 32768 maximum context length",
-            ),
-            (
-                "DeepSeek",
-                "This model's maximum context length is 131072 tokens. However, you requested 131134 tokens (122942 \
+        ),
+        ("SGLang", "The input (516368 tokens) is longer than the model's context length (262144 tokens)."),
+        (
+            "llama.cpp",
+            "request (4390 tokens) exceeds the available context size (4096 tokens), try increasing it",
+        ),
+        ("llama.cpp", "Context size has been exceeded."),
+        ("Ollama", "prompt too long; exceeded max context length by 4096 tokens"),
+        ("Ollama", "input length exceeds the context length"),
+        (
+            "LM Studio",
+            "The number of tokens to keep from the initial prompt is greater than the context length.",
+        ),
+        ("Groq", "Please reduce the length of the messages or completion."),
+        ("Cerebras", "Please reduce the length of the messages or completion. Current length is 9012."),
+        ("Mistral", "Prompt contains 65673 tokens, too large for model with 32768 maximum context length"),
+        (
+            "DeepSeek",
+            "This model's maximum context length is 131072 tokens. However, you requested 131134 tokens (122942 \
                  in the messages, 8192 in the completion). Please reduce the length of the messages or completion.",
-            ),
-            ("Bedrock", "Input is too long for requested model."),
-            (
-                "Bedrock",
-                "Input Tokens Exceeded: Number of input tokens exceeds maximum length. Please update the input to \
+        ),
+        ("Bedrock", "Input is too long for requested model."),
+        (
+            "Bedrock",
+            "Input Tokens Exceeded: Number of input tokens exceeds maximum length. Please update the input to \
                  try again.",
-            ),
-            (
-                "Bedrock",
-                "The model returned the following errors: prompt is too long: 200049 tokens > 200000 maximum",
-            ),
-            ("xAI", "This model's maximum prompt length is 131072 but the request contains 537812 tokens."),
-            (
-                "Moonshot",
-                "Invalid request: Your request exceeded model token limit: 262144 (requested: 291351)",
-            ),
-            ("Zhipu", "Prompt exceeds max length"),
-            ("Alibaba", "Range of input length should be [1, 98304]"),
-            ("MiniMax", "invalid params, context window exceeds limit (2013)"),
-            ("Copilot", "prompt token count of 133112 exceeds the limit of 128000"),
-            ("Fireworks", "The prompt is too long: 267657, model maximum context length: 262143"),
-            ("Cohere", "too many tokens: total number of tokens in the prompt exceeds the limit of 4081"),
-            (
-                "text-generation-inference",
-                "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 32768. Given: 40211 `inputs` \
+        ),
+        (
+            "Bedrock",
+            "The model returned the following errors: prompt is too long: 200049 tokens > 200000 maximum",
+        ),
+        ("xAI", "This model's maximum prompt length is 131072 but the request contains 537812 tokens."),
+        ("Moonshot", "Invalid request: Your request exceeded model token limit: 262144 (requested: 291351)"),
+        ("Zhipu", "Prompt exceeds max length"),
+        ("Alibaba", "Range of input length should be [1, 98304]"),
+        ("MiniMax", "invalid params, context window exceeds limit (2013)"),
+        ("Copilot", "prompt token count of 133112 exceeds the limit of 128000"),
+        ("Fireworks", "The prompt is too long: 267657, model maximum context length: 262143"),
+        ("Cohere", "too many tokens: total number of tokens in the prompt exceeds the limit of 4081"),
+        (
+            "text-generation-inference",
+            "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 32768. Given: 40211 `inputs` \
                  tokens and 512 `max_new_tokens`",
-            ),
-            ("LiteLLM", "litellm.BadRequestError: litellm.ContextWindowExceededError: AnthropicError"),
-        ] {
+        ),
+        ("LiteLLM", "litellm.BadRequestError: litellm.ContextWindowExceededError: AnthropicError"),
+    ];
+
+    #[test]
+    fn l11_every_service_is_understood_when_it_says_that_the_request_is_too_long() {
+        for (service, words) in SAID {
             assert!(is_said(words), "{service}: {words}");
         }
     }

@@ -22,9 +22,10 @@ pub(crate) fn report(screen: &Screen, report: &ContextReport) -> Vec<String> {
     let window = report.window_tokens.unwrap_or(report.tokens).max(1);
     let of = match report.window_tokens {
         Some(window) => format!("{} of {} tokens, by estimate", tokens(report.tokens), tokens(window)),
+        None if report.model.is_none() => format!("{} tokens, by estimate", tokens(report.tokens)),
         None => format!("{} tokens, by estimate; the model's window is not known", tokens(report.tokens)),
     };
-    let mut lines = vec![style.bold(one_line(&report.model)), style.dim(of)];
+    let mut lines = vec![style.bold(one_line(report.model.as_deref().unwrap_or("no model"))), style.dim(of)];
     // A bar says nothing to whoever has it read out.
     if !screen.is_plain() {
         lines.push(bar(report, window, BAR_COLUMNS.min(screen.columns.saturating_sub(2))));
@@ -69,6 +70,7 @@ fn condensed(report: &ContextReport) -> Option<String> {
 /// Returns when the conversation will be condensed without being asked.
 fn due(report: &ContextReport) -> String {
     match report.trigger_tokens {
+        None if report.model.is_none() => "With a model, it is condensed by itself in time.".to_owned(),
         None => "It is condensed only when asked for.".to_owned(),
         Some(trigger) => match trigger.checked_sub(report.tokens).filter(|left| *left > 0) {
             Some(left) => {
@@ -109,7 +111,7 @@ mod tests {
     fn of(window_tokens: Option<u64>, parts: &[(&str, u64)]) -> ContextReport {
         let part = |(name, tokens): &(&str, u64)| ContextPart { name: (*name).to_owned(), tokens: *tokens };
         ContextReport {
-            model: "anthropic/x".to_owned(),
+            model: Some("anthropic/x".to_owned()),
             window_tokens,
             parts: parts.iter().map(part).collect(),
             tokens: parts.iter().map(|(_, tokens)| tokens).sum(),

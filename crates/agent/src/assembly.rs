@@ -76,10 +76,8 @@ impl Purpose {
     /// Returns what a graph is needed for that goes on at `node` in this state.
     pub(crate) fn at(node: Option<&str>, channels: Option<&Channels>) -> Self {
         match node {
-            Some(COMPACTION_NODE) => match channels.map(Self::of) {
-                Some(Self::Turn) | None => Self::Turn,
-                Some(Self::Handoff | Self::Compaction | Self::Rest) => Self::Compaction,
-            },
+            Some(COMPACTION_NODE) if channels.is_some_and(compaction::is_whole_run) => Self::Compaction,
+            Some(COMPACTION_NODE) => Self::Turn,
             Some(BEFORE_AGENT_NODE | MODEL_NODE | AFTER_MODEL_NODE | TOOLS_NODE | AFTER_AGENT_NODE) => {
                 Self::Turn
             }

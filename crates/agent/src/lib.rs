@@ -37,10 +37,8 @@ pub use turns::WORKSPACE_KEY;
 
 pub use handoff::render::{heading as summary_heading, markdown as summary_markdown};
 pub use handoff::{Counts as CoverageCounts, EXTRACTIVE, UNDECIDED, counts as coverage_counts};
-pub use journal::view::{
-    BoundaryEntry, CallHeader, HistoryEntry, HistoryItem, SummaryMarker, UndoneEntry, history as history_of,
-};
-pub use journal::{EventQuery, HistoryPage, HistoryQuery, Order, SearchHit, Superseded, ThreadFilter};
+pub use journal::view::{BoundaryEntry, CallHeader, HistoryEntry, HistoryItem, SummaryMarker, UndoneEntry};
+pub use journal::{EventQuery, HistoryPage, HistoryQuery, Order, SearchHit, Shown, Superseded, ThreadFilter};
 pub use mcp::{
     Answer as McpAnswer, Planned as McpServer, ServerState, ServerStatus, Source as McpSource, Standing,
 };

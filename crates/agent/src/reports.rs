@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::agent::Agent;
 use crate::{Error, Result};
 
-/// What a thread's next request would hold, in tokens by estimate.
+/// What a thread's next request would hold, in tokens by estimate and by how the model counted the last one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ContextReport {
     /// `provider/name` of the model; `None` without one.
@@ -21,7 +21,7 @@ pub struct ContextReport {
     pub window_tokens: Option<u64>,
     /// The parts, in the order they are sent.
     pub parts: Vec<ContextPart>,
-    /// All of them, by the measure of what the provider reported last; by estimate, their sum.
+    /// Their sum.
     pub tokens: u64,
     /// How many messages the conversation has.
     pub message_count: usize,
@@ -43,10 +43,16 @@ pub struct CondensedPart {
 }
 
 /// The name of the part that stands for what is condensed.
-pub(crate) const SUMMARY_PART: &str = "summary";
+const SUMMARY_PART: &str = "summary";
+
+/// The name of the part that holds images and documents.
+const MEDIA_PART: &str = "media";
+
+/// The parts that are the conversation; the others are sent whatever was said.
+pub(crate) const CONVERSATION_PARTS: [&str; 3] = [SUMMARY_PART, MESSAGES_PART, MEDIA_PART];
 
 /// The name of the part that holds the conversation.
-pub(crate) const MESSAGES_PART: &str = "messages";
+const MESSAGES_PART: &str = "messages";
 
 /// One part of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -89,28 +95,27 @@ impl Agent {
     pub async fn context(&self, thread_id: ThreadId) -> Result<ContextReport> {
         let assistant_id = self.thread(thread_id).await?.assistant_id;
         let model = self.models.open()?;
-        let part = |name: &str, tokens| ContextPart { name: name.to_owned(), tokens };
-        let (mut parts, counted) = match &model {
-            Some(model) => {
-                let asking = self.asking_node(&assistant_id, model).await?;
-                let preview = asking.preview(&self.store, (thread_id, RunId::generate())).await;
-                let preview =
-                    preview.map_err(|failure| Error::Preview { thread_id, reason: failure.message })?;
-                let hooks = preview.hooks.iter().map(|(name, tokens)| part(name, *tokens));
-                (hooks.chain([part("tools", preview.tools)]).collect(), Some(preview.counted))
-            }
-            None => (Vec::new(), None),
-        };
         let context = self.contexts.read(&*self.store, thread_id).await?;
-        let opening = context.opening_tokens();
-        if opening > 0 {
-            parts.push(part(SUMMARY_PART, opening));
+        let times = model.as_ref().map_or(1.0, |model| context.times(&model.name().to_string()));
+        // Truncation of a non-negative number is meant.
+        let counted = |tokens: u64| (tokens as f64 * times) as u64;
+        let part = |name: &str, tokens| ContextPart { name: name.to_owned(), tokens: counted(tokens) };
+        let mut parts: Vec<ContextPart> = Vec::new();
+        if let Some(model) = &model {
+            let asking = self.asking_node(&assistant_id, model).await?;
+            let preview = asking.preview(&self.store, (thread_id, RunId::generate())).await;
+            let preview = preview.map_err(|failure| Error::Preview { thread_id, reason: failure.message })?;
+            parts.extend(preview.hooks.iter().map(|(name, tokens)| part(name, *tokens)));
+            parts.push(part("tools", preview.tools));
         }
-        parts.push(part(MESSAGES_PART, context.tokens - opening));
+        let (opening, media) = (context.opening_tokens(), model::tokens::of_media(&context.media));
+        let own = [(SUMMARY_PART, opening), (MESSAGES_PART, context.tokens - opening), (MEDIA_PART, media)];
+        let sent = own.iter().filter(|(name, tokens)| *tokens > 0 || *name == MESSAGES_PART);
+        parts.extend(sent.map(|(name, tokens)| part(name, *tokens)));
         Ok(ContextReport {
             model: model.as_ref().map(|model| model.name().to_string()),
             window_tokens: model.as_ref().and_then(|model| model.limits().context_tokens),
-            tokens: counted.unwrap_or(context.tokens),
+            tokens: parts.iter().map(|part| part.tokens).sum(),
             parts,
             message_count: context.messages.len() - context.opening,
             trigger_tokens: model.as_ref().and_then(|model| self.compactor(Some(model)).trigger_tokens()),

@@ -80,9 +80,10 @@ impl Agent {
     pub(crate) async fn sweep(&self, frames: &Frames, cancel: &CancellationToken) -> Result<()> {
         for checkpoint in self.store.unfinished_checkpoints().await? {
             let thread_id = checkpoint.thread_id;
-            // A turn that was cut off goes on when somebody opens its thread, with that person's rules.
-            if Purpose::at(checkpoint.next.as_deref(), Some(&checkpoint.channels)) == Purpose::Turn {
-                continue;
+            // What asks a model goes on when somebody opens its thread; a turn with that person's rules.
+            match Purpose::at(checkpoint.next.as_deref(), Some(&checkpoint.channels)) {
+                Purpose::Turn | Purpose::Compaction => continue,
+                Purpose::Handoff | Purpose::Rest => {}
             }
             match self.recover(thread_id, &Frames::default(), cancel).await {
                 Ok(_) => {}

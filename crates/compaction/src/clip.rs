@@ -36,10 +36,17 @@ impl Clip {
     }
 }
 
-/// Returns the results among `units` that are larger than `tokens_max`, each clipped to about a quarter of that.
-pub(crate) fn clips(units: &[Unit], tokens_max: u64, (thread_id, now): (ThreadId, Timestamp)) -> Vec<Clip> {
+/// Returns the results among `units` that are larger than `tokens_max`, each clipped to about a quarter of that; the model
+/// counts `times` as many tokens as are estimated.
+pub(crate) fn clips(
+    units: &[Unit],
+    (tokens_max, times): (u64, f64),
+    (thread_id, now): (ThreadId, Timestamp),
+) -> Vec<Clip> {
+    // Truncation of a non-negative number is meant.
+    let tokens_kept = ((tokens_max / CLIPPED_PART) as f64 / times) as u64;
     let large = units.iter().filter(|unit| unit.tokens > tokens_max);
-    large.filter_map(|unit| clip(unit, tokens_max / CLIPPED_PART, (thread_id, now))).collect()
+    large.filter_map(|unit| clip(unit, tokens_kept, (thread_id, now))).collect()
 }
 
 fn clip(unit: &Unit, tokens_kept: u64, (thread_id, now): (ThreadId, Timestamp)) -> Option<Clip> {

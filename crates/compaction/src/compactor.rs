@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use journal::Store;
 use model::tokens;
 use model::{ChatModel, ChatRequest};
 use protocol::{CompactionTrigger, ThreadId};
@@ -13,10 +14,10 @@ use runtime::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::node::{COMPACTION_NODE, WANTED_CHANNEL};
+use crate::node::{COMPACTION_NODE, WANTED_CHANNEL, wanted};
 use crate::plan::Wanted;
 use crate::settings::Settings;
-use crate::trigger::{Size, is_due, trigger_tokens};
+use crate::trigger::{Size, defaults, is_due, trigger_tokens};
 
 /// Channel: how often in a row condensing did not help, and how large the request was then.
 pub(crate) const STUCK_CHANNEL: &str = "_compaction_stuck";
@@ -29,6 +30,11 @@ const LEFT_CHANNELS: [&str; 2] = [OVERFLOWED_CHANNEL, WANTED_CHANNEL];
 
 /// How often in a row it is tried although it did not help (L11).
 pub(crate) const ATTEMPTS_MAX: u32 = 3;
+
+/// What a person can do when a provider takes less than must be sent.
+pub(crate) const TOO_LARGE_HINT: &str = "choose a model with a larger window by `--model`, set `context_tokens` of the \
+                                         provider in config.toml to what it really takes, or `/rewind` and send less \
+                                         at a time";
 
 /// By how many percent a request must have grown for another attempt after one that did not help.
 const GROWTH_PERCENT: u64 = 10;
@@ -113,16 +119,36 @@ impl Compactor {
     }
 
     /// Returns the tokens of a request from which on the conversation is condensed without being asked; `None` when that
-    /// does not follow from its tokens.
+    /// does not follow from its tokens alone.
     pub fn trigger_tokens(&self) -> Option<u64> {
-        if !self.settings.enabled {
+        let window = self.window();
+        let clauses = self.settings.trigger(window);
+        if !self.settings.enabled || clauses.iter().any(|clause| clause.messages.is_some()) {
             return None;
         }
+        trigger_tokens(&clauses, window).into_iter().chain(self.budget()).min()
+    }
+
+    /// Returns the tokens of a request from which on the conversation is long, whether or not it is condensed then.
+    pub(crate) fn long_tokens(&self) -> u64 {
         let window = self.window();
         let due = trigger_tokens(&self.settings.trigger(window), window);
-        match (due, self.budget()) {
-            (Some(due), Some(budget)) => Some(due.min(budget)),
-            (due, budget) => due.or(budget),
+        let due = due.or_else(|| trigger_tokens(&defaults(window).0, window));
+        due.into_iter().chain(self.budget()).min().unwrap_or(u64::MAX)
+    }
+
+    /// Returns how large the thread's next request is; where this process sent none, at least so large.
+    pub(crate) async fn request_tokens(
+        &self,
+        store: &dyn Store,
+        thread_id: ThreadId,
+    ) -> journal::Result<u64> {
+        match self.sizes.of(thread_id) {
+            Some(tokens) => Ok(tokens),
+            None => {
+                let context = self.contexts.read(store, thread_id).await?;
+                Ok(context.request_tokens(&self.model_name(), 0))
+            }
         }
     }
 }
@@ -163,7 +189,7 @@ impl Hook for CompactionHook {
         let frame_tokens = tokens::of_frame(request);
         let tokens = context.request_tokens(&compactor.model_name(), frame_tokens);
         compactor.sizes.note(step.thread_id, tokens);
-        if let Some(asked) = asked(step.channels) {
+        if let Some(asked) = wanted(step.channels) {
             return Ok(condensing(&Wanted { frame_tokens, ..asked }));
         }
         if !compactor.settings.enabled {
@@ -177,12 +203,7 @@ impl Hook for CompactionHook {
         // What does not fit is tried again at once, and shortened in the request when that has not helped often enough.
         let may_try = stuck.may_try(tokens) || (is_too_large && stuck.attempts < ATTEMPTS_MAX);
         if is_due && may_try {
-            return Ok(condensing(&Wanted {
-                trigger: CompactionTrigger::Auto,
-                focus: None,
-                keep: None,
-                frame_tokens,
-            }));
+            return Ok(condensing(&Wanted::unasked(CompactionTrigger::Auto, frame_tokens)));
         }
         Ok(Update::default())
     }
@@ -208,12 +229,7 @@ impl Hook for CompactionHook {
                 Err(self.overflowed_again(step, frame_tokens, failure))
             }
             Err(failure) if failure.kind == FailureKind::Overflow => {
-                let mut update = condensing(&Wanted {
-                    trigger: CompactionTrigger::Overflow,
-                    focus: None,
-                    keep: None,
-                    frame_tokens,
-                });
+                let mut update = condensing(&Wanted::unasked(CompactionTrigger::Overflow, frame_tokens));
                 update.channels.insert(OVERFLOWED_CHANNEL.to_owned(), true.into());
                 update.usage.add(failure.partial.usage);
                 Ok(ModelAnswer { answer: None, update })
@@ -237,19 +253,18 @@ impl CompactionHook {
             failure.message,
             frame_tokens + messages
         );
-        let mut again = Failure::new(FailureKind::Overflow, message).with_hint(
-            "choose a model with a larger window by `--model`, set `context_tokens` of the provider in config.toml to \
-             what it really takes, or `/rewind` and send less at a time",
-        );
+        let mut again = Failure::new(FailureKind::Overflow, message).with_hint(TOO_LARGE_HINT);
         again.partial = failure.partial;
         again.partial.channels.insert(OVERFLOWED_CHANNEL.to_owned(), Value::Null);
         again
     }
 }
 
-/// Returns what the agent asked for by its tool.
-fn asked(channels: &Channels) -> Option<Wanted> {
-    channels.get(WANTED_CHANNEL).and_then(|value| serde_json::from_value(value.clone()).ok())
+/// Puts off what is due: the conversation is condensed again once it has grown, or does not fit. A person wanted it as it
+/// is, in a request of `tokens`.
+pub fn put_off(channels: &mut Channels, tokens: u64, window: Option<u64>) {
+    let stuck = Stuck { attempts: 1, tokens, window };
+    channels.insert(STUCK_CHANNEL.to_owned(), serde_json::json!(stuck));
 }
 
 /// Returns the update that leads to the node.

@@ -29,14 +29,10 @@ pub(crate) struct Cut {
     pub replaced: u64,
     /// Messages that stay.
     pub kept: u64,
-    /// Tokens of those.
-    pub kept_tokens: u64,
     /// The person's last request when it is condensed: it is sent verbatim all the same.
     pub last_request_seq: Option<Seq>,
     /// Whether that request is answered.
     pub request_answered: Option<bool>,
-    /// Whether the beginning of a turn is condensed whose end stays.
-    pub splits_turn: bool,
 }
 
 /// Returns where the context is cut so that about `keep` of it stays; `None` when there is nothing to condense.
@@ -72,15 +68,12 @@ pub(crate) fn cut(
         None => carried_request,
     };
     let after = request.map_or(0, |request| request + 1);
-    let was_asked = carried_request.is_some() || units[..at].iter().any(|unit| is_request(&unit.item));
     Some(Cut {
         last_seq: units[at - 1].item.seq,
         replaced: messages(&units[..at]),
         kept: messages(&units[at..]),
-        kept_tokens: units[at..].iter().map(|unit| unit.tokens).sum(),
         last_request_seq: condensed_request,
         request_answered: condensed_request.map(|_| is_answered(&units[after..])),
-        splits_turn: was_asked && turns.binary_search(&at).is_err(),
     })
 }
 

@@ -15,11 +15,11 @@ mod tool;
 mod trigger;
 mod undo;
 
-pub use compactor::{CompactionHook, Compactor, Sizes};
-pub use node::{COMPACTION_NODE, CompactionNode, Previewed, wanted_channels};
+pub use compactor::{CompactionHook, Compactor, Sizes, put_off};
+pub use node::{COMPACTION_NODE, CompactionNode, Previewed, is_whole_run, wanted_channels};
 pub use plan::Wanted;
 pub use settings::Settings;
 pub use summary::EXTRACTIVE;
 pub use tool::{COMPACT_CONVERSATION, CompactTool};
-pub use trigger::{Clause, Keep, trigger_tokens};
+pub use trigger::{Clause, Keep, TRIGGER_FRACTION};
 pub use undo::{NewestMarker, newest_marker, undone};

@@ -7,15 +7,16 @@ use std::time::Instant;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::Store;
-use protocol::{Compaction, CompactionTrigger, EventType, NewEvent, SCHEMA_VERSION, ThreadId, Usage};
-use runtime::{Channels, Failure, Frame, Frames, Node, StepContext, Update};
+use protocol::{
+    Compaction, CompactionFailed, CompactionTrigger, EventType, NewEvent, SCHEMA_VERSION, ThreadId,
+};
+use runtime::{Channels, Failure, FailureKind, Frame, Frames, Node, StepContext, Update};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::compactor::{Compactor, STUCK_CHANNEL, Stuck};
+use crate::compactor::{Compactor, STUCK_CHANNEL, Stuck, TOO_LARGE_HINT};
 use crate::plan::{Measured, Plan, Planned, Wanted};
-use crate::summary::{self, Options, Source, Told};
-use crate::trigger::Keep;
+use crate::summary::{self, Called, EXTRACTIVE, Options, Source, Stopped, Told};
 
 /// The name of the node.
 pub const COMPACTION_NODE: &str = "compaction";
@@ -26,11 +27,19 @@ pub(crate) const WANTED_CHANNEL: &str = "_compaction";
 /// Percent of a request by which it must shrink; less is no progress (L11).
 const SHRINK_PERCENT_MIN: u64 = 10;
 
-/// Returns the channels of a run that condenses because a person asks for it.
-pub fn wanted_channels(focus: Option<String>, keep: Option<Keep>, frame_tokens: u64) -> Channels {
-    let wanted = Wanted { trigger: CompactionTrigger::Manual, focus, keep, frame_tokens };
-    let value = serde_json::to_value(wanted).unwrap_or_default();
-    Channels::from_iter([(WANTED_CHANNEL.to_owned(), value)])
+/// Returns the channels that ask for a compaction.
+pub fn wanted_channels(wanted: &Wanted) -> Channels {
+    Channels::from_iter([(WANTED_CHANNEL.to_owned(), json!(wanted))])
+}
+
+/// Returns whether a run that stands at the node was begun for it and ends there; otherwise a turn goes on behind it.
+pub fn is_whole_run(channels: &Channels) -> bool {
+    wanted(channels).is_some_and(|wanted| wanted.is_whole_run)
+}
+
+/// Returns the compaction that is asked for.
+pub(crate) fn wanted(channels: &Channels) -> Option<Wanted> {
+    channels.get(WANTED_CHANNEL).and_then(|value| serde_json::from_value(value.clone()).ok())
 }
 
 /// Condenses.
@@ -44,15 +53,23 @@ pub struct CompactionNode {
 pub enum Previewed {
     /// There is nothing to condense: why.
     Nothing(String),
-    /// It would not make the request smaller: why.
-    NoProgress(String),
     /// It would be this one.
     Ready(Box<Compaction>),
+}
+
+/// What came of the work on a plan.
+enum Work {
+    /// It is worked out.
+    Done(Box<Plan>, Box<Worked>),
+    /// A person stopped it; the calls that were made until then.
+    Stopped(Vec<Called>),
 }
 
 /// A compaction that is worked out.
 struct Worked {
     compaction: Compaction,
+    /// What the next request is, by the plan's own measure.
+    tokens_after: u64,
     told: Option<Told>,
 }
 
@@ -63,28 +80,32 @@ impl Node for CompactionNode {
     }
 
     async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
-        let Some(wanted) = step.channels.get(WANTED_CHANNEL) else { return Ok(Update::default()) };
-        let wanted: Wanted = serde_json::from_value(wanted.clone())?;
+        let Some(wanted) = wanted(step.channels) else { return Ok(Update::default()) };
         let mut update = Update::default();
         update.channels.insert(WANTED_CHANNEL.to_owned(), Value::Null);
         let now = Timestamp::now();
         let plan = match self.compactor.plan(&**step.store, (step.thread_id, now), &wanted).await? {
-            Planned::Nothing { request_tokens, .. } => return Ok(self.stuck(&step, update, request_tokens)),
+            Planned::Nothing { reason, request_tokens } => {
+                let update = self.stuck(&step, update, request_tokens);
+                return helpless(&wanted, update, &reason);
+            }
             Planned::Ready(plan) => *plan,
         };
         let request = plan.sizes.request;
-        match self.compactor.work(plan, &wanted, (step.step, step.frames, step.cancel)).await? {
-            None => Ok(update),
-            Some((plan, worked)) => {
-                update.events = worked.called(now)?;
-                update.usage = worked.usage();
-                match no_progress(&plan.sizes, worked.compaction.tokens_after) {
+        match self.compactor.work(plan, &wanted, (step.step, step.frames, step.cancel)).await {
+            Work::Stopped(calls) => {
+                traced(&mut update, &calls, now)?;
+                Ok(update)
+            }
+            Work::Done(plan, worked) => {
+                traced(&mut update, worked.told.as_ref().map_or(&[], |told| &told.calls), now)?;
+                match no_progress(&plan.sizes, worked.tokens_after) {
                     Some(reason) => {
-                        let content = json!({"trigger": wanted.trigger, "reason": reason});
+                        let content = CompactionFailed { trigger: wanted.trigger, reason: reason.clone() };
                         update.events.push(NewEvent::new(EventType::CompactionFailed, &content, now)?);
-                        Ok(self.stuck(&step, update, request))
+                        helpless(&wanted, self.stuck(&step, update, request), &reason)
                     }
-                    None => stored(update, plan, worked, now),
+                    None => stored(update, *plan, *worked, now),
                 }
             }
         }
@@ -99,6 +120,17 @@ impl CompactionNode {
         let stuck = Stuck { attempts, tokens, window };
         update.channels.insert(STUCK_CHANNEL.to_owned(), json!(stuck));
         update
+    }
+}
+
+/// Returns the update of a compaction that came to nothing. A request that the provider refused is not sent again then.
+fn helpless(wanted: &Wanted, update: Update, reason: &str) -> Result<Update, Failure> {
+    match wanted.trigger {
+        CompactionTrigger::Auto | CompactionTrigger::Manual => Ok(update),
+        CompactionTrigger::Overflow => {
+            let message = format!("send the request: the provider refused it as too large, and {reason}");
+            Err(Failure::new(FailureKind::Overflow, message).with_hint(TOO_LARGE_HINT).keeping(update))
+        }
     }
 }
 
@@ -131,30 +163,23 @@ fn no_progress(sizes: &Measured, after: u64) -> Option<String> {
     let is_enough = after * 100 <= before * (100 - SHRINK_PERCENT_MIN);
     let fits_at_last = sizes.budget.is_some_and(|budget| before > budget && after <= budget);
     (!is_enough && !fits_at_last)
-        .then(|| format!("the request would have {after} tokens instead of {before}"))
+        .then(|| format!("the request would hardly be smaller: {after} tokens instead of {before}"))
 }
 
-impl Worked {
-    /// Returns what is traced of the model calls it took (A19).
-    fn called(&self, now: Timestamp) -> Result<Vec<NewEvent>, Failure> {
-        let calls = self.told.iter().flat_map(|told| &told.calls);
-        calls
-            .map(|call| {
-                let content = json!({
-                    "purpose": "compaction",
-                    "model": call.model,
-                    "usage": call.usage,
-                    "prompt_sha256": call.prompt_sha256,
-                    "problem": call.problem,
-                });
-                Ok(NewEvent::new(EventType::ModelCalled, &content, now)?)
-            })
-            .collect()
+/// Adds what model calls took, and what is traced of them (A19).
+fn traced(update: &mut Update, calls: &[Called], now: Timestamp) -> Result<(), Failure> {
+    for call in calls {
+        let content = json!({
+            "purpose": "compaction",
+            "model": call.model,
+            "usage": call.usage,
+            "prompt_sha256": call.prompt_sha256,
+            "problem": call.problem,
+        });
+        update.events.push(NewEvent::new(EventType::ModelCalled, &content, now)?);
+        update.usage.add(call.usage);
     }
-
-    fn usage(&self) -> Usage {
-        self.told.as_ref().map(|told| told.usage).unwrap_or_default()
-    }
+    Ok(())
 }
 
 impl Compactor {
@@ -191,20 +216,22 @@ impl Compactor {
             return Ok(Some(Previewed::Nothing(reason)));
         }
         let sizes = plan.sizes;
-        let worked = self.work(plan, wanted, (0, frames, cancel)).await?;
-        Ok(worked.map(|(_, Worked { compaction, .. })| match no_progress(&sizes, compaction.tokens_after) {
-            Some(reason) => Previewed::NoProgress(reason),
-            None => Previewed::Ready(Box::new(compaction)),
-        }))
+        Ok(match self.work(plan, wanted, (0, frames, cancel)).await {
+            Work::Stopped(_) => None,
+            Work::Done(_, worked) => Some(match no_progress(&sizes, worked.tokens_after) {
+                Some(reason) => Previewed::Nothing(reason),
+                None => Previewed::Ready(Box::new(worked.compaction)),
+            }),
+        })
     }
 
-    /// Summarises what the plan condenses; `None` when a person stopped it.
+    /// Summarises what the plan condenses.
     async fn work(
         &self,
         plan: Plan,
         wanted: &Wanted,
         (step, frames, cancel): (u64, &Frames, &CancellationToken),
-    ) -> Result<Option<(Plan, Worked)>, Failure> {
+    ) -> Work {
         let begun = Instant::now();
         let previous = plan.context.beginning.compaction();
         let focus = wanted.focus.as_deref().map(str::trim).filter(|focus| !focus.is_empty());
@@ -221,14 +248,20 @@ impl Compactor {
                     trim_tokens: Some(self.settings.trim_tokens).filter(|tokens| *tokens > 0),
                 };
                 let told = summary::summarise(&source, &self.summarisers, &options, (frames, cancel)).await;
-                let Ok(told) = told else { return Ok(None) };
-                Some(told)
+                match told {
+                    Ok(told) => Some(told),
+                    Err(Stopped { calls }) => return Work::Stopped(calls),
+                }
             }
             None => None,
         };
         if let Some(told) = &told {
+            let instead = match told.model.as_str() {
+                EXTRACTIVE => "an extract is used instead".to_owned(),
+                model => format!("{model} wrote the summary"),
+            };
             for problem in self.problem.iter().chain(&told.problems) {
-                let text = format!("failed to {problem}; another summary takes its place");
+                let text = format!("failed to {problem}; {instead}");
                 frames.send(Frame::Notice { text });
             }
         }
@@ -243,8 +276,8 @@ impl Compactor {
             last_seq: cut.map_or(0, |cut| cut.last_seq),
             replaced_count: cut.map_or(0, |cut| cut.replaced),
             kept_count: cut.map_or(plan.units.len() as u64, |cut| cut.kept),
-            tokens_before: plan.sizes.request,
-            tokens_after,
+            tokens_before: plan.sizes.told(plan.sizes.request),
+            tokens_after: plan.sizes.told(tokens_after),
             model: told.as_ref().map_or_else(String::new, |told| told.model.clone()),
             summary,
             sections: told.as_ref().map(|told| told.sections.clone()).unwrap_or_default(),
@@ -257,6 +290,6 @@ impl Compactor {
             usage: told.as_ref().map(|told| told.usage).unwrap_or_default(),
             prompt_sha256: told.as_ref().and_then(|told| told.prompt_sha256.clone()),
         };
-        Ok(Some((plan, Worked { compaction, told })))
+        Work::Done(Box::new(plan), Box::new(Worked { compaction, tokens_after, told }))
     }
 }

@@ -1,11 +1,12 @@
 //! What a compaction would do, worked out from the journal before any model is asked.
 
 use jiff::Timestamp;
+use journal::view::context::{Start, summary_message};
 use journal::{EventQuery, Store};
 use ledger::Item;
 use model::tokens;
 use model::transcript::Budget;
-use protocol::{Category, CompactionTrigger, Message, Seq, ThreadId};
+use protocol::{Block, Category, CompactionTrigger, Message, Seq, ThreadId};
 use runtime::{Context, Failure, FailureKind};
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +37,9 @@ const CLIP_TOKENS_MIN: u64 = 2_000;
 /// Tokens of a result up to which it is never clipped.
 const CLIP_TOKENS_LEAST: u64 = 250;
 
+/// Tokens of a result from which on it is clipped where nobody knows the window.
+const CLIP_TOKENS_UNKNOWN: u64 = 20_000;
+
 /// Tokens of the shortest summary.
 const SUMMARY_TOKENS_MIN: u64 = 200;
 
@@ -50,9 +54,19 @@ pub struct Wanted {
     /// How much stays as it is; `None` follows the settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<Keep>,
-    /// Tokens of everything in a request that is no message.
+    /// Tokens of everything in a request but its conversation, by estimate.
     #[serde(default)]
     pub frame_tokens: u64,
+    /// Whether the run was begun for it, and ends with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_whole_run: bool,
+}
+
+impl Wanted {
+    /// Returns one that nobody asked for.
+    pub(crate) const fn unasked(trigger: CompactionTrigger, frame_tokens: u64) -> Self {
+        Self { trigger, focus: None, keep: None, frame_tokens, is_whole_run: false }
+    }
 }
 
 /// What is to be done.
@@ -76,6 +90,9 @@ pub(crate) struct Measured {
     pub budget: Option<u64>,
     /// How many times an estimate the model counts.
     pub times: f64,
+    /// How much of `times` is there only because the provider refused the request, so that it must be larger than anybody
+    /// can tell.
+    pub suspected: f64,
 }
 
 impl Measured {
@@ -83,6 +100,12 @@ impl Measured {
     pub(crate) fn counted(&self, estimated: u64) -> u64 {
         // Truncation of a non-negative number is meant.
         (estimated as f64 * self.times) as u64
+    }
+
+    /// Returns tokens as people are told them: as far as anybody knows.
+    pub(crate) fn told(&self, tokens: u64) -> u64 {
+        // Truncation of a non-negative number is meant.
+        (tokens as f64 / self.suspected) as u64
     }
 }
 
@@ -114,13 +137,13 @@ impl Compactor {
         let keep = self.kept(wanted, &plan);
         let kept_tokens = self.kept_tokens(keep, &sizes, &plan.units);
         plan.cut = cut(&plan.units, plan.context.beginning.request_seq(), keep, self.window());
-        plan.clips = clips(plan.kept(), plan.clip_from(kept_tokens), (thread_id, now));
+        plan.clips = clips(plan.kept(), (plan.clip_from(kept_tokens), sizes.times), (thread_id, now));
         // What a provider refused is not known well enough to say so.
         if wanted.trigger == CompactionTrigger::Auto {
             plan.check_floor()?;
         }
         if plan.cut.is_none() && plan.clips.is_empty() {
-            let reason = nothing(&plan.units);
+            let reason = nothing(&plan);
             return Ok(Planned::Nothing { reason, request_tokens: sizes.request });
         }
         Ok(Planned::Ready(Box::new(plan)))
@@ -129,15 +152,17 @@ impl Compactor {
     /// Returns how the request is measured. One that the provider refused was larger than it is estimated to be.
     fn measured(&self, context: &Context, wanted: &Wanted) -> Measured {
         let model = self.model_name();
-        let estimated = (wanted.frame_tokens + context.tokens).max(1);
         let budget = self.budget();
-        let mut times = context.calibration(&model, wanted.frame_tokens);
         let mut request = context.request_tokens(&model, wanted.frame_tokens);
-        if let (CompactionTrigger::Overflow, Some(budget)) = (wanted.trigger, budget) {
-            request = request.max(budget);
-            times = times.max(request as f64 / estimated as f64);
+        let mut suspected = 1.0;
+        if let (CompactionTrigger::Overflow, Some(budget)) = (wanted.trigger, budget)
+            && request < budget
+        {
+            suspected = budget as f64 / request.max(1) as f64;
+            request = budget;
         }
-        let mut sizes = Measured { request, frame: 0, budget, times };
+        let times = context.times(&model) * suspected;
+        let mut sizes = Measured { request, frame: 0, budget, times, suspected };
         sizes.frame = sizes.counted(wanted.frame_tokens);
         sizes
     }
@@ -149,16 +174,20 @@ impl Compactor {
         let keep = wanted.keep.unwrap_or_else(|| self.settings.keep(self.window()));
         let tokens = self.kept_tokens(keep, sizes, units);
         let all: u64 = units.iter().map(|unit| unit.tokens).sum();
-        let room = match (sizes.budget, wanted.trigger) {
+        // What is kept must not be due again.
+        let limit = sizes.budget.into_iter().chain(self.trigger_tokens()).min();
+        let room = match (limit, wanted.trigger) {
             (_, CompactionTrigger::Manual) if wanted.keep.is_some() => return keep,
+            // Asked for again, it does not eat up what was kept the first time.
+            (_, CompactionTrigger::Manual) if plan.context.opening > 0 => return keep,
             (_, CompactionTrigger::Manual) => all / KEPT_PART_ASKED_FOR,
+            (None, CompactionTrigger::Overflow) => sizes.request / KEPT_PART_AFTER_OVERFLOW,
             (Some(budget), _) => {
                 // The last request is sent whatever stays.
                 let free = budget.saturating_sub(sizes.frame + plan.last_request());
                 let summary = self.settings.max_summary_tokens.min(free / SUMMARY_PART);
                 (free * KEPT_PERCENT_MAX / 100).saturating_sub(summary)
             }
-            (None, CompactionTrigger::Overflow) => sizes.request / KEPT_PART_AFTER_OVERFLOW,
             (None, CompactionTrigger::Auto) => return keep,
         };
         if tokens <= room { keep } else { Keep::Tokens(room) }
@@ -193,13 +222,16 @@ impl Plan {
         };
         let request = self.last_request();
         let newest = self.newest_tokens();
-        let floor = self.sizes.frame + request + newest + SUMMARY_TOKENS_MIN;
+        let has_more = self.cut.is_some() || self.context.opening > 0;
+        let summary = if has_more { SUMMARY_TOKENS_MIN } else { 0 };
+        let floor = self.sizes.frame + request + newest + summary;
         if floor <= budget {
             return Ok(());
         }
         let message = format!(
-            "fit the request into {budget} tokens: {floor} cannot be condensed: instructions and tools {}, your last \
-             message {request}, what followed it {newest}",
+            "fit the request into {budget} tokens, which the window has beside the answer: {floor} cannot be condensed: \
+             instructions and tools {}, your last message {request}, what followed it {newest}, a summary of the rest \
+             {summary}",
             self.sizes.frame
         );
         Err(Failure::new(FailureKind::Limit, message).with_hint(
@@ -211,7 +243,7 @@ impl Plan {
     /// ones be sent together.
     fn clip_from(&self, kept: u64) -> u64 {
         let most = kept.max(CLIP_TOKENS_MIN);
-        let Some(budget) = self.sizes.budget else { return most };
+        let Some(budget) = self.sizes.budget else { return most.min(CLIP_TOKENS_UNKNOWN) };
         let least = self.sizes.frame + self.last_request() + SUMMARY_TOKENS_MIN;
         let room = budget.saturating_sub(least);
         let is_result = |unit: &&Unit| matches!(unit.item.what, ledger::What::Message(Message::Tool(_)));
@@ -245,7 +277,7 @@ impl Plan {
 
     fn carried(&self, seq: Seq) -> u64 {
         let at = self.context.seqs.iter().position(|at| *at == seq);
-        at.map_or(0, |at| self.sizes.counted(tokens::of_message(&self.context.messages[at])))
+        at.map_or(0, |at| self.sizes.counted(sent_tokens(&self.context)[at]))
     }
 
     /// Returns the tokens of the newest messages that belong together, when they are no request.
@@ -290,7 +322,7 @@ impl Plan {
                     let unit = self.units.iter().find(|unit| unit.item.seq == seq);
                     unit.map_or_else(|| self.carried(seq), |unit| unit.tokens)
                 });
-                request + self.sizes.counted(tokens::estimate(summary) + 2 * tokens::TOKENS_PER_MESSAGE)
+                request + self.sizes.counted(tokens::of_message(&summary_message(summary)))
             }
             None => self.opening_tokens(),
         };
@@ -303,12 +335,33 @@ impl Plan {
 }
 
 /// Returns why there is nothing to condense.
-fn nothing(units: &[Unit]) -> String {
-    match units.len() {
-        0 => "nothing was said since it was last condensed".to_owned(),
-        1 => "there is one message since it was last condensed".to_owned(),
-        count => format!("its {count} messages are all kept as they are"),
+fn nothing(plan: &Plan) -> String {
+    let since = match &plan.context.beginning.start {
+        Some(Start::Compacted { .. }) => " since it was last condensed",
+        Some(Start::Boundary { .. }) => " since the original agent condensed it",
+        None => "",
+    };
+    match plan.units.len() {
+        0 => format!("nothing was said{since}"),
+        1 => format!("there is one message{since}"),
+        count => format!("the {count} messages{since} are kept as they are"),
     }
+}
+
+/// Returns what each message of a context is by estimate, with the media that are sent for it: each with the newest
+/// message that names it.
+fn sent_tokens(context: &Context) -> Vec<u64> {
+    let mut left = context.media.clone();
+    let with_media = |message: &Message| {
+        let named = message.content().iter().filter_map(|block| match block {
+            Block::Media { sha256, .. } => left.remove_entry(sha256.as_ref()?),
+            _ => None,
+        });
+        tokens::of_media(&named.collect()) + tokens::of_message(message)
+    };
+    let mut sent: Vec<u64> = context.messages.iter().rev().map(with_media).collect();
+    sent.reverse();
+    sent
 }
 
 /// Reads what a context holds behind its opening, with what the journal says of where each message came from.
@@ -318,7 +371,8 @@ async fn units(
     context: &Context,
     sizes: Measured,
 ) -> Result<Vec<Unit>, Failure> {
-    let (seqs, messages) = (&context.seqs[context.opening..], &context.messages[context.opening..]);
+    let sent = sent_tokens(context);
+    let (seqs, sent) = (&context.seqs[context.opening..], &sent[context.opening..]);
     let (Some(first), Some(last)) = (seqs.first(), seqs.last()) else { return Ok(Vec::new()) };
     let mut units = Vec::with_capacity(seqs.len());
     let mut after = first - 1;
@@ -333,7 +387,7 @@ async fn units(
         after = newest.seq;
         for event in page {
             let Ok(at) = seqs.binary_search(&event.seq) else { continue };
-            let tokens = sizes.counted(tokens::of_message(&messages[at]));
+            let tokens = sizes.counted(sent[at]);
             units.push(Unit { item: Item::from_event(&event), tokens });
         }
     }

@@ -69,6 +69,9 @@ impl Settings {
             }
         }
         match self.keep {
+            Some(Keep::Messages(0) | Keep::Tokens(0)) => {
+                Some("`compaction.keep` is 0; something always stays".to_owned())
+            }
             Some(Keep::Fraction(given)) if !is_share(given) => Some(format!(
                 "`compaction.keep.fraction` is {given}; it is a share of the window, above 0 to 1"
             )),

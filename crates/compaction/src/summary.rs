@@ -87,9 +87,12 @@ pub(crate) struct Told {
 }
 
 /// The person stopped it: nothing is condensed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("condense the conversation: the person stopped it")]
-pub(crate) struct Stopped;
+pub(crate) struct Stopped {
+    /// The calls that were made until then.
+    pub calls: Vec<Called>,
+}
 
 /// Condenses: asks the models in order until one gives a usable record, and else extracts one.
 ///
@@ -111,7 +114,7 @@ pub(crate) async fn summarise(
     let mut written = None;
     for model in models {
         if cancel.is_cancelled() {
-            return Err(Stopped);
+            return Err(Stopped { calls });
         }
         let asking = Asking { model, source, options, frames, cancel };
         match asking.ask(&mut calls).await {
@@ -119,7 +122,7 @@ pub(crate) async fn summarise(
                 written = Some((record, model.name().to_string()));
                 break;
             }
-            Err(Unusable::Stopped) => return Err(Stopped),
+            Err(Unusable::Stopped) => return Err(Stopped { calls }),
             Err(Unusable::Failed(problem)) => problems.push(problem),
         }
     }

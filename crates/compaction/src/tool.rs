@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use model::ToolSpec;
+use protocol::CompactionTrigger;
 use runtime::{Repeat, Tool, ToolContext, ToolOutput, Update};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::compactor::Compactor;
 use crate::node::wanted_channels;
+use crate::plan::Wanted;
 
 /// The tool's name.
 pub const COMPACT_CONVERSATION: &str = "compact_conversation";
@@ -54,16 +56,25 @@ impl Tool for CompactTool {
             Ok(args) => args.focus.filter(|focus| !focus.trim().is_empty()),
             Err(error) => return ToolOutput::error(format!("bad arguments: {error}")),
         };
-        let (tokens, due) = (self.compactor.sizes.of(context.thread_id), self.compactor.trigger_tokens());
-        if let (Some(tokens), Some(due)) = (tokens, due)
-            && tokens < due / 2
-        {
-            return ToolOutput::error(format!(
-                "Not condensed: the conversation takes {tokens} tokens, less than half of the {due} at which it is \
-                 condensed by itself. Go on."
-            ));
+        let long = self.compactor.long_tokens();
+        match self.compactor.request_tokens(&*context.store, context.thread_id).await {
+            Ok(tokens) if tokens < long / 2 => {
+                return ToolOutput::error(format!(
+                    "Not condensed: the conversation takes {tokens} tokens, less than half of the {long} at which it \
+                     is long. Go on."
+                ));
+            }
+            Ok(_) => {}
+            Err(error) => return ToolOutput::error(format!("failed to {error}")),
         }
-        let update = Update { channels: wanted_channels(focus, None, 0), ..Update::default() };
+        let wanted = Wanted { focus, ..Wanted::unasked(CompactionTrigger::Manual, 0) };
+        let here = (&*context.store, context.thread_id);
+        match self.compactor.nothing_to_do(here, &wanted).await {
+            Ok(None) => {}
+            Ok(Some(reason)) => return ToolOutput::error(format!("Not condensed: {reason}. Go on.")),
+            Err(failure) => return ToolOutput::error(format!("failed to {failure}")),
+        }
+        let update = Update { channels: wanted_channels(&wanted), ..Update::default() };
         ToolOutput::success("The conversation is condensed before your next step. Go on with the work.")
             .with_update(update)
     }

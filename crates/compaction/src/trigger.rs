@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The share of a known window from which on a context is condensed, unless configured.
-const TRIGGER_FRACTION: f64 = 0.85;
+pub const TRIGGER_FRACTION: f64 = 0.85;
 /// The share of a known window that stays.
 const KEEP_FRACTION: f64 = 0.1;
 /// Tokens from which on a context is condensed where nobody knows the window.
@@ -62,7 +62,7 @@ pub(crate) fn is_due(clauses: &[Clause], size: Size) -> bool {
 }
 
 /// Returns the smallest number of tokens that is enough alone; `None` where messages must come together as well.
-pub fn trigger_tokens(clauses: &[Clause], window: Option<u64>) -> Option<u64> {
+pub(crate) fn trigger_tokens(clauses: &[Clause], window: Option<u64>) -> Option<u64> {
     if is_blind(clauses, window) {
         return Some(TRIGGER_TOKENS);
     }

@@ -1,12 +1,12 @@
 //! Undoing: the newest compaction of a context is taken back by one more event, and what it stood for is sent again.
 
 use jiff::Timestamp;
-use journal::view::context::{Beginning, Undone};
+use journal::view::context::Beginning;
 use journal::{EventQuery, Store};
-use protocol::{Category, Compaction, EventType, NewEvent, Seq, ThreadId};
+use protocol::{Compaction, CompactionUndone, EventType, NewEvent, Seq, ThreadId};
 
-/// Results that are clipped with one compaction, at most: as many as are looked at.
-const CLIPS_MAX: usize = 100;
+/// Events read at a time.
+const PAGE_ROWS: usize = 50;
 
 /// The compaction a thread's context begins with.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,11 +32,23 @@ pub async fn newest_marker(
     let Some((seq, compaction)) = beginning.compaction() else { return Ok(None) };
     let compaction = compaction.clone();
     // They were stored right before it, in the same transaction. Those of an earlier one stay clipped.
-    let page = store.events(thread_id, EventQuery { before: Some(seq), ..page_query() }).await?;
-    let before = page.iter().rev().zip((0..seq).rev());
-    let clips =
-        before.take_while(|(event, at)| event.kind() == Some(EventType::ResultClipped) && event.seq == *at);
-    Ok(Some(NewestMarker { seq, compaction, clip_seqs: clips.map(|(event, _)| event.seq).collect() }))
+    let mut clip_seqs = Vec::new();
+    let mut before = seq;
+    loop {
+        // Every event is looked at: to look for those of one type would be to look through the thread.
+        let query = EventQuery { before: Some(before), limit: PAGE_ROWS, ..EventQuery::default() };
+        let page = store.events(thread_id, query).await?;
+        let nearest = page.iter().rev().zip((0..before).rev());
+        let clips = nearest
+            .take_while(|(event, at)| event.kind() == Some(EventType::ResultClipped) && event.seq == *at);
+        let found = clip_seqs.len();
+        clip_seqs.extend(clips.map(|(event, _)| event.seq));
+        match clip_seqs.last() {
+            Some(last) if clip_seqs.len() - found == PAGE_ROWS => before = *last,
+            Some(_) | None => break,
+        }
+    }
+    Ok(Some(NewestMarker { seq, compaction, clip_seqs }))
 }
 
 /// Returns the event that takes the compaction back.
@@ -44,10 +56,6 @@ pub async fn newest_marker(
 /// # Errors
 /// When it cannot be written as JSON.
 pub fn undone(marker: &NewestMarker, now: Timestamp) -> Result<NewEvent, serde_json::Error> {
-    let content = Undone { marker_seq: marker.seq, clip_seqs: marker.clip_seqs.clone() };
+    let content = CompactionUndone { marker_seq: marker.seq, clip_seqs: marker.clip_seqs.clone() };
     NewEvent::new(EventType::CompactionUndone, &content, now)
-}
-
-fn page_query() -> EventQuery {
-    EventQuery { categories: vec![Category::Middleware], limit: CLIPS_MAX, ..EventQuery::default() }
 }

@@ -27,6 +27,7 @@ fn thread(messages: u64) -> Vec<Item> {
             what: What::Message(message(seq)),
             side: false,
             injected: false,
+            imported: false,
         })
         .collect()
 }

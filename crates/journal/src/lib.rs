@@ -1,5 +1,5 @@
 //! What happened: the append-only event log, and the rows derived from it (threads, runs, checkpoints, interrupts,
-//! handoffs, proposals, artifacts, feedback, outbox, `turn_log`).
+//! handoffs, proposals, artifacts, feedback, outbox, turns).
 //!
 //! A [`Transaction`] is a list of [`Write`]s that take effect together or not at all; a [`Store`] performs it and
 //! answers questions. No model is called here, no prompt is known, and no rule decides which event to write.
@@ -22,7 +22,7 @@ pub use store::{
     Artifact, Committed, Fence, HandoffPatch, ImportSource, ImportedSoFar, OutboxItem, RunPatch, Store,
     ThreadPatch, Transaction, Write,
 };
-pub use view::page::{HistoryPage, HistoryQuery, history_page};
+pub use view::page::{HistoryPage, HistoryQuery, Shown, history_page};
 
 /// The result type of this room.
 pub type Result<T> = std::result::Result<T, Error>;

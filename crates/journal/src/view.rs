@@ -1,16 +1,81 @@
 //! Views: what the events add up to. A view is computed, never stored, and two views cannot damage each other.
 
 pub mod context;
-mod history;
+pub(crate) mod history;
+mod media;
 pub(crate) mod page;
 
-use protocol::{Event, Seq, ThreadId};
+use protocol::{Event, EventType, Seq, ThreadId};
 use serde_json::Value;
 
 pub use context::context;
 pub use history::{
     BoundaryEntry, CallHeader, HistoryEntry, HistoryItem, SummaryMarker, UndoneEntry, history,
 };
+
+/// What an event is to the views.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// A message of the conversation.
+    Message,
+    /// A place where an imported session's own agent had compacted.
+    Boundary,
+    /// What that agent wrote there.
+    ImportedSummary,
+    /// A place where the conversation was condensed.
+    Marker,
+    /// A place where that was taken back.
+    Undone,
+    /// A result that is sent as its ends.
+    Clip,
+    /// What happened beside the conversation, which changes no view.
+    Beside,
+}
+
+impl Part {
+    /// Returns what events of the type are; [`Self::Beside`] for a type of a later version.
+    pub(crate) fn of(event: &Event) -> Self {
+        event.kind().map_or(Self::Beside, Self::of_type)
+    }
+
+    /// Every type is named, so that whoever adds one decides what it is to the views.
+    pub(crate) const fn of_type(event_type: EventType) -> Self {
+        match event_type {
+            EventType::HumanMessage | EventType::AiMessage | EventType::ToolMessage => Self::Message,
+            EventType::ImportedBoundary => Self::Boundary,
+            EventType::ImportedSummary => Self::ImportedSummary,
+            EventType::Compacted => Self::Marker,
+            EventType::CompactionUndone => Self::Undone,
+            EventType::ResultClipped => Self::Clip,
+            EventType::ImportedNote
+            | EventType::ThreadCreated
+            | EventType::ThreadRenamed
+            | EventType::ThreadRewound
+            | EventType::RunStarted
+            | EventType::RunStopRequested
+            | EventType::RunInterrupted
+            | EventType::RunEnded
+            | EventType::RunFailed
+            | EventType::ToolCallDecided
+            | EventType::SubagentEnded
+            | EventType::ModelCalled
+            | EventType::MemoryRead
+            | EventType::CompactionFailed
+            | EventType::HandoffRequested
+            | EventType::HandoffProposed
+            | EventType::HandoffRefined
+            | EventType::HandoffReverted
+            | EventType::HandoffTruncated
+            | EventType::HandoffAccepted
+            | EventType::HandoffDeclined
+            | EventType::HandoffPreviewed
+            | EventType::HandoffFailed
+            | EventType::HandoffExpired
+            | EventType::HandoffSeeded
+            | EventType::HandoffCleaned => Self::Beside,
+        }
+    }
+}
 
 /// Returns whether the event happened beside the conversation, in a sub-agent.
 fn is_side(event: &Event) -> bool {

@@ -53,7 +53,7 @@ pub fn item(seq: u64, line: &str) -> Item {
         "P" => What::ImportedSummary(rest),
         other => unreachable!("no sign {other:?}"),
     };
-    Item { seq, at: Timestamp::UNIX_EPOCH, what, side: sign == "S", injected: sign == "I" }
+    Item { seq, at: Timestamp::UNIX_EPOCH, what, side: sign == "S", injected: sign == "I", imported: true }
 }
 
 /// Returns the facts of a transcript.

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use protocol::{Event, EventType, Message, Seq};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 /// One event, read for summarising.
 #[derive(Debug, Clone)]
@@ -19,6 +20,8 @@ pub struct Item {
     pub side: bool,
     /// True for text that reached the model in the person's name but that nobody typed.
     pub injected: bool,
+    /// True for what another agent's session file had: its harness may have put text of its own into a person's message.
+    pub imported: bool,
 }
 
 /// What an event is to a summary.
@@ -52,6 +55,8 @@ struct Provenance {
     side: bool,
     #[serde(default)]
     injected: bool,
+    #[serde(default)]
+    source: Option<IgnoredAny>,
 }
 
 /// Elements that agent harnesses put inside a person's message; names ending in `-` or `_` are prefixes.
@@ -89,15 +94,17 @@ impl Item {
             _ => What::Other,
         };
         let side = provenance.side || event.category == "subagent";
-        Self { seq: event.seq, at: event.created_at, what, side, injected: provenance.injected }
+        let (injected, imported) = (provenance.injected, provenance.source.is_some());
+        Self { seq: event.seq, at: event.created_at, what, side, injected, imported }
     }
 
-    /// Returns what a person wrote, without what a harness wrapped around it; `None` when nobody wrote anything.
+    /// Returns what a person wrote, of an imported message without what a harness wrapped around it; `None` when nobody
+    /// wrote anything.
     pub fn user_text(&self) -> Option<String> {
         match &self.what {
             What::Message(message @ Message::Human(_)) if !self.side && !self.injected => {
                 let text = message.text();
-                let text = without_harness(&text);
+                let text = if self.imported { without_harness(&text) } else { Cow::Borrowed(text.as_str()) };
                 let text = text.trim();
                 (!text.is_empty()).then(|| text.to_owned())
             }

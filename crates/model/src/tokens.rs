@@ -87,8 +87,8 @@ pub fn of_message(message: &Message) -> u64 {
     to_tokens(weight) + TOKENS_PER_MESSAGE
 }
 
-/// Returns about how many tokens everything in a request but its messages is: instructions, tools, the schema of the
-/// answer, and the media that are sent.
+/// Returns about how many tokens everything in a request but its conversation is: instructions, tools, the schema of the
+/// answer. The media that are sent belong to the conversation; see [`of_media`].
 pub fn of_frame(request: &ChatRequest) -> u64 {
     let system: u64 = request.system.iter().map(|text| weight(text)).sum();
     let tools: u64 = request
@@ -97,7 +97,7 @@ pub fn of_frame(request: &ChatRequest) -> u64 {
         .map(|tool| weight(&tool.name) + weight(&tool.description) + json_weight(&tool.parameters))
         .sum();
     let schema = request.answer_schema.as_ref().map_or(0, json_weight);
-    to_tokens(system + tools + schema) + of_media(&request.media)
+    to_tokens(system + tools + schema)
 }
 
 /// Returns about how many tokens media are when they are sent.
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(of_frame(&request), 9);
         let document = [b"%PDF".as_slice(), &[0; 3_996]].concat();
         request.media = BTreeMap::from([("a".into(), vec![0; 9].into()), ("b".into(), document.into())]);
-        assert_eq!(of_frame(&request), 9 + 1_600 + 1_700);
+        assert_eq!((of_frame(&request), of_media(&request.media)), (9, 1_600 + 1_700));
     }
 
     #[test]

@@ -126,9 +126,9 @@ catalog! {
     MemoryRead = "memory_read" in Trace,
     /// A stretch of the conversation was condensed for the model; content is a `Compaction`.
     Compacted = "middleware:summarize" in Middleware,
-    /// A person took the newest compaction back; content is `{marker_seq}`.
+    /// A person took the newest compaction back; content is a `CompactionUndone`.
     CompactionUndone = "compaction_undone" in Middleware,
-    /// The conversation was to be condensed and was not; content is `{trigger, reason}`.
+    /// The conversation was to be condensed and was not; content is a `CompactionFailed`.
     CompactionFailed = "compaction_failed" in Middleware,
     /// A tool's result is too large to be sent; from here on the model is sent its ends. Content is a `ClippedResult`.
     ResultClipped = "tool_result_clipped" in Middleware,

@@ -124,3 +124,22 @@ pub struct ClippedResult {
     /// What the model is sent in its place: the ends, and where the whole can be read.
     pub text: String,
 }
+
+/// The content of a `compaction_undone` event: from here on everything is sent again that the marker stood for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompactionUndone {
+    /// The marker that is taken back.
+    pub marker_seq: Seq,
+    /// The results that were clipped with it, and are sent whole again: the events that said so.
+    #[serde(default)]
+    pub clip_seqs: Vec<Seq>,
+}
+
+/// The content of a `compaction_failed` event: nothing changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompactionFailed {
+    /// Why it was to happen.
+    pub trigger: CompactionTrigger,
+    /// Why it did not, in words.
+    pub reason: String,
+}

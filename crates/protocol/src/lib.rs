@@ -17,7 +17,9 @@ pub mod summary;
 pub mod thread;
 
 pub use catalog::{Category, EventType};
-pub use compaction::{ClippedResult, Compaction, CompactionTrigger, CondensedSummary};
+pub use compaction::{
+    ClippedResult, Compaction, CompactionFailed, CompactionTrigger, CompactionUndone, CondensedSummary,
+};
 pub use decision::{Decision, Decisions};
 pub use event::{Event, NewEvent, RawJson, Seq};
 pub use handoff::{Handoff, HandoffStatus, Proposal};

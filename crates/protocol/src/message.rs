@@ -40,6 +40,9 @@ pub struct AiMessage {
     /// Tokens the provider reported for this call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// What the request was estimated to be, by which `usage` tells how the model counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated_tokens: Option<u64>,
     /// True when the call was cancelled or broke off: what is here is what had arrived.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub incomplete: bool,

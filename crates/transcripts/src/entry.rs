@@ -6,7 +6,7 @@ use protocol::ToolStatus;
 use serde_json::Value;
 
 use crate::json::content::Flat;
-use crate::output::repair::Repair;
+use crate::json::legacy::Repaired;
 
 /// One thing that was said, thought, done or noted, in file order.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,7 +20,7 @@ pub struct Entry {
     /// Whether it belongs to the conversation or to a sub-agent.
     pub track: Track,
     /// What was done to it as it was read in, if it was not as it should be.
-    pub repaired: Option<Repair>,
+    pub repaired: Option<Repaired>,
     /// What it is.
     pub body: Body,
 }
@@ -277,9 +277,8 @@ impl Origin {
         output: Flat,
         status: ToolStatus,
     ) -> Entry {
-        let Flat { text, media, repaired } = output;
-        let entry = self.entry(Body::ToolResult { call_id, tool, text, media, status });
-        Entry { repaired, ..entry }
+        let Flat { text, media } = output;
+        self.entry(Body::ToolResult { call_id, tool, text, media, status })
     }
 
     /// Returns a compaction point.

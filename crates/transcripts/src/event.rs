@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::detect::Format;
 use crate::entry::{Author, Body, Entry, Media, Role, Track};
-use crate::output::repair::Repair;
 
 /// Where an imported event came from; the metadata of the event.
 #[derive(Serialize)]
@@ -20,6 +19,8 @@ struct Provenance<'a> {
     injected: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     repaired: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    original: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -56,8 +57,8 @@ impl Entry {
     /// Returns the event that stores this entry of a file in `format`.
     ///
     /// `created_at` is the entry's own time, else `fallback`. Metadata is
-    /// `{"source":{"format","native_id"},"side":true,"injected":true,"repaired":"json_blocks"}`, the last three only when
-    /// they hold.
+    /// `{"source":{"format","native_id"},"side":true,"injected":true,"repaired":"json_blocks","original":"[…]"}`, all but
+    /// the first only when they hold.
     ///
     /// # Errors
     /// When the content cannot be written as JSON, which no entry read from a file causes.
@@ -67,7 +68,8 @@ impl Entry {
             source: Native { format: format.as_str(), native_id: self.native_id.as_deref() },
             side: self.track == Track::Side,
             injected: matches!(self.body, Body::Text { by: Author::Harness, .. }),
-            repaired: self.repaired.map(Repair::as_str),
+            repaired: self.repaired.as_ref().map(|repaired| repaired.how.as_str()),
+            original: self.repaired.as_ref().and_then(|repaired| repaired.original.as_deref()),
         };
         let event = match self.body {
             Body::Summary { text } => NewEvent::new(EventType::ImportedSummary, &SummaryContent { text }, at),

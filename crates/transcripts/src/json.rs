@@ -3,6 +3,7 @@
 
 pub(crate) mod array;
 pub(crate) mod content;
+pub(crate) mod legacy;
 pub(crate) mod lines;
 pub(crate) mod loose;
 pub(crate) mod python;

@@ -23,8 +23,8 @@ pub use conversation::{Conversation, Problem, Sink};
 pub use detect::{Format, detect};
 pub use entry::{Author, Body, Entry, EntryKind, Media, Role, Track};
 pub use error::{Error, SinkError};
+pub use json::legacy::{Repair, Repaired};
 pub use output::Report;
-pub use output::repair::Repair;
 pub use source::Source;
 
 use crate::output::Output;

@@ -1,13 +1,11 @@
-//! Between the readers and the sink: begins a conversation once its key is known, fills in missing times, has results
-//! repaired, counts. It knows nothing of any format.
-
-pub(crate) mod repair;
+//! Between the readers and the sink: begins a conversation once its key is known, fills in missing times,
+//! counts. It knows nothing of any format.
 
 use jiff::Timestamp;
 use std::path::PathBuf;
 
 use crate::conversation::{Conversation, Problem, Sink, text_digest};
-use crate::entry::{Body, Entry};
+use crate::entry::Entry;
 use crate::error::Error;
 
 /// How many entries may wait for the key of their conversation; beyond it the key does without the first text.
@@ -87,7 +85,6 @@ impl<'a> Output<'a> {
     /// Adds the next entry of the open conversation.
     pub(crate) fn push(&mut self, mut entry: Entry) -> Result<(), Error> {
         entry.at = entry.at.or(self.last_at);
-        mend(&mut entry);
         self.last_at = entry.at;
         match &mut self.stage {
             Stage::Idle => Ok(()),
@@ -168,15 +165,5 @@ impl<'a> Output<'a> {
             self.stage = Stage::Begun(conversation);
         }
         Ok(())
-    }
-}
-
-/// Makes a tool result that is the text of its blocks what they say.
-fn mend(entry: &mut Entry) {
-    let Body::ToolResult { text, media, .. } = &mut entry.body else { return };
-    if let Some((flat, repair)) = repair::repaired(text) {
-        *text = flat.text;
-        media.extend(flat.media);
-        entry.repaired = Some(repair);
     }
 }

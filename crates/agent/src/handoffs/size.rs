@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::PendingHandoff;
 use crate::Result;
 use crate::agent::Agent;
-use crate::reports::{ContextPart, MESSAGES_PART, SUMMARY_PART};
+use crate::reports::{CONVERSATION_PARTS, ContextPart};
 
 /// The key of a thread's metadata that says at which size a handoff was last proposed, in tokens.
 const PROPOSED_KEY: &str = "handoff_proposed_at_tokens";
@@ -59,7 +59,7 @@ impl Agent {
             ..HandoffCost::default()
         };
         let Ok(context) = self.context(pending.handoff.parent_thread_id).await else { return Ok(cost) };
-        let stays = |part: &&ContextPart| part.name != MESSAGES_PART && part.name != SUMMARY_PART;
+        let stays = |part: &&ContextPart| !CONVERSATION_PARTS.contains(&part.name.as_str());
         let frame: u64 = context.parts.iter().filter(stays).map(|part| part.tokens).sum();
         let first = frame + model::tokens::estimate(&pending.proposal.summary_md);
         let Some(asked) = &context.model else { return Ok(cost) };
@@ -99,7 +99,14 @@ impl Agent {
         let metadata = self.thread(thread_id).await?.metadata;
         let proposed = metadata.get(PROPOSED_KEY).and_then(Value::as_u64);
         let share = self.config.handoff.propose_at;
-        let due = handoff::proposal_due((context.tokens, window_tokens), share, proposed);
+        // Where a small window is condensed earlier, it is proposed earlier in the same measure.
+        let usual = compaction::TRIGGER_FRACTION;
+        let full = match context.trigger_tokens {
+            // Truncation of a non-negative number is meant.
+            Some(trigger) => window_tokens.min((trigger as f64 / usual) as u64),
+            None => window_tokens,
+        };
+        let due = handoff::proposal_due((context.tokens, full), share, proposed);
         if due == handoff::Due::NoLonger {
             self.note_proposed(thread_id, Value::Null).await?;
         }

@@ -1,11 +1,13 @@
 //! Compaction, as a front end asks for it: condense a thread, look at what that would be, take it back. The rules are in
 //! the `compaction` room.
 
-use compaction::{Compactor, Previewed, Wanted, newest_marker, undone, wanted_channels};
+use compaction::{Compactor, Previewed, Wanted, newest_marker, put_off, undone, wanted_channels};
 use jiff::Timestamp;
 use journal::view::{HistoryEntry, history};
-use journal::{EventQuery, Transaction, Write};
-use protocol::{Category, Compaction, CompactionTrigger, EventType, RunStatus, Seq, ThreadId};
+use journal::{Transaction, Write};
+use protocol::{
+    Checkpoint, CheckpointId, Compaction, CompactionTrigger, EventType, RunStatus, Seq, ThreadId,
+};
 use runtime::{Frames, RunEnd, Start, Update};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -44,9 +46,9 @@ pub struct Uncompacted {
     pub marker_seq: Seq,
     /// How many messages are sent as they are again.
     pub replaced_count: u64,
-    /// Tokens of the conversation with the summary, by estimate.
+    /// Tokens of the next request with the summary.
     pub tokens_before: u64,
-    /// Tokens of the conversation without it.
+    /// Tokens of the next request without it.
     pub tokens_after: u64,
 }
 
@@ -75,7 +77,7 @@ impl Agent {
             return Err(Error::NothingToCompact { thread_id, reason });
         }
         let mut channels = Purpose::Compaction.channels();
-        channels.extend(wanted_channels(request.focus.clone(), request.keep, frame_tokens));
+        channels.extend(wanted_channels(&wanted));
         let start = Start { update: Update::default(), channels };
         let end = self.run(thread_id, start, model.as_ref(), (frames, cancel)).await?;
         self.condensed(thread_id, &end).await
@@ -83,14 +85,8 @@ impl Agent {
 
     async fn condensed(&self, thread_id: ThreadId, end: &RunEnd) -> Result<Condensed> {
         let not_compacted = |reason| Error::NotCompacted { thread_id, reason };
-        let query = EventQuery {
-            categories: vec![Category::Middleware],
-            limit: RUN_EVENTS_MAX,
-            ..EventQuery::default()
-        };
-        let events = self.store.events(thread_id, query).await?;
-        let own = events.iter().rev().filter(|event| event.run_id == Some(end.run_id));
-        for event in own {
+        let events = self.store.run_events(thread_id, end.run_id, 0, RUN_EVENTS_MAX).await?;
+        for event in events.iter().rev() {
             match event.kind() {
                 Some(EventType::Compacted) => {
                     let compaction = serde_json::from_str(event.content.get())?;
@@ -99,7 +95,7 @@ impl Agent {
                 }
                 Some(EventType::CompactionFailed) => {
                     let reason = event.content_value()["reason"].as_str().unwrap_or_default().to_owned();
-                    return Err(not_compacted(reason));
+                    return Err(Error::NothingToCompact { thread_id, reason });
                 }
                 _ => {}
             }
@@ -135,7 +131,6 @@ impl Agent {
                 Ok(Condensed { marker: None, compaction: *compaction, is_stored: false })
             }
             Some(Previewed::Nothing(reason)) => Err(Error::NothingToCompact { thread_id, reason }),
-            Some(Previewed::NoProgress(reason)) => Err(Error::NotCompacted { thread_id, reason }),
             None => Err(Error::NotCompacted { thread_id, reason: "it was stopped".to_owned() }),
         }
     }
@@ -146,23 +141,38 @@ impl Agent {
     /// [`Error::NothingToUndo`] when nothing is condensed; [`journal::Error::Busy`] when a run is active.
     pub async fn uncompact(&self, thread_id: ThreadId) -> Result<Uncompacted> {
         self.thread(thread_id).await?;
-        self.end_cut_off(thread_id).await?;
+        if let Some(run) = self.store.active_runs(Some(thread_id)).await?.into_iter().next() {
+            // One whose process is gone goes on with what is sent then.
+            self.leases.ended(&run)?;
+        }
+        let (model, frame_tokens) = (self.models.open()?, self.frame_tokens(thread_id).await?);
+        let name = model.as_ref().map(|model| model.name().to_string()).unwrap_or_default();
         let before = self.contexts.read(&*self.store, thread_id).await?;
         let Some(marker) = newest_marker(&*self.store, thread_id, &before.beginning).await? else {
             return Err(Error::NothingToUndo { thread_id });
         };
         let now = Timestamp::now();
         let checkpoint = self.store.checkpoint(thread_id).await?;
-        let writes = vec![
-            Write::ExpectCheckpoint { thread_id, checkpoint_id: checkpoint.map(|point| point.checkpoint_id) },
+        let checkpoint_id = checkpoint.as_ref().map(|point| point.checkpoint_id);
+        let mut writes = vec![
+            Write::ExpectCheckpoint { thread_id, checkpoint_id },
             Write::Append { thread_id, events: vec![undone(&marker, now)?] },
         ];
+        if let Some(mut point) = checkpoint {
+            // Or it would be condensed again with the next message.
+            let window = model.and_then(|model| model.limits().context_tokens);
+            put_off(&mut point.channels, marker.compaction.tokens_before, window);
+            let checkpoint_id = CheckpointId::generate();
+            writes.push(Write::PutCheckpoint(Checkpoint { checkpoint_id, created_at: now, ..point }));
+        }
         self.store.commit(Transaction { fence: None, writes }).await?;
-        let after = self.contexts.read(&*self.store, thread_id).await?.tokens;
+        let after = self.contexts.read(&*self.store, thread_id).await?.request_tokens(&name, frame_tokens);
+        // Whoever takes it back has seen how full it is.
+        self.proposed_at(thread_id, after).await?;
         Ok(Uncompacted {
             marker_seq: marker.seq,
             replaced_count: marker.compaction.replaced_count,
-            tokens_before: before.tokens,
+            tokens_before: before.request_tokens(&name, frame_tokens),
             tokens_after: after,
         })
     }
@@ -184,6 +194,7 @@ fn wanted(request: &CompactionRequest, frame_tokens: u64) -> Wanted {
         focus: request.focus.clone(),
         keep: request.keep,
         frame_tokens,
+        is_whole_run: true,
     }
 }
 

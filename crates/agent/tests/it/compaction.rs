@@ -11,7 +11,7 @@ mod undo;
 
 use std::sync::Arc;
 
-use agent::{Agent, CompactionRequest, Condensed};
+use agent::{Agent, CompactionRequest, Condensed, Keep};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::{Transaction, Write};
@@ -125,16 +125,16 @@ pub async fn filled(agent: &Agent, chars: usize) -> ThreadId {
 
 /// Makes such a thread whose newest request had so many tokens, as the provider reported.
 pub async fn reported(agent: &Agent, tokens: u64) -> ThreadId {
-    // About as many tokens as are reported.
     let thread = filled(agent, 12_000).await;
-    let usage = Usage { input_tokens: tokens, output_tokens: 5, ..Usage::default() };
+    append(agent, thread, &[Message::human("So?")]).await;
     let answer = AiMessage {
         content: vec![Block::text("All parts are in order so far.")],
-        usage: Some(usage),
+        usage: Some(Usage { input_tokens: tokens, output_tokens: 5, ..Usage::default() }),
+        estimated_tokens: Some(agent.context(thread).await.unwrap().tokens),
         model: Some(MODEL.to_owned()),
         ..AiMessage::default()
     };
-    append(agent, thread, &[Message::human("So?"), Message::Ai(answer)]).await;
+    append(agent, thread, &[Message::Ai(answer)]).await;
     thread
 }
 
@@ -154,6 +154,13 @@ pub fn sent(agent: &Agent, thread: ThreadId, text: &str) -> impl Future<Output =
 pub async fn compacted(agent: &Agent, thread: ThreadId) -> agent::Result<Condensed> {
     let (frames, cancel) = quiet();
     agent.compact(thread, &CompactionRequest::default(), &frames, &cancel).await
+}
+
+/// Condenses all but the newest messages of the thread.
+pub async fn compacted_to(agent: &Agent, thread: ThreadId, messages: u64) -> Condensed {
+    let (frames, cancel) = quiet();
+    let request = CompactionRequest { focus: None, keep: Some(Keep::Messages(messages)) };
+    agent.compact(thread, &request, &frames, &cancel).await.unwrap()
 }
 
 /// Returns the markers that are in sight.

@@ -23,8 +23,7 @@ fn told(cut: Option<Cut>) -> String {
         (Some(seq), Some(false)) => format!(", request {seq} pending"),
         _ => String::new(),
     };
-    let splits = if cut.splits_turn { ", splits" } else { "" };
-    format!("1..{} ({} | {}){request}{splits}", cut.last_seq, cut.replaced, cut.kept)
+    format!("1..{} ({} | {}){request}", cut.last_seq, cut.replaced, cut.kept)
 }
 
 /// Compares what is cut of a transcript, one message an entry.
@@ -42,8 +41,8 @@ fn e3_what_stays_begins_with_a_turn_where_that_keeps_enough() {
         (Keep::Messages(4), "1..2 (2 | 4)"),
         (Keep::Messages(3), "1..4 (4 | 2)"),
         (Keep::Messages(2), "1..4 (4 | 2)"),
-        (Keep::Messages(1), "1..5 (5 | 1), request 5 answered, splits"),
-        (Keep::Messages(0), "1..5 (5 | 1), request 5 answered, splits"),
+        (Keep::Messages(1), "1..5 (5 | 1), request 5 answered"),
+        (Keep::Messages(0), "1..5 (5 | 1), request 5 answered"),
         (Keep::Tokens(60), "nothing"),
         (Keep::Tokens(49), "1..2 (2 | 4)"),
         (Keep::Tokens(20), "1..4 (4 | 2)"),
@@ -67,23 +66,23 @@ fn e3_without_a_window_a_share_of_it_means_six_messages() {
 #[test]
 fn l6_a_turn_that_is_too_large_is_split_and_its_request_stays_verbatim() {
     let turn = ["U: a", "C: 1 x {}", "T: 1 r", "C: 2 x {}", "T: 2 r", "C: 3 x {}", "T: 3 r", "A: done"];
-    check(&turn, Keep::Messages(4), "1..5 (5 | 3), request 1 answered, splits");
-    check(&turn, Keep::Messages(3), "1..5 (5 | 3), request 1 answered, splits");
-    check(&turn, Keep::Messages(1), "1..7 (7 | 1), request 1 answered, splits");
-    check(&turn[..7], Keep::Messages(1), "1..5 (5 | 2), request 1 pending, splits");
+    check(&turn, Keep::Messages(4), "1..5 (5 | 3), request 1 answered");
+    check(&turn, Keep::Messages(3), "1..5 (5 | 3), request 1 answered");
+    check(&turn, Keep::Messages(1), "1..7 (7 | 1), request 1 answered");
+    check(&turn[..7], Keep::Messages(1), "1..5 (5 | 2), request 1 pending");
     // A small next turn is no reason to lose sight of the work before it.
     let long =
         ["U: a", "C: 1 x {}", "T: 1 r", "C: 2 x {}", "T: 2 r", "C: 3 x {}", "T: 3 r", "A: done", "U: b"];
-    check(&long, Keep::Messages(8), "1..1 (1 | 8), splits");
-    check(&long, Keep::Messages(6), "1..3 (3 | 6), splits");
+    check(&long, Keep::Messages(8), "1..1 (1 | 8)");
+    check(&long, Keep::Messages(6), "1..3 (3 | 6)");
     check(&long, Keep::Messages(2), "1..8 (8 | 1)");
 }
 
 #[test]
 fn l2_a_call_and_its_result_stay_together_whatever_is_between_them() {
     let apart = ["U: a", "C: 1 x {}", "I: note", "U: wait", "T: 1 r", "A: done"];
-    check(&apart, Keep::Messages(4), "1..5 (5 | 1), request 4 answered, splits");
-    check(&apart, Keep::Messages(5), "1..1 (1 | 5), splits");
+    check(&apart, Keep::Messages(4), "1..5 (5 | 1), request 4 answered");
+    check(&apart, Keep::Messages(5), "1..1 (1 | 5)");
     let batch = |ids: &[&str]| {
         Message::Ai(AiMessage {
             content: ids
@@ -96,28 +95,24 @@ fn l2_a_call_and_its_result_stay_together_whatever_is_between_them() {
     let mut parallel = units("U: a\nA: b\nA: calls\nT: 1 r\nT: 2 r\nT: 3 r\nA: done");
     parallel[2].item.what = What::Message(batch(&["1", "2", "3"]));
     for (keep, expected) in [
-        (5, "1..2 (2 | 5), request 1 answered, splits"),
-        (4, "1..6 (6 | 1), request 1 answered, splits"),
-        (2, "1..6 (6 | 1), request 1 answered, splits"),
+        (5, "1..2 (2 | 5), request 1 answered"),
+        (4, "1..6 (6 | 1), request 1 answered"),
+        (2, "1..6 (6 | 1), request 1 answered"),
     ] {
         assert_eq!(told(cut(&parallel, None, Keep::Messages(keep), None)), expected);
     }
     assert_eq!(
         told(cut(&parallel[..6], None, Keep::Messages(0), None)),
-        "1..2 (2 | 4), request 1 pending, splits",
+        "1..2 (2 | 4), request 1 pending",
         "the newest batch stays whole, however large"
     );
 }
 
 #[test]
 fn l2_results_without_a_call_never_stand_first() {
-    check(
-        &["U: a", "A: b", "T: 9 orphan", "A: c"],
-        Keep::Messages(2),
-        "1..3 (3 | 1), request 1 answered, splits",
-    );
+    check(&["U: a", "A: b", "T: 9 orphan", "A: c"], Keep::Messages(2), "1..3 (3 | 1), request 1 answered");
     check(&["T: 1 r", "T: 2 r", "T: 3 r"], Keep::Messages(1), "1..2 (2 | 1)");
-    check(&["U: a", "T: 8 r", "T: 9 r"], Keep::Messages(1), "1..2 (2 | 1), request 1 pending, splits");
+    check(&["U: a", "T: 8 r", "T: 9 r"], Keep::Messages(1), "1..2 (2 | 1), request 1 pending");
 }
 
 #[test]
@@ -127,7 +122,7 @@ fn e4_the_last_request_stays_verbatim_also_alone_and_when_it_is_too_large() {
     assert_eq!(told(cut(&turns, None, Keep::Tokens(100), None)), "1..2 (2 | 1)");
     let mut large = units("U: a\nC: 1 x {}\nT: 1 r\nA: done");
     large[0].tokens = 1_000_000;
-    assert_eq!(told(cut(&large, None, Keep::Tokens(20), None)), "1..3 (3 | 1), request 1 answered, splits");
+    assert_eq!(told(cut(&large, None, Keep::Tokens(20), None)), "1..3 (3 | 1), request 1 answered");
     assert_eq!(
         told(cut(&large, None, Keep::Tokens(30), None)),
         "nothing",
@@ -139,12 +134,9 @@ fn e4_the_last_request_stays_verbatim_also_alone_and_when_it_is_too_large() {
 fn e4_the_request_of_an_earlier_compaction_stays_the_last_one_until_there_is_another() {
     let goes_on = units("C: 1 x {}\nT: 1 r\nC: 2 x {}\nT: 2 r");
     let kept = cut(&goes_on, Some(70), Keep::Messages(2), None);
-    assert_eq!(told(kept), "1..2 (2 | 2), request 70 pending, splits");
+    assert_eq!(told(kept), "1..2 (2 | 2), request 70 pending");
     let done = units("C: 1 x {}\nT: 1 r\nA: done");
-    assert_eq!(
-        told(cut(&done, Some(70), Keep::Messages(1), None)),
-        "1..2 (2 | 1), request 70 answered, splits"
-    );
+    assert_eq!(told(cut(&done, Some(70), Keep::Messages(1), None)), "1..2 (2 | 1), request 70 answered");
     let next = units("A: done\nU: next\nA: yes");
     assert_eq!(told(cut(&next, Some(70), Keep::Messages(2), None)), "1..1 (1 | 2)");
 }
@@ -154,7 +146,7 @@ fn l8_what_nobody_typed_is_no_request_and_stale_reminders_are_condensed() {
     check(
         &["U: a", "A: a", "I: <system-reminder>U: b</system-reminder>", "A: b", "A: c"],
         Keep::Messages(1),
-        "1..4 (4 | 1), request 1 answered, splits",
+        "1..4 (4 | 1), request 1 answered",
     );
     check(&["I: x", "U: a", "A: a", "I: reminder", "U: b", "A: b"], Keep::Messages(3), "1..3 (3 | 3)");
     check(&["I: x", "A: a", "I: y", "A: b"], Keep::Messages(1), "1..3 (3 | 1)");

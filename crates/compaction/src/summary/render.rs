@@ -15,8 +15,8 @@ fn opening(last_seq: Seq) -> String {
 
 /// What it ends with when the person's last request follows.
 const ANSWERED: &str =
-    "The user's last request follows, word for word. It was answered; it is not to be done again.";
-const PENDING: &str = "The user's last request follows, word for word. It is being worked on: go on from where the record ends.";
+    "The user's last request then follows, word for word. It was answered; it is not to be done again.";
+const PENDING: &str = "The user's last request then follows, word for word. It was not finished when this was written; what comes after it shows how far it got.";
 
 /// Returns the record and the facts beside it as Markdown within `tokens_max` tokens. The least needed entries are left
 /// out first, each whole; of the facts the oldest.

@@ -122,7 +122,7 @@ async fn l7_a_request_that_follows_is_marked_and_told_once() {
     );
     for (answered, mark) in [
         (Some(true), "It was answered; it is not to be done again."),
-        (Some(false), "go on from where the record ends."),
+        (Some(false), "what comes after it shows how far it got."),
     ] {
         let told = extracted(&dropped, None, answered).await;
         assert!(told.summary.ends_with(mark), "{}", told.summary);

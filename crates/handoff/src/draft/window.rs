@@ -228,6 +228,7 @@ async fn inherited(thread: Reading<'_>) -> Result<Option<Item>, Failure> {
         what: What::InheritedSummary { proven: proven(&proposal.summary_json), text: proposal.summary_md },
         side: false,
         injected: false,
+        imported: false,
     }))
 }
 

@@ -31,10 +31,16 @@ const CONTRADICTIONS: &[&str] = &[
      WHERE (h.updated_at IS NOT NULL) <> EXISTS (SELECT 1 FROM threads t WHERE t.thread_key = h.thread_key)",
     "SELECT 'event row ' || event_row || ' is not JSON' FROM events
      WHERE NOT json_valid(content) OR (metadata IS NOT NULL AND NOT json_valid(metadata))",
-    "SELECT 'turn ' || l.turn_index || ' of agent ' || l.agent_id || ' has no event' FROM turn_log l
-     LEFT JOIN thread_heads h ON h.thread_id = l.thread_id
-     LEFT JOIN events e ON e.thread_key = h.thread_key AND e.seq = l.seq AND e.turn_index = l.turn_index
-     WHERE e.seq IS NULL",
+    "SELECT 'turn ' || t.turn_index || ' of agent ' || ifnull(a.agent_id, t.agent_key) || ' has no event' FROM turns t
+     LEFT JOIN agents a ON a.agent_key = t.agent_key
+     LEFT JOIN events e ON e.event_row = t.event_row AND e.turn_index = t.turn_index
+     LEFT JOIN thread_heads h ON h.thread_key = e.thread_key AND h.assistant_id = a.agent_id
+     WHERE h.thread_key IS NULL",
+    "SELECT 'event row ' || e.event_row || ' is not the turn ' || e.turn_index || ' it says it is' FROM events e
+     LEFT JOIN thread_heads h ON h.thread_key = e.thread_key
+     LEFT JOIN agents a ON a.agent_id = h.assistant_id
+     LEFT JOIN turns t ON t.agent_key = a.agent_key AND t.turn_index = e.turn_index AND t.event_row = e.event_row
+     WHERE e.turn_index IS NOT NULL AND t.event_row IS NULL",
     "SELECT 'superseded ranges of thread ' || h.thread_id || ' touch at ' || s.first_seq FROM superseded s
      JOIN superseded o ON o.thread_key = s.thread_key AND o.first_seq < s.first_seq AND o.last_seq >= s.first_seq - 1
      JOIN thread_heads h ON h.thread_key = s.thread_key",

@@ -3,21 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use protocol::{ClippedResult, Compaction, Event, EventType, Message, Seq};
-use serde::{Deserialize, Serialize};
+use protocol::{ClippedResult, Compaction, CompactionUndone, Event, Message, Seq};
 use serde_json::Value;
 
-use super::is_side;
-
-/// The content of a [`EventType::CompactionUndone`] event.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Undone {
-    /// The marker that is taken back.
-    pub marker_seq: Seq,
-    /// The results that were clipped with it, and are sent whole again: the events that said so.
-    #[serde(default)]
-    pub clip_seqs: Vec<Seq>,
-}
+use super::{Part, is_side};
 
 /// Where a context begins.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,28 +42,29 @@ impl Beginning {
     pub fn look(&mut self, page: &[Event]) {
         for event in page.iter().rev().filter(|event| changes_beginning(event)) {
             let is_found = self.start.is_some();
-            match event.kind() {
-                Some(EventType::CompactionUndone) => {
-                    if let Ok(undone) = serde_json::from_str::<Undone>(event.content.get()) {
+            match Part::of(event) {
+                Part::Undone => {
+                    if let Ok(undone) = serde_json::from_str::<CompactionUndone>(event.content.get()) {
                         self.undone.insert(undone.marker_seq);
                         self.undone.extend(undone.clip_seqs);
                     }
                 }
-                Some(EventType::ResultClipped) if !self.undone.contains(&event.seq) => {
+                Part::Clip if !self.undone.contains(&event.seq) => {
                     if let Ok(clip) = serde_json::from_str::<ClippedResult>(event.content.get()) {
                         self.clips.entry(clip.seq).or_insert(clip.text);
                     }
                 }
-                Some(EventType::Compacted) if !is_found && !self.undone.contains(&event.seq) => {
+                Part::Marker if !is_found && !self.undone.contains(&event.seq) => {
                     // One that cannot be read condenses nothing: the messages are still there.
                     if let Ok(compaction) = serde_json::from_str(event.content.get()) {
                         self.start = Some(Start::Compacted { seq: event.seq, compaction });
                     }
                 }
-                Some(EventType::ImportedBoundary) if !is_found => {
+                Part::Boundary if !is_found => {
                     self.start = Some(Start::Boundary { seq: event.seq });
                 }
-                _ => {}
+                Part::Clip | Part::Marker | Part::Boundary => {}
+                Part::Message | Part::ImportedSummary | Part::Beside => {}
             }
             self.changed_seq = self.changed_seq.max(event.seq);
         }
@@ -145,26 +135,26 @@ pub fn context(events: &[Event]) -> Vec<(Seq, Message)> {
 
 /// Returns whether the event changes where a context begins, or what is sent of what it holds.
 pub fn changes_beginning(event: &Event) -> bool {
-    match event.kind() {
-        Some(EventType::ImportedBoundary) => !is_side(event),
-        Some(EventType::Compacted | EventType::CompactionUndone | EventType::ResultClipped) => true,
-        _ => false,
+    match Part::of(event) {
+        Part::Boundary => !is_side(event),
+        Part::Marker | Part::Undone | Part::Clip => true,
+        Part::Message | Part::ImportedSummary | Part::Beside => false,
     }
 }
 
 fn contextual(event: &Event) -> Option<Message> {
-    match event.kind()? {
-        EventType::HumanMessage | EventType::AiMessage | EventType::ToolMessage => event.message(),
-        EventType::ImportedSummary => {
+    match Part::of(event) {
+        Part::Message => event.message(),
+        Part::ImportedSummary => {
             let content = event.content_value();
             Some(summary_message(content.get("text").and_then(Value::as_str)?))
         }
-        _ => None,
+        Part::Boundary | Part::Marker | Part::Undone | Part::Clip | Part::Beside => None,
     }
 }
 
 /// Returns a summary as a message of the conversation. It is what nobody said: data, delimited, and no instruction.
-fn summary_message(text: &str) -> Message {
+pub fn summary_message(text: &str) -> Message {
     // Without a single `<` the text can neither close its element nor open another.
     let text = text.replace('<', "&lt;");
     Message::human(format!("<earlier_conversation_summary>\n{text}\n</earlier_conversation_summary>"))

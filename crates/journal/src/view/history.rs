@@ -3,13 +3,13 @@
 
 use jiff::Timestamp;
 use protocol::{
-    Block, Compaction, CompactionTrigger, Event, EventType, Message, RunFeedback, RunId, Seq, ThreadId,
+    Block, Compaction, CompactionTrigger, CompactionUndone, Event, EventType, Message, RunFeedback, RunId,
+    Seq, ThreadId,
 };
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
-use super::context::Undone;
-use super::{is_side, message_id};
+use super::media::name_media;
+use super::{Part, is_side, message_id};
 
 /// The types of event that people are shown.
 pub(crate) const SHOWN: [EventType; 7] = [
@@ -22,8 +22,8 @@ pub(crate) const SHOWN: [EventType; 7] = [
     EventType::CompactionUndone,
 ];
 
-/// The longest text of base64 that is shown as it is; what is longer holds media.
-const BASE64_BYTES_MAX: usize = 1_024;
+/// The types of event that say what was condensed, and what of that was taken back.
+pub(crate) const MARKERS: [EventType; 2] = [EventType::Compacted, EventType::CompactionUndone];
 
 /// One entry of what people are shown of a thread.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -39,6 +39,9 @@ pub struct HistoryEntry {
     /// What it is.
     #[serde(flatten)]
     pub what: HistoryItem,
+    /// Whether a rewind took it out of sight: then it is told to who asks for such entries alone.
+    #[serde(rename = "superseded", skip_serializing_if = "std::ops::Not::not")]
+    pub is_superseded: bool,
     /// The call that a tool's result answers, where it is not on the same page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call: Option<CallHeader>,
@@ -159,83 +162,76 @@ pub struct CallHeader {
     pub args: Value,
 }
 
-/// Returns what people are shown of these events: every message, complete and in order, whatever was compacted.
+/// Returns what people are shown of these events: every message, whole and in order, whatever was compacted.
 pub fn history(events: &[Event]) -> Vec<HistoryEntry> {
     events.iter().filter_map(entry).collect()
 }
 
+/// Returns what is on a page of the event: what people are shown of it, without the bytes of media.
+pub(crate) fn listed(event: &Event) -> Option<HistoryEntry> {
+    let mut entry = entry(event)?;
+    if let HistoryItem::Message(message) = &mut entry.what {
+        let content = match message {
+            Message::Human(message) => &mut message.content,
+            Message::Ai(message) => &mut message.content,
+            Message::Tool(message) => &mut message.content,
+        };
+        for block in content {
+            if let Block::Opaque { raw, .. } = block {
+                name_media(raw);
+            }
+        }
+    }
+    Some(entry)
+}
+
 /// Returns what people are shown of the event; `None` when it is not shown, or cannot be read.
-pub(crate) fn entry(event: &Event) -> Option<HistoryEntry> {
-    let kind = event.kind().filter(|_| !is_side(event))?;
-    let (id, what) = item(event, kind)?;
+fn entry(event: &Event) -> Option<HistoryEntry> {
+    if is_side(event) {
+        return None;
+    }
+    let (id, what) = item(event)?;
     Some(HistoryEntry {
         id,
         seq: event.seq,
         run_id: event.run_id,
         created_at: event.created_at,
         what,
+        is_superseded: false,
         call: None,
         feedback: None,
     })
 }
 
-fn item(event: &Event, kind: EventType) -> Option<(String, HistoryItem)> {
+fn item(event: &Event) -> Option<(String, HistoryItem)> {
     let place = (event.thread_id, event.seq);
     let boundary = |kind: &'static str, key: &str| {
         let text = event.content_value().get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         (message_id(place.0, place.1), HistoryItem::Boundary(BoundaryEntry { kind, text }))
     };
-    Some(match kind {
-        EventType::HumanMessage | EventType::AiMessage | EventType::ToolMessage => {
-            identified(event.message()?, place)
-        }
-        EventType::ImportedBoundary => boundary("imported_boundary", "label"),
-        EventType::ImportedSummary => boundary("imported_summary", "text"),
-        EventType::Compacted => {
+    Some(match Part::of(event) {
+        Part::Message => identified(event.message()?, place),
+        Part::Boundary => boundary("imported_boundary", "label"),
+        Part::ImportedSummary => boundary("imported_summary", "text"),
+        Part::Marker => {
             let compaction: Compaction = serde_json::from_str(event.content.get()).ok()?;
             (format!("summary-marker-{}", event.seq), HistoryItem::Marker(Box::new(compaction.into())))
         }
-        EventType::CompactionUndone => {
-            let Undone { marker_seq, .. } = serde_json::from_str(event.content.get()).ok()?;
+        Part::Undone => {
+            let CompactionUndone { marker_seq, .. } = serde_json::from_str(event.content.get()).ok()?;
             let undone = UndoneEntry { kind: UndoneEntry::TYPE, marker_seq };
             (format!("summary-undone-{}", event.seq), HistoryItem::Undone(undone))
         }
-        _ => return None,
+        Part::Clip | Part::Beside => return None,
     })
 }
 
-/// Returns the message with its id beside it instead of in it, and without the bytes of media.
+/// Returns the message with its id beside it instead of in it.
 fn identified(mut message: Message, (thread_id, seq): (ThreadId, Seq)) -> (String, HistoryItem) {
-    let (own, content) = match &mut message {
-        Message::Human(message) => (message.id.take(), &mut message.content),
-        Message::Ai(message) => (message.id.take(), &mut message.content),
-        Message::Tool(message) => (message.id.take(), &mut message.content),
+    let own = match &mut message {
+        Message::Human(message) => message.id.take(),
+        Message::Ai(message) => message.id.take(),
+        Message::Tool(message) => message.id.take(),
     };
-    for block in content {
-        if let Block::Opaque { raw, .. } = block {
-            name_media(raw);
-        }
-    }
     (own.unwrap_or_else(|| message_id(thread_id, seq)), HistoryItem::Message(message))
-}
-
-/// Puts in place of every text that is the base64 of media its hash and length.
-fn name_media(raw: &mut Value) {
-    match raw {
-        Value::String(text) if is_media(text) => {
-            let sha256: String =
-                Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
-            *raw = serde_json::json!({"base64_sha256": sha256, "base64_bytes": text.len()});
-        }
-        Value::Array(values) => values.iter_mut().for_each(name_media),
-        Value::Object(fields) => fields.values_mut().for_each(name_media),
-        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
-}
-
-fn is_media(text: &str) -> bool {
-    let data =
-        text.strip_prefix("data:").and_then(|url| url.split_once(";base64,")).map_or(text, |url| url.1);
-    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=-_\r\n".contains(&byte);
-    data.len() > BASE64_BYTES_MAX && data.bytes().all(is_digit)
 }

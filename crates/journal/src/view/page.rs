@@ -5,15 +5,28 @@ use std::collections::BTreeSet;
 
 use protocol::{EventType, Message, RunId, Seq, ThreadId};
 
-use super::history::{CallHeader, HistoryEntry, HistoryItem, SHOWN, entry};
+use super::history::{CallHeader, HistoryEntry, HistoryItem, MARKERS, SHOWN, listed};
 use super::is_side;
 use crate::{Error, EventQuery, PAGE_ROWS_MAX, Result, Store, Superseded};
 
-/// How many messages of models are read at a time at most, in search of the calls that a page's first results answer.
-const CALL_LOOKBACK_ROWS_MAX: usize = 1_000;
+/// How many messages of the model are looked at in search of the calls that a page's first results answer.
+const CALL_LOOKBACK_MAX: usize = 1_000;
+
+/// How many are read at most for that, those of sub-agents included, which a call may have many of behind it.
+const CALL_LOOKBACK_ROWS_MAX: usize = 50_000;
 
 /// How many times as much each look for something outside a page takes in as the one before.
 const LOOK_GROWTH: usize = 4;
+
+/// Which entries a page has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Shown {
+    /// All of them.
+    #[default]
+    All,
+    /// The markers of compactions, and what took them back.
+    Markers,
+}
 
 /// Which page of a thread's history.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,6 +37,8 @@ pub struct HistoryQuery {
     pub after_seq: Option<Seq>,
     /// The most entries to return, 1 to [`PAGE_ROWS_MAX`].
     pub limit: usize,
+    /// Which entries it has; the others take no place in it.
+    pub shown: Shown,
     /// Whether entries that a rewind superseded are among them.
     pub superseded: Superseded,
     /// Whose feedback is told; `None` where feedback is not asked for.
@@ -61,6 +76,9 @@ pub async fn history_page(
     let beyond = pages.has_beyond().await?;
     let (has_more_before, has_more_after) = if is_forward { (beyond, is_cut) } else { (is_cut, beyond) };
     pages.add_calls(&mut entries).await?;
+    if query.superseded == Superseded::Shown {
+        pages.flag_superseded(&mut entries).await?;
+    }
     let mut page = HistoryPage { thread_id, source: "journal", entries, has_more_before, has_more_after };
     if let Some(user_id) = &query.feedback {
         pages.add_feedback(&mut page, user_id).await?;
@@ -106,9 +124,9 @@ impl Pages<'_> {
         let mut rows_per_entry = 1;
         loop {
             let limit = (wanted - entries.len()).saturating_mul(rows_per_entry).min(PAGE_ROWS_MAX);
-            let query = EventQuery { after, before, limit, ..self.shown() };
+            let query = EventQuery { after, before, limit, ..self.events() };
             let page = self.store.events(self.thread_id, query).await?;
-            let shown = page.iter().filter_map(entry);
+            let shown = page.iter().filter_map(listed);
             match is_forward {
                 true => entries.extend(shown),
                 false => drop(entries.splice(0..0, shown)),
@@ -121,7 +139,7 @@ impl Pages<'_> {
                 true => after = Some(last.seq),
                 false => before = Some(first.seq),
             }
-            rows_per_entry *= 2;
+            rows_per_entry = rows_per_entry.saturating_mul(2);
         }
     }
 
@@ -139,21 +157,36 @@ impl Pages<'_> {
     async fn add_calls(&self, entries: &mut [HistoryEntry]) -> Result<()> {
         let mut missing = without_call(entries);
         let mut before = entries.first().map(|entry| entry.seq);
-        let mut limit = 1;
-        while !missing.is_empty() && limit <= CALL_LOOKBACK_ROWS_MAX {
+        let (mut limit, mut looked_at, mut read) = (1, 0, 0);
+        while !missing.is_empty() && looked_at < CALL_LOOKBACK_MAX && read < CALL_LOOKBACK_ROWS_MAX {
             let types = vec![EventType::AiMessage];
             let superseded = self.query.superseded;
             let query = EventQuery { before, types, superseded, limit, ..EventQuery::default() };
             let page = self.store.events(self.thread_id, query).await?;
             for answer in page.iter().rev().filter(|event| !is_side(event)) {
+                looked_at += 1;
                 let Some(message) = answer.message() else { continue };
                 missing.retain(|at| !add_call(&mut entries[*at], (answer.seq, &message)));
             }
             if page.len() < limit {
                 break;
             }
+            read += page.len();
             before = page.first().map(|event| event.seq);
-            limit *= LOOK_GROWTH;
+            limit = (limit * LOOK_GROWTH).min(CALL_LOOKBACK_MAX);
+        }
+        Ok(())
+    }
+
+    /// Says which entries a rewind took out of sight: those that are missing where such are left out.
+    async fn flag_superseded(&self, entries: &mut [HistoryEntry]) -> Result<()> {
+        let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(()) };
+        let range = (Some(first.seq.saturating_sub(1)), Some(last.seq.saturating_add(1)));
+        let query = &HistoryQuery { superseded: Superseded::Hidden, ..self.query.clone() };
+        let visible = Pages { query, ..*self }.read(range, entries.len()).await?;
+        let visible: BTreeSet<Seq> = visible.iter().map(|entry| entry.seq).collect();
+        for entry in entries {
+            entry.is_superseded = !visible.contains(&entry.seq);
         }
         Ok(())
     }
@@ -207,23 +240,29 @@ impl Pages<'_> {
         }
     }
 
-    /// Leaves out the runs of other threads: they are all before the first one of this thread.
+    /// Leaves out the runs of other threads: they are all before the first one of this thread, which is looked for.
     async fn keep_own(&self, runs: &mut Vec<(RunId, usize)>) -> Result<()> {
-        let mut copied = 0;
-        for (run_id, _) in runs.iter() {
-            let run = self.store.run(*run_id).await?;
-            if run.is_some_and(|run| run.thread_id == self.thread_id) {
-                break;
+        // Mostly all of them are its own.
+        let (mut copied, mut middle, mut end) = (0, 0, runs.len());
+        while copied < end {
+            let run = self.store.run(runs[middle].0).await?;
+            match run.is_some_and(|run| run.thread_id == self.thread_id) {
+                true => end = middle,
+                false => copied = middle + 1,
             }
-            copied += 1;
+            middle = copied.midpoint(end);
         }
         runs.drain(..copied);
         Ok(())
     }
 
-    /// Returns the query for what people are shown.
-    fn shown(&self) -> EventQuery {
-        EventQuery { types: SHOWN.to_vec(), superseded: self.query.superseded, ..EventQuery::default() }
+    /// Returns the query for the events that the page's entries are.
+    fn events(&self) -> EventQuery {
+        let types = match self.query.shown {
+            Shown::All => SHOWN.to_vec(),
+            Shown::Markers => MARKERS.to_vec(),
+        };
+        EventQuery { types, superseded: self.query.superseded, ..EventQuery::default() }
     }
 }
 

@@ -113,6 +113,16 @@ fn k5_an_imported_summary_cannot_end_its_element() {
 }
 
 #[test]
+fn what_is_read_for_a_history_is_what_can_be_shown_of_one() {
+    let is_shown = |event_type: &EventType| match Part::of_type(*event_type) {
+        Part::Message | Part::Boundary | Part::ImportedSummary | Part::Marker | Part::Undone => true,
+        Part::Clip | Part::Beside => false,
+    };
+    let shown: Vec<EventType> = EventType::ALL.iter().copied().filter(is_shown).collect();
+    assert_eq!(shown, crate::view::history::SHOWN);
+}
+
+#[test]
 fn b4_history_is_complete_whatever_was_compacted() {
     let entries = history(&stored(vec![
         human("one"),

@@ -86,6 +86,7 @@ async fn rows_that_contradict_each_other_are_problems() {
     let raw = rusqlite::Connection::open(&path).unwrap();
     raw.execute_batch(
         "DELETE FROM events WHERE seq = 77; UPDATE schema_migrations SET checksum = 'edited';
+         DELETE FROM turns WHERE turn_index = 99;
          INSERT INTO superseded SELECT thread_key, 78, 79 FROM threads;
          INSERT INTO superseded SELECT thread_key, 80, 81 FROM threads;
          INSERT INTO artifacts SELECT thread_key, x'AB', 'image/png', 0 FROM threads;
@@ -97,6 +98,8 @@ async fn rows_that_contradict_each_other_are_problems() {
     for part in [
         "has 1999 events, not 2000",
         "counts 2000 messages, not 1995",
+        "turn 77 of agent agent has no event",
+        "is not the turn 99 it says it is",
         "migration 1",
         "touch at 80",
         "artifact ab has no bytes",

@@ -8,7 +8,9 @@ mod crash;
 mod damage;
 mod kills;
 mod processes;
+mod size;
 mod sqlite;
+mod turn_log;
 
 /// The conformance suite against each backend; another backend is one more module here.
 macro_rules! against_every_backend {
@@ -104,6 +106,9 @@ against_every_backend! {
         a10_c4_markers_are_counted_like_messages_and_what_explains_them_is_not
         b8_a_result_without_its_call_on_the_page_is_told_with_it
         b8_a_call_far_before_its_result_is_found
+        b8_a_call_is_found_behind_everything_that_sub_agents_said
+        a9_pages_of_markers_honour_their_bounds
+        b9_what_was_taken_back_says_so
         b9_what_was_taken_back_is_shown_only_to_who_asks
         b10_d6_feedback_is_at_the_last_answer_of_a_run_and_nowhere_else
         d7_feedback_that_is_not_asked_for_is_not_told

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use journal::{HealthDepth, HistoryQuery, Sqlite, Store, ThreadFilter, Write, history_page};
-use protocol::{EventType, NewEvent, Rating, RunFeedback, Thread};
+use journal::{HealthDepth, HistoryQuery, Sqlite, Store, Superseded, ThreadFilter, Write, history_page};
+use protocol::{Rating, RunFeedback};
 use serde_json::json;
 
 use crate::conformance::fixtures::{
-    ai, all_events, all_history, append, at, calls, checkpoint, commit, create, create_run, feedback, human,
-    result, rewind, thread, trace, whole_run,
+    ai, all_events, all_history, append, calls, checkpoint, commit, compacted, copy, create, create_run,
+    feedback, human, result, thread, trace, undone, whole_run,
 };
 
 #[cfg(unix)]
@@ -68,101 +68,6 @@ fn j5_closing_writes_what_was_queued_and_nothing_after() {
     assert!(!path.with_extension("db-wal").exists(), "the log is folded into the database");
     let store = Sqlite::open(&path).unwrap();
     assert_eq!(runtime().block_on(all_events(&store, thread_id, &[])).len(), 1);
-}
-
-#[tokio::test]
-async fn turn_log_has_what_people_and_models_said() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("segue.db");
-    let store = Sqlite::open(&path).unwrap();
-    let reviewer = Thread { assistant_id: "reviewer".parse().unwrap(), ..thread() };
-    let (one, two, gone) = (create(&store).await, reviewer.thread_id, create(&store).await);
-    commit(&store, vec![Write::CreateThread(reviewer)]).await.unwrap();
-    let flagged = |flag: &str| human("hidden").with_metadata(&json!({flag: true, "line": 3})).unwrap();
-    let call = json!({"type": "ai", "content": [{"type": "tool_call", "id": "1", "name": "ls", "args": {}}]});
-    let parts = json!({"type": "ai", "content": [{"type": "thinking", "text": "hm"}, {"type": "text", "text": "a\u{0}"},
-                                                 {"type": "text", "text": "b"}], "model": "m"});
-    let stored_ai = |content| NewEvent::new(EventType::AiMessage, &content, at(2)).unwrap();
-    append(&store, gone, vec![human("from a thread that is deleted")]).await.unwrap();
-    append(&store, one, vec![human("hello").keyed("k"), flagged("side"), flagged("injected"), trace(0)])
-        .await
-        .unwrap();
-    append(&store, two, vec![human("other agent")]).await.unwrap();
-    append(&store, one, vec![human("hello").keyed("k"), stored_ai(call), stored_ai(parts), ai("done")])
-        .await
-        .unwrap();
-    commit(&store, vec![Write::DeleteThread { thread_id: gone }]).await.unwrap();
-
-    let raw = rusqlite::Connection::open(&path).unwrap();
-    let mut statement = raw
-        .prepare(
-            "SELECT agent_id, thread_id, turn_index, role, content, created_at, archived, seq FROM turn_log
-             ORDER BY agent_id, turn_index",
-        )
-        .unwrap();
-    let rows: Vec<String> = statement
-        .query_map([], |row| {
-            let text = |index| row.get::<_, String>(index);
-            let number = |index| row.get::<_, i64>(index);
-            let thread = if text(1)? == one.to_string() { "one" } else { "two" };
-            Ok(format!(
-                "{} {thread} {} {} {:?} {} {} {}",
-                text(0)?,
-                number(2)?,
-                text(3)?,
-                text(4)?,
-                text(5)?,
-                number(6)?,
-                number(7)?
-            ))
-        })
-        .unwrap()
-        .collect::<Result<_, _>>()
-        .unwrap();
-    assert_eq!(
-        rows,
-        [
-            "agent one 2 user \"hello\" 2023-11-14T22:13:21.123456789Z 0 1",
-            "agent one 3 assistant \"a\\0\\nb\" 2023-11-14T22:13:22.123456789Z 0 6",
-            "agent one 4 assistant \"done\" 2023-11-14T22:13:21.123456789Z 0 7",
-            "reviewer two 1 user \"other agent\" 2023-11-14T22:13:21.123456789Z 0 1",
-        ]
-    );
-}
-
-#[tokio::test]
-async fn turns_that_were_superseded_are_archived_and_copies_are_no_turns() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("segue.db");
-    let store = Sqlite::open(&path).unwrap();
-    let (one, two, fork) = (create(&store).await, create(&store).await, create(&store).await);
-    append(&store, one, vec![human("one"), ai("two"), human("three")]).await.unwrap();
-    append(&store, two, vec![human("of another thread")]).await.unwrap();
-    rewind(&store, one, 1).await.unwrap();
-    commit(&store, vec![Write::CopyEvents { from: one, until: None, into: fork }]).await.unwrap();
-    append(&store, one, vec![ai("two again")]).await.unwrap();
-    append(&store, fork, vec![ai("and otherwise")]).await.unwrap();
-    let turns = || {
-        let raw = rusqlite::Connection::open(&path).unwrap();
-        let mut statement =
-            raw.prepare("SELECT content, archived FROM turn_log ORDER BY turn_index").unwrap();
-        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
-        rows.collect::<Result<Vec<(String, bool)>, _>>().unwrap()
-    };
-    let turn = |content: &str, archived| (content.to_owned(), archived);
-    let expected = [
-        turn("one", false),
-        turn("two", true),
-        turn("three", true),
-        turn("of another thread", false),
-        turn("two again", false),
-        turn("and otherwise", false),
-    ];
-    assert_eq!(turns(), expected);
-    // A turn is its source's: the copy neither takes it away nor keeps it.
-    commit(&store, vec![Write::DeleteThread { thread_id: one }]).await.unwrap();
-    assert_eq!(turns(), [turn("of another thread", false), turn("and otherwise", false)]);
-    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -246,7 +151,7 @@ async fn a25_a_reload_in_the_middle_of_a_run_sees_all_that_was_acknowledged() {
 #[tokio::test]
 async fn a20_two_hundred_runs_take_little_more_than_their_messages() {
     const RUNS: u64 = 200;
-    /// Rows of the run, its checkpoints and its events, and the words of turns.
+    /// Rows of the run, its checkpoints, its events and its turns.
     const BYTES_PER_RUN: u64 = 1_024;
     let folder = tempfile::tempdir().unwrap();
     let store = Sqlite::open(&folder.path().join("segue.db")).unwrap();
@@ -287,32 +192,56 @@ async fn d5_a_page_without_an_answer_asks_nothing_about_feedback() {
     assert!(history_page(&store, thread_id, &query(2)).await.is_err());
 }
 
+/// Of many runs that were copied a few are looked at: where one cannot be read, the page can.
 #[tokio::test]
-async fn b7_pages_and_traces_come_from_an_index() {
+async fn d5_a_page_of_a_copy_looks_at_few_of_the_runs_of_its_source() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
-    drop(Sqlite::open(&path).unwrap());
+    let store = Sqlite::open(&path).unwrap();
+    let source = create(&store).await;
+    let said = || vec![human("one"), ai("two")];
+    whole_run(&store, source, said()).await;
+    let second = whole_run(&store, source, said()).await;
+    for _ in 0..20 {
+        whole_run(&store, source, said()).await;
+    }
+    let fork = copy(&store, source, None).await;
+    let own = whole_run(&store, fork, said()).await;
+    commit(&store, vec![Write::PutFeedback(feedback(&own, Rating::Up, 1))]).await.unwrap();
     let raw = rusqlite::Connection::open(&path).unwrap();
-    for condition in
-        ["event_type IN ('ai_message', 'human_message')", "run_id = x'00'", "category = 'message'"]
-    {
-        for direction in ["ASC", "DESC"] {
-            let sql = format!(
-                "EXPLAIN QUERY PLAN SELECT content FROM events
-                 WHERE thread_key = 1 AND seq > 5 AND seq < 9 AND {condition} ORDER BY seq {direction} LIMIT 5"
-            );
-            let plan: Vec<String> = raw
-                .prepare(&sql)
-                .unwrap()
-                .query_map([], |row| row.get("detail"))
-                .unwrap()
-                .collect::<Result<_, _>>()
-                .unwrap();
-            assert_eq!(
-                plan,
-                ["SEARCH events USING INDEX events_seq (thread_key=? AND seq>? AND seq<?)"],
-                "{condition} {direction}"
-            );
+    let unreadable = "UPDATE runs SET status = 'of a later version' WHERE run_id = ?1";
+    assert_eq!(raw.execute(unreadable, [second.run_id.uuid().as_bytes()]).unwrap(), 1);
+    let query =
+        HistoryQuery { limit: 500, feedback: Some(RunFeedback::LOCAL.to_owned()), ..HistoryQuery::default() };
+    let page = history_page(&store, fork, &query).await.unwrap();
+    let told: Vec<_> = page.entries.iter().filter_map(|entry| entry.feedback.as_ref()).collect();
+    assert!(matches!(told[..], [Some(given)] if given.run_id == own.run_id), "{told:?}");
+}
+
+/// Another connection is told of every change of the database: none is made by who only reads.
+#[tokio::test]
+async fn b15_reading_history_changes_no_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    let store = Sqlite::open(&path).unwrap();
+    let thread_id = create(&store).await;
+    let run =
+        whole_run(&store, thread_id, vec![human("one"), calls(&["a"]), result("a", "A"), ai("two")]).await;
+    commit(&store, vec![Write::PutFeedback(feedback(&run, Rating::Up, 1))]).await.unwrap();
+    append(&store, thread_id, vec![compacted((1, 2), None, "S"), undone(5, Vec::new())]).await.unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    let version = || other.query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0)).unwrap();
+    let before = version();
+    for superseded in [Superseded::Hidden, Superseded::Shown] {
+        for limit in 1..=7 {
+            let feedback = Some(RunFeedback::LOCAL.to_owned());
+            let query = HistoryQuery { limit, superseded, feedback, ..HistoryQuery::default() };
+            history_page(&store, thread_id, &query).await.unwrap();
         }
     }
+    store.run_events(thread_id, run.run_id, 0, 5).await.unwrap();
+    store.feedback(thread_id, &[run.run_id], RunFeedback::LOCAL).await.unwrap();
+    assert_eq!(version(), before);
+    append(&store, thread_id, vec![human("three")]).await.unwrap();
+    assert_ne!(version(), before, "a change is seen");
 }

@@ -53,7 +53,10 @@ impl Budget {
         let window = limits.context_tokens?;
         let usual = limits.output_tokens.unwrap_or(ANSWER_TOKENS).min(ANSWER_TOKENS_MAX);
         let answer = request.max_output_tokens.unwrap_or(usual).min(window / 4);
-        Some(Self { tokens_max: window - answer, fixed_tokens: tokens::of_frame(request) })
+        Some(Self {
+            tokens_max: window - answer,
+            fixed_tokens: tokens::of_frame(request) + tokens::of_media(&request.media),
+        })
     }
 
     /// Returns the same budget in estimated tokens, where the model counts `times` as many.

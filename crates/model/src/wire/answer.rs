@@ -200,7 +200,7 @@ impl Answer {
             stop => stop,
         };
         let model = Some(self.model.to_string());
-        AiMessage { id: self.id, content, model, usage: self.usage, incomplete: false, stop }
+        AiMessage { id: self.id, content, model, usage: self.usage, stop, ..AiMessage::default() }
     }
 }
 

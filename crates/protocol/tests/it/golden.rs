@@ -6,9 +6,10 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
 use protocol::{
-    Block, Checkpoint, ClippedResult, Compaction, CompactionTrigger, Decision, Decisions, Event, EventType,
-    Handoff, HandoffMark, HandoffStatus, HandoffSummary, Interrupt, InterruptPayload, ItemKind, Message,
-    ParentKind, Proposal, Run, RunFeedback, RunStatus, StepPoint, StopReason, Thread, ThreadStatus,
+    Block, Checkpoint, ClippedResult, Compaction, CompactionFailed, CompactionTrigger, CompactionUndone,
+    Decision, Decisions, Event, EventType, Handoff, HandoffMark, HandoffStatus, HandoffSummary, Interrupt,
+    InterruptPayload, ItemKind, Message, ParentKind, Proposal, Run, RunFeedback, RunStatus, StepPoint,
+    StopReason, Thread, ThreadStatus,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -72,6 +73,8 @@ const HANDOFFS: &[&str] = &["handoff", "handoff_seeded"];
 const PROPOSALS: &[&str] = &["proposal", "proposal_refined"];
 const COMPACTIONS: &[&str] = &["compaction", "compaction_extract"];
 const CLIPS: &[&str] = &["clipped_result"];
+const UNDONE: &[&str] = &["compaction_undone"];
+const FAILED: &[&str] = &["compaction_failed"];
 const FEEDBACK: &[&str] = &["run_feedback", "run_feedback_bare"];
 /// A summary of a later version whose carry-over holds more.
 const CARRY_OVER: &str = "handoff_summary_carry_over";
@@ -93,6 +96,8 @@ fn a23_every_shape_reads_as_it_is_written_now_and_by_a_later_version() {
     PROPOSALS.iter().for_each(|name| check::<Proposal>(name));
     COMPACTIONS.iter().for_each(|name| check::<Compaction>(name));
     CLIPS.iter().for_each(|name| check::<ClippedResult>(name));
+    UNDONE.iter().for_each(|name| check::<CompactionUndone>(name));
+    FAILED.iter().for_each(|name| check::<CompactionFailed>(name));
     FEEDBACK.iter().for_each(|name| check::<RunFeedback>(name));
 }
 
@@ -114,6 +119,8 @@ fn every_golden_file_is_read_by_a_test() {
         PROPOSALS,
         COMPACTIONS,
         CLIPS,
+        UNDONE,
+        FAILED,
         FEEDBACK,
     ];
     let later: BTreeSet<String> = named.concat().iter().map(|name| format!("{name}.json")).collect();
@@ -195,6 +202,12 @@ fn c2_fields_that_an_older_compaction_lacks_have_their_default() {
         assert_eq!(written(&trigger), name);
         assert_eq!(trigger.as_str(), name);
     }
+}
+
+#[test]
+fn an_older_undoing_clipped_nothing() {
+    let undone: CompactionUndone = serde_json::from_str(r#"{"marker_seq":7}"#).unwrap();
+    assert_eq!((undone.marker_seq, undone.clip_seqs), (7, Vec::new()));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use journal::view::context::{Beginning, changes_beginning};
 use journal::{EventQuery, Store};
 use model::tokens;
-use protocol::{AiMessage, Block, Category, Event, EventId, Message, Seq, ThreadId, Usage};
+use protocol::{AiMessage, Block, Category, Event, EventId, Message, Seq, ThreadId};
 
 /// Events read at a time.
 const CONTEXT_PAGE_ROWS: usize = 500;
@@ -42,8 +42,8 @@ pub struct Context {
     pub seqs: Arc<Vec<Seq>>,
     /// Their size by [`tokens::of_message`].
     pub tokens: u64,
-    /// What the provider reported of the newest request that held this context's beginning.
-    pub reported: Option<Reported>,
+    /// How the model counts, by what it reported last.
+    pub measure: Option<Measure>,
     /// Where it begins.
     pub beginning: Beginning,
     /// How many of the messages stand for what was condensed before; they come first.
@@ -56,46 +56,31 @@ pub struct Context {
     end: Option<(Seq, EventId)>,
 }
 
-/// What a provider reported of a request, beside what it was estimated to be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reported {
+/// How a model counts, beside what requests are estimated to be.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measure {
     /// `provider/name` of the model.
     pub model: String,
-    /// Tokens of the request and its answer.
-    pub usage: Usage,
-    /// What the messages of the request are by estimate.
-    pub tokens_before: u64,
-    /// The same with its answer.
-    pub tokens_through: u64,
+    /// How many tokens it counted in its newest request for each that was estimated.
+    pub times: f64,
 }
 
-/// How many times an estimate may be off for the provider's count to be believed.
-const CALIBRATION_MAX: f64 = 8.0;
+/// How far a provider's count is believed: no tokenizer makes less, or more, of what is estimated to be one token.
+const TIMES_MIN: f64 = 0.5;
+const TIMES_MAX: f64 = 8.0;
 
 impl Context {
-    /// Returns about how many tokens a request with these messages is, when everything else in it is `frame_tokens` by
-    /// estimate. Where the same model reported the size of an earlier request, only what came since is estimated, and by
-    /// the measure of that report.
+    /// Returns about how many tokens a request with this conversation is, as the model counts them, when everything else
+    /// in it is `frame_tokens` by estimate.
     pub fn request_tokens(&self, model: &str, frame_tokens: u64) -> u64 {
-        let estimated = frame_tokens + self.tokens;
-        let Some(reported) = self.reported.as_ref().filter(|reported| reported.model == model) else {
-            return estimated;
-        };
-        let since = self.tokens.saturating_sub(reported.tokens_through);
-        let measured = since as f64 * self.calibration(model, frame_tokens);
-        // Truncation of a non-negative estimate is meant.
-        reported.usage.total_tokens() + measured as u64
+        let estimated = frame_tokens + self.tokens + tokens::of_media(&self.media);
+        // Truncation of a non-negative number is meant.
+        (estimated as f64 * self.times(model)) as u64
     }
 
-    /// Returns by what an estimate is to be multiplied to be what `model` counts; 1 while it has not reported anything.
-    pub fn calibration(&self, model: &str, frame_tokens: u64) -> f64 {
-        match &self.reported {
-            Some(reported) if reported.model == model => {
-                let estimated = (frame_tokens + reported.tokens_before).max(1) as f64;
-                (reported.usage.input_tokens as f64 / estimated).clamp(1.0 / CALIBRATION_MAX, CALIBRATION_MAX)
-            }
-            Some(_) | None => 1.0,
-        }
+    /// Returns how many tokens `model` counts for each that is estimated; 1 while it has not reported anything.
+    pub fn times(&self, model: &str) -> f64 {
+        self.measure.as_ref().filter(|measure| measure.model == model).map_or(1.0, |measure| measure.times)
     }
 
     /// Returns what the messages that stand for condensed ones are, by estimate.
@@ -110,19 +95,13 @@ impl Context {
         // Nobody else holds them between steps, so that nothing is copied.
         let (messages, seqs) = (Arc::make_mut(&mut self.messages), Arc::make_mut(&mut self.seqs));
         for (seq, message) in sent {
-            let tokens_before = self.tokens;
             self.tokens += tokens::of_message(&message);
             self.named.extend(message.content().iter().filter_map(|block| match block {
                 Block::Media { sha256, .. } => sha256.clone(),
                 _ => None,
             }));
-            // What was reported of a request from before the context began anew says nothing of this one.
-            if let Message::Ai(AiMessage { usage: Some(usage), model: Some(model), .. }) = &message
-                && seq > self.beginning.changed_seq
-                && usage.input_tokens > 0
-            {
-                let (model, tokens_through) = (model.clone(), self.tokens);
-                self.reported = Some(Reported { model, usage: *usage, tokens_before, tokens_through });
+            if let Message::Ai(answer) = &message {
+                self.measure = measure(answer).or(self.measure.take());
             }
             messages.push(message);
             seqs.push(seq);
@@ -164,10 +143,17 @@ impl Contexts {
     pub async fn read(&self, store: &dyn Store, thread_id: ThreadId) -> journal::Result<Context> {
         let events = |query| store.events(thread_id, query);
         let mut context = match self.take(thread_id) {
-            Some(kept) => match follow(kept, events).await? {
-                Some(context) => context,
-                None => whole(events).await?,
-            },
+            Some(kept) => {
+                let measure = kept.measure.clone();
+                match follow(kept, events).await? {
+                    Some(context) => context,
+                    // How the model counts does not change with where the context begins.
+                    None => {
+                        let context = whole(events).await?;
+                        Context { measure: context.measure.clone().or(measure), ..context }
+                    }
+                }
+            }
             None => whole(events).await?,
         };
         if !context.named.is_empty() {
@@ -217,6 +203,14 @@ where
     }
     kept.end = Some((seq, event_id));
     Ok(Some(kept))
+}
+
+/// Returns how the model counts that gave the answer; `None` when its provider did not say.
+fn measure(answer: &AiMessage) -> Option<Measure> {
+    let (usage, estimated) = (answer.usage?, answer.estimated_tokens?);
+    let is_said = usage.input_tokens > 0 && estimated > 0;
+    let times = (usage.input_tokens as f64 / estimated as f64).clamp(TIMES_MIN, TIMES_MAX);
+    is_said.then_some(Measure { model: answer.model.clone()?, times })
 }
 
 /// Returns the thread's context. Pages are read from the newest back to where the context begins, never before it, but

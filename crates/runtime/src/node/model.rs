@@ -66,13 +66,17 @@ impl Node for ModelNode {
             }
             update.merge(more);
         }
-        update.merge(self.fit(&step, &mut request, &context)?);
+        let (fitted, estimated) = self.fit(&step, &mut request, &context)?;
+        update.merge(fitted);
         let call = ModelCall { node: self, step: &step, rest: &self.hooks };
         match call.run(request).await {
             Ok(ModelAnswer { answer, update: more }) => {
                 update.merge(more);
                 match answer {
-                    Some(answer) => self.record(update, answer),
+                    Some(answer) => {
+                        let estimated_tokens = answer.usage.map(|_| estimated);
+                        self.record(update, AiMessage { estimated_tokens, ..answer })
+                    }
                     None => Ok(update),
                 }
             }
@@ -91,8 +95,6 @@ pub struct Preview {
     pub hooks: Vec<(&'static str, u64)>,
     /// The descriptions of the tools.
     pub tools: u64,
-    /// All of it and the conversation, by the measure of what the provider reported last.
-    pub counted: u64,
 }
 
 impl ModelNode {
@@ -134,8 +136,7 @@ impl ModelNode {
             }
             before = now;
         }
-        let counted = context.request_tokens(&self.model.name().to_string(), before);
-        Ok(Preview { hooks, tools, counted })
+        Ok(Preview { hooks, tools })
     }
 
     fn request(&self, step: &StepContext<'_>, context: &Context) -> ChatRequest {
@@ -148,24 +149,26 @@ impl ModelNode {
         }
     }
 
-    /// Shortens old results in the request when it would not fit the model's window. It is worked out for every
-    /// request, so that a thread can go on with a model that takes less.
+    /// Shortens old results in the request when it would not fit the model's window, and returns what it is by estimate
+    /// then. It is worked out for every request, so that a thread can go on with a model that takes less.
     fn fit(
         &self,
         step: &StepContext<'_>,
         request: &mut ChatRequest,
         context: &Context,
-    ) -> Result<Update, Failure> {
+    ) -> Result<(Update, u64), Failure> {
         let mut update = Update::default();
-        let Some(budget) = Budget::of(self.model.limits(), request) else { return Ok(update) };
-        let budget =
-            budget.counted_as(context.calibration(&self.model.name().to_string(), budget.fixed_tokens));
         let is_whole = Arc::ptr_eq(&request.messages, &context.messages);
         let estimated = match is_whole {
             true => context.tokens,
             // A hook put other messages in their place.
             false => request.messages.iter().map(tokens::of_message).sum(),
         };
+        let Some(budget) = Budget::of(self.model.limits(), request) else {
+            let fixed = tokens::of_frame(request) + tokens::of_media(&request.media);
+            return Ok((update, fixed + estimated));
+        };
+        let budget = budget.counted_as(context.times(&self.model.name().to_string()));
         match transcript::fit(&request.messages, estimated, budget) {
             Ok(fitted) => {
                 if fitted.shortened > 0 && !step.channels.contains_key(SHORTENED_CHANNEL) {
@@ -174,7 +177,7 @@ impl ModelNode {
                     update.channels.insert(SHORTENED_CHANNEL.to_owned(), true.into());
                 }
                 request.messages = fitted.messages;
-                Ok(update)
+                Ok((update, fitted.tokens))
             }
             Err(error) => Err(Failure::new(FailureKind::Limit, error.to_string())
                 .with_hint("`/handoff` goes on in a short thread; `/rewind` takes this one back")),

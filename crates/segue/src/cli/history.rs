@@ -13,7 +13,7 @@ pub(crate) struct History {
     /// The beginning of its id, or `last`
     pub(crate) thread: String,
     /// The most entries to show
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
+    #[arg(long, value_name = "N", default_value_t = Self::LIMIT, value_parser = clap::value_parser!(u32).range(1..=500))]
     pub(crate) limit: u32,
     /// Only what came before this event
     #[arg(long, value_name = "SEQ")]
@@ -30,6 +30,11 @@ pub(crate) struct History {
     /// Also what was taken back by going back to an earlier point
     #[arg(long)]
     pub(crate) all: bool,
+}
+
+impl History {
+    /// The most entries that are shown unless another number is asked for.
+    pub(crate) const LIMIT: u32 = 50;
 }
 
 /// Say whether a run was good

@@ -5,6 +5,7 @@ mod facts;
 mod growth;
 mod handing;
 mod line;
+mod looking;
 pub(crate) mod message;
 mod opening;
 mod slash;

@@ -5,8 +5,8 @@ pub(crate) mod entry;
 pub(crate) mod marks;
 pub(crate) mod recall;
 
-use agent::{EventQuery, HistoryEntry, HistoryItem, HistoryPage, HistoryQuery, Superseded};
-use protocol::{EventType, RunFeedback, Seq, ThreadId};
+use agent::{HistoryEntry, HistoryItem, HistoryPage, HistoryQuery, Shown, Superseded};
+use protocol::{RunFeedback, Seq, ThreadId};
 use serde::Serialize;
 
 use crate::cli::Format;
@@ -19,8 +19,6 @@ use marks::Marks;
 
 /// Entries that are shown of a turn whose display fell behind.
 const CATCH_UP_ENTRIES: usize = 200;
-/// The events that `--markers` shows.
-const MARKERS: [EventType; 2] = [EventType::Compacted, EventType::CompactionUndone];
 
 /// The page `--json` prints.
 #[derive(Serialize)]
@@ -42,13 +40,11 @@ pub(crate) async fn run(context: &Context, args: History) -> Outcome {
         before_seq: args.before,
         after_seq: args.after,
         limit: args.limit as usize,
+        shown: if args.markers { Shown::Markers } else { Shown::All },
         superseded,
         feedback: Some(RunFeedback::LOCAL.to_owned()),
     };
-    let page = match args.markers {
-        true => markers(context, thread_id, &query).await?,
-        false => context.agent.history_page(thread_id, &query).await?,
-    };
+    let page = context.agent.history_page(thread_id, &query).await?;
     let fold = if args.expand { Fold::Open } else { Fold::Closed };
     let marks = Marks::around(context, &page, (fold, superseded)).await?;
     let (first_seq, last_seq) =
@@ -72,8 +68,6 @@ pub(crate) async fn run(context: &Context, args: History) -> Outcome {
 /// Says how to come to what is before and after the page, and to the originals of markers that were opened.
 fn note_more(context: &Context, args: &History, page: &HistoryPage) {
     let (Some(first), Some(last)) = (page.entries.first(), page.entries.last()) else { return };
-    let options = [(args.markers, " --markers"), (args.expand, " --expand"), (args.all, " --all")];
-    let options: String = options.iter().filter(|(is_set, _)| *is_set).map(|(_, name)| *name).collect();
     let history = format!("segue history {}", args.thread);
     let originals = page.entries.iter().filter_map(|entry| match &entry.what {
         HistoryItem::Marker(marker) if args.expand && (args.markers || marker.first_seq < first.seq) => {
@@ -86,39 +80,24 @@ fn note_more(context: &Context, args: &History, page: &HistoryPage) {
         | HistoryItem::Boundary(_)
         | HistoryItem::Undone(_) => None,
     });
-    let earlier =
-        page.has_more_before.then(|| format!("Earlier: `{history}{options} --before {}`", first.seq));
-    let later = page.has_more_after.then(|| format!("Later: `{history}{options} --after {}`", last.seq));
+    let page_of = format!("{history}{}", options(args));
+    let earlier = page.has_more_before.then(|| format!("Earlier: `{page_of} --before {}`", first.seq));
+    // Within a range it goes on to the end of the range.
+    let end = args.after.and(args.before).map(|end| format!(" --before {end}")).unwrap_or_default();
+    let later = page.has_more_after.then(|| format!("Later: `{page_of} --after {}{end}`", last.seq));
     for note in originals.chain(earlier).chain(later) {
         context.screen.note(context.screen.style.dim(note));
     }
 }
 
-/// Returns a page of nothing but markers, and what became of them.
-async fn markers(
-    context: &Context,
-    thread_id: ThreadId,
-    query: &HistoryQuery,
-) -> Result<HistoryPage, Failure> {
-    let is_forward = query.after_seq.is_some();
-    let query = EventQuery {
-        after: query.after_seq,
-        before: query.before_seq,
-        types: MARKERS.to_vec(),
-        superseded: query.superseded,
-        limit: query.limit + 1,
-        ..EventQuery::default()
-    };
-    let limit = query.limit - 1;
-    let mut events = context.agent.store().events(thread_id, query).await.map_err(agent::Error::from)?;
-    let is_cut = events.len() > limit;
-    match is_forward {
-        true => events.truncate(limit),
-        false => drop(events.drain(..events.len().saturating_sub(limit))),
+/// Returns the options that another page of the same is asked for with.
+fn options(args: &History) -> String {
+    let flags = [(args.markers, " --markers"), (args.expand, " --expand"), (args.all, " --all")];
+    let mut options: String = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, name)| *name).collect();
+    if args.limit != History::LIMIT {
+        options.push_str(&format!(" --limit {}", args.limit));
     }
-    let (has_more_before, has_more_after) = if is_forward { (false, is_cut) } else { (is_cut, false) };
-    let entries = agent::history_of(&events);
-    Ok(HistoryPage { thread_id, source: "journal", entries, has_more_before, has_more_after })
+    options
 }
 
 /// Shows what was said in a thread after an event, the first page of it.
@@ -127,10 +106,10 @@ async fn markers(
 /// When the journal or stdout fails.
 pub(crate) async fn show_after(context: &Context, thread_id: ThreadId, seq: Seq) -> Result<(), Failure> {
     let query = HistoryQuery { after_seq: Some(seq), limit: CATCH_UP_ENTRIES, ..HistoryQuery::default() };
-    show_page(context, thread_id, &query).await
+    show_page(context, thread_id, &query, Fold::Closed).await.map(drop)
 }
 
-/// Shows a page of what was said in a thread, with its markers closed.
+/// Shows a page of what was said in a thread, its markers closed or opened, and returns it.
 ///
 /// # Errors
 /// When the journal or stdout fails.
@@ -138,11 +117,136 @@ pub(crate) async fn show_page(
     context: &Context,
     thread_id: ThreadId,
     query: &HistoryQuery,
-) -> Result<(), Failure> {
+    fold: Fold,
+) -> Result<HistoryPage, Failure> {
     let page = context.agent.history_page(thread_id, query).await?;
-    let marks = Marks::around(context, &page, (Fold::Closed, query.superseded)).await?;
+    let marks = Marks::around(context, &page, (fold, query.superseded)).await?;
     for entry in &page.entries {
-        show(&context.screen, entry, Look { lines_max: usize::MAX, fold: Fold::Closed, marks: &marks })?;
+        show(&context.screen, entry, Look { lines_max: usize::MAX, fold, marks: &marks })?;
     }
-    Ok(())
+    Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use agent::{BoundaryEntry, CallHeader, SummaryMarker, UndoneEntry};
+    use jiff::Timestamp;
+    use protocol::{Block, CompactionTrigger, Message, Rating, RunId, ToolMessage, ToolStatus};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// The page that describes the shapes.
+    const PAGE: &str = include_str!("../../docs/history-json.md");
+
+    fn id<T: std::str::FromStr>(last: u8) -> T
+    where
+        T::Err: std::fmt::Debug,
+    {
+        format!("0192f0c1-2d3e-7a4b-8c5d-6e7f809100{last:02x}").parse().unwrap()
+    }
+
+    fn entry(seq: Seq, run_id: Option<RunId>, what: HistoryItem) -> HistoryEntry {
+        let (created_at, id) = (Timestamp::UNIX_EPOCH, format!("m{seq}"));
+        HistoryEntry { id, seq, run_id, created_at, what, is_superseded: false, call: None, feedback: None }
+    }
+
+    fn result() -> HistoryEntry {
+        let result = ToolMessage {
+            id: None,
+            call_id: "c1".to_owned(),
+            name: Some("ls".to_owned()),
+            content: vec![Block::text("a file")],
+            status: ToolStatus::Success,
+        };
+        let call =
+            CallHeader { seq: 4, id: "c1".to_owned(), name: "ls".to_owned(), args: json!({"path": "."}) };
+        let message = HistoryItem::Message(Message::Tool(result));
+        HistoryEntry { call: Some(call), ..entry(5, Some(id(2)), message) }
+    }
+
+    fn answers() -> [HistoryEntry; 2] {
+        let at = Timestamp::UNIX_EPOCH;
+        let rated = RunFeedback {
+            thread_id: id(1),
+            run_id: id(2),
+            user_id: RunFeedback::LOCAL.to_owned(),
+            rating: Rating::Up,
+            comment: Some("well done".to_owned()),
+            created_at: at,
+            updated_at: at,
+        };
+        let answer = |seq, run| entry(seq, Some(id(run)), HistoryItem::Message(Message::ai("Hello.")));
+        [
+            HistoryEntry { feedback: Some(Some(rated)), ..answer(6, 2) },
+            HistoryEntry { feedback: Some(None), is_superseded: true, ..answer(7, 3) },
+        ]
+    }
+
+    fn marker() -> HistoryEntry {
+        let marker = SummaryMarker {
+            kind: SummaryMarker::TYPE,
+            replaced_count: 4,
+            kept_count: 2,
+            first_seq: 3,
+            last_seq: 6,
+            tokens_before: 150_240,
+            tokens_after: 18_120,
+            trigger: CompactionTrigger::Manual,
+            model: "anthropic/x".to_owned(),
+            summary: "### Goal\nMend the kettle.\n".to_owned(),
+            previous_seq: Some(2),
+            focus: Some("the lid".to_owned()),
+            duration_ms: 2_300,
+        };
+        let what = HistoryItem::Marker(Box::new(marker));
+        HistoryEntry { id: "summary-marker-8".to_owned(), ..entry(8, Some(id(4)), what) }
+    }
+
+    /// One entry of every sort there is, in the order of the page.
+    fn entries() -> Vec<HistoryEntry> {
+        let boundary = |seq, kind, text: &str| {
+            entry(seq, None, HistoryItem::Boundary(BoundaryEntry { kind, text: text.to_owned() }))
+        };
+        let undone = HistoryItem::Undone(UndoneEntry { kind: UndoneEntry::TYPE, marker_seq: 8 });
+        let [rated, superseded] = answers();
+        vec![
+            boundary(1, "imported_boundary", "Conversation compacted"),
+            boundary(2, "imported_summary", "The kettle leaks."),
+            entry(3, Some(id(2)), HistoryItem::Message(Message::human("Hi."))),
+            result(),
+            rated,
+            superseded,
+            marker(),
+            HistoryEntry { id: "summary-undone-9".to_owned(), ..entry(9, Some(id(5)), undone) },
+        ]
+    }
+
+    #[test]
+    fn b5_the_page_shows_every_entry_as_it_is_written() {
+        let written = |entry: &HistoryEntry| serde_json::to_string(entry).unwrap();
+        let lines: Vec<String> = entries().iter().map(written).collect();
+        let shown: Vec<&str> = PAGE.lines().filter(|line| line.starts_with("{\"id\":")).collect();
+        assert_eq!(shown, lines, "docs/history-json.md must show:\n{}", lines.join("\n"));
+    }
+
+    #[test]
+    fn b5_the_page_names_every_field_of_a_page() {
+        let page = HistoryPage {
+            thread_id: id(1),
+            source: "journal",
+            entries: Vec::new(),
+            has_more_before: true,
+            has_more_after: false,
+        };
+        let printed = Printed { page: &page, first_seq: None, last_seq: None, markers: Some(&[]) };
+        let Value::Object(fields) = serde_json::to_value(&printed).unwrap() else { panic!("an object") };
+        let (_, table) = PAGE.split_once("| --- | --- |\n").unwrap();
+        let rows = table.lines().take_while(|line| line.starts_with('|'));
+        // The names are in the first column, between backticks.
+        let names = rows.flat_map(|row| row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2));
+        assert_eq!(names.collect::<BTreeSet<_>>(), fields.keys().map(String::as_str).collect());
+    }
 }

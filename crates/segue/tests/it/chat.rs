@@ -4,6 +4,7 @@ mod approval;
 mod commands;
 mod editor;
 mod handing;
+mod looking;
 
 use scripted::{Fault, Reply, Script, Server};
 use serde_json::json;

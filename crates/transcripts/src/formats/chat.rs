@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use crate::conversation::Conversation;
 use crate::detect::Format;
-use crate::entry::{Author, Body, Origin, Role};
+use crate::entry::{Author, Body, Entry, Origin, Role};
 use crate::error::Error;
 use crate::formats::{OpenCalls, user_or_harness};
 use crate::json::array::{self, Wanted};
 use crate::json::content::{Content, arguments};
-use crate::json::loose;
 use crate::json::record::decode_one;
+use crate::json::{legacy, loose};
 use crate::output::Output;
 use crate::source::Source;
 
@@ -144,7 +144,13 @@ fn message(bytes: &[u8], format: Format, reading: &mut Reading, out: &mut Output
                 .or(message.id);
             let known = reading.calls.returned(call_id.as_deref());
             let status = if message.error { ToolStatus::Error } else { ToolStatus::Success };
-            out.push(origin.result((call_id, message.name.or(known)), message.content.flatten(), status))
+            // Agents that run commands store what these printed; only a plain list may hold printed blocks.
+            let (flat, repaired) = match format == Format::OpenAi {
+                true => legacy::flatten(message.content),
+                false => (message.content.flatten(), None),
+            };
+            let entry = origin.result((call_id, message.name.or(known)), flat, status);
+            out.push(Entry { repaired, ..entry })
         }
         _ => Ok(()),
     }

@@ -13,11 +13,11 @@ use tempfile::TempDir;
 
 use crate::conversation::{Conversation, text_digest};
 use crate::detect::Format;
-use crate::entry::{Body, Origin, Role};
+use crate::entry::{Body, Entry, Origin, Role};
 use crate::error::Error;
 use crate::formats::{msgpack, user_or_harness};
 use crate::json::content::{Content, arguments};
-use crate::json::loose;
+use crate::json::{legacy, loose};
 use crate::output::Output;
 use crate::source::Source;
 
@@ -217,7 +217,10 @@ fn message_ids(messages: &[Message]) -> Vec<String> {
 
 fn push(message: Message, origin: &Origin, out: &mut Output<'_>) -> Result<(), Error> {
     let kind = message.kind.unwrap_or_default();
-    let flat = message.content.flatten();
+    let (flat, repaired) = match kind.as_str() {
+        "tool" => legacy::flatten(message.content),
+        _ => (message.content.flatten(), None),
+    };
     match kind.as_str() {
         "human" | "user" if flat.text.starts_with(SUMMARY_START) => out.push(origin.summary(flat.text)),
         "human" | "user" => {
@@ -239,7 +242,8 @@ fn push(message: Message, origin: &Origin, out: &mut Output<'_>) -> Result<(), E
                 Some("error") => ToolStatus::Error,
                 _ => ToolStatus::Success,
             };
-            out.push(origin.result((message.tool_call_id, message.name), flat, status))
+            let entry = origin.result((message.tool_call_id, message.name), flat, status);
+            out.push(Entry { repaired, ..entry })
         }
         "system" => out.push(origin.note(Role::System, flat.text)),
         _ => Ok(()),

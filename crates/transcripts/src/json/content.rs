@@ -14,7 +14,6 @@ use sha2::{Digest, Sha256};
 use crate::chain::hex;
 use crate::entry::Media;
 use crate::json::loose;
-use crate::output::repair::Repair;
 
 /// The content of a message or of a tool result.
 #[derive(Debug, Default)]
@@ -77,7 +76,6 @@ pub(crate) struct Block {
 pub(crate) struct Flat {
     pub(crate) text: String,
     pub(crate) media: Vec<Media>,
-    pub(crate) repaired: Option<Repair>,
 }
 
 impl Content {
@@ -96,9 +94,7 @@ impl Content {
         match self {
             Self::Absent => Flat::default(),
             Self::Text(text) => Flat { text, ..Flat::default() },
-            Self::Object(fields) => {
-                Flat { text: object_text(fields), repaired: Some(Repair::Object), ..Flat::default() }
-            }
+            Self::Object(fields) => Flat { text: object_text(fields), ..Flat::default() },
             Self::Blocks(parts) => {
                 let mut flat = Flat::default();
                 let mut first = true;

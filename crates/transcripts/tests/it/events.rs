@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use rmpv::Value as Packed;
 use transcripts::{Chain, Format, Source, detect};
 
-use crate::collect::{read_bytes, read_source};
+use crate::collect::{Collected, read_bytes, read_source};
 
 const SESSION: &str = concat!(
     r#"{"type":"user","uuid":"u1","sessionId":"s-1","timestamp":"2026-01-02T03:04:05Z","message":{"content":[{"type":"text","text":"look"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGk="}}]}}"#,
@@ -170,9 +170,21 @@ fn rows(path: &std::path::Path, messages: &serde_json::Value) {
     connection.execute("INSERT INTO checkpoints VALUES ('1', '', ?1, 'json', ?2)", row).unwrap();
 }
 
-/// Each result with its call id, its text, and what was done to it, as the journal has them.
+/// Each result with its call id, its text, what was done to it, and what it was, as the journal has them.
+fn results(format: Format, read: &Collected) -> Vec<String> {
+    let result = |entry: &transcripts::Entry| {
+        let event = entry.clone().into_event(format, Timestamp::UNIX_EPOCH).unwrap();
+        let metadata: serde_json::Value = serde_json::from_str(event.metadata.unwrap().get()).unwrap();
+        let text = |field: &str| metadata[field].as_str().unwrap_or("-").to_owned();
+        let message = serde_json::from_str(event.content.get()).ok()?;
+        let protocol::Message::Tool(result) = &message else { return None };
+        Some(format!("{} {} | {} | {}", result.call_id, message.text(), text("repaired"), text("original")))
+    };
+    read.entries().filter_map(result).collect()
+}
+
 #[test]
-fn a16_b13_legacy_results_are_repaired_once_at_import_and_it_is_noted() {
+fn a16_b13_legacy_results_are_repaired_once_at_import_and_what_they_were_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sessions.db");
     let tool = |id: &str, content: serde_json::Value| serde_json::json!({"type": "tool", "tool_call_id": id, "content": content});
@@ -183,32 +195,67 @@ fn a16_b13_legacy_results_are_repaired_once_at_import_and_it_is_noted() {
         tool("2", serde_json::json!([{"type": "text", "text": "blocks"}])),
         tool("3", "[{\"type\": \"text\", \"text\": \"json\"}]".into()),
         tool("4", "[{'type': 'text', 'text': \"it's python\", 'id': 'lc_1'}]".into()),
-        tool("5", serde_json::json!({"output": "of an object"})),
+        tool("5", serde_json::json!({"code": 0, "output": "of an object"})),
         tool("6", serde_json::json!({"rows": [1, 2]})),
         tool("7", "[1, 2]".into()),
+        tool("8", "[{\"type\": \"text\", \"text\": \"a\", \"n\": 1}]".into()),
     ]);
     rows(&path, &messages);
     let (read, _) = read_source(&Source::file(&path), Format::LangGraph);
-    let mut found = Vec::new();
-    for entry in read.entries().cloned() {
-        let event = entry.into_event(Format::LangGraph, Timestamp::UNIX_EPOCH).unwrap();
-        let message: protocol::Message = serde_json::from_str(event.content.get()).unwrap();
-        let metadata: serde_json::Value = serde_json::from_str(event.metadata.unwrap().get()).unwrap();
-        let repaired = metadata["repaired"].as_str().unwrap_or("-").to_owned();
-        if let protocol::Message::Tool(result) = &message {
-            found.push(format!("{} {} {repaired}", result.call_id, message.text()));
+    let expected = [
+        r#"1 plain | - | -"#,
+        r#"2 blocks | - | -"#,
+        r#"3 json | json_blocks | [{"type": "text", "text": "json"}]"#,
+        r#"4 it's python | python_blocks | [{'type': 'text', 'text': "it's python", 'id': 'lc_1'}]"#,
+        r#"5 of an object | object | {"code":0,"output":"of an object"}"#,
+        r#"6 {"rows":[1,2]} | object | -"#,
+        r#"7 [1, 2] | - | -"#,
+        r#"8 [{"type": "text", "text": "a", "n": 1}] | - | -"#,
+    ];
+    assert_eq!(results(Format::LangGraph, &read), expected);
+}
+
+/// What a command printed, which is nobody's content blocks though it looks so.
+const PRINTED: [&str; 4] = [
+    r#"[{"type":"text","text":"a","cache_control":{"type":"ephemeral"}},{"type":"text","text":"b"}]"#,
+    r#"{"type":"text","text":"a","keep":"me"}"#,
+    r#"[{"type":"text","text":"a"}]"#,
+    "[{'type': 'text', 'text': 'a'}]",
+];
+
+#[test]
+fn b13_what_a_command_printed_is_stored_as_it_was_printed() {
+    for printed in PRINTED {
+        let text = serde_json::Value::from(printed);
+        let blocks = serde_json::json!([{"type": "text", "text": printed}]);
+        let claude = |content: &serde_json::Value| {
+            [
+                serde_json::json!({"type": "assistant", "uuid": "u1", "sessionId": "s-1", "message": {"content": [
+                    {"type": "tool_use", "id": "1", "name": "Bash", "input": {"command": "cat fixture.json"}},
+                ]}}),
+                serde_json::json!({"type": "user", "uuid": "u2", "sessionId": "s-1", "message": {"content": [
+                    {"type": "tool_result", "tool_use_id": "1", "content": content},
+                ]}}),
+            ]
+        };
+        let codex = |content: &serde_json::Value| {
+            [
+                serde_json::json!({"type": "session_meta", "payload": {"id": "s-1"}}),
+                serde_json::json!({"type": "response_item", "payload":
+                    {"type": "function_call_output", "call_id": "1", "output": content}}),
+            ]
+        };
+        for (format, lines) in [
+            (Format::Claude, claude(&text)),
+            (Format::Claude, claude(&blocks)),
+            (Format::Codex, codex(&text)),
+            (Format::Codex, codex(&blocks)),
+        ] {
+            let (found, read) = read_bytes(lines.map(|line| line.to_string()).join("\n").as_bytes());
+            assert_eq!(found, format);
+            assert_eq!(results(format, &read), [format!("1 {printed} | - | -")]);
         }
     }
-    let expected = [
-        "1 plain -",
-        "2 blocks -",
-        "3 json json_blocks",
-        "4 it's python python_blocks",
-        "5 of an object object",
-        "6 {\"rows\":[1,2]} object",
-        "7 [1, 2] -",
-    ];
-    assert_eq!(found, expected);
 }
 
 #[test]

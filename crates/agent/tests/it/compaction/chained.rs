@@ -3,16 +3,18 @@
 
 use std::path::{Path, PathBuf};
 
-use agent::Agent;
+use agent::{Agent, EXTRACTIVE};
 use protocol::{AiMessage, Block, CarryOver, Compaction, Message, ThreadId, ToolMessage, ToolStatus};
 use scripted::{Reply, Script, Server};
 use serde_json::json;
 
-use super::{agent_of, append, compacted, markers, sent, split};
+use super::{agent_of, append, compacted_to, markers, sent, split};
 use crate::world::{World, assert_paired, messages, quiet};
 
 const MESSAGES: usize = 5_000;
 const ROUNDS: usize = 10;
+/// Messages that stay each time.
+const KEPT: u64 = 20;
 
 /// Returns the sessions there are; none where the data is absent.
 fn sessions() -> Vec<PathBuf> {
@@ -93,7 +95,7 @@ async fn chained(agent: &Agent, transcript: &[Message]) -> (ThreadId, Vec<Messag
         part.splice(part.len() / 2..part.len() / 2, planted(round));
         append(agent, thread, &part).await;
         all.extend(part);
-        compacted(agent, thread).await.unwrap();
+        compacted_to(agent, thread, KEPT).await;
     }
     (thread, all)
 }
@@ -104,7 +106,7 @@ async fn single(agent: &Agent, all: &[Message]) -> Compaction {
     for part in all.chunks(1_000) {
         append(agent, thread, part).await;
     }
-    compacted(agent, thread).await.unwrap().compaction
+    compacted_to(agent, thread, KEPT).await.compaction
 }
 
 #[tokio::test]
@@ -117,37 +119,32 @@ async fn e12_b1_ten_compactions_of_real_sessions_lose_no_fact_and_no_message() {
     let transcript = transcript(&paths).await;
     let garbage = Reply::text("lorem ipsum dolor sit amet").repeated();
     let server = Server::start(Script::new([garbage]).keeping(2)).unwrap();
-    let mut at_once = None;
-    for with_model in [false, true] {
-        let world = World::new();
-        let agent = match with_model {
-            true => agent_of(&world, &server, (1_000_000, "")),
-            false => world.agent(),
-        };
-        let (thread, all) = chained(&agent, &transcript).await;
-        let markers = markers(&agent, thread).await;
-        assert_eq!(markers.len(), ROUNDS);
-        assert!(markers.iter().all(|(_, marker)| marker.model == "extractive"));
-        let last = &markers[ROUNDS - 1].1;
-        let (kept, shown) = (held(&told(&last.carry_over)), held(&last.summary));
-        // Garbage in the place of a summary changes nothing.
-        let once = match at_once.take() {
-            Some(once) => once,
-            None => single(&agent, &all).await,
-        };
-        let expected = held(&told(&once.carry_over));
-        println!("carry-over: chained {kept:?}, at once {expected:?}");
-        assert!(expected.iter().all(|fact| kept.contains(fact)), "at once {expected:?}, chained {kept:?}");
-        let expected = held(&once.summary);
-        println!("summary: chained {shown:?}, at once {expected:?}");
-        assert!(expected.iter().all(|fact| shown.contains(fact)), "at once {expected:?}, chained {shown:?}");
-        at_once = Some(once);
-        assert_eq!(messages(&agent, thread).await, all, "b1: the history is the original");
-        let replaced: u64 = markers.iter().map(|(_, marker)| marker.replaced_count).sum();
-        assert_eq!(replaced + last.kept_count, all.len() as u64, "c3: every message is counted once");
-        if with_model {
-            sent(&agent, thread, "Go on.").await;
-            assert_paired(&split(&server).1.last().unwrap().body);
-        }
+    let world = World::new();
+    let agent = agent_of(&world, &server, (1_000_000, ""));
+    let (thread, all) = chained(&agent, &transcript).await;
+    let markers = markers(&agent, thread).await;
+    assert_eq!(markers.len(), ROUNDS);
+    assert!(markers.iter().all(|(_, marker)| marker.model == EXTRACTIVE), "garbage is no summary");
+    let last = &markers[ROUNDS - 1].1;
+    // Where there is no model the extract is made at once.
+    let once = single(&World::new().agent(), &all).await;
+    for (what, chained, once) in [
+        ("carry-over", told(&last.carry_over), told(&once.carry_over)),
+        ("summary", last.summary.clone(), once.summary),
+    ] {
+        let (chained, once) = (held(&chained), held(&once));
+        println!("{what}: chained {chained:?}, at once {once:?}");
+        assert!(
+            once.iter().all(|fact| chained.contains(fact)),
+            "{what}: at once {once:?}, chained {chained:?}"
+        );
     }
+    let files =
+        (0..ROUNDS).filter(|round| told(&last.carry_over).contains(&format!("planted/file_{round}.rs")));
+    assert_eq!(files.count(), ROUNDS, "what was planted in the first round outlasts the tenth");
+    assert_eq!(messages(&agent, thread).await, all, "b1: the history is the original");
+    let replaced: u64 = markers.iter().map(|(_, marker)| marker.replaced_count).sum();
+    assert_eq!(replaced + last.kept_count, all.len() as u64, "c3: every message is counted once");
+    sent(&agent, thread, "Go on.").await;
+    assert_paired(&split(&server).1.last().unwrap().body);
 }

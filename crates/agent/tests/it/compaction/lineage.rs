@@ -7,8 +7,8 @@ use scripted::{Reply, Script, Server};
 use serde_json::json;
 
 use super::{
-    OPENING, SAID, agent_of, append, calls_large, compacted, filled, good_server, markers, newest, record,
-    sent, split, turns, unreported, with_large,
+    OPENING, SAID, agent_of, append, calls_large, compacted, compacted_to, filled, good_server, markers,
+    newest, record, sent, split, turns, unreported, with_large,
 };
 use crate::world::{DRAFT, DRAFT_PROMPT, World, assert_paired, messages, quiet};
 
@@ -21,7 +21,7 @@ async fn e11_what_is_condensed_is_recalled_from_the_journal() {
     let agent = agent_of(&world, &server, (200_000, ""));
     let thread = filled(&agent, 3_000).await;
     for first in [10, 20, 30] {
-        compacted(&agent, thread).await.unwrap();
+        compacted_to(&agent, thread, 4).await;
         append(&agent, thread, &turns(first..first + 4, 3_000)).await;
     }
     let found = agent.recall(thread, &RecallQuery::of(Wanted::Words("code word".to_owned()))).await.unwrap();
@@ -50,7 +50,7 @@ async fn g8_a_handoff_of_a_condensed_thread_covers_what_was_said_first() {
         let thread = filled(&agent, 3_000).await;
         compacted(&agent, thread).await.unwrap();
         append(&agent, thread, &turns(10..14, 3_000)).await;
-        compacted(&agent, thread).await.unwrap();
+        compacted_to(&agent, thread, 4).await;
         let (frames, cancel) = quiet();
         let pending =
             agent.request_handoff(thread, HandoffRequest::default(), &frames, &cancel).await.unwrap();

@@ -167,7 +167,7 @@ async fn e4_l7_the_last_request_is_verbatim_and_known_as_pending_even_when_it_al
         .collect();
     assert!(sent_texts.iter().any(|text| text.trim() == request.trim()), "byte for byte");
     assert!(condensed.compaction.last_request_seq.is_some(), "{:?}", condensed.compaction);
-    assert!(condensed.compaction.summary.contains("The user's last request follows"));
+    assert!(condensed.compaction.summary.contains("The user's last request then follows"));
 }
 
 #[tokio::test]

@@ -6,8 +6,8 @@ use scripted::{Reply, Script, Server};
 use serde_json::Value;
 
 use super::{
-    OPENING, agent_of, append, calls_large, compacted, filled, good_server, markers, record, sent, split,
-    turns, unreported, with_large,
+    OPENING, agent_of, append, calls_large, compacted, compacted_to, filled, good_server, markers, record,
+    sent, split, turns, unreported, with_large,
 };
 use crate::world::{World, messages, texts};
 
@@ -55,7 +55,7 @@ async fn m9_ten_compactions_are_taken_back_one_after_the_other() {
     let mut controls = Vec::new();
     for round in 0..10 {
         controls.push(agent.fork_thread(thread, None).await.unwrap().thread_id);
-        compacted(&agent, thread).await.unwrap();
+        compacted_to(&agent, thread, 4).await;
         let first = 10 + round * 3;
         append(&agent, thread, &turns(first..first + 3, 3_000)).await;
     }
@@ -80,17 +80,17 @@ async fn m9_a_compaction_after_an_undo_begins_where_the_one_before_it_ended() {
     let (world, server) = (World::new(), good_server());
     let agent = agent_of(&world, &server, (1_000_000, ""));
     let thread = filled(&agent, 3_000).await;
-    let first = compacted(&agent, thread).await.unwrap().compaction;
+    let first = compacted_to(&agent, thread, 4).await.compaction;
     append(&agent, thread, &turns(10..14, 3_000)).await;
-    compacted(&agent, thread).await.unwrap();
+    compacted_to(&agent, thread, 4).await;
     agent.uncompact(thread).await.unwrap();
-    let again = compacted(&agent, thread).await.unwrap().compaction;
+    let again = compacted_to(&agent, thread, 4).await.compaction;
     assert_eq!(again.first_seq, first.last_seq + 1);
     assert_eq!(again.previous_seq, Some(markers(&agent, thread).await[0].0));
     agent.uncompact(thread).await.unwrap();
     agent.uncompact(thread).await.unwrap();
     assert_eq!(agent.context(thread).await.unwrap().condensed, None);
-    let whole = compacted(&agent, thread).await.unwrap().compaction;
+    let whole = compacted_to(&agent, thread, 4).await.compaction;
     assert_eq!((whole.first_seq, whole.previous_seq), (first.first_seq, None));
 }
 

@@ -1,10 +1,14 @@
 //! Compactions that processes die in, of a turn and of a person's: whatever the moment, the conversation is condensed
 //! once or not yet, and the next process comes to the same end.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use agent::{Agent, CompactionRequest, Error};
 use journal::ThreadFilter;
 use protocol::{EventType, RunStatus, ThreadId, ThreadStatus};
 use scripted::{Reply, Script, Server};
+use serde_json::{Map, Value};
 
 use super::{Death, dies};
 use crate::compaction::{PROMPT, RECORD, append, calls_large, configure, large, markers, turns, unreported};
@@ -54,10 +58,9 @@ fn agent_in(world: &World, server: &Server, boundary: usize) -> Agent {
     agent_over(world, boundary).1
 }
 
-fn agent_over(world: &World, boundary: usize) -> (std::sync::Arc<Dying>, Agent) {
+fn agent_over(world: &World, boundary: usize) -> (Arc<Dying>, Agent) {
     let store = Dying::at(world.store(), boundary);
-    let agent =
-        world.agent_over(store.clone(), MODEL).with_tool(std::sync::Arc::new(crate::compaction::Large));
+    let agent = world.agent_over(store.clone(), MODEL).with_tool(Arc::new(crate::compaction::Large));
     (store, agent)
 }
 
@@ -92,11 +95,11 @@ async fn walk(agent: &Agent, road: Road) -> agent::Result<()> {
 /// Returns the line without what is another matter each time: how long it took, and which events came before.
 fn timeless(line: String) -> String {
     let Some((kind, content)) = line.split_once(' ') else { return line };
-    let Ok(mut content) = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(content) else {
+    let Ok(mut content) = serde_json::from_str::<Map<String, Value>>(content) else {
         return line;
     };
     content.retain(|key, _| key != "duration_ms" && key != "seq" && !key.ends_with("_seq"));
-    format!("{kind} {}", serde_json::Value::Object(content))
+    format!("{kind} {}", Value::Object(content))
 }
 
 /// Looks at what is left, and sends one more message.
@@ -107,7 +110,7 @@ async fn look(agent: &Agent, server: &Server, thread: ThreadId) -> Seen {
     lines.retain(|line| line != r#"run_started {"how":"taken over"}"#);
     let lines = lines.into_iter().map(timeless).collect();
     let mut runs = Vec::new();
-    for run_id in events.iter().filter_map(|event| event.run_id).collect::<std::collections::BTreeSet<_>>() {
+    for run_id in events.iter().filter_map(|event| event.run_id).collect::<BTreeSet<_>>() {
         runs.push(agent.store().run(run_id).await.unwrap().unwrap().status);
     }
     let status = agent.store().thread(thread).await.unwrap().unwrap().status;

@@ -35,6 +35,8 @@ impl Names {
             ("model" | "provider" | "raw" | "thread_id" | "interrupt_ids" | "sha256" | "handoff_id", _) => {
                 None
             }
+            // It differs with the length of ids and paths.
+            ("estimated_tokens", _) => None,
             ("id" | "call_id", Value::String(id)) => {
                 let next = self.0.len() + 1;
                 let number = *self.0.entry(id.clone()).or_insert(next);

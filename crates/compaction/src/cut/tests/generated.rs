@@ -46,8 +46,14 @@ impl Making {
     fn unit(&mut self, message: Message, injected: bool) {
         let seq = self.units.len() as u64 * 2 + 1;
         let tokens = 1 + self.numbers.below(40);
-        let item =
-            Item { seq, at: Timestamp::UNIX_EPOCH, what: What::Message(message), side: false, injected };
+        let item = Item {
+            seq,
+            at: Timestamp::UNIX_EPOCH,
+            what: What::Message(message),
+            side: false,
+            injected,
+            imported: false,
+        };
         self.units.push(Unit { item, tokens });
     }
 
@@ -199,8 +205,6 @@ fn c2_e4_a_cut_counts_what_it_condenses_and_keeps_the_last_request() {
         let at = units.partition_point(|unit| unit.item.seq <= cut.last_seq);
         assert!(at > 0 && at < units.len(), "transcript {seed}");
         assert_eq!((cut.replaced, cut.kept), (at as u64, (units.len() - at) as u64), "transcript {seed}");
-        let tokens: u64 = units[at..].iter().map(|unit| unit.tokens).sum();
-        assert_eq!(cut.kept_tokens, tokens);
         let last = units.iter().rev().find(|unit| is_request(&unit.item)).map(|unit| unit.item.seq);
         if let Some(last) = last {
             let sent = cut.last_request_seq == Some(last) || last > cut.last_seq;

@@ -48,12 +48,15 @@ CREATE TABLE events (
     category   TEXT    NOT NULL,
     event_type TEXT    NOT NULL,
     created_at ANY     NOT NULL,
-    turn_index INTEGER,                         -- where turn_log has what it says in words
+    turn_index INTEGER,                         -- which of its agent's turns it is, if it is one
     event_key  TEXT,
     metadata   TEXT,
     content    TEXT    NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX events_seq ON events (thread_key, seq);
+-- Where a thread was condensed, and where that was taken back: there are few of them among many.
+CREATE INDEX events_markers ON events (thread_key, seq)
+    WHERE event_type IN ('middleware:summarize', 'compaction_undone');
 CREATE UNIQUE INDEX events_key ON events (thread_key, event_key, ifnull(run_id, x'')) WHERE event_key IS NOT NULL;
 
 -- What rewinds superseded: ranges of seqs, disjoint and never adjacent. The events themselves stay as they are.
@@ -207,25 +210,43 @@ CREATE TABLE imports (
 ) STRICT;
 CREATE INDEX imports_thread ON imports (thread_id);
 
--- What people and models said, by agent: the source of medium-term memory. A thread's turns are found through its
--- events; an index by thread would cost every append a page.
-CREATE TABLE turn_log (
-    agent_id   TEXT    NOT NULL,
-    thread_id  TEXT    NOT NULL,
-    turn_index INTEGER NOT NULL,
-    role       TEXT    NOT NULL,
-    content    TEXT    NOT NULL,
-    created_at TEXT    NOT NULL,
-    archived   INTEGER NOT NULL DEFAULT 0,
-    seq        INTEGER NOT NULL
+-- Whoever had a turn.
+CREATE TABLE agents (
+    agent_key  INTEGER PRIMARY KEY,
+    agent_id   TEXT    NOT NULL UNIQUE,
+    turn_floor INTEGER NOT NULL DEFAULT 0   -- no turn_index up to here is given again, though its turn was deleted
 ) STRICT;
-CREATE UNIQUE INDEX turn_log_agent ON turn_log (agent_id, turn_index);
 
--- The highest turn index of each agent among the turns that were deleted, so that none is given twice.
-CREATE TABLE turn_floors (
-    agent_id   TEXT PRIMARY KEY,
-    turn_index INTEGER NOT NULL
+-- Which events people and models said words in, by agent: the source of medium-term memory. The words are in the events
+-- alone. A thread's turns are found through its events; an index by thread would cost every append a page.
+CREATE TABLE turns (
+    agent_key  INTEGER NOT NULL,
+    turn_index INTEGER NOT NULL,
+    event_row  INTEGER NOT NULL,
+    archived   INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (agent_key, turn_index)
 ) STRICT, WITHOUT ROWID;
+
+-- The turns with their words, for memory and for whoever reads the database: text blocks joined by newlines, as search
+-- joins them. `archived` can be set here too.
+CREATE VIEW turn_log (agent_id, thread_id, turn_index, role, content, created_at, archived, seq) AS
+SELECT a.agent_id, h.thread_id, t.turn_index, iif(e.event_type = 'human_message', 'user', 'assistant'),
+    (SELECT group_concat(words, char(10)) FROM (
+        SELECT json_extract(b.value, '$.text') AS words FROM json_each(e.content, '$.content') b
+        WHERE json_extract(b.value, '$.type') = 'text' AND words <> '' ORDER BY b.key)),
+    iif(typeof(e.created_at) = 'text', e.created_at,
+        strftime('%Y-%m-%dT%H:%M:%S', e.created_at / 1000000000 - (e.created_at % 1000000000 < 0), 'unixepoch')
+        || printf('.%09dZ', (e.created_at % 1000000000 + 1000000000) % 1000000000)),
+    t.archived, e.seq
+FROM agents a
+JOIN turns t ON t.agent_key = a.agent_key
+JOIN events e ON e.event_row = t.event_row AND e.turn_index = t.turn_index
+JOIN thread_heads h ON h.thread_key = e.thread_key AND h.assistant_id = a.agent_id;
+
+CREATE TRIGGER turn_log_archive INSTEAD OF UPDATE OF archived ON turn_log BEGIN
+    UPDATE turns SET archived = NEW.archived
+    WHERE agent_key = (SELECT agent_key FROM agents WHERE agent_id = OLD.agent_id) AND turn_index = OLD.turn_index;
+END;
 
 -- Words of messages; a row's id is thread_key << 32 | seq, so that a thread is a range. The texts stay in `events`, and
 -- appending never writes here.

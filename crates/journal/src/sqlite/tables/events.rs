@@ -6,7 +6,7 @@ pub(crate) mod rewinds;
 use jiff::Timestamp;
 use protocol::{Category, Event, EventId, EventType, NewEvent, RawJson, RunId, Seq, ThreadId};
 use rusqlite::types::{FromSqlError, Type};
-use rusqlite::{Connection, OptionalExtension, Row, ToSql};
+use rusqlite::{Connection, OptionalExtension, Row};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
@@ -45,13 +45,16 @@ pub(crate) fn append(connection: &Connection, thread_id: ThreadId, events: &[New
             appended.seqs.push(first);
             continue;
         }
-        let created_at = time(event.created_at);
-        let turn_index = turns::log(connection, &mut head, (seq, &created_at), event)?;
-        insert(connection, (head.key, seq), event, turn_index)?;
+        let turn = turns::next(connection, &mut head, event)?;
+        let event_row = insert(connection, (head.key, seq), event, turn.map(|turn| turn.index))?;
+        if let Some(turn) = turn {
+            turns::log(connection, turn, event_row)?;
+        }
         head.last_seq = seq;
         if event.event_type.category() == Category::Message {
             head.message_count += 1;
         }
+        let created_at = time(event.created_at);
         if created_at > head.updated_at {
             head.updated_at = created_at;
         }
@@ -111,12 +114,13 @@ fn lone_surrogate(json: &str) -> Option<usize> {
     None
 }
 
+/// Returns the number of the row.
 fn insert(
     connection: &Connection,
     (thread_key, seq): (i64, Seq),
     event: &NewEvent,
     turn_index: Option<i64>,
-) -> Result<()> {
+) -> Result<i64> {
     connection
         .prepare_cached(
             "INSERT INTO events (thread_key, seq, event_id, run_id, category, event_type, created_at, turn_index,
@@ -136,7 +140,7 @@ fn insert(
             event.metadata.as_ref().map(|json| json.get()),
             event.content.get(),
         ))?;
-    Ok(())
+    Ok(connection.last_insert_rowid())
 }
 
 /// Returns the seq under which an event of this run and key is stored already.
@@ -202,10 +206,7 @@ pub(crate) fn page_of_run(
     let limit = page_limit("events of a run", limit)?;
     let Some(key) = threads::key(connection, thread_id)? else { return Ok(Vec::new()) };
     let Some((first, last)) = runs::span(connection, (run_id, key))? else { return Ok(Vec::new()) };
-    let mut statement = connection.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM events
-         WHERE thread_key = ?1 AND seq >= ?2 AND seq <= ?3 AND run_id = ?4 ORDER BY seq LIMIT ?5"
-    ))?;
+    let mut statement = connection.prepare_cached(&run_sql())?;
     let first = first.max(integer(after).saturating_add(1));
     let parameters = (key, first, last, run_id.uuid().into_bytes(), limit);
     let events = statement.query_map(parameters, |row| read(row, thread_id))?;
@@ -285,42 +286,40 @@ impl Pages<'_> {
         mut events: Vec<Event>,
     ) -> Result<Vec<Event>> {
         let limit = integer((self.query.limit - events.len()) as u64);
-        let names = names(self.query);
-        let mut parameters: Vec<&dyn ToSql> = vec![&self.key, &after, &before, &limit];
-        parameters.extend(names.iter().map(|(_, name)| name as &dyn ToSql));
-        let mut statement = self.connection.prepare_cached(&format!(
-            "SELECT {COLUMNS} FROM events
-             WHERE thread_key = ?1 AND seq > ?2 AND seq < ?3{} ORDER BY seq {direction} LIMIT ?4",
-            name_conditions(&names)
-        ))?;
-        for event in statement.query_map(parameters.as_slice(), |row| read(row, self.thread_id))? {
+        let mut statement = self.connection.prepare_cached(&page_sql(self.query, direction))?;
+        let parameters = (self.key, after, before, limit);
+        for event in statement.query_map(parameters, |row| read(row, self.thread_id))? {
             events.push(event?);
         }
         Ok(events)
     }
 }
 
-/// Returns the names that an event must have one of, each with its column.
-fn names(query: &EventQuery) -> Vec<(&'static str, &'static str)> {
-    // In the order of the catalog, so that the same question is the same statement.
+/// Returns the statement that reads a stretch of a thread: of the thread `?1`, the events between `?2` and `?3`, up to `?4`.
+fn page_sql(query: &EventQuery, direction: &str) -> String {
+    // In the order of the catalog, so that the same question is the same statement. The names are in it: the engine finds
+    // markers through an index of their own only when it knows that nothing else is asked for.
     let categories = Category::ALL.into_iter().filter(|category| query.categories.contains(category));
     let types = EventType::ALL.iter().filter(|event_type| query.types.contains(event_type));
-    categories
-        .map(|category| ("category", category.as_str()))
-        .chain(types.map(|event_type| ("event_type", event_type.as_str())))
-        .collect()
+    let conditions = [
+        ("category", categories.map(Category::as_str).collect::<Vec<_>>()),
+        ("event_type", types.map(|event_type| event_type.as_str()).collect()),
+    ];
+    let conditions = conditions.iter().filter(|(_, names)| !names.is_empty());
+    let conditions: String =
+        conditions.map(|(column, names)| format!(" AND {column} IN ('{}')", names.join("', '"))).collect();
+    format!(
+        "SELECT {COLUMNS} FROM events
+         WHERE thread_key = ?1 AND seq > ?2 AND seq < ?3{conditions} ORDER BY seq {direction} LIMIT ?4"
+    )
 }
 
-/// Returns the conditions that bind the names from the fifth parameter on.
-fn name_conditions(names: &[(&'static str, &'static str)]) -> String {
-    let mut conditions = String::new();
-    let mut number = 5;
-    for of_column in names.chunk_by(|(one, _), (next, _)| one == next) {
-        let placeholders: Vec<_> = (number..).take(of_column.len()).map(|at| format!("?{at}")).collect();
-        number += of_column.len();
-        conditions.push_str(&format!(" AND {} IN ({})", of_column[0].0, placeholders.join(", ")));
-    }
-    conditions
+/// Returns the statement that reads a page of the run `?4`, whose events are among `?2 ..= ?3` of the thread `?1`.
+fn run_sql() -> String {
+    format!(
+        "SELECT {COLUMNS} FROM events
+         WHERE thread_key = ?1 AND seq >= ?2 AND seq <= ?3 AND run_id = ?4 ORDER BY seq LIMIT ?5"
+    )
 }
 
 /// By number: looking a column up by its name costs as much as reading it.
@@ -347,7 +346,43 @@ fn raw_json(text: String) -> rusqlite::Result<RawJson> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
+    use crate::sqlite::connect;
+    use crate::sqlite::faults::Place;
+    use crate::view::history::{MARKERS, SHOWN};
+
+    fn plan(sql: &str) -> Vec<String> {
+        let connection = connect::memory(&Place(PathBuf::from(":memory:"))).unwrap();
+        let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        // The parameters stay unbound: a plan does not depend on them.
+        statement.raw_query().mapped(|row| row.get("detail")).collect::<rusqlite::Result<_>>().unwrap()
+    }
+
+    #[test]
+    fn b7_pages_and_traces_come_from_an_index() {
+        let by_seq = "SEARCH events USING INDEX events_seq (thread_key=? AND seq>? AND seq<?)";
+        let of_markers = "SEARCH events USING INDEX events_markers (thread_key=? AND seq>? AND seq<?)";
+        let of = |categories: &[Category], types: &[EventType]| EventQuery {
+            categories: categories.to_vec(),
+            types: types.to_vec(),
+            ..EventQuery::default()
+        };
+        for (query, expected) in [
+            (of(&[], &[]), by_seq),
+            (of(&[Category::Message], &[]), by_seq),
+            (of(&[], &SHOWN), by_seq),
+            (of(&[Category::Message, Category::Middleware], &[EventType::AiMessage]), by_seq),
+            (of(&[], &MARKERS), of_markers),
+            (of(&[], &[MARKERS[1], MARKERS[0]]), of_markers),
+        ] {
+            for direction in ["ASC", "DESC"] {
+                assert_eq!(plan(&page_sql(&query, direction)), [expected], "{query:?} {direction}");
+            }
+        }
+        assert_eq!(plan(&run_sql()), [by_seq]);
+    }
 
     #[test]
     fn a6_half_a_surrogate_pair_is_found_wherever_it_stands() {

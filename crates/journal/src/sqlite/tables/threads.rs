@@ -30,8 +30,8 @@ pub(crate) struct Head {
     pub(crate) assistant_id: String,
     /// Whether a person's first words are known.
     pub(crate) has_prompt: bool,
-    /// The agent's last turn index, once it was read.
-    pub(crate) turn_index: Option<i64>,
+    /// The agent's last turn, once it was read.
+    pub(crate) last_turn: Option<turns::Turn>,
 }
 
 /// Returns the thread's head.
@@ -50,7 +50,7 @@ pub(crate) fn head(connection: &Connection, thread_id: ThreadId) -> Result<Head>
                 updated_at: row.get(4)?,
                 assistant_id: row.get(5)?,
                 has_prompt: row.get(6)?,
-                turn_index: None,
+                last_turn: None,
             })
         })
         .optional()?

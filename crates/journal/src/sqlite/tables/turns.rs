@@ -1,10 +1,10 @@
-//! What people and models said in plain words: the rows of `turn_log`, and a thread's first prompt. It reads the
-//! content of messages and changes nothing in it.
+//! What people and models said in plain words: which events are turns of which agent, and a thread's first prompt. It
+//! reads the content of messages, and keeps no second copy of it: the view `turn_log` takes the words from the events.
 
 use std::borrow::Cow;
 
 use protocol::{Category, Event, EventType, NewEvent, RawJson, Seq, ThreadId};
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 use serde::Deserialize;
 use unicode_segmentation::UnicodeSegmentation;
 
@@ -18,57 +18,62 @@ const FIRST_PROMPT_GRAPHEMES_MAX: usize = 200;
 /// Messages read at a time in search of a thread's first prompt.
 const FIRST_PROMPT_PAGE: usize = 16;
 
-/// Stores what the event says in words, if it is a person's or a model's message with any, and returns the turn's
-/// index: above every index the agent ever had.
-pub(crate) fn log(
-    connection: &Connection,
-    head: &mut Head,
-    (seq, created_at): (Seq, &str),
-    event: &NewEvent,
-) -> Result<Option<i64>> {
-    let role = match event.event_type {
-        EventType::HumanMessage => "user",
-        EventType::AiMessage => "assistant",
+/// A turn of an agent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Turn {
+    /// The number the agent's turns are stored under.
+    agent_key: i64,
+    /// Its index, above every one the agent had before.
+    pub(crate) index: i64,
+}
+
+/// Returns the turn that the event will be when it is stored, if it is a person's or a model's message with any words.
+pub(crate) fn next(connection: &Connection, head: &mut Head, event: &NewEvent) -> Result<Option<Turn>> {
+    let is_prompt = match event.event_type {
+        EventType::HumanMessage => true,
+        EventType::AiMessage => false,
         _ => return Ok(None),
     };
     if is_beside_the_conversation(event.metadata.as_ref()) {
         return Ok(None);
     }
     let Some(text) = text_of(event.content.get()) else { return Ok(None) };
-    if role == "user" && !head.has_prompt {
+    if is_prompt && !head.has_prompt {
         threads::set_first_prompt(connection, head, Some(&beginning(&text)))?;
         head.has_prompt = true;
     }
-    let turn_index = 1 + last_index(connection, head)?;
-    head.turn_index = Some(turn_index);
-    connection
-        .prepare_cached(
-            "INSERT INTO turn_log (agent_id, thread_id, turn_index, role, content, created_at, seq)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-        )?
-        .execute((
-            &head.assistant_id,
-            &head.thread_id,
-            turn_index,
-            role,
-            text.as_ref(),
-            created_at,
-            integer(seq),
-        ))?;
-    Ok(Some(turn_index))
+    let last = match head.last_turn {
+        Some(last) => last,
+        None => last_turn(connection, &head.assistant_id)?,
+    };
+    let next = Turn { index: last.index + 1, ..last };
+    head.last_turn = Some(next);
+    Ok(Some(next))
 }
 
-fn last_index(connection: &Connection, head: &Head) -> Result<i64> {
-    if let Some(turn_index) = head.turn_index {
-        return Ok(turn_index);
-    }
-    // Two statements instead of one that returns what it inserted: that opens a temporary table each time.
-    Ok(connection
+/// Stores the turn that the event in that row is.
+pub(crate) fn log(connection: &Connection, turn: Turn, event_row: i64) -> Result<()> {
+    connection
+        .prepare_cached("INSERT INTO turns (agent_key, turn_index, event_row) VALUES (?1, ?2, ?3)")?
+        .execute((turn.agent_key, turn.index, event_row))?;
+    Ok(())
+}
+
+/// Returns the agent's last turn, deleted ones included; its index is 0 when there never was one.
+fn last_turn(connection: &Connection, agent_id: &str) -> Result<Turn> {
+    let known = connection
         .prepare_cached(
-            "SELECT max(ifnull((SELECT max(turn_index) FROM turn_log WHERE agent_id = ?1), 0),
-                        ifnull((SELECT turn_index FROM turn_floors WHERE agent_id = ?1), 0))",
+            "SELECT a.agent_key, max(a.turn_floor,
+                        ifnull((SELECT max(t.turn_index) FROM turns t WHERE t.agent_key = a.agent_key), 0))
+             FROM agents a WHERE a.agent_id = ?1",
         )?
-        .query_row([&head.assistant_id], |row| row.get(0))?)
+        .query_row([agent_id], |row| Ok(Turn { agent_key: row.get(0)?, index: row.get(1)? }))
+        .optional()?;
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    connection.prepare_cached("INSERT INTO agents (agent_id) VALUES (?1)")?.execute([agent_id])?;
+    Ok(Turn { agent_key: connection.last_insert_rowid(), index: 0 })
 }
 
 /// Sets the thread's first prompt anew, from what is visible of it. Where none was, none is looked for.
@@ -105,24 +110,26 @@ fn beginning(text: &str) -> String {
 pub(crate) fn archive_after(connection: &Connection, head: &Head, seq: Seq) -> Result<()> {
     connection
         .prepare_cached(
-            "UPDATE turn_log SET archived = 1 WHERE archived = 0 AND agent_id = ?1 AND turn_index IN (
+            "UPDATE turns SET archived = 1 WHERE archived = 0
+             AND agent_key = (SELECT agent_key FROM agents WHERE agent_id = ?1)
+             AND turn_index IN (
                  SELECT turn_index FROM events WHERE thread_key = ?2 AND seq > ?3 AND turn_index IS NOT NULL)",
         )?
         .execute((&head.assistant_id, head.key, integer(seq)))?;
     Ok(())
 }
 
-/// Removes the turns of a thread; their indexes are not given again.
+/// Removes the turns of a thread, while its events are still there; their indexes are not given again.
 pub(crate) fn delete(connection: &Connection, head: &Head) -> Result<()> {
     connection.execute(
-        "INSERT INTO turn_floors (agent_id, turn_index)
-         SELECT agent_id, max(turn_index) FROM turn_log WHERE agent_id = ?1 GROUP BY agent_id
-         ON CONFLICT (agent_id) DO UPDATE SET turn_index = max(turn_index, excluded.turn_index)",
+        "UPDATE agents SET turn_floor = max(turn_floor,
+             ifnull((SELECT max(t.turn_index) FROM turns t WHERE t.agent_key = agents.agent_key), 0))
+         WHERE agent_id = ?1",
         [&head.assistant_id],
     )?;
     connection.execute(
-        "DELETE FROM turn_log WHERE agent_id = ?1 AND turn_index IN (
-             SELECT turn_index FROM events WHERE thread_key = ?2 AND turn_index IS NOT NULL)",
+        "DELETE FROM turns WHERE agent_key = (SELECT agent_key FROM agents WHERE agent_id = ?1)
+         AND turn_index IN (SELECT turn_index FROM events WHERE thread_key = ?2 AND turn_index IS NOT NULL)",
         (&head.assistant_id, head.key),
     )?;
     Ok(())
@@ -160,15 +167,15 @@ struct Part<'a> {
     text: Cow<'a, str>,
 }
 
-/// Returns the text blocks of a stored message joined by newlines; `None` when there is no visible text in it.
+/// Returns the text blocks of a stored message that are not empty, joined by newlines; `None` when there is no visible
+/// text in it. The view `turn_log` says the same in SQL.
 pub(crate) fn text_of(content: &str) -> Option<Cow<'_, str>> {
     let words: Words<'_> = serde_json::from_str(content).ok()?;
-    let mut texts = words.content.into_iter().filter(|part| part.kind == "text").map(|part| part.text);
+    let texts = words.content.into_iter().filter(|part| part.kind == "text").map(|part| part.text);
+    let mut texts = texts.filter(|text| !text.is_empty());
     let mut text = texts.next()?;
     for part in texts {
-        if !text.is_empty() {
-            text.to_mut().push('\n');
-        }
+        text.to_mut().push('\n');
         text.to_mut().push_str(&part);
     }
     (!text.trim().is_empty()).then_some(text)

@@ -1,9 +1,9 @@
 //! What a model is sent, and what people are shown, of threads that were condensed.
 
-use protocol::{Block, Compaction, ToolMessage, ToolStatus};
+use protocol::{Block, Compaction, CompactionUndone, ToolMessage, ToolStatus};
 
 use super::*;
-use crate::view::context::{Beginning, Undone};
+use crate::view::context::Beginning;
 
 fn wrapped(text: &str) -> String {
     format!("<earlier_conversation_summary>\n{text}\n</earlier_conversation_summary>")
@@ -25,7 +25,7 @@ fn condensed(range: (Seq, Seq), request: Option<Seq>, summary: &str) -> NewEvent
 }
 
 fn undone(marker_seq: Seq, clip_seqs: &[Seq]) -> NewEvent {
-    fact(EventType::CompactionUndone, &json!(Undone { marker_seq, clip_seqs: clip_seqs.to_vec() }))
+    fact(EventType::CompactionUndone, &json!(CompactionUndone { marker_seq, clip_seqs: clip_seqs.to_vec() }))
 }
 
 fn result(text: &str) -> NewEvent {
@@ -220,23 +220,57 @@ fn c9_a_thread_without_markers_is_what_it_was() {
     assert_eq!(serde_json::to_value(&entries[0]).unwrap(), expected);
 }
 
+/// Returns what is on a page of an event whose block is the provider's own.
+fn paged(raw: &Value) -> Value {
+    let block = Block::Opaque { provider: "p".to_owned(), raw: raw.clone() };
+    let message = Message::Ai(protocol::AiMessage { content: vec![block], ..Default::default() });
+    let stored = stored(vec![NewEvent::message(&message, Timestamp::UNIX_EPOCH).unwrap()]);
+    assert_eq!(stored[0].message().unwrap(), message, "the event keeps it");
+    assert_eq!(history(&stored)[0].what, HistoryItem::Message(message), "and so does the whole history");
+    let shown = serde_json::to_value(crate::view::history::listed(&stored[0]).unwrap()).unwrap();
+    shown["content"][0]["raw"].clone()
+}
+
 #[test]
 fn b16_media_inside_a_providers_own_block_is_named_by_its_hash() {
-    let data = "iVBORw0KGgo+/".repeat(200);
-    let raw = |data: Value| json!({"type": "image", "source": [{"data": data, "detail": "low"}]});
-    for media in [data.clone(), format!("data:image/png;base64,{data}")] {
-        let block = Block::Opaque { provider: "p".to_owned(), raw: raw(json!(media)) };
-        let message = Message::Ai(protocol::AiMessage { content: vec![block], ..Default::default() });
-        let stored = stored(vec![NewEvent::message(&message, Timestamp::UNIX_EPOCH).unwrap()]);
-        let shown = serde_json::to_value(&history(&stored)[0]).unwrap();
-        let source = &shown["content"][0]["raw"]["source"][0];
-        assert_eq!(source["data"]["base64_bytes"], media.len());
-        assert_eq!(source["data"]["base64_sha256"].as_str().unwrap().len(), 64);
-        assert_eq!(source["detail"], "low");
-        assert_eq!(stored[0].message().unwrap(), message, "the event keeps it");
+    // What 2,400 digits of base64 stand for.
+    let (data, bytes) = ("iVBORw0KGgo+".repeat(200), 1_800);
+    let url = format!("data:image/png;base64,{data}");
+    let named = paged(&json!({"type": "image", "source": {"media_type": "image/png", "data": data}}));
+    let name = named["source"]["data"].clone();
+    assert_eq!(name["base64_bytes"], bytes, "{named}");
+    assert_eq!(
+        name["base64_sha256"], "3e7dc5932d091891fae7ff4fc2459e0a0a902fd19310fa5a4f226dc467fd5481",
+        "{named}"
+    );
+    assert_eq!(named["source"]["media_type"], "image/png");
+    for (raw, place) in [
+        (json!([{"inlineData": {"mimeType": "image/png", "data": data}}]), "/0/inlineData/data"),
+        (json!({"inline_data": {"mime_type": "audio/wav", "data": data}}), "/inline_data/data"),
+        (json!({"type": "input_audio", "input_audio": {"format": "wav", "data": data}}), "/input_audio/data"),
+        (json!({"resource": {"mimeType": "application/pdf", "blob": data}}), "/resource/blob"),
+        (json!({"type": "image_url", "image_url": {"url": url, "detail": "low"}}), "/image_url/url"),
+        (json!({"type": "input_image", "image_url": url}), "/image_url"),
+        (json!({"type": "input_file", "file_data": url}), "/file_data"),
+        (json!({"type": "image_generation_call", "result": data}), "/result"),
+    ] {
+        assert_eq!(paged(&raw).pointer(place), Some(&name), "{raw}");
     }
-    let short = Block::Opaque { provider: "p".to_owned(), raw: raw(json!("aGVsbG8=")) };
-    let message = Message::Ai(protocol::AiMessage { content: vec![short], ..Default::default() });
-    let stored = stored(vec![NewEvent::message(&message, Timestamp::UNIX_EPOCH).unwrap()]);
-    assert_eq!(history(&stored)[0].what, HistoryItem::Message(message));
+}
+
+#[test]
+fn b16_what_is_no_media_is_shown_as_it_is() {
+    let data = "iVBORw0KGgo+".repeat(200);
+    for raw in [
+        json!({"type": "image", "source": {"media_type": "image/png", "data": "aGVsbG8="}}),
+        json!({"type": "redacted_thinking", "data": data}),
+        json!({"type": "reasoning", "id": "r", "encrypted_content": data, "summary": []}),
+        json!({"thought": true, "thoughtSignature": data}),
+        json!({"type": "thinking", "thinking": data, "signature": data}),
+        json!({"type": "custom", "result": data, "url": data, "image_url": data}),
+        json!({"media_type": "text/plain", "data": "no base64, but just as long. ".repeat(60)}),
+        json!({"media_type": "image/png", "data": format!("{data}a")}),
+    ] {
+        assert_eq!(paged(&raw), raw);
+    }
 }

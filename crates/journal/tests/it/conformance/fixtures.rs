@@ -2,15 +2,14 @@
 
 use jiff::Timestamp;
 use journal::view::HistoryEntry;
-use journal::view::context::Undone;
 use journal::{
     Artifact, Committed, EventQuery, HistoryQuery, Result, RunPatch, Store, Transaction, Write, history_page,
 };
 use protocol::{
-    AiMessage, AssistantId, Block, Category, Checkpoint, CheckpointId, Event, EventType, Handoff, HandoffId,
-    HandoffStatus, HandoffSummary, Interrupt, InterruptId, InterruptPayload, InterruptStatus, Message,
-    NewEvent, Proposal, Rating, Run, RunFeedback, RunId, RunStatus, Seq, Thread, ThreadId, ToolMessage,
-    ToolStatus, Usage,
+    AiMessage, AssistantId, Block, Category, Checkpoint, CheckpointId, CompactionUndone, Event, EventType,
+    Handoff, HandoffId, HandoffStatus, HandoffSummary, Interrupt, InterruptId, InterruptPayload,
+    InterruptStatus, Message, NewEvent, Proposal, Rating, Run, RunFeedback, RunId, RunStatus, Seq, Thread,
+    ThreadId, ToolMessage, ToolStatus, Usage,
 };
 use serde_json::{Map, Value, json};
 
@@ -156,7 +155,7 @@ pub fn compacted((first_seq, last_seq): (Seq, Seq), request: Option<Seq>, summar
 }
 
 pub fn undone(marker_seq: Seq, clip_seqs: Vec<Seq>) -> NewEvent {
-    fact(EventType::CompactionUndone, &json!(Undone { marker_seq, clip_seqs }))
+    fact(EventType::CompactionUndone, &json!(CompactionUndone { marker_seq, clip_seqs }))
 }
 
 pub fn clipped(seq: Seq, text: &str) -> NewEvent {

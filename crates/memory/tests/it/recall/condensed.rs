@@ -2,12 +2,11 @@
 
 use jiff::Timestamp;
 use journal::Write;
-use journal::view::context::Undone;
 use memory::{RecallQuery, Speaker, Wanted, recall};
 use protocol::{
-    CarryOver, Compaction, CompactionTrigger, CondensedSummary, EventType, Message, NewEvent, Seq,
+    CarryOver, Compaction, CompactionTrigger, CompactionUndone, CondensedSummary, EventType, Message,
+    NewEvent, Seq, ThreadId, ToolStatus, Usage,
 };
-use protocol::{ThreadId, ToolStatus, Usage};
 use serde_json::json;
 
 use super::{Journal, holding, result};
@@ -123,7 +122,7 @@ async fn e11_a_compaction_that_was_undone_hides_nothing_and_shows_nothing() {
     let journal = Journal::new();
     let thread_id = journal.thread(None).await;
     split_turn(&journal, thread_id).await;
-    let content = Undone { marker_seq: 8, clip_seqs: Vec::new() };
+    let content = CompactionUndone { marker_seq: 8, clip_seqs: Vec::new() };
     let event = NewEvent::new(EventType::CompactionUndone, &content, Timestamp::UNIX_EPOCH).unwrap();
     append(&journal, thread_id, event).await;
     let (_, text) = journal.call(thread_id, json!({"query": "Where is the heron?"})).await;

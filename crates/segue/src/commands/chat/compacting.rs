@@ -7,7 +7,7 @@ use crate::terminal::show::window::report;
 use crate::terminal::work::stream::Spent;
 
 /// Where the originals are, and the way back.
-const ORIGINALS: &str = "The originals stay: /history shows them, /uncompact takes it back.";
+const ORIGINALS: &str = "The originals stay: /history --expand shows them, /uncompact takes it back.";
 
 impl Chat {
     /// `/compact`: condenses what is older; the conversation goes on in the same thread.

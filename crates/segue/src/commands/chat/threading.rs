@@ -2,20 +2,18 @@
 
 use std::path::PathBuf;
 
-use agent::{HistoryQuery, Prompt};
-use protocol::{RunFeedback, Seq};
+use agent::Prompt;
+use protocol::Seq;
 
 use crate::commands::chat::message::words;
 use crate::commands::chat::{Chat, choose};
-use crate::commands::{history, threads};
+use crate::commands::threads;
 use crate::exit::{Code, Failure};
 use crate::terminal::ask::pick::pick;
 use crate::terminal::screen::{Audience, Cursor};
 use crate::terminal::text::safe::{one_line, safe, shown_path};
 use crate::terminal::text::wrap::shorten;
 
-/// Entries `/history` shows.
-const HISTORY_ENTRIES: usize = 40;
 /// Threads `/threads` lists where nobody can choose.
 const THREADS_LISTED: usize = 20;
 /// Messages `/rewind` offers.
@@ -34,13 +32,6 @@ impl Chat {
             },
         };
         self.enter(thread).await
-    }
-
-    pub(super) async fn history(&self) -> Result<(), Failure> {
-        let Some(thread_id) = self.current()? else { return Ok(()) };
-        let feedback = Some(RunFeedback::LOCAL.to_owned());
-        let query = HistoryQuery { limit: HISTORY_ENTRIES, feedback, ..HistoryQuery::default() };
-        history::show_page(&self.context, thread_id, &query).await
     }
 
     pub(super) async fn fork(&mut self, seq: Option<&str>) -> Result<(), Failure> {
@@ -127,7 +118,11 @@ impl Chat {
     }
 }
 
-fn number(text: &str) -> Result<Seq, Failure> {
+/// Reads the number of an event, with or without the `#` it is shown with.
+///
+/// # Errors
+/// When it is none.
+pub(super) fn number(text: &str) -> Result<Seq, Failure> {
     text.trim_start_matches('#').parse().map_err(|_| {
         Failure::new(Code::User, format!("read `{text}` as the number of an event"))
             .with_hint("/history shows the numbers, such as #12")

@@ -19,6 +19,9 @@ use crate::terminal::text::wrap::{shorten, size, wrap};
 /// Lines of a tool's result that are shown.
 const RESULT_LINES_MAX: usize = 6;
 
+/// What is told of an entry that a rewind took out of sight.
+const SUPERSEDED: &str = "out of sight: the thread went back to before it";
+
 /// How much of entries is shown.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Look<'a> {
@@ -47,6 +50,7 @@ pub(crate) fn show(screen: &Screen, entry: &HistoryEntry, look: Look<'_>) -> Res
                 Message::Tool(_) => "tool".to_owned(),
             };
             let place = format!("#{} {at}{}", entry.seq, condensed(entry, look));
+            let place = if entry.is_superseded { format!("{place} · out of sight") } else { place };
             screen.line(format!("{who} {}", style.dim(place)))?;
             show_message(screen, entry, message, look.lines_max)?;
         }
@@ -65,6 +69,15 @@ pub(crate) fn show(screen: &Screen, entry: &HistoryEntry, look: Look<'_>) -> Res
         }
         HistoryItem::Undone(undone) => screen.line(taken_back(screen, undone.marker_seq))?,
     }
+    match &entry.what {
+        HistoryItem::Boundary(_) | HistoryItem::Marker(_) | HistoryItem::Undone(_) if entry.is_superseded => {
+            screen.line(style.dim(wrap(SUPERSEDED, screen.text_columns(), "   ", "   ")))?;
+        }
+        HistoryItem::Boundary(_)
+        | HistoryItem::Marker(_)
+        | HistoryItem::Undone(_)
+        | HistoryItem::Message(_) => {}
+    }
     if let (Some(feedback), Some(run_id)) = (&entry.feedback, entry.run_id) {
         let text = thumb(screen, run_id, feedback.as_ref());
         screen.line(style.dim(wrap(&text, screen.text_columns(), "", "  ")))?;
@@ -76,6 +89,7 @@ pub(crate) fn show(screen: &Screen, entry: &HistoryEntry, look: Look<'_>) -> Res
 /// Returns in which marker the entry was condensed, where that is told.
 fn condensed(entry: &HistoryEntry, look: Look<'_>) -> String {
     let marker = match look.fold {
+        Fold::Open if entry.is_superseded => None,
         Fold::Open => look.marks.condensed_in(entry.seq),
         Fold::Closed => None,
     };

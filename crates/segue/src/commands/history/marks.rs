@@ -3,10 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use agent::{EventQuery, HistoryEntry, HistoryItem, HistoryPage, Superseded};
+use agent::{HistoryEntry, HistoryItem, HistoryPage, HistoryQuery, Shown, Superseded};
 use protocol::Seq;
 
-use super::MARKERS;
 use crate::commands::Context;
 use crate::exit::Failure;
 use crate::terminal::show::marker::{Fold, Standing};
@@ -39,22 +38,36 @@ impl Marks {
         }
         let mut after = first.seq.saturating_sub(1);
         loop {
-            let query =
-                EventQuery { types: MARKERS.to_vec(), superseded, ..EventQuery::after(after, READ_AT_ONCE) };
-            let events =
-                context.agent.store().events(page.thread_id, query).await.map_err(agent::Error::from)?;
-            let Some(last) = events.last() else { return Ok(marks) };
-            after = last.seq;
-            for entry in agent::history_of(&events) {
-                match &entry.what {
-                    HistoryItem::Marker(_) => marks.markers.push(entry),
-                    HistoryItem::Undone(undone) => drop(marks.taken_back.insert(undone.marker_seq)),
-                    HistoryItem::Message(_) | HistoryItem::Boundary(_) => {}
-                }
-            }
-            if events.len() < READ_AT_ONCE {
+            let query = HistoryQuery {
+                after_seq: Some(after),
+                shown: Shown::Markers,
+                superseded,
+                limit: READ_AT_ONCE,
+                ..HistoryQuery::default()
+            };
+            let read = context.agent.history_page(page.thread_id, &query).await?;
+            after = read.entries.last().map_or(after, |entry| entry.seq);
+            read.entries.into_iter().for_each(|entry| marks.add(entry));
+            if !read.has_more_after {
                 return Ok(marks);
             }
+        }
+    }
+
+    /// A compaction is taken back by undoing it, and by going back to before it. An undoing that is itself taken back by
+    /// that undoes nothing.
+    fn add(&mut self, entry: HistoryEntry) {
+        match &entry.what {
+            HistoryItem::Marker(_) => {
+                if entry.is_superseded {
+                    self.taken_back.insert(entry.seq);
+                }
+                self.markers.push(entry);
+            }
+            HistoryItem::Undone(undone) if !entry.is_superseded => {
+                self.taken_back.insert(undone.marker_seq);
+            }
+            HistoryItem::Undone(_) | HistoryItem::Message(_) | HistoryItem::Boundary(_) => {}
         }
     }
 

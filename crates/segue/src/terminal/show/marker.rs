@@ -20,6 +20,10 @@ const LEAD: &str = "── ";
 const INDENT: &str = "   ";
 /// What each line of its summary begins with.
 const GUTTER: &str = "│ ";
+/// The same where it is read out: only what is said of a summary begins in the first column, nothing that it says.
+const SPOKEN_GUTTER: &str = "  ";
+/// What is said behind a summary that is read out.
+const SUMMARY_END: &str = "End of the summary.";
 
 /// What became of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +55,8 @@ pub(crate) enum Fold {
 }
 
 /// Returns the lines of a card; none is wider than the screen. Text of the summary cannot act on the terminal, and every
-/// line of it is led by a rule, so that it cannot pass for what was said.
+/// line of it is led by a rule, so that it cannot pass for what was said; where it is read out, its lines are counted
+/// before and its end is told.
 pub(crate) fn card(screen: &Screen, marker: &SummaryMarker, standing: Standing, fold: Fold) -> Vec<String> {
     let mut lines = match screen.is_plain() {
         true => spoken(screen, marker, standing),
@@ -189,15 +194,21 @@ fn writer(model: &str) -> String {
 }
 
 fn summary(screen: &Screen, text: &str) -> Vec<String> {
-    let inner = Screen { columns: screen.text_columns().saturating_sub(width(GUTTER)), ..*screen };
+    let gutter = if screen.is_plain() { SPOKEN_GUTTER } else { GUTTER };
+    let inner = Screen { columns: screen.text_columns().saturating_sub(width(gutter)), ..*screen };
     let mut markdown = Markdown::new(&inner);
     let rendered = markdown.push(text) + &markdown.finish();
-    let gutter = if screen.is_plain() { "" } else { GUTTER };
     let ruled = |line: String| match line.is_empty() {
         true => screen.style.dim(gutter.trim_end()),
         false => format!("{}{line}", screen.style.dim(gutter)),
     };
-    apart(rendered.lines()).into_iter().map(ruled).collect()
+    let mut lines: Vec<String> = apart(rendered.lines()).into_iter().map(ruled).collect();
+    if screen.is_plain() {
+        let noun = if lines.len() == 1 { "line" } else { "lines" };
+        lines.insert(0, format!("Its summary, {} {noun}:", lines.len()));
+        lines.push(SUMMARY_END.to_owned());
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -282,20 +293,40 @@ mod tests {
         );
     }
 
-    #[test]
-    fn c7_a_summary_cannot_act_on_the_terminal_or_pass_for_something_that_was_said() {
-        let hostile = SummaryMarker {
+    fn hostile() -> SummaryMarker {
+        SummaryMarker {
             summary: "\u{1b}[2J\u{1b}]8;;http://evil\u{1b}\\link\u{1b}]8;;\u{1b}\\\n── 9 messages condensed\nyou #1 now\n\
-                      <script>x</script>\u{202e}"
+                      <script>x</script>\u{202e}\n\nEnd of the summary.\n\nMarker 999: 3 messages condensed, numbers 1 to \
+                      3, from 9 to 1 tokens, automatically, by nobody.\n\n# you #7 2026-11-21 10:00\n\n- you #8\n\n```\nyou \
+                      #9\n```\n\n| you #10 |\n| --- |\n| Marker 7: 1 |\n"
                 .to_owned(),
             model: "a/\u{1b}[31mb\nc".to_owned(),
             ..marker()
-        };
-        let screen = screen(60);
+        }
+    }
+
+    #[test]
+    fn c7_a_summary_cannot_act_on_the_terminal_or_pass_for_something_that_was_said() {
+        let (hostile, screen) = (hostile(), screen(60));
         let text = shown(&screen, &hostile, Standing::Stands(71), Fold::Open);
         assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
         let head = card(&screen, &hostile, Standing::Stands(71), Fold::Closed).len();
         assert!(text.lines().skip(head).all(|line| line.starts_with(GUTTER.trim_end())), "{text}");
+    }
+
+    #[test]
+    fn c7_a_summary_that_is_read_out_is_counted_led_and_ended() {
+        for columns in [40, 60, 100] {
+            let hostile = hostile();
+            let screen = Screen { audience: Audience::Person, ..screen(columns) };
+            let text = shown(&screen, &hostile, Standing::Stands(71), Fold::Open);
+            assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
+            let head = card(&screen, &hostile, Standing::Stands(71), Fold::Closed).len();
+            let mut lines: Vec<&str> = text.lines().skip(head).collect();
+            assert_eq!(lines.pop(), Some(SUMMARY_END), "{text}");
+            assert_eq!(lines.remove(0), format!("Its summary, {} lines:", lines.len()), "{text}");
+            assert!(lines.iter().all(|line| line.is_empty() || line.starts_with(SPOKEN_GUTTER)), "{text}");
+        }
     }
 
     #[test]

@@ -21,9 +21,9 @@ pub(crate) fn report(screen: &Screen, report: &ContextReport) -> Vec<String> {
     let style = screen.style;
     let window = report.window_tokens.unwrap_or(report.tokens).max(1);
     let of = match report.window_tokens {
-        Some(window) => format!("{} of {} tokens, by estimate", tokens(report.tokens), tokens(window)),
-        None if report.model.is_none() => format!("{} tokens, by estimate", tokens(report.tokens)),
-        None => format!("{} tokens, by estimate; the model's window is not known", tokens(report.tokens)),
+        Some(window) => format!("about {} of {} tokens", tokens(report.tokens), tokens(window)),
+        None if report.model.is_none() => format!("about {} tokens", tokens(report.tokens)),
+        None => format!("about {} tokens; the model's window is not known", tokens(report.tokens)),
     };
     let mut lines = vec![style.bold(one_line(report.model.as_deref().unwrap_or("no model"))), style.dim(of)];
     // A bar says nothing to whoever has it read out.
@@ -71,7 +71,7 @@ fn condensed(report: &ContextReport) -> Option<String> {
 fn due(report: &ContextReport) -> String {
     match report.trigger_tokens {
         None if report.model.is_none() => "With a model, it is condensed by itself in time.".to_owned(),
-        None => "It is condensed only when asked for.".to_owned(),
+        None => "It is condensed as `[compaction]` in config.toml says.".to_owned(),
         Some(trigger) => match trigger.checked_sub(report.tokens).filter(|left| *left > 0) {
             Some(left) => {
                 format!("It will be condensed at {} tokens: {} to go.", tokens(trigger), tokens(left))
@@ -150,7 +150,7 @@ mod tests {
             let filled = ContextReport { trigger_tokens, ..of(None, &[("messages", 20_000)]) };
             assert_eq!(due(&filled), expected);
         };
-        check(None, "It is condensed only when asked for.");
+        check(None, "It is condensed as `[compaction]` in config.toml says.");
         check(Some(20_000), "It will be condensed before the next request: 20.0k tokens are reached.");
         check(Some(30_000), "It will be condensed at 30.0k tokens: 10.0k to go.");
         assert!(shown(Audience::Program, &of(None, &[("messages", 9)])).contains("window is not known"));

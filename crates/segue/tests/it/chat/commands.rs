@@ -32,7 +32,8 @@ fn what_fills_the_window_what_was_spent_and_the_last_call_can_be_looked_at() {
     let (_server, sandbox) = talked();
     let shown = lines(&sandbox, "/context\n/cost\n/show\n/tools\n/memory\n").stdout;
     for part in [
-        "tokens, by estimate",
+        "about ",
+        " of 200.0k tokens",
         "messages",
         "free",
         "anthropic/claude-sonnet-4-5",

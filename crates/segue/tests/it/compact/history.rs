@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::{GOAL, condensing, long_thread};
 use crate::sandbox::Sandbox;
+use crate::terminal::Terminal;
 
 fn condensed() -> Sandbox {
     let server = condensing();
@@ -39,7 +40,8 @@ fn m10_a_marker_opens_to_its_summary_and_its_originals_across_pages() {
         assert_eq!(condensed_in(seq), Some(marker.to_string()), "#{seq}: {told:?}");
     }
     assert!(
-        told.stderr.contains("--expand --before 7") && told.stderr.contains("--expand --after 10"),
+        told.stderr.contains("--expand --limit 4 --before 7`")
+            && told.stderr.contains("--expand --limit 4 --after 10`"),
         "{told:?}"
     );
     let json = sandbox.json(&["history", "last", "--expand", "--after", "8", "--limit", "4", "--json"]);
@@ -74,6 +76,42 @@ fn a10_pages_of_markers_meet() {
 }
 
 #[test]
+fn a9_a_page_of_markers_knows_what_is_on_either_side_of_it() {
+    let sandbox = condensed();
+    let newest = sandbox.json(&["history", "last", "--markers", "--json"]);
+    let (first, second) = (newest["first_seq"].to_string(), newest["last_seq"].to_string());
+    for (bounds, more) in [
+        (&["--before", second.as_str()][..], (false, true)),
+        (&["--before", first.as_str()], (false, true)),
+        (&["--after", first.as_str()], (true, false)),
+        (&["--after", second.as_str()], (true, false)),
+        (&["--after", "0", "--limit", "1"], (false, true)),
+    ] {
+        let args = [&["history", "last", "--markers", "--json"], bounds].concat();
+        let page = sandbox.json(&args);
+        let told = (page["has_more_before"].as_bool().unwrap(), page["has_more_after"].as_bool().unwrap());
+        assert_eq!(told, more, "{bounds:?}: {page}");
+    }
+}
+
+#[test]
+fn m10_the_next_page_is_told_with_its_range_and_its_size() {
+    let sandbox = condensed();
+    let told = |args: &[&str]| sandbox.run(&[&["history", "last"], args].concat()).stderr;
+    let range = told(&["--after", "8", "--before", "21", "--limit", "5"]);
+    assert!(range.contains("Later: `segue history last --limit 5 --after 13 --before 21`"), "{range}");
+    let rest = told(&["--limit", "5", "--after", "13", "--before", "21"]);
+    assert!(rest.contains("Later: `segue history last --limit 5 --after 18 --before 21`"), "{rest}");
+    let end = told(&["--limit", "5", "--after", "18", "--before", "21"]);
+    assert!(!end.contains("Later: ") && end.contains("Earlier: "), "{end}");
+    let back = told(&["--before", "13", "--limit", "3", "--all"]);
+    assert!(back.contains("Earlier: `segue history last --all --limit 3 --before 10`"), "{back}");
+    assert!(back.contains("Later: `segue history last --all --limit 3 --after 12`"), "{back}");
+    let whole = told(&["--before", "13"]);
+    assert!(whole.contains("Later: `segue history last --after 12`"), "{whole}");
+}
+
+#[test]
 fn c6_an_export_holds_the_markers() {
     let sandbox = condensed();
     let markdown = sandbox.run(&["threads", "export", "last"]).stdout;
@@ -99,6 +137,58 @@ fn b9_what_was_taken_back_is_shown_when_asked_for() {
     let count = |args: &[&str]| sandbox.json(args)["entries"].as_array().unwrap().len();
     assert_eq!(count(&["history", "last", "--json"]), 4);
     assert_eq!(count(&["history", "last", "--all", "--json"]), 8);
+    let told = sandbox.run(&["history", "last", "--all"]).stdout;
+    let flagged = |seq: u64| {
+        let head = told.lines().find(|line| line.contains(&format!(" #{seq} "))).unwrap();
+        head.ends_with(" · out of sight")
+    };
+    assert_eq!((1..=8).filter(|seq| flagged(*seq)).collect::<Vec<_>>(), [5, 6, 7, 8], "{told}");
+}
+
+#[test]
+fn c7_a_card_that_is_opened_in_plain_mode_is_told_with_its_end() {
+    let sandbox = condensed();
+    let terminal = Terminal::start(&sandbox, 100, &["history", "last", "--expand", "--markers", "--plain"]);
+    let (code, screen) = terminal.end();
+    assert_eq!(code, 0, "{screen}");
+    let lines: Vec<&str> = screen.lines().map(str::trim_end).collect();
+    let at = |line: &str| {
+        lines.iter().position(|other| other.starts_with(line)).unwrap_or_else(|| panic!("{line}: {screen}"))
+    };
+    let (head, summary, end) = (at("Marker "), at("Its summary, "), at("End of the summary."));
+    assert!(head < summary && summary < end, "{screen}");
+    assert!(lines[summary + 1..end].iter().all(|line| line.is_empty() || line.starts_with("  ")), "{screen}");
+    assert!(lines[summary..end].iter().any(|line| line.contains(GOAL)), "{screen}");
+}
+
+#[test]
+fn m9_an_undoing_that_was_itself_taken_back_undoes_nothing() {
+    let server = condensing();
+    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let marker = sandbox.json(&["compact", "last", "--keep", "4", "--json"])["marker"]["seq"].clone();
+    assert_eq!(sandbox.run(&["uncompact", "last"]).code, 0);
+    assert_eq!(sandbox.run(&["threads", "rewind", "last", &marker.to_string()]).code, 0);
+    let condensed = &sandbox.json(&["context", "last", "--json"])["condensed"];
+    assert_eq!(condensed["marker_seq"], marker, "it is in effect again");
+    let page = sandbox.json(&["history", "last", "--all", "--markers", "--json"]);
+    let flags: Vec<_> =
+        page["entries"].as_array().unwrap().iter().map(|entry| entry.get("superseded")).collect();
+    assert_eq!(flags, [None, Some(&json!(true))], "{page}");
+    let told = sandbox.run(&["history", "last", "--all", "--markers"]).stdout;
+    assert!(told.contains("20 messages condensed · ") && !told.contains(", and taken back"), "{told}");
+    let undone = format!("── taken back: the compaction of #{marker}\n   out of sight: ");
+    assert!(told.contains(&undone), "{told}");
+    let opened =
+        sandbox.run(&["history", "last", "--all", "--expand", "--after", "0", "--limit", "2"]).stdout;
+    assert!(opened.contains(&format!(" · condensed in #{marker}")), "{opened}");
+    // Going back to before the marker takes the compaction back too.
+    assert_eq!(sandbox.run(&["threads", "rewind", "last", "24"]).code, 0);
+    assert_eq!(sandbox.json(&["context", "last", "--json"])["condensed"], json!(null));
+    let told = sandbox.run(&["history", "last", "--all", "--markers"]).stdout;
+    assert!(told.contains("20 messages condensed, and taken back · "), "{told}");
+    let opened =
+        sandbox.run(&["history", "last", "--all", "--expand", "--after", "0", "--limit", "2"]).stdout;
+    assert!(!opened.contains("condensed in #"), "{opened}");
 }
 
 #[test]

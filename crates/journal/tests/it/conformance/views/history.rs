@@ -1,14 +1,12 @@
 //! Pages of history: exact by what is visible, whole in both directions, each understandable alone.
 
-use std::collections::BTreeMap;
-
 use journal::view::{HistoryEntry, HistoryItem, history};
-use journal::{Error, HistoryPage, HistoryQuery, PAGE_ROWS_MAX, Superseded, Write, history_page};
+use journal::{Error, HistoryPage, HistoryQuery, PAGE_ROWS_MAX, Shown, Superseded, Write, history_page};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use protocol::{EventType, Message, NewEvent, Rating, Run, RunFeedback, RunId, Seq, ThreadId};
-use serde_json::json;
+use protocol::{Event, EventType, Message, NewEvent, Rating, Run, RunFeedback, RunId, Seq, ThreadId};
+use serde_json::{Value, json};
 
 use crate::conformance::Subject;
 use crate::conformance::fixtures::{
@@ -190,6 +188,91 @@ pub async fn b8_a_call_far_before_its_result_is_found(store: Subject) {
     assert_eq!(found.entries[0].call.as_ref().map(|call| call.seq), Some(1));
 }
 
+/// What its sub-agents said in the meantime is not counted, however much it was.
+pub async fn b8_a_call_is_found_behind_everything_that_sub_agents_said(store: Subject) {
+    for (beside, between) in [(400, 0), (1_200, 0), (400, 900), (0, 998)] {
+        let thread_id = create(&*store).await;
+        let mut events = vec![calls(&["far"])];
+        events.extend((0..beside).map(|_| side(ai("beside"))));
+        events.extend((0..between).map(|_| ai("between")));
+        events.push(result("far", "at last"));
+        append(&*store, thread_id, events).await.unwrap();
+        let found = page(&store, thread_id, newest(1)).await;
+        let call = found.entries[0].call.as_ref().map(|call| call.seq);
+        assert_eq!(call, Some(1), "{beside} beside and {between} between");
+    }
+}
+
+/// A page of markers has the bounds, the limits and the ends of any other.
+pub async fn a9_pages_of_markers_honour_their_bounds(store: Subject) {
+    let thread_id = create(&*store).await;
+    // Markers are 3, 6, 9 and 12, and 15 takes the last one back.
+    for turn in 1..=4 {
+        let said = vec![human("one"), ai("two"), compacted((turn * 3 - 2, turn * 3 - 1), None, "S")];
+        append(&*store, thread_id, said).await.unwrap();
+    }
+    append(&*store, thread_id, vec![human("one"), ai("two"), undone(12, Vec::new()), ai("end")])
+        .await
+        .unwrap();
+    for (after_seq, before_seq, limit, expected, more) in [
+        (None, None, 9, vec![3, 6, 9, 12, 15], (false, false)),
+        (None, None, 5, vec![3, 6, 9, 12, 15], (false, false)),
+        (None, None, 4, vec![6, 9, 12, 15], (true, false)),
+        (None, Some(12), 9, vec![3, 6, 9], (false, true)),
+        (None, Some(12), 2, vec![6, 9], (true, true)),
+        (None, Some(16), 9, vec![3, 6, 9, 12, 15], (false, false)),
+        (None, Some(3), 9, vec![], (false, true)),
+        (Some(3), None, 2, vec![6, 9], (true, true)),
+        (Some(2), None, 9, vec![3, 6, 9, 12, 15], (false, false)),
+        (Some(6), None, 9, vec![9, 12, 15], (true, false)),
+        (Some(15), None, 9, vec![], (true, false)),
+        (Some(3), Some(12), 9, vec![6, 9], (true, false)),
+        (Some(3), Some(12), 1, vec![6], (true, true)),
+    ] {
+        let query = HistoryQuery { after_seq, before_seq, shown: Shown::Markers, ..rated(limit) };
+        let found = page(&store, thread_id, query).await;
+        let told = (seqs(&found.entries), (found.has_more_before, found.has_more_after));
+        assert_eq!(told, (expected, more), "after {after_seq:?} before {before_seq:?} limit {limit}");
+    }
+    let refused =
+        history_page(&*store, thread_id, &HistoryQuery { shown: Shown::Markers, ..newest(0) }).await;
+    assert!(matches!(refused, Err(Error::Invalid { .. })));
+}
+
+/// Who asks for what was taken back is told which of it was.
+pub async fn b9_what_was_taken_back_says_so(store: Subject) {
+    let thread_id = create(&*store).await;
+    let beside = (0..30).map(|_| side(ai("beside")));
+    append(&*store, thread_id, vec![human("one"), ai("two"), compacted((1, 2), None, "S")]).await.unwrap();
+    append(&*store, thread_id, beside.chain([undone(3, Vec::new()), human("gone")]).collect()).await.unwrap();
+    rewind(&*store, thread_id, 5).await.unwrap();
+    append(&*store, thread_id, vec![human("on")]).await.unwrap();
+    for shown in [Shown::All, Shown::Markers] {
+        let expected: &[(Seq, bool)] = match shown {
+            Shown::All => &[(1, false), (2, false), (3, false), (34, true), (35, true), (37, false)],
+            Shown::Markers => &[(3, false), (34, true)],
+        };
+        for limit in 1..=7 {
+            let query = HistoryQuery { superseded: Superseded::Shown, shown, ..newest(limit) };
+            let found = page(&store, thread_id, query.clone()).await;
+            let told: Vec<_> = found.entries.iter().map(|entry| (entry.seq, entry.is_superseded)).collect();
+            assert_eq!(told, expected[expected.len().saturating_sub(limit)..], "{shown:?} limit {limit}");
+            let flagged = found.entries.iter().map(|entry| serde_json::to_value(entry).unwrap());
+            assert!(flagged.eq(found.entries.iter().map(|entry| {
+                let mut whole =
+                    serde_json::to_value(HistoryEntry { is_superseded: false, ..entry.clone() }).unwrap();
+                if entry.is_superseded {
+                    whole["superseded"] = json!(true);
+                }
+                whole
+            })));
+            let hidden =
+                page(&store, thread_id, HistoryQuery { superseded: Superseded::Hidden, ..query }).await;
+            assert!(hidden.entries.iter().all(|entry| !entry.is_superseded));
+        }
+    }
+}
+
 pub async fn b9_what_was_taken_back_is_shown_only_to_who_asks(store: Subject) {
     let thread_id = create(&*store).await;
     whole_run(&*store, thread_id, vec![human("one"), ai("first try")]).await;
@@ -309,41 +392,57 @@ pub async fn b4_an_entry_has_the_same_id_on_every_page(store: Subject) {
     assert_eq!(written.matches("mine").count(), 1, "an id is told once: {written}");
 }
 
-/// A client that sorts by seq shows the same, in whatever order pages, a snapshot and live frames reach it.
+/// What a client is sent of an entry, without what is told beside it on a page alone.
+fn sent(entry: &HistoryEntry) -> Value {
+    serde_json::to_value(HistoryEntry { call: None, ..entry.clone() }).unwrap()
+}
+
+/// What a client shows: what it was sent in whatever order, by seq, each once.
+fn shown(mut received: Vec<&Value>) -> Vec<&Value> {
+    received.sort_by_key(|entry| entry["seq"].as_u64());
+    received.dedup_by_key(|entry| entry["seq"].as_u64());
+    received
+}
+
+/// Pages, a snapshot and the live events behind it reach a client in any order, overlapping as they like: it shows the
+/// same.
 pub async fn b3_any_interleaving_sorts_to_the_same_history(store: Subject) {
     const SHUFFLES: usize = 10_000;
     let thread_id = create(&*store).await;
-    for turn in 0..8 {
-        let said = vec![human("go"), trace(turn), calls(&["a"]), result("a", "A"), ai("done")];
+    for turn in 0..4 {
+        let said =
+            vec![human("go"), trace(turn), side(ai("beside")), calls(&["a"]), result("a", "A"), ai("done")];
         whole_run(&*store, thread_id, said).await;
-        if turn % 3 == 2 {
+        if turn % 2 == 1 {
             append(&*store, thread_id, vec![compacted((1, turn * 5), None, "S")]).await.unwrap();
         }
     }
+    append(&*store, thread_id, vec![undone(26, Vec::new()), human("and?")]).await.unwrap();
     let events = all_events(&*store, thread_id, &[]).await;
-    let expected = history(&events);
-    let mut frames: Vec<HistoryEntry> = Vec::new();
-    for limit in [3, 7, 50] {
-        frames.extend(all_history(&*store, thread_id, limit).await);
+    let expected: Vec<Value> = history(&events).iter().map(sent).collect();
+    let mut pages: Vec<Vec<Value>> = Vec::new();
+    for limit in 1..=5 {
+        pages.push(all_history(&*store, thread_id, limit).await.iter().map(sent).collect());
     }
-    frames.extend(history(&events[..events.len() / 2]));
-    frames.extend(events.iter().flat_map(|event| history(std::slice::from_ref(event))));
-    let orders = Just((0..frames.len()).collect::<Vec<_>>()).prop_shuffle();
+    // As a frame carries it: the event alone, written and read again.
+    let frame = |event: &Event| -> Vec<Value> {
+        let event: Event = serde_json::from_str(&serde_json::to_string(event).unwrap()).unwrap();
+        history(std::slice::from_ref(&event)).iter().map(sent).collect()
+    };
+    let live: Vec<Vec<Value>> = events.iter().map(frame).collect();
+    let snapshots: Vec<Vec<Value>> =
+        (0..=events.len()).map(|end| history(&events[..end]).iter().map(sent).collect()).collect();
+    let most = 3 * expected.len();
+    let orders = Just((0..most).collect::<Vec<_>>()).prop_shuffle();
+    let cases = (0..pages.len(), 0..snapshots.len(), 0..=events.len(), orders);
     let mut runner = TestRunner::deterministic();
     for _ in 0..SHUFFLES {
-        let order = orders.new_tree(&mut runner).unwrap().current();
-        let mut shown: BTreeMap<Seq, &HistoryEntry> = BTreeMap::new();
-        for at in order {
-            let frame = &frames[at];
-            // The same entry again, whichever way it came, is the same entry.
-            let known = shown.entry(frame.seq).or_insert(frame);
-            assert_eq!(known.id, frame.id);
-        }
-        assert!(shown.values().map(|entry| &entry.id).eq(expected.iter().map(|entry| &entry.id)));
-    }
-    for frame in &frames {
-        let of_history = expected.iter().find(|entry| entry.seq == frame.seq).unwrap();
-        assert_eq!((&frame.what, frame.run_id), (&of_history.what, of_history.run_id));
+        let (page, snapshot, live_from, order) = cases.new_tree(&mut runner).unwrap().current();
+        let (snapshot, live) = (&snapshots[snapshot], &live[live_from..]);
+        let sent: Vec<&Value> = pages[page].iter().chain(snapshot).chain(live.iter().flatten()).collect();
+        let received = order.into_iter().filter_map(|at| sent.get(at).copied()).collect();
+        let shown = shown(received);
+        assert!(shown.iter().copied().eq(&expected), "{shown:?}");
     }
 }
 

@@ -321,3 +321,31 @@ fn entry(channels: &Channels) -> Option<&'static str> {
 fn after_model(channels: &Channels) -> Option<&'static str> {
     if runtime::wants_tools(channels) { Some(TOOLS_NODE) } else { Some(AFTER_AGENT_NODE) }
 }
+
+#[cfg(test)]
+mod tests {
+    use compaction::{Wanted, wanted_channels};
+    use protocol::CompactionTrigger;
+
+    use super::*;
+
+    #[test]
+    fn e9_a_turn_that_is_cut_off_while_it_is_condensed_stays_a_turn() {
+        let wanted = |is_whole_run| Wanted {
+            trigger: CompactionTrigger::Auto,
+            focus: None,
+            keep: None,
+            frame_tokens: 0,
+            is_whole_run,
+        };
+        // Whatever began the run before: an answer resumes a turn in the state that a handoff or a compaction left.
+        for before in [Purpose::Turn, Purpose::Handoff, Purpose::Compaction, Purpose::Rest] {
+            for (is_whole_run, purpose) in [(false, Purpose::Turn), (true, Purpose::Compaction)] {
+                let mut channels = before.channels();
+                channels.extend(wanted_channels(&wanted(is_whole_run)));
+                assert_eq!(Purpose::at(Some(COMPACTION_NODE), Some(&channels)), purpose, "{before:?}");
+            }
+        }
+        assert_eq!(Purpose::at(Some(COMPACTION_NODE), None), Purpose::Turn);
+    }
+}

@@ -31,7 +31,7 @@ pub use models::{ModelStatus, ProviderStatus};
 pub use reports::{CondensedPart, ContextPart, ContextReport, CostReport, ModelCost};
 pub use threads::ThreadNode;
 pub use threads::compaction::{CompactionRequest, Condensed, Uncompacted};
-pub use threads::history::export_markdown;
+pub use threads::export::export_markdown;
 pub use threads::rewind::{Prompt, Rewound};
 pub use turns::WORKSPACE_KEY;
 

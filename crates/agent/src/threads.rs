@@ -1,6 +1,7 @@
 //! Threads, as a front end shows and changes them: find, list, tree, search, rename, fork, delete.
 
 pub(crate) mod compaction;
+pub(crate) mod export;
 pub(crate) mod history;
 pub(crate) mod rewind;
 

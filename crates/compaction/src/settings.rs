@@ -1,5 +1,7 @@
 //! Settings of compaction, as `config.toml` has them. What they do is decided where they are used.
 
+mod read;
+
 use serde::Deserialize;
 
 use crate::trigger::{Clause, Keep, defaults};
@@ -17,8 +19,10 @@ pub struct Settings {
     /// Whether it is done without being asked for.
     pub enabled: bool,
     /// When: any of the clauses; `None` follows the model's window.
+    #[serde(deserialize_with = "read::clauses")]
     pub trigger: Option<Vec<Clause>>,
     /// How much stays as it is; `None` follows the model's window.
+    #[serde(deserialize_with = "read::keep")]
     pub keep: Option<Keep>,
     /// `provider/name` of the model that writes the summaries; `None` is the run's.
     pub model: Option<String>,

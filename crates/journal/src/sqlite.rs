@@ -229,6 +229,10 @@ impl Store for Sqlite {
         self.look(move |db| runs::by_prefix(db, &prefix)).await
     }
 
+    async fn newest_run(&self, thread_id: ThreadId) -> Result<Option<RunId>> {
+        self.look(move |db| runs::newest(db, thread_id)).await
+    }
+
     async fn active_runs(&self, thread_id: Option<ThreadId>) -> Result<Vec<Run>> {
         self.look(move |db| runs::active(db, thread_id)).await
     }

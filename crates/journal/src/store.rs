@@ -353,6 +353,9 @@ pub trait Store: Send + Sync {
     /// Returns up to ten ids of runs that begin with `prefix`; hyphens and case are ignored.
     async fn runs_by_prefix(&self, prefix: &str) -> Result<Vec<RunId>>;
 
+    /// Returns the run that was admitted last on the thread, or `None`.
+    async fn newest_run(&self, thread_id: ThreadId) -> Result<Option<RunId>>;
+
     /// Returns the runs that are active, of one thread or of all.
     async fn active_runs(&self, thread_id: Option<ThreadId>) -> Result<Vec<Run>>;
 

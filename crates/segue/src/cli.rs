@@ -209,7 +209,7 @@ pub(crate) struct Run {
 #[derive(Debug, Args)]
 pub(crate) struct Limits {
     /// How often the model may be asked
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = one_or_more::<u64>)]
     pub(crate) max_turns: Option<u64>,
     /// How long it may take: seconds, or a number with s, m or h
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -249,7 +249,7 @@ pub(crate) struct Decide {
     #[arg(long, value_name = "FILE", group = "answer")]
     pub(crate) decision_file: Option<PathBuf>,
     /// How often the model may be asked
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = one_or_more::<u64>)]
     pub(crate) max_turns: Option<u64>,
     /// How long it may take: seconds, or a number with s, m or h
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -312,7 +312,7 @@ pub(crate) enum Threads {
     /// List threads, most recently active first
     List {
         /// The most threads to list
-        #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+        #[arg(long, value_name = "N", default_value_t = 50, value_parser = one_or_more::<u32>)]
         limit: u32,
     },
     /// Show one thread
@@ -394,6 +394,14 @@ pub(crate) enum ExportFormat {
     Json,
 }
 
+/// Reads a number that is not 0.
+fn one_or_more<N: TryFrom<u64>>(text: &str) -> Result<N, String> {
+    let number = text.parse().ok().filter(|number: &u64| *number > 0);
+    number
+        .and_then(|number| N::try_from(number).ok())
+        .ok_or_else(|| format!("`{text}` is no such number; write 1 or more"))
+}
+
 /// Reads a time: a number of seconds, or a number with its unit.
 fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is no time; write 90, 90s, 5m or 1h");
@@ -425,6 +433,15 @@ mod tests {
         for wrong in ["", "0", "m", "5d", "-1", "1.5", "99999999999999999999"] {
             check(wrong, None);
         }
+    }
+
+    #[test]
+    fn a_number_of_things_is_1_or_more_and_a_mistake_says_so() {
+        assert_eq!((one_or_more::<u64>("1"), one_or_more::<u32>("20")), (Ok(1), Ok(20)));
+        for wrong in ["0", "-1", "x", "", "99999999999999999999"] {
+            assert!(one_or_more::<u64>(wrong).unwrap_err().ends_with("write 1 or more"), "{wrong}");
+        }
+        assert!(one_or_more::<u32>("5000000000").is_err());
     }
 
     #[test]

@@ -1,19 +1,16 @@
 //! What happened in a thread, as a front end shows it: pages of history, every event, the trace of a run, what people
-//! think of it, and export. Where messages were condensed there is a marker; the messages are there all the same.
+//! think of it. Where messages were condensed there is a marker; the messages are there all the same.
 
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use journal::view::{HistoryEntry, HistoryItem, history};
 use journal::{EventQuery, HistoryPage, HistoryQuery, Transaction, Write};
 use model::tokens::truncate_graphemes;
-use protocol::{Block, Event, Message, Rating, Run, RunFeedback, RunId, Seq, Thread, ThreadId};
+use protocol::{Event, Message, Rating, Run, RunFeedback, RunId, Seq, ThreadId};
 
 use crate::agent::Agent;
 use crate::{Error, Result};
-
-/// Entries among which the newest run of a thread is looked for.
-const NEWEST_ENTRIES: usize = 50;
 
 impl Agent {
     /// Returns every event of the thread, in order.
@@ -32,12 +29,25 @@ impl Agent {
         }
     }
 
-    /// Returns what people are shown of the thread, all of it.
+    /// Returns what people are shown of the thread, all of it, with what the person here thinks of its runs.
     ///
     /// # Errors
     /// When the journal fails.
     pub async fn history(&self, thread_id: ThreadId) -> Result<Vec<HistoryEntry>> {
-        Ok(history(&self.events(thread_id).await?))
+        let mut entries = history(&self.events(thread_id).await?);
+        let mut answers: BTreeMap<RunId, usize> = BTreeMap::new();
+        for (at, entry) in entries.iter().enumerate() {
+            if let (HistoryItem::Message(Message::Ai(_)), Some(run_id)) = (&entry.what, entry.run_id) {
+                answers.insert(run_id, at);
+            }
+        }
+        let run_ids: Vec<RunId> = answers.keys().copied().collect();
+        for feedback in self.store.feedback(thread_id, &run_ids, RunFeedback::LOCAL).await? {
+            if let Some(at) = answers.get(&feedback.run_id) {
+                entries[*at].feedback = Some(Some(feedback));
+            }
+        }
+        Ok(entries)
     }
 
     /// Returns a page of what people are shown of the thread. What they are not shown does not count.
@@ -68,12 +78,11 @@ impl Agent {
 
     async fn newest_run(&self) -> Result<Option<RunId>> {
         let thread_id = self.find_thread("last").await?.thread_id;
-        let query = HistoryQuery { limit: NEWEST_ENTRIES, ..HistoryQuery::default() };
-        let page = self.history_page(thread_id, &query).await?;
-        Ok(page.entries.iter().rev().find_map(|entry| entry.run_id))
+        Ok(self.store.newest_run(thread_id).await?)
     }
 
-    /// Remembers what the person here thinks of a run; `None` forgets it.
+    /// Remembers what the person here thinks of a run; `None` forgets it. Without a comment, an earlier one of the same
+    /// thumb stays.
     ///
     /// # Errors
     /// When there is no such run, the comment is too long, or the journal fails.
@@ -91,6 +100,9 @@ impl Agent {
         {
             return Err(Error::CommentTooLong { graphemes_max: RunFeedback::COMMENT_GRAPHEMES_MAX });
         }
+        let before = self.store.feedback(thread_id, &[run_id], RunFeedback::LOCAL).await?.pop();
+        let kept = before.filter(|before| Some(before.rating) == rating).and_then(|before| before.comment);
+        let comment = comment.or(kept);
         let now = Timestamp::now();
         let write = match rating {
             Some(rating) => Write::PutFeedback(RunFeedback {
@@ -118,66 +130,4 @@ impl Agent {
             self.store.run(run_id).await?.ok_or_else(|| Error::UnknownRun { given: run_id.to_string() })?;
         Ok(self.store.run_events(run.thread_id, run_id, after, limit).await?)
     }
-}
-
-/// Returns the history as Markdown for people; reasoning is left out.
-pub fn export_markdown(thread: &Thread, entries: &[HistoryEntry]) -> String {
-    let mut out = format!("# {}\n", thread.name.as_deref().unwrap_or("Thread"));
-    // Writing to a String cannot fail.
-    let _ = writeln!(out, "\nThread `{}`\n", thread.thread_id);
-    for entry in entries {
-        let (who, text) = match &entry.what {
-            HistoryItem::Message(message) => (speaker(message).to_owned(), markdown(message)),
-            HistoryItem::Boundary(boundary) => {
-                ("Earlier messages condensed by the original agent".to_owned(), boundary.text.clone())
-            }
-            HistoryItem::Marker(marker) => (
-                format!(
-                    "{} messages condensed ({}–{})",
-                    marker.replaced_count, marker.first_seq, marker.last_seq
-                ),
-                quoted(&marker.summary),
-            ),
-            HistoryItem::Undone(undone) => (
-                format!("Condensing undone (marker {})", undone.marker_seq),
-                "_All of it is sent again._".to_owned(),
-            ),
-        };
-        if !text.trim().is_empty() {
-            let _ = writeln!(out, "## {who} · {}\n\n{}\n", entry.seq, text.trim_end());
-        }
-    }
-    out
-}
-
-/// Returns a summary as a quotation: its headings are none of the document.
-fn quoted(summary: &str) -> String {
-    summary.lines().map(|line| format!("> {line}\n")).collect()
-}
-
-const fn speaker(message: &Message) -> &'static str {
-    match message {
-        Message::Human(_) => "Human",
-        Message::Ai(_) => "AI",
-        Message::Tool(_) => "Tool",
-    }
-}
-
-fn markdown(message: &Message) -> String {
-    let mut text = String::new();
-    for block in message.content() {
-        match block {
-            Block::Text { text: part } => {
-                let _ = writeln!(text, "{part}");
-            }
-            Block::ToolCall { name, args, .. } => {
-                let _ = writeln!(text, "`{name}` {args}");
-            }
-            Block::Media { media_type, .. } => {
-                let _ = writeln!(text, "[{media_type}]");
-            }
-            Block::Thinking { .. } | Block::Opaque { .. } => {}
-        }
-    }
-    text
 }

@@ -3,7 +3,7 @@
 
 use clap::Args;
 
-use crate::cli::Model;
+use crate::cli::{Model, one_or_more};
 
 /// Show what fills the model's window in a thread, and when it will be condensed
 #[derive(Debug, Args)]
@@ -28,7 +28,7 @@ pub(crate) struct Compact {
     #[arg(long, value_name = "TEXT")]
     pub(crate) focus: Option<String>,
     /// Leave the newest N messages as they are [default: as config.toml says]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = one_or_more::<u64>)]
     pub(crate) keep: Option<u64>,
     /// Show what it would be, and change nothing
     #[arg(long)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use protocol::Seq;
 
-use crate::cli::Model;
+use crate::cli::{Model, one_or_more};
 
 /// The decisions a file can hold; the page with all of them is `docs/decisions.md`.
 const DECISIONS: &str = r#"Decisions for --decision-file, one of them in {"decisions": [D]}:
@@ -60,7 +60,7 @@ pub(crate) struct Handoff {
     #[arg(long, value_name = "FILE", group = "answer")]
     pub(crate) decision_file: Option<PathBuf>,
     /// Cover only the newest N messages
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = one_or_more::<u64>)]
     pub(crate) messages: Option<u64>,
     #[command(flatten)]
     pub(crate) model: Model,

@@ -37,6 +37,11 @@ const THREADS_OFFERED_MAX: usize = 50;
 /// What is said before a turn goes on that nobody asked for just now.
 const CUT_OFF: &str = "The last turn had been cut off; it goes on where it stopped. Esc or Ctrl-C stops it.";
 
+/// What is said when a person stopped a turn.
+const STOPPED: &str = "Stopped. What had arrived is kept.";
+/// The same where the turn was about to condense the conversation first.
+const STOPPED_CONDENSING: &str = "Stopped: nothing was condensed. What had arrived before is kept.";
+
 /// A conversation under way.
 struct Chat {
     context: Context,
@@ -178,7 +183,7 @@ impl Chat {
                                 if failure.is_busy() {
                                     // The message was not taken: it can be sent again.
                                     self.typed.lines.push_front(text);
-                                    self.typed.rest = self.typed.unsent();
+                                    self.typed.hold();
                                 }
                                 self.tell(failure)?;
                             }
@@ -210,7 +215,7 @@ impl Chat {
             self.context.screen.line(format!("{PROMPT}{}", safe(&shown)))?;
             return Ok(Line::Text(self.lines.written(&text)));
         }
-        let rest = self.typed.unsent();
+        let rest = self.typed.next_unsent();
         if self.context.screen.is_plain() && !rest.is_empty() {
             self.say("You had typed, and it was not sent:")?;
             self.context.screen.line(safe(&rest))?;
@@ -391,11 +396,12 @@ impl Chat {
         match (end.status, exit::of_run(&end)) {
             (RunStatus::Cancelled, _) => {
                 // What was typed for an answer that never came is looked at again before it is sent.
-                self.typed.rest = self.typed.unsent();
-                self.say("Stopped. What had arrived is kept.")
+                self.typed.hold();
+                let is_condensing = self.spent.as_ref().is_some_and(|spent| spent.is_condensing);
+                self.say(if is_condensing { STOPPED_CONDENSING } else { STOPPED })
             }
             (_, Err(failure)) => {
-                self.typed.rest = self.typed.unsent();
+                self.typed.hold();
                 self.tell(failure)
             }
             (_, Ok(_)) => Ok(()),
@@ -412,7 +418,7 @@ impl Chat {
             let asked = approval::ask_person(&self.context, interrupt, &mut self.typed)?;
             let Some(answered) = asked else {
                 // A line that waits would give up the calls: it is looked at again before it is sent.
-                self.typed.rest = self.typed.unsent();
+                self.typed.hold();
                 return Ok(None);
             };
             approval::remember(&self.context, &answered.remembered).await?;

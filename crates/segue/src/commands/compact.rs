@@ -5,7 +5,7 @@ use agent::{
     Agent, CancellationToken, CompactionRequest, Condensed, ContextReport, EXTRACTIVE, Frames, Keep,
     Uncompacted,
 };
-use protocol::ThreadId;
+use protocol::{Seq, ThreadId};
 use serde::Serialize;
 use serde_json::json;
 
@@ -201,6 +201,23 @@ pub(crate) fn told_undone(undone: &Uncompacted) -> String {
         tokens(undone.tokens_before),
         tokens(undone.tokens_after)
     )
+}
+
+/// Returns the marker of the compaction that is in effect in the thread, if one is; what cannot be worked out is not told.
+pub(crate) async fn in_effect(context: &Context, thread_id: ThreadId) -> Option<Seq> {
+    let report = context.agent.context(thread_id).await.ok()?;
+    report.condensed.map(|condensed| condensed.marker_seq)
+}
+
+/// Returns what a person is told where another compaction came into effect, or none is any more.
+pub(crate) fn told_in_effect(before: Option<Seq>, after: Option<Seq>) -> Option<String> {
+    match after {
+        _ if before == after => None,
+        Some(marker_seq) => Some(format!(
+            "The compaction of marker #{marker_seq} is in effect again: its summary is sent in place of what is older."
+        )),
+        None => Some("Nothing is condensed any more: all messages are sent as they are.".to_owned()),
+    }
 }
 
 /// Performs `segue context`.

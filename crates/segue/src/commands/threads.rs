@@ -8,12 +8,13 @@ use std::path::Path;
 
 use agent::{SearchHit, ThreadFilter, ThreadNode};
 use jiff::Timestamp;
-use protocol::{Block, Message, ParentKind, Thread, ThreadId, ThreadStatus};
+use protocol::{Block, Message, ParentKind, Seq, Thread, ThreadId, ThreadStatus};
 use serde_json::json;
 
 use crate::cli::{ExportFormat, Format, Threads};
 use crate::commands::Context;
 use crate::commands::chat::message::FILE_BLOCK;
+use crate::commands::compact::{in_effect, told_in_effect};
 use crate::exit::{Code, Failure, Outcome};
 use crate::terminal::ask::question::{Choice, ask};
 use crate::terminal::screen::Audience;
@@ -39,17 +40,7 @@ pub(crate) async fn run(context: &Context, args: Threads) -> Outcome {
         }
         Threads::Rewind { thread, keep } => {
             let thread = context.agent.find_thread(&thread).await?;
-            let done = context.agent.rewind(thread.thread_id, keep).await?;
-            match context.format {
-                Format::Json => context.json(&json!({
-                    "thread_id": thread.thread_id, "keep_seq": done.keep_seq, "superseded": done.superseded,
-                }))?,
-                Format::Text => context.screen.line(format!(
-                    "Back at event {}; {} out of sight, files stay as they are.",
-                    done.keep_seq,
-                    super::import::count(done.superseded, "message")
-                ))?,
-            }
+            rewind(context, thread.thread_id, keep).await?;
         }
         Threads::Stop { thread } => stop(context, &thread).await?,
         Threads::Delete { thread, yes } => {
@@ -60,6 +51,27 @@ pub(crate) async fn run(context: &Context, args: Threads) -> Outcome {
         }
     }
     Ok(Code::Done)
+}
+
+async fn rewind(context: &Context, thread_id: ThreadId, keep: Seq) -> Result<(), Failure> {
+    let before = in_effect(context, thread_id).await;
+    let done = context.agent.rewind(thread_id, keep).await?;
+    let after = in_effect(context, thread_id).await;
+    if context.format == Format::Json {
+        return context.json(&json!({
+            "thread_id": thread_id, "keep_seq": done.keep_seq, "superseded": done.superseded, "marker_seq": after,
+        }));
+    }
+    let screen = &context.screen;
+    screen.line(format!(
+        "Back at event {}; {} out of sight, files stay as they are.",
+        done.keep_seq,
+        super::import::count(done.superseded, "message")
+    ))?;
+    if let Some(text) = told_in_effect(before, after) {
+        screen.line(wrap(&text, screen.text_columns(), "", "  "))?;
+    }
+    Ok(())
 }
 
 /// Shows a page of threads, most recently active first.

@@ -131,3 +131,21 @@ async fn m9_an_undo_leaves_clipped_what_was_clipped_before() {
     agent.uncompact(thread).await.unwrap();
     sends_the_same(&agent, &server, (thread, control), "And now?").await;
 }
+
+#[tokio::test]
+async fn m9_what_a_person_took_back_is_not_condensed_again_by_the_next_message() {
+    let (world, server) = (World::new(), good_server());
+    let agent = agent_of(&world, &server, (200_000, "trigger = [{ tokens = 20000 }]"));
+    let thread = filled(&agent, 10_000).await;
+    sent(&agent, thread, "It is due with this one.").await;
+    assert_eq!(markers(&agent, thread).await.len(), 1, "it was condensed by itself");
+    let undone = agent.uncompact(thread).await.unwrap();
+    assert!(undone.tokens_after > 20_000, "{undone:?}");
+    sent(&agent, thread, "And this is answered with all of it.").await;
+    assert_eq!(markers(&agent, thread).await.len(), 1);
+    assert!(!split(&server).1.last().unwrap().body["messages"].to_string().contains(OPENING));
+    // Once it has really grown, it is condensed again.
+    append(&agent, thread, &turns(20..24, 10_000)).await;
+    sent(&agent, thread, "And this is too much.").await;
+    assert_eq!(markers(&agent, thread).await.len(), 2);
+}

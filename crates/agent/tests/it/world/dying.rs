@@ -60,6 +60,9 @@ impl Store for Dying {
     async fn runs_by_prefix(&self, prefix: &str) -> journal::Result<Vec<RunId>> {
         self.inner.runs_by_prefix(prefix).await
     }
+    async fn newest_run(&self, thread_id: ThreadId) -> journal::Result<Option<RunId>> {
+        self.inner.newest_run(thread_id).await
+    }
     async fn run_events(
         &self,
         thread_id: ThreadId,

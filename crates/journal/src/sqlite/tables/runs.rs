@@ -83,6 +83,17 @@ pub(crate) fn by_prefix(connection: &Connection, prefix: &str) -> Result<Vec<Run
     Ok(ids.collect::<rusqlite::Result<_>>()?)
 }
 
+/// Returns the run that was admitted last on the thread, or `None`; ids are in the order of time.
+pub(crate) fn newest(connection: &Connection, thread_id: ThreadId) -> Result<Option<RunId>> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT r.run_id FROM thread_heads h JOIN runs r ON r.thread_key = h.thread_key
+             WHERE h.thread_id = ?1 ORDER BY r.run_id DESC LIMIT 1",
+        )?
+        .query_row([thread_id.to_string()], |row| stored(row, "run_id"))
+        .optional()?)
+}
+
 /// Notes that the thread has an event of the run at `seq`. Events of a run that was not admitted here are nobody's.
 pub(crate) fn reach(connection: &Connection, (run_id, key): (RunId, i64), seq: Seq) -> Result<()> {
     connection

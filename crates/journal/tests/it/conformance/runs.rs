@@ -36,6 +36,8 @@ pub async fn j1_a_thread_has_one_active_run(store: Subject) {
     assert_eq!(store.active_runs(None).await.unwrap().len(), 2);
     commit(&*store, vec![ended(first.run_id, RunStatus::Interrupted)]).await.unwrap();
     commit(&*store, vec![Write::AdmitRun(second.clone())]).await.unwrap();
+    assert_eq!(store.newest_run(first.thread_id).await.unwrap(), Some(second.run_id));
+    assert_eq!(store.newest_run(ThreadId::generate()).await.unwrap(), None);
     assert_eq!(store.active_runs(Some(first.thread_id)).await.unwrap(), [second]);
 }
 

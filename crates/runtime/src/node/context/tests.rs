@@ -132,3 +132,41 @@ async fn no_more_contexts_are_kept_than_the_limit() {
     }
     assert_eq!(contexts.kept.lock().unwrap().len(), CONTEXTS_MAX);
 }
+
+fn answered(counted: u64, estimated: u64) -> NewEvent {
+    let answer = AiMessage {
+        content: vec![Block::text("done")],
+        model: Some("test/model".to_owned()),
+        usage: Some(protocol::Usage { input_tokens: counted, ..protocol::Usage::default() }),
+        estimated_tokens: Some(estimated),
+        ..AiMessage::default()
+    };
+    NewEvent::message(&Message::Ai(answer), Timestamp::UNIX_EPOCH).unwrap()
+}
+
+#[tokio::test]
+async fn b18_what_a_model_counted_for_what_was_sent_is_the_measure_of_the_next_request() {
+    for (counted, estimated, times) in
+        [(1_500, 1_000, 1.5), (700, 1_000, 0.7), (90_000, 1_000, TIMES_MAX), (10, 1_000, TIMES_MIN)]
+    {
+        let (store, thread_id) =
+            journal_of(messages(3).chain([answered(counted, estimated)]).collect()).await;
+        let context = Contexts::default().read(&store, thread_id).await.unwrap();
+        assert_eq!(context.times("test/model"), times, "{counted} of {estimated}");
+        assert_eq!(context.times("test/other"), 1.0, "another model counts otherwise");
+        let whole = ((context.tokens + 200) as f64 * times) as u64;
+        assert_eq!(context.request_tokens("test/model", 200), whole);
+    }
+}
+
+#[tokio::test]
+async fn l11_a_cut_changes_what_is_counted_and_not_how() {
+    let (store, thread_id) = journal_of(messages(3).chain([answered(2_000, 1_000)]).collect()).await;
+    let contexts = Contexts::default();
+    assert_eq!(contexts.read(&store, thread_id).await.unwrap().times("test/model"), 2.0);
+    add(&store, thread_id, vec![fact(EventType::ImportedBoundary)]).await;
+    add(&store, thread_id, messages(1).collect()).await;
+    let context = contexts.read(&store, thread_id).await.unwrap();
+    assert_eq!((context.messages.len(), context.times("test/model")), (1, 2.0));
+    assert_eq!(context.request_tokens("test/model", 0), context.tokens * 2);
+}

@@ -22,7 +22,7 @@ impl Chat {
         let reached = compact::condense(&self.context, thread_id, asked, (&mut self.typed, &mut spent)).await;
         if !matches!(reached, Ok(Some(Reached::Condensed(_)))) {
             // What was typed for a smaller context is looked at again before it is sent.
-            self.typed.rest = self.typed.unsent();
+            self.typed.hold();
         }
         let Some(reached) = reached? else { return self.say(compact::STOPPED) };
         for line in compact::told(&self.context.screen, &reached) {
@@ -35,9 +35,19 @@ impl Chat {
     }
 
     /// `/uncompact`: takes the newest compaction back.
-    pub(super) async fn uncompact(&mut self) -> Result<(), Failure> {
+    pub(super) async fn uncompact(&mut self, words: &[&str]) -> Result<(), Failure> {
+        if let Some(word) = words.first() {
+            let what = format!("read /uncompact: it takes no `{word}`");
+            return Err(Failure::new(Code::User, what)
+                .with_hint("/uncompact always takes the newest compaction back"));
+        }
         let Some(thread_id) = self.current()? else { return Ok(()) };
-        let undone = self.context.agent.uncompact(thread_id).await?;
+        let undone = match self.context.agent.uncompact(thread_id).await {
+            Err(agent::Error::NothingToUndo { .. }) => {
+                return self.say("Nothing to take back: nothing is condensed here.");
+            }
+            undone => undone?,
+        };
         self.is_changed = true;
         self.say(&compact::told_undone(&undone))
     }
@@ -62,7 +72,7 @@ fn read(words: &[&str]) -> Result<Asked, Failure> {
             "--preview" => asked.purpose = Purpose::Preview,
             "--keep" => {
                 let number = words.next().and_then(|number| number.parse().ok()).filter(|number| *number > 0);
-                asked.keep = Some(number.ok_or_else(|| usage("`--keep` needs a number"))?);
+                asked.keep = Some(number.ok_or_else(|| usage("`--keep` needs a number, 1 or more"))?);
             }
             word if word.starts_with("--") => return Err(usage(&format!("there is no option `{word}`"))),
             word => focus.push(word),

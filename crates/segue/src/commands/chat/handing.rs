@@ -176,7 +176,7 @@ impl Chat {
         self.total = None;
         let drafted = review::draft(&self.context, thread_id, request, &mut self.typed).await;
         if !matches!(drafted, Ok(Some(_))) {
-            self.typed.rest = self.typed.unsent();
+            self.typed.hold();
         }
         let drafted = match drafted {
             // Asked for with another goal or window than the one that waits.
@@ -222,7 +222,7 @@ impl Chat {
         }
         let left = review.ask().await;
         let spent = std::mem::take(&mut review.spent);
-        self.typed.rest = self.typed.unsent();
+        self.typed.hold();
         self.took(spent).await?;
         self.go_on(left?).await
     }

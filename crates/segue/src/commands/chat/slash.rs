@@ -83,7 +83,7 @@ impl Chat {
             "show" => self.show(first).await,
             "history" => self.history(&words).await,
             "compact" => self.compact(&words).await,
-            "uncompact" => self.uncompact().await,
+            "uncompact" => self.uncompact(&words).await,
             "context" => self.window().await,
             "cost" => self.cost().await,
             "model" => self.model(first),

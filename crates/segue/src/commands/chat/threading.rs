@@ -7,6 +7,7 @@ use protocol::Seq;
 
 use crate::commands::chat::message::words;
 use crate::commands::chat::{Chat, choose};
+use crate::commands::compact::{in_effect, told_in_effect};
 use crate::commands::threads;
 use crate::exit::{Code, Failure};
 use crate::terminal::ask::pick::pick;
@@ -58,13 +59,18 @@ impl Chat {
                 None => return Ok(()),
             },
         };
+        let before = in_effect(&self.context, thread_id).await;
         let done = self.context.agent.rewind(thread_id, chosen.seq.saturating_sub(1)).await?;
+        let after = in_effect(&self.context, thread_id).await;
         let thread = self.context.agent.find_thread(&thread_id.to_string()).await?;
         self.go_to(Some(thread));
         self.say(&format!(
             "Back before that message; {} out of sight, files stay as they are.",
             crate::commands::import::count(done.superseded, "message")
         ))?;
+        if let Some(text) = told_in_effect(before, after) {
+            self.say(&text)?;
+        }
         let words = words(&chosen.text);
         if self.context.screen.cursor == Cursor::Fixed {
             self.say("It said:")?;

@@ -3,7 +3,7 @@
 
 use agent::{ContextPart, ContextReport};
 
-use crate::terminal::screen::Screen;
+use crate::terminal::screen::{Cursor, Screen};
 use crate::terminal::text::amount::tokens;
 use crate::terminal::text::safe::one_line;
 use crate::terminal::text::table::{Column, table};
@@ -26,15 +26,16 @@ pub(crate) fn report(screen: &Screen, report: &ContextReport) -> Vec<String> {
         None => format!("about {} tokens; the model's window is not known", tokens(report.tokens)),
     };
     let mut lines = vec![style.bold(one_line(report.model.as_deref().unwrap_or("no model"))), style.dim(of)];
-    // A bar says nothing to whoever has it read out.
-    if !screen.is_plain() {
+    // A bar says nothing to whoever has it read out, or reads it as a program.
+    let has_bar = screen.cursor == Cursor::Free;
+    if has_bar {
         lines.push(bar(report, window, BAR_COLUMNS.min(screen.columns.saturating_sub(2))));
     }
     let percent = |tokens: u64| format!("{} %", (tokens * 100).div_ceil(window));
     // Neither does the picture a part has in it.
-    let named = |picture: char, name: &str| match screen.is_plain() {
-        true => one_line(name),
-        false => format!("{picture} {}", one_line(name)),
+    let named = |picture: char, name: &str| match has_bar {
+        true => format!("{picture} {}", one_line(name)),
+        false => one_line(name),
     };
     let parts = report.parts.iter().zip(PICTURES.iter().cycle());
     let row = |(part, picture): (&ContextPart, &char)| {
@@ -104,7 +105,7 @@ mod tests {
     use agent::CondensedPart;
 
     use super::*;
-    use crate::terminal::screen::{Audience, Cursor};
+    use crate::terminal::screen::Audience;
     use crate::terminal::text::style::Style;
     use crate::terminal::text::wrap::width;
 
@@ -121,8 +122,8 @@ mod tests {
         }
     }
 
-    fn shown(audience: Audience, filled: &ContextReport) -> String {
-        let screen = Screen { style: Style::Plain, columns: 60, audience, cursor: Cursor::Fixed };
+    fn shown(audience: Audience, cursor: Cursor, filled: &ContextReport) -> String {
+        let screen = Screen { style: Style::Plain, columns: 60, audience, cursor };
         let text = report(&screen, filled).join("\n");
         assert!(text.lines().all(|line| width(line) <= 60), "{text}");
         text
@@ -137,11 +138,9 @@ mod tests {
             condensed: Some(CondensedPart { marker_seq: 71, last_seq: 61, part: "summary" }),
             ..of(Some(200_000), &parts)
         };
-        insta::assert_snapshot!(format!(
-            "{}\n\n{}",
-            shown(Audience::Program, &filled),
-            shown(Audience::Person, &filled)
-        ));
+        let plain = shown(Audience::Person, Cursor::Fixed, &filled);
+        assert_eq!(shown(Audience::Program, Cursor::Fixed, &filled), plain);
+        insta::assert_snapshot!(format!("{}\n\n{plain}", shown(Audience::Person, Cursor::Free, &filled)));
     }
 
     #[test]
@@ -153,7 +152,8 @@ mod tests {
         check(None, "It is condensed as `[compaction]` in config.toml says.");
         check(Some(20_000), "It will be condensed before the next request: 20.0k tokens are reached.");
         check(Some(30_000), "It will be condensed at 30.0k tokens: 10.0k to go.");
-        assert!(shown(Audience::Program, &of(None, &[("messages", 9)])).contains("window is not known"));
+        let unknown = shown(Audience::Program, Cursor::Fixed, &of(None, &[("messages", 9)]));
+        assert!(unknown.contains("window is not known"), "{unknown}");
     }
 
     #[test]

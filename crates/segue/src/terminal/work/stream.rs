@@ -63,6 +63,8 @@ pub(crate) struct Spent {
     pub(crate) time: Duration,
     /// The last event that was shown, when the display fell behind; what came after is in the journal.
     pub(crate) lost_after: Option<protocol::Seq>,
+    /// Whether it was condensing the conversation when it ended.
+    pub(crate) is_condensing: bool,
 }
 
 impl Spent {
@@ -72,6 +74,7 @@ impl Spent {
         self.subagents.extend(more.subagents);
         self.model = more.model.or_else(|| self.model.take());
         self.time += more.time;
+        self.is_condensing = more.is_condensing;
     }
 }
 
@@ -205,7 +208,11 @@ impl<'a> Stream<'a> {
                 self.calls.subagent(value);
                 Ok(())
             }
-            Frame::Progress { what, .. } => self.progress(what),
+            Frame::Progress { what, .. } => {
+                // Within a turn nothing else tells how far it is.
+                self.spent.is_condensing = true;
+                self.progress(what)
+            }
             Frame::Interrupted(_) => {
                 self.calls.ask();
                 Ok(())
@@ -264,6 +271,7 @@ impl<'a> Stream<'a> {
     /// Shows what became of the context: the card that the history has too, or one line.
     fn condensed(&mut self, event: &Event) -> io::Result<()> {
         self.end_answer()?;
+        self.spent.is_condensing = false;
         self.enter(Phase::Waiting);
         let lines = marker::happened(&self.screen, event);
         self.print(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())

@@ -43,7 +43,20 @@ impl Typed {
         Ok(wish)
     }
 
-    /// Takes everything back into one text, to be looked at before it is sent.
+    /// Holds back what waits: each line is looked at again before it is sent.
+    pub(crate) fn hold(&mut self) {
+        self.kept.splice(0..0, self.lines.drain(..));
+    }
+
+    /// Takes what is to be looked at next before it is sent: one line that was held back, else the one that was not ended.
+    pub(crate) fn next_unsent(&mut self) -> String {
+        match self.kept.is_empty() {
+            true => std::mem::take(&mut self.rest),
+            false => self.kept.remove(0),
+        }
+    }
+
+    /// Takes everything back into one text, to be looked at by whoever wrote it.
     pub(crate) fn unsent(&mut self) -> String {
         let mut texts: Vec<String> = self.lines.drain(..).chain(self.kept.drain(..)).collect();
         texts.push(std::mem::take(&mut self.rest));
@@ -115,6 +128,17 @@ mod tests {
         let (mut both, wish) = typed(&plain("one\r\rtwö"));
         assert_eq!((both.lines.len(), both.rest.as_str(), wish), (1, "twö", None));
         assert_eq!(both.unsent(), "one\ntwö");
+        assert_eq!(both, Typed::default());
+    }
+
+    #[test]
+    fn lines_that_are_held_back_are_looked_at_one_by_one() {
+        let (mut both, _) = typed(&plain("one\rtwo\rthr"));
+        both.kept.push("asked".to_owned());
+        both.hold();
+        assert!(both.lines.is_empty(), "nothing is sent by itself");
+        let next: Vec<String> = (0..5).map(|_| both.next_unsent()).collect();
+        assert_eq!(next, ["one", "two", "asked", "thr", ""]);
         assert_eq!(both, Typed::default());
     }
 

@@ -165,6 +165,27 @@ fn e16_what_is_typed_meanwhile_is_sent_behind_it() {
 }
 
 #[test]
+fn e16_a_turn_that_is_stopped_while_it_condenses_says_that_nothing_was_condensed() {
+    let answer = Reply::text("Going on.\n").tokens(3_000, 20);
+    let server = Server::start(Script::new([record().gated("held", Place::Start), answer])).unwrap();
+    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let settings = "[compaction]\ntrigger = {messages = 20}\nkeep = {messages = 4}\n";
+    std::fs::write(sandbox.home().join("config.toml"), settings).unwrap();
+    let terminal = Terminal::start(&sandbox, 80, &["chat", "-c"]);
+    terminal.wait_for(PROMPT);
+    terminal.keys("and now?\r");
+    terminal.wait_for("condensing with ");
+    terminal.keys("\x03");
+    let screen = terminal.wait_for("Stopped: nothing was condensed.");
+    assert!(!screen.contains("Stopped. What had arrived"), "{screen}");
+    terminal.wait_until("the prompt", |screen| screen.trim_end().ends_with("segue>"));
+    terminal.keys("/quit\r");
+    assert_eq!(terminal.end().0, 0);
+    let markers = sandbox.json(&["history", "last", "--markers", "--json"]);
+    assert_eq!(markers["entries"], json!([]), "{markers}");
+}
+
+#[test]
 fn e16_the_command_is_stopped_with_a_key_too() {
     let server = Server::start(Script::new([record().gated("held", Place::Start)])).unwrap();
     let sandbox = long_thread(Sandbox::new().with_model(&server), 12);

@@ -74,6 +74,45 @@ fn m15_a_full_thread_is_proposed_to_be_handed_off_once_for_each_real_growth() {
 }
 
 #[test]
+fn m15_whoever_takes_a_compaction_back_is_not_asked_again_and_what_they_type_on_is_sent_line_by_line() {
+    let server = condensing();
+    let sandbox = long_thread(soon_full(&server), 12);
+    let terminal = Terminal::start(&sandbox, 80, &["chat", "-c"]);
+    terminal.wait_for(QUESTION);
+    terminal.keys("c\r");
+    terminal.wait_for("/uncompact takes it back.");
+    terminal.wait_until("the prompt", |screen| screen.trim_end().ends_with("segue>"));
+    terminal.keys("/uncompact\rwhat is left?\rand then?\r");
+    terminal.wait_until("both answers", |screen| screen.matches("Going on.").count() == 2);
+    terminal.wait_until("the prompt", |screen| screen.trim_end().ends_with("segue>"));
+    terminal.keys("/quit\r");
+    let (code, screen) = terminal.end();
+    assert_eq!((code, screen.matches("This thread fills").count()), (0, 1), "{screen}");
+    assert!(screen.contains("Taken back: "), "{screen}");
+    let sent = server.requests().pop().unwrap().body["messages"].to_string();
+    assert!(sent.contains("what is left?") && sent.contains("and then?"), "{sent}");
+    assert!(!sent.contains("what is left?\\nand then?"), "{sent}");
+}
+
+#[test]
+fn m15_lines_that_were_typed_at_the_question_are_looked_at_one_by_one() {
+    let server = condensing();
+    let sandbox = long_thread(soon_full(&server), 12);
+    let terminal = Terminal::start(&sandbox, 80, &["chat", "-c"]);
+    terminal.wait_for(QUESTION);
+    terminal.keys("what is left?\rand then?\rg\r");
+    terminal.wait_until("the first line", |screen| screen.trim_end().ends_with("segue> what is left?"));
+    terminal.keys("\r");
+    terminal.wait_for("Going on.");
+    terminal.wait_until("the second line", |screen| screen.trim_end().ends_with("segue> and then?"));
+    terminal.keys("\r");
+    terminal.wait_until("both answers", |screen| screen.matches("Going on.").count() == 2);
+    terminal.wait_until("the prompt", |screen| screen.trim_end().ends_with("segue>"));
+    terminal.keys("/quit\r");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
 fn m15_escape_goes_on_and_changes_nothing() {
     let server = answering();
     let sandbox = soon_full(&server);

@@ -37,7 +37,7 @@ pub async fn j1_a_thread_has_one_active_run(store: Subject) {
     commit(&*store, vec![ended(first.run_id, RunStatus::Interrupted)]).await.unwrap();
     commit(&*store, vec![Write::AdmitRun(second.clone())]).await.unwrap();
     assert_eq!(store.newest_run(first.thread_id).await.unwrap(), Some(second.run_id));
-    assert_eq!(store.newest_run(ThreadId::generate()).await.unwrap(), None);
+    assert_eq!(store.newest_run(protocol::ThreadId::generate()).await.unwrap(), None);
     assert_eq!(store.active_runs(Some(first.thread_id)).await.unwrap(), [second]);
 }
 

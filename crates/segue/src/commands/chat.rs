@@ -215,8 +215,10 @@ impl Chat {
             self.context.screen.line(format!("{PROMPT}{}", safe(&shown)))?;
             return Ok(Line::Text(self.lines.written(&text)));
         }
-        let rest = self.typed.next_unsent();
-        if self.context.screen.is_plain() && !rest.is_empty() {
+        let is_plain = self.context.screen.is_plain();
+        // Where nothing can be put into the line, all of it is told at once.
+        let rest = if is_plain { self.typed.unsent() } else { self.typed.next_unsent() };
+        if is_plain && !rest.is_empty() {
             self.say("You had typed, and it was not sent:")?;
             self.context.screen.line(safe(&rest))?;
         }

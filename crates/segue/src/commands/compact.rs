@@ -151,7 +151,8 @@ pub(crate) fn told(screen: &Screen, reached: &Reached) -> Vec<String> {
                 Some(marker) => (Standing::Stands(marker.seq), Fold::Closed),
                 None => (Standing::Preview, Fold::Open),
             };
-            let mut lines = card(screen, &done.compaction.clone().into(), standing, fold);
+            let at = done.marker.as_ref().map(|marker| marker.created_at);
+            let mut lines = card(screen, (&done.compaction.clone().into(), at), standing, fold);
             if done.compaction.model == EXTRACTIVE {
                 lines.push(screen.style.warn(say("No model wrote the summary: it is the offline extract.")));
             }

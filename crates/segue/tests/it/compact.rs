@@ -180,8 +180,9 @@ fn e8_a_compaction_that_does_not_help_changes_nothing_and_one_line_says_why() {
     assert_eq!(sandbox.run(&["import", &sandbox.session()]).code, 0);
     let before = messages(&sandbox);
     let told = sandbox.run(&["compact", "last", "--keep", "8"]);
-    assert_eq!((told.code, told.stdout.lines().count(), told.stderr.as_str()), (0, 1, ""), "{told:?}");
-    assert!(told.stdout.starts_with("Nothing to condense: "), "{told:?}");
+    assert_eq!((told.code, told.stderr.as_str()), (0, ""), "{told:?}");
+    let line = told.stdout.replace("\n  ", " ");
+    assert!(line.starts_with("Nothing to condense: ") && line.lines().count() == 1, "{told:?}");
     assert_eq!(entries(&sandbox), before);
 }
 

@@ -13,6 +13,7 @@ use crate::terminal::screen::Screen;
 use crate::terminal::show::calls::title;
 use crate::terminal::show::markdown::Markdown;
 use crate::terminal::show::marker::{Fold, card, taken_back};
+use crate::terminal::text::moment::minute;
 use crate::terminal::text::safe::{one_line, safe};
 use crate::terminal::text::wrap::{shorten, size, wrap};
 
@@ -39,7 +40,7 @@ pub(crate) struct Look<'a> {
 /// When stdout cannot be written to.
 pub(crate) fn show(screen: &Screen, entry: &HistoryEntry, look: Look<'_>) -> Result<(), Failure> {
     let style = screen.style;
-    let at = entry.created_at.strftime("%Y-%m-%d %H:%M");
+    let at = minute(entry.created_at);
     match &entry.what {
         // Reasoning alone is not shown, so neither is a heading for it.
         HistoryItem::Message(message) if is_hidden(message) => {}
@@ -63,7 +64,9 @@ pub(crate) fn show(screen: &Screen, entry: &HistoryEntry, look: Look<'_>) -> Res
             show_text(screen, &boundary.text, look.lines_max)?;
         }
         HistoryItem::Marker(marker) => {
-            for line in card(screen, marker, look.marks.standing(entry.seq), look.fold) {
+            for line in
+                card(screen, (marker, Some(entry.created_at)), look.marks.standing(entry.seq), look.fold)
+            {
                 screen.line(line)?;
             }
         }

@@ -3,11 +3,13 @@
 //! history. What is condensed, and what of it was taken back, is decided elsewhere.
 
 use agent::SummaryMarker;
+use jiff::Timestamp;
 use protocol::{Compaction, CompactionTrigger, Event, EventType, Seq};
 
 use crate::terminal::screen::Screen;
 use crate::terminal::show::markdown::Markdown;
 use crate::terminal::text::amount::tokens;
+use crate::terminal::text::moment::minute;
 use crate::terminal::text::safe::one_line;
 use crate::terminal::text::style::apart;
 use crate::terminal::text::wrap::{size, width, wrap};
@@ -56,11 +58,17 @@ pub(crate) enum Fold {
 
 /// Returns the lines of a card; none is wider than the screen. Text of the summary cannot act on the terminal, and every
 /// line of it is led by a rule, so that it cannot pass for what was said; where it is read out, its lines are counted
-/// before and its end is told.
-pub(crate) fn card(screen: &Screen, marker: &SummaryMarker, standing: Standing, fold: Fold) -> Vec<String> {
+/// before and its end is told. The marker comes with when it was set.
+pub(crate) fn card(
+    screen: &Screen,
+    (marker, at): (&SummaryMarker, Option<Timestamp>),
+    standing: Standing,
+    fold: Fold,
+) -> Vec<String> {
+    let at = at.map(minute);
     let mut lines = match screen.is_plain() {
-        true => spoken(screen, marker, standing),
-        false => head(screen, marker, standing),
+        true => spoken(screen, marker, standing, at),
+        false => head(screen, marker, standing, at),
     };
     if let Some(focus) = marker.focus.as_deref().map(one_line).filter(|focus| !focus.is_empty()) {
         let focus = wrap(&format!("asked to keep: {focus}"), screen.text_columns(), INDENT, INDENT);
@@ -87,7 +95,10 @@ pub(crate) fn happened(screen: &Screen, event: &Event) -> Vec<String> {
     let content = event.content_value();
     match event.kind() {
         Some(EventType::Compacted) => match serde_json::from_value::<Compaction>(content) {
-            Ok(compaction) => card(screen, &compaction.into(), Standing::Stands(event.seq), Fold::Closed),
+            Ok(compaction) => {
+                let marker = (&compaction.into(), Some(event.created_at));
+                card(screen, marker, Standing::Stands(event.seq), Fold::Closed)
+            }
             Err(_) => Vec::new(),
         },
         Some(EventType::CompactionFailed) => {
@@ -115,7 +126,7 @@ pub(crate) fn range(first_seq: Seq, last_seq: Seq) -> String {
 }
 
 /// Returns the head as it is read at a glance, in as many lines as it takes.
-fn head(screen: &Screen, marker: &SummaryMarker, standing: Standing) -> Vec<String> {
+fn head(screen: &Screen, marker: &SummaryMarker, standing: Standing, at: Option<String>) -> Vec<String> {
     let sizes = format!("{} → {} tokens", tokens(marker.tokens_before), tokens(marker.tokens_after));
     let mut parts = vec![
         counted(marker.replaced_count, standing),
@@ -124,7 +135,8 @@ fn head(screen: &Screen, marker: &SummaryMarker, standing: Standing) -> Vec<Stri
         marker.trigger.as_str().to_owned(),
         writer(&marker.model),
     ];
-    parts.extend(standing.marker_seq().map(|seq| format!("marker #{seq}")));
+    let at = at.map(|at| format!(" {at}")).unwrap_or_default();
+    parts.extend(standing.marker_seq().map(|seq| format!("marker #{seq}{at}")));
     let lines = filled(&parts, screen.text_columns());
     let paint = |line| match standing {
         Standing::Stands(_) | Standing::Preview => screen.style.warn(line),
@@ -154,7 +166,7 @@ fn filled(parts: &[String], columns: usize) -> Vec<String> {
 }
 
 /// Returns the head in words, for whoever has it read out.
-fn spoken(screen: &Screen, marker: &SummaryMarker, standing: Standing) -> Vec<String> {
+fn spoken(screen: &Screen, marker: &SummaryMarker, standing: Standing, at: Option<String>) -> Vec<String> {
     let SummaryMarker { first_seq, last_seq, tokens_before, tokens_after, .. } = marker;
     let numbers = match first_seq == last_seq {
         true => format!("number {first_seq}"),
@@ -169,7 +181,8 @@ fn spoken(screen: &Screen, marker: &SummaryMarker, standing: Standing) -> Vec<St
         agent::EXTRACTIVE => "the offline extract".to_owned(),
         model => one_line(model),
     };
-    let lead = standing.marker_seq().map(|seq| format!("Marker {seq}: ")).unwrap_or_default();
+    let at = at.map(|at| format!(", {at}")).unwrap_or_default();
+    let lead = standing.marker_seq().map(|seq| format!("Marker {seq}{at}: ")).unwrap_or_default();
     let counted = counted(marker.replaced_count, standing);
     let text = format!(
         "{lead}{counted}, {numbers}, from {tokens_before} to {tokens_after} tokens, {why}, by {writer}."
@@ -213,7 +226,6 @@ fn summary(screen: &Screen, text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
     use protocol::NewEvent;
     use serde_json::json;
 
@@ -245,8 +257,13 @@ mod tests {
         Screen { style: Style::Plain, columns, audience: Audience::Program, cursor: Cursor::Fixed }
     }
 
+    /// A marker has a moment, a preview none.
+    fn at(standing: Standing) -> Option<Timestamp> {
+        standing.marker_seq().map(|_| "2026-11-21T10:02:59Z".parse().unwrap())
+    }
+
     fn shown(screen: &Screen, marker: &SummaryMarker, standing: Standing, fold: Fold) -> String {
-        let text = card(screen, marker, standing, fold).join("\n");
+        let text = card(screen, (marker, at(standing)), standing, fold).join("\n");
         assert!(text.lines().all(|line| width(line) <= screen.columns), "{text}");
         text
     }
@@ -277,7 +294,7 @@ mod tests {
         };
         check(
             &marker(),
-            "Marker 71: 42 messages condensed, numbers 3 to 61, from 150240 to 18120 tokens, automatically, by \
+            "Marker 71, 2026-11-21 10:02: 42 messages condensed, numbers 3 to 61, from 150240 to 18120 tokens, automatically, by \
              anthropic/claude-sonnet-4-5.",
         );
         check(
@@ -288,7 +305,7 @@ mod tests {
                 model: agent::EXTRACTIVE.to_owned(),
                 ..marker()
             },
-            "Marker 71: 1 message condensed, number 3, from 150240 to 18120 tokens, because the request was too large, by the \
+            "Marker 71, 2026-11-21 10:02: 1 message condensed, number 3, from 150240 to 18120 tokens, because the request was too large, by the \
              offline extract.",
         );
     }
@@ -310,7 +327,8 @@ mod tests {
         let (hostile, screen) = (hostile(), screen(60));
         let text = shown(&screen, &hostile, Standing::Stands(71), Fold::Open);
         assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
-        let head = card(&screen, &hostile, Standing::Stands(71), Fold::Closed).len();
+        let head =
+            card(&screen, (&hostile, at(Standing::Stands(71))), Standing::Stands(71), Fold::Closed).len();
         assert!(text.lines().skip(head).all(|line| line.starts_with(GUTTER.trim_end())), "{text}");
     }
 
@@ -321,7 +339,8 @@ mod tests {
             let screen = Screen { audience: Audience::Person, ..screen(columns) };
             let text = shown(&screen, &hostile, Standing::Stands(71), Fold::Open);
             assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
-            let head = card(&screen, &hostile, Standing::Stands(71), Fold::Closed).len();
+            let head =
+                card(&screen, (&hostile, at(Standing::Stands(71))), Standing::Stands(71), Fold::Closed).len();
             let mut lines: Vec<&str> = text.lines().skip(head).collect();
             assert_eq!(lines.pop(), Some(SUMMARY_END), "{text}");
             assert_eq!(lines.remove(0), format!("Its summary, {} lines:", lines.len()), "{text}");

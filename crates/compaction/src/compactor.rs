@@ -129,6 +129,11 @@ impl Compactor {
         trigger_tokens(&clauses, window).into_iter().chain(self.budget()).min()
     }
 
+    /// Returns whether the model takes a request of so many tokens, as far as anybody knows.
+    pub fn takes(&self, tokens: u64) -> bool {
+        self.budget().is_none_or(|budget| tokens <= budget)
+    }
+
     /// Returns the tokens of a request from which on the conversation is long, whether or not it is condensed then.
     pub(crate) fn long_tokens(&self) -> u64 {
         let window = self.window();
@@ -198,7 +203,7 @@ impl Hook for CompactionHook {
         let window = compactor.window();
         let size = Size { tokens, messages: context.messages.len() as u64, window };
         let stuck = Stuck::of(step.channels, window);
-        let is_too_large = compactor.budget().is_some_and(|budget| tokens > budget);
+        let is_too_large = !compactor.takes(tokens);
         let is_due = is_too_large || is_due(&compactor.settings.trigger(window), size);
         // What does not fit is tried again at once, and shortened in the request when that has not helped often enough.
         let may_try = stuck.may_try(tokens) || (is_too_large && stuck.attempts < ATTEMPTS_MAX);

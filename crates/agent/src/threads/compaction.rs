@@ -50,6 +50,8 @@ pub struct Uncompacted {
     pub tokens_before: u64,
     /// Tokens of the next request without it.
     pub tokens_after: u64,
+    /// Whether the model does not take so many, so that the next message condenses the thread again.
+    pub is_too_large: bool,
 }
 
 impl Agent {
@@ -148,6 +150,7 @@ impl Agent {
         let (model, frame_tokens) = (self.models.open()?, self.frame_tokens(thread_id).await?);
         let name = model.as_ref().map(|model| model.name().to_string()).unwrap_or_default();
         let before = self.contexts.read(&*self.store, thread_id).await?;
+        let tokens_before = before.request_tokens(&name, frame_tokens);
         let Some(marker) = newest_marker(&*self.store, thread_id, &before.beginning).await? else {
             return Err(Error::NothingToUndo { thread_id });
         };
@@ -160,8 +163,9 @@ impl Agent {
         ];
         if let Some(mut point) = checkpoint {
             // Or it would be condensed again with the next message.
-            let window = model.and_then(|model| model.limits().context_tokens);
-            put_off(&mut point.channels, marker.compaction.tokens_before, window);
+            let window = model.as_ref().and_then(|model| model.limits().context_tokens);
+            let freed = marker.compaction.tokens_before.saturating_sub(marker.compaction.tokens_after);
+            put_off(&mut point.channels, tokens_before + freed, window);
             let checkpoint_id = CheckpointId::generate();
             writes.push(Write::PutCheckpoint(Checkpoint { checkpoint_id, created_at: now, ..point }));
         }
@@ -172,8 +176,9 @@ impl Agent {
         Ok(Uncompacted {
             marker_seq: marker.seq,
             replaced_count: marker.compaction.replaced_count,
-            tokens_before: before.request_tokens(&name, frame_tokens),
+            tokens_before,
             tokens_after: after,
+            is_too_large: !self.compactor(model.as_ref()).takes(after),
         })
     }
 

@@ -196,8 +196,12 @@ pub(crate) async fn undo(context: &Context, thread: &str) -> Outcome {
 /// Returns what a person is told of a compaction that was taken back.
 pub(crate) fn told_undone(undone: &Uncompacted) -> String {
     let verb = if undone.replaced_count == 1 { "is" } else { "are" };
+    let again = match undone.is_too_large {
+        true => " That does not fit the model: the next message condenses them again.",
+        false => "",
+    };
     format!(
-        "Taken back: {} {verb} sent as before, {} → {} tokens.",
+        "Taken back: {} {verb} sent as before, {} → {} tokens.{again}",
         count(undone.replaced_count, "message"),
         tokens(undone.tokens_before),
         tokens(undone.tokens_after)

@@ -61,6 +61,9 @@ impl Grounding {
         let (mut texts, mut patterns) = (Vec::new(), Vec::new());
         for (owner, item) in body.iter().enumerate() {
             names::names(&item.text, |name| {
+                if is_part(&item.text, &name) {
+                    return;
+                }
                 let key = (name.text.to_string(), name.open_before, name.open_after);
                 let at = *known.entry(key).or_insert_with(|| {
                     let sought = Sought::of(&name, root.as_deref());
@@ -241,6 +244,17 @@ impl Sought {
         (self.open_before || forms::begins(text, start, self.sort))
             && (self.open_after || forms::ends(text, end, self.sort))
     }
+}
+
+/// Returns whether a number is a part of a longer one where `text` has it, as in a version: nothing of that sort is ever
+/// found on its own.
+fn is_part(text: &str, name: &Named<'_>) -> bool {
+    // What is shown of a name is a piece of the text it was found in.
+    let start = name.shown.as_ptr().addr() - text.as_ptr().addr();
+    let end = start + name.shown.len();
+    name.sort == Sort::Number
+        && !((name.open_before || forms::begins(text, start, name.sort))
+            && (name.open_after || forms::ends(text, end, name.sort)))
 }
 
 /// Returns the ways in which a name may be written.

@@ -235,3 +235,11 @@ proptest! {
         prop_assert_eq!(unfound(&thread, &item), Vec::<String>::new(), "{} | {}", thread, item);
     }
 }
+
+#[test]
+fn m6_what_runs_together_is_never_flagged_where_it_is_verbatim() {
+    for text in ["v1.2.31234.5src/lib.rsTypeError: bad", "10.0.31234.7 is up", "see 1,234.56789 and v31234.1"]
+    {
+        assert_eq!(unfound(&format!("U: {text}"), text), Vec::<String>::new(), "{text}");
+    }
+}

@@ -14,7 +14,7 @@ use runtime::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::node::{COMPACTION_NODE, WANTED_CHANNEL, wanted};
+use crate::node::{COMPACTION_NODE, WANTED_CHANNEL, wanted, wanted_channels};
 use crate::plan::Wanted;
 use crate::settings::Settings;
 use crate::trigger::{Size, defaults, is_due, trigger_tokens};
@@ -29,7 +29,7 @@ const OVERFLOWED_CHANNEL: &str = "_compaction_overflowed";
 const LEFT_CHANNELS: [&str; 2] = [OVERFLOWED_CHANNEL, WANTED_CHANNEL];
 
 /// How often in a row it is tried although it did not help (L11).
-pub(crate) const ATTEMPTS_MAX: u32 = 3;
+const ATTEMPTS_MAX: u32 = 3;
 
 /// What a person can do when a provider takes less than must be sent.
 pub(crate) const TOO_LARGE_HINT: &str = "choose a model with a larger window by `--model`, set `context_tokens` of the \
@@ -195,7 +195,7 @@ impl Hook for CompactionHook {
         let tokens = context.request_tokens(&compactor.model_name(), frame_tokens);
         compactor.sizes.note(step.thread_id, tokens);
         if let Some(asked) = wanted(step.channels) {
-            return Ok(condensing(&Wanted { frame_tokens, ..asked }));
+            return Ok(condensing(&asked.in_turn(frame_tokens)));
         }
         if !compactor.settings.enabled {
             return Ok(Update::default());
@@ -274,7 +274,5 @@ pub fn put_off(channels: &mut Channels, tokens: u64, window: Option<u64>) {
 
 /// Returns the update that leads to the node.
 fn condensing(wanted: &Wanted) -> Update {
-    let value = serde_json::to_value(wanted).unwrap_or_default();
-    let channels = Channels::from_iter([(WANTED_CHANNEL.to_owned(), value)]);
-    Update { channels, jump: Some(COMPACTION_NODE), ..Update::default() }
+    Update { channels: wanted_channels(wanted), jump: Some(COMPACTION_NODE), ..Update::default() }
 }

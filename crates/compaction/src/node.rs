@@ -86,7 +86,7 @@ impl Node for CompactionNode {
         let now = Timestamp::now();
         let plan = match self.compactor.plan(&**step.store, (step.thread_id, now), &wanted).await? {
             Planned::Nothing { reason, request_tokens } => {
-                let update = self.stuck(&step, update, request_tokens);
+                self.note_stuck(&step, &wanted, (&mut update, request_tokens));
                 return helpless(&wanted, update, &reason);
             }
             Planned::Ready(plan) => *plan,
@@ -103,7 +103,8 @@ impl Node for CompactionNode {
                     Some(reason) => {
                         let content = CompactionFailed { trigger: wanted.trigger, reason: reason.clone() };
                         update.events.push(NewEvent::new(EventType::CompactionFailed, &content, now)?);
-                        helpless(&wanted, self.stuck(&step, update, request), &reason)
+                        self.note_stuck(&step, &wanted, (&mut update, request));
+                        helpless(&wanted, update, &reason)
                     }
                     None => stored(update, *plan, *worked, now),
                 }
@@ -113,13 +114,16 @@ impl Node for CompactionNode {
 }
 
 impl CompactionNode {
-    /// Notes that it did not help.
-    fn stuck(&self, step: &StepContext<'_>, mut update: Update, tokens: u64) -> Update {
+    /// Notes that it did not help, so that it is not done again and again. What was asked for does not count: it says
+    /// nothing of what is due.
+    fn note_stuck(&self, step: &StepContext<'_>, wanted: &Wanted, (update, tokens): (&mut Update, u64)) {
+        if wanted.trigger == CompactionTrigger::Manual {
+            return;
+        }
         let window = self.compactor.window();
         let attempts = Stuck::of(step.channels, window).attempts + 1;
         let stuck = Stuck { attempts, tokens, window };
         update.channels.insert(STUCK_CHANNEL.to_owned(), json!(stuck));
-        update
     }
 }
 

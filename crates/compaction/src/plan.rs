@@ -67,6 +67,12 @@ impl Wanted {
     pub(crate) const fn unasked(trigger: CompactionTrigger, frame_tokens: u64) -> Self {
         Self { trigger, focus: None, keep: None, frame_tokens, is_whole_run: false }
     }
+
+    /// Returns it as a part of a turn, whose requests have a frame of that size: what was asked for by a run that never
+    /// came to its end must not end the turn.
+    pub(crate) fn in_turn(self, frame_tokens: u64) -> Self {
+        Self { frame_tokens, is_whole_run: false, ..self }
+    }
 }
 
 /// What is to be done.
@@ -392,4 +398,19 @@ async fn units(
         }
     }
     Ok(units)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::{is_whole_run, wanted_channels};
+
+    #[test]
+    fn e9_what_a_run_that_never_ended_left_to_do_does_not_end_a_turn() {
+        let asked = Wanted { is_whole_run: true, ..Wanted::unasked(CompactionTrigger::Manual, 0) };
+        assert!(is_whole_run(&wanted_channels(&asked)));
+        let within = asked.in_turn(3_000);
+        assert_eq!(within.frame_tokens, 3_000);
+        assert!(!is_whole_run(&wanted_channels(&within)));
+    }
 }

@@ -176,8 +176,14 @@ async fn l11_condensing_that_does_not_help_is_noted_and_the_turn_goes_on() {
     assert_eq!(failed.len(), 1, "it is not tried again before the conversation has grown: {failed:?}");
     assert!(failed[0]["reason"].as_str().unwrap().contains("tokens instead of"), "{failed:?}");
     assert_eq!(split(&server).0.len(), 1);
+    let stuck = async |agent: &agent::Agent| {
+        agent.store().checkpoint(thread).await.unwrap().unwrap().channels["_compaction_stuck"].clone()
+    };
+    let noted = stuck(&agent).await;
+    assert_eq!(noted["attempts"], 1);
     let refused = compacted(&agent, thread).await.unwrap_err();
     let agent::Error::NothingToCompact { reason, .. } = &refused else { panic!("{refused:?}") };
+    assert_eq!(stuck(&agent).await, noted, "what was asked for does not count among them");
     assert!(reason.contains("hardly be smaller"), "{reason}");
 }
 

@@ -1,5 +1,5 @@
 //! What happened: the append-only event log, and the rows derived from it (threads, runs, checkpoints, interrupts,
-//! handoffs, proposals, artifacts, feedback, outbox, turns).
+//! handoffs, proposals, artifacts, feedback, outbox, turns, summaries of turns, items).
 //!
 //! A [`Transaction`] is a list of [`Write`]s that take effect together or not at all; a [`Store`] performs it and
 //! answers questions. No model is called here, no prompt is known, and no rule decides which event to write.
@@ -14,13 +14,14 @@ pub mod view;
 
 pub use error::Error;
 pub use query::{
-    CheckpointRef, EventQuery, HandoffFilter, Health, HealthDepth, Order, RankQuery, Ranked, SearchHit,
-    Subagents, Superseded, ThreadFilter, ThreadPart,
+    CheckpointRef, Comparison, Condition, EventQuery, FoundItem, HandoffFilter, Health, HealthDepth, ItemQuery,
+    MemoryCounts, NamespaceQuery, Order, RankQuery, Ranked, SearchHit, StoredSummary, Subagents, SummaryQuery,
+    Superseded, ThreadFilter, ThreadPart, TurnQuery,
 };
 pub use sqlite::{OpenOptions, Sqlite};
 pub use store::{
     Artifact, Committed, Fence, HandoffPatch, ImportSource, ImportedSoFar, OutboxItem, RunPatch, Store,
-    ThreadPatch, Transaction, Write,
+    ThreadPatch, Transaction, Transfer, Write,
 };
 pub use view::page::{HistoryPage, HistoryQuery, Shown, history_page};
 

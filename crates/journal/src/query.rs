@@ -1,7 +1,10 @@
 //! What can be asked of a store, and what it answers beside rows: filters, pages, finds, health. It names no database.
 
 use jiff::Timestamp;
-use protocol::{AssistantId, Category, CheckpointId, EventType, HandoffStatus, Seq, ThreadId};
+use protocol::{
+    AssistantId, Category, CheckpointId, EventType, HandoffStatus, Item, MediumTermSummary, Seq, ThreadId,
+};
+use serde_json::Value;
 
 /// Whether a read returns events that a [`crate::Write::Rewind`] superseded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -160,6 +163,149 @@ impl Ranked {
     pub const fn holds(&self, word: usize) -> bool {
         word < crate::QUERY_WORDS_MAX && self.held & (1 << word) != 0
     }
+}
+
+/// Which turns of an agent to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TurnQuery {
+    /// Whose.
+    pub agent_id: AssistantId,
+    /// Only those of this thread.
+    pub thread_id: Option<ThreadId>,
+    /// The lowest index.
+    pub first: u64,
+    /// The highest index.
+    pub last: u64,
+    /// Only those after this event of the thread that is named.
+    pub after_seq: Option<Seq>,
+    /// Only those before this event of the thread that is named.
+    pub before_seq: Option<Seq>,
+    /// Only those that are archived, or that are not; `None` means both.
+    pub archived: Option<bool>,
+    /// The most turns to return, 1 to [`crate::PAGE_ROWS_MAX`].
+    pub limit: usize,
+}
+
+impl TurnQuery {
+    /// Returns a query of the first page of all turns of an agent.
+    pub const fn of(agent_id: AssistantId) -> Self {
+        Self {
+            agent_id,
+            thread_id: None,
+            first: 0,
+            last: i64::MAX.unsigned_abs(),
+            after_seq: None,
+            before_seq: None,
+            archived: None,
+            limit: crate::PAGE_ROWS_MAX,
+        }
+    }
+}
+
+/// Which summaries of an agent to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SummaryQuery {
+    /// Whose.
+    pub agent_id: AssistantId,
+    /// None that stand for turns of this thread.
+    pub except_thread: Option<ThreadId>,
+    /// How many to skip.
+    pub offset: usize,
+    /// The most summaries to return.
+    pub limit: usize,
+}
+
+/// A summary, and where its turns are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredSummary {
+    /// The summary.
+    pub summary: MediumTermSummary,
+    /// The thread of its first turn; `None` when that was deleted.
+    pub thread_id: Option<ThreadId>,
+    /// How many turns it stands for.
+    pub turns: u64,
+}
+
+/// How much there is in each tier of an agent's memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MemoryCounts {
+    /// Turns that no summary stands for.
+    pub active_turns: u64,
+    /// Turns that a summary stands for.
+    pub summarised_turns: u64,
+    /// Turns that a rewind took back.
+    pub withdrawn_turns: u64,
+    /// Summaries.
+    pub summaries: u64,
+    /// Items in the store, whoever put them.
+    pub items: u64,
+}
+
+/// What of the store to read; every set field must match.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ItemQuery {
+    /// Only namespaces that begin with these labels.
+    pub prefix: Vec<String>,
+    /// Only items with any of these words in their key or value, at most [`crate::QUERY_WORDS_MAX`]; empty means all.
+    pub words: Vec<String>,
+    /// What fields of the value must be.
+    pub filter: Vec<Condition>,
+    /// How many to skip.
+    pub offset: usize,
+    /// The most items to return, 1 to [`crate::PAGE_ROWS_MAX`].
+    pub limit: usize,
+}
+
+/// What a field of a value must be.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Condition {
+    /// The field.
+    pub field: String,
+    /// How it is compared.
+    pub comparison: Comparison,
+    /// With what.
+    pub with: Value,
+}
+
+/// How a field is compared. Numbers and texts have an order; everything else is equal or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comparison {
+    /// It is equal; an absent field is equal to nothing.
+    Equal,
+    /// It is not.
+    NotEqual,
+    /// It comes after.
+    Greater,
+    /// It comes after, or is equal.
+    GreaterOrEqual,
+    /// It comes before.
+    Less,
+    /// It comes before, or is equal.
+    LessOrEqual,
+}
+
+/// An item found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FoundItem {
+    /// The item.
+    pub item: Item,
+    /// How well it matches the words; `None` without words.
+    pub score: Option<f64>,
+}
+
+/// Which namespaces to list; every set field must match.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NamespaceQuery {
+    /// Only those that begin with these labels; `*` stands for any one label.
+    pub prefix: Vec<String>,
+    /// Only those that end with these labels; `*` stands for any one label.
+    pub suffix: Vec<String>,
+    /// Longer ones are cut to so many labels.
+    pub depth_max: Option<usize>,
+    /// How many to skip.
+    pub offset: usize,
+    /// The most namespaces to return, 1 to [`crate::PAGE_ROWS_MAX`].
+    pub limit: usize,
 }
 
 /// What `segue doctor` asks a store.

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use protocol::{
-    Checkpoint, CheckpointId, Event, Handoff, HandoffId, Interrupt, InterruptId, Proposal, Run, RunFeedback,
-    RunId, Seq, StepPoint, Thread, ThreadId,
+    AssistantId, Checkpoint, CheckpointId, Event, Handoff, HandoffId, Interrupt, InterruptId, Item, LoggedTurn,
+    Proposal, Run, RunFeedback, RunId, Seq, StepPoint, Thread, ThreadId,
 };
 use rusqlite::Connection;
 use serde_json::{Map, Value};
@@ -26,11 +26,14 @@ use tokio::sync::{mpsc, oneshot};
 use self::faults::Place;
 use self::readers::Readers;
 use self::tables::events::{self, rewinds};
-use self::tables::{artifacts, checkpoints, feedback, handoffs, interrupts, keyed, runs, search, threads};
+use self::tables::{
+    artifacts, checkpoints, feedback, handoffs, interrupts, items, keyed, runs, search, summaries, threads,
+};
 use self::writer::{Job, QUEUE_MAX, Request, Writer};
 use crate::{
-    Artifact, CheckpointRef, Committed, Error, EventQuery, HandoffFilter, Health, HealthDepth, ImportSource,
-    OutboxItem, RankQuery, Ranked, Result, SearchHit, Store, ThreadFilter, Transaction,
+    Artifact, CheckpointRef, Committed, Error, EventQuery, FoundItem, HandoffFilter, Health, HealthDepth,
+    ImportSource, ItemQuery, MemoryCounts, NamespaceQuery, OutboxItem, RankQuery, Ranked, Result, SearchHit,
+    Store, StoredSummary, SummaryQuery, ThreadFilter, Transaction, TurnQuery,
 };
 
 /// The most events that are read here and now: it takes less time than to hand the question to another thread.
@@ -314,6 +317,36 @@ impl Store for Sqlite {
     async fn outbox(&self, kind: &str) -> Result<Vec<OutboxItem>> {
         let kind = kind.to_owned();
         self.ask(move |db| keyed::outbox(db, &kind)).await
+    }
+
+    async fn turns(&self, query: TurnQuery) -> Result<Vec<LoggedTurn>> {
+        self.ask(move |db| summaries::turns(db, &query)).await
+    }
+
+    async fn summaries(&self, query: SummaryQuery) -> Result<Vec<StoredSummary>> {
+        self.ask(move |db| summaries::list(db, &query)).await
+    }
+
+    async fn memory_counts(&self, agent_id: &AssistantId) -> Result<MemoryCounts> {
+        let agent_id = agent_id.clone();
+        self.ask(move |db| summaries::counts(db, agent_id.as_str())).await
+    }
+
+    async fn item(&self, namespace: &[String], key: &str) -> Result<Option<Item>> {
+        let (namespace, key) = (namespace.to_owned(), key.to_owned());
+        self.look(move |db| items::find(db, &namespace, &key)).await
+    }
+
+    async fn items(&self, query: ItemQuery) -> Result<Vec<FoundItem>> {
+        self.ask(move |db| items::list(db, &query)).await
+    }
+
+    async fn namespaces(&self, query: NamespaceQuery) -> Result<Vec<Vec<String>>> {
+        self.ask(move |db| items::namespaces(db, &query)).await
+    }
+
+    async fn index(&self) -> Result<()> {
+        self.send(Job::Index).await?
     }
 
     async fn import_source(&self, source_key: &str) -> Result<Option<ImportSource>> {

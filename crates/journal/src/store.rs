@@ -3,16 +3,16 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use protocol::{
-    Checkpoint, CheckpointId, Decisions, Event, Handoff, HandoffId, HandoffStatus, Interrupt, InterruptId,
-    NewEvent, Proposal, Run, RunFeedback, RunId, RunStatus, Seq, StepPoint, Thread, ThreadId, ThreadStatus,
-    Usage,
+    AssistantId, Checkpoint, CheckpointId, Decisions, Event, Handoff, HandoffId, HandoffStatus, Interrupt,
+    InterruptId, Item, LoggedTurn, MediumTermSummary, NewEvent, Proposal, Run, RunFeedback, RunId, RunStatus,
+    Seq, StepPoint, SummaryId, Thread, ThreadId, ThreadStatus, Usage,
 };
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    CheckpointRef, EventQuery, HandoffFilter, Health, HealthDepth, RankQuery, Ranked, Result, SearchHit,
-    ThreadFilter,
+    CheckpointRef, EventQuery, FoundItem, HandoffFilter, Health, HealthDepth, ItemQuery, MemoryCounts,
+    NamespaceQuery, RankQuery, Ranked, Result, SearchHit, StoredSummary, SummaryQuery, ThreadFilter, TurnQuery,
 };
 
 /// Writes that take effect together or not at all.
@@ -177,6 +177,25 @@ pub enum Write {
         /// The person.
         user_id: String,
     },
+    /// Stores a summary of medium-term memory and archives the turns it stands for, in one statement. Fails with
+    /// [`crate::Error::Differs`] when not exactly as many turns are left to archive as it was made from, and with
+    /// [`crate::Error::Busy`] while one of their threads has an active run.
+    TransferTurns(Transfer),
+    /// Removes summaries of medium-term memory: all their turns are active again. One that is not there is as good as
+    /// removed. Turns that a rewind took back stay archived.
+    RestoreTurns {
+        /// The summaries.
+        summary_ids: Vec<SummaryId>,
+    },
+    /// Keeps a value under a name; what was kept there is replaced, and when the name was first used stays.
+    PutItem(Item),
+    /// Removes what is kept under a name; nothing when there is nothing.
+    DeleteItem {
+        /// Where.
+        namespace: Vec<String>,
+        /// The name.
+        key: String,
+    },
     /// Adds an item to the outbox; one with the same `(kind, key)` is replaced.
     Enqueue(OutboxItem),
     /// Removes an item from the outbox.
@@ -264,6 +283,20 @@ impl Artifact {
         let sha256 = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
         Self { thread_id, sha256, media_type: media_type.into(), bytes, created_at }
     }
+}
+
+/// Turns that become a summary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transfer {
+    /// The summary; the turns are those of its agent from its `turn_range_start` to its `turn_range_end` that are not
+    /// archived.
+    pub summary: MediumTermSummary,
+    /// Only the turns of this thread; `None` means of all.
+    pub thread_id: Option<ThreadId>,
+    /// How many there are.
+    pub turns: u64,
+    /// The threads they are of: none may have an active run.
+    pub threads: Vec<ThreadId>,
 }
 
 /// Something to be sent to the outside, at least once.
@@ -422,6 +455,28 @@ pub trait Store: Send + Sync {
 
     /// Returns the items of the outbox, oldest first.
     async fn outbox(&self, kind: &str) -> Result<Vec<OutboxItem>>;
+
+    /// Returns a page of turns in ascending order of their indexes, archived ones too unless the query says otherwise.
+    async fn turns(&self, query: TurnQuery) -> Result<Vec<LoggedTurn>>;
+
+    /// Returns the summaries of an agent's old turns, newest first; of those stored at the same time the one with the
+    /// higher id first. A limit of 0 gives none.
+    async fn summaries(&self, query: SummaryQuery) -> Result<Vec<StoredSummary>>;
+
+    /// Returns how much there is in each tier of an agent's memory.
+    async fn memory_counts(&self, agent_id: &AssistantId) -> Result<MemoryCounts>;
+
+    /// Returns what is kept under a name, or `None`.
+    async fn item(&self, namespace: &[String], key: &str) -> Result<Option<Item>>;
+
+    /// Returns a page of what is kept: with words the best matches first, otherwise what was put last.
+    async fn items(&self, query: ItemQuery) -> Result<Vec<FoundItem>>;
+
+    /// Returns namespaces in use, in order.
+    async fn namespaces(&self, query: NamespaceQuery) -> Result<Vec<Vec<String>>>;
+
+    /// Brings the search index up to date. A search does so itself; done in time, none has to wait for it.
+    async fn index(&self) -> Result<()>;
 
     /// Returns where a session was imported, or `None`.
     async fn import_source(&self, source_key: &str) -> Result<Option<ImportSource>>;

@@ -28,6 +28,8 @@ pub(crate) enum Part {
     Undone,
     /// A result that is sent as its ends.
     Clip,
+    /// A place where a summary of memory took the place of old turns.
+    Archive,
     /// What happened beside the conversation, which changes no view.
     Beside,
 }
@@ -47,6 +49,7 @@ impl Part {
             EventType::Compacted => Self::Marker,
             EventType::CompactionUndone => Self::Undone,
             EventType::ResultClipped => Self::Clip,
+            EventType::TurnsArchived => Self::Archive,
             EventType::ImportedNote
             | EventType::ThreadCreated
             | EventType::ThreadRenamed

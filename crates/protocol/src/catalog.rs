@@ -132,6 +132,8 @@ catalog! {
     CompactionFailed = "compaction_failed" in Middleware,
     /// A tool's result is too large to be sent; from here on the model is sent its ends. Content is a `ClippedResult`.
     ResultClipped = "tool_result_clipped" in Middleware,
+    /// A summary stands for old turns of the thread; content is a `TurnsArchived`.
+    TurnsArchived = "turns_archived" in Middleware,
     /// A handoff was asked for; content is `{handoff_id, goal, initiated_by}`.
     HandoffRequested = "handoff_requested" in Middleware,
     /// A proposal was stored; content is `{handoff_id, iteration, summary_sha256}`.

@@ -83,6 +83,11 @@ uuid_id!(
     "event id"
 );
 uuid_id!(
+    /// Identifies one summary of medium-term memory.
+    SummaryId,
+    "summary id"
+);
+uuid_id!(
     /// Identifies one checkpoint.
     CheckpointId,
     "checkpoint id"

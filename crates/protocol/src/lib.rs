@@ -11,6 +11,7 @@ pub mod event;
 pub mod handoff;
 pub mod ids;
 pub mod interrupt;
+pub mod memory;
 pub mod message;
 pub mod run;
 pub mod summary;
@@ -23,8 +24,9 @@ pub use compaction::{
 pub use decision::{Decision, Decisions};
 pub use event::{Event, NewEvent, RawJson, Seq};
 pub use handoff::{Handoff, HandoffStatus, Proposal};
-pub use ids::{AssistantId, CheckpointId, EventId, HandoffId, IdError, InterruptId, RunId, ThreadId};
+pub use ids::{AssistantId, CheckpointId, EventId, HandoffId, IdError, InterruptId, RunId, SummaryId, ThreadId};
 pub use interrupt::{ActionRequest, Interrupt, InterruptPayload, InterruptStatus, ReviewConfig};
+pub use memory::{ArchiveReason, Item, LoggedTurn, MediumTermSummary, TurnRole, TurnsArchived};
 pub use message::{AiMessage, Block, HumanMessage, Message, StopReason, ToolMessage, ToolStatus, Usage};
 pub use run::feedback::{Rating, RunFeedback};
 pub use run::{Checkpoint, PendingActivity, Run, RunStatus, StepPoint};

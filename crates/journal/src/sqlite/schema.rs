@@ -14,8 +14,10 @@ struct Migration {
 }
 
 /// In order; the version of a schema is the number of migrations that made it.
-const MIGRATIONS: &[Migration] =
-    &[Migration { name: "0001_journal", sql: include_str!("migrations/0001_journal.sql") }];
+const MIGRATIONS: &[Migration] = &[
+    Migration { name: "0001_journal", sql: include_str!("migrations/0001_journal.sql") },
+    Migration { name: "0002_memory", sql: include_str!("migrations/0002_memory.sql") },
+];
 
 /// The newest version this program knows.
 pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;

@@ -7,9 +7,11 @@ pub(crate) mod events;
 pub(crate) mod feedback;
 pub(crate) mod handoffs;
 pub(crate) mod interrupts;
+pub(crate) mod items;
 pub(crate) mod keyed;
 pub(crate) mod runs;
 pub(crate) mod search;
+pub(crate) mod summaries;
 pub(crate) mod threads;
 pub(crate) mod turns;
 

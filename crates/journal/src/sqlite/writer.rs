@@ -10,7 +10,9 @@ use tokio::sync::{mpsc, oneshot};
 use super::faults::Place;
 use super::tables::events::{self, copies, rewinds};
 use super::tables::search::{self, CatchUp};
-use super::tables::{artifacts, checkpoints, feedback, handoffs, interrupts, keyed, runs, threads};
+use super::tables::{
+    artifacts, checkpoints, feedback, handoffs, interrupts, items, keyed, runs, summaries, threads,
+};
 use crate::{Committed, Error, Fence, Result, Transaction, Write};
 
 /// Transactions one commit takes together.
@@ -267,6 +269,10 @@ fn apply(connection: &Connection, write: &Write, committed: &mut Committed) -> R
         Write::RemoveFeedback { thread_id, run_id, user_id } => {
             feedback::remove(connection, (*thread_id, *run_id), user_id)
         }
+        Write::TransferTurns(transfer) => summaries::transfer(connection, transfer),
+        Write::RestoreTurns { summary_ids } => summaries::restore(connection, summary_ids),
+        Write::PutItem(item) => items::put(connection, item),
+        Write::DeleteItem { namespace, key } => items::delete(connection, namespace, key),
         Write::Enqueue(item) => keyed::enqueue(connection, item),
         Write::Dequeue { kind, key } => keyed::dequeue(connection, kind, key),
         Write::PutImport { source, expected } => keyed::put_import(connection, source, *expected),

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use protocol::{ClippedResult, Compaction, CompactionUndone, Event, Message, Seq};
+use protocol::{ClippedResult, Compaction, CompactionUndone, Event, Message, Seq, TurnsArchived};
 use serde_json::Value;
 
 use super::{Part, is_side};
@@ -35,6 +35,19 @@ pub struct Beginning {
     pub changed_seq: Seq,
     undone: BTreeSet<Seq>,
     clips: BTreeMap<Seq, String>,
+    /// What left the context for a summary of memory: both ends of each stretch.
+    archived: Vec<(Seq, Seq)>,
+    /// What the newest of these says of everything before it.
+    left: Option<Left>,
+}
+
+/// A context that begins behind turns that memory has.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Left {
+    /// Nothing before this event is sent, …
+    before: Seq,
+    /// … as long as this compaction is in effect; `None`: there was none.
+    marker_seq: Option<Seq>,
 }
 
 impl Beginning {
@@ -63,6 +76,7 @@ impl Beginning {
                 Part::Boundary if !is_found => {
                     self.start = Some(Start::Boundary { seq: event.seq });
                 }
+                Part::Archive => self.look_archived(event, is_found),
                 Part::Clip | Part::Marker | Part::Boundary => {}
                 Part::Message | Part::ImportedSummary | Part::Beside => {}
             }
@@ -70,13 +84,47 @@ impl Beginning {
         }
     }
 
+    fn look_archived(&mut self, event: &Event, is_found: bool) {
+        let Ok(archived) = serde_json::from_str::<TurnsArchived>(event.content.get()) else { return };
+        if !archived.reason.leaves_context() {
+            return;
+        }
+        self.archived.push((archived.first_seq, archived.last_seq));
+        if let Some(before) = archived.context_from.filter(|_| !is_found && self.left.is_none()) {
+            self.left = Some(Left { before, marker_seq: archived.marker_seq });
+        }
+    }
+
+    /// Returns the compaction that must be looked at although it is older than the context; see [`Self::look_at_marker`].
+    pub fn marker_wanted(&self) -> Option<Seq> {
+        let marker_seq = self.left.filter(|_| self.start.is_none())?.marker_seq?;
+        (!self.undone.contains(&marker_seq)).then_some(marker_seq)
+    }
+
+    /// Looks at the compaction that [`Self::marker_wanted`] named; `None` when it is not there.
+    pub fn look_at_marker(&mut self, marker: Option<&Event>) {
+        match marker.and_then(|event| Some((event.seq, serde_json::from_str(event.content.get()).ok()?))) {
+            Some((seq, compaction)) => self.start = Some(Start::Compacted { seq, compaction }),
+            None => self.left = None,
+        }
+    }
+
     /// Returns the first event that must have been looked at; `None` while it is not known.
     pub fn first_seq(&self) -> Option<Seq> {
-        match &self.start {
-            Some(Start::Boundary { seq }) => Some(*seq),
-            Some(Start::Compacted { compaction, .. }) => Some(compaction.last_seq + 1),
-            None => None,
+        match (&self.start, self.left) {
+            (Some(Start::Boundary { seq }), _) => Some(*seq),
+            (Some(Start::Compacted { seq, compaction }), left) => {
+                let left = left.filter(|left| left.marker_seq == Some(*seq)).map_or(0, |left| left.before);
+                Some(left.max(compaction.last_seq + 1))
+            }
+            (None, Some(Left { before, marker_seq: None })) => Some(before),
+            (None, _) => None,
         }
+    }
+
+    /// Returns whether the event left the context for a summary of memory.
+    fn is_archived(&self, seq: Seq) -> bool {
+        self.archived.iter().any(|(first, last)| (*first..=*last).contains(&seq))
     }
 
     /// Returns the marker and the compaction in effect.
@@ -106,7 +154,9 @@ impl Beginning {
     pub fn project(&self, events: &[Event]) -> Vec<(Seq, Message)> {
         let first = self.first_seq().unwrap_or(0);
         let from = events.partition_point(|event| event.seq < first);
-        let sent = events[from..].iter().filter(|event| !is_side(event));
+        let is_sent =
+            |event: &&Event| !is_side(event) && (Part::of(event) != Part::Message || !self.is_archived(event.seq));
+        let sent = events[from..].iter().filter(is_sent);
         sent.filter_map(|event| Some((event.seq, self.clipped(event.seq, contextual(event)?)))).collect()
     }
 
@@ -121,7 +171,8 @@ impl Beginning {
 
 /// Returns what a model is sent of a thread, each message with the event it comes from; `events` are all of the thread's.
 ///
-/// After a compaction it begins with the summary, as a message of the conversation, and the person's last request. An
+/// After a compaction it begins with the summary, as a message of the conversation, and the person's last request. What
+/// a summary of memory stands for is not sent: whoever asks the model says what memory has. An
 /// imported session whose own agent had compacted begins at its last boundary, with the summary that agent wrote.
 /// Everything before it stays in the journal.
 pub fn context(events: &[Event]) -> Vec<(Seq, Message)> {
@@ -137,7 +188,7 @@ pub fn context(events: &[Event]) -> Vec<(Seq, Message)> {
 pub fn changes_beginning(event: &Event) -> bool {
     match Part::of(event) {
         Part::Boundary => !is_side(event),
-        Part::Marker | Part::Undone | Part::Clip => true,
+        Part::Marker | Part::Undone | Part::Clip | Part::Archive => true,
         Part::Message | Part::ImportedSummary | Part::Beside => false,
     }
 }
@@ -149,7 +200,7 @@ fn contextual(event: &Event) -> Option<Message> {
             let content = event.content_value();
             Some(summary_message(content.get("text").and_then(Value::as_str)?))
         }
-        Part::Boundary | Part::Marker | Part::Undone | Part::Clip | Part::Beside => None,
+        Part::Boundary | Part::Marker | Part::Undone | Part::Clip | Part::Archive | Part::Beside => None,
     }
 }
 

@@ -222,7 +222,7 @@ fn item(event: &Event) -> Option<(String, HistoryItem)> {
             let undone = UndoneEntry { kind: UndoneEntry::TYPE, marker_seq };
             (format!("summary-undone-{}", event.seq), HistoryItem::Undone(undone))
         }
-        Part::Clip | Part::Beside => return None,
+        Part::Clip | Part::Archive | Part::Beside => return None,
     })
 }
 

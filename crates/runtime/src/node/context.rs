@@ -214,7 +214,7 @@ fn measure(answer: &AiMessage) -> Option<Measure> {
 }
 
 /// Returns the thread's context. Pages are read from the newest back to where the context begins, never before it, but
-/// for the person's request that was kept.
+/// for the person's request that was kept, and a compaction that memory went beyond.
 async fn whole<F, P>(mut events: F) -> journal::Result<Context>
 where
     F: FnMut(EventQuery) -> P,
@@ -226,6 +226,10 @@ where
     loop {
         let page = events(EventQuery { before, ..page_query() }).await?;
         beginning.look(&page);
+        if let Some(seq) = beginning.marker_wanted() {
+            let marker = events(only(seq)).await?;
+            beginning.look_at_marker(marker.first());
+        }
         let is_all = page.len() < CONTEXT_PAGE_ROWS;
         before = page.first().map(|event| event.seq);
         pages.push(page);
@@ -234,10 +238,7 @@ where
         }
     }
     let request = match beginning.request_seq() {
-        Some(seq) => {
-            let only = EventQuery { after: Some(seq - 1), before: Some(seq + 1), ..page_query() };
-            events(only).await?.into_iter().next()
-        }
+        Some(seq) => events(only(seq)).await?.into_iter().next(),
         None => None,
     };
     let end = pages.first().and_then(|page| page.last()).map(|event| (event.seq, event.event_id));
@@ -248,6 +249,10 @@ where
     context.beginning = beginning;
     context.extend(sent);
     Ok(context)
+}
+
+fn only(seq: Seq) -> EventQuery {
+    EventQuery { after: Some(seq - 1), before: Some(seq + 1), ..page_query() }
 }
 
 fn page_query() -> EventQuery {

@@ -2,6 +2,7 @@
 //! the index follows when somebody searches.
 
 mod rank;
+pub(crate) mod texts;
 
 pub(crate) use rank::rank;
 

@@ -10,6 +10,7 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use super::columns::integer;
 use super::events;
+use super::summaries;
 use super::threads::{self, Head};
 use crate::{EventQuery, Result};
 
@@ -106,8 +107,12 @@ fn beginning(text: &str) -> String {
 }
 
 /// Marks the turns after `seq` as archived, whatever made them leave. Their rows stay: a trace of what was done shows
-/// them as it shows turns that memory has condensed, and memory condenses neither again.
+/// them as it shows turns that memory has condensed, and memory condenses neither again. A summary that tells of any of
+/// them goes, and what else it stood for is active again.
 pub(crate) fn archive_after(connection: &Connection, head: &Head, seq: Seq) -> Result<()> {
+    for summary in summaries::told_after(connection, head.key, integer(seq))? {
+        summaries::dissolve(connection, summary)?;
+    }
     connection
         .prepare_cached(
             "UPDATE turns SET archived = 1 WHERE archived = 0
@@ -119,8 +124,12 @@ pub(crate) fn archive_after(connection: &Connection, head: &Head, seq: Seq) -> R
     Ok(())
 }
 
-/// Removes the turns of a thread, while its events are still there; their indexes are not given again.
+/// Removes the turns of a thread, while its events are still there, and what tells of them; their indexes are not given
+/// again.
 pub(crate) fn delete(connection: &Connection, head: &Head) -> Result<()> {
+    for summary in summaries::told_after(connection, head.key, 0)? {
+        summaries::dissolve(connection, summary)?;
+    }
     connection.execute(
         "UPDATE agents SET turn_floor = max(turn_floor,
              ifnull((SELECT max(t.turn_index) FROM turns t WHERE t.agent_key = agents.agent_key), 0))

@@ -142,4 +142,7 @@ pub struct CompactionFailed {
     pub trigger: CompactionTrigger,
     /// Why it did not, in words.
     pub reason: String,
+    /// Who refused it, if somebody did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vetoed_by: Option<String>,
 }

@@ -6,10 +6,11 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
 use protocol::{
-    Block, Checkpoint, ClippedResult, Compaction, CompactionFailed, CompactionTrigger, CompactionUndone,
-    Decision, Decisions, Event, EventType, Handoff, HandoffMark, HandoffStatus, HandoffSummary, Interrupt,
-    InterruptPayload, ItemKind, Message, ParentKind, Proposal, Run, RunFeedback, RunStatus, StepPoint,
-    StopReason, Thread, ThreadStatus,
+    ArchiveReason, Block, Checkpoint, ClippedResult, Compaction, CompactionFailed, CompactionTrigger,
+    CompactionUndone, Decision, Decisions, Event, EventType, Handoff, HandoffMark, HandoffStatus,
+    HandoffSummary, Interrupt, InterruptPayload, Item, ItemKind, LoggedTurn, MediumTermSummary, Message,
+    ParentKind, Proposal, Run, RunFeedback, RunStatus, StepPoint, StopReason, Thread, ThreadStatus, TurnRole,
+    TurnsArchived,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -76,6 +77,10 @@ const CLIPS: &[&str] = &["clipped_result"];
 const UNDONE: &[&str] = &["compaction_undone"];
 const FAILED: &[&str] = &["compaction_failed"];
 const FEEDBACK: &[&str] = &["run_feedback", "run_feedback_bare"];
+const MEMORIES: &[&str] = &["medium_term_summary"];
+const TURNS: &[&str] = &["logged_turn", "logged_turn_archived"];
+const ARCHIVED: &[&str] = &["turns_archived", "turns_archived_compaction"];
+const ITEMS: &[&str] = &["item"];
 /// A summary of a later version whose carry-over holds more.
 const CARRY_OVER: &str = "handoff_summary_carry_over";
 
@@ -99,6 +104,10 @@ fn a23_every_shape_reads_as_it_is_written_now_and_by_a_later_version() {
     UNDONE.iter().for_each(|name| check::<CompactionUndone>(name));
     FAILED.iter().for_each(|name| check::<CompactionFailed>(name));
     FEEDBACK.iter().for_each(|name| check::<RunFeedback>(name));
+    MEMORIES.iter().for_each(|name| check::<MediumTermSummary>(name));
+    TURNS.iter().for_each(|name| check::<LoggedTurn>(name));
+    ARCHIVED.iter().for_each(|name| check::<TurnsArchived>(name));
+    ITEMS.iter().for_each(|name| check::<Item>(name));
 }
 
 #[test]
@@ -122,6 +131,10 @@ fn every_golden_file_is_read_by_a_test() {
         UNDONE,
         FAILED,
         FEEDBACK,
+        MEMORIES,
+        TURNS,
+        ARCHIVED,
+        ITEMS,
     ];
     let later: BTreeSet<String> = named.concat().iter().map(|name| format!("{name}.json")).collect();
     assert_eq!(files_in(&folder().join("future")), later);
@@ -201,6 +214,26 @@ fn c2_fields_that_an_older_compaction_lacks_have_their_default() {
     ] {
         assert_eq!(written(&trigger), name);
         assert_eq!(trigger.as_str(), name);
+    }
+}
+
+#[test]
+fn f6_fields_that_an_older_archiving_lacks_have_their_default() {
+    let mut old: Value = read("turns_archived");
+    let later = ["context_from", "withheld", "usage", "marker_seq"];
+    old.as_object_mut().unwrap().retain(|key, _| !later.contains(&key.as_str()));
+    let archived: TurnsArchived = serde_json::from_value(old).unwrap();
+    assert_eq!((archived.context_from, archived.marker_seq, archived.withheld), (None, None, 0));
+    for (name, reason, leaves) in [
+        ("budget", ArchiveReason::Budget, true),
+        ("request", ArchiveReason::Request, true),
+        ("compaction", ArchiveReason::Compaction, false),
+    ] {
+        assert_eq!((written(&reason), reason.leaves_context()), (name.into(), leaves));
+    }
+    for role in [TurnRole::User, TurnRole::Assistant] {
+        assert_eq!(written(&role), role.as_str());
+        assert_eq!(TurnRole::from_name(role.as_str()), Some(role));
     }
 }
 

@@ -14,9 +14,9 @@ pub mod view;
 
 pub use error::Error;
 pub use query::{
-    CheckpointRef, Comparison, Condition, EventQuery, FoundItem, HandoffFilter, Health, HealthDepth, ItemQuery,
-    MemoryCounts, NamespaceQuery, Order, RankQuery, Ranked, SearchHit, StoredSummary, Subagents, SummaryQuery,
-    Superseded, ThreadFilter, ThreadPart, TurnQuery,
+    CheckpointRef, Comparison, Condition, EventQuery, FoundItem, FoundKind, HandoffFilter, Health, HealthDepth,
+    Hit, ItemQuery, MemoryCounts, NamedDate, NamespaceQuery, Order, Place, RankQuery, Ranked, Require, SearchQuery,
+    StoredSummary, Subagents, SummaryQuery, Superseded, ThreadFilter, ThreadPart, TurnQuery,
 };
 pub use sqlite::{OpenOptions, Sqlite};
 pub use store::{

@@ -1,8 +1,10 @@
 //! What can be asked of a store, and what it answers beside rows: filters, pages, finds, health. It names no database.
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use protocol::{
-    AssistantId, Category, CheckpointId, EventType, HandoffStatus, Item, MediumTermSummary, Seq, ThreadId,
+    AssistantId, Category, CheckpointId, EventType, HandoffId, HandoffStatus, Item, MediumTermSummary, Seq,
+    SummaryId, ThreadId,
 };
 use serde_json::Value;
 
@@ -108,18 +110,130 @@ pub struct HandoffFilter {
     pub limit: Option<usize>,
 }
 
-/// One place where a search found something.
+/// What a search can find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FoundKind {
+    /// A message of a thread.
+    Message,
+    /// A summary of medium-term memory.
+    Summary,
+    /// A handoff, by the proposal that counts: the accepted one, or else the latest.
+    Handoff,
+    /// An item of the store.
+    Item,
+}
+
+/// How many of its words a search insists on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Require {
+    /// Any of them is enough; more are better.
+    #[default]
+    Any,
+    /// All of them.
+    Every,
+}
+
+/// A question about everything that is stored; every set field must match.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SearchQuery {
+    /// The words, at most [`crate::QUERY_WORDS_MAX`]. One that consists of several, as a path does, is found where they
+    /// follow each other.
+    pub words: Vec<String>,
+    /// How many of them must be there.
+    pub require: Require,
+    /// What is looked for; empty means everything but items.
+    pub kinds: Vec<FoundKind>,
+    /// Only what belongs to this thread: its messages, the summaries that stand for turns of it, the handoffs from it and
+    /// to it. Items belong to none.
+    pub thread_id: Option<ThreadId>,
+    /// Only what belongs to this assistant. Items belong to none.
+    pub assistant_id: Option<AssistantId>,
+    /// Only what was stored at this time or later.
+    pub since: Option<Timestamp>,
+    /// What was said at any of these dates is better than it is by its words.
+    pub dates: Vec<NamedDate>,
+    /// The most places to return, 1 to [`crate::PAGE_ROWS_MAX`].
+    pub limit: usize,
+}
+
+/// A date as people name it, in UTC: the parts that were named. One without any part is no date.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NamedDate {
+    /// The year.
+    pub year: Option<i16>,
+    /// The month, from 1.
+    pub month: Option<i8>,
+    /// The day of the month, from 1.
+    pub day: Option<i8>,
+}
+
+impl NamedDate {
+    /// Returns how well a time fits: 0 when it is not of that month and year, 1 when it is, 2 when it is of that day too.
+    pub fn fit(&self, at: Timestamp) -> u8 {
+        let date = at.to_zoned(TimeZone::UTC).date();
+        let is_named = self.year.is_some() || self.month.is_some();
+        let is_then = self.year.is_none_or(|year| year == date.year())
+            && self.month.is_none_or(|month| month == date.month());
+        match is_named && is_then {
+            true => 1 + u8::from(self.day == Some(date.day())),
+            false => 0,
+        }
+    }
+}
+
+/// Where something was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SearchHit {
-    /// The thread.
-    pub thread_id: ThreadId,
-    /// The event.
-    pub seq: Seq,
-    /// `human`, `ai` or `tool`.
-    pub role: String,
+pub enum Place {
+    /// In a message.
+    Message {
+        /// The thread.
+        thread_id: ThreadId,
+        /// The event.
+        seq: Seq,
+        /// `human`, `ai` or `tool`.
+        role: String,
+    },
+    /// In a summary of medium-term memory.
+    Summary {
+        /// The summary.
+        summary_id: SummaryId,
+        /// The thread of its first turn; `None` when that was deleted.
+        thread_id: Option<ThreadId>,
+        /// The lowest index of its turns.
+        first_turn: u64,
+        /// The highest index of its turns.
+        last_turn: u64,
+    },
+    /// In a handoff.
+    Handoff {
+        /// The handoff.
+        handoff_id: HandoffId,
+        /// The thread it came from.
+        parent_thread_id: ThreadId,
+        /// The thread it seeded, or would have.
+        child_thread_id: ThreadId,
+    },
+    /// In an item of the store.
+    Item {
+        /// Where it is.
+        namespace: Vec<String>,
+        /// Its name there.
+        key: String,
+    },
+}
+
+/// Something found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hit {
+    /// Where.
+    pub place: Place,
+    /// How well it matches, above 0. It compares places of one answer and means nothing beside another.
+    pub score: f64,
+    /// The words it holds: bit `n` stands for `words[n]` of the query.
+    pub held: u32,
     /// The passage, with the words found between `\u{2}` and `\u{3}`.
     pub snippet: String,
-    /// When it was said.
+    /// When it was said, or stored.
     pub created_at: Timestamp,
 }
 
@@ -285,9 +399,10 @@ pub enum Comparison {
 }
 
 /// An item found.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct FoundItem {
     /// The item.
+    #[serde(flatten)]
     pub item: Item,
     /// How well it matches the words; `None` without words.
     pub score: Option<f64>,

@@ -27,12 +27,12 @@ use self::faults::Place;
 use self::readers::Readers;
 use self::tables::events::{self, rewinds};
 use self::tables::{
-    artifacts, checkpoints, feedback, handoffs, interrupts, items, keyed, runs, search, summaries, threads,
+    artifacts, checkpoints, feedback, handoffs, interrupts, items, keyed, runs, search, summaries, threads, turns,
 };
 use self::writer::{Job, QUEUE_MAX, Request, Writer};
 use crate::{
-    Artifact, CheckpointRef, Committed, Error, EventQuery, FoundItem, HandoffFilter, Health, HealthDepth,
-    ImportSource, ItemQuery, MemoryCounts, NamespaceQuery, OutboxItem, RankQuery, Ranked, Result, SearchHit,
+    Artifact, CheckpointRef, Committed, Error, EventQuery, FoundItem, HandoffFilter, Health, HealthDepth, Hit,
+    ImportSource, ItemQuery, MemoryCounts, NamespaceQuery, OutboxItem, RankQuery, Ranked, Result, SearchQuery,
     Store, StoredSummary, SummaryQuery, ThreadFilter, Transaction, TurnQuery,
 };
 
@@ -212,10 +212,9 @@ impl Store for Sqlite {
         self.look(move |db| events::seq_of_key(db, thread_id, &event_key)).await
     }
 
-    async fn search(&self, text: &str, limit: usize) -> Result<Vec<SearchHit>> {
+    async fn search(&self, query: SearchQuery) -> Result<Vec<Hit>> {
         self.send(Job::Index).await??;
-        let text = text.to_owned();
-        self.ask(move |db| search::find(db, &text, limit)).await
+        self.ask(move |db| search::find(db, &query)).await
     }
 
     async fn rank(&self, query: RankQuery) -> Result<Vec<Ranked>> {
@@ -320,7 +319,7 @@ impl Store for Sqlite {
     }
 
     async fn turns(&self, query: TurnQuery) -> Result<Vec<LoggedTurn>> {
-        self.ask(move |db| summaries::turns(db, &query)).await
+        self.ask(move |db| turns::page(db, &query)).await
     }
 
     async fn summaries(&self, query: SummaryQuery) -> Result<Vec<StoredSummary>> {

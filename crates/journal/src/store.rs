@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    CheckpointRef, EventQuery, FoundItem, HandoffFilter, Health, HealthDepth, ItemQuery, MemoryCounts,
-    NamespaceQuery, RankQuery, Ranked, Result, SearchHit, StoredSummary, SummaryQuery, ThreadFilter, TurnQuery,
+    CheckpointRef, EventQuery, FoundItem, HandoffFilter, Health, HealthDepth, Hit, ItemQuery, MemoryCounts,
+    NamespaceQuery, RankQuery, Ranked, Result, SearchQuery, StoredSummary, SummaryQuery, ThreadFilter, TurnQuery,
 };
 
 /// Writes that take effect together or not at all.
@@ -373,8 +373,8 @@ pub trait Store: Send + Sync {
     /// a key is never stored twice.
     async fn seq_of_key(&self, thread_id: ThreadId, event_key: &str) -> Result<Option<Seq>>;
 
-    /// Returns passages that hold every word of `text`, best first; none from superseded messages.
-    async fn search(&self, text: &str, limit: usize) -> Result<Vec<SearchHit>>;
+    /// Returns what holds the query's words, best first; no superseded message.
+    async fn search(&self, query: SearchQuery) -> Result<Vec<Hit>>;
 
     /// Returns the messages that hold any of the query's words, best first and of equally good ones the later of a
     /// thread first; none that are superseded. Words are compared as [`Self::search`] does.

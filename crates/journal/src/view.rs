@@ -10,7 +10,7 @@ use serde_json::Value;
 
 pub use context::context;
 pub use history::{
-    BoundaryEntry, CallHeader, HistoryEntry, HistoryItem, SummaryMarker, UndoneEntry, history,
+    ArchiveMarker, BoundaryEntry, CallHeader, HistoryEntry, HistoryItem, SummaryMarker, UndoneEntry, history,
 };
 
 /// What an event is to the views.

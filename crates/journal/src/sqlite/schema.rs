@@ -17,6 +17,7 @@ struct Migration {
 const MIGRATIONS: &[Migration] = &[
     Migration { name: "0001_journal", sql: include_str!("migrations/0001_journal.sql") },
     Migration { name: "0002_memory", sql: include_str!("migrations/0002_memory.sql") },
+    Migration { name: "0003_search", sql: include_str!("migrations/0003_search.sql") },
 ];
 
 /// The newest version this program knows.

@@ -85,12 +85,11 @@ impl Beginning {
     }
 
     fn look_archived(&mut self, event: &Event, is_found: bool) {
-        let Ok(archived) = serde_json::from_str::<TurnsArchived>(event.content.get()) else { return };
-        if !archived.reason.leaves_context() {
-            return;
-        }
+        let Some(archived) = archived(event) else { return };
         self.archived.push((archived.first_seq, archived.last_seq));
-        if let Some(before) = archived.context_from.filter(|_| !is_found && self.left.is_none()) {
+        let is_in_effect = archived.marker_seq.is_none_or(|marker| !self.undone.contains(&marker));
+        let is_newest = !is_found && is_in_effect && self.left.is_none();
+        if let Some(before) = archived.context_from.filter(|_| is_newest) {
             self.left = Some(Left { before, marker_seq: archived.marker_seq });
         }
     }
@@ -188,9 +187,16 @@ pub fn context(events: &[Event]) -> Vec<(Seq, Message)> {
 pub fn changes_beginning(event: &Event) -> bool {
     match Part::of(event) {
         Part::Boundary => !is_side(event),
-        Part::Marker | Part::Undone | Part::Clip | Part::Archive => true,
+        Part::Archive => archived(event).is_some(),
+        Part::Marker | Part::Undone | Part::Clip => true,
         Part::Message | Part::ImportedSummary | Part::Beside => false,
     }
+}
+
+/// Returns what left the context by the event; `None` when nothing did, or it cannot be read.
+fn archived(event: &Event) -> Option<TurnsArchived> {
+    let archived: TurnsArchived = serde_json::from_str(event.content.get()).ok()?;
+    archived.reason.leaves_context().then_some(archived)
 }
 
 fn contextual(event: &Event) -> Option<Message> {

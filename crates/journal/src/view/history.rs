@@ -3,8 +3,8 @@
 
 use jiff::Timestamp;
 use protocol::{
-    Block, Compaction, CompactionTrigger, CompactionUndone, Event, EventType, Message, RunFeedback, RunId,
-    Seq, ThreadId,
+    ArchiveReason, Block, Compaction, CompactionTrigger, CompactionUndone, Event, EventType, Message,
+    RunFeedback, RunId, Seq, SummaryId, ThreadId, TurnsArchived,
 };
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use super::media::name_media;
 use super::{Part, is_side, message_id};
 
 /// The types of event that people are shown.
-pub(crate) const SHOWN: [EventType; 7] = [
+pub(crate) const SHOWN: [EventType; 8] = [
     EventType::HumanMessage,
     EventType::AiMessage,
     EventType::ToolMessage,
@@ -20,10 +20,12 @@ pub(crate) const SHOWN: [EventType; 7] = [
     EventType::ImportedSummary,
     EventType::Compacted,
     EventType::CompactionUndone,
+    EventType::TurnsArchived,
 ];
 
-/// The types of event that say what was condensed, and what of that was taken back.
-pub(crate) const MARKERS: [EventType; 2] = [EventType::Compacted, EventType::CompactionUndone];
+/// The types of event that say what was condensed, what of that was taken back, and what went to memory.
+pub(crate) const MARKERS: [EventType; 3] =
+    [EventType::Compacted, EventType::CompactionUndone, EventType::TurnsArchived];
 
 /// One entry of what people are shown of a thread.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -63,6 +65,8 @@ pub enum HistoryItem {
     Marker(Box<SummaryMarker>),
     /// A place where a person took a compaction back.
     Undone(UndoneEntry),
+    /// A place where old turns left what the model is sent, for a summary of memory.
+    Archived(Box<ArchiveMarker>),
 }
 
 /// A place where an imported session's own agent had compacted.
@@ -149,6 +153,48 @@ impl UndoneEntry {
     pub const TYPE: &str = "summary_undone";
 }
 
+/// A place where old turns left what the model is sent, for a summary of memory; they are in history all the same.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct ArchiveMarker {
+    /// [`ArchiveMarker::TYPE`].
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// How many turns of the thread the summary stands for.
+    pub turn_count: u64,
+    /// The first event that left with them.
+    pub first_seq: Seq,
+    /// The last one.
+    pub last_seq: Seq,
+    /// Why.
+    pub reason: ArchiveReason,
+    /// The summary.
+    pub summary: String,
+    /// `provider/name` of the model that wrote the summary, or `extractive`.
+    pub model: String,
+    /// The row of `medium_term_memory`.
+    pub summary_id: SummaryId,
+}
+
+impl ArchiveMarker {
+    /// What its `type` is; no message has it.
+    pub const TYPE: &str = "turns_archived";
+}
+
+impl From<TurnsArchived> for ArchiveMarker {
+    fn from(archived: TurnsArchived) -> Self {
+        Self {
+            kind: Self::TYPE,
+            turn_count: archived.turn_count,
+            first_seq: archived.first_seq,
+            last_seq: archived.last_seq,
+            reason: archived.reason,
+            summary: archived.summary,
+            model: archived.model,
+            summary_id: archived.summary_id,
+        }
+    }
+}
+
 /// A tool call as far as its result must be told with it.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct CallHeader {
@@ -222,7 +268,13 @@ fn item(event: &Event) -> Option<(String, HistoryItem)> {
             let undone = UndoneEntry { kind: UndoneEntry::TYPE, marker_seq };
             (format!("summary-undone-{}", event.seq), HistoryItem::Undone(undone))
         }
-        Part::Clip | Part::Archive | Part::Beside => return None,
+        Part::Archive => {
+            let archived: TurnsArchived = serde_json::from_str(event.content.get()).ok()?;
+            // What a compaction had condensed is told by its own marker.
+            let marker = Some(archived).filter(|archived| archived.reason.leaves_context())?;
+            (format!("archive-marker-{}", event.seq), HistoryItem::Archived(Box::new(marker.into())))
+        }
+        Part::Clip | Part::Beside => return None,
     })
 }
 

@@ -24,7 +24,7 @@ pub enum Shown {
     /// All of them.
     #[default]
     All,
-    /// The markers of compactions, and what took them back.
+    /// The markers of compactions, what took them back, and what went to memory.
     Markers,
 }
 
@@ -283,7 +283,8 @@ fn without_call(entries: &[HistoryEntry]) -> Vec<usize> {
             HistoryItem::Message(Message::Human(_))
             | HistoryItem::Boundary(_)
             | HistoryItem::Marker(_)
-            | HistoryItem::Undone(_) => {}
+            | HistoryItem::Undone(_)
+            | HistoryItem::Archived(_) => {}
         }
     }
     missing

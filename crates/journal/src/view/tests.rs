@@ -115,7 +115,12 @@ fn k5_an_imported_summary_cannot_end_its_element() {
 #[test]
 fn what_is_read_for_a_history_is_what_can_be_shown_of_one() {
     let is_shown = |event_type: &EventType| match Part::of_type(*event_type) {
-        Part::Message | Part::Boundary | Part::ImportedSummary | Part::Marker | Part::Undone => true,
+        Part::Message
+        | Part::Boundary
+        | Part::ImportedSummary
+        | Part::Marker
+        | Part::Undone
+        | Part::Archive => true,
         Part::Clip | Part::Beside => false,
     };
     let shown: Vec<EventType> = EventType::ALL.iter().copied().filter(is_shown).collect();
@@ -137,7 +142,7 @@ fn b4_history_is_complete_whatever_was_compacted() {
         .map(|entry| match &entry.what {
             HistoryItem::Message(message) => (entry.seq, message.text()),
             HistoryItem::Boundary(boundary) => (entry.seq, format!("{}: {}", boundary.kind, boundary.text)),
-            HistoryItem::Marker(_) | HistoryItem::Undone(_) => panic!("{entry:?}"),
+            HistoryItem::Marker(_) | HistoryItem::Undone(_) | HistoryItem::Archived(_) => panic!("{entry:?}"),
         })
         .collect();
     let expected =

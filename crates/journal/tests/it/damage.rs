@@ -8,7 +8,7 @@ use std::time::Duration;
 use journal::{Error, EventQuery, HealthDepth, OpenOptions, Sqlite, Store, Write};
 use tempfile::TempDir;
 
-use crate::conformance::fixtures::{append, commit, create, human, thread};
+use crate::conformance::fixtures::{append, commit, create, human, search_for, thread};
 
 /// A folder, and in it a database with a thread of 2,000 messages.
 async fn database() -> (TempDir, PathBuf) {
@@ -150,7 +150,7 @@ async fn a_lock_held_too_long_is_told_and_harms_nothing() {
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let refused = commit(&store, vec![Write::CreateThread(thread())]).await;
     assert!(matches!(&refused, Err(error @ Error::Locked { .. }) if error.is_retryable()), "{refused:?}");
-    let search = store.search("words", 1).await;
+    let search = store.search(search_for("words")).await;
     assert!(matches!(search, Err(Error::Locked { .. })), "{search:?}");
     assert_eq!(store.health(HealthDepth::Counts).await.unwrap().threads, 1, "reading goes on");
     Sqlite::open_with(&path, options).unwrap();

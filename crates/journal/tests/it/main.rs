@@ -132,6 +132,32 @@ against_every_backend! {
         a_long_transcript_is_copied_whole
         only_a_thread_without_a_past_takes_a_copy
         a_copy_outlives_its_source;
+    memory:
+        f6_a_transfer_archives_its_window_and_nothing_else
+        f6_what_differs_from_its_window_archives_nothing
+        f6_a_transfer_that_fails_leaves_nothing
+        f6_no_window_archives_a_turn_twice
+        f6_a_window_of_a_thread_leaves_the_others_alone
+        f6_nothing_is_transferred_under_a_run
+        f6_eight_transfers_at_once_leave_every_turn_in_one_place
+        f6_what_sub_agents_say_is_no_turn
+        f7_summaries_are_newest_first_with_ties_by_id
+        f7_turns_are_read_in_pages_by_agent_and_by_thread
+        f7_restored_turns_are_active_and_their_summary_is_gone
+        f7_a_rewind_past_what_a_summary_tells_of_dissolves_it
+        f7_what_leaves_one_thread_is_not_lost_to_the_others
+        f7_b1_history_is_complete_whatever_went_to_memory
+        k9_a_deleted_thread_takes_what_tells_of_it_along
+        b12_a_copy_neither_takes_nor_dissolves_what_memory_has;
+    items:
+        f10_an_item_is_kept_under_its_name_and_replaced_there
+        f10_a_namespace_is_no_beginning_of_another
+        items_are_found_by_what_was_put_last
+        items_are_found_by_words
+        items_are_filtered_by_their_fields
+        a_page_of_items_is_exact_whatever_is_filtered
+        namespaces_are_listed_once_in_order
+        what_cannot_be_told_apart_is_refused;
     artifacts:
         the_same_bytes_are_kept_once
         a_name_may_be_shortened_to_eight_digits
@@ -146,10 +172,19 @@ against_every_backend! {
         a_point_before_the_first_event_can_be_gone_back_to;
     search:
         every_word_must_be_there
+        any_word_is_enough_and_more_are_better
+        what_stands_near_the_other_words_is_better
+        a_word_of_nearly_all_messages_finds_them_too
         scripts_without_spaces_are_found
         no_query_is_a_syntax_error
-        what_was_deleted_is_not_found
-        passages_mark_what_was_found;
+        k9_what_was_deleted_is_not_found
+        passages_mark_what_was_found
+        everything_is_found_where_it_is
+        filters_leave_only_what_belongs
+        what_was_said_at_a_named_date_is_better
+        of_a_handoff_the_proposal_that_counts_is_found
+        what_was_superseded_is_in_no_answer
+        searching_and_saying_do_not_wait_for_each_other;
     rank:
         any_word_is_enough_and_rare_ones_say_more
         of_equal_messages_the_later_is_first

@@ -13,6 +13,7 @@ use uuid::Uuid;
 use super::columns::{Stored, instant, integer, time};
 use super::threads::{self, Head};
 use super::{page_limit, runs, turns};
+use crate::view::history::MARKERS;
 use crate::{Error, EventQuery, Result, Superseded};
 
 /// The highest seq of a thread.
@@ -24,6 +25,10 @@ const WINDOW_ROWS_MIN: usize = 8;
 
 /// What [`read`] reads, in its order.
 const COLUMNS: &str = "seq, event_id, run_id, category, event_type, created_at, metadata, content";
+
+/// The condition of the index of markers: a statement finds them through it only when it says the same.
+pub(crate) const MARKER_EVENTS: &str =
+    "event_type IN ('middleware:summarize', 'compaction_undone', 'turns_archived')";
 
 /// What an append did.
 pub(crate) struct Appended {
@@ -306,8 +311,12 @@ fn page_sql(query: &EventQuery, direction: &str) -> String {
         ("event_type", types.map(|event_type| event_type.as_str()).collect()),
     ];
     let conditions = conditions.iter().filter(|(_, names)| !names.is_empty());
-    let conditions: String =
+    let mut conditions: String =
         conditions.map(|(column, names)| format!(" AND {column} IN ('{}')", names.join("', '"))).collect();
+    if !query.types.is_empty() && query.types.iter().all(|event_type| MARKERS.contains(event_type)) {
+        conditions.push_str(" AND ");
+        conditions.push_str(MARKER_EVENTS);
+    }
     format!(
         "SELECT {COLUMNS} FROM events
          WHERE thread_key = ?1 AND seq > ?2 AND seq < ?3{conditions} ORDER BY seq {direction} LIMIT ?4"

@@ -5,7 +5,7 @@ use protocol::{Handoff, HandoffId, HandoffStatus, Proposal, ThreadId};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql};
 
 use super::columns::{json, json_column, stored, stored_option, time};
-use super::{not_found, threads};
+use super::{not_found, search, threads};
 use crate::sqlite::faults::is_unique_violation;
 use crate::{Error, HandoffFilter, HandoffPatch, Result};
 
@@ -87,6 +87,7 @@ pub(crate) fn advance(connection: &Connection, change: &Move<'_>) -> Result<()> 
             time(change.at),
         ));
     match moved {
+        Ok(_) if change.patch.accepted_sha256.is_some() => search::texts::mark_handoff(connection, handoff_id),
         Ok(_) => Ok(()),
         Err(error) => Err(pending_or(connection, error, handoff.parent_thread_id)),
     }
@@ -157,7 +158,7 @@ pub(crate) fn put_proposal(connection: &Connection, proposal: &Proposal) -> Resu
             &proposal.feedback,
             time(proposal.created_at),
         ))?;
-    Ok(())
+    search::texts::mark_handoff(connection, handoff_id)
 }
 
 /// Returns the handoff, or `None`.

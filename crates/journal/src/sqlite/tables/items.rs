@@ -1,14 +1,30 @@
 //! What agents and clients keep under names. What may be kept there, and by whom, is not known here.
 
-use protocol::Item;
-use rusqlite::{Connection, OptionalExtension, Row};
+mod matching;
 
-use super::columns::{json, json_column, stored, time};
-use super::search::texts;
-use crate::{FoundItem, ItemQuery, NamespaceQuery, Result};
+use protocol::Item;
+use rusqlite::types::Value as Column;
+use rusqlite::{Connection, OptionalExtension, Row, ToSql};
+use serde_json::{Map, Value};
+
+use super::columns::{integer, json, json_column, stored, time};
+use super::page_limit;
+use super::search::{self, texts};
+use crate::{Error, FoundItem, ItemQuery, NamespaceQuery, Result};
+
+/// Stands between labels. It is below every character of a label, so that the order of the texts is the order of the
+/// labels, and what is under a prefix is a range.
+const SEPARATOR: char = '\u{1f}';
+/// The character after it.
+const AFTER_SEPARATOR: char = '\u{20}';
+/// Stands for any label where namespaces are listed.
+const ANY_LABEL: &str = "*";
+
+const COLUMNS: &str = "namespace, key, value, created_at, updated_at";
 
 /// Keeps a value under a name.
 pub(crate) fn put(connection: &Connection, item: &Item) -> Result<()> {
+    check(&item.namespace)?;
     let value = json(&item.value)?;
     let key: i64 = connection
         .prepare_cached(
@@ -17,17 +33,70 @@ pub(crate) fn put(connection: &Connection, item: &Item) -> Result<()> {
              RETURNING item_key",
         )?
         .query_row(
-            (json(&item.namespace)?, &item.key, &value, time(item.created_at), time(item.updated_at)),
+            (joined(&item.namespace), &item.key, &value, time(item.created_at), time(item.updated_at)),
             |row| row.get(0),
         )?;
-    texts::put(connection, texts::Kind::Item, key, &format!("{}\n{value}", item.key))
+    texts::put(connection, texts::Kind::Item, key, &text(&item.key, &item.value))
+}
+
+/// Refuses a namespace that could not be told from another.
+fn check(namespace: &[String]) -> Result<()> {
+    let is_label = |label: &String| !label.is_empty() && !label.contains(|char: char| char < AFTER_SEPARATOR);
+    match namespace {
+        [] => Err(Error::Invalid { what: "a namespace", reason: "it is empty".to_owned() }),
+        labels if labels.iter().all(is_label) => Ok(()),
+        _ => {
+            let reason = "a label is empty or has a control character".to_owned();
+            Err(Error::Invalid { what: "a namespace", reason })
+        }
+    }
+}
+
+fn joined(namespace: &[String]) -> String {
+    namespace.join(&SEPARATOR.to_string())
+}
+
+/// Returns the labels of a stored namespace.
+pub(crate) fn labels(namespace: &str) -> Vec<String> {
+    namespace.split(SEPARATOR).map(str::to_owned).collect()
+}
+
+/// Returns the words of an item that can be found: its key, and the names and the values of fields.
+pub(crate) fn text(key: &str, value: &Map<String, Value>) -> String {
+    let mut text = key.to_owned();
+    add_fields(&mut text, value);
+    text
+}
+
+fn add_fields(text: &mut String, fields: &Map<String, Value>) {
+    for (name, value) in fields {
+        text.push('\n');
+        text.push_str(name);
+        add_value(text, value);
+    }
+}
+
+fn add_value(text: &mut String, value: &Value) {
+    match value {
+        Value::Null => {}
+        Value::String(words) => {
+            text.push('\n');
+            text.push_str(words);
+        }
+        Value::Bool(_) | Value::Number(_) => {
+            text.push('\n');
+            text.push_str(&value.to_string());
+        }
+        Value::Array(values) => values.iter().for_each(|value| add_value(text, value)),
+        Value::Object(fields) => add_fields(text, fields),
+    }
 }
 
 /// Removes what is kept under a name.
 pub(crate) fn delete(connection: &Connection, namespace: &[String], key: &str) -> Result<()> {
     let removed: Option<i64> = connection
         .prepare_cached("DELETE FROM items WHERE namespace = ?1 AND key = ?2 RETURNING item_key")?
-        .query_row((json(&namespace)?, key), |row| row.get(0))
+        .query_row((joined(namespace), key), |row| row.get(0))
         .optional()?;
     removed.map_or(Ok(()), |key| texts::remove(connection, texts::Kind::Item, key))
 }
@@ -35,45 +104,129 @@ pub(crate) fn delete(connection: &Connection, namespace: &[String], key: &str) -
 /// Returns what is kept under a name, or `None`.
 pub(crate) fn find(connection: &Connection, namespace: &[String], key: &str) -> Result<Option<Item>> {
     Ok(connection
-        .prepare_cached(
-            "SELECT namespace, key, value, created_at, updated_at FROM items WHERE namespace = ?1 AND key = ?2",
-        )?
-        .query_row((json(&namespace)?, key), read)
+        .prepare_cached(&format!("SELECT {COLUMNS} FROM items WHERE namespace = ?1 AND key = ?2"))?
+        .query_row((joined(namespace), key), read)
         .optional()?)
 }
 
-/// Returns a page of items.
+/// Returns a page of items. One is read after the other, and only those of the page are held.
 pub(crate) fn list(connection: &Connection, query: &ItemQuery) -> Result<Vec<FoundItem>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT namespace, key, value, created_at, updated_at FROM items ORDER BY updated_at DESC, item_key DESC",
-    )?;
+    page_limit("items", query.limit)?;
+    search::check_words(query.words.len())?;
+    if query.words.is_empty() {
+        let (sql, parameters) = newest(query);
+        let parameters: Vec<&dyn ToSql> = parameters.iter().map(|value| value as &dyn ToSql).collect();
+        // What is not filtered is counted by the engine.
+        let offset = if query.filter.is_empty() { 0 } else { query.offset };
+        return read_page(connection, (&sql, &parameters), (query, offset));
+    }
+    let phrases: Vec<String> = query.words.iter().filter_map(|word| search::phrase(word)).collect();
+    if phrases.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = texts::rows(texts::Kind::Item);
+    read_page(connection, (BEST, &[&phrases.join(" OR "), &rows.start, &rows.end]), (query, query.offset))
+}
+
+/// The keys of items that match the words `?1`, best first, and of equally good ones the one first kept last.
+const BEST: &str = "SELECT rowid, -rank FROM search_index WHERE search_index MATCH ?1 AND rowid >= ?2 AND rowid < ?3
+    ORDER BY rank, rowid DESC";
+
+/// Returns the statement for the keys of items of a prefix, those that were put last first.
+fn newest(query: &ItemQuery) -> (String, Vec<Column>) {
+    let mut parameters = vec![];
+    let mut sql = "SELECT item_key, NULL FROM items".to_owned();
+    if query.prefix.is_empty() {
+        sql.push_str(" ORDER BY updated_at DESC, item_key DESC");
+    } else {
+        let exact = joined(&query.prefix);
+        parameters.push(format!("{exact}{SEPARATOR}").into());
+        parameters.push(format!("{exact}{AFTER_SEPARATOR}").into());
+        parameters.push(exact.into());
+        // Sorted, and not looked for among everything that was put lately.
+        sql.push_str(
+            " WHERE namespace = ?3 OR (namespace >= ?1 AND namespace < ?2)
+             ORDER BY +updated_at DESC, +item_key DESC",
+        );
+    }
+    if query.filter.is_empty() {
+        parameters.push(integer(query.limit as u64).into());
+        parameters.push(integer(query.offset as u64).into());
+        sql.push_str(&format!(" LIMIT ?{} OFFSET ?{}", parameters.len() - 1, parameters.len()));
+    }
+    (sql, parameters)
+}
+
+fn read_page(
+    connection: &Connection,
+    (sql, parameters): (&str, &[&dyn ToSql]),
+    (query, offset): (&ItemQuery, usize),
+) -> Result<Vec<FoundItem>> {
+    let mut keys = connection.prepare_cached(sql)?;
+    let mut of_key = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM items WHERE item_key = ?1"))?;
+    let mut rows = keys.query(parameters)?;
     let mut found = Vec::new();
-    let mut passed = 0;
-    for item in statement.query_map([], read)? {
-        let item = item?;
-        if !item.namespace.starts_with(&query.prefix) {
+    let mut skipped = 0;
+    while found.len() < query.limit && let Some(row) = rows.next()? {
+        let (row, score): (i64, Option<f64>) = (row.get(0)?, row.get(1)?);
+        let key = texts::of_row(row).map_or(row, |(_, key)| key);
+        let item = of_key.query_row([key], read)?;
+        if !item.namespace.starts_with(&query.prefix) || !matching::all(&query.filter, &item.value) {
             continue;
         }
-        passed += 1;
-        if passed > query.offset && found.len() < query.limit {
-            found.push(FoundItem { item, score: None });
+        if skipped < offset {
+            skipped += 1;
+            continue;
         }
+        found.push(FoundItem { item, score });
     }
     Ok(found)
 }
 
-/// Returns namespaces in use, in order.
+/// Returns namespaces in use, in order. From each, the engine goes straight to the next.
 pub(crate) fn namespaces(connection: &Connection, query: &NamespaceQuery) -> Result<Vec<Vec<String>>> {
-    let mut statement = connection.prepare_cached("SELECT DISTINCT namespace FROM items ORDER BY namespace")?;
-    let all = statement.query_map([], |row| json_column::<Vec<String>>(row, "namespace"))?;
-    let all = all.collect::<rusqlite::Result<Vec<_>>>()?;
-    let of_prefix = all.into_iter().filter(|namespace| namespace.starts_with(&query.prefix));
-    Ok(of_prefix.skip(query.offset).take(query.limit).collect())
+    page_limit("namespaces", query.limit)?;
+    let known: Vec<String> = query.prefix.iter().take_while(|label| *label != ANY_LABEL).cloned().collect();
+    let mut from = joined(&known);
+    let end = if known.is_empty() { char::MAX.to_string() } else { format!("{from}{AFTER_SEPARATOR}") };
+    let mut statement = connection.prepare_cached(
+        "SELECT namespace FROM items WHERE namespace >= ?1 AND namespace < ?2 ORDER BY namespace LIMIT 1",
+    )?;
+    let mut namespaces = Vec::new();
+    let mut skipped = 0;
+    while namespaces.len() < query.limit {
+        let next: Option<String> = statement.query_row((&from, &end), |row| row.get(0)).optional()?;
+        let Some(next) = next else { break };
+        let mut labels = labels(&next);
+        if !matches(query, &labels) {
+            from = format!("{next}\0");
+            continue;
+        }
+        labels.truncate(query.depth_max.unwrap_or(usize::MAX));
+        from = match labels.len() {
+            0 => end.clone(),
+            _ if query.depth_max == Some(labels.len()) => format!("{}{AFTER_SEPARATOR}", joined(&labels)),
+            _ => format!("{next}\0"),
+        };
+        match skipped < query.offset {
+            true => skipped += 1,
+            false => namespaces.push(labels),
+        }
+    }
+    Ok(namespaces)
+}
+
+fn matches(query: &NamespaceQuery, labels: &[String]) -> bool {
+    let alike = |(wanted, label): (&String, &String)| wanted == ANY_LABEL || wanted == label;
+    let (prefix, suffix) = (&query.prefix, &query.suffix);
+    labels.len() >= prefix.len().max(suffix.len())
+        && prefix.iter().zip(labels).all(alike)
+        && suffix.iter().rev().zip(labels.iter().rev()).all(alike)
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Item> {
     Ok(Item {
-        namespace: json_column(row, "namespace")?,
+        namespace: labels(row.get_ref("namespace")?.as_str()?),
         key: row.get("key")?,
         value: json_column(row, "value")?,
         created_at: stored(row, "created_at")?,

@@ -1,71 +1,145 @@
-//! Medium-term memory: the summaries, which turns each stands for, and reading both. When turns become a summary is
-//! not decided here.
+//! Medium-term memory: the summaries, and which turns of which threads each stands for. When turns become a summary,
+//! and what is written into it, is not decided here.
 
-use protocol::{LoggedTurn, MediumTermSummary, SummaryId, ThreadId};
-use rusqlite::{Connection, OptionalExtension, Row, ToSql};
+use protocol::{MediumTermSummary, SummaryId, ThreadId};
+use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::columns::{count, integer, stored, stored_option, time};
-use super::{page_limit, runs, search, threads};
-use crate::{Error, MemoryCounts, Result, StoredSummary, SummaryQuery, Transfer, TurnQuery};
+use super::events::MARKER_EVENTS;
+use super::events::rewinds;
+use super::{runs, search, threads};
+use crate::{Error, MemoryCounts, Result, StoredSummary, SummaryQuery, Transfer};
+
+/// Archives what is left of a window of turns: of the agent `?2` those with the indexes `?3` to `?4`.
+const ARCHIVE: &str = "UPDATE turns SET archived = 1, summary_key = ?1
+    WHERE agent_key = (SELECT agent_key FROM agents WHERE agent_id = ?2)
+      AND turn_index BETWEEN ?3 AND ?4 AND archived = 0";
+
+/// The same of the thread `?5` alone, whose turns are found through its events: between them there may be any number of
+/// turns of other threads.
+const ARCHIVE_OF_THREAD: &str = "UPDATE turns SET archived = 1, summary_key = ?1
+    WHERE agent_key = (SELECT agent_key FROM agents WHERE agent_id = ?2)
+      AND +turn_index BETWEEN ?3 AND ?4 AND archived = 0 AND turn_index IN (
+        SELECT e.turn_index FROM events e
+        WHERE e.thread_key = ?5 AND e.turn_index IS NOT NULL
+          AND e.seq >= ifnull((SELECT f.seq FROM agents a JOIN turns t ON t.agent_key = a.agent_key AND t.turn_index = ?3
+                               JOIN events f ON f.event_row = t.event_row AND f.thread_key = ?5
+                               WHERE a.agent_id = ?2), 0)
+          AND e.seq <= ifnull((SELECT l.seq FROM agents a JOIN turns t ON t.agent_key = a.agent_key AND t.turn_index = ?4
+                               JOIN events l ON l.event_row = t.event_row AND l.thread_key = ?5
+                               WHERE a.agent_id = ?2), 0xFFFFFFFF))";
+
+/// Notes the threads of the turns that the summary `?1` stands for.
+const NOTE_THREADS: &str = "INSERT INTO summary_threads (thread_key, last_seq, summary_key)
+    SELECT e.thread_key, max(e.seq), ?1 FROM turns t CROSS JOIN events e ON e.event_row = t.event_row
+    WHERE t.summary_key = ?1 GROUP BY e.thread_key";
 
 /// Stores a summary and archives its turns.
 pub(crate) fn transfer(connection: &Connection, transfer: &Transfer) -> Result<()> {
-    let summary = &transfer.summary;
+    if transfer.turns == 0 {
+        return Err(Error::Invalid { what: "a window of turns", reason: "it is empty".to_owned() });
+    }
+    let differs = || Error::Differs { what: "window of turns", id: transfer.summary.id.to_string() };
+    let mut thread_keys = Vec::with_capacity(transfer.threads.len());
     for thread_id in &transfer.threads {
-        let key = threads::head(connection, *thread_id)?.key;
+        let key = living(connection, *thread_id, &transfer.summary)?.ok_or_else(differs)?;
         if let Some(run_id) = runs::active_run_of(connection, key)? {
             return Err(Error::Busy { thread_id: *thread_id, run_id });
         }
+        thread_keys.push(key);
     }
-    connection
+    let scope = match transfer.thread_id {
+        Some(thread_id) => Some(living(connection, thread_id, &transfer.summary)?.ok_or_else(differs)?),
+        None => None,
+    };
+    let key = insert(connection, &transfer.summary)?.ok_or_else(differs)?;
+    let archived = archive(connection, &transfer.summary, (key, scope))?;
+    let are_those_given = note_threads(connection, key)?.iter().all(|found| thread_keys.contains(found));
+    if archived != transfer.turns || !are_those_given {
+        return Err(differs());
+    }
+    complete(connection, key, archived)?;
+    search::texts::put(connection, search::texts::Kind::Summary, key, &transfer.summary.summary_text)
+}
+
+/// Returns the key of the thread if it is there and the agent's.
+fn living(connection: &Connection, thread_id: ThreadId, summary: &MediumTermSummary) -> Result<Option<i64>> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT thread_key FROM thread_heads
+             WHERE thread_id = ?1 AND assistant_id = ?2 AND updated_at IS NOT NULL",
+        )?
+        .query_row((thread_id.to_string(), summary.agent_id.as_str()), |row| row.get(0))
+        .optional()?)
+}
+
+/// Returns the summary's key; `None` when one with its id is there.
+fn insert(connection: &Connection, summary: &MediumTermSummary) -> Result<Option<i64>> {
+    let id = summary.id.to_string();
+    let inserted = connection
         .prepare_cached(
             "INSERT INTO medium_term_memory
                  (id, agent_id, summary_text, turn_range_start, turn_range_end, created_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
         )?
         .execute((
-            summary.id.to_string(),
+            &id,
             summary.agent_id.as_str(),
             &summary.summary_text,
             integer(summary.turn_range_start),
             integer(summary.turn_range_end),
             time(summary.created_at),
         ))?;
-    let key = connection.last_insert_rowid();
-    if archive(connection, transfer, key)? as u64 != transfer.turns {
-        return Err(Error::Differs { what: "window of turns", id: summary.id.to_string() });
+    if inserted == 0 {
+        return Ok(None);
     }
-    search::texts::put(connection, search::texts::Kind::Summary, key, &summary.summary_text)
+    connection.prepare_cached("INSERT INTO summaries (id) VALUES (?1)")?.execute([&id])?;
+    Ok(Some(connection.last_insert_rowid()))
 }
 
-/// Archives the turns that are left of the window, and returns how many there were.
-fn archive(connection: &Connection, transfer: &Transfer, key: i64) -> Result<usize> {
-    let thread_key = match transfer.thread_id {
-        Some(thread_id) => Some(threads::head(connection, thread_id)?.key),
-        None => None,
+/// Archives the turns that are left of the window in one statement, and returns how many there were.
+fn archive(
+    connection: &Connection,
+    summary: &MediumTermSummary,
+    (key, thread_key): (i64, Option<i64>),
+) -> Result<u64> {
+    let agent_id = summary.agent_id.as_str();
+    let (first, last) = (integer(summary.turn_range_start), integer(summary.turn_range_end));
+    let archived = match thread_key {
+        Some(thread_key) => connection
+            .prepare_cached(ARCHIVE_OF_THREAD)?
+            .execute((key, agent_id, first, last, thread_key))?,
+        None => connection.prepare_cached(ARCHIVE)?.execute((key, agent_id, first, last))?,
     };
-    let summary = &transfer.summary;
-    Ok(connection
+    Ok(archived as u64)
+}
+
+/// Notes which threads the summary tells of, and returns their keys.
+fn note_threads(connection: &Connection, key: i64) -> Result<Vec<i64>> {
+    connection.prepare_cached(NOTE_THREADS)?.execute([key])?;
+    let mut statement =
+        connection.prepare_cached("SELECT thread_key FROM summary_threads WHERE summary_key = ?1")?;
+    let keys = statement.query_map([key], |row| row.get(0))?;
+    Ok(keys.collect::<rusqlite::Result<_>>()?)
+}
+
+fn complete(connection: &Connection, key: i64, turns: u64) -> Result<()> {
+    connection
         .prepare_cached(
-            "UPDATE turns SET archived = 1, summary_key = ?1
-             WHERE agent_key = (SELECT agent_key FROM agents WHERE agent_id = ?2)
-               AND turn_index BETWEEN ?3 AND ?4 AND archived = 0
-               AND (?5 IS NULL OR (SELECT e.thread_key FROM events e WHERE e.event_row = turns.event_row) = ?5)",
+            "UPDATE summaries SET turn_count = ?2, thread_key = (
+                 SELECT e.thread_key FROM turns t CROSS JOIN events e ON e.event_row = t.event_row
+                 WHERE t.summary_key = ?1 ORDER BY t.turn_index LIMIT 1)
+             WHERE summary_key = ?1",
         )?
-        .execute((
-            key,
-            summary.agent_id.as_str(),
-            integer(summary.turn_range_start),
-            integer(summary.turn_range_end),
-            thread_key,
-        ))?)
+        .execute((key, integer(turns)))?;
+    Ok(())
 }
 
 /// Removes summaries, and makes their turns active again.
 pub(crate) fn restore(connection: &Connection, summary_ids: &[SummaryId]) -> Result<()> {
     for id in summary_ids {
         let key: Option<i64> = connection
-            .prepare_cached("SELECT summary_key FROM medium_term_memory WHERE id = ?1")?
+            .prepare_cached("SELECT summary_key FROM summaries WHERE id = ?1")?
             .query_row([id.to_string()], |row| row.get(0))
             .optional()?;
         if let Some(key) = key {
@@ -75,27 +149,58 @@ pub(crate) fn restore(connection: &Connection, summary_ids: &[SummaryId]) -> Res
     Ok(())
 }
 
-/// Removes one summary, and makes its turns active again.
+/// Removes one summary, and makes its turns active again. The events that tell of it in the threads of its turns are
+/// superseded: what left a context by them is in it again.
 pub(crate) fn dissolve(connection: &Connection, key: i64) -> Result<()> {
+    for (thread_key, seq) in told_at(connection, key)? {
+        rewinds::supersede(connection, thread_key, seq)?;
+    }
     connection
         .prepare_cached("UPDATE turns SET archived = 0, summary_key = NULL WHERE summary_key = ?1")?
         .execute([key])?;
-    connection.prepare_cached("DELETE FROM medium_term_memory WHERE summary_key = ?1")?.execute([key])?;
+    connection
+        .prepare_cached(
+            "DELETE FROM medium_term_memory WHERE id = (SELECT id FROM summaries WHERE summary_key = ?1)",
+        )?
+        .execute([key])?;
     search::texts::remove(connection, search::texts::Kind::Summary, key)
 }
 
-/// Returns the summaries that stand for any turn of the thread after `seq`, and those whose event is after it.
+/// Returns the events that tell of the summary in the threads of its turns. A copy of such an event tells of another
+/// thread's turns.
+fn told_at(connection: &Connection, key: i64) -> Result<Vec<(i64, i64)>> {
+    let mut statement = connection.prepare_cached(&told_at_sql())?;
+    let places = statement.query_map([key], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(places.collect::<rusqlite::Result<_>>()?)
+}
+
+fn told_at_sql() -> String {
+    format!(
+        "SELECT e.thread_key, e.seq FROM summaries s
+         CROSS JOIN summary_threads o ON o.summary_key = s.summary_key
+         CROSS JOIN events e ON e.thread_key = o.thread_key AND {MARKER_EVENTS}
+         WHERE s.summary_key = ?1 AND e.event_type = 'turns_archived'
+           AND json_extract(e.content, '$.summary_id') = s.id"
+    )
+}
+
+/// Returns the summaries that stand for any turn of the thread after `seq`, and those that the thread is told of after
+/// it.
 pub(crate) fn told_after(connection: &Connection, thread_key: i64, seq: i64) -> Result<Vec<i64>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT t.summary_key FROM events e JOIN turns t ON t.event_row = e.event_row AND t.turn_index = e.turn_index
-         WHERE e.thread_key = ?1 AND e.seq > ?2 AND e.turn_index IS NOT NULL AND t.summary_key IS NOT NULL
-         UNION
-         SELECT m.summary_key FROM events e
-         JOIN medium_term_memory m ON m.id = json_extract(e.content, '$.summary_id')
-         WHERE e.thread_key = ?1 AND e.seq > ?2 AND e.event_type = 'turns_archived'",
-    )?;
+    let mut statement = connection.prepare_cached(&told_after_sql())?;
     let keys = statement.query_map((thread_key, seq), |row| row.get(0))?;
     Ok(keys.collect::<rusqlite::Result<_>>()?)
+}
+
+fn told_after_sql() -> String {
+    format!(
+        "SELECT summary_key FROM summary_threads WHERE thread_key = ?1 AND last_seq > ?2
+         UNION
+         SELECT s.summary_key FROM events e
+         CROSS JOIN summaries s ON s.id = json_extract(e.content, '$.summary_id')
+         CROSS JOIN summary_threads o ON o.summary_key = s.summary_key AND o.thread_key = e.thread_key
+         WHERE e.thread_key = ?1 AND e.seq > ?2 AND {MARKER_EVENTS} AND e.event_type = 'turns_archived'"
+    )
 }
 
 /// Returns summaries, newest first.
@@ -104,28 +209,24 @@ pub(crate) fn list(connection: &Connection, query: &SummaryQuery) -> Result<Vec<
         Some(thread_id) => threads::key(connection, thread_id)?,
         None => None,
     };
-    let mut statement = connection.prepare_cached(
-        "SELECT m.id, m.agent_id, m.summary_text, m.turn_range_start, m.turn_range_end, m.created_at,
-             (SELECT count(*) FROM turns t WHERE t.summary_key = m.summary_key) AS turns,
-             (SELECT h.thread_id FROM turns t JOIN events e ON e.event_row = t.event_row
-              JOIN thread_heads h ON h.thread_key = e.thread_key
-              WHERE t.summary_key = m.summary_key ORDER BY t.turn_index LIMIT 1) AS thread_id
-         FROM medium_term_memory m
-         WHERE m.agent_id = ?1 AND (?2 IS NULL OR NOT EXISTS (
-             SELECT 1 FROM turns t JOIN events e ON e.event_row = t.event_row
-             WHERE t.summary_key = m.summary_key AND e.thread_key = ?2))
-         ORDER BY m.created_at DESC, m.id DESC LIMIT ?3 OFFSET ?4",
-    )?;
+    let mut statement = connection.prepare_cached(LIST)?;
     let (limit, offset) = (integer(query.limit as u64), integer(query.offset as u64));
     let summaries = statement.query_map((query.agent_id.as_str(), except, limit, offset), |row| {
         Ok(StoredSummary {
             summary: read(row)?,
             thread_id: stored_option(row, "thread_id")?,
-            turns: count(row, "turns")?,
+            turns: count(row, "turn_count")?,
         })
     })?;
     Ok(summaries.collect::<rusqlite::Result<_>>()?)
 }
+
+const LIST: &str = "SELECT m.id, m.agent_id, m.summary_text, m.turn_range_start, m.turn_range_end, m.created_at,
+        s.turn_count, (SELECT h.thread_id FROM thread_heads h WHERE h.thread_key = s.thread_key) AS thread_id
+    FROM medium_term_memory m CROSS JOIN summaries s ON s.id = m.id
+    WHERE m.agent_id = ?1 AND (?2 IS NULL OR NOT EXISTS (
+        SELECT 1 FROM summary_threads o WHERE o.summary_key = s.summary_key AND o.thread_key = ?2))
+    ORDER BY m.created_at DESC, m.id DESC LIMIT ?3 OFFSET ?4";
 
 fn read(row: &Row<'_>) -> rusqlite::Result<MediumTermSummary> {
     Ok(MediumTermSummary {
@@ -136,51 +237,6 @@ fn read(row: &Row<'_>) -> rusqlite::Result<MediumTermSummary> {
         turn_range_end: count(row, "turn_range_end")?,
         created_at: stored(row, "created_at")?,
     })
-}
-
-/// Returns a page of turns.
-pub(crate) fn turns(connection: &Connection, query: &TurnQuery) -> Result<Vec<LoggedTurn>> {
-    let limit = page_limit("turns", query.limit)?;
-    let agent_id = query.agent_id.as_str().to_owned();
-    let (first, last) = (integer(query.first), integer(query.last));
-    let (thread_id, archived) = (query.thread_id.map(|id: ThreadId| id.to_string()), query.archived);
-    let (after, before) = (query.after_seq.map(integer), query.before_seq.map(integer));
-    let mut parameters: Vec<&dyn ToSql> = vec![&limit, &agent_id, &first, &last];
-    let mut conditions = String::new();
-    let mut require = |condition: &str, value| {
-        parameters.push(value);
-        conditions.push_str(&format!(" AND {condition} ?{}", parameters.len()));
-    };
-    if let Some(thread_id) = &thread_id {
-        require("thread_id =", thread_id);
-    }
-    if let Some(archived) = &archived {
-        require("archived =", archived);
-    }
-    if let Some(after) = &after {
-        require("seq >", after);
-    }
-    if let Some(before) = &before {
-        require("seq <", before);
-    }
-    let mut statement = connection.prepare_cached(&format!(
-        "SELECT * FROM turn_log WHERE agent_id = ?2 AND turn_index BETWEEN ?3 AND ?4{conditions}
-         ORDER BY turn_index LIMIT ?1"
-    ))?;
-    let turns = statement.query_map(parameters.as_slice(), |row| {
-        Ok(LoggedTurn {
-            agent_id: stored(row, "agent_id")?,
-            thread_id: stored(row, "thread_id")?,
-            turn_index: count(row, "turn_index")?,
-            role: stored(row, "role")?,
-            content: row.get("content")?,
-            created_at: stored(row, "created_at")?,
-            is_archived: row.get("archived")?,
-            seq: count(row, "seq")?,
-            summary_id: stored_option(row, "summary_id")?,
-        })
-    })?;
-    Ok(turns.collect::<rusqlite::Result<_>>()?)
 }
 
 /// Counts an agent's turns and summaries, and all items.
@@ -203,3 +259,6 @@ pub(crate) fn counts(connection: &Connection, agent_id: &str) -> Result<MemoryCo
         },
     )?)
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,6 +30,8 @@ pub(crate) struct Head {
     pub(crate) assistant_id: String,
     /// Whether a person's first words are known.
     pub(crate) has_prompt: bool,
+    /// Whether it is a sub-agent's, or came from one that is.
+    pub(crate) is_in_subagent: bool,
     /// The agent's last turn, once it was read.
     pub(crate) last_turn: Option<turns::Turn>,
 }
@@ -38,7 +40,8 @@ pub(crate) struct Head {
 pub(crate) fn head(connection: &Connection, thread_id: ThreadId) -> Result<Head> {
     connection
         .prepare_cached(
-            "SELECT thread_id, thread_key, last_seq, message_count, updated_at, assistant_id, has_prompt
+            "SELECT thread_id, thread_key, last_seq, message_count, updated_at, assistant_id, has_prompt,
+                 in_subagent
              FROM thread_heads WHERE thread_id = ?1 AND updated_at IS NOT NULL",
         )?
         .query_row([thread_id.to_string()], |row| {
@@ -50,6 +53,7 @@ pub(crate) fn head(connection: &Connection, thread_id: ThreadId) -> Result<Head>
                 updated_at: row.get(4)?,
                 assistant_id: row.get(5)?,
                 has_prompt: row.get(6)?,
+                is_in_subagent: row.get(7)?,
                 last_turn: None,
             })
         })

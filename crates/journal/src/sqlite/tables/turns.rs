@@ -3,16 +3,17 @@
 
 use std::borrow::Cow;
 
-use protocol::{Category, Event, EventType, NewEvent, RawJson, Seq, ThreadId};
-use rusqlite::{Connection, OptionalExtension};
+use protocol::{
+    AssistantId, Category, Event, EventType, LoggedTurn, NewEvent, RawJson, Seq, ThreadId, TurnRole,
+};
+use rusqlite::{Connection, OptionalExtension, Row, ToSql};
 use serde::Deserialize;
 use unicode_segmentation::UnicodeSegmentation;
 
-use super::columns::integer;
-use super::events;
-use super::summaries;
+use super::columns::{count, integer, stored, stored_option};
 use super::threads::{self, Head};
-use crate::{EventQuery, Result};
+use super::{events, page_limit, summaries};
+use crate::{EventQuery, Result, TurnQuery};
 
 /// The most grapheme clusters kept of a thread's first prompt.
 const FIRST_PROMPT_GRAPHEMES_MAX: usize = 200;
@@ -29,6 +30,7 @@ pub(crate) struct Turn {
 }
 
 /// Returns the turn that the event will be when it is stored, if it is a person's or a model's message with any words.
+/// What is said in the thread of a sub-agent is no turn: nobody spoke with the person there.
 pub(crate) fn next(connection: &Connection, head: &mut Head, event: &NewEvent) -> Result<Option<Turn>> {
     let is_prompt = match event.event_type {
         EventType::HumanMessage => true,
@@ -42,6 +44,9 @@ pub(crate) fn next(connection: &Connection, head: &mut Head, event: &NewEvent) -
     if is_prompt && !head.has_prompt {
         threads::set_first_prompt(connection, head, Some(&beginning(&text)))?;
         head.has_prompt = true;
+    }
+    if head.is_in_subagent {
+        return Ok(None);
     }
     let last = match head.last_turn {
         Some(last) => last,
@@ -142,6 +147,83 @@ pub(crate) fn delete(connection: &Connection, head: &Head) -> Result<()> {
         (&head.assistant_id, head.key),
     )?;
     Ok(())
+}
+
+/// Returns a page of turns.
+pub(crate) fn page(connection: &Connection, query: &TurnQuery) -> Result<Vec<LoggedTurn>> {
+    let limit = page_limit("turns", query.limit)?;
+    let (first, last) = (integer(query.first), integer(query.last));
+    let (after, before) = (integer(query.after_seq.unwrap_or(0)), query.before_seq.map_or(i64::MAX, integer));
+    let agent_id = query.agent_id.as_str();
+    let Some(thread_id) = query.thread_id else {
+        let parameters: [&dyn ToSql; 5] = [&limit, &agent_id, &first, &last, &query.archived];
+        return read_page(connection, &page_of_agent(), &parameters, &query.agent_id);
+    };
+    let Some(thread_key) = threads::key(connection, thread_id)? else { return Ok(Vec::new()) };
+    let parameters: [&dyn ToSql; 8] =
+        [&limit, &agent_id, &first, &last, &query.archived, &thread_key, &after, &before];
+    read_page(connection, &page_of_thread(), &parameters, &query.agent_id)
+}
+
+/// Returns the statement that reads turns of an agent.
+pub(crate) fn page_of_agent() -> String {
+    page_sql(OF_AGENT, "t.turn_index")
+}
+
+/// Returns the statement that reads turns of one thread.
+pub(crate) fn page_of_thread() -> String {
+    page_sql(OF_THREAD, "e.seq")
+}
+
+/// Where the turns of the agent `?2` are found, by their indexes.
+const OF_AGENT: &str = "turns t CROSS JOIN events e ON e.event_row = t.event_row AND e.turn_index = t.turn_index
+    CROSS JOIN thread_heads h ON h.thread_key = e.thread_key
+    WHERE t.agent_key = (SELECT agent_key FROM agents WHERE agent_id = ?2)";
+
+/// Where those of its thread `?6` between two seqs are found: by its events, for between its turns there may be any
+/// number of turns of other threads. It begins with the turn `?3`, or the one a page before ended with.
+const OF_THREAD: &str = "events e CROSS JOIN turns t ON t.turn_index = e.turn_index AND t.event_row = e.event_row
+        AND t.agent_key = (SELECT agent_key FROM agents WHERE agent_id = ?2)
+    CROSS JOIN thread_heads h ON h.thread_key = e.thread_key
+    WHERE e.thread_key = ?6 AND e.turn_index IS NOT NULL AND e.seq > ?7 AND e.seq < ?8
+        AND e.seq >= ifnull((SELECT max(b.seq) FROM agents a JOIN turns f ON f.agent_key = a.agent_key
+            JOIN events b ON b.event_row = f.event_row AND b.thread_key = ?6
+            WHERE a.agent_id = ?2 AND f.turn_index IN (?3 - 1, ?3)), 0)";
+
+fn page_sql(from: &str, order: &str) -> String {
+    format!(
+        "SELECT h.thread_id, t.turn_index, e.event_type, e.content, e.created_at, t.archived, e.seq,
+             (SELECT s.id FROM summaries s WHERE s.summary_key = t.summary_key) AS summary_id
+         FROM {from} AND t.turn_index BETWEEN ?3 AND ?4 AND (?5 IS NULL OR t.archived = ?5)
+         ORDER BY {order} LIMIT ?1"
+    )
+}
+
+fn read_page(
+    connection: &Connection,
+    sql: &str,
+    parameters: &[&dyn ToSql],
+    agent_id: &AssistantId,
+) -> Result<Vec<LoggedTurn>> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let turns = statement.query_map(parameters, |row| read(row, agent_id))?;
+    Ok(turns.collect::<rusqlite::Result<_>>()?)
+}
+
+fn read(row: &Row<'_>, agent_id: &AssistantId) -> rusqlite::Result<LoggedTurn> {
+    let is_prompt = row.get_ref("event_type")?.as_str()? == EventType::HumanMessage.as_str();
+    let content = row.get_ref("content")?.as_str()?;
+    Ok(LoggedTurn {
+        agent_id: agent_id.clone(),
+        thread_id: stored(row, "thread_id")?,
+        turn_index: count(row, "turn_index")?,
+        role: if is_prompt { TurnRole::User } else { TurnRole::Assistant },
+        content: text_of(content).unwrap_or_default().into_owned(),
+        created_at: stored(row, "created_at")?,
+        is_archived: row.get("archived")?,
+        seq: count(row, "seq")?,
+        summary_id: stored_option(row, "summary_id")?,
+    })
 }
 
 /// Notes that keep a message out of the turns.

@@ -1,12 +1,12 @@
 //! Copied transcripts: what a fork takes over, and what it does not.
 
-use journal::{Error, HealthDepth, SearchHit, Write};
+use journal::{Error, HealthDepth, Write};
 use protocol::{Category, EventType, RunId, ThreadId};
 use serde_json::json;
 
 use super::Subject;
 use super::fixtures::{
-    ai, all_events, append, artifact, commit, copy, create, fact, human, rewind, seqs, thread, trace,
+    ai, all_events, append, artifact, commit, copy, create, fact, human, messages, rewind, seqs, thread, trace,
 };
 
 pub async fn b12_a_copy_has_the_transcript_at_the_same_seqs(store: Subject) {
@@ -112,16 +112,17 @@ pub async fn a_copy_outlives_its_source(store: Subject) {
     let kept = artifact(source, 1, b"bytes");
     commit(&*store, vec![Write::PutArtifact(kept.clone())]).await.unwrap();
     let fork = copy(&*store, source, None).await;
-    let found = |hits: Vec<SearchHit>| {
-        let mut found: Vec<ThreadId> = hits.iter().map(|hit| hit.thread_id).collect();
-        found.sort_unstable();
-        found
-    };
-    assert_eq!(found(store.search("rare", 9).await.unwrap()), [source, fork]);
+    assert_eq!(threads_with(&store, "rare").await, [source, fork]);
     commit(&*store, vec![Write::DeleteThread { thread_id: source }]).await.unwrap();
-    assert_eq!(found(store.search("rare", 9).await.unwrap()), [fork]);
+    assert_eq!(threads_with(&store, "rare").await, [fork]);
     let mine = store.artifact(fork, &kept.sha256).await.unwrap().unwrap();
     assert_eq!(mine, journal::Artifact { thread_id: fork, ..kept });
     assert_eq!(seqs(&all_events(&*store, fork, &[]).await), [1]);
     assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+}
+
+async fn threads_with(store: &Subject, word: &str) -> Vec<ThreadId> {
+    let mut threads = messages(&**store, word).await.into_iter().map(|(thread_id, _)| thread_id).collect::<Vec<_>>();
+    threads.sort_unstable();
+    threads
 }

@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use journal::view::HistoryEntry;
 use journal::{
-    Artifact, Committed, EventQuery, HistoryQuery, Result, RunPatch, Store, Transaction, Write, history_page,
+    Artifact, Committed, EventQuery, Hit, HistoryQuery, Place, Require, Result, RunPatch, SearchQuery, Store,
+    Transaction, Write, history_page,
 };
 use protocol::{
     AiMessage, AssistantId, Block, Category, Checkpoint, CheckpointId, CompactionUndone, Event, EventType,
@@ -212,6 +213,22 @@ pub async fn rewind(store: &dyn Store, thread_id: ThreadId, keep_seq: Seq) -> Re
         Write::Append { thread_id, events: vec![fact(EventType::ThreadRewound, &content)] },
     ];
     Ok(commit(store, writes).await?.seqs.remove(0))
+}
+
+/// A search for every word of `text` in everything.
+pub fn search_for(text: &str) -> SearchQuery {
+    let words = text.split_whitespace().map(str::to_owned).collect();
+    SearchQuery { words, require: Require::Every, limit: 50, ..SearchQuery::default() }
+}
+
+/// Finds the messages that hold every word of `text`.
+pub async fn messages(store: &dyn Store, text: &str) -> Vec<(ThreadId, Seq)> {
+    let hits = store.search(search_for(text)).await.unwrap();
+    let place = |hit: Hit| match hit.place {
+        Place::Message { thread_id, seq, .. } => Some((thread_id, seq)),
+        Place::Summary { .. } | Place::Handoff { .. } | Place::Item { .. } => None,
+    };
+    hits.into_iter().filter_map(place).collect()
 }
 
 /// Creates a thread and returns its id.

@@ -8,7 +8,7 @@ use protocol::{Category, NewEvent, RunId, ThreadId};
 use serde_json::value::RawValue;
 
 use super::Subject;
-use super::fixtures::{all_events, append, at, commit, create, human, seqs, thread, trace};
+use super::fixtures::{all_events, append, at, commit, create, human, search_for, seqs, thread, trace};
 
 pub async fn a1_seqs_of_concurrent_writers_have_no_gap(store: Subject) {
     const WRITERS: u64 = 50;
@@ -254,7 +254,7 @@ pub async fn b15_reading_writes_nothing(store: Subject) {
     let before = store.thread(thread_id).await.unwrap();
     let events = all_events(&*store, thread_id, &[]).await;
     for _ in 0..2 {
-        store.search("hello", 5).await.unwrap();
+        store.search(search_for("hello")).await.unwrap();
         store.events(thread_id, EventQuery::after(0, 5)).await.unwrap();
         store.threads_by_prefix("").await.unwrap();
         store.health(journal::HealthDepth::Integrity).await.unwrap();

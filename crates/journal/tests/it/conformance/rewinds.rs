@@ -1,11 +1,12 @@
 //! Rewinds: what is out of sight, what stays, and what is stuck with neither.
 
-use journal::{Error, EventQuery, HealthDepth, RunPatch, Superseded, ThreadPatch, Write};
+use journal::{Error, EventQuery, HealthDepth, RunPatch, SearchQuery, Superseded, ThreadPatch, Write};
 use protocol::{Category, InterruptStatus, NewEvent, RunStatus, Seq, Thread, ThreadId, ThreadStatus};
 
 use super::Subject;
 use super::fixtures::{
-    ai, all_events, append, at, commit, create, create_run, human, interrupt, rewind, seqs, thread, trace,
+    ai, all_events, append, at, commit, create, create_run, human, interrupt, messages, rewind, search_for, seqs, thread,
+    trace,
 };
 
 async fn visible(store: &Subject, thread_id: ThreadId) -> Vec<Seq> {
@@ -131,14 +132,15 @@ pub async fn a10_superseded_rows_take_no_place_in_a_page(store: Subject) {
 pub async fn what_was_superseded_is_not_found(store: Subject) {
     let thread_id = create(&*store).await;
     append(&*store, thread_id, vec![human("a word"), ai("a word again")]).await.unwrap();
-    assert_eq!(store.search("word", 9).await.unwrap().len(), 2);
+    assert_eq!(messages(&*store, "word").await.len(), 2);
     append(&*store, thread_id, vec![human("a word not yet indexed")]).await.unwrap();
     rewind(&*store, thread_id, 1).await.unwrap();
     append(&*store, thread_id, vec![human("another word")]).await.unwrap();
-    let mut found: Vec<Seq> = store.search("word", 9).await.unwrap().iter().map(|hit| hit.seq).collect();
+    let mut found: Vec<Seq> = messages(&*store, "word").await.into_iter().map(|(_, seq)| seq).collect();
     found.sort_unstable();
     assert_eq!(found, [1, 5]);
-    assert_eq!(store.search("word", 1).await.unwrap().len(), 1, "what is hidden takes no place");
+    let one = SearchQuery { limit: 1, ..search_for("word") };
+    assert_eq!(store.search(one).await.unwrap().len(), 1, "what is hidden takes no place");
 }
 
 pub async fn the_first_prompt_is_the_first_one_that_is_visible(store: Subject) {

@@ -1,15 +1,59 @@
-//! Finding messages by their words.
+//! Finding by words: messages, summaries, handoffs and items.
 
-use journal::{Error, SearchHit, Write};
-use protocol::{Message, NewEvent, ThreadId, ToolMessage};
+use std::sync::Arc;
+
+use journal::{
+    Error, FoundKind, HandoffPatch, Hit, NamedDate, PAGE_ROWS_MAX, Place, QUERY_WORDS_MAX, Require, SearchQuery, Write,
+};
+use protocol::{
+    AssistantId, HandoffStatus, Item, Message, NewEvent, ParentKind, Proposal, Seq, Thread, ThreadId, ToolMessage,
+};
+use serde_json::Map;
 
 use super::Subject;
-use super::fixtures::{ai, append, at, commit, create, human, trace};
+use super::fixtures::{
+    ai, append, at, commit, copy, create, handoff, human, messages, proposal, rewind, search_for, thread, trace,
+};
+use super::memory::transfer;
 
 async fn find(store: &Subject, text: &str) -> Vec<u64> {
-    let mut seqs: Vec<u64> = store.search(text, 50).await.unwrap().iter().map(|hit| hit.seq).collect();
+    let mut seqs: Vec<u64> = messages(&**store, text).await.into_iter().map(|(_, seq)| seq).collect();
     seqs.sort_unstable();
     seqs
+}
+
+/// A search for any word of `text` in everything.
+fn any_of(text: &str) -> SearchQuery {
+    SearchQuery { require: Require::Any, ..search_for(text) }
+}
+
+async fn seqs(store: &Subject, query: SearchQuery) -> Vec<Seq> {
+    let hits = store.search(query).await.unwrap();
+    assert!(hits.is_sorted_by(|a, b| a.score >= b.score) && hits.iter().all(|one| one.score > 0.0));
+    let seq = |hit: &Hit| match hit.place {
+        Place::Message { seq, .. } => seq,
+        Place::Summary { .. } | Place::Handoff { .. } | Place::Item { .. } => 0,
+    };
+    hits.iter().map(seq).collect()
+}
+
+fn kind(hit: &Hit) -> FoundKind {
+    match hit.place {
+        Place::Message { .. } => FoundKind::Message,
+        Place::Summary { .. } => FoundKind::Summary,
+        Place::Handoff { .. } => FoundKind::Handoff,
+        Place::Item { .. } => FoundKind::Item,
+    }
+}
+
+async fn kinds(store: &Subject, query: SearchQuery) -> Vec<FoundKind> {
+    let mut kinds: Vec<FoundKind> = store.search(query).await.unwrap().iter().map(kind).collect();
+    kinds.sort_unstable();
+    kinds
+}
+
+async fn snippets(store: &Subject, text: &str) -> Vec<String> {
+    store.search(search_for(text)).await.unwrap().into_iter().map(|hit| hit.snippet).collect()
 }
 
 pub async fn every_word_must_be_there(store: Subject) {
@@ -42,8 +86,60 @@ pub async fn every_word_must_be_there(store: Subject) {
     }
     append(&*store, thread_id, vec![human("connecting again")]).await.unwrap();
     assert_eq!(find(&store, "connect").await, [4, 5], "what was said since is found");
-    assert_eq!(store.search("connect", 1).await.unwrap().len(), 1);
-    assert!(matches!(store.search("connect", 0).await, Err(Error::Invalid { .. })));
+    let one = SearchQuery { limit: 1, ..search_for("connect") };
+    assert_eq!(store.search(one).await.unwrap().len(), 1);
+    for limit in [0, PAGE_ROWS_MAX + 1] {
+        let wrong = store.search(SearchQuery { limit, ..search_for("connect") }).await;
+        assert!(matches!(wrong, Err(Error::Invalid { .. })), "{limit}");
+    }
+}
+
+pub async fn any_word_is_enough_and_more_are_better(store: Subject) {
+    let thread_id = create(&*store).await;
+    let mut events: Vec<_> = (0..40).map(|_| human("the server runs the tests")).collect();
+    events.extend([ai("staging listens on port 8443"), trace(0), human("a port in the storm"), ai("nothing of it")]);
+    append(&*store, thread_id, events).await.unwrap();
+    let hits = store.search(any_of("port absent STAGING")).await.unwrap();
+    let held: Vec<u32> = hits.iter().map(|hit| hit.held).collect();
+    assert_eq!(held, [0b101, 0b001], "which words each holds is told");
+    assert_eq!(seqs(&store, any_of("storm server")).await[0], 43, "the rare one is first");
+    assert_eq!(seqs(&store, any_of("absent")).await, [0; 0]);
+    assert_eq!(seqs(&store, any_of("")).await, [0; 0]);
+    let words = (0..=QUERY_WORDS_MAX).map(|number| format!("w{number}")).collect::<Vec<_>>();
+    assert!(matches!(store.search(any_of(&words.join(" "))).await, Err(Error::Invalid { .. })));
+}
+
+pub async fn what_stands_near_the_other_words_is_better(store: Subject) {
+    let (one, other) = (create(&*store).await, create(&*store).await);
+    let lines = ["the port is open", "which one", "staging of course", "quiet", "quiet", "quiet", "quiet", "quiet", "the port is shut"];
+    append(&*store, one, lines.map(human).to_vec()).await.unwrap();
+    append(&*store, other, vec![human("the port is blue"), human("the port is red")]).await.unwrap();
+    let hits = store.search(any_of("port staging")).await.unwrap();
+    let first = |thread_id, seq| Place::Message { thread_id, seq, role: "human".to_owned() };
+    assert_eq!(hits[0].place, first(one, 3), "it is the rarer word");
+    assert_eq!(hits[1].place, first(one, 1), "the other word was said near it");
+    assert_eq!(hits.len(), 5);
+}
+
+pub async fn a_word_of_nearly_all_messages_finds_them_too(store: Subject) {
+    const MESSAGES: u64 = 9_000;
+    let thread_id = create(&*store).await;
+    let text = |number: u64| match number {
+        4_000 => "the usual heron".to_owned(),
+        8_998 => "the usual plain words".to_owned(),
+        _ => format!("the usual {number}"),
+    };
+    for page in 0..9 {
+        let events = (page * 1_000 + 1..=page * 1_000 + 1_000).map(|number| human(&text(number))).collect();
+        append(&*store, thread_id, events).await.unwrap();
+    }
+    let few = |text: &str| SearchQuery { limit: 3, ..any_of(text) };
+    assert_eq!(seqs(&store, few("usual")).await, [MESSAGES, MESSAGES - 1, MESSAGES - 3], "the newest, the short ones first");
+    assert_eq!(seqs(&store, few("the usual heron")).await[0], 4_000);
+    assert_eq!(seqs(&store, few("the absent usual")).await.len(), 3);
+    assert_eq!(store.search(few("heron usual")).await.unwrap()[0].held, 0b11);
+    let every = SearchQuery { require: Require::Every, ..few("the usual plain") };
+    assert_eq!(seqs(&store, every).await, [8_998]);
 }
 
 pub async fn scripts_without_spaces_are_found(store: Subject) {
@@ -55,13 +151,14 @@ pub async fn scripts_without_spaces_are_found(store: Subject) {
     {
         assert_eq!(find(&store, query).await, expected, "{query}");
     }
-    let hits = store.search("会議は", 5).await.unwrap();
-    assert_eq!(hits[0].snippet, "明日の\u{2}会議は\u{3}東京で行います");
+    assert_eq!(snippets(&store, "会議は").await, ["明日の\u{2}会議は\u{3}東京で行います"]);
 }
 
 pub async fn no_query_is_a_syntax_error(store: Subject) {
     let thread_id = create(&*store).await;
     append(&*store, thread_id, vec![human("say \"hello\" OR NOT text:world* (NEAR) ^a+b-c")]).await.unwrap();
+    let long = "x".repeat(10_000);
+    let quotes = "\"".repeat(10_000);
     for (query, expected) in [
         ("", vec![]),
         (" \t\n", vec![]),
@@ -76,27 +173,47 @@ pub async fn no_query_is_a_syntax_error(store: Subject) {
         ("(NEAR)", vec![1]),
         ("NEAR(hello world, 2)", vec![]),
         ("^ + - * : ( ) { }", vec![]),
-        ("hello\0world", vec![1]),
+        ("hello\0world", vec![]),
         ("hello —", vec![1]),
         ("\u{2}hello\u{3}", vec![1]),
         ("ª º ͅ", vec![]),
         ("'; DROP TABLE events; --", vec![]),
+        ("rowid rank search_index", vec![]),
+        (&long, vec![]),
+        (&quotes, vec![]),
     ] {
         assert_eq!(find(&store, query).await, expected, "{query:?}");
+        let any = any_of(query);
+        store.search(any).await.unwrap();
     }
-    let long = "word ".repeat(33);
-    assert!(matches!(store.search(&long, 5).await, Err(Error::Invalid { .. })));
+    let words = vec!["hello\0there".to_owned(), "\0".to_owned(), "wor\nld*".to_owned()];
+    store.search(SearchQuery { words, ..any_of("") }).await.unwrap();
+    let long = "word ".repeat(QUERY_WORDS_MAX + 1);
+    assert!(matches!(store.search(search_for(&long)).await, Err(Error::Invalid { .. })));
 }
 
-pub async fn what_was_deleted_is_not_found(store: Subject) {
+pub async fn k9_what_was_deleted_is_not_found(store: Subject) {
     let (gone, stays) = (create(&*store).await, create(&*store).await);
     append(&*store, gone, vec![human("secret word"), human("secret again")]).await.unwrap();
     append(&*store, stays, vec![human("no secret")]).await.unwrap();
-    let threads = |hits: Vec<SearchHit>| hits.iter().map(|hit| hit.thread_id).collect::<Vec<ThreadId>>();
-    assert_eq!(threads(store.search("secret", 9).await.unwrap()).len(), 3);
+    let threads = async || messages(&*store, "secret").await.into_iter().map(|(thread, _)| thread).collect::<Vec<_>>();
+    assert_eq!(threads().await.len(), 3);
+    let (child, orphan) = (create(&*store).await, create(&*store).await);
+    for child_thread_id in [child, orphan] {
+        let handoff = protocol::Handoff { child_thread_id, status: HandoffStatus::Declined, ..handoff(gone, 1) };
+        let told = proposal(&handoff, 0, "secret handoff");
+        commit(&*store, vec![Write::CreateHandoff(handoff), Write::PutProposal(told)]).await.unwrap();
+    }
+    commit(&*store, vec![Write::TransferTurns(transfer(gone, (1, 2), "secret summary"))]).await.unwrap();
+    assert_eq!(store.search(search_for("secret")).await.unwrap().len(), 6);
     append(&*store, gone, vec![human("secret not yet indexed")]).await.unwrap();
     commit(&*store, vec![Write::DeleteThread { thread_id: gone }]).await.unwrap();
-    assert_eq!(threads(store.search("secret", 9).await.unwrap()), [stays]);
+    assert_eq!(threads().await, [stays]);
+    assert_eq!(kinds(&store, search_for("secret")).await.len(), 3, "handoffs stay as long as their child");
+    for thread_id in [child, orphan, stays] {
+        commit(&*store, vec![Write::DeleteThread { thread_id }]).await.unwrap();
+    }
+    assert_eq!(store.search(search_for("secret")).await.unwrap(), []);
 }
 
 pub async fn passages_mark_what_was_found(store: Subject) {
@@ -109,20 +226,167 @@ pub async fn passages_mark_what_was_found(store: Subject) {
         human("forged \u{2}mark\u{3} pin"),
     ];
     append(&*store, thread_id, events).await.unwrap();
-    let hits = store.search("run", 5).await.unwrap();
-    let expected = SearchHit {
-        thread_id,
-        seq: 1,
-        role: "human".to_owned(),
+    let hits = store.search(search_for("run")).await.unwrap();
+    let expected = Hit {
+        place: Place::Message { thread_id, seq: 1, role: "human".to_owned() },
+        score: hits[0].score,
+        held: 1,
         snippet: "We are \u{2}running\u{3} the tests".to_owned(),
         created_at: at(1),
     };
     assert_eq!(hits, [expected]);
-    let hits = store.search("needle", 5).await.unwrap();
+    let hits = store.search(search_for("needle")).await.unwrap();
     assert!(hits[0].snippet.contains("the \u{2}needle\u{3} is here"), "{}", hits[0].snippet);
-    assert_eq!(hits[0].role, "ai");
-    let hits = store.search("haystack", 5).await.unwrap();
-    assert!(hits[0].snippet.contains("\u{2}haystack\u{3}"), "{}", hits[0].snippet);
-    assert!(hits[0].snippet.chars().count() <= 402);
-    assert_eq!(store.search("pin", 5).await.unwrap()[0].snippet, "forged  mark  \u{2}pin\u{3}");
+    assert_eq!(hits[0].place, Place::Message { thread_id, seq: 2, role: "ai".to_owned() });
+    let hits = snippets(&store, "haystack").await;
+    assert!(hits[0].contains("\u{2}haystack\u{3}"), "{}", hits[0]);
+    assert!(hits[0].chars().count() <= 402);
+    assert_eq!(snippets(&store, "pin").await, ["forged  mark  \u{2}pin\u{3}"]);
+}
+
+/// A thread of two turns with a summary, a handoff and an item that all say the same word.
+async fn everything(store: &Subject) -> (ThreadId, ThreadId) {
+    let (parent, child) = (create(&**store).await, create(&**store).await);
+    append(&**store, parent, vec![human("a heron"), ai("another heron")]).await.unwrap();
+    commit(&**store, vec![Write::TransferTurns(transfer(parent, (1, 2), "two herons were seen"))]).await.unwrap();
+    let handoff = protocol::Handoff { child_thread_id: child, ..handoff(parent, 1) };
+    let told = proposal(&handoff, 0, "count the herons");
+    let item = Item {
+        namespace: vec!["birds".to_owned(), "grey".to_owned()],
+        key: "heron".to_owned(),
+        value: Map::new(),
+        created_at: at(1),
+        updated_at: at(9),
+    };
+    let writes = vec![Write::CreateHandoff(handoff), Write::PutProposal(told), Write::PutItem(item)];
+    commit(&**store, writes).await.unwrap();
+    (parent, child)
+}
+
+pub async fn everything_is_found_where_it_is(store: Subject) {
+    use FoundKind::{Handoff, Item, Message, Summary};
+    let (parent, child) = everything(&store).await;
+    let all = || search_for("heron");
+    assert_eq!(kinds(&store, all()).await, [Message, Message, Summary, Handoff], "items only when asked for");
+    let with = |kinds: &[FoundKind]| SearchQuery { kinds: kinds.to_vec(), ..all() };
+    for wanted in [vec![Message, Message], vec![Summary], vec![Handoff], vec![Item], vec![Summary, Handoff, Item]] {
+        assert_eq!(kinds(&store, with(&wanted)).await, wanted);
+    }
+    let hits = store.search(with(&[Summary, Handoff, Item])).await.unwrap();
+    for hit in hits {
+        match hit.place {
+            Place::Summary { thread_id, first_turn, last_turn, .. } => {
+                assert_eq!((thread_id, first_turn, last_turn), (Some(parent), 1, 2));
+                assert_eq!((&*hit.snippet, hit.created_at), ("two \u{2}herons\u{3} were seen", at(5)));
+            }
+            Place::Handoff { parent_thread_id, child_thread_id, .. } => {
+                assert_eq!((parent_thread_id, child_thread_id), (parent, child));
+                assert!(hit.snippet.contains("count the \u{2}herons\u{3}"), "{}", hit.snippet);
+            }
+            Place::Item { namespace, key } => {
+                assert_eq!((&*namespace.join("/"), &*key, hit.created_at), ("birds/grey", "heron", at(9)));
+            }
+            Place::Message { .. } => panic!("it was not asked for"),
+        }
+    }
+}
+
+pub async fn filters_leave_only_what_belongs(store: Subject) {
+    use FoundKind::{Handoff, Item, Message, Summary};
+    let (parent, child) = everything(&store).await;
+    let of_thread = |thread_id| SearchQuery { thread_id: Some(thread_id), ..search_for("heron") };
+    assert_eq!(kinds(&store, of_thread(parent)).await, [Message, Message, Summary, Handoff]);
+    assert_eq!(kinds(&store, of_thread(child)).await, [Handoff]);
+    assert_eq!(kinds(&store, of_thread(ThreadId::generate())).await, []);
+    let other: AssistantId = "other".parse().unwrap();
+    let theirs = Thread { assistant_id: other.clone(), parent_kind: Some(ParentKind::Subagent), ..thread() };
+    let thread_id = theirs.thread_id;
+    let said = vec![human("a blue heron")];
+    commit(&*store, vec![Write::CreateThread(theirs), Write::Append { thread_id, events: said }]).await.unwrap();
+    let of = |assistant_id: AssistantId| SearchQuery { assistant_id: Some(assistant_id), ..search_for("heron") };
+    assert_eq!(kinds(&store, of(AssistantId::default())).await, [Message, Message, Summary, Handoff]);
+    assert_eq!(kinds(&store, of(other)).await, [Message], "a sub-agent's thread is searched too");
+    let mine = SearchQuery { kinds: vec![Item], ..of(AssistantId::default()) };
+    assert_eq!(kinds(&store, mine).await, [], "items belong to nobody");
+    let late = NewEvent::message(&protocol::Message::human("a late heron"), at(100)).unwrap();
+    append(&*store, parent, vec![late]).await.unwrap();
+    let since = |second| SearchQuery { since: Some(at(second)), ..search_for("heron") };
+    assert_eq!(kinds(&store, since(2)).await, [Message, Summary]);
+    assert_eq!(seqs(&store, SearchQuery { kinds: vec![Message], ..since(100) }).await, [3]);
+    assert_eq!(seqs(&store, since(101)).await, [0; 0]);
+}
+
+pub async fn what_was_said_at_a_named_date_is_better(store: Subject) {
+    let thread_id = create(&*store).await;
+    let said = |text: &str, time: &str| NewEvent::message(&Message::human(text), time.parse().unwrap()).unwrap();
+    let quiet = (0..8).map(|_| trace(0));
+    let events = [said("the port of march", "2026-03-14T10:00:00Z")].into_iter().chain(quiet.clone());
+    let events = events.chain([said("the port of old", "2025-03-02T10:00:00Z")]).chain(quiet);
+    let events = events.chain([said("the port of may", "2026-05-14T10:00:00Z")]).collect();
+    append(&*store, thread_id, events).await.unwrap();
+    let at = |year, month, day| SearchQuery { dates: vec![NamedDate { year, month, day }], ..any_of("port") };
+    assert_eq!(seqs(&store, any_of("port")).await, [19, 10, 1]);
+    assert_eq!(seqs(&store, at(None, Some(3), None)).await, [10, 1, 19]);
+    assert_eq!(seqs(&store, at(Some(2026), Some(3), None)).await, [1, 19, 10]);
+    assert_eq!(seqs(&store, at(None, Some(3), Some(14))).await, [1, 10, 19]);
+    assert_eq!(seqs(&store, at(Some(2025), None, None)).await, [10, 19, 1]);
+    assert_eq!(seqs(&store, at(None, None, None)).await, [19, 10, 1], "no part is no date");
+}
+
+pub async fn of_a_handoff_the_proposal_that_counts_is_found(store: Subject) {
+    let parent = create(&*store).await;
+    let handoff = protocol::Handoff { status: HandoffStatus::AwaitingDecision, ..handoff(parent, 1) };
+    let accept = |handoff: &protocol::Handoff, proposal: &Proposal| Write::MoveHandoff {
+        handoff_id: handoff.handoff_id,
+        from: HandoffStatus::AwaitingDecision,
+        to: HandoffStatus::Accepted,
+        patch: HandoffPatch { accepted_sha256: Some(proposal.summary_sha256.clone()), ..HandoffPatch::default() },
+        at: at(3),
+    };
+    let first = proposal(&handoff, 0, "a first heron");
+    let writes = vec![Write::CreateHandoff(handoff.clone()), Write::PutProposal(first.clone())];
+    commit(&*store, writes).await.unwrap();
+    assert_eq!(kinds(&store, search_for("first heron")).await, [FoundKind::Handoff]);
+    let second = proposal(&handoff, 1, "a second, quite different egret");
+    commit(&*store, vec![Write::PutProposal(second)]).await.unwrap();
+    assert_eq!(kinds(&store, search_for("heron")).await, [], "the latest counts");
+    assert_eq!(kinds(&store, search_for("egret")).await, [FoundKind::Handoff]);
+    commit(&*store, vec![accept(&handoff, &first)]).await.unwrap();
+    assert_eq!(kinds(&store, search_for("heron")).await, [FoundKind::Handoff], "the accepted one counts");
+    assert_eq!(kinds(&store, search_for("egret")).await, []);
+}
+
+pub async fn what_was_superseded_is_in_no_answer(store: Subject) {
+    let thread_id = create(&*store).await;
+    append(&*store, thread_id, ["word one", "word two", "word three"].map(human).to_vec()).await.unwrap();
+    assert_eq!(seqs(&store, any_of("word")).await.len(), 3);
+    rewind(&*store, thread_id, 1).await.unwrap();
+    append(&*store, thread_id, vec![human("word four")]).await.unwrap();
+    assert_eq!(seqs(&store, any_of("word")).await, [5, 1]);
+    let fork = copy(&*store, thread_id, None).await;
+    let of_fork = SearchQuery { thread_id: Some(fork), ..any_of("word") };
+    assert_eq!(seqs(&store, of_fork).await, [5, 1], "a copy is found in itself");
+}
+
+pub async fn searching_and_saying_do_not_wait_for_each_other(store: Subject) {
+    const WRITERS: u64 = 4;
+    const EVENTS: u64 = 50;
+    let thread_id = create(&*store).await;
+    let mut tasks = Vec::new();
+    for writer in 0..WRITERS {
+        let store = Arc::clone(&store);
+        tasks.push(tokio::spawn(async move {
+            for number in 0..EVENTS {
+                append(&*store, thread_id, vec![human(&format!("heron {writer} {number}"))]).await.unwrap();
+                let own = SearchQuery { limit: 5, ..search_for(&format!("heron {writer} {number}")) };
+                assert!(!store.search(own).await.unwrap().is_empty(), "what was said is found");
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    store.index().await.unwrap();
+    let all = SearchQuery { limit: 1_000, ..search_for("heron") };
+    assert_eq!(store.search(all).await.unwrap().len() as u64, WRITERS * EVENTS);
 }

@@ -99,6 +99,24 @@ pub(crate) fn rewind(
     threads::settle(connection, &head)
 }
 
+/// Supersedes one event that is no message and nothing was built upon.
+pub(crate) fn supersede(connection: &Connection, key: i64, seq: i64) -> Result<()> {
+    let before = at_or_before(connection, key, seq)?;
+    if before.is_some_and(|span| span.last >= seq) {
+        return Ok(());
+    }
+    let after = at_or_before(connection, key, seq + 1)?.filter(|span| span.first == seq + 1);
+    let before = before.filter(|span| span.last + 1 == seq);
+    // Ranges never touch.
+    connection
+        .prepare_cached("DELETE FROM superseded WHERE thread_key = ?1 AND first_seq IN (?2, ?3)")?
+        .execute((key, before.map_or(seq, |span| span.first), seq + 1))?;
+    connection
+        .prepare_cached("INSERT INTO superseded (thread_key, first_seq, last_seq) VALUES (?1, ?2, ?3)")?
+        .execute((key, before.map_or(seq, |span| span.first), after.map_or(seq, |span| span.last)))?;
+    Ok(())
+}
+
 /// Returns how many visible messages are after `seq`.
 pub(crate) fn messages_after(connection: &Connection, thread_id: ThreadId, seq: Seq) -> Result<u64> {
     let Some(key) = threads::key(connection, thread_id)? else { return Ok(0) };

@@ -342,6 +342,7 @@ fn told(entry: &journal::view::HistoryEntry) -> (Seq, String) {
         HistoryItem::Boundary(boundary) => boundary.text.clone(),
         HistoryItem::Marker(marker) => format!("condensed {}", marker.summary),
         HistoryItem::Undone(undone) => format!("undone {}", undone.marker_seq),
+        HistoryItem::Archived(archived) => format!("archived {}", archived.summary),
     };
     (entry.seq, text)
 }

@@ -1,0 +1,138 @@
+//! What a search looks through: the rows its filters let through, as far as that can be told without reading what they
+//! stand for. The rest is asked when a place is read.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension};
+
+use super::texts::{self, Kind};
+use super::{index_row, seq_of, thread_of};
+use crate::sqlite::tables::columns::{integer, stored, time};
+use crate::sqlite::tables::events::rewinds::Superseding;
+use crate::sqlite::tables::threads;
+use crate::{FoundKind, Result, SearchQuery};
+
+/// What a search looks through.
+pub(super) struct Scope<'a> {
+    connection: &'a Connection,
+    query: &'a SearchQuery,
+    /// The number that the events of the one thread are stored under.
+    thread_key: Option<i64>,
+    /// What is known of the threads that were met; `None` for one that is not looked through.
+    threads: HashMap<i64, Option<Part>>,
+}
+
+/// The part of a thread that is looked through.
+struct Part {
+    /// Where it begins.
+    from_seq: i64,
+    superseded: Superseding,
+}
+
+impl<'a> Scope<'a> {
+    /// Returns what the query looks through.
+    pub(super) fn of(connection: &'a Connection, query: &'a SearchQuery) -> Result<Self> {
+        let thread_key = match query.thread_id {
+            // One that does not exist has no rows.
+            Some(thread_id) => Some(threads::key(connection, thread_id)?.unwrap_or(0)),
+            None => None,
+        };
+        Ok(Self { connection, query, thread_key, threads: HashMap::new() })
+    }
+
+    /// Returns the rows that may be among what is looked for.
+    pub(super) fn ranges(&self) -> Vec<Range<i64>> {
+        let kinds = [
+            (FoundKind::Handoff, Kind::Handoff),
+            (FoundKind::Summary, Kind::Summary),
+            (FoundKind::Item, Kind::Item),
+        ];
+        let texts = kinds.into_iter().filter(|(kind, _)| self.is_wanted(*kind));
+        let mut ranges: Vec<Range<i64>> = texts.map(|(_, kind)| texts::rows(kind)).collect();
+        if self.is_wanted(FoundKind::Message) {
+            ranges.push(match self.thread_key {
+                Some(key) => index_row(key, 0)..index_row(key + 1, 0),
+                None => 0..i64::MAX,
+            });
+        }
+        ranges
+    }
+
+    fn is_wanted(&self, kind: FoundKind) -> bool {
+        match self.query.kinds[..] {
+            [] => kind != FoundKind::Item,
+            _ => self.query.kinds.contains(&kind),
+        }
+    }
+
+    /// Returns how many messages there are among them.
+    pub(super) fn rows(&self) -> Result<u64> {
+        let messages: i64 = self
+            .connection
+            .prepare_cached(
+                "SELECT ifnull(sum(message_count), 0) FROM thread_heads
+                 WHERE updated_at IS NOT NULL AND (?1 IS NULL OR thread_key = ?1) AND (?2 IS NULL OR assistant_id = ?2)",
+            )?
+            .query_row((self.thread_key, self.query.assistant_id.as_ref().map(|id| id.as_str())), |row| {
+                row.get(0)
+            })?;
+        Ok(messages.unsigned_abs())
+    }
+
+    /// Returns whether the row may be found, as far as its id tells.
+    pub(super) fn admits(&mut self, row: i64) -> Result<bool> {
+        if row < 0 {
+            return Ok(true);
+        }
+        let (key, seq) = (thread_of(row), seq_of(row));
+        let part = match self.threads.entry(key) {
+            std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::hash_map::Entry::Vacant(unknown) => {
+                unknown.insert(part(self.connection, self.query, key)?)
+            }
+        };
+        Ok(part.as_ref().is_some_and(|part| seq >= part.from_seq && !part.superseded.contains(seq)))
+    }
+}
+
+/// Returns the part of the thread that the query looks through.
+fn part(connection: &Connection, query: &SearchQuery, key: i64) -> Result<Option<Part>> {
+    let is_wanted = connection
+        .prepare_cached(
+            "SELECT 1 FROM thread_heads WHERE thread_key = ?1 AND updated_at IS NOT NULL
+             AND (?2 IS NULL OR assistant_id = ?2) AND (?3 IS NULL OR updated_at >= ?3)",
+        )?
+        .exists((key, query.assistant_id.as_ref().map(|id| id.as_str()), query.since.map(time)))?;
+    if !is_wanted {
+        return Ok(None);
+    }
+    let from_seq = match query.since {
+        Some(since) => first_seq_since(connection, key, since)?,
+        None => 0,
+    };
+    Ok(Some(Part { from_seq, superseded: Superseding::of(connection, key)? }))
+}
+
+/// Returns a seq before which nothing of the thread was said since that time: its events are in the order of their times,
+/// as far as clocks go.
+fn first_seq_since(connection: &Connection, key: i64, since: Timestamp) -> Result<i64> {
+    let (mut low, mut high) = (0, integer(u64::from(u32::MAX)));
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let next = connection
+            .prepare_cached(
+                "SELECT seq, created_at FROM events WHERE thread_key = ?1 AND seq >= ?2 ORDER BY seq LIMIT 1",
+            )?
+            .query_row((key, middle), |row| {
+                Ok((row.get::<_, i64>("seq")?, stored::<Timestamp>(row, "created_at")?))
+            })
+            .optional()?;
+        match next {
+            Some((seq, at)) if at < since => low = seq + 1,
+            Some(_) | None => high = middle,
+        }
+    }
+    Ok(low)
+}

@@ -1,0 +1,546 @@
+//! Medium-term memory: turns become summaries, and each turn is in one place at any time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use journal::{
+    Error, FoundKind, Place, RunPatch, SearchQuery, Store, SummaryQuery, Transfer, TurnQuery, Write,
+};
+use protocol::{
+    ArchiveReason, AssistantId, EventType, LoggedTurn, MediumTermSummary, NewEvent, ParentKind, RunStatus, Seq,
+    SummaryId, Thread, ThreadId, TurnRole, TurnsArchived, Usage,
+};
+
+use super::Subject;
+use super::fixtures::{
+    ai, all_history, append, at, calls, commit, copy, create, create_run, fact, human, result, rewind, thread,
+    trace,
+};
+
+/// A summary of the turns with these indexes.
+pub fn summary((first, last): (u64, u64), text: &str) -> MediumTermSummary {
+    MediumTermSummary {
+        id: SummaryId::generate(),
+        agent_id: AssistantId::default(),
+        summary_text: text.to_owned(),
+        turn_range_start: first,
+        turn_range_end: last,
+        created_at: at(5),
+    }
+}
+
+/// The transfer of all turns with these indexes, which are of one thread.
+pub fn transfer(thread_id: ThreadId, window: (u64, u64), text: &str) -> Transfer {
+    let turns = window.1 + 1 - window.0;
+    Transfer { summary: summary(window, text), thread_id: Some(thread_id), turns, threads: vec![thread_id] }
+}
+
+/// The event that tells a thread of a summary.
+pub fn archived(summary: &MediumTermSummary, reason: ArchiveReason, (first_seq, last_seq): (Seq, Seq)) -> NewEvent {
+    let content = TurnsArchived {
+        schema_version: 1,
+        summary_id: summary.id,
+        reason,
+        first_seq,
+        last_seq,
+        context_from: None,
+        turn_count: last_seq + 1 - first_seq,
+        turn_range_start: summary.turn_range_start,
+        turn_range_end: summary.turn_range_end,
+        summary: summary.summary_text.clone(),
+        model: "scripted/one".to_owned(),
+        withheld: 0,
+        usage: Usage::default(),
+        marker_seq: None,
+    };
+    fact(EventType::TurnsArchived, &serde_json::to_value(content).unwrap())
+}
+
+/// Transfers and tells the thread of it, as a caller does.
+async fn move_turns(
+    store: &dyn Store,
+    thread_id: ThreadId,
+    window: (u64, u64),
+    (text, seqs): (&str, (Seq, Seq)),
+) -> MediumTermSummary {
+    let transfer = transfer(thread_id, window, text);
+    let summary = transfer.summary.clone();
+    let event = archived(&summary, ArchiveReason::Budget, seqs);
+    let writes = vec![Write::TransferTurns(transfer), Write::Append { thread_id, events: vec![event] }];
+    commit(store, writes).await.unwrap();
+    summary
+}
+
+async fn turns(store: &dyn Store, query: TurnQuery) -> Vec<LoggedTurn> {
+    store.turns(query).await.unwrap()
+}
+
+async fn all_turns(store: &dyn Store) -> Vec<LoggedTurn> {
+    turns(store, TurnQuery::of(AssistantId::default())).await
+}
+
+/// The indexes of the turns that are active, and of those that a summary stands for.
+async fn places(store: &dyn Store) -> (Vec<u64>, Vec<u64>) {
+    let all = all_turns(store).await;
+    let of = |is_wanted: fn(&LoggedTurn) -> bool| {
+        all.iter().filter(|turn| is_wanted(turn)).map(|turn| turn.turn_index).collect()
+    };
+    (of(|turn| !turn.is_archived), of(|turn| turn.summary_id.is_some()))
+}
+
+async fn texts(store: &dyn Store, query: SummaryQuery) -> Vec<String> {
+    let found = store.summaries(query).await.unwrap();
+    found.into_iter().map(|stored| stored.summary.summary_text).collect()
+}
+
+fn newest() -> SummaryQuery {
+    SummaryQuery { agent_id: AssistantId::default(), except_thread: None, offset: 0, limit: 10 }
+}
+
+async fn talk(store: &dyn Store, thread_id: ThreadId, turns: usize) {
+    let said = |number: usize| match number % 2 {
+        0 => human(&format!("question {number}")),
+        _ => ai(&format!("answer {number}")),
+    };
+    append(store, thread_id, (0..turns).map(said).collect()).await.unwrap();
+}
+
+pub async fn f6_a_transfer_archives_its_window_and_nothing_else(store: Subject) {
+    let (one, two) = (create(&*store).await, create(&*store).await);
+    append(&*store, one, vec![human("q"), calls(&["c"]), result("c", "r"), ai("a"), trace(1)]).await.unwrap();
+    talk(&*store, two, 4).await;
+    let stored = transfer(two, (3, 5), "We talked of herons.");
+    commit(&*store, vec![Write::TransferTurns(stored.clone())]).await.unwrap();
+    assert_eq!(places(&*store).await, (vec![1, 2, 6], vec![3, 4, 5]));
+    let all = all_turns(&*store).await;
+    let first = LoggedTurn {
+        agent_id: AssistantId::default(),
+        thread_id: two,
+        turn_index: 3,
+        role: TurnRole::User,
+        content: "question 0".to_owned(),
+        created_at: at(1),
+        is_archived: true,
+        seq: 1,
+        summary_id: Some(stored.summary.id),
+    };
+    assert_eq!(all[2], first);
+    assert_eq!((all[1].role, all[1].content.as_str(), all[1].seq), (TurnRole::Assistant, "a", 4));
+    let found = store.summaries(newest()).await.unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!((&found[0].summary, found[0].thread_id, found[0].turns), (&stored.summary, Some(two), 3));
+    let counts = store.memory_counts(&AssistantId::default()).await.unwrap();
+    assert_eq!((counts.active_turns, counts.summarised_turns, counts.withdrawn_turns), (3, 3, 0));
+    assert_eq!(counts.summaries, 1);
+}
+
+pub async fn f6_what_differs_from_its_window_archives_nothing(store: Subject) {
+    let (one, two, gone) = (create(&*store).await, create(&*store).await, create(&*store).await);
+    let other = Thread { assistant_id: "reviewer".parse().unwrap(), ..thread() };
+    let others = other.thread_id;
+    commit(&*store, vec![Write::CreateThread(other), Write::DeleteThread { thread_id: gone }]).await.unwrap();
+    talk(&*store, one, 4).await;
+    talk(&*store, two, 2).await;
+    talk(&*store, others, 4).await;
+    let window = transfer(one, (1, 4), "Nothing of it stays.");
+    let everywhere = Transfer { thread_id: None, turns: 6, ..transfer(one, (1, 6), "Nothing of it stays.") };
+    let cases = [
+        Transfer { turns: 3, ..window.clone() },
+        Transfer { turns: 5, ..window.clone() },
+        Transfer { threads: vec![two], ..window.clone() },
+        Transfer { threads: vec![one, gone], ..window.clone() },
+        Transfer { threads: vec![one, others], ..window.clone() },
+        Transfer { thread_id: Some(others), threads: vec![], ..window.clone() },
+        Transfer { thread_id: Some(gone), threads: vec![], ..window.clone() },
+        Transfer { threads: vec![], ..window.clone() },
+        everywhere.clone(),
+        Transfer { threads: vec![one, two], ..transfer(one, (7, 9), "Nothing of it stays.") },
+    ];
+    for case in cases {
+        let refused = commit(&*store, vec![Write::TransferTurns(case.clone())]).await.unwrap_err();
+        assert!(matches!(refused, Error::Differs { what: "window of turns", .. }), "{refused:?}: {case:?}");
+    }
+    let empty = commit(&*store, vec![Write::TransferTurns(Transfer { turns: 0, ..window.clone() })]).await;
+    assert!(matches!(empty, Err(Error::Invalid { .. })));
+    assert_eq!(places(&*store).await.1, Vec::<u64>::new());
+    assert_eq!(texts(&*store, newest()).await, Vec::<String>::new());
+    // The same words under the same id are a repetition, and one of them stays.
+    let both = Transfer { threads: vec![two, one], ..everywhere };
+    commit(&*store, vec![Write::TransferTurns(both.clone())]).await.unwrap();
+    let again = commit(&*store, vec![Write::TransferTurns(both)]).await;
+    assert!(matches!(again, Err(Error::Differs { .. })));
+    assert_eq!(texts(&*store, newest()).await.len(), 1);
+}
+
+pub async fn f6_a_transfer_that_fails_leaves_nothing(store: Subject) {
+    let thread_id = create(&*store).await;
+    talk(&*store, thread_id, 4).await;
+    let refused = NewEvent { content: serde_json::value::RawValue::from_string(r#""\ud800""#.into()).unwrap(), ..trace(1) };
+    let writes = vec![
+        Write::TransferTurns(transfer(thread_id, (1, 2), "Words of a heron.")),
+        Write::Append { thread_id, events: vec![refused] },
+    ];
+    assert!(matches!(commit(&*store, writes).await, Err(Error::Invalid { .. })));
+    assert_eq!(places(&*store).await, (vec![1, 2, 3, 4], vec![]));
+    assert_eq!(found(&*store, "heron").await, Vec::<SummaryId>::new());
+    assert_eq!(texts(&*store, newest()).await, Vec::<String>::new());
+}
+
+pub async fn f6_no_window_archives_a_turn_twice(store: Subject) {
+    let thread_id = create(&*store).await;
+    talk(&*store, thread_id, 10).await;
+    commit(&*store, vec![Write::TransferTurns(transfer(thread_id, (4, 6), "middle"))]).await.unwrap();
+    // Around it, and again.
+    let around = Transfer { turns: 7, ..transfer(thread_id, (1, 10), "around") };
+    commit(&*store, vec![Write::TransferTurns(around.clone())]).await.unwrap();
+    let again = Transfer { summary: summary((1, 10), "again"), ..around };
+    assert!(matches!(commit(&*store, vec![Write::TransferTurns(again)]).await, Err(Error::Differs { .. })));
+    let told: BTreeMap<u64, u64> = store
+        .summaries(newest())
+        .await
+        .unwrap()
+        .iter()
+        .map(|stored| (stored.summary.turn_range_start, stored.turns))
+        .collect();
+    assert_eq!(told, BTreeMap::from([(1, 7), (4, 3)]));
+    assert_eq!(places(&*store).await, (vec![], (1..=10).collect()));
+}
+
+pub async fn f6_a_window_of_a_thread_leaves_the_others_alone(store: Subject) {
+    let (one, two) = (create(&*store).await, create(&*store).await);
+    for thread_id in [one, two, one, two, one] {
+        append(&*store, thread_id, vec![human("q"), ai("a")]).await.unwrap();
+    }
+    let of_one = Transfer { turns: 4, ..transfer(one, (2, 9), "of one") };
+    commit(&*store, vec![Write::TransferTurns(of_one)]).await.unwrap();
+    assert_eq!(places(&*store).await, (vec![1, 3, 4, 7, 8, 10], vec![2, 5, 6, 9]));
+    // The ends may be anybody's.
+    let rest = Transfer { turns: 4, ..transfer(two, (1, 10), "of two") };
+    commit(&*store, vec![Write::TransferTurns(rest)]).await.unwrap();
+    assert_eq!(places(&*store).await.0, [1, 10]);
+}
+
+pub async fn f6_nothing_is_transferred_under_a_run(store: Subject) {
+    let run = create_run(&*store, "one").await;
+    let idle = create(&*store).await;
+    append(&*store, run.thread_id, vec![human("q"), ai("a")]).await.unwrap();
+    append(&*store, idle, vec![human("q"), ai("a")]).await.unwrap();
+    let both = Transfer {
+        thread_id: None,
+        turns: 4,
+        threads: vec![idle, run.thread_id],
+        summary: summary((1, 4), "both"),
+    };
+    for (transfer, is_busy) in [
+        (both.clone(), true),
+        (transfer(run.thread_id, (1, 2), "busy"), true),
+        (transfer(idle, (3, 4), "idle"), false),
+    ] {
+        let outcome = commit(&*store, vec![Write::TransferTurns(transfer)]).await;
+        match outcome {
+            Err(error @ Error::Busy { .. }) => assert!(is_busy && error.is_retryable()),
+            outcome => assert!(!is_busy && outcome.is_ok(), "{outcome:?}"),
+        }
+    }
+    let patch = RunPatch { status: Some(RunStatus::Success), ..RunPatch::default() };
+    let ended = Write::UpdateRun { run_id: run.run_id, patch };
+    let transfer = transfer(run.thread_id, (1, 2), "ended");
+    commit(&*store, vec![ended, Write::TransferTurns(transfer)]).await.unwrap();
+    assert_eq!(texts(&*store, newest()).await.len(), 2);
+}
+
+/// Whoever is faster, a turn is in one summary, and what a summary says it stands for is what it stands for.
+pub async fn f6_eight_transfers_at_once_leave_every_turn_in_one_place(store: Subject) {
+    const TURNS: u64 = 50_000;
+    const WORKERS: u64 = 8;
+    let thread_id = create(&*store).await;
+    for _ in 0..TURNS / 5_000 {
+        talk(&*store, thread_id, 5_000).await;
+    }
+    let workers = (0..WORKERS).map(|worker| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let mut stored = 0;
+            // Each goes through all of it, in windows of its own length that no other's line up with.
+            let length = 900 + 137 * worker;
+            for number in 0..=TURNS / length {
+                // Half of them begin at the end.
+                let number = if worker % 2 == 0 { number } else { TURNS / length - number };
+                let window = (number * length + 1, (number + 1) * length);
+                stored += settle(&*store, thread_id, window).await;
+            }
+            stored
+        })
+    });
+    let mut stored = 0;
+    for worker in workers.collect::<Vec<_>>() {
+        stored += worker.await.unwrap();
+    }
+    assert_eq!(stored, TURNS, "what was archived, all together");
+    let mut told: BTreeMap<SummaryId, u64> = BTreeMap::new();
+    let mut first = 1;
+    loop {
+        let page = turns(&*store, TurnQuery { first, ..TurnQuery::of(AssistantId::default()) }).await;
+        let Some(last) = page.last() else { break };
+        first = last.turn_index + 1;
+        for turn in page {
+            assert!(turn.is_archived);
+            *told.entry(turn.summary_id.unwrap()).or_default() += 1;
+        }
+    }
+    let query = SummaryQuery { limit: usize::MAX, ..newest() };
+    let said = store.summaries(query).await.unwrap();
+    assert_eq!(said.into_iter().map(|stored| (stored.summary.id, stored.turns)).collect::<BTreeMap<_, _>>(), told);
+}
+
+/// Transfers what is left of a window, reading again what others were faster with; returns how many turns it were.
+async fn settle(store: &dyn Store, thread_id: ThreadId, (first, last): (u64, u64)) -> u64 {
+    loop {
+        let query = TurnQuery { first, last, archived: Some(false), ..TurnQuery::of(AssistantId::default()) };
+        let left = turns(store, query).await;
+        let (Some(lowest), Some(highest)) = (left.first(), left.last()) else { return 0 };
+        let window = (lowest.turn_index, highest.turn_index);
+        let turns = left.len() as u64;
+        let transfer = Transfer { turns, ..transfer(thread_id, window, "a window") };
+        match commit(store, vec![Write::TransferTurns(transfer)]).await {
+            Ok(_) => return turns,
+            Err(Error::Differs { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+pub async fn f7_summaries_are_newest_first_with_ties_by_id(store: Subject) {
+    let (one, two) = (create(&*store).await, create(&*store).await);
+    for thread_id in [one, two, one, two, one] {
+        append(&*store, thread_id, vec![human("q")]).await.unwrap();
+    }
+    let mut expected = Vec::new();
+    for (turn, thread_id, second) in [(1, one, 3), (2, two, 9), (3, one, 3), (4, two, 3), (5, one, 1)] {
+        let mut transfer = transfer(thread_id, (turn, turn), &format!("of turn {turn}"));
+        transfer.summary.created_at = at(second);
+        expected.push((at(second), transfer.summary.id, transfer.summary.summary_text.clone()));
+        commit(&*store, vec![Write::TransferTurns(transfer)]).await.unwrap();
+    }
+    expected.sort_by(|a, b| (b.0, b.1).cmp(&(a.0, a.1)));
+    let expected: Vec<String> = expected.into_iter().map(|(.., text)| text).collect();
+    assert_eq!(expected[0], "of turn 2");
+    assert_eq!(texts(&*store, newest()).await, expected);
+    for (offset, limit) in [(0, 0), (0, 2), (1, 3), (4, 9), (5, 9), (0, usize::MAX)] {
+        let end = (offset + limit.min(9)).min(5);
+        let query = SummaryQuery { offset, limit, ..newest() };
+        assert_eq!(texts(&*store, query).await, expected[offset.min(end)..end], "{limit} from {offset}");
+    }
+    let of_two = SummaryQuery { except_thread: Some(one), ..newest() };
+    assert_eq!(texts(&*store, of_two).await, ["of turn 2", "of turn 4"]);
+    let unknown = SummaryQuery { except_thread: Some(ThreadId::generate()), ..newest() };
+    assert_eq!(texts(&*store, unknown).await, expected);
+    let others = SummaryQuery { agent_id: "reviewer".parse().unwrap(), ..newest() };
+    assert_eq!(texts(&*store, others).await, Vec::<String>::new());
+}
+
+pub async fn f7_turns_are_read_in_pages_by_agent_and_by_thread(store: Subject) {
+    let (one, two) = (create(&*store).await, create(&*store).await);
+    for _ in 0..3 {
+        append(&*store, one, vec![human("q"), calls(&["c"]), result("c", "r"), ai("a")]).await.unwrap();
+        append(&*store, two, vec![human("q"), trace(1), ai("a")]).await.unwrap();
+    }
+    // One has the turns 1, 2, 5, 6, 9, 10 at the seqs 1, 4, 5, 8, 9, 12.
+    let part = Transfer { turns: 4, ..transfer(one, (1, 6), "of one") };
+    commit(&*store, vec![Write::TransferTurns(part)]).await.unwrap();
+    let of = |thread_id| TurnQuery { thread_id, ..TurnQuery::of(AssistantId::default()) };
+    let (agent, thread_one) = (of(None), of(Some(one)));
+    let cases: [(TurnQuery, &[u64]); 14] = [
+        (agent.clone(), &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
+        (TurnQuery { first: 3, last: 6, ..agent.clone() }, &[3, 4, 5, 6]),
+        (TurnQuery { archived: Some(false), ..agent.clone() }, &[3, 4, 7, 8, 9, 10, 11, 12]),
+        (TurnQuery { archived: Some(true), limit: 3, ..agent.clone() }, &[1, 2, 5]),
+        (TurnQuery { agent_id: "reviewer".parse().unwrap(), ..agent }, &[]),
+        (thread_one.clone(), &[1, 2, 5, 6, 9, 10]),
+        (TurnQuery { limit: 2, ..thread_one.clone() }, &[1, 2]),
+        (TurnQuery { first: 3, limit: 2, ..thread_one.clone() }, &[5, 6]),
+        (TurnQuery { first: 7, limit: 2, ..thread_one.clone() }, &[9, 10]),
+        (TurnQuery { first: 13, ..thread_one.clone() }, &[]),
+        (TurnQuery { after_seq: Some(4), before_seq: Some(9), ..thread_one.clone() }, &[5, 6]),
+        (TurnQuery { after_seq: Some(1), archived: Some(false), ..thread_one.clone() }, &[9, 10]),
+        (TurnQuery { last: 5, archived: Some(true), ..thread_one.clone() }, &[1, 2, 5]),
+        (TurnQuery { agent_id: "reviewer".parse().unwrap(), ..thread_one.clone() }, &[]),
+    ];
+    for (query, expected) in cases {
+        let found: Vec<u64> = turns(&*store, query.clone()).await.iter().map(|turn| turn.turn_index).collect();
+        assert_eq!(found, expected, "{query:?}");
+    }
+    assert_eq!(turns(&*store, of(Some(ThreadId::generate()))).await, []);
+    for limit in [0, journal::PAGE_ROWS_MAX + 1] {
+        let refused = store.turns(TurnQuery { limit, ..thread_one.clone() }).await;
+        assert!(matches!(refused, Err(Error::Invalid { .. })));
+    }
+}
+
+/// Nobody speaks with the person there, and what comes of it is told in the thread that asked.
+pub async fn f6_what_sub_agents_say_is_no_turn(store: Subject) {
+    let parent = create(&*store).await;
+    let of = |parent_id, kind| Thread { parent_id: Some(parent_id), parent_kind: Some(kind), ..thread() };
+    let helper = of(parent, ParentKind::Subagent);
+    let fork = of(helper.thread_id, ParentKind::Fork);
+    let child = of(parent, ParentKind::Handoff);
+    let ids = [helper.thread_id, fork.thread_id, child.thread_id];
+    commit(&*store, [helper, fork, child].map(Write::CreateThread).into()).await.unwrap();
+    for thread_id in [&[parent], &ids[..]].concat() {
+        append(&*store, thread_id, vec![human("q"), ai("a")]).await.unwrap();
+    }
+    let threads: Vec<ThreadId> = all_turns(&*store).await.iter().map(|turn| turn.thread_id).collect();
+    assert_eq!(threads, [parent, parent, ids[2], ids[2]]);
+    let prompt = store.thread(ids[0]).await.unwrap().unwrap().first_prompt;
+    assert_eq!(prompt.as_deref(), Some("q"), "such a thread is listed like any other");
+    commit(&*store, vec![Write::DeleteThread { thread_id: ids[0] }]).await.unwrap();
+    assert_eq!(all_turns(&*store).await.len(), 4);
+}
+
+/// The summaries that a search finds.
+async fn found(store: &dyn Store, word: &str) -> Vec<SummaryId> {
+    let kinds = vec![FoundKind::Summary];
+    let query = SearchQuery { words: vec![word.to_owned()], kinds, limit: 10, ..SearchQuery::default() };
+    let hits = store.search(query).await.unwrap();
+    let ids = hits.into_iter().filter_map(|hit| match hit.place {
+        Place::Summary { summary_id, .. } => Some(summary_id),
+        _ => None,
+    });
+    ids.collect()
+}
+
+pub async fn f7_restored_turns_are_active_and_their_summary_is_gone(store: Subject) {
+    let thread_id = create(&*store).await;
+    talk(&*store, thread_id, 6).await;
+    let kept = move_turns(&*store, thread_id, (1, 2), ("a heron", (1, 2))).await;
+    let gone = move_turns(&*store, thread_id, (3, 4), ("a grebe", (3, 4))).await;
+    assert_eq!(found(&*store, "grebe").await, [gone.id]);
+    let restore = vec![Write::RestoreTurns { summary_ids: vec![gone.id, SummaryId::generate(), gone.id] }];
+    for _ in 0..2 {
+        commit(&*store, restore.clone()).await.unwrap();
+        assert_eq!(places(&*store).await, (vec![3, 4, 5, 6], vec![1, 2]));
+        assert_eq!((found(&*store, "heron").await, found(&*store, "grebe").await), (vec![kept.id], vec![]));
+    }
+    let shown = all_history(&*store, thread_id, 3).await;
+    assert_eq!(shown.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7], "not the second one");
+}
+
+pub async fn f7_a_rewind_past_what_a_summary_tells_of_dissolves_it(store: Subject) {
+    for (keep, active, summarised, withdrawn) in [
+        // Its event goes: the turns are in the context again.
+        (6, vec![1, 2, 3, 4, 5, 6], vec![], 0),
+        (4, vec![1, 2, 3, 4], vec![], 2),
+        // A turn of it goes: the others are active again.
+        (2, vec![1, 2], vec![], 4),
+        (0, vec![], vec![], 6),
+        // What came later goes.
+        (7, vec![4, 5, 6], vec![1, 2, 3], 2),
+    ] {
+        let thread_id = create(&*store).await;
+        let base = all_turns(&*store).await.len() as u64;
+        talk(&*store, thread_id, 6).await;
+        let summary = move_turns(&*store, thread_id, (base + 1, base + 3), ("a heron", (1, 3))).await;
+        talk(&*store, thread_id, 2).await;
+        rewind(&*store, thread_id, keep).await.unwrap();
+        let of_thread = TurnQuery { thread_id: Some(thread_id), ..TurnQuery::of(AssistantId::default()) };
+        let all = turns(&*store, of_thread).await;
+        let of = |is_wanted: fn(&LoggedTurn) -> bool| -> Vec<u64> {
+            all.iter().filter(|turn| is_wanted(turn)).map(|turn| turn.turn_index - base).collect()
+        };
+        assert_eq!(of(|turn| !turn.is_archived), active, "rewound to {keep}");
+        assert_eq!(of(|turn| turn.summary_id.is_some()), summarised, "rewound to {keep}");
+        let taken_back = of(|turn| turn.is_archived && turn.summary_id.is_none()).len();
+        assert_eq!(taken_back, if keep == 6 || keep == 7 { 2 } else { withdrawn + 2 }, "rewound to {keep}");
+        assert_eq!(found(&*store, "heron").await.contains(&summary.id), !summarised.is_empty());
+        commit(&*store, vec![Write::DeleteThread { thread_id }]).await.unwrap();
+    }
+}
+
+/// A summary may stand for turns of several threads.
+pub async fn f7_what_leaves_one_thread_is_not_lost_to_the_others(store: Subject) {
+    for is_deleted in [true, false] {
+        let (one, two) = (create(&*store).await, create(&*store).await);
+        let base = all_turns(&*store).await.len() as u64;
+        talk(&*store, one, 2).await;
+        talk(&*store, two, 2).await;
+        let both = Transfer {
+            thread_id: None,
+            turns: 4,
+            threads: vec![one, two],
+            summary: summary((base + 1, base + 4), "of both"),
+        };
+        let told = |thread_id| Write::Append {
+            thread_id,
+            events: vec![archived(&both.summary, ArchiveReason::Request, (1, 2))],
+        };
+        commit(&*store, vec![told(one), told(two), Write::TransferTurns(both.clone())]).await.unwrap();
+        append(&*store, two, vec![human("on")]).await.unwrap();
+        match is_deleted {
+            true => drop(commit(&*store, vec![Write::DeleteThread { thread_id: one }]).await.unwrap()),
+            false => drop(rewind(&*store, one, 1).await.unwrap()),
+        }
+        let events = super::fixtures::all_events(&*store, two, &[]).await;
+        let sent: Vec<Seq> = journal::view::context(&events).iter().map(|(seq, _)| *seq).collect();
+        assert_eq!(sent, [1, 2, 4], "its turns are in its context again");
+        let of_two = TurnQuery { thread_id: Some(two), ..TurnQuery::of(AssistantId::default()) };
+        assert!(turns(&*store, of_two).await.iter().all(|turn| !turn.is_archived));
+        assert_eq!(texts(&*store, newest()).await, Vec::<String>::new());
+        commit(&*store, vec![Write::DeleteThread { thread_id: two }]).await.unwrap();
+    }
+}
+
+pub async fn k9_a_deleted_thread_takes_what_tells_of_it_along(store: Subject) {
+    let (kept, gone) = (create(&*store).await, create(&*store).await);
+    talk(&*store, kept, 2).await;
+    talk(&*store, gone, 2).await;
+    let stays = move_turns(&*store, kept, (1, 2), ("a heron", (1, 2))).await;
+    move_turns(&*store, gone, (3, 4), ("a grebe", (1, 2))).await;
+    commit(&*store, vec![Write::DeleteThread { thread_id: gone }]).await.unwrap();
+    assert_eq!(texts(&*store, newest()).await, ["a heron"]);
+    assert_eq!((found(&*store, "heron").await, found(&*store, "grebe").await), (vec![stays.id], vec![]));
+    assert_eq!(places(&*store).await, (vec![], vec![1, 2]));
+}
+
+/// A copy has the events, and memory has the turns from the source.
+pub async fn b12_a_copy_neither_takes_nor_dissolves_what_memory_has(store: Subject) {
+    let source = create(&*store).await;
+    talk(&*store, source, 4).await;
+    let summary = move_turns(&*store, source, (1, 2), ("a heron", (1, 2))).await;
+    let (fork, early) = (copy(&*store, source, None).await, copy(&*store, source, Some(4)).await);
+    let context = async |thread_id| {
+        let events = super::fixtures::all_events(&*store, thread_id, &[]).await;
+        journal::view::context(&events).into_iter().map(|(seq, message)| (seq, message.text())).collect::<Vec<_>>()
+    };
+    assert_eq!(context(fork).await, context(source).await);
+    assert_eq!(context(early).await.len(), 4, "of before it was transferred");
+    append(&*store, fork, vec![human("on")]).await.unwrap();
+    rewind(&*store, fork, 3).await.unwrap();
+    assert_eq!(context(fork).await.len(), 3, "its own context has them again");
+    assert_eq!(places(&*store).await, (vec![3, 4], vec![1, 2]), "and memory is the source's");
+    commit(&*store, vec![Write::DeleteThread { thread_id: fork }]).await.unwrap();
+    assert_eq!(found(&*store, "heron").await, [summary.id]);
+}
+
+/// Whatever becomes of turns, what people are shown stays as it is.
+pub async fn f7_b1_history_is_complete_whatever_went_to_memory(store: Subject) {
+    let thread_id = create(&*store).await;
+    talk(&*store, thread_id, 6).await;
+    let before: BTreeSet<Seq> = all_history(&*store, thread_id, 2).await.iter().map(|entry| entry.seq).collect();
+    let summary = move_turns(&*store, thread_id, (1, 4), ("We <talked>.", (1, 4))).await;
+    let condensed = Transfer { turns: 1, ..transfer(thread_id, (5, 5), "condensed") };
+    let event = archived(&condensed.summary, ArchiveReason::Compaction, (5, 5));
+    let writes = vec![Write::TransferTurns(condensed), Write::Append { thread_id, events: vec![event] }];
+    commit(&*store, writes).await.unwrap();
+    let entries = all_history(&*store, thread_id, 2).await;
+    let markers: Vec<serde_json::Value> = entries
+        .iter()
+        .filter(|entry| !before.contains(&entry.seq))
+        .map(|entry| serde_json::to_value(entry).unwrap())
+        .collect();
+    let expected = serde_json::json!({
+        "id": "archive-marker-7", "type": "turns_archived", "seq": 7, "run_id": null,
+        "created_at": at(1), "turn_count": 4, "first_seq": 1, "last_seq": 4, "reason": "budget",
+        "summary": "We <talked>.", "model": "scripted/one", "summary_id": summary.id,
+    });
+    assert_eq!(markers, [expected], "the other left the context before, by a compaction that has its own marker");
+    assert_eq!(entries.len(), before.len() + 1);
+}

@@ -36,7 +36,7 @@ pub use calls::{shell, tool_use};
 pub use facts::{CheckRun, Facts, FileUse, Name, Quote, Rule};
 pub use goal::{Frequencies, Goal, Terms};
 pub use source::{Item, What};
-pub use text::secrets::{REDACTED, redact};
+pub use text::secrets::{REDACTED, redact, withhold};
 pub use text::{identifier, phrase};
 pub use told::told;
 

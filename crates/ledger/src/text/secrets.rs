@@ -114,6 +114,17 @@ pub fn redact(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// Returns what [`redact`] returns, and how many secrets it took out.
+pub fn withhold(text: &str) -> (Cow<'_, str>, u64) {
+    let safe = redact(text);
+    let marks = |text: &str| text.matches(REDACTED).count() as u64;
+    let withheld = match &safe {
+        Cow::Borrowed(_) => 0,
+        Cow::Owned(safe) => marks(safe).saturating_sub(marks(text)),
+    };
+    (safe, withheld)
+}
+
 fn looks_secret(name: &str, value: &str) -> bool {
     if value.starts_with(REDACTED)
         || value.starts_with(['$', '&', '*', '[', '%', '.', '/'])
@@ -158,7 +169,15 @@ mod tests {
             ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln", "[redacted]"),
         ] {
             assert_eq!(redact(text), expected, "{text:?}");
+            assert_eq!(withhold(text), (expected.into(), 1), "{text:?}");
         }
+    }
+
+    #[test]
+    fn m16_what_is_withheld_is_counted() {
+        let two = "password=hunter2hunter2 and ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+        assert_eq!(withhold(two), ("password=[redacted] and [redacted]".into(), 2));
+        assert_eq!(withhold("[redacted] before"), ("[redacted] before".into(), 0));
     }
 
     #[test]

@@ -1,99 +1,105 @@
-//! Ranks the turns of real conversations for questions about them, as `recall` shows them to an agent. It judges
-//! nothing: `eval_retrieval.py --run`, which comes with the data, scores what this prints.
+//! Ranks the turns of real conversations for questions about them, as `segue search` finds them. It judges nothing:
+//! `eval_retrieval.py --run`, which comes with the data, scores what this prints.
 //!
-//! `eval_recall LOCOMO.json matches` prints `{"q", "ranked"}` for each question: the turns that match. `passages` in its
-//! place also lists the turns next to them, in the order of reading. Last, on standard error, how large answers were.
+//! `eval_recall LOCOMO.json` prints `{"q", "ranked"}` for each question: the turns found, best first. Each conversation is
+//! a journal of its own, each of its sessions a thread, said when it was said. Last, on standard error, how long it took.
 
 use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
-use journal::{Sqlite, Store, Transaction, Write};
-use memory::{RecallQuery, Wanted, recall};
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan};
+use journal::{FoundKind, Sqlite, Store, Transaction, Write};
+use memory::{Found, SearchRequest, search};
 use protocol::{AssistantId, Message, NewEvent, Seq, Thread, ThreadId};
 use serde_json::Value;
 
-/// A conversation in a thread.
-struct Conversation {
+/// Turns that are listed for a question; the scorer looks at no more.
+const LISTED: usize = 20;
+/// Seconds between two turns of a session, which are not told.
+const TURN_SECONDS: i64 = 30;
+
+/// A session in a thread.
+struct Session {
     thread_id: ThreadId,
     /// The name of the turn at each seq, from 1 on.
     names: Vec<String>,
 }
 
-#[derive(Default)]
-struct Measured {
-    questions: u32,
-    tokens: u64,
-    time: Duration,
-}
-
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let mut args = std::env::args().skip(1);
-    let (Some(path), Some(shown)) = (args.next(), args.next()) else {
-        return Err("usage: eval_recall LOCOMO.json matches|passages".into());
-    };
+    let path = std::env::args().nth(1).ok_or("usage: eval_recall LOCOMO.json")?;
     let samples: Vec<Value> = serde_json::from_slice(&std::fs::read(path)?)?;
-    let store: Arc<dyn Store> = Arc::new(Sqlite::in_memory()?);
-    let mut measured = Measured::default();
+    let (mut questions, mut time) = (0_u32, Duration::ZERO);
     for sample in &samples {
-        let conversation = store_conversation(&*store, &sample["conversation"]).await?;
+        let store: Arc<dyn Store> = Arc::new(Sqlite::in_memory()?);
+        let sessions = store_sessions(&*store, &sample["conversation"]).await?;
+        store.index().await?;
         for (number, question) in array(&sample["qa"]).iter().enumerate() {
             let text = question["question"].as_str().unwrap_or_default();
-            let query = RecallQuery::of(Wanted::Words(text.to_owned()));
+            let request =
+                SearchRequest { kinds: vec![FoundKind::Message], limit: LISTED, ..SearchRequest::of(text) };
             let begun = Instant::now();
-            let Ok(found) = recall(&*store, conversation.thread_id, &query).await else { continue };
-            measured.time += begun.elapsed();
-            measured.questions += 1;
-            measured.tokens += model::tokens::estimate(&found.to_text());
-            let passages = found.excerpts.iter().flatten();
-            let ranked: Vec<&str> = passages
-                .filter(|passage| passage.is_match || shown == "passages")
-                .map(|passage| conversation.name(passage.seq))
-                .collect();
+            let found = search(&*store, &request).await?;
+            time += begun.elapsed();
+            questions += 1;
+            let ranked: Vec<&str> = found.hits.iter().map(|hit| name(&sessions, &hit.found)).collect();
             let id = format!("{}:{number}", sample["sample_id"].as_str().unwrap_or_default());
             println!("{}", serde_json::json!({"q": id, "ranked": ranked}));
         }
     }
-    let questions = measured.questions.max(1);
-    eprintln!(
-        "{questions} questions, {} tokens and {:?} each",
-        measured.tokens / u64::from(questions),
-        measured.time / questions
-    );
+    eprintln!("{questions} questions, {:?} each", time / questions.max(1));
     Ok(())
 }
 
-impl Conversation {
-    fn name(&self, seq: Seq) -> &str {
-        let place = usize::try_from(seq).unwrap_or_default();
-        place.checked_sub(1).and_then(|at| self.names.get(at)).map_or("", String::as_str)
-    }
+/// Returns the name of the turn that was found.
+fn name<'a>(sessions: &'a [Session], found: &Found) -> &'a str {
+    let Found::Message { thread_id, seq, .. } = found else { return "" };
+    let session = sessions.iter().find(|session| session.thread_id == *thread_id);
+    session.and_then(|session| session.names.get(place(*seq))).map_or("", String::as_str)
+}
+
+fn place(seq: Seq) -> usize {
+    usize::try_from(seq).unwrap_or_default().wrapping_sub(1)
 }
 
 /// Stores the sessions of a conversation in order, its two people in the roles of a person and an assistant.
-async fn store_conversation(store: &dyn Store, source: &Value) -> Result<Conversation, Box<dyn Error>> {
-    let thread_id = ThreadId::generate();
-    let mut conversation = Conversation { thread_id, names: Vec::new() };
-    let mut events = Vec::new();
-    let sessions =
-        (1..).map(|number| &source[format!("session_{number}")]).take_while(|session| session.is_array());
-    for turn in sessions.flat_map(array) {
-        let field = |name: &str| turn[name].as_str().unwrap_or_default();
-        let mut text = format!("{}: {}", field("speaker"), field("text"));
-        if !field("blip_caption").is_empty() {
-            text.push_str(&format!(" [image: {}]", field("blip_caption")));
+async fn store_sessions(store: &dyn Store, source: &Value) -> Result<Vec<Session>, Box<dyn Error>> {
+    let mut sessions = Vec::new();
+    for number in 1.. {
+        let turns = &source[format!("session_{number}")];
+        if !turns.is_array() {
+            break;
         }
-        let message =
-            if turn["speaker"] == source["speaker_a"] { Message::human(text) } else { Message::ai(text) };
-        events.push(NewEvent::message(&message, Timestamp::UNIX_EPOCH)?);
-        conversation.names.push(field("dia_id").to_owned());
+        let begun = begun(source[format!("session_{number}_date_time")].as_str().unwrap_or_default())?;
+        let mut session = Session { thread_id: ThreadId::generate(), names: Vec::new() };
+        let mut events = Vec::new();
+        for (turn, second) in array(turns).iter().zip((0..).step_by(TURN_SECONDS as usize)) {
+            let field = |name: &str| turn[name].as_str().unwrap_or_default();
+            let mut text = format!("{}: {}", field("speaker"), field("text"));
+            if !field("blip_caption").is_empty() {
+                text.push_str(&format!(" [image: {}]", field("blip_caption")));
+            }
+            let is_person = turn["speaker"] == source["speaker_a"];
+            let message = if is_person { Message::human(text) } else { Message::ai(text) };
+            events.push(NewEvent::message(&message, begun + second.seconds())?);
+            session.names.push(field("dia_id").to_owned());
+        }
+        let thread_id = session.thread_id;
+        let thread = Thread::blank(thread_id, AssistantId::default(), begun);
+        let writes = vec![Write::CreateThread(thread), Write::Append { thread_id, events }];
+        store.commit(Transaction { fence: None, writes }).await?;
+        sessions.push(session);
     }
-    let thread = Thread::blank(thread_id, AssistantId::default(), Timestamp::UNIX_EPOCH);
-    let writes = vec![Write::CreateThread(thread), Write::Append { thread_id, events }];
-    store.commit(Transaction { fence: None, writes }).await?;
-    Ok(conversation)
+    Ok(sessions)
+}
+
+/// Reads a time such as `1:56 pm on 8 May, 2023`.
+fn begun(text: &str) -> Result<Timestamp, Box<dyn Error>> {
+    let time = DateTime::strptime("%I:%M %p on %d %B, %Y", text)?;
+    Ok(time.to_zoned(TimeZone::UTC)?.timestamp())
 }
 
 fn array(value: &Value) -> &[Value] {

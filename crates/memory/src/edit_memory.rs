@@ -120,8 +120,16 @@ fn arguments(args: &Value) -> Result<Change, String> {
     }
 }
 
+/// Returns what a model and a person are told when secrets were withheld.
+pub(crate) fn withheld_from(count: u64) -> String {
+    let secrets = if count == 1 { "1 secret was".to_owned() } else { format!("{count} secrets were") };
+    format!(
+        "{secrets} withheld: secrets are never kept in agent.md; name the place where the secret is instead."
+    )
+}
+
 fn report(applied: &Applied) -> ToolOutput {
-    let Applied { text, made, refused } = applied;
+    let Applied { text, made, refused, withheld } = applied;
     let mut lines = Vec::new();
     if *made > 0 {
         let size = text.len();
@@ -131,6 +139,9 @@ fn report(applied: &Applied) -> ToolOutput {
         ));
     } else {
         lines.push("agent.md is unchanged.".to_owned());
+    }
+    if *withheld > 0 {
+        lines.push(withheld_from(*withheld));
     }
     lines.extend(refused.iter().cloned());
     let text = lines.join("\n");

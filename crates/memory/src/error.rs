@@ -46,6 +46,35 @@ pub enum Error {
         /// What is wrong, with line numbers.
         source: Malformed,
     },
+    /// There is nothing to remember in the text.
+    #[error("remember it: the text is blank")]
+    Blank,
+    /// The text is no note any more.
+    #[error("remember it: the text has {chars} characters, and {chars_max} is the limit")]
+    TooLong {
+        /// How long it is.
+        chars: usize,
+        /// The limit.
+        chars_max: usize,
+    },
+    /// The file would be larger than what every request can carry.
+    #[error("remember it in {}: the file would have {bytes} bytes, and {bytes_max} is the limit", .path.display())]
+    Full {
+        /// The file.
+        path: PathBuf,
+        /// How large it would be.
+        bytes: u64,
+        /// The limit.
+        bytes_max: u64,
+    },
+    /// The text would change what the file means, such as by opening a code fence around the block.
+    #[error("remember it in {}: {reason}", .path.display())]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// There is no room to write.
     #[error("write {}: the disk or quota is full", .path.display())]
     DiskFull {
@@ -86,6 +115,10 @@ impl Error {
         match self {
             Self::NotPermitted { .. } => "make the file and its folder readable and writable for you",
             Self::NotAFile { .. } => "move away what is there; Segue creates the file when it needs it",
+            Self::Blank => "say what to remember",
+            Self::TooLong { .. } => "keep it in a file of its own, and remember where that is",
+            Self::Full { .. } => "shorten the file first: all of it is part of every request",
+            Self::Refused { .. } => "write it into the file with an editor",
             Self::TooLarge { .. } => "move notes that are not needed in every turn into other files",
             Self::Encoding { .. } => "save the file as UTF-8",
             Self::Markers { .. } => "leave one <current_thread_summary> block, or none, and try again",
@@ -104,6 +137,10 @@ impl Error {
             Self::NotPermitted { .. }
             | Self::NotAFile { .. }
             | Self::TooLarge { .. }
+            | Self::Blank
+            | Self::TooLong { .. }
+            | Self::Full { .. }
+            | Self::Refused { .. }
             | Self::Encoding { .. }
             | Self::Markers { .. }
             | Self::DiskFull { .. }

@@ -3,6 +3,7 @@
 
 pub(crate) mod reading;
 mod record;
+mod rewrite;
 pub(crate) mod watch;
 
 use std::collections::VecDeque;
@@ -19,6 +20,8 @@ use crate::file::reading::{Place, Reading, Stamp};
 use crate::file::record::Held;
 use crate::replace::{self, Attempt, Content, Late, Retired};
 use crate::{Error, Result};
+
+pub use rewrite::Rewritten;
 
 /// The most bytes of an agent.md that are read; a larger file is read up to here and not written.
 pub const AGENT_MD_BYTES_MAX: u64 = 256 * 1024;
@@ -46,7 +49,7 @@ struct Kept {
 }
 
 /// The file while this process may change it.
-struct Holding<'a> {
+pub(crate) struct Holding<'a> {
     target: PathBuf,
     retired: MutexGuard<'a, VecDeque<Retired>>,
     /// The record is in the lock file, and so this keeps the lock.
@@ -54,7 +57,7 @@ struct Holding<'a> {
 }
 
 /// What is to be done with a file.
-enum Step<T> {
+pub(crate) enum Step<T> {
     /// Nothing.
     Leave(T),
     /// Another file takes its place.
@@ -62,7 +65,7 @@ enum Step<T> {
 }
 
 /// What a change means for the block.
-enum Intent {
+pub(crate) enum Intent {
     /// It stays as it is.
     Keep,
     /// It is to hold this; `None`: there is to be none.
@@ -239,7 +242,7 @@ impl AgentFile {
     }
 
     /// Takes the lock, and brings back what was written to replaced files.
-    fn hold(&self) -> Result<Holding<'_>> {
+    pub(crate) fn hold(&self) -> Result<Holding<'_>> {
         let target = replace::resolve(&self.path)?;
         let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         let record = Held::read(replace::lock(&target)?);
@@ -304,7 +307,7 @@ impl AgentFile {
 
     /// Does with the file what `make` says about its present content (`None`: there is no file), again when another
     /// program changes it meanwhile.
-    fn replace_with<T>(
+    pub(crate) fn replace_with<T>(
         &self,
         holding: &mut Holding<'_>,
         mut make: impl FnMut(Option<&[u8]>) -> Result<Step<T>>,

@@ -192,7 +192,7 @@ async fn summary_of(store: &dyn Store, thread_id: ThreadId) -> journal::Result<O
 }
 
 /// The texts are known by their hashes; storing them again with every run would double the journal.
-fn recorded(section: &Section) -> Result<NewEvent, serde_json::Error> {
+pub(crate) fn recorded(section: &Section) -> Result<NewEvent, serde_json::Error> {
     let sources: Vec<_> =
         section.sources.iter().map(|source| json!({"name": source.name, "sha256": source.sha256})).collect();
     let content = json!({"sources": sources});

@@ -13,15 +13,29 @@ mod error;
 mod file;
 mod hook;
 mod inject;
+mod items;
 mod recall;
+mod remember;
 mod replace;
+mod search;
+mod tiers;
 
 pub use edit_memory::{EDIT_MEMORY, EditMemory};
 pub use error::{Error, Result};
-pub use file::{AGENT_MD_BYTES_MAX, AgentFile, Extent, Outcome, Repair, Snapshot, Written};
+pub use file::{AGENT_MD_BYTES_MAX, AgentFile, Extent, Outcome, Repair, Rewritten, Snapshot, Written};
 pub use hook::AgentMdHook;
 pub use inject::{HandedOver, Section, Source, prompt_section};
+pub use items::{
+    FilterFault, ITEM_BYTES_MAX, ItemError, ItemSearch, Items, Kept, LABELS_MAX, NAME_BYTES_MAX,
+    NamespaceSearch, STORE, StoreTool,
+};
 pub use recall::{
     Passage, RECALL, RECALL_TOKENS_MAX, Recall, RecallError, RecallQuery, RecallTool, Rest, Speaker, Wanted,
     recall,
+};
+pub use remember::{Remembered, remember};
+pub use search::{Beside, Found, SearchHit, SearchRequest, SearchResults, search};
+pub use tiers::{
+    NoSummary, Settings, Settled, SummarizationError, SummarizationHandoff, TRANSFER_DUE, TieredMemoryHook,
+    Tiering, TurnWindow, transfer_due,
 };

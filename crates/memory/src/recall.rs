@@ -3,14 +3,14 @@
 //! an earlier one after the conversation had left it.
 
 mod error;
-mod gather;
+pub(crate) mod gather;
 mod lineage;
-mod order;
-mod passage;
+pub(crate) mod order;
+pub(crate) mod passage;
 mod render;
 mod sight;
 mod tool;
-mod words;
+pub(crate) mod words;
 
 use jiff::Timestamp;
 use journal::Store;

@@ -9,7 +9,7 @@ use model::tokens::{CHARS_PER_TOKEN, weight};
 use protocol::{Category, Event, EventId, Message, Seq, ThreadId};
 use serde_json::Value;
 
-use super::order::{Match, Weights, lift_neighbours, newest_first};
+use super::order::{Match, Weights, newest_first};
 use super::passage::{CUT, Finder, readable, shortened};
 use super::{Passage, RECALL, Recall, RecallError, Rest, Speaker, render, words};
 
@@ -24,7 +24,7 @@ const WITH_NEIGHBOURS_FIRST: usize = 3;
 /// Characters of a message that matches.
 const MATCH_CHARS_MAX: usize = 480;
 /// Characters of a message next to one that matches.
-const NEIGHBOUR_CHARS_MAX: usize = 160;
+pub(crate) const NEIGHBOUR_CHARS_MAX: usize = 160;
 /// Messages of a range that are read at a time.
 const RANGE_PAGE: usize = 50;
 
@@ -80,8 +80,7 @@ impl<'a> Gathering<'a> {
         let mut ranked = self.store.rank(RankQuery { threads, words, limit: RANKED_MAX }).await?;
         let least = ranked.first().map_or(0.0, |best| best.score * MATCH_SHARE);
         ranked.retain(|one| one.score >= least && except != Some((one.thread_id, one.seq)));
-        let weights = Weights::of(&ranked);
-        lift_neighbours(&mut ranked);
+        let weights = Weights::of(&ranked.iter().map(|one| one.held).collect::<Vec<_>>());
         let mut found: Vec<Found> = Vec::new();
         let mut left = ranked.len();
         for one in &ranked {
@@ -266,7 +265,7 @@ fn ids(parts: &[ThreadPart]) -> Vec<ThreadId> {
 
 /// Returns who said what in a message; `None` for one without words, and for the answer of a recall: its passages are
 /// elsewhere, and newer than they are only by looking so.
-fn said(event: &Event) -> Option<(Speaker, String)> {
+pub(crate) fn said(event: &Event) -> Option<(Speaker, String)> {
     let message = event.message()?;
     let speaker = match &message {
         Message::Human(_) if is_injected(event) => Speaker::Harness,

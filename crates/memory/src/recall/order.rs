@@ -1,69 +1,61 @@
 //! The order of messages found: the best match first, but of several about the same thing the newest, because what was
 //! said later replaces what was said before. Nothing is read here.
 
-use journal::Ranked;
-
-/// Matches so many seqs apart are about one subject: each makes the other likelier to be what is looked for, …
-const NEAR_SEQS: u64 = 6;
-/// … by this part of the other's score.
-const NEAR_SHARE: f64 = 0.4;
-
 /// Two messages are about the same thing when the later one's score is at least this part of the earlier one's, …
 const SCORE_SHARE: f64 = 0.5;
-/// … and it holds the words that the earlier one holds, but for some that say no more than the rest of this part.
+/// … it holds the words that the earlier one holds, but for some that say no more than the rest of this part, …
 const WORDS_SHARE: f64 = 0.75;
+/// … and these words say at least this part of what all words of the question say that were found at all: two messages
+/// that share but one of many words are about different things.
+const QUESTION_SHARE: f64 = 0.5;
 
 /// A message found.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Match<Age> {
+pub(crate) struct Match<Age> {
     /// How well it matches.
-    pub(super) score: f64,
+    pub(crate) score: f64,
     /// The words it holds, as bits.
-    pub(super) held: u32,
+    pub(crate) held: u32,
     /// Later messages have the greater age mark.
-    pub(super) age: Age,
+    pub(crate) age: Age,
 }
 
 /// How much each word of a question says: the fewer of the messages found hold it, the more.
-pub(super) struct Weights(Vec<f64>);
+pub(crate) struct Weights {
+    words: Vec<f64>,
+    /// What all words say together that any message holds.
+    whole: f64,
+}
 
 impl Weights {
-    /// Returns the weights of the words by the messages found.
-    pub(super) fn of(ranked: &[Ranked]) -> Self {
-        let all = ranked.len() as f64;
+    /// Returns the weights of the words by those that each of the messages found holds, as bits.
+    pub(crate) fn of(held: &[u32]) -> Self {
+        let all = held.len() as f64;
         let weight = |word: usize| {
-            let holding = ranked.iter().filter(|one| one.holds(word)).count();
+            let holding = held.iter().filter(|held| **held & (1 << word) != 0).count();
             (1.0 + all / holding.max(1) as f64).ln()
         };
-        Self((0..journal::QUERY_WORDS_MAX).map(weight).collect())
+        let words = (0..journal::QUERY_WORDS_MAX).map(weight).collect();
+        let mut weights = Self { words, whole: 0.0 };
+        weights.whole = weights.of_words(held.iter().fold(0, |all, held| all | held));
+        weights
     }
 
     fn of_words(&self, held: u32) -> f64 {
-        self.0.iter().enumerate().filter(|(word, _)| held & (1 << word) != 0).map(|(_, weight)| weight).sum()
+        self.words
+            .iter()
+            .enumerate()
+            .filter(|(word, _)| held & (1 << word) != 0)
+            .map(|(_, weight)| weight)
+            .sum()
     }
-}
-
-/// Brings messages, which come best first, into an order in which those near others are better than they are alone.
-pub(super) fn lift_neighbours(ranked: &mut Vec<Ranked>) {
-    let lifted = |one: &Ranked| {
-        let is_near = |other: &&Ranked| {
-            other.thread_id == one.thread_id
-                && other.seq != one.seq
-                && other.seq.abs_diff(one.seq) <= NEAR_SEQS
-        };
-        // They come best first.
-        one.score + ranked.iter().find(is_near).map_or(0.0, |near| near.score * NEAR_SHARE)
-    };
-    let mut scored: Vec<(f64, Ranked)> = ranked.iter().map(|one| (lifted(one), one.clone())).collect();
-    scored.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-    *ranked = scored.into_iter().map(|(_, one)| one).collect();
 }
 
 /// Returns the places of `matches`, which come best first, in the order in which they are to be read.
 ///
 /// Messages about the same thing share out the ranks they have among themselves, newest first, so that nothing else
 /// loses its rank.
-pub(super) fn newest_first<Age: Ord>(matches: &[Match<Age>], weights: &Weights) -> Vec<usize> {
+pub(crate) fn newest_first<Age: Ord>(matches: &[Match<Age>], weights: &Weights) -> Vec<usize> {
     let mut order: Vec<usize> = (0..matches.len()).collect();
     let mut is_settled = vec![false; matches.len()];
     for best in 0..matches.len() {
@@ -85,25 +77,23 @@ pub(super) fn newest_first<Age: Ord>(matches: &[Match<Age>], weights: &Weights) 
 }
 
 fn is_revision<Age: Ord>(later: &Match<Age>, earlier: &Match<Age>, weights: &Weights) -> bool {
+    let shared = weights.of_words(later.held & earlier.held);
     later.age > earlier.age
         && later.score >= earlier.score * SCORE_SHARE
-        && weights.of_words(later.held & earlier.held) >= weights.of_words(earlier.held) * WORDS_SHARE
+        && shared >= weights.of_words(earlier.held) * WORDS_SHARE
+        && shared >= weights.whole * QUESTION_SHARE
 }
 
 #[cfg(test)]
 mod tests {
-    use protocol::ThreadId;
-
     use super::*;
 
     /// Matches as `(score, words held, age)`.
     fn check(matches: &[(f64, u32, u32)], expected: &[usize]) {
         let found = |(score, held, age): &(f64, u32, u32)| Match { score: *score, held: *held, age: *age };
         let found: Vec<_> = matches.iter().map(found).collect();
-        let thread_id = ThreadId::generate();
-        let ranked = |one: &Match<u32>| Ranked { thread_id, seq: 1, score: one.score, held: one.held };
-        let ranked: Vec<_> = found.iter().map(ranked).collect();
-        assert_eq!(newest_first(&found, &Weights::of(&ranked)), expected, "{matches:?}");
+        let held: Vec<u32> = found.iter().map(|one| one.held).collect();
+        assert_eq!(newest_first(&found, &Weights::of(&held)), expected, "{matches:?}");
     }
 
     #[test]
@@ -124,17 +114,5 @@ mod tests {
         check(&[(9.0, 0b11, 1), (4.0, 0b11, 2)], &[0, 1]);
         check(&[(9.0, 0b11, 2), (8.0, 0b11, 1)], &[0, 1]);
         check(&[(9.0, 0b11, 1), (8.5, 0b100, 9), (8.0, 0b11, 2)], &[2, 1, 0]);
-    }
-
-    #[test]
-    fn matches_near_each_other_lift_each_other() {
-        let (one, two) = (ThreadId::generate(), ThreadId::generate());
-        let ranked = |thread_id, seq, score| Ranked { thread_id, seq, score, held: 1 };
-        let mut found =
-            vec![ranked(one, 50, 10.0), ranked(one, 9, 9.0), ranked(two, 8, 8.0), ranked(one, 3, 5.0)];
-        lift_neighbours(&mut found);
-        let order: Vec<_> = found.iter().map(|one| one.seq).collect();
-        assert_eq!(order, [9, 50, 3, 8]);
-        assert_eq!(found[0].score, 9.0, "what a message says itself stays");
     }
 }

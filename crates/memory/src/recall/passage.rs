@@ -58,7 +58,7 @@ fn beginning(text: &str) -> &str {
 }
 
 /// Returns the beginning of `text`, at most `chars_max` characters.
-pub(super) fn shortened(text: &str, chars_max: usize) -> String {
+pub(crate) fn shortened(text: &str, chars_max: usize) -> String {
     window(text, 0, chars_max)
 }
 

@@ -14,7 +14,7 @@ const PART_CHARS_MIN: usize = 3;
 
 /// Returns what to look for: the words of `text` without stop words, or all of them when it has no others, each once.
 /// A name of several words, such as a path, is one; its parts come after everything else, where there is room.
-pub(super) fn of(text: &str) -> Vec<String> {
+pub(crate) fn of(text: &str) -> Vec<String> {
     let all: Vec<String> = text
         .split(|char: char| char.is_whitespace() || char.is_control())
         .map(stripped)

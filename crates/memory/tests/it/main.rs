@@ -1,5 +1,5 @@
 //! agent.md on a real file system: what is kept, what is refused, what survives other programs, and what a model reads;
-//! and what a thread finds again of what was said.
+//! what a thread finds again of what was said, and what becomes of old turns.
 
 #[cfg(test)]
 mod files;
@@ -9,6 +9,8 @@ mod guard;
 mod prompt;
 #[cfg(test)]
 mod recall;
+#[cfg(test)]
+mod tiers;
 #[cfg(test)]
 mod tool;
 #[cfg(test)]

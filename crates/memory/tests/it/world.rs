@@ -39,6 +39,8 @@ pub struct World {
     pub store: Arc<dyn Store>,
     pub server: Server,
     pub file: Arc<AgentFile>,
+    /// Hooks before that of agent.md.
+    pub hooks: Vec<Arc<dyn Hook>>,
     tools: Vec<Arc<dyn Tool>>,
 }
 
@@ -63,6 +65,7 @@ impl World {
             store: Arc::new(Sqlite::in_memory().unwrap()),
             server: Server::start(Script::new(replies)).unwrap(),
             file,
+            hooks: Vec::new(),
             tools,
         }
     }
@@ -184,7 +187,8 @@ impl World {
     }
 
     fn driver(&self) -> Driver {
-        let hooks: Vec<Arc<dyn Hook>> = vec![Arc::new(AgentMdHook::new(Arc::clone(&self.file)))];
+        let mut hooks = self.hooks.clone();
+        hooks.push(Arc::new(AgentMdHook::new(Arc::clone(&self.file))));
         let settings = model::Settings {
             api_key: Some("test".into()),
             base_url: Some(self.server.url().to_owned()),

@@ -1,0 +1,213 @@
+//! Items: what agents and clients keep under a name, and what may be kept there. Where it is stored, and how it is
+//! searched, is the journal's matter.
+
+mod error;
+mod filter;
+mod secrets;
+mod tool;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use journal::{FoundItem, ItemQuery, NamespaceQuery, PAGE_ROWS_MAX, Store, Transaction, Write};
+use protocol::Item;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::recall::words;
+
+pub use error::{FilterFault, ItemError};
+pub use tool::{STORE, StoreTool};
+
+/// The most bytes of a value, as JSON: 64 KiB.
+pub const ITEM_BYTES_MAX: usize = 64 << 10;
+
+/// The most labels of a namespace.
+pub const LABELS_MAX: usize = 32;
+
+/// The most bytes of a label or a key.
+pub const NAME_BYTES_MAX: usize = 512;
+
+/// The first label of namespaces that are nobody's here.
+const RESERVED_LABEL: &str = "langgraph";
+
+/// What agents and clients keep under names.
+#[derive(Clone)]
+pub struct Items {
+    /// Where it is kept.
+    pub store: Arc<dyn Store>,
+}
+
+/// That something was kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Kept {
+    /// How many secrets were withheld from it.
+    pub withheld: u64,
+}
+
+/// What to look for, as the Agent Server API asks.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct ItemSearch {
+    /// Only namespaces that begin with these labels.
+    pub namespace_prefix: Vec<String>,
+    /// What fields of the value must be: a value that they equal, or an object of `$eq`, `$ne`, `$gt`, `$gte`, `$lt`
+    /// and `$lte`.
+    pub filter: Option<Map<String, Value>>,
+    /// Words to rank by; without any, what was put last comes first.
+    pub query: Option<String>,
+    /// The most items to return, 1 to [`PAGE_ROWS_MAX`].
+    pub limit: usize,
+    /// How many to skip.
+    pub offset: usize,
+}
+
+impl Default for ItemSearch {
+    fn default() -> Self {
+        Self { namespace_prefix: Vec::new(), filter: None, query: None, limit: 10, offset: 0 }
+    }
+}
+
+/// Which namespaces to list, as the Agent Server API asks.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct NamespaceSearch {
+    /// Only those that begin with these labels; `*` stands for any one.
+    pub prefix: Option<Vec<String>>,
+    /// Only those that end with these labels; `*` stands for any one.
+    pub suffix: Option<Vec<String>>,
+    /// Longer ones are cut to so many labels.
+    pub max_depth: Option<usize>,
+    /// The most namespaces to return, 1 to [`PAGE_ROWS_MAX`].
+    pub limit: usize,
+    /// How many to skip.
+    pub offset: usize,
+}
+
+impl Default for NamespaceSearch {
+    fn default() -> Self {
+        Self { prefix: None, suffix: None, max_depth: None, limit: 100, offset: 0 }
+    }
+}
+
+impl Items {
+    /// Keeps `value`, an object, under a name, in place of what was kept there. Secrets in its texts are withheld.
+    ///
+    /// # Errors
+    /// When the name or the value is none that can be kept, and when the journal fails.
+    pub async fn put(
+        &self,
+        namespace: &[String],
+        key: &str,
+        value: Value,
+        now: Timestamp,
+    ) -> Result<Kept, ItemError> {
+        let (item, kept) = prepare((namespace, key), value, now)?;
+        self.commit(Write::PutItem(item)).await?;
+        Ok(kept)
+    }
+
+    /// Returns what is kept under a name, or `None`.
+    ///
+    /// # Errors
+    /// When the name is none that anything can have, and when the journal fails.
+    pub async fn get(&self, namespace: &[String], key: &str) -> Result<Option<Item>, ItemError> {
+        check_name(namespace, key)?;
+        Ok(self.store.item(namespace, key).await?)
+    }
+
+    /// Removes what is kept under a name; nothing when there is nothing.
+    ///
+    /// # Errors
+    /// When the name is none that anything can have, and when the journal fails.
+    pub async fn delete(&self, namespace: &[String], key: &str) -> Result<(), ItemError> {
+        check_name(namespace, key)?;
+        self.commit(Write::DeleteItem { namespace: namespace.to_owned(), key: key.to_owned() }).await
+    }
+
+    /// Returns a page of what is kept: the best matches first when there are words to look for, otherwise what was put
+    /// last.
+    ///
+    /// # Errors
+    /// When the filter or the limit is none there can be, and when the journal fails.
+    pub async fn search(&self, search: &ItemSearch) -> Result<Vec<FoundItem>, ItemError> {
+        check_limit(search.limit)?;
+        let asked = search.query.as_deref().map(str::trim).filter(|query| !query.is_empty());
+        let words = asked.map(words::of).unwrap_or_default();
+        if asked.is_some() && words.is_empty() {
+            return Ok(Vec::new());
+        }
+        let filter = match &search.filter {
+            Some(filter) => filter::conditions(filter)?,
+            None => Vec::new(),
+        };
+        let prefix = search.namespace_prefix.clone();
+        let query = ItemQuery { prefix, words, filter, offset: search.offset, limit: search.limit };
+        Ok(self.store.items(query).await?)
+    }
+
+    /// Returns a page of the namespaces in use, each once, in order.
+    ///
+    /// # Errors
+    /// When the limit is none there can be, and when the journal fails.
+    pub async fn list_namespaces(&self, search: &NamespaceSearch) -> Result<Vec<Vec<String>>, ItemError> {
+        check_limit(search.limit)?;
+        let query = NamespaceQuery {
+            prefix: search.prefix.clone().unwrap_or_default(),
+            suffix: search.suffix.clone().unwrap_or_default(),
+            // No namespace has no label.
+            depth_max: search.max_depth.filter(|depth| *depth > 0),
+            offset: search.offset,
+            limit: search.limit,
+        };
+        Ok(self.store.namespaces(query).await?)
+    }
+
+    async fn commit(&self, write: Write) -> Result<(), ItemError> {
+        self.store.commit(Transaction { fence: None, writes: vec![write] }).await?;
+        Ok(())
+    }
+}
+
+/// Returns the item as it is kept.
+fn prepare(
+    (namespace, key): (&[String], &str),
+    value: Value,
+    now: Timestamp,
+) -> Result<(Item, Kept), ItemError> {
+    check_name(namespace, key)?;
+    let Value::Object(mut value) = value else { return Err(ItemError::NotAnObject) };
+    let bytes = serde_json::to_string(&value).map_err(journal::Error::from)?.len();
+    if bytes > ITEM_BYTES_MAX {
+        return Err(ItemError::TooLarge { bytes });
+    }
+    let withheld = secrets::withhold(&mut value)?;
+    let (namespace, key) = (namespace.to_owned(), key.to_owned());
+    Ok((Item { namespace, key, value, created_at: now, updated_at: now }, Kept { withheld }))
+}
+
+/// Refuses what cannot be the name of an item.
+fn check_name(namespace: &[String], key: &str) -> Result<(), ItemError> {
+    match namespace.first() {
+        None => return Err(ItemError::EmptyNamespace),
+        Some(first) if first == RESERVED_LABEL => return Err(ItemError::ReservedNamespace),
+        Some(_) => {}
+    }
+    if namespace.len() > LABELS_MAX {
+        return Err(ItemError::TooDeep { labels: namespace.len() });
+    }
+    for label in namespace {
+        let is_bad = |char: char| char == '.' || char.is_control();
+        if label.is_empty() || label.contains(is_bad) || label.len() > NAME_BYTES_MAX {
+            return Err(ItemError::BadLabel { label: error::shown(label) });
+        }
+    }
+    if key.is_empty() || key.len() > NAME_BYTES_MAX {
+        return Err(ItemError::BadKey { key: error::shown(key) });
+    }
+    namespace.iter().map(String::as_str).chain([key]).try_for_each(secrets::check_name)
+}
+
+fn check_limit(limit: usize) -> Result<(), ItemError> {
+    if (1..=PAGE_ROWS_MAX).contains(&limit) { Ok(()) } else { Err(ItemError::BadLimit { limit }) }
+}

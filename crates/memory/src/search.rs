@@ -1,0 +1,182 @@
+//! Search: what an assistant, or everybody, ever said, summarised and handed off, found again by words. What a thread
+//! itself came from is `recall`'s matter.
+
+mod dates;
+mod read;
+
+use jiff::Timestamp;
+use journal::{FoundKind, PAGE_ROWS_MAX, Require, SearchQuery, Store};
+use protocol::{AssistantId, HandoffId, Seq, SummaryId, ThreadId};
+
+use crate::recall::order::{Weights, newest_first};
+use crate::recall::words;
+use crate::{RecallError, Speaker};
+
+/// Hits when nobody says how many.
+const LIMIT: usize = 10;
+/// The best matches of which the newest about the same thing come first; a shorter answer is cut from these.
+const CONSIDERED_MIN: usize = 20;
+/// So many times as many are asked for, because some only repeat others.
+const SPARE: usize = 2;
+
+/// What is to be found; every set field must match.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SearchRequest {
+    /// Words, or a question in plain words.
+    pub text: String,
+    /// What is looked for; empty means everything but items.
+    pub kinds: Vec<FoundKind>,
+    /// Only what belongs to this thread.
+    pub thread_id: Option<ThreadId>,
+    /// Only what belongs to this assistant.
+    pub assistant_id: Option<AssistantId>,
+    /// Only what was said or stored at this time or later.
+    pub since: Option<Timestamp>,
+    /// The most hits to return, 1 to [`journal::PAGE_ROWS_MAX`].
+    pub limit: usize,
+}
+
+impl SearchRequest {
+    /// Returns a request for the ten best hits of everything.
+    pub fn of(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            kinds: Vec::new(),
+            thread_id: None,
+            assistant_id: None,
+            since: None,
+            limit: LIMIT,
+        }
+    }
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SearchResults {
+    /// The best first, and of several about the same thing the newest.
+    pub hits: Vec<SearchHit>,
+    /// The words of the request that were looked for.
+    pub words: Vec<String>,
+}
+
+/// Something found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SearchHit {
+    /// What.
+    pub found: Found,
+    /// When it was said or stored.
+    pub at: Timestamp,
+    /// The passage that says most about the words, which stand between `\u{2}` and `\u{3}`. It is foreign: not inert, and
+    /// not for a terminal as it is.
+    pub snippet: String,
+    /// How well it matches, above 0. It compares hits of one answer and means nothing beside another.
+    pub score: f64,
+}
+
+/// What was found, and where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// A message.
+    Message {
+        /// The thread.
+        thread_id: ThreadId,
+        /// The message's place in it.
+        seq: Seq,
+        /// Who said it.
+        speaker: Speaker,
+        /// What was said right before.
+        before: Option<Beside>,
+        /// What was said right after.
+        after: Option<Beside>,
+    },
+    /// A summary of medium-term memory.
+    Summary {
+        /// The summary.
+        summary_id: SummaryId,
+        /// The thread of its first turn; `None` when that was deleted.
+        thread_id: Option<ThreadId>,
+        /// The lowest index of its turns.
+        first_turn: u64,
+        /// The highest index of its turns.
+        last_turn: u64,
+    },
+    /// A handoff.
+    Handoff {
+        /// The handoff.
+        handoff_id: HandoffId,
+        /// The thread it came from.
+        parent_thread_id: ThreadId,
+        /// The thread it seeded, or would have.
+        child_thread_id: ThreadId,
+    },
+    /// An item of the store.
+    Item {
+        /// Where it is.
+        namespace: Vec<String>,
+        /// Its name there.
+        key: String,
+    },
+}
+
+/// What was said right before or after a message found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Beside {
+    /// Its place in the thread.
+    pub seq: Seq,
+    /// Who said it.
+    pub speaker: Speaker,
+    /// The text, without secrets, shortened. It is foreign, as a snippet is.
+    pub text: String,
+}
+
+/// Returns what says most about the words of the request: the best first, but of several messages about the same thing
+/// the newest. A message that a fork copied is found once, the answers of recalls never, and superseded messages neither.
+///
+/// # Errors
+/// When there is no word to look for, the limit is none, or the journal fails.
+pub async fn search(store: &dyn Store, request: &SearchRequest) -> Result<SearchResults, RecallError> {
+    let words = words::of(&request.text);
+    if words.is_empty() {
+        return Err(RecallError::NoWords);
+    }
+    let considered = request.limit.max(CONSIDERED_MIN);
+    let query = SearchQuery {
+        words: words.clone(),
+        require: Require::Any,
+        kinds: request.kinds.clone(),
+        thread_id: request.thread_id,
+        assistant_id: request.assistant_id.clone(),
+        since: request.since,
+        dates: dates::named(&request.text),
+        limit: considered.saturating_mul(SPARE).min(PAGE_ROWS_MAX),
+    };
+    let candidates = store.search(query).await?;
+    let weights = Weights::of(&candidates.iter().map(|one| one.held).collect::<Vec<_>>());
+    let mut reader = read::Reader::new(store);
+    let mut read = Vec::new();
+    for candidate in candidates {
+        if read.len() == considered {
+            break;
+        }
+        read.extend(reader.read(candidate).await?);
+    }
+    let mut hits = Vec::with_capacity(request.limit);
+    for place in order(&read, &weights).into_iter().take(request.limit) {
+        hits.push(reader.hit(&read[place]).await?);
+    }
+    Ok(SearchResults { hits, words })
+}
+
+/// Returns the places in the order in which they are to be read. Of each kind the newest of several about the same thing
+/// comes first; a summary is no newer than what it was made from by being stored later.
+fn order(read: &[read::Read], weights: &Weights) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..read.len()).collect();
+    for kind in [FoundKind::Message, FoundKind::Summary, FoundKind::Handoff, FoundKind::Item] {
+        let ranks: Vec<usize> = (0..read.len()).filter(|at| read[*at].kind() == kind).collect();
+        let matches: Vec<_> = ranks.iter().map(|at| read[*at].matching()).collect();
+        for (rank, newest) in ranks.iter().zip(newest_first(&matches, weights)) {
+            order[*rank] = ranks[newest];
+        }
+    }
+    order
+}

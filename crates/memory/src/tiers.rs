@@ -1,0 +1,132 @@
+//! The tiers of memory: old turns become summaries of medium-term memory, and a thread's context loses what a summary
+//! stands for. Finding things again is search's matter, and what is kept for good agent.md's and the store's.
+//!
+//! [`SummarizationHandoff`] makes one summary, [`Tiering`] decides what is due and works through the queue of it, and
+//! [`TieredMemoryHook`] shows a model the recent ones. Nothing is lost by any of it: the turns stay in the journal.
+
+mod ask;
+mod error;
+mod extract;
+mod hook;
+mod leaving;
+mod seen;
+mod settings;
+mod shown;
+mod transfer;
+mod window;
+mod worker;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use journal::{OutboxItem, PAGE_ROWS_MAX, Store, SummaryQuery, TurnQuery};
+use model::ChatModel;
+use protocol::{AssistantId, LoggedTurn, MediumTermSummary, ThreadId};
+use runtime::Frames;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+pub use error::{NoSummary, SummarizationError};
+pub use hook::TieredMemoryHook;
+pub use settings::Settings;
+pub use window::TurnWindow;
+pub use worker::{Settled, Tiering};
+
+use transfer::{Departure, Request, Writer};
+
+/// The kind of the items in the outbox that say a thread has turns to transfer.
+pub const TRANSFER_DUE: &str = "transfer_turns";
+
+/// The name of the deterministic extract in the place of a model's.
+const EXTRACTIVE: &str = "extractive";
+
+/// Makes summaries of medium-term memory out of turns, and reads both.
+pub struct SummarizationHandoff {
+    /// Where they are.
+    pub store: Arc<dyn Store>,
+    /// The model that writes the summaries; without one they are extracted.
+    pub summariser: Option<Arc<dyn ChatModel>>,
+    /// How long they are, and the like.
+    pub settings: Settings,
+}
+
+impl SummarizationHandoff {
+    /// Summarises the turns of the window that no summary stands for, and archives exactly those; `None` when there are
+    /// none, without a call of a model.
+    ///
+    /// A model is shown a user's and an assistant's words only, 1,500 characters of each turn at most, in at most 32
+    /// calls, each with the summary so far; a window that takes more is refused, and is to be given in parts. The extract
+    /// takes any. The summary and the archival are one transaction. The turns leave the contexts of their threads, so
+    /// that none of them may have an active run or wait for a decision.
+    ///
+    /// # Errors
+    /// When there is no summary, and why; nothing is stored then.
+    pub async fn transfer(
+        &self,
+        agent_id: &AssistantId,
+        turn_window: &TurnWindow,
+    ) -> Result<Option<MediumTermSummary>, SummarizationError> {
+        let request = Request {
+            agent_id,
+            window: turn_window,
+            departure: Departure::Request,
+            writer: Writer::Model,
+            dequeue: None,
+        };
+        let running = (&Frames::default(), &CancellationToken::new());
+        let transferred = self.carry_out(&request, &mut Vec::new(), running).await?;
+        Ok(transferred.map(|transferred| transferred.summary))
+    }
+
+    /// Returns the newest summaries of the agent's turns, the newest first and of those stored at the same time the one
+    /// with the higher id first; never more than 5,000, and none for a limit of 0.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn retrieve_recent_summaries(
+        &self,
+        agent_id: &AssistantId,
+        limit: usize,
+    ) -> Result<Vec<MediumTermSummary>, SummarizationError> {
+        let limit = limit.min(PAGE_ROWS_MAX);
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let query = SummaryQuery { agent_id: agent_id.clone(), except_thread: None, offset: 0, limit };
+        let stored = self.store.summaries(query).await?;
+        Ok(stored.into_iter().map(|stored| stored.summary).collect())
+    }
+
+    /// Returns the turns of a thread in order, archived ones too: the first ones behind the index `after`, never more than
+    /// 5,000. A thread that does not exist has none.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn get_task_trace(
+        &self,
+        thread_id: ThreadId,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<LoggedTurn>, SummarizationError> {
+        let limit = limit.min(PAGE_ROWS_MAX);
+        let Some(thread) = self.store.thread(thread_id).await?.filter(|_| limit > 0) else {
+            return Ok(Vec::new());
+        };
+        let first = after.map_or(0, |after| after.saturating_add(1));
+        let query =
+            TurnQuery { thread_id: Some(thread_id), first, limit, ..TurnQuery::of(thread.assistant_id) };
+        Ok(self.store.turns(query).await?)
+    }
+}
+
+/// Returns the item that says the thread has turns to transfer. Whose they are is kept in it: who works on the item later
+/// does not decide that.
+pub fn transfer_due(agent_id: &AssistantId, thread_id: ThreadId, now: Timestamp) -> OutboxItem {
+    OutboxItem {
+        kind: TRANSFER_DUE.to_owned(),
+        key: thread_id.to_string(),
+        payload: json!({"agent_id": agent_id, "thread_id": thread_id}),
+        attempts: 0,
+        created_at: now,
+    }
+}

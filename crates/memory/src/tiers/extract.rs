@@ -1,0 +1,259 @@
+//! A summary without a model: what was asked, said, decided and left open, in the words it was said in, and the names it was
+//! about. It sees each turn once and keeps a bounded part, however many there are; it rewords nothing.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+use ledger::phrase::{clip, flat, weight};
+use ledger::{Facts, Item, Ledger, Quote, What};
+use model::extractive::{rank, sentences};
+use model::tokens;
+use protocol::{Message, TurnRole};
+
+use super::shown::{Said, speaker};
+
+/// Seconds of a day.
+const DAY_SECONDS: i64 = 86_400;
+/// Changes of the day that are remembered; what was said after more of them is not dated.
+const DAYS_MAX: usize = 20_000;
+/// Sentences that are kept until the most telling of them are found, and how many of those stay.
+const SENTENCES_MAX: usize = 4_000;
+const SENTENCES_KEPT: usize = 500;
+/// Graphemes of one entry.
+const ENTRY_GRAPHEMES: usize = 220;
+/// Words that carry meaning below which a sentence tells nothing.
+const SENTENCE_WEIGHT_MIN: usize = 3;
+/// Names of people, places and things that are counted at a time, and how many are told.
+const NAMES_MAX: usize = 2_000;
+const NAMES_TOLD: usize = 24;
+/// Of every hundred plain characters, those that what was asked may take, what was decided, what is open, and names.
+const ASKED_PERCENT: u64 = 30;
+const DECIDED_PERCENT: u64 = 20;
+const OPEN_PERCENT: u64 = 8;
+const NAMES_PERCENT: u64 = 15;
+/// The first requests that are told before the newest ones: they say what it was about.
+const FIRST_REQUESTS: usize = 2;
+
+/// The fold.
+#[derive(Default)]
+pub(super) struct Extract {
+    ledger: Ledger,
+    /// The day from a turn on, where it differs from the one before.
+    days: Vec<(u64, i64)>,
+    sentences: Vec<Sentence>,
+    names: HashMap<String, u32>,
+}
+
+/// Something that was said.
+struct Sentence {
+    turn_index: u64,
+    role: TurnRole,
+    text: String,
+}
+
+impl Extract {
+    /// Takes the next turn.
+    pub(super) fn push(&mut self, turn_index: u64, said: &Said) {
+        let day = said.at.as_second().div_euclid(DAY_SECONDS);
+        if self.days.len() < DAYS_MAX && self.days.last().is_none_or(|(_, last)| *last != day) {
+            self.days.push((turn_index, day));
+        }
+        let message = match said.role {
+            TurnRole::User => Message::human(said.text.as_str()),
+            TurnRole::Assistant => Message::ai(said.text.as_str()),
+        };
+        let what = What::Message(message);
+        self.ledger.push(&Item {
+            seq: turn_index,
+            at: said.at,
+            what,
+            side: false,
+            injected: false,
+            imported: true,
+        });
+        for sentence in sentences(&said.text).filter(|sentence| weight(sentence) >= SENTENCE_WEIGHT_MIN) {
+            self.count_names(sentence);
+            let text = clip(&flat(sentence), ENTRY_GRAPHEMES);
+            self.sentences.push(Sentence { turn_index, role: said.role, text });
+        }
+        if self.sentences.len() > SENTENCES_MAX {
+            self.keep_telling(SENTENCES_KEPT);
+        }
+    }
+
+    /// Counts the words that begin with a capital where a sentence does not.
+    fn count_names(&mut self, sentence: &str) {
+        let words = sentence.split(|c: char| !c.is_alphanumeric() && c != '-' && c != '\'');
+        for word in words.skip(1).filter(|word| is_name(word)) {
+            let name = word.trim_end_matches("'s");
+            match self.names.get_mut(name) {
+                Some(count) => *count += 1,
+                None => {
+                    if self.names.len() >= NAMES_MAX {
+                        self.names.retain(|_, count| *count > 1);
+                        self.names.values_mut().for_each(|count| *count -= 1);
+                    }
+                    if self.names.len() < NAMES_MAX {
+                        self.names.insert(name.to_owned(), 1);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Keeps the sentences that tell most of what all of them are about, in their order.
+    fn keep_telling(&mut self, count: usize) {
+        let texts: Vec<&str> = self.sentences.iter().map(|sentence| sentence.text.as_str()).collect();
+        let scores = rank(&texts);
+        let mut best: Vec<usize> = (0..scores.len()).collect();
+        best.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
+        let mut is_kept = vec![false; scores.len()];
+        best.into_iter().take(count).for_each(|at| is_kept[at] = true);
+        let mut kept = is_kept.into_iter();
+        self.sentences.retain(|_| kept.next().unwrap_or_default());
+    }
+
+    /// Returns what is told of the turns in so many tokens.
+    pub(super) fn finish(mut self, tokens_max: u64) -> String {
+        let weight_max = tokens_max * tokens::CHARS_PER_TOKEN;
+        let share = |percent: u64| weight_max * percent / 100;
+        let facts = self.ledger.finish();
+        let mut text = Text { body: String::new(), weight: 0 };
+        text.section("Asked", self.asked(&facts, share(ASKED_PERCENT)));
+        text.section("Decided", self.quoted(&facts.decisions, share(DECIDED_PERCENT)));
+        text.section("Open", self.open(&facts, share(OPEN_PERCENT)));
+        let names = self.named(&facts, share(NAMES_PERCENT));
+        let left = weight_max.saturating_sub(text.weight + tokens::weight(&names) + 8);
+        let said = self.said(&text.body, left);
+        text.section("Said", said);
+        text.add(&names);
+        text.body
+    }
+
+    /// Returns what people asked: the first requests and the newest.
+    fn asked(&self, facts: &Facts, weight_max: u64) -> Vec<String> {
+        let first = facts.requests.iter().take(FIRST_REQUESTS).enumerate();
+        let newest = facts.requests.iter().enumerate().skip(FIRST_REQUESTS).rev();
+        self.fitting(first.chain(newest).collect(), weight_max)
+    }
+
+    /// Returns the newest of these.
+    fn quoted(&self, quotes: &[Quote], weight_max: u64) -> Vec<String> {
+        self.fitting(quotes.iter().enumerate().rev().collect(), weight_max)
+    }
+
+    /// Returns what nobody had answered at the end.
+    fn open(&self, facts: &Facts, weight_max: u64) -> Vec<String> {
+        let open: Vec<&Quote> = facts.awaited.iter().chain(facts.unanswered.last()).collect();
+        self.fitting(open.into_iter().enumerate().collect(), weight_max)
+    }
+
+    /// Returns as many of the quotes as fit, those that come first before the others, in the order of their numbers.
+    fn fitting(&self, quotes: Vec<(usize, &Quote)>, weight_max: u64) -> Vec<String> {
+        let mut left = weight_max;
+        let mut told: Vec<(usize, String)> = Vec::new();
+        for (number, quote) in quotes {
+            let line = self.dated(quote.seq, &clip(&flat(&quote.text), ENTRY_GRAPHEMES));
+            let Some(rest) = left.checked_sub(tokens::weight(&line) + 3) else { continue };
+            left = rest;
+            told.push((number, line));
+        }
+        told.sort_by_key(|(number, _)| *number);
+        told.into_iter().map(|(_, line)| line).collect()
+    }
+
+    /// Returns the most telling sentences that are not in `told` already, in their order.
+    fn said(&mut self, told: &str, weight_max: u64) -> Vec<String> {
+        let key = |text: &str| text.trim_end_matches(ledger::phrase::CUT).to_owned();
+        self.sentences.retain(|sentence| !told.contains(&key(&sentence.text)));
+        let texts: Vec<&str> = self.sentences.iter().map(|sentence| sentence.text.as_str()).collect();
+        let scores = rank(&texts);
+        let mut best: Vec<usize> = (0..scores.len()).collect();
+        best.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
+        let mut left = weight_max;
+        let mut chosen: Vec<(usize, String)> = Vec::new();
+        for at in best {
+            let Sentence { turn_index, role, text } = &self.sentences[at];
+            if chosen.iter().any(|(other, _)| self.sentences[*other].text == *text) {
+                continue;
+            }
+            let line = self.dated(*turn_index, &format!("{}: {text}", speaker(*role)));
+            match left.checked_sub(tokens::weight(&line) + 3) {
+                Some(rest) => left = rest,
+                // What is a little shorter may still fit, and what is much shorter tells little.
+                None if left < weight_max / 8 => break,
+                None => continue,
+            }
+            chosen.push((at, line));
+        }
+        chosen.sort_by_key(|(at, _)| *at);
+        chosen.into_iter().map(|(_, line)| line).collect()
+    }
+
+    /// Returns the line of names: the most used of each sort.
+    fn named(&self, facts: &Facts, weight_max: u64) -> String {
+        let mut proper: Vec<(&String, &u32)> = self.names.iter().collect();
+        proper.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+        let proper = proper.into_iter().take(NAMES_TOLD).map(|(name, _)| name.as_str());
+        let other = facts.references.iter().chain(&facts.identifiers).map(|name| name.text.as_str());
+        let mut line = String::new();
+        let mut told: Vec<&str> = Vec::new();
+        for name in proper.chain(other) {
+            let is_new = !told.iter().any(|told| told.eq_ignore_ascii_case(name));
+            if is_new && tokens::weight(&line) + tokens::weight(name) + 2 <= weight_max.saturating_sub(8) {
+                line.push_str(if told.is_empty() { "Names: " } else { ", " });
+                line.push_str(name);
+                told.push(name);
+            }
+        }
+        line
+    }
+
+    /// Returns the line with the day of its turn before it, where there is more than one.
+    fn dated(&self, turn_index: u64, line: &str) -> String {
+        let at = self.days.partition_point(|(first, _)| *first <= turn_index);
+        match at.checked_sub(1).and_then(|at| self.days.get(at)) {
+            Some((_, number)) if self.days.len() > 1 => format!("{}: {line}", day(number * DAY_SECONDS)),
+            Some(_) | None => line.to_owned(),
+        }
+    }
+}
+
+/// A text that grows by sections.
+struct Text {
+    body: String,
+    weight: u64,
+}
+
+impl Text {
+    fn section(&mut self, name: &str, lines: Vec<String>) {
+        if lines.is_empty() {
+            return;
+        }
+        self.add(&format!("{name}:"));
+        lines.iter().for_each(|line| self.add(&format!("- {line}")));
+    }
+
+    fn add(&mut self, line: &str) {
+        if line.is_empty() {
+            return;
+        }
+        if !self.body.is_empty() {
+            self.body.push('\n');
+        }
+        self.body.push_str(line);
+        self.weight += tokens::weight(line) + 1;
+    }
+}
+
+/// Returns whether a word is written as names are.
+fn is_name(word: &str) -> bool {
+    let mut letters = word.chars();
+    let begins = letters.next().is_some_and(char::is_uppercase);
+    begins && letters.clone().any(char::is_lowercase) && word.chars().count() > 2 && word.len() <= 40
+}
+
+/// Returns the day of a moment, in UTC.
+pub(super) fn day(second: i64) -> String {
+    Timestamp::from_second(second).map(|at| at.strftime("%Y-%m-%d").to_string()).unwrap_or_default()
+}

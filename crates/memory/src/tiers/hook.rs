@@ -1,0 +1,173 @@
+//! The middleware of medium-term memory: it shows the model recent summaries, as delimited, dated, inert reference data
+//! within a budget. Which turns became summaries is not decided here.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use journal::{EventQuery, Store, SummaryQuery};
+use minijinja::{Environment, UndefinedBehavior};
+use model::{ChatRequest, inert, tokens};
+use protocol::{AssistantId, EventType, RunId, ThreadId, TurnsArchived};
+use runtime::{Channels, Failure, FailureKind, Hook, Point, StepContext, Update};
+use serde::Serialize;
+
+use super::Settings;
+use crate::file::sha256;
+use crate::hook::recorded;
+use crate::inject::{Section, Source};
+
+/// The frame around the summaries.
+const TEMPLATE: &str = include_str!("../../prompts/recent_memory.md");
+
+/// Summaries that are looked at, of this thread and of others.
+const SUMMARIES_MAX: usize = 50;
+/// Runs whose sections are kept; sub-agents run beside each other.
+const SECTIONS_MAX: usize = 8;
+
+/// Shows what this thread had said before its context begins, and what was said lately in the agent's other threads.
+///
+/// It is the same for a whole run, so that a provider's cache holds. A handed-over summary is no summary of this sort, and
+/// the summaries of this thread's compactions stand in its context already.
+pub struct TieredMemoryHook {
+    agent_id: AssistantId,
+    /// Tokens of the whole section.
+    tokens_max: u64,
+    sections: Mutex<Vec<Shown>>,
+}
+
+/// What a run is shown.
+#[derive(Clone)]
+struct Shown {
+    of: (ThreadId, RunId),
+    /// `None` when there is nothing.
+    section: Option<Arc<Section>>,
+}
+
+/// A summary as it is shown.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Entry {
+    /// Where its words are.
+    place: String,
+    text: String,
+}
+
+/// What the template is filled with.
+#[derive(Serialize)]
+struct Fields<'a> {
+    this_thread: &'a [Entry],
+    other_threads: &'a [Entry],
+}
+
+impl TieredMemoryHook {
+    /// Returns the hook for the agent's threads.
+    pub fn new(settings: &Settings, agent_id: AssistantId) -> Self {
+        let tokens_max = if settings.enabled { settings.recent_summaries_tokens } else { 0 };
+        Self { agent_id, tokens_max, sections: Mutex::default() }
+    }
+
+    async fn section(&self, step: &StepContext<'_>) -> Result<Option<Arc<Section>>, Failure> {
+        let of = (step.thread_id, step.run_id);
+        let known = |shown: &[Shown]| shown.iter().find(|shown| shown.of == of).cloned();
+        if let Some(shown) = known(&self.sections.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(shown.section);
+        }
+        let section = self.written(&**step.store, step.thread_id).await?.map(Arc::new);
+        let mut sections = self.sections.lock().unwrap_or_else(PoisonError::into_inner);
+        if sections.len() == SECTIONS_MAX {
+            sections.remove(0);
+        }
+        sections.push(Shown { of, section: section.clone() });
+        Ok(section)
+    }
+
+    async fn written(&self, store: &dyn Store, thread_id: ThreadId) -> Result<Option<Section>, Failure> {
+        let frame = tokens::estimate(&render(&[], &[])?);
+        let Some(mut left) = self.tokens_max.checked_sub(frame) else { return Ok(None) };
+        let this_thread = fitting(left_context(store, thread_id).await?, &mut left);
+        let query = SummaryQuery {
+            agent_id: self.agent_id.clone(),
+            except_thread: Some(thread_id),
+            offset: 0,
+            limit: SUMMARIES_MAX,
+        };
+        let others = store.summaries(query).await?.into_iter().map(|stored| {
+            let place = match stored.thread_id {
+                Some(thread_id) => format!("thread=\"{thread_id}\""),
+                None => "thread=\"deleted\"".to_owned(),
+            };
+            Entry { place, text: inert::text(stored.summary.summary_text.trim()) }
+        });
+        let other_threads = fitting(others.collect(), &mut left);
+        if this_thread.is_empty() && other_threads.is_empty() {
+            return Ok(None);
+        }
+        let of = |entry: &Entry| Source { name: "medium_term_memory", sha256: sha256(entry.text.as_bytes()) };
+        let mut sources: Vec<Source> = this_thread.iter().chain(&other_threads).map(of).collect();
+        sources.push(Source { name: "prompts/recent_memory.md", sha256: sha256(TEMPLATE.as_bytes()) });
+        Ok(Some(Section { text: render(&this_thread, &other_threads)?, sources }))
+    }
+}
+
+#[async_trait]
+impl Hook for TieredMemoryHook {
+    fn name(&self) -> &'static str {
+        "TieredMemory"
+    }
+
+    fn is_idle(&self, _point: Point, _channels: &Channels) -> bool {
+        true
+    }
+
+    async fn before_model(
+        &self,
+        step: &StepContext<'_>,
+        request: &mut ChatRequest,
+    ) -> Result<Update, Failure> {
+        let Some(section) = self.section(step).await? else { return Ok(Update::default()) };
+        let event = recorded(&section)?;
+        request.system.push(section.text.clone());
+        request.system_volatile += 1;
+        Ok(Update { events: vec![event], ..Update::default() })
+    }
+}
+
+/// Returns the summaries of what left the thread's context without a compaction, the newest first.
+async fn left_context(store: &dyn Store, thread_id: ThreadId) -> journal::Result<Vec<Entry>> {
+    let types = vec![EventType::TurnsArchived];
+    let query = EventQuery { types, limit: SUMMARIES_MAX, ..EventQuery::default() };
+    let events = store.events(thread_id, query).await?;
+    let archived = events.iter().rev().filter_map(|event| {
+        let archived: TurnsArchived = serde_json::from_str(event.content.get()).ok()?;
+        archived.reason.leaves_context().then_some(archived)
+    });
+    let entries = archived.map(|archived| Entry {
+        place: format!("thread=\"{thread_id}\" seqs=\"{}-{}\"", archived.first_seq, archived.last_seq),
+        text: inert::text(archived.summary.trim()),
+    });
+    Ok(entries.collect())
+}
+
+/// Returns as many of the entries, the newest first, as fit, in the order of time.
+fn fitting(newest_first: Vec<Entry>, left: &mut u64) -> Vec<Entry> {
+    let mut fitting: Vec<Entry> = newest_first
+        .into_iter()
+        .map_while(|entry| {
+            // The tags of its element, and a line of its own for the first of its sort.
+            let tokens = tokens::estimate(&entry.text) + tokens::estimate(&entry.place) + 12;
+            *left = left.checked_sub(tokens)?;
+            Some(entry)
+        })
+        .collect();
+    fitting.reverse();
+    fitting
+}
+
+fn render(this_thread: &[Entry], other_threads: &[Entry]) -> Result<String, Failure> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    let fields = Fields { this_thread, other_threads };
+    let fields = minijinja::Value::from(minijinja::value::Serde(&fields));
+    let failed =
+        |error: minijinja::Error| Failure::new(FailureKind::Internal, format!("write a prompt: {error}"));
+    environment.render_str(TEMPLATE, fields).map_err(failed)
+}

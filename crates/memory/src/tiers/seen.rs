@@ -1,0 +1,103 @@
+//! What is known of the turns of a summary beside their words: how many there are, of which threads and from when; and the
+//! line a summary begins with.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+use journal::Store;
+use ledger::phrase::{clip, flat};
+use ledger::withhold;
+use model::inert;
+use protocol::{LoggedTurn, Seq, ThreadId};
+
+use super::extract::day;
+
+/// Threads that are named in a summary.
+const TITLES_MAX: usize = 3;
+/// Graphemes of the name of a thread.
+const TITLE_GRAPHEMES: usize = 60;
+/// Digits of the id of a thread that has no name.
+const ID_DIGITS: usize = 8;
+
+/// The turns of a summary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// How many there are.
+    pub turns: u64,
+    /// The lowest index.
+    pub first: u64,
+    /// The highest.
+    pub last: u64,
+    /// When the earliest was said.
+    pub from: Timestamp,
+    /// When the latest was.
+    pub to: Timestamp,
+    /// The threads they are of, in the order of their first turns here.
+    pub threads: Vec<ThreadTurns>,
+    places: HashMap<ThreadId, usize>,
+}
+
+/// The turns of one thread among them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ThreadTurns {
+    pub thread_id: ThreadId,
+    /// The first event.
+    pub first_seq: Seq,
+    /// The last one.
+    pub last_seq: Seq,
+    /// How many there are.
+    pub turns: u64,
+}
+
+impl Seen {
+    /// Adds a turn to what was seen so far.
+    pub(super) fn add(seen: Option<Self>, turn: &LoggedTurn) -> Self {
+        let (index, at) = (turn.turn_index, turn.created_at);
+        let mut seen = seen.unwrap_or_else(|| Self {
+            turns: 0,
+            first: index,
+            last: index,
+            from: at,
+            to: at,
+            threads: Vec::new(),
+            places: HashMap::new(),
+        });
+        seen.turns += 1;
+        (seen.first, seen.last) = (seen.first.min(index), seen.last.max(index));
+        (seen.from, seen.to) = (seen.from.min(at), seen.to.max(at));
+        let (thread_id, seq) = (turn.thread_id, turn.seq);
+        let place = *seen.places.entry(thread_id).or_insert(seen.threads.len());
+        match seen.threads.get_mut(place) {
+            Some(thread) => {
+                (thread.first_seq, thread.last_seq) = (thread.first_seq.min(seq), thread.last_seq.max(seq));
+                thread.turns += 1;
+            }
+            None => seen.threads.push(ThreadTurns { thread_id, first_seq: seq, last_seq: seq, turns: 1 }),
+        }
+        seen
+    }
+
+    /// Returns the line a summary of these turns begins with, and how many secrets were withheld from it.
+    pub(super) async fn head(&self, store: &dyn Store) -> journal::Result<(String, u64)> {
+        let (first, last) = (day(self.from.as_second()), day(self.to.as_second()));
+        let days = if first == last { first } else { format!("{first} to {last}") };
+        let mut titles = Vec::new();
+        let mut withheld = 0;
+        for thread in self.threads.iter().take(TITLES_MAX) {
+            let stored = store.thread(thread.thread_id).await?;
+            let title = stored.and_then(|thread| thread.name.or(thread.first_prompt)).unwrap_or_default();
+            let (safe, secrets) = withhold(&title);
+            withheld += secrets;
+            titles.push(match clip(&flat(&inert::line(&safe)), TITLE_GRAPHEMES) {
+                title if title.is_empty() => {
+                    thread.thread_id.to_string().chars().take(ID_DIGITS).collect::<String>()
+                }
+                title => format!("\"{title}\""),
+            });
+        }
+        let others = self.threads.len().saturating_sub(TITLES_MAX);
+        let more = if others > 0 { format!(" and {others} more") } else { String::new() };
+        let noun = if self.threads.len() == 1 { "thread" } else { "threads" };
+        Ok((format!("{days}, {noun} {}{more}:", titles.join(", ")), withheld))
+    }
+}

@@ -1,0 +1,248 @@
+//! Turns that become summaries: a journal, a scripted small model, and what is left in a context, in the trace and in the
+//! queue.
+
+mod answers;
+mod due;
+mod killed;
+mod many;
+mod model_sees;
+mod shown;
+mod transfer;
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use journal::{EventQuery, MemoryCounts, OutboxItem, RunPatch, Sqlite, Store, Transaction, Write};
+use memory::{Settings, Settled, SummarizationError, SummarizationHandoff, TRANSFER_DUE, Tiering};
+use model::ChatModel;
+use protocol::{
+    AiMessage, AssistantId, Block, Event, EventType, LoggedTurn, Message, NewEvent, ParentKind, Run, RunId,
+    RunStatus, Seq, Thread, ThreadId, ToolMessage, ToolStatus, TurnsArchived, Usage,
+};
+use runtime::{Contexts, Frames};
+use scripted::{Reply, Script, Server};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+/// The model threads are sent to.
+const MODEL: &str = "anthropic/large";
+
+/// A journal, and a small model that plays replies.
+pub struct Desk {
+    pub store: Arc<dyn Store>,
+    pub server: Server,
+    pub settings: Settings,
+    /// The tokens the small model takes.
+    pub window: u64,
+    contexts: Arc<Contexts>,
+}
+
+impl Desk {
+    pub fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
+        Self::on(Arc::new(Sqlite::in_memory().unwrap()), replies)
+    }
+
+    pub fn on(store: Arc<dyn Store>, replies: impl IntoIterator<Item = Reply>) -> Self {
+        let server = Server::start(Script::new(replies)).unwrap();
+        let (settings, contexts) = (Settings::default(), Arc::default());
+        Self { store, server, settings, window: 100_000, contexts }
+    }
+
+    /// The small model.
+    fn model(&self) -> Arc<dyn ChatModel> {
+        let settings = model::Settings {
+            api_key: Some("test".into()),
+            base_url: Some(self.server.url().to_owned()),
+            retries_max: 0,
+            context_tokens: Some(self.window),
+            ..model::Settings::default()
+        };
+        model::connect("anthropic/small".parse().unwrap(), settings).unwrap()
+    }
+
+    pub fn tiers(&self) -> SummarizationHandoff {
+        let (store, settings) = (Arc::clone(&self.store), self.settings.clone());
+        SummarizationHandoff { store, summariser: Some(self.model()), settings }
+    }
+
+    /// As [`Self::tiers`], without a model.
+    pub fn offline(&self) -> SummarizationHandoff {
+        SummarizationHandoff { summariser: None, ..self.tiers() }
+    }
+
+    pub fn tiering(&self) -> Tiering {
+        Tiering {
+            tiers: Arc::new(self.tiers()),
+            contexts: Arc::clone(&self.contexts),
+            model: MODEL.to_owned(),
+            window: None,
+        }
+    }
+
+    pub async fn settle(&self) -> Result<Vec<Settled>, SummarizationError> {
+        self.tiering().settle(&Frames::default(), &CancellationToken::new()).await
+    }
+
+    pub async fn thread(&self) -> ThreadId {
+        self.thread_of("agent", |_| {}).await
+    }
+
+    pub async fn thread_of(&self, agent_id: &str, change: impl FnOnce(&mut Thread)) -> ThreadId {
+        let thread_id = ThreadId::generate();
+        let mut thread = Thread::blank(thread_id, agent_id.parse().unwrap(), at(0));
+        change(&mut thread);
+        self.commit(vec![Write::CreateThread(thread)]).await;
+        thread_id
+    }
+
+    pub async fn commit(&self, writes: Vec<Write>) {
+        self.store.commit(Transaction { fence: None, writes }).await.unwrap();
+    }
+
+    pub async fn append(&self, thread_id: ThreadId, events: Vec<NewEvent>) -> Vec<Seq> {
+        let writes = vec![Write::Append { thread_id, events }];
+        self.store.commit(Transaction { fence: None, writes }).await.unwrap().seqs.remove(0)
+    }
+
+    /// Adds a conversation in its compact form, a minute a line: `U: …`, `A: …`, `C: …` an assistant that says that and
+    /// calls a tool, `T: …` the tool's result.
+    pub async fn say(&self, thread_id: ThreadId, lines: &[&str]) -> Vec<Seq> {
+        let minute = self.store.thread(thread_id).await.unwrap().unwrap().last_seq;
+        let event = |(number, line): (u64, &&str)| {
+            let at = at(i64::try_from(minute + number).unwrap() * 60);
+            NewEvent::message(&message(line), at).unwrap()
+        };
+        self.append(thread_id, (1..).zip(lines).map(event).collect()).await
+    }
+
+    /// Admits a run, which stays active until it is ended.
+    pub async fn begin_run(&self, thread_id: ThreadId) -> RunId {
+        let run = Run {
+            run_id: RunId::generate(),
+            thread_id,
+            assistant_id: AssistantId::default(),
+            status: RunStatus::Running,
+            model: None,
+            error: None,
+            lease_owner: Some("test".to_owned()),
+            lease_until: Some(at(1_000_000)),
+            usage: Usage::default(),
+            created_at: at(0),
+            updated_at: at(0),
+        };
+        let run_id = run.run_id;
+        self.commit(vec![Write::AdmitRun(run)]).await;
+        run_id
+    }
+
+    pub async fn end_run(&self, run_id: RunId) {
+        let patch = RunPatch { status: Some(RunStatus::Success), ..RunPatch::default() };
+        self.commit(vec![Write::UpdateRun { run_id, patch }]).await;
+    }
+
+    pub async fn enqueue(&self, thread_id: ThreadId) {
+        let item = memory::transfer_due(&agent(), thread_id, at(9));
+        self.commit(vec![Write::Enqueue(item)]).await;
+    }
+
+    pub async fn queue(&self) -> Vec<OutboxItem> {
+        self.store.outbox(TRANSFER_DUE).await.unwrap()
+    }
+
+    /// A marker of a compaction that condensed everything up to `last_seq`.
+    pub async fn compact(&self, thread_id: ThreadId, last_seq: Seq, request: Option<Seq>) -> Seq {
+        let content = json!({
+            "schema_version": 1, "trigger": "auto", "first_seq": 1, "last_seq": last_seq, "replaced_count": 1,
+            "kept_count": 1, "tokens_before": 900, "tokens_after": 90, "model": "extractive",
+            "summary": "condensed", "sections": {"goal": "g"}, "last_request_seq": request, "duration_ms": 1,
+            "carry_over": {"last_request_answered": true},
+        });
+        let marker = NewEvent::new(EventType::Compacted, &content, at(1)).unwrap();
+        self.append(thread_id, vec![marker]).await[0]
+    }
+
+    pub async fn trace(&self, thread_id: ThreadId) -> Vec<LoggedTurn> {
+        self.tiers().get_task_trace(thread_id, None, 5_000).await.unwrap()
+    }
+
+    /// Returns the texts of the turns that no summary stands for.
+    pub async fn left(&self, thread_id: ThreadId) -> Vec<String> {
+        let trace = self.trace(thread_id).await;
+        trace.into_iter().filter(|turn| !turn.is_archived).map(|turn| turn.content).collect()
+    }
+
+    pub async fn counts(&self) -> MemoryCounts {
+        self.store.memory_counts(&agent()).await.unwrap()
+    }
+
+    pub async fn events(&self, thread_id: ThreadId) -> Vec<Event> {
+        self.store.events(thread_id, EventQuery::after(0, 5_000)).await.unwrap()
+    }
+
+    pub async fn archived(&self, thread_id: ThreadId) -> Vec<TurnsArchived> {
+        let types = vec![EventType::TurnsArchived];
+        let query = EventQuery { types, ..EventQuery::after(0, 5_000) };
+        let archived = self.store.events(thread_id, query).await.unwrap();
+        archived.iter().map(|event| serde_json::from_str(event.content.get()).unwrap()).collect()
+    }
+
+    /// Returns what a model would be sent of the thread, as it is read anew.
+    pub async fn context(&self, thread_id: ThreadId) -> Vec<String> {
+        let context = Contexts::default().read(&*self.store, thread_id).await.unwrap();
+        context.messages.iter().map(Message::text).collect()
+    }
+
+    /// Returns the texts of the requests the small model was sent.
+    pub fn asked(&self) -> Vec<String> {
+        self.server.requests().iter().map(|request| texts(&request.body["messages"])).collect()
+    }
+}
+
+/// Returns all text of a part of a request.
+pub fn texts(body: &Value) -> String {
+    match body {
+        Value::String(text) => format!("{text}\n"),
+        Value::Array(items) => items.iter().map(texts).collect(),
+        Value::Object(fields) => fields.values().map(texts).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => String::new(),
+    }
+}
+
+pub fn agent() -> AssistantId {
+    AssistantId::default()
+}
+
+/// The second after the first of March 2026.
+pub fn at(second: i64) -> Timestamp {
+    "2026-03-01T09:00:00Z".parse::<Timestamp>().unwrap() + SignedDuration::from_secs(second)
+}
+
+fn message(line: &str) -> Message {
+    let (sign, text) = line.split_once(": ").unwrap();
+    let call_id = "c1".to_owned();
+    match sign {
+        "U" => Message::human(text),
+        "A" => Message::ai(text),
+        "C" => {
+            let call = Block::ToolCall { id: call_id, name: "shell".to_owned(), args: json!({}) };
+            Message::Ai(AiMessage { content: vec![Block::text(text), call], ..AiMessage::default() })
+        }
+        "T" => Message::Tool(ToolMessage {
+            id: None,
+            call_id,
+            name: None,
+            content: vec![Block::text(text)],
+            status: ToolStatus::Success,
+        }),
+        other => unreachable!("no sign {other:?}"),
+    }
+}
+
+/// A reply that is a summary, for every request.
+pub fn always(text: &str) -> Reply {
+    Reply { always: true, ..Reply::text(text) }
+}
+
+pub fn subagent(thread: &mut Thread) {
+    thread.parent_kind = Some(ParentKind::Subagent);
+}

@@ -1,0 +1,155 @@
+//! A worker that is killed wherever it is: each turn ends in one summary, and nothing is left in the queue.
+
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use journal::{HealthDepth, Sqlite, Store};
+use memory::{SummarizationHandoff, Tiering};
+use protocol::ThreadId;
+use runtime::Frames;
+use tokio_util::sync::CancellationToken;
+
+use super::{Desk, at};
+
+/// How often it is killed.
+const KILLS: u64 = 60;
+/// Threads that are worked in.
+const THREADS: usize = 3;
+/// Lines it says before it is killed, at most, and how long the kill is put off at most.
+const LINES_MAX: u64 = 3;
+const SPINS_MAX: u64 = 3_000_000;
+/// Where the child works.
+const DATABASE: &str = "SEGUE_TEST_DATABASE";
+const THREAD: &str = "SEGUE_TEST_THREADS";
+
+/// Numbers that look random and are the same every time (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
+    }
+}
+
+fn desk(database: &Path) -> Desk {
+    let store: Arc<dyn Store> = Arc::new(Sqlite::open(database).unwrap());
+    let mut desk = Desk::on(store, []);
+    desk.settings.short_term_tokens = Some(300);
+    desk
+}
+
+fn offline(desk: &Desk) -> Tiering {
+    let tiers: SummarizationHandoff = desk.offline();
+    Tiering { tiers: Arc::new(tiers), ..desk.tiering() }
+}
+
+#[test]
+fn f8_a_worker_that_is_killed_loses_no_turn_and_tells_none_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("segue.db");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let threads: Vec<ThreadId> = runtime.block_on(async {
+        let desk = desk(&database);
+        let mut threads = Vec::new();
+        for _ in 0..THREADS {
+            threads.push(desk.thread().await);
+        }
+        threads
+    });
+    let mut random = Random(7);
+    for _ in 0..KILLS {
+        let (lines, spins) = (random.below(LINES_MAX + 1), random.below(SPINS_MAX));
+        work_until_killed(&database, &threads, (lines, spins));
+    }
+    runtime.block_on(check(&database, &threads));
+}
+
+fn work_until_killed(database: &Path, threads: &[ThreadId], (lines, spins): (u64, u64)) {
+    let threads: Vec<String> = threads.iter().map(ThreadId::to_string).collect();
+    let mut child = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "tiers::killed::process_that_settles", "--nocapture"])
+        .env(DATABASE, database)
+        .env(THREAD, threads.join(","))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let told = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let told = told.filter(|line| line.contains("settled")).take(usize::try_from(lines).unwrap()).count();
+    assert_eq!(told as u64, lines, "the child ended on its own");
+    (0..spins).for_each(|_| std::hint::spin_loop());
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// The part that runs in a process of its own: for ever says something, and settles what is due. Without the variables
+/// there is nothing to do.
+#[test]
+fn process_that_settles() {
+    let (Some(database), Ok(threads)) = (env::var_os(DATABASE), env::var(THREAD)) else { return };
+    let threads: Vec<ThreadId> = threads.split(',').map(|id| id.parse().unwrap()).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let desk = desk(Path::new(&database));
+        let tiering = offline(&desk);
+        for round in 0.. {
+            let thread_id = threads[round % threads.len()];
+            talk(&desk, thread_id).await;
+            if round % 4 == 3 {
+                let last = desk.store.thread(thread_id).await.unwrap().unwrap().last_seq;
+                desk.compact(thread_id, last - 4, None).await;
+            }
+            tiering.look(thread_id).await.unwrap();
+            if round % 2 == 1 {
+                let settled = tiering.settle(&Frames::default(), &CancellationToken::new()).await.unwrap();
+                println!("settled {}", settled.len());
+            }
+        }
+    });
+}
+
+async fn talk(desk: &Desk, thread_id: ThreadId) {
+    for number in 0..3 {
+        let asked = format!("U: What of the harbour, the {number}th time that it is asked?");
+        desk.say(thread_id, &[&asked, "A: It is as it was the last time, and nobody minds."]).await;
+    }
+}
+
+async fn check(database: &Path, threads: &[ThreadId]) {
+    let desk = desk(database);
+    assert_eq!(desk.store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+    let tiering = offline(&desk);
+    for thread_id in threads {
+        tiering.look(*thread_id).await.unwrap();
+    }
+    tiering.settle(&Frames::default(), &CancellationToken::new()).await.unwrap();
+    assert_eq!(desk.queue().await, []);
+    let summaries = desk.tiers().retrieve_recent_summaries(&super::agent(), 5_000).await.unwrap();
+    assert!(summaries.len() > 20, "{}", summaries.len());
+    let mut archived_turns = 0;
+    for thread_id in threads {
+        let trace = desk.trace(*thread_id).await;
+        let archived = desk.archived(*thread_id).await;
+        for event in &archived {
+            let of: Vec<_> = trace.iter().filter(|turn| turn.summary_id == Some(event.summary_id)).collect();
+            assert_eq!(of.len() as u64, event.turn_count);
+            assert!(of.iter().all(|turn| (event.first_seq..=event.last_seq).contains(&turn.seq)));
+            assert!(summaries.iter().any(|summary| summary.id == event.summary_id));
+        }
+        assert!(trace.iter().all(|turn| turn.is_archived == turn.summary_id.is_some()));
+        archived_turns += trace.iter().filter(|turn| turn.is_archived).count() as u64;
+        // What is sent is what no summary of the budget stands for, and none of it is missing.
+        let context = desk.context(*thread_id).await;
+        let left = trace.iter().filter(|turn| !turn.is_archived).count();
+        assert!(left <= context.len() && context.len() <= left + 12, "{left} {}", context.len());
+    }
+    let counts = desk.counts().await;
+    assert_eq!(counts.summarised_turns, archived_turns);
+    assert_eq!(counts.summaries as usize, summaries.len());
+    let _ = at(0);
+}

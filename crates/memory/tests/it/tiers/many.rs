@@ -1,0 +1,93 @@
+//! Many turns, and many transfers of them at the same time: each turn ends in one summary.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use memory::{SummarizationError, TurnWindow};
+use protocol::{Message, NewEvent, ThreadId};
+
+use super::{Desk, agent, always, at};
+
+/// Turns of the agent, over so many threads.
+const TURNS: u64 = 50_000;
+const THREADS: u64 = 5;
+/// Events of one transaction.
+const EVENTS: u64 = 2_500;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f6_eight_transfers_at_once_leave_every_one_of_fifty_thousand_turns_in_one_place() {
+    let mut desk = Desk::new([always("A summary of many numbers.")]);
+    desk.window = 1_000_000;
+    let threads = filled(&desk).await;
+    let tiers = Arc::new(desk.tiers());
+    // Two over everything, three over thirds that overlap, three of a thread.
+    let windows = [
+        TurnWindow::of([1, TURNS]),
+        TurnWindow::of([TURNS, 1]),
+        TurnWindow::of([1, 20_000]),
+        TurnWindow::of([15_000, 35_000]),
+        TurnWindow::of([30_000, TURNS]),
+        TurnWindow::of([1, TURNS]).in_thread(threads[0]),
+        TurnWindow::of([1, TURNS]).in_thread(threads[2]),
+        TurnWindow::of([12_345, 23_456]).in_thread(threads[4]),
+    ];
+    let transfers = windows.map(|window| {
+        let tiers = Arc::clone(&tiers);
+        tokio::spawn(async move { tiers.transfer(&agent(), &window).await })
+    });
+    let mut summaries = BTreeMap::new();
+    for transfer in transfers {
+        match transfer.await.unwrap() {
+            Ok(Some(summary)) => {
+                summaries.insert(summary.id, summary);
+            }
+            Ok(None) => {}
+            Err(error) => assert!(matches!(error, SummarizationError::Contended { .. }), "{error}"),
+        }
+    }
+    let (mut turns, mut told) = (0, BTreeMap::<_, u64>::new());
+    for thread_id in &threads {
+        let mut after = None;
+        loop {
+            let page = tiers.get_task_trace(*thread_id, after, 5_000).await.unwrap();
+            let Some(last) = page.last() else { break };
+            after = Some(last.turn_index);
+            turns += page.len() as u64;
+            for turn in page {
+                let summary = &summaries[&turn.summary_id.expect("every turn is in a summary")];
+                assert!((summary.turn_range_start..=summary.turn_range_end).contains(&turn.turn_index));
+                *told.entry(summary.id).or_default() += 1;
+            }
+        }
+    }
+    let counts = desk.counts().await;
+    assert_eq!((turns, counts.summarised_turns, counts.active_turns), (TURNS, TURNS, 0));
+    assert_eq!(counts.summaries as usize, summaries.len());
+    // What threads were told of the summaries is what these stand for.
+    let mut archived = BTreeMap::<_, u64>::new();
+    for thread_id in &threads {
+        for event in desk.archived(*thread_id).await {
+            *archived.entry(event.summary_id).or_default() += event.turn_count;
+        }
+    }
+    assert_eq!(archived, told);
+}
+
+/// Threads that speak in turns.
+async fn filled(desk: &Desk) -> Vec<ThreadId> {
+    let mut threads = Vec::new();
+    for _ in 0..THREADS {
+        threads.push(desk.thread().await);
+    }
+    for batch in 0..TURNS / EVENTS {
+        let said = |number: u64| {
+            let text = format!("Number {}.", batch * EVENTS + number);
+            let message = if number.is_multiple_of(2) { Message::human(text) } else { Message::ai(text) };
+            let said_at: Timestamp = at(i64::try_from(batch).unwrap());
+            NewEvent::message(&message, said_at).unwrap()
+        };
+        desk.append(threads[(batch % THREADS) as usize], (0..EVENTS).map(said).collect()).await;
+    }
+    threads
+}

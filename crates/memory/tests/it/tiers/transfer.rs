@@ -1,0 +1,201 @@
+//! What one transfer stores, what it leaves, and what it does when it is asked for again.
+
+use journal::Write;
+use memory::{SummarizationError, TurnWindow};
+use protocol::{ArchiveReason, EventType, InterruptId, ThreadId, TurnRole};
+use scripted::{Place, Reply};
+use serde_json::json;
+
+use super::{Desk, agent, always, at};
+
+const TALK: [&str; 6] = [
+    "U: Which database do we take for the diary?",
+    "C: Let me look at what is installed.",
+    "T: sqlite3 3.53, psql 18",
+    "A: SQLite is there already.",
+    "U: Then we take SQLite.",
+    "A: Agreed: SQLite for the diary.",
+];
+const SUMMARY: &str = "They chose SQLite for the diary because it was installed.";
+
+#[tokio::test]
+async fn f6_an_empty_window_asks_no_model() {
+    let desk = Desk::new([]);
+    let thread_id = desk.thread().await;
+    desk.say(thread_id, &TALK).await;
+    let stranger = desk.thread_of("other", |_| {}).await;
+    for window in [
+        TurnWindow::default(),
+        TurnWindow::of([]),
+        TurnWindow::of([0]),
+        TurnWindow::of([6, 900]),
+        TurnWindow::of([u64::MAX]),
+        TurnWindow::of([1, 5]).in_thread(stranger),
+    ] {
+        assert_eq!(desk.tiers().transfer(&agent(), &window).await.unwrap(), None, "{window:?}");
+    }
+    assert_eq!(
+        desk.tiers().transfer(&"nobody".parse().unwrap(), &TurnWindow::of([1, 9])).await.unwrap(),
+        None
+    );
+    assert_eq!((desk.server.calls(), desk.counts().await.summaries), (0, 0));
+    assert_eq!(desk.left(thread_id).await.len(), 5);
+}
+
+#[tokio::test]
+async fn f6_the_summary_stands_for_exactly_what_was_summarised() {
+    let desk = Desk::new([Reply::text(SUMMARY).tokens(700, 30)]);
+    let thread_id = desk.thread().await;
+    desk.say(thread_id, &TALK).await;
+    let summary = desk.tiers().transfer(&agent(), &TurnWindow::of([3, 1])).await.unwrap().unwrap();
+    assert_eq!((summary.turn_range_start, summary.turn_range_end), (1, 3));
+    let head = "2026-03-01, thread \"Which database do we take for the diary?\":";
+    assert_eq!(summary.summary_text, format!("{head}\n{SUMMARY}"));
+    assert_eq!(desk.left(thread_id).await, ["Then we take SQLite.", "Agreed: SQLite for the diary."]);
+    let trace = desk.trace(thread_id).await;
+    assert!(trace[..3].iter().all(|turn| turn.summary_id == Some(summary.id)), "{trace:?}");
+    assert_eq!(trace[0].role, TurnRole::User);
+    let archived = desk.archived(thread_id).await;
+    assert_eq!(archived.len(), 1);
+    let archived = &archived[0];
+    assert_eq!((archived.reason, archived.first_seq, archived.last_seq), (ArchiveReason::Request, 1, 4));
+    assert_eq!((archived.turn_count, archived.usage.input_tokens), (3, 700));
+    assert_eq!((archived.summary_id, archived.model.as_str()), (summary.id, "anthropic/small"));
+    let called = desk.events(thread_id).await;
+    let called: Vec<_> = called.iter().filter(|event| event.kind() == Some(EventType::ModelCalled)).collect();
+    assert_eq!(called.len(), 1, "the call is accounted for");
+    assert_eq!(called[0].content_value()["purpose"], "transfer");
+    // What was said stays in the trace, and leaves what the model is sent.
+    assert_eq!(desk.context(thread_id).await, ["Then we take SQLite.", "Agreed: SQLite for the diary."]);
+}
+
+#[tokio::test]
+async fn f6_a_repeated_window_is_nothing_and_an_overlapping_one_what_is_left() {
+    let desk = Desk::new([Reply::text(SUMMARY), Reply::text("They agreed on SQLite at last.")]);
+    let thread_id = desk.thread().await;
+    desk.say(thread_id, &TALK).await;
+    let tiers = desk.tiers();
+    let first = tiers.transfer(&agent(), &TurnWindow::of([2, 4])).await.unwrap().unwrap();
+    for again in [vec![2, 4], vec![4, 3, 2], vec![3]] {
+        assert_eq!(tiers.transfer(&agent(), &TurnWindow::of(again)).await.unwrap(), None);
+    }
+    let rest = tiers.transfer(&agent(), &TurnWindow::of([1, 5])).await.unwrap().unwrap();
+    assert_eq!((rest.turn_range_start, rest.turn_range_end), (1, 5));
+    let of: Vec<_> = desk.trace(thread_id).await.iter().map(|turn| turn.summary_id.unwrap()).collect();
+    assert_eq!(of, [rest.id, first.id, first.id, first.id, rest.id]);
+    assert_eq!(desk.server.calls(), 2);
+    let asked = desk.asked();
+    assert!(!asked[1].contains("SQLite is there already"), "{}", asked[1]);
+    assert_eq!(desk.context(thread_id).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn f6_a_thread_that_is_at_work_keeps_its_turns() {
+    let desk = Desk::new([Reply::text(SUMMARY).gated("go", Place::Start), Reply::text(SUMMARY)]);
+    let thread_id = desk.thread().await;
+    desk.say(thread_id, &TALK).await;
+    let before = desk.counts().await;
+    // A run begins while the model writes.
+    let (tiers, window, agent) = (desk.tiers(), TurnWindow::of([1, 5]), agent());
+    let (done, run_id) = tokio::join!(tiers.transfer(&agent, &window), async {
+        let run_id = desk.begin_run(thread_id).await;
+        desk.server.open("go");
+        run_id
+    });
+    assert!(matches!(done, Err(SummarizationError::Busy { thread_id: of }) if of == thread_id), "{done:?}");
+    assert_eq!((desk.counts().await, desk.archived(thread_id).await.len()), (before, 0));
+    // While it runs no model is asked.
+    let calls = desk.server.calls();
+    let busy = tiers.transfer(&agent, &window).await.unwrap_err();
+    assert_eq!(busy.to_string(), format!("summarise turns of thread {thread_id}: a run is active"));
+    assert_eq!(busy.hint(), "wait until the run has ended");
+    assert_eq!(desk.server.calls(), calls);
+    desk.end_run(run_id).await;
+    assert!(tiers.transfer(&agent, &window).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn f6_a_window_over_several_threads_is_told_to_each() {
+    let desk = Desk::new([always(SUMMARY)]);
+    let (one, two) = (desk.thread().await, desk.thread().await);
+    desk.say(one, &["U: First of one.", "A: Yes, the first."]).await;
+    desk.say(two, &["U: First of two.", "A: Yes, another."]).await;
+    desk.say(one, &["U: Second of one.", "A: The end of it."]).await;
+    let summary = desk.tiers().transfer(&agent(), &TurnWindow::of([2, 5])).await.unwrap().unwrap();
+    let head = "2026-03-01, threads \"First of one.\", \"First of two.\":";
+    assert!(summary.summary_text.starts_with(head), "{}", summary.summary_text);
+    let (of_one, of_two) = (desk.archived(one).await, desk.archived(two).await);
+    assert_eq!((of_one[0].turn_count, of_two[0].turn_count), (2, 2));
+    assert_eq!(of_one[0].usage.total_tokens() + of_two[0].usage.total_tokens(), 15, "tokens count once");
+    assert_eq!(desk.context(one).await, ["First of one.", "The end of it."]);
+    assert_eq!(desk.context(two).await, Vec::<String>::new());
+    let trace = desk.trace(one).await;
+    assert_eq!(trace.iter().map(|turn| turn.turn_index).collect::<Vec<_>>(), [1, 2, 5, 6]);
+}
+
+#[tokio::test]
+async fn f7_recent_summaries_are_the_newest_and_never_turns() {
+    let desk = Desk::new([always("Something was said about the diary.")]);
+    let thread_id = desk.thread().await;
+    desk.say(thread_id, &TALK).await;
+    let tiers = desk.tiers();
+    let mut stored = Vec::new();
+    for index in 1..=5 {
+        stored.push(tiers.transfer(&agent(), &TurnWindow::of([index])).await.unwrap().unwrap());
+    }
+    stored.reverse();
+    for (limit, expected) in [(0, 0), (1, 1), (3, 3), (usize::MAX, 5)] {
+        let found = tiers.retrieve_recent_summaries(&agent(), limit).await.unwrap();
+        assert_eq!(found, stored[..expected], "{limit}");
+    }
+    assert_eq!(tiers.retrieve_recent_summaries(&"other".parse().unwrap(), 9).await.unwrap(), []);
+    // Everything is archived, and everything is in the trace, page by page.
+    assert_eq!(desk.context(thread_id).await, Vec::<String>::new());
+    let mut traced = Vec::new();
+    let mut after = None;
+    loop {
+        let page = tiers.get_task_trace(thread_id, after, 2).await.unwrap();
+        let Some(last) = page.last() else { break };
+        after = Some(last.turn_index);
+        traced.extend(page.into_iter().map(|turn| turn.content));
+    }
+    let said = [0, 1, 3, 4, 5].map(|at: usize| TALK[at].split_once(": ").unwrap().1);
+    assert_eq!(traced, said);
+    assert_eq!(tiers.get_task_trace(thread_id, None, 0).await.unwrap(), []);
+    assert_eq!(tiers.get_task_trace(ThreadId::generate(), None, 9).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn f10_an_agents_turns_are_nobody_elses() {
+    let desk = Desk::new([always(SUMMARY)]);
+    let (mine, theirs) = (desk.thread().await, desk.thread_of("other", |_| {}).await);
+    desk.say(mine, &["U: My words.", "A: Mine too."]).await;
+    desk.say(theirs, &["U: Their words.", "A: Theirs too."]).await;
+    desk.tiers().transfer(&agent(), &TurnWindow::of([1, 900])).await.unwrap().unwrap();
+    assert!(desk.asked().iter().all(|asked| !asked.contains("Their")), "{:?}", desk.asked());
+    assert_eq!((desk.left(mine).await.len(), desk.left(theirs).await.len()), (0, 2));
+    let other = "other".parse().unwrap();
+    let of_theirs = desk.tiers().transfer(&other, &TurnWindow::of([1, 2])).await.unwrap().unwrap();
+    assert_eq!(of_theirs.agent_id, other);
+    assert_eq!(desk.tiers().retrieve_recent_summaries(&agent(), 9).await.unwrap().len(), 1);
+    assert_eq!(desk.left(theirs).await.len(), 0);
+}
+
+#[tokio::test]
+async fn f6_what_a_person_is_asked_about_stays_in_sight() {
+    let desk = Desk::new([always(SUMMARY)]);
+    let thread_id = desk.thread().await;
+    desk.say(thread_id, &TALK).await;
+    let run_id = desk.begin_run(thread_id).await;
+    desk.end_run(run_id).await;
+    let interrupt = serde_json::from_value(json!({
+        "interrupt_id": InterruptId::derive(run_id, 1, "tools"), "thread_id": thread_id, "run_id": run_id,
+        "node": "tools", "status": "pending", "decisions": null, "created_at": at(0), "resolved_at": null,
+        "payload": {"schema_version": 1, "middleware_source": "Tools", "action_requests": [], "review_configs": []},
+    }));
+    let interrupt = interrupt.unwrap();
+    desk.commit(vec![Write::RaiseInterrupt(interrupt)]).await;
+    let waiting = desk.tiers().transfer(&agent(), &TurnWindow::of([1, 5])).await.unwrap_err();
+    assert!(matches!(waiting, SummarizationError::Waiting { .. }), "{waiting:?}");
+    assert_eq!((desk.left(thread_id).await.len(), desk.server.calls()), (5, 0));
+}

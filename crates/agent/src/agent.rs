@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use compaction::BeforeCompaction;
 use handoff::Acceptance;
 use journal::{Sqlite, Store};
 use memory::AgentFile;
@@ -73,6 +74,7 @@ pub struct Agent {
     pub(crate) toolbox: OnceCell<Toolbox>,
     pub(crate) own_tools: Vec<Arc<dyn Tool>>,
     pub(crate) own_hooks: Vec<Arc<dyn Hook>>,
+    pub(crate) own_before: Vec<Arc<dyn BeforeCompaction>>,
     files: Arc<Mutex<BTreeMap<AssistantId, Arc<AgentFile>>>>,
 }
 
@@ -107,6 +109,7 @@ impl Agent {
             toolbox: OnceCell::new(),
             own_tools: Vec::new(),
             own_hooks: Vec::new(),
+            own_before: Vec::new(),
             files: Arc::default(),
         })
     }
@@ -122,6 +125,13 @@ impl Agent {
     #[must_use]
     pub fn with_hook(mut self, hook: Arc<dyn Hook>) -> Self {
         self.own_hooks.push(hook);
+        self
+    }
+
+    /// Adds a say before a conversation is condensed, behind those there are.
+    #[must_use]
+    pub fn with_before_compaction(mut self, before: Arc<dyn BeforeCompaction>) -> Self {
+        self.own_before.push(before);
         self
     }
 

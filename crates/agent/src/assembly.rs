@@ -6,15 +6,19 @@
 //! 1. `Instructions`: the standing instructions, the same bytes for a whole run.
 //! 2. `ProjectNotes`: the project's AGENTS.md, as conventions.
 //! 3. `skills`: the names of the skills there are.
-//! 4. `AgentMemory`: agent.md, and a child's summary in its first turn. It is last of what is put into the request,
-//!    for it changes most often and a provider's cache ends where a request first differs. It also guards the managed
-//!    block against tool calls.
-//! 5. `CallLimit`: how often one run may ask the model.
-//! 6. `ToolApproval`: which calls of the answer run, which are asked about, which are refused.
-//! 7. The hooks a program adds by `Agent::with_hook`.
-//! 8. `Compaction`: whether the conversation is to be condensed first; it counts what the others have put together.
+//! 4. `TieredMemory`: recent summaries of medium-term memory, the same for a whole run. A sub-agent is told none.
+//! 5. `AgentMemory`: agent.md, and a child's summary in its first turn. It is last of what is put into the request,
+//!    for it changes most often, within a run too, and a provider's cache ends where a request first differs; summaries
+//!    change between turns at most. It also guards the managed block against tool calls.
+//! 6. `CallLimit`: how often one run may ask the model.
+//! 7. `ToolApproval`: which calls of the answer run, which are asked about, which are refused.
+//! 8. The hooks a program adds by `Agent::with_hook`.
+//! 9. `Compaction`: whether the conversation is to be condensed first; it counts what the others have put together.
+//!
+//! Before a compaction takes effect, `MemoryFlush` queues the turns it condenses for memory, in the same transaction.
 
 mod call_limit;
+mod flush;
 mod instructions;
 mod project;
 mod servers;
@@ -24,12 +28,12 @@ pub(crate) mod toolbox;
 use std::sync::Arc;
 use std::time::Duration;
 
-use compaction::{COMPACTION_NODE, CompactTool, CompactionHook, CompactionNode, Compactor};
+use compaction::{BeforeCompaction, COMPACTION_NODE, CompactTool, CompactionHook, CompactionNode, Compactor};
 use handoff::{
     BlockClearing, Drafting, HandoffApproval, HandoffCleanup, HandoffResult, HandoffSummarization,
     HandoffTool, MarkFirstTurn,
 };
-use memory::{AgentMdHook, EditMemory, RecallTool};
+use memory::{AgentMdHook, EditMemory, RecallTool, StoreTool, TieredMemoryHook};
 use model::ChatModel;
 use protocol::AssistantId;
 use runtime::{
@@ -40,6 +44,7 @@ use serde_json::Value;
 use tools::ToolApproval;
 
 use self::call_limit::CallLimit;
+use self::flush::MemoryFlush;
 use self::instructions::Instructions;
 use self::project::ProjectNotes;
 use self::subagent::Task;
@@ -122,7 +127,8 @@ impl Agent {
             .with(Arc::new(acceptance.clone()))
             .with(Arc::new(BlockClearing { acceptance }));
         if purpose == Purpose::Compaction {
-            let compaction = CompactionNode { compactor: Arc::new(self.compactor(model)) };
+            let compactor = Arc::new(self.compactor(model));
+            let compaction = CompactionNode { compactor, before: self.before_compaction(assistant_id) };
             let graph = Graph::new(Edge::When(entry)).node(Arc::new(compaction), Edge::End);
             return self.driving(graph, activities);
         }
@@ -144,8 +150,8 @@ impl Agent {
         self.turn_graph((assistant_id, Role::Main), (model, &compactor), tools).await
     }
 
-    /// Returns the tools of the thread's own agent: those of the process, its memory, recall, the handoff and, where there
-    /// is a model, compaction and sub-agents, which have those of the process, and recall.
+    /// Returns the tools of the thread's own agent: those of the process, its memory, recall, the store, the handoff and,
+    /// where there is a model, compaction and sub-agents, which have those of the process, and recall.
     async fn main_tools(
         &self,
         assistant_id: &AssistantId,
@@ -156,6 +162,7 @@ impl Agent {
         tools.push(Arc::new(EditMemory::new(self.agent_file(assistant_id))));
         tools.push(Arc::new(HandoffTool { assistant_id: assistant_id.clone() }));
         tools.push(Arc::new(RecallTool));
+        tools.push(Arc::new(StoreTool::new(assistant_id)));
         if let Some((model, compactor)) = model {
             tools.push(Arc::new(CompactTool { compactor: Arc::clone(compactor) }));
             let own = shared.into_iter().chain([Arc::new(RecallTool) as Arc<dyn Tool>]);
@@ -201,7 +208,11 @@ impl Agent {
     ) -> Result<Graph> {
         let mut hooks = self.hooks((assistant_id, role), &tools).await?;
         hooks.push(Arc::new(CompactionHook { compactor: Arc::clone(compactor) }));
-        let compaction = CompactionNode { compactor: Arc::clone(compactor) };
+        let before = match role {
+            Role::Main => self.before_compaction(assistant_id),
+            Role::Subagent => Vec::new(),
+        };
+        let compaction = CompactionNode { compactor: Arc::clone(compactor), before };
         let point = |point| Arc::new(HooksNode { point, hooks: hooks.clone() });
         let asking = self.asking(model, &tools, hooks.clone());
         let workspace = self.settings.workspace.clone();
@@ -212,6 +223,13 @@ impl Agent {
             .node(point(Point::AfterModel), Edge::When(after_model))
             .node(Arc::new(ToolsNode::new(tools, workspace, hooks.clone())), Edge::To(MODEL_NODE))
             .node(point(Point::AfterAgent), Edge::When(handoff::after_turn)))
+    }
+
+    /// Returns who has a say before a conversation is condensed.
+    fn before_compaction(&self, assistant_id: &AssistantId) -> Vec<Arc<dyn BeforeCompaction>> {
+        let flush = MemoryFlush { assistant_id: assistant_id.clone() };
+        let flush = self.config.memory.enabled.then(|| Arc::new(flush) as Arc<dyn BeforeCompaction>);
+        flush.into_iter().chain(self.own_before.iter().cloned()).collect()
     }
 
     fn asking(
@@ -299,6 +317,9 @@ impl Agent {
             vec![Arc::new(Instructions { workspace: workspace.clone(), role })];
         hooks.push(Arc::new(ProjectNotes { workspace: workspace.clone() }));
         hooks.push(Arc::clone(&toolbox.skills) as Arc<dyn Hook>);
+        if role == Role::Main && self.config.memory.enabled {
+            hooks.push(Arc::new(TieredMemoryHook::new(&self.config.memory, assistant_id.clone())));
+        }
         hooks.push(Arc::new(AgentMdHook::new(self.agent_file(assistant_id))));
         hooks.push(Arc::new(CallLimit { calls_max }));
         let rules = Arc::clone(&toolbox.rules);

@@ -6,6 +6,7 @@ use protocol::HandoffStatus;
 use serde::Serialize;
 
 use crate::agent::Agent;
+use crate::models::is_offline;
 
 /// What a check found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -53,6 +54,7 @@ impl Agent {
         checks.push(self.pending_check().await);
         checks.push(self.runs_check().await);
         checks.push(self.models_check());
+        checks.extend(self.summarisers_check());
         checks
     }
 
@@ -170,6 +172,30 @@ impl Agent {
                     .with_hint("`segue models` shows how to set one up")
             }
         }
+    }
+
+    /// Looks at the models that settings name for summaries; nothing is said where none is named.
+    fn summarisers_check(&self) -> Vec<Check> {
+        let compaction = self.config.compaction.model.as_deref();
+        // For memory the extract is a choice like another.
+        let memory = self.config.memory.model.as_deref().filter(|name| !is_offline(name));
+        let named = [
+            ("compaction.model", compaction, "the model of the conversation condenses it"),
+            ("memory.model", memory, "a small model of the provider in use takes its place"),
+        ];
+        let check = |(setting, name, instead): (&'static str, Option<&str>, &str)| {
+            let name = name?;
+            Some(match self.models.fault(name) {
+                None => Check::new(setting, Verdict::Ok, format!("{name} writes summaries")),
+                Some(fault) => Check::new(
+                    setting,
+                    Verdict::Warn,
+                    format!("{name} is not used: failed to {fault}; {instead}"),
+                )
+                .with_hint("mend the name in config.toml; `segue models` shows what is configured"),
+            })
+        };
+        named.into_iter().filter_map(check).collect()
     }
 }
 

@@ -221,6 +221,12 @@ pub enum Error {
     /// Nothing could be recalled.
     #[error(transparent)]
     Recall(#[from] memory::RecallError),
+    /// Turns could not become a summary, or be read again.
+    #[error(transparent)]
+    Tiers(#[from] memory::SummarizationError),
+    /// Something could not be kept under a name, or found there.
+    #[error(transparent)]
+    Item(#[from] memory::ItemError),
     /// The remembered rules about tool calls could not be read or written.
     #[error(transparent)]
     Permission(#[from] tools::permission::Error),
@@ -270,6 +276,10 @@ impl Error {
             Self::NotDrafted { .. } | Self::Preview { .. } | Self::Json(_) => Class::Internal,
             Self::Journal(error) | Self::Recall(memory::RecallError::Journal(error)) => journal_class(error),
             Self::Recall(_) => Class::User,
+            Self::Tiers(memory::SummarizationError::Journal(error)) => journal_class(error),
+            Self::Tiers(error) => tiers_class(error),
+            Self::Item(memory::ItemError::Journal(error)) => journal_class(error),
+            Self::Item(_) => Class::User,
             Self::Runtime(error) => match error {
                 runtime::Error::Journal(error) => journal_class(error),
                 runtime::Error::Rejected { .. } => Class::User,
@@ -339,6 +349,8 @@ impl Error {
             Self::Model(error) => return Some(runtime::model_hint(error).to_owned()),
             Self::Recall(error) => return Some(error.hint()),
             Self::Memory(error) => return Some(error.hint().to_owned()),
+            Self::Tiers(error) => return Some(error.hint().to_owned()),
+            Self::Item(error) => return Some(error.hint()),
         };
         Some(hint)
     }
@@ -348,6 +360,19 @@ impl Error {
 fn more_of(matches: &[impl ToString]) -> String {
     let ids: Vec<String> = matches.iter().take(5).map(ToString::to_string).collect();
     format!("give more of the id: {}", ids.join(", "))
+}
+
+const fn tiers_class(error: &memory::SummarizationError) -> Class {
+    use memory::SummarizationError as Failed;
+    match error {
+        Failed::NoSummary { .. } | Failed::Model(_) => Class::Model,
+        Failed::TooManyTurns { .. } => Class::User,
+        Failed::Busy { .. } | Failed::Waiting { .. } | Failed::Contended { .. } | Failed::Stopped => {
+            Class::Conflict
+        }
+        Failed::Journal(_) => Class::Store,
+        Failed::Prompt(_) | Failed::Json(_) => Class::Internal,
+    }
 }
 
 fn journal_class(error: &journal::Error) -> Class {

@@ -11,6 +11,7 @@ mod error;
 mod handoffs;
 mod home;
 mod import;
+mod memories;
 mod models;
 mod reports;
 mod threads;
@@ -27,6 +28,7 @@ pub use handoffs::{
 pub use home::Home;
 pub use home::config::Config;
 pub use import::{FoundSession, ImportProblem, ImportReport, ImportedThread};
+pub use memories::{AgentMdStats, MemoryStats, TurnStats};
 pub use models::{ModelStatus, ProviderStatus};
 pub use reports::{CondensedPart, ContextPart, ContextReport, CostReport, ModelCost};
 pub use threads::ThreadNode;
@@ -37,12 +39,18 @@ pub use turns::WORKSPACE_KEY;
 
 pub use handoff::render::{heading as summary_heading, markdown as summary_markdown};
 pub use handoff::{Counts as CoverageCounts, EXTRACTIVE, UNDECIDED, counts as coverage_counts};
-pub use journal::view::{BoundaryEntry, CallHeader, HistoryEntry, HistoryItem, SummaryMarker, UndoneEntry};
-pub use journal::{EventQuery, HistoryPage, HistoryQuery, Order, SearchHit, Shown, Superseded, ThreadFilter};
+pub use journal::view::{
+    ArchiveMarker, BoundaryEntry, CallHeader, HistoryEntry, HistoryItem, SummaryMarker, UndoneEntry,
+};
+pub use journal::{EventQuery, FoundKind, HistoryPage, HistoryQuery, Order, Shown, Superseded, ThreadFilter};
 pub use mcp::{
     Answer as McpAnswer, Planned as McpServer, ServerState, ServerStatus, Source as McpSource, Standing,
 };
-pub use memory::{Passage, Recall, RecallQuery, Rest, Speaker, Wanted};
+pub use memory::{
+    Beside, Extent, Found, ItemSearch, Items, Kept, NamespaceSearch, Passage, Recall, RecallQuery,
+    Remembered, Rest, Rewritten, SearchHit, SearchRequest, SearchResults, Settled, Snapshot as AgentMd,
+    Speaker, Tiering, Wanted,
+};
 pub use model::tokens::estimate as estimate_tokens;
 pub use runtime::{Frame, Frames, Item, Mode, Position, RunEnd, Subscription};
 pub use tokio_util::sync::CancellationToken;

@@ -90,7 +90,7 @@ impl Models {
     /// Returns the model to use and how it is reached, without making a client for it.
     fn chosen(&self) -> Result<Option<(ModelName, model::Settings)>> {
         let Some((text, from)) = self.choice() else { return Ok(None) };
-        if text == "extractive" || text == "none" {
+        if is_offline(&text) {
             return Ok(None);
         }
         self.reached(&text, from).map(Some)
@@ -106,6 +106,27 @@ impl Models {
         let connected = model::connect(name, settings)?;
         others.insert(text.to_owned(), Arc::clone(&connected));
         Ok(connected)
+    }
+
+    /// Opens a small fast model for work that nobody waits for: one of the provider of the model in use, or that model
+    /// itself; `None` when none is configured.
+    pub(crate) fn small(&self) -> Result<Option<Arc<dyn ChatModel>>> {
+        let Some((name, _)) = self.chosen()? else { return Ok(None) };
+        let is_own = self.find(name.provider).is_own_endpoint(name.provider);
+        match small_model(name.provider).filter(|_| is_own) {
+            Some(small) => self.named(&format!("{}/{small}", name.provider.as_str())).map(Some),
+            None => self.open(),
+        }
+    }
+
+    /// Opens the model of that name; `None` when it stands for the offline extract.
+    pub(crate) fn summariser(&self, text: &str) -> Result<Option<Arc<dyn ChatModel>>> {
+        if is_offline(text) { Ok(None) } else { self.named(text).map(Some) }
+    }
+
+    /// Says what is wrong with a model that a setting names; `None` when it can be used.
+    pub(crate) fn fault(&self, text: &str) -> Option<String> {
+        self.reached(text, "the model".to_owned()).err().map(|error| error.to_string())
     }
 
     /// Returns how the model of that name is reached; `from` says where it was named.
@@ -180,6 +201,34 @@ impl Models {
             ..model::Settings::default()
         };
         Found { settings, key_from, base_url }
+    }
+}
+
+/// Returns whether the name stands for the offline extract.
+pub(crate) fn is_offline(text: &str) -> bool {
+    text == "extractive" || text == "none"
+}
+
+impl Found {
+    /// Returns whether the provider itself answers there, and not something that speaks like it and may have other models.
+    fn is_own_endpoint(&self, provider: Provider) -> bool {
+        origin(&self.base_url) == origin(provider.default_base_url())
+    }
+}
+
+/// Returns scheme and host of a URL.
+fn origin(url: &str) -> String {
+    url.trim().split('/').take(3).collect::<Vec<_>>().join("/").to_ascii_lowercase()
+}
+
+/// Returns the provider's model for small work that nobody waits for: the cheapest of its current ones that still
+/// writes a sound summary. The names are those of the providers' own model pages, in the month of the price table
+/// ([`model::prices::AS_OF`]), which has a price for each of them.
+const fn small_model(provider: Provider) -> Option<&'static str> {
+    match provider {
+        Provider::Anthropic => Some("claude-haiku-4-5"),
+        Provider::OpenAi | Provider::OpenAiChat => Some("gpt-5-mini"),
+        Provider::Gemini => Some("gemini-2.5-flash"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Threads, as a front end shows and changes them: find, list, tree, search, rename, fork, delete.
+//! Threads, as a front end shows and changes them: find, list, tree, rename, fork, delete.
 
 pub(crate) mod compaction;
 pub(crate) mod export;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use journal::{HandoffFilter, Order, SearchHit, ThreadFilter, ThreadPatch, Transaction, Write};
+use journal::{HandoffFilter, Order, ThreadFilter, ThreadPatch, Transaction, Write};
 use protocol::{EventType, HandoffStatus, NewEvent, ParentKind, Thread, ThreadId};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -118,14 +118,6 @@ impl Agent {
             }
         }
         Ok(tree(all, root))
-    }
-
-    /// Returns passages that hold every word of `text`.
-    ///
-    /// # Errors
-    /// When the journal fails.
-    pub async fn search(&self, text: &str, limit: usize) -> Result<Vec<SearchHit>> {
-        Ok(self.store.search(text, limit).await?)
     }
 
     /// Gives the thread another name. It is not an activity: its place in the list stays.

@@ -10,7 +10,7 @@ use model::ChatModel;
 use protocol::{
     AssistantId, Block, Checkpoint, EventType, HumanMessage, Message, NewEvent, RunId, Thread, ThreadId,
 };
-use runtime::{Admission, Frame, Frames, RunEnd, Start, Update};
+use runtime::{Admission, Admitted, Driver, Frame, Frames, RunEnd, Start, Update};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -133,7 +133,7 @@ impl Agent {
                 }
                 reclaimed => reclaimed?,
             };
-            return Ok(Some(driver.drive(admitted, frames, cancel).await?));
+            return Ok(Some(self.drive(&driver, admitted, (frames, cancel)).await?));
         }
         match self.store.checkpoint(thread_id).await? {
             Some(checkpoint) if !checkpoint.activities.is_empty() => {
@@ -197,7 +197,7 @@ impl Agent {
         }
         let admission = admission(thread_id, assistant_id, model.as_ref(), &driver.owner);
         match runtime::begin_answered(&*self.store, &admission, &asked).await? {
-            Some(admitted) => Ok(Some(driver.drive(admitted, frames, cancel).await?)),
+            Some(admitted) => Ok(Some(self.drive(&driver, admitted, (frames, cancel)).await?)),
             None => Ok(None),
         }
     }
@@ -249,7 +249,20 @@ impl Agent {
         }
         let admission = admission(thread_id, assistant_id, model, &driver.owner);
         let admitted = runtime::admit(&*self.store, &driver.graph, &admission, start).await?;
-        Ok(driver.drive(admitted, frames, cancel).await?)
+        Ok(self.drive(&driver, admitted, (frames, cancel)).await?)
+    }
+
+    /// Drives the run until it rests, then lets memory notice what is due in its thread.
+    pub(crate) async fn drive(
+        &self,
+        driver: &Driver,
+        admitted: Admitted,
+        (frames, cancel): (&Frames, &CancellationToken),
+    ) -> runtime::Result<RunEnd> {
+        let thread_id = admitted.checkpoint.thread_id;
+        let end = driver.drive(admitted, frames, cancel).await?;
+        self.look_at_memory(thread_id, &end, frames).await;
+        Ok(end)
     }
 
     /// Ends a run of the thread whose process is gone, without going on with it.

@@ -2,8 +2,10 @@
 //! conversation its summary stands for; no message is changed or removed.
 //!
 //! [`CompactionHook`] notices before each model call that it is time, or that the provider refused a request as too
-//! large, and leads the graph to [`CompactionNode`]; a person's `/compact` begins there. Handoffs are another room's.
+//! large, and leads the graph to [`CompactionNode`]; a person's `/compact` begins there. A [`BeforeCompaction`] has its say
+//! before one takes effect. Handoffs are another room's.
 
+mod before;
 mod clip;
 mod compactor;
 mod cut;
@@ -15,6 +17,7 @@ mod tool;
 mod trigger;
 mod undo;
 
+pub use before::{BeforeCompaction, DueCompaction, Ruling};
 pub use compactor::{CompactionHook, Compactor, Sizes, put_off};
 pub use node::{COMPACTION_NODE, CompactionNode, Previewed, is_whole_run, wanted_channels};
 pub use plan::Wanted;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use journal::Store;
+use journal::{Store, Write};
 use protocol::{
     Compaction, CompactionFailed, CompactionTrigger, EventType, NewEvent, SCHEMA_VERSION, ThreadId,
 };
@@ -14,6 +14,7 @@ use runtime::{Channels, Failure, FailureKind, Frame, Frames, Node, StepContext, 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::before::{self, BeforeCompaction, DueCompaction, FailedHook, Said};
 use crate::compactor::{Compactor, STUCK_CHANNEL, Stuck, TOO_LARGE_HINT};
 use crate::plan::{Measured, Plan, Planned, Wanted};
 use crate::summary::{self, Called, EXTRACTIVE, Options, Source, Stopped, Told};
@@ -46,6 +47,8 @@ pub(crate) fn wanted(channels: &Channels) -> Option<Wanted> {
 pub struct CompactionNode {
     /// With what.
     pub compactor: Arc<Compactor>,
+    /// Who is asked before a compaction takes effect, in order.
+    pub before: Vec<Arc<dyn BeforeCompaction>>,
 }
 
 /// What a compaction would be.
@@ -99,21 +102,44 @@ impl Node for CompactionNode {
             }
             Work::Done(plan, worked) => {
                 traced(&mut update, worked.told.as_ref().map_or(&[], |told| &told.calls), now)?;
-                match no_progress(&plan.sizes, worked.tokens_after) {
-                    Some(reason) => {
-                        let content = CompactionFailed { trigger: wanted.trigger, reason: reason.clone() };
-                        update.events.push(NewEvent::new(EventType::CompactionFailed, &content, now)?);
-                        self.note_stuck(&step, &wanted, (&mut update, request));
-                        helpless(&wanted, update, &reason)
-                    }
-                    None => stored(update, *plan, *worked, now),
-                }
+                let (plan, worked) = (*plan, *worked);
+                let refused = |reason| CompactionFailed { trigger: wanted.trigger, reason, vetoed_by: None };
+                let failed = match no_progress(&plan.sizes, worked.tokens_after) {
+                    Some(reason) => refused(reason),
+                    None => match self.asked(&step, (&plan, &worked), now).await {
+                        Said::Effect { writes, failed } => {
+                            return stored(update, (plan, worked), (writes, &failed), now);
+                        }
+                        Said::Vetoed { by, reason } => {
+                            CompactionFailed { vetoed_by: Some(by.to_owned()), ..refused(reason) }
+                        }
+                    },
+                };
+                update.events.push(NewEvent::new(EventType::CompactionFailed, &failed, now)?);
+                self.note_stuck(&step, &wanted, (&mut update, request));
+                helpless(&wanted, update, &failed.reason)
             }
         }
     }
 }
 
 impl CompactionNode {
+    /// Asks everyone who has a say before the marker is stored. Where only results are clipped there is no marker.
+    async fn asked(&self, step: &StepContext<'_>, (plan, worked): (&Plan, &Worked), now: Timestamp) -> Said {
+        if plan.cut.is_none() {
+            return Said::Effect { writes: Vec::new(), failed: Vec::new() };
+        }
+        let compaction = &worked.compaction;
+        let due = DueCompaction {
+            thread_id: step.thread_id,
+            run_id: step.run_id,
+            compaction,
+            store: step.store,
+            now,
+        };
+        before::ask(&self.before, &due, step.frames).await
+    }
+
     /// Notes that it did not help, so that it is not done again and again. What was asked for does not count: it says
     /// nothing of what is due.
     fn note_stuck(&self, step: &StepContext<'_>, wanted: &Wanted, (update, tokens): (&mut Update, u64)) {
@@ -146,8 +172,13 @@ impl Plan {
     }
 }
 
-/// Returns the update that makes it durable.
-fn stored(mut update: Update, plan: Plan, worked: Worked, now: Timestamp) -> Result<Update, Failure> {
+/// Returns the update that makes it durable, with what others want written together with it.
+fn stored(
+    mut update: Update,
+    (plan, worked): (Plan, Worked),
+    (writes, failed): (Vec<Write>, &[FailedHook]),
+    now: Timestamp,
+) -> Result<Update, Failure> {
     update.channels.insert(STUCK_CHANNEL.to_owned(), Value::Null);
     let is_condensed = plan.cut.is_some();
     for clip in plan.clips {
@@ -156,7 +187,12 @@ fn stored(mut update: Update, plan: Plan, worked: Worked, now: Timestamp) -> Res
         update.events.push(event);
     }
     if is_condensed {
-        update.events.push(NewEvent::new(EventType::Compacted, &worked.compaction, now)?);
+        let marker = NewEvent::new(EventType::Compacted, &worked.compaction, now)?;
+        update.events.push(match failed {
+            [] => marker,
+            failed => marker.with_metadata(&json!({"hooks_failed": failed}))?,
+        });
+        update.writes.extend(writes);
     }
     Ok(update)
 }
@@ -272,11 +308,13 @@ impl Compactor {
         let summary = told.as_ref().map(|told| told.summary.clone()).unwrap_or_default();
         let tokens_after = plan.tokens_after(&summary);
         let cut = plan.cut.as_ref();
-        let first = plan.units.first().map_or(0, |unit| unit.item.seq);
+        // What memory took out of the context meanwhile is not condensed here.
+        let first = plan.context.beginning.first_seq().filter(|_| previous.is_some());
+        let first = first.or_else(|| plan.units.first().map(|unit| unit.item.seq)).unwrap_or(0);
         let compaction = Compaction {
             schema_version: SCHEMA_VERSION,
             trigger: wanted.trigger,
-            first_seq: previous.map_or(first, |(_, compaction)| compaction.last_seq + 1),
+            first_seq: first,
             last_seq: cut.map_or(0, |cut| cut.last_seq),
             replaced_count: cut.map_or(0, |cut| cut.replaced),
             kept_count: cut.map_or(plan.units.len() as u64, |cut| cut.kept),

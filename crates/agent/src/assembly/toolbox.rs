@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use compaction::COMPACT_CONVERSATION;
 use handoff::REQUEST_HANDOFF;
 use mcp::Servers;
-use memory::RECALL;
+use memory::{RECALL, STORE};
 use runtime::{Frame, Frames, Review, Subject, Tool};
 use serde::Serialize;
 use tools::permission::{self, Permissions, Rule, RuleBook, Scope, Verdict};
@@ -76,7 +76,7 @@ impl Agent {
             tools::Settings { protected: vec![home.to_owned()], secrets: self.models.key_variables() };
         let mut own = tools::all(settings);
         own.extend(self.own_tools.iter().cloned());
-        let trusted = [TASK_TOOL, LOAD_SKILL, REQUEST_HANDOFF, RECALL, COMPACT_CONVERSATION];
+        let trusted = [TASK_TOOL, LOAD_SKILL, REQUEST_HANDOFF, RECALL, STORE, COMPACT_CONVERSATION];
         let trusted = trusted.map(str::to_owned).to_vec();
         let permissions = &self.config.permissions;
         let rules = RuleBook::open(permissions, trusted.clone(), Some(self.permissions_file()))?;
@@ -84,6 +84,7 @@ impl Agent {
         let known = own.iter().map(|tool| tool.spec().name);
         let known: Vec<String> = known.chain(trusted).chain([memory::EDIT_MEMORY.to_owned()]).collect();
         notices.extend(misspelt(&rules.rules().permissions, &known));
+        notices.extend(self.summariser_problem());
         let skills = Arc::new(Skills::new(&self.settings.home.skills(), &self.settings.workspace));
         Ok(Toolbox { own, servers, skills, rules: Arc::new(rules), notices: Mutex::new(notices) })
     }
@@ -136,7 +137,7 @@ impl Agent {
     ///
     /// # Errors
     /// When the project's rules cannot be written.
-    pub async fn remember(&self, rule: Rule, scope: Scope) -> Result<()> {
+    pub async fn remember_rule(&self, rule: Rule, scope: Scope) -> Result<()> {
         self.toolbox().await?.rules.remember(rule, scope).map_err(Error::from)
     }
 

@@ -20,6 +20,8 @@ pub struct Config {
     pub handoff: HandoffConfig,
     /// When and how long conversations are condensed.
     pub compaction: compaction::Settings,
+    /// When old turns become summaries of medium-term memory, and what of these a model is told.
+    pub memory: memory::Settings,
     /// What a run may use.
     pub run: RunConfig,
     /// Which tool calls are allowed, asked about and refused.
@@ -131,7 +133,7 @@ impl Config {
                 "`handoff.propose_at` is {given}; it is a share of the window, 0 to 1"
             )));
         }
-        if let Some(fault) = config.compaction.fault() {
+        if let Some(fault) = config.compaction.fault().or_else(|| config.memory.fault()) {
             return Err(failed(fault));
         }
         match config.providers.keys().find(|name| !known.contains(&name.as_str())) {

@@ -1,12 +1,15 @@
 //! Compaction, as a front end asks for it: condense a thread, look at what that would be, take it back. The rules are in
 //! the `compaction` room.
 
-use compaction::{Compactor, Previewed, Wanted, newest_marker, put_off, undone, wanted_channels};
+use compaction::{
+    Compactor, NewestMarker, Previewed, Wanted, newest_marker, put_off, undone, wanted_channels,
+};
 use jiff::Timestamp;
 use journal::view::{HistoryEntry, history};
-use journal::{Transaction, Write};
+use journal::{EventQuery, Transaction, TurnQuery, Write};
 use protocol::{
-    Checkpoint, CheckpointId, Compaction, CompactionTrigger, EventType, RunStatus, Seq, ThreadId,
+    ArchiveReason, AssistantId, Checkpoint, CheckpointId, Compaction, CompactionFailed, CompactionTrigger,
+    EventType, RunStatus, Seq, ThreadId, TurnsArchived,
 };
 use runtime::{Frames, RunEnd, Start, Update};
 use serde::Serialize;
@@ -18,6 +21,9 @@ use crate::{Error, Result};
 
 /// Events of a run that condenses, at most.
 const RUN_EVENTS_MAX: usize = 200;
+
+/// Events or turns read at a time, in search of what memory took over.
+const ARCHIVE_PAGE_ROWS: usize = 100;
 
 /// How a compaction is asked for.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -96,8 +102,11 @@ impl Agent {
                     return Ok(Condensed { marker, compaction, is_stored: true });
                 }
                 Some(EventType::CompactionFailed) => {
-                    let reason = event.content_value()["reason"].as_str().unwrap_or_default().to_owned();
-                    return Err(Error::NothingToCompact { thread_id, reason });
+                    let failed: CompactionFailed = serde_json::from_str(event.content.get())?;
+                    return Err(match failed.vetoed_by {
+                        Some(by) => not_compacted(format!("{by} refused: {}", failed.reason)),
+                        None => Error::NothingToCompact { thread_id, reason: failed.reason },
+                    });
                 }
                 _ => {}
             }
@@ -161,6 +170,7 @@ impl Agent {
             Write::ExpectCheckpoint { thread_id, checkpoint_id },
             Write::Append { thread_id, events: vec![undone(&marker, now)?] },
         ];
+        writes.extend(self.restored(thread_id, &marker, now).await?);
         if let Some(mut point) = checkpoint {
             // Or it would be condensed again with the next message.
             let window = model.as_ref().and_then(|model| model.limits().context_tokens);
@@ -180,6 +190,77 @@ impl Agent {
             tokens_after: after,
             is_too_large: !self.compactor(model.as_ref()).takes(after),
         })
+    }
+
+    /// Returns the writes by which memory gives back the turns that it took over from this compaction. What an earlier one
+    /// condensed went with them, and is due again.
+    async fn restored(
+        &self,
+        thread_id: ThreadId,
+        marker: &NewestMarker,
+        now: Timestamp,
+    ) -> Result<Vec<Write>> {
+        let assistant_id = self.thread(thread_id).await?.assistant_id;
+        let mut summary_ids = Vec::new();
+        for archived in self.archived_by(thread_id, marker.seq).await? {
+            // A copy of another thread tells of summaries that stand for the turns of that one.
+            if self.stands_for(&assistant_id, thread_id, &archived).await? {
+                summary_ids.push(archived.summary_id);
+            }
+        }
+        if summary_ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut writes = vec![Write::RestoreTurns { summary_ids }];
+        if self.config.memory.enabled && marker.compaction.previous_seq.is_some() {
+            writes.push(Write::Enqueue(memory::transfer_due(&assistant_id, thread_id, now)));
+        }
+        Ok(writes)
+    }
+
+    /// Returns what memory took over because of this compaction.
+    async fn archived_by(&self, thread_id: ThreadId, marker_seq: Seq) -> Result<Vec<TurnsArchived>> {
+        let (mut found, mut after) = (Vec::new(), marker_seq);
+        loop {
+            let types = vec![EventType::TurnsArchived];
+            let query = EventQuery { types, ..EventQuery::after(after, ARCHIVE_PAGE_ROWS) };
+            let page = self.store.events(thread_id, query).await?;
+            let Some(last) = page.last() else { return Ok(found) };
+            after = last.seq;
+            let archived = page.iter().filter_map(|event| serde_json::from_str(event.content.get()).ok());
+            found.extend(archived.filter(|archived: &TurnsArchived| {
+                archived.reason == ArchiveReason::Compaction && archived.marker_seq == Some(marker_seq)
+            }));
+        }
+    }
+
+    /// Returns whether a summary stands for turns of the thread.
+    async fn stands_for(
+        &self,
+        assistant_id: &AssistantId,
+        thread_id: ThreadId,
+        archived: &TurnsArchived,
+    ) -> Result<bool> {
+        let mut first = archived.turn_range_start;
+        loop {
+            let last = archived.turn_range_end;
+            let query = TurnQuery {
+                thread_id: Some(thread_id),
+                archived: Some(true),
+                first,
+                last,
+                limit: ARCHIVE_PAGE_ROWS,
+                ..TurnQuery::of(assistant_id.clone())
+            };
+            let page = self.store.turns(query).await?;
+            if page.iter().any(|turn| turn.summary_id == Some(archived.summary_id)) {
+                return Ok(true);
+            }
+            match page.last() {
+                Some(turn) if page.len() == ARCHIVE_PAGE_ROWS => first = turn.turn_index + 1,
+                Some(_) | None => return Ok(false),
+            }
+        }
     }
 
     /// Returns the tokens of everything in the thread's next request that is no message; 0 where nothing is sent.

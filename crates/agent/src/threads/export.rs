@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use journal::view::{HistoryEntry, HistoryItem, SummaryMarker};
+use journal::view::{ArchiveMarker, HistoryEntry, HistoryItem, SummaryMarker};
 use protocol::{Block, Message, Rating, Seq, Thread};
 
 /// Returns the history as Markdown for people; reasoning is left out.
@@ -26,6 +26,11 @@ pub fn export_markdown(thread: &Thread, entries: &[HistoryEntry]) -> String {
                 format!("Condensing taken back (marker {})", undone.marker_seq),
                 "_What it stood for is sent again._".to_owned(),
             ),
+            HistoryItem::Archived(archived) => {
+                let ArchiveMarker { turn_count, first_seq, last_seq, model, .. } = &**archived;
+                let told = format!("{turn_count} turns went to memory ({first_seq}–{last_seq}; {model})");
+                (told, quoted(&archived.summary))
+            }
         };
         if let Some(Some(feedback)) = &entry.feedback {
             let thumb = match feedback.rating {
@@ -45,7 +50,10 @@ pub fn export_markdown(thread: &Thread, entries: &[HistoryEntry]) -> String {
 fn undone_marker(entry: &HistoryEntry) -> Option<Seq> {
     match &entry.what {
         HistoryItem::Undone(undone) => Some(undone.marker_seq),
-        HistoryItem::Message(_) | HistoryItem::Boundary(_) | HistoryItem::Marker(_) => None,
+        HistoryItem::Message(_)
+        | HistoryItem::Boundary(_)
+        | HistoryItem::Marker(_)
+        | HistoryItem::Archived(_) => None,
     }
 }
 

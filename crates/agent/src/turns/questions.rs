@@ -80,7 +80,7 @@ impl Agent {
             let answer = (interrupt, decisions);
             let resumed = runtime::resume(&*self.store, &driver.graph, &admission, answer).await?;
             let Some(admitted) = resumed else { return Ok(None) };
-            match driver.drive(admitted, frames, cancel).await {
+            match self.drive(&driver, admitted, (frames, cancel)).await {
                 Err(runtime::Error::Outrun) if attempts < runtime::ATTEMPTS_MAX => attempts += 1,
                 ended => return Ok(Some(ended?)),
             }

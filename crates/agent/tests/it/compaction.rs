@@ -1,5 +1,6 @@
 //! Compaction through the agent: when it happens, what it does to the next request, and what stays as it was.
 
+mod before;
 mod chained;
 mod limits;
 mod lineage;

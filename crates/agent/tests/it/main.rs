@@ -9,6 +9,8 @@ mod handoff;
 #[cfg(test)]
 mod import;
 #[cfg(test)]
+mod memory;
+#[cfg(test)]
 mod session;
 #[cfg(test)]
 mod turn;

@@ -213,7 +213,7 @@ async fn a_remembered_rule_holds_for_the_session_or_for_the_project_in_the_next_
 
     let end = send(&first).await;
     assert_eq!(end.status, RunStatus::Interrupted);
-    first.remember(rule(), Scope::Session).await.unwrap();
+    first.remember_rule(rule(), Scope::Session).await.unwrap();
     let approve = serde_json::from_value(json!({"decisions": [{"type": "approve"}]})).unwrap();
     first.resume(end.interrupts[0].interrupt_id, &approve, &frames, &cancel).await.unwrap();
     assert_eq!(send(&first).await.status, RunStatus::Success, "the session remembers");
@@ -221,7 +221,7 @@ async fn a_remembered_rule_holds_for_the_session_or_for_the_project_in_the_next_
     let second = world.agent_under(&server, ("", Policy::Ask));
     let end = send(&second).await;
     assert_eq!(end.status, RunStatus::Interrupted, "another process does not");
-    second.remember(rule(), Scope::Project).await.unwrap();
+    second.remember_rule(rule(), Scope::Project).await.unwrap();
     second.resume(end.interrupts[0].interrupt_id, &approve, &frames, &cancel).await.unwrap();
 
     let third = world.agent_under(&server, ("", Policy::Ask));

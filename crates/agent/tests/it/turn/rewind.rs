@@ -1,6 +1,6 @@
 //! Going back and copying: the next request holds what was there then, and nothing of what came after.
 
-use agent::{Agent, HandoffRequest, Policy};
+use agent::{Agent, HandoffRequest, Policy, SearchRequest};
 use journal::{EventQuery, Superseded};
 use protocol::{Decisions, Event, EventType, HandoffStatus, Message, RunStatus, Seq, ThreadId, ThreadStatus};
 use scripted::{Reply, Script, Server};
@@ -71,11 +71,15 @@ async fn b9_after_a_rewind_the_request_is_the_one_of_then() {
 async fn b9_what_was_taken_back_is_out_of_sight_and_not_gone() {
     let world = World::new();
     let (_server, agent, thread) = after_two_turns(&world).await;
-    let found = agent.search("walnut", 10).await.unwrap();
+    let found = agent.search(&SearchRequest::of("walnut")).await.unwrap().hits;
     assert_eq!(found.len(), 1);
     let until = seq_of_text(&agent, thread, "Second.").await - 1;
     agent.rewind(thread, until).await.unwrap();
-    assert_eq!(agent.search("walnut", 10).await.unwrap(), [], "a search does not find it");
+    assert_eq!(
+        agent.search(&SearchRequest::of("walnut")).await.unwrap().hits,
+        [],
+        "a search does not find it"
+    );
     let history = serde_json::to_string(&agent.history(thread).await.unwrap()).unwrap();
     assert!(history.contains("First answer.") && !history.contains("walnut"), "{history}");
     assert_eq!(texts(&agent, thread).await.len(), 5);

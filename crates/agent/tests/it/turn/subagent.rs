@@ -1,6 +1,6 @@
 //! Sub-agents through the agent: a context of their own, at the same time, stopped with their parent, asking through it.
 
-use agent::{Agent, CancellationToken, Frames, Policy, ThreadFilter};
+use agent::{Agent, CancellationToken, Frames, Policy, SearchRequest, ThreadFilter};
 use journal::Subagents;
 use protocol::{Decisions, Event, EventType, Message, ParentKind, RunStatus, Thread, ThreadId, ThreadStatus};
 use scripted::{Fault, Place, Recorded, Reply, Script, Server};
@@ -259,5 +259,5 @@ async fn k9_a_deleted_thread_takes_its_subagents_with_it_even_one_that_was_cut_o
     for subagent in subagents {
         assert_eq!(agent.store().thread(subagent.thread_id).await.unwrap(), None);
     }
-    assert_eq!(agent.search("heron", 10).await.unwrap(), []);
+    assert_eq!(agent.search(&SearchRequest::of("heron")).await.unwrap().hits, []);
 }

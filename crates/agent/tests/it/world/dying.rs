@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use journal::{
-    Artifact, CheckpointRef, Committed, EventQuery, HandoffFilter, Health, HealthDepth, ImportSource,
-    OutboxItem, RankQuery, Ranked, SearchHit, Store, ThreadFilter, Transaction,
+    Artifact, CheckpointRef, Committed, EventQuery, FoundItem, HandoffFilter, Health, HealthDepth, Hit,
+    ImportSource, ItemQuery, MemoryCounts, NamespaceQuery, OutboxItem, RankQuery, Ranked, SearchQuery, Store,
+    StoredSummary, SummaryQuery, ThreadFilter, Transaction, TurnQuery,
 };
 use protocol::{
-    Checkpoint, CheckpointId, Event, Handoff, HandoffId, Interrupt, InterruptId, Proposal, Run, RunFeedback,
-    RunId, Seq, StepPoint, Thread, ThreadId,
+    AssistantId, Checkpoint, CheckpointId, Event, Handoff, HandoffId, Interrupt, InterruptId, LoggedTurn,
+    Proposal, Run, RunFeedback, RunId, Seq, StepPoint, Thread, ThreadId,
 };
 use serde_json::{Map, Value};
 
@@ -111,8 +112,8 @@ impl Store for Dying {
         self.lookups.fetch_add(1, Ordering::SeqCst);
         self.inner.seq_of_key(thread_id, event_key).await
     }
-    async fn search(&self, text: &str, limit: usize) -> journal::Result<Vec<SearchHit>> {
-        self.inner.search(text, limit).await
+    async fn search(&self, query: SearchQuery) -> journal::Result<Vec<Hit>> {
+        self.inner.search(query).await
     }
     async fn rank(&self, query: RankQuery) -> journal::Result<Vec<Ranked>> {
         self.inner.rank(query).await
@@ -146,6 +147,27 @@ impl Store for Dying {
     }
     async fn outbox(&self, kind: &str) -> journal::Result<Vec<OutboxItem>> {
         self.inner.outbox(kind).await
+    }
+    async fn turns(&self, query: TurnQuery) -> journal::Result<Vec<LoggedTurn>> {
+        self.inner.turns(query).await
+    }
+    async fn summaries(&self, query: SummaryQuery) -> journal::Result<Vec<StoredSummary>> {
+        self.inner.summaries(query).await
+    }
+    async fn memory_counts(&self, agent_id: &AssistantId) -> journal::Result<MemoryCounts> {
+        self.inner.memory_counts(agent_id).await
+    }
+    async fn item(&self, namespace: &[String], key: &str) -> journal::Result<Option<protocol::Item>> {
+        self.inner.item(namespace, key).await
+    }
+    async fn items(&self, query: ItemQuery) -> journal::Result<Vec<FoundItem>> {
+        self.inner.items(query).await
+    }
+    async fn namespaces(&self, query: NamespaceQuery) -> journal::Result<Vec<Vec<String>>> {
+        self.inner.namespaces(query).await
+    }
+    async fn index(&self) -> journal::Result<()> {
+        self.inner.index().await
     }
     async fn import_source(&self, source_key: &str) -> journal::Result<Option<ImportSource>> {
         self.inner.import_source(source_key).await

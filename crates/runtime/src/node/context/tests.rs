@@ -1,5 +1,7 @@
 //! What is read of a thread before the model is asked, at first and once more.
 
+mod archived;
+
 use std::cell::RefCell;
 
 use jiff::Timestamp;

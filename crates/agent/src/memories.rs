@@ -1,0 +1,236 @@
+//! Memory, as a front end asks for it: keep, look, find, trace, and the work that is done behind a turn. What becomes a
+//! summary, and how, is decided in the `memory` room.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use memory::{
+    AgentFile, Items, Remembered, Rewritten, SearchRequest, SearchResults, Snapshot, SummarizationHandoff,
+    TRANSFER_DUE, Tiering,
+};
+use model::ChatModel;
+use protocol::{LoggedTurn, MediumTermSummary, ParentKind, RunStatus, ThreadId};
+use runtime::{Frame, Frames, RunEnd};
+use serde::Serialize;
+
+use crate::agent::Agent;
+use crate::models::is_offline;
+use crate::{Error, Result};
+
+/// How much an assistant remembers, tier by tier.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MemoryStats {
+    /// Long-term memory that every conversation begins with.
+    pub agent_md: AgentMdStats,
+    /// What people and models said in plain words.
+    pub turns: TurnStats,
+    /// Summaries of medium-term memory.
+    pub summaries: u64,
+    /// Items in the store, whoever put them.
+    pub items: u64,
+    /// Threads some of whose turns wait to be summarised.
+    pub due: u64,
+}
+
+/// The size of agent.md.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AgentMdStats {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Whether it is there.
+    pub exists: bool,
+    /// Its bytes.
+    pub bytes: u64,
+    /// The most bytes that are read of it.
+    pub bytes_max: u64,
+}
+
+/// Turns of an assistant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct TurnStats {
+    /// No summary stands for them.
+    pub active: u64,
+    /// A summary does.
+    pub summarised: u64,
+    /// A rewind took them back.
+    pub withdrawn: u64,
+}
+
+impl Agent {
+    /// Returns what there is about some words: messages, archived ones too, summaries, handoffs and items, best first.
+    ///
+    /// # Errors
+    /// When there is no word to look for, or the journal fails.
+    pub async fn search(&self, request: &SearchRequest) -> Result<SearchResults> {
+        Ok(memory::search(&*self.store, request).await?)
+    }
+
+    /// Adds a line to the notes in agent.md, outside the block; secrets are withheld from it.
+    ///
+    /// # Errors
+    /// When there is nothing to add, or the file cannot be written.
+    pub async fn remember(&self, text: &str) -> Result<Remembered> {
+        let text = text.to_owned();
+        self.with_agent_md(move |file| memory::remember(file, &text)).await
+    }
+
+    /// Returns agent.md as it is on disk; a missing one is empty.
+    ///
+    /// # Errors
+    /// When there is something that cannot be read.
+    pub fn agent_md(&self) -> Result<Arc<Snapshot>> {
+        Ok(self.agent_file(&self.settings.assistant_id).read()?)
+    }
+
+    /// Returns where agent.md is.
+    pub fn agent_md_path(&self) -> PathBuf {
+        self.settings.home.agent_md(&self.settings.assistant_id)
+    }
+
+    /// Puts what a person made of the text they were shown in the place of agent.md. The block is not theirs to change,
+    /// and what others noted meanwhile is not lost: the answer says so, and nothing is written then.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written, or would be too large; it is as it was.
+    pub async fn edit_agent_md(&self, shown: Vec<u8>, edited: Vec<u8>) -> Result<Rewritten> {
+        self.with_agent_md(move |file| file.rewrite(&shown, &edited)).await
+    }
+
+    /// Returns how much the assistant remembers.
+    ///
+    /// # Errors
+    /// When agent.md cannot be looked at, or the journal fails.
+    pub async fn memory_stats(&self) -> Result<MemoryStats> {
+        let assistant_id = &self.settings.assistant_id;
+        let counts = self.store.memory_counts(assistant_id).await?;
+        let due = self.store.outbox(TRANSFER_DUE).await?.len() as u64;
+        Ok(MemoryStats {
+            agent_md: agent_md_stats(&self.agent_md_path()),
+            turns: TurnStats {
+                active: counts.active_turns,
+                summarised: counts.summarised_turns,
+                withdrawn: counts.withdrawn_turns,
+            },
+            summaries: counts.summaries,
+            items: counts.items,
+            due,
+        })
+    }
+
+    /// Returns the newest summaries of the assistant's old turns, newest first.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn recent_summaries(&self, limit: usize) -> Result<Vec<MediumTermSummary>> {
+        let tiers = self.tiers(None);
+        Ok(tiers.retrieve_recent_summaries(&self.settings.assistant_id, limit).await?)
+    }
+
+    /// Returns a page of what was said in the thread in plain words, archived turns too, in order: from the beginning, or
+    /// from the first turn after index `after`.
+    ///
+    /// # Errors
+    /// When the thread does not exist, or the journal fails.
+    pub async fn task_trace(
+        &self,
+        thread_id: ThreadId,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<LoggedTurn>> {
+        self.thread(thread_id).await?;
+        Ok(self.tiers(None).get_task_trace(thread_id, after, limit).await?)
+    }
+
+    /// Returns what agents and clients keep under names.
+    pub fn items(&self) -> Items {
+        Items { store: Arc::clone(&self.store) }
+    }
+
+    /// Returns what does the work of memory that no turn waits for. It is owned: spawn its `settle` when a turn has ended,
+    /// and when a program begins, for what an earlier process left.
+    ///
+    /// Everything that is due is in the journal's queue, so that nothing is lost when the work is dropped half-way, and
+    /// two processes that do it do it once. A turn that begins meanwhile goes first.
+    ///
+    /// # Errors
+    /// When the model in use cannot be opened.
+    pub fn tiering(&self) -> Result<Tiering> {
+        let summariser = self.summariser()?;
+        Ok(self.tiering_with(summariser))
+    }
+
+    /// Does something with agent.md that may wait for another process to let go of it.
+    async fn with_agent_md<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&AgentFile) -> memory::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let file = self.agent_file(&self.settings.assistant_id);
+        let path = file.path().to_owned();
+        let done = tokio::task::spawn_blocking(move || work(&file)).await;
+        Ok(done.map_err(|error| Error::Input { path, reason: error.to_string() })??)
+    }
+
+    /// Notices whether turns of a thread whose run has ended are due. What goes wrong here is told and changes nothing
+    /// about the turn.
+    pub(crate) async fn look_at_memory(&self, thread_id: ThreadId, end: &RunEnd, frames: &Frames) {
+        if !self.config.memory.enabled || end.status == RunStatus::Interrupted {
+            return;
+        }
+        if let Err(error) = self.look_at(thread_id).await {
+            let text = format!("failed to see whether turns are due for memory: {error}");
+            frames.send(Frame::Notice { text });
+        }
+    }
+
+    async fn look_at(&self, thread_id: ThreadId) -> Result<()> {
+        match self.store.thread(thread_id).await? {
+            Some(thread) if thread.parent_kind != Some(ParentKind::Subagent) => {
+                Ok(self.tiering_with(None).look(thread_id).await?)
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn tiering_with(&self, summariser: Option<Arc<dyn ChatModel>>) -> Tiering {
+        let model = self.models.open().unwrap_or(None);
+        Tiering {
+            tiers: Arc::new(self.tiers(summariser)),
+            contexts: Arc::clone(&self.contexts),
+            model: model.as_ref().map(|model| model.name().to_string()).unwrap_or_default(),
+            window: model.as_ref().and_then(|model| model.limits().context_tokens),
+        }
+    }
+
+    fn tiers(&self, summariser: Option<Arc<dyn ChatModel>>) -> SummarizationHandoff {
+        let store = Arc::clone(&self.store);
+        SummarizationHandoff { store, summariser, settings: self.config.memory.clone() }
+    }
+
+    /// Opens the model that writes summaries of old turns; `None` means the extract. One that is configured and cannot be
+    /// used is told of by [`Agent::summariser_problem`].
+    fn summariser(&self) -> Result<Option<Arc<dyn ChatModel>>> {
+        let configured = self.config.memory.model.as_deref();
+        match configured.map(|name| self.models.summariser(name)) {
+            Some(Ok(model)) => Ok(model),
+            Some(Err(_)) | None => self.models.small(),
+        }
+    }
+
+    /// Says what is wrong with the configured model for summaries, if anything is.
+    pub(crate) fn summariser_problem(&self) -> Option<String> {
+        let settings = &self.config.memory;
+        let name = settings.model.as_deref().filter(|name| settings.enabled && !is_offline(name))?;
+        let fault = self.models.fault(name)?;
+        Some(format!("`memory.model` is not used: failed to {fault}"))
+    }
+}
+
+fn agent_md_stats(path: &Path) -> AgentMdStats {
+    let found = std::fs::metadata(path);
+    AgentMdStats {
+        path: path.to_owned(),
+        exists: found.is_ok(),
+        bytes: found.map_or(0, |found| found.len()),
+        bytes_max: memory::AGENT_MD_BYTES_MAX,
+    }
+}

@@ -1,0 +1,224 @@
+//! What others have to say before a compaction takes effect: refusing it, keeping something with it, failing; and that
+//! nobody is asked about a compaction that does not happen.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use agent::{Agent, CancellationToken, CompactionRequest, Error, Frame, Frames, Item};
+use compaction::{BeforeCompaction, DueCompaction, Ruling};
+use journal::{OutboxItem, Subagents, ThreadFilter};
+use memory::TRANSFER_DUE;
+use protocol::RunStatus;
+use runtime::{Failure, FailureKind};
+use scripted::{Fault, Reply, Script, Server};
+
+use super::*;
+use crate::world::{messages, quiet};
+
+/// The kind of the item that a hook keeps with a marker.
+const NOTED: &str = "noted";
+
+/// What a hook of these tests does.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Pass,
+    Keep,
+    Refuse,
+    Fail,
+}
+
+/// A hook that counts how often it is asked.
+struct Asked {
+    way: Way,
+    times: AtomicUsize,
+}
+
+impl Asked {
+    fn new(way: Way) -> Arc<Self> {
+        Arc::new(Self { way, times: AtomicUsize::new(0) })
+    }
+
+    fn times(&self) -> usize {
+        self.times.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl BeforeCompaction for Asked {
+    fn name(&self) -> &'static str {
+        "Keeper"
+    }
+
+    async fn before_compaction(&self, due: &DueCompaction<'_>) -> Result<Ruling, Failure> {
+        self.times.fetch_add(1, Ordering::SeqCst);
+        assert!(!due.compaction.summary.is_empty(), "the summary is there");
+        let events = due.store.events(due.thread_id, journal::EventQuery::after(0, 500)).await?;
+        let stored = events.iter().filter(|event| event.kind() == Some(EventType::Compacted)).count();
+        assert_eq!(stored, 0, "and nothing is stored yet");
+        Ok(match self.way {
+            Way::Pass => Ruling::Pass,
+            Way::Keep => Ruling::With(vec![Write::Enqueue(OutboxItem {
+                kind: NOTED.to_owned(),
+                key: due.thread_id.to_string(),
+                payload: json!({"last_seq": due.compaction.last_seq}),
+                attempts: 0,
+                created_at: due.now,
+            })]),
+            Way::Refuse => Ruling::Veto { reason: "the audit is not done".to_owned() },
+            Way::Fail => return Err(Failure::new(FailureKind::Store, "reach the archive")),
+        })
+    }
+}
+
+fn agent_with(world: &World, server: &Server, settings: (u64, &str), hook: &Arc<Asked>) -> Agent {
+    agent_of(world, server, settings).with_before_compaction(hook.clone())
+}
+
+/// Returns the threads whose turns are queued for memory.
+pub async fn due(agent: &Agent) -> Vec<String> {
+    agent.store().outbox(TRANSFER_DUE).await.unwrap().into_iter().map(|item| item.key).collect()
+}
+
+#[tokio::test]
+async fn e18_a_hook_may_refuse_and_the_conversation_stays_as_it_is() {
+    let (world, server, hook) = (World::new(), good_server(), Asked::new(Way::Refuse));
+    let agent = agent_with(&world, &server, (200_000, ""), &hook);
+    let thread = filled(&agent, 3_000).await;
+    let error = compacted(&agent, thread).await.unwrap_err();
+    assert!(matches!(error, Error::NotCompacted { .. }), "it is no want of something to condense: {error:?}");
+    let told = error.to_string();
+    assert!(told.contains("Keeper refused: the audit is not done"), "{told}");
+    assert_eq!(markers(&agent, thread).await, []);
+    assert_eq!(
+        due(&agent).await,
+        Vec::<String>::new(),
+        "what others keep with a marker is not kept without one"
+    );
+    let failed = events_of(&agent, thread, EventType::CompactionFailed).await;
+    assert_eq!((failed[0]["vetoed_by"].as_str(), hook.times()), (Some("Keeper"), 1));
+    sent(&agent, thread, "And now?").await;
+    assert!(newest(&server).contains(SAID) && !newest(&server).contains(OPENING));
+}
+
+#[tokio::test]
+async fn e18_what_is_refused_unasked_is_not_tried_with_every_call_of_the_model() {
+    let (world, hook) = (World::new(), Asked::new(Way::Refuse));
+    let replies = [
+        record(),
+        calls_large("c1", 100),
+        calls_large("c2", 100),
+        unreported(Reply::text("Done.")).repeated(),
+    ];
+    let server = Server::start(Script::new(replies)).unwrap();
+    let agent = with_large(&world, &server, (200_000, "trigger = [{ tokens = 8000 }]"));
+    let agent = agent.with_before_compaction(hook.clone());
+    let thread = filled(&agent, 3_000).await;
+    sent(&agent, thread, "And now?").await;
+    let (asked, answered) = split(&server);
+    assert_eq!((hook.times(), asked.len(), answered.len()), (1, 1, 3));
+    assert!(answered.iter().all(|request| request.body["messages"].to_string().contains(SAID)));
+}
+
+#[tokio::test]
+async fn e18_what_a_hook_keeps_is_stored_with_the_marker() {
+    let (world, server, hook) = (World::new(), good_server(), Asked::new(Way::Keep));
+    let agent = agent_with(&world, &server, (200_000, ""), &hook);
+    let thread = filled(&agent, 3_000).await;
+    compacted(&agent, thread).await.unwrap();
+    let noted = agent.store().outbox(NOTED).await.unwrap();
+    let (_, marker) = markers(&agent, thread).await.remove(0);
+    assert_eq!(noted[0].payload["last_seq"], marker.last_seq);
+    assert_eq!((noted.len(), hook.times()), (1, 1));
+    assert_eq!(due(&agent).await, [thread.to_string()], "f8: memory has its own say beside it");
+}
+
+#[tokio::test]
+async fn e18_a_hook_that_fails_blocks_nothing_and_is_told() {
+    let (world, server, hook) = (World::new(), good_server(), Asked::new(Way::Fail));
+    let agent = agent_with(&world, &server, (200_000, ""), &hook);
+    let thread = filled(&agent, 3_000).await;
+    let (frames, mut watched) = Frames::channel();
+    let request = CompactionRequest::default();
+    assert!(agent.compact(thread, &request, &frames, &CancellationToken::new()).await.unwrap().is_stored);
+    let events = agent.events(thread).await.unwrap();
+    let marker = events.iter().find(|event| event.kind() == Some(EventType::Compacted)).unwrap();
+    let failed = json!([{"hook": "Keeper", "reason": "reach the archive"}]);
+    assert_eq!(marker.metadata_value()["hooks_failed"], failed);
+    let mut told = Vec::new();
+    while let Some(Item::Frame(_, frame)) = watched.try_next() {
+        if let Frame::Notice { text } = &*frame {
+            told.push(text.clone());
+        }
+    }
+    assert!(
+        told.iter().any(|text| text.contains("Keeper") && text.contains("reach the archive")),
+        "{told:?}"
+    );
+}
+
+#[tokio::test]
+async fn e18_nobody_is_asked_about_a_compaction_that_does_not_happen() {
+    let (world, hook) = (World::new(), Asked::new(Way::Pass));
+    let endless =
+        Reply::text(RECORD.replace("The first parts", &"The very first of all the parts ".repeat(400)));
+    let replies = [
+        record().when_body_contains("the first time"),
+        Reply::fault(Fault::Hang).when_body_contains("the second time"),
+        unreported(endless).when_body_contains("the third time").repeated(),
+        record(),
+    ];
+    let server = Server::start(Script::new(replies)).unwrap();
+    let agent = agent_with(&world, &server, (200_000, ""), &hook);
+    let (frames, cancel) = quiet();
+    let about = |focus: &str| CompactionRequest { focus: Some(focus.to_owned()), keep: None };
+
+    let short = agent.create_thread(None).await.unwrap().thread_id;
+    append(&agent, short, &[Message::human("Hello."), Message::ai("Hello.")]).await;
+    assert!(matches!(compacted(&agent, short).await, Err(Error::NothingToCompact { .. })), "nothing to do");
+
+    let thread = filled(&agent, 3_000).await;
+    agent.preview_compaction(thread, &about("the first time"), &frames, &cancel).await.unwrap();
+
+    let stopped = CancellationToken::new();
+    let second = about("the second time");
+    let stopping = async {
+        server.called(2).await;
+        stopped.cancel();
+    };
+    let (ended, ()) = futures::join!(agent.compact(thread, &second, &frames, &stopped), stopping);
+    assert!(matches!(ended, Err(Error::NotCompacted { .. })), "{ended:?}");
+
+    let small = filled(&agent, 20).await;
+    let helpless = agent.compact(small, &about("the third time"), &frames, &cancel).await;
+    assert!(helpless.is_err(), "a summary as long as what it stands for: {helpless:?}");
+
+    assert_eq!((hook.times(), due(&agent).await), (0, Vec::new()));
+    compacted(&agent, thread).await.unwrap();
+    assert_eq!((hook.times(), due(&agent).await), (1, vec![thread.to_string()]));
+}
+
+#[tokio::test]
+async fn f8_what_a_subagent_condenses_is_not_flushed_to_memory() {
+    let world = World::new();
+    let mut replies = vec![record()];
+    let task = json!({"description": "look", "prompt": "Look at everything large."});
+    let own = |reply: Reply, step| unreported(reply).when_body_contains("Plum.").when_turn_is(1, step);
+    replies.push(own(Reply::call("t1", "task", task), 1));
+    replies.push(own(Reply::text("Reported."), 2));
+    replies.extend((0..8).map(|number| calls_large(&format!("s{number}"), 16_000)));
+    replies.push(unreported(Reply::text("All of it is well.")).repeated());
+    let server = Server::start(Script::new(replies)).unwrap();
+    let agent = with_large(&world, &server, (30_000, ""));
+    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let end = sent(&agent, thread, "Plum.").await;
+    assert_eq!(end.status, RunStatus::Success);
+    let filter = ThreadFilter { subagents: Subagents::Shown, limit: 10, ..ThreadFilter::default() };
+    let threads = agent.threads(filter).await.unwrap();
+    let subagent = threads.iter().find(|found| found.parent_id == Some(thread)).unwrap().thread_id;
+    assert!(!markers(&agent, subagent).await.is_empty());
+    assert_eq!(due(&agent).await, Vec::<String>::new());
+    // Nor is what a person has condensed of it.
+    append(&agent, subagent, &turns(20..28, 3_000)).await;
+    compacted(&agent, subagent).await.unwrap();
+    assert_eq!(due(&agent).await, Vec::<String>::new());
+    assert!(!messages(&agent, subagent).await.is_empty());
+}

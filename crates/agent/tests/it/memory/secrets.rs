@@ -1,0 +1,75 @@
+//! Secrets, wherever they were said: they reach no tier of memory, and how many were withheld is told (M16).
+
+use scripted::{Reply, Script};
+use serde_json::json;
+
+use super::*;
+
+/// Keys as they look, one for each place a secret can be said in.
+const KEYS: [&str; 4] = [
+    "sk-ant-api03-Q29tZXRXYWxudXRIaXZlQmVlc0luVHJlbnRvMDE",
+    "ghp_q8Zr2LmT5vXc9BnK1wEy4UiO7pAs3DfGh6Jk",
+    "AKIAIOSFODNN7EXAMPLE",
+    "glpat-x9Yt3KcLq7Wz2VbN5mRp",
+];
+
+/// Returns every text of every row of the tables of memory.
+fn kept(world: &World) -> String {
+    let connection = rusqlite::Connection::open(world.home().database()).unwrap();
+    let mut all = String::new();
+    for (table, columns) in [("medium_term_memory", "summary_text"), ("items", "key || value || namespace")] {
+        let mut rows = connection.prepare(&format!("SELECT {columns} FROM {table}")).unwrap();
+        let texts = rows.query_map([], |row| row.get::<_, String>(0)).unwrap();
+        texts.for_each(|text| all.push_str(&text.unwrap()));
+    }
+    all + &world.read_agent_md()
+}
+
+#[tokio::test]
+async fn m16_a_secret_that_was_said_reaches_no_tier() {
+    let [by_person, by_tool, by_model, by_summariser] = KEYS;
+    let world = World::new();
+    world.put("notes.txt", &format!("The key of the server is {by_tool}\n"));
+    // A summariser that was told nothing of it, and says one all the same.
+    let summary = Reply::text(format!("{SUMMARY} The key is {by_summariser} and the file says so."));
+    let put = json!({"action": "put", "namespace": ["keys"], "key": "server", "value": {"note": format!("it is {by_tool}")}});
+    let replies = [
+        summary.when_body_contains(TRANSFER).repeated(),
+        unreported(Reply::call("c1", "read_file", json!({"path": "notes.txt"}))).when_turn_is(2, 1),
+        unreported(Reply::call("c2", "store", put)).when_turn_is(2, 2),
+        unreported(Reply::text(format!("It is {by_model}, and the other one is {by_tool}."))).when_turn_is(2, 3),
+        unreported(Reply::text("Done.")).repeated(),
+    ];
+    let server = Server::start(Script::new(replies)).unwrap();
+    let more = "[permissions]\nallow = [\"read_file\"]";
+    let agent = agent_of(&world, &server, (BUDGET, more));
+    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    sent(&agent, thread, &format!("{FIRST} My own key is {by_person}, keep it.")).await;
+    sent(&agent, thread, "What is the key of the server?").await;
+    for number in 3..=8 {
+        sent(&agent, thread, &said(number)).await;
+    }
+    let settled = settled(&agent).await;
+    assert!(settled[0].withheld >= 3, "{settled:?}");
+    assert_eq!(archives(&agent, thread).await[0].withheld, settled[0].withheld, "it is told in the thread");
+    let remembered = agent.remember(&format!("My key is {by_person}")).await.unwrap();
+    assert_eq!(remembered.withheld, 1);
+    let other = agent.create_thread(None).await.unwrap().thread_id;
+    sent(&agent, other, "Hello.").await;
+    let system = newest(&server).body["system"].to_string();
+    assert!(system.contains(SUMMARY));
+    let asked: String = transfers(&server).iter().map(|request| request.body.to_string()).collect();
+    let summaries = format!("{:?}", agent.recent_summaries(10).await.unwrap());
+    for key in KEYS {
+        for (place, text) in [
+            ("a tier", kept(&world)),
+            ("a summary", summaries.clone()),
+            ("what another thread is told", system.clone()),
+            ("what the summariser is shown", asked.clone()),
+        ] {
+            assert!(!text.contains(key), "{key} is in {place}: {text}");
+        }
+    }
+    let items = agent.items().search(&agent::ItemSearch::default()).await.unwrap();
+    assert_eq!((items.len(), items[0].item.key.as_str()), (1, "server"), "the item is kept without it");
+}

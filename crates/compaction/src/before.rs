@@ -1,0 +1,107 @@
+//! What others have to say before a compaction takes effect: one may refuse it, or have rows written together with its
+//! marker. What they keep or refuse it for is not known here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use journal::{Store, Write};
+use protocol::{Compaction, RunId, ThreadId};
+use runtime::{Failure, Frame, Frames};
+use serde::Serialize;
+
+/// How long one of them may take; a conversation that does not fit waits for nobody longer.
+const HOOK_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// A feature's say before a compaction takes effect (E18).
+///
+/// It is asked once, when the summary is there and nothing is stored yet, and only about a compaction that is stored if
+/// nobody refuses it: not for a preview, nor for one that was stopped or would not help. One that fails or takes too long
+/// has said nothing; that is told, and the compaction takes effect.
+#[async_trait]
+pub trait BeforeCompaction: Send + Sync {
+    /// Returns its name, for those who are told that it refused or failed.
+    fn name(&self) -> &'static str;
+
+    /// Says what is to become of the compaction.
+    async fn before_compaction(&self, due: &DueCompaction<'_>) -> Result<Ruling, Failure>;
+}
+
+/// A compaction that is about to take effect.
+pub struct DueCompaction<'a> {
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// The run that condenses it.
+    pub run_id: RunId,
+    /// What the marker is to hold.
+    pub compaction: &'a Compaction,
+    /// For reading.
+    pub store: &'a Arc<dyn Store>,
+    /// The time the marker bears.
+    pub now: Timestamp,
+}
+
+/// What is to become of a compaction.
+#[derive(Debug)]
+pub enum Ruling {
+    /// It takes effect.
+    Pass,
+    /// It takes effect, and these rows are written in the same transaction.
+    With(Vec<Write>),
+    /// It does not: the conversation stays as it is.
+    Veto {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What they said together.
+#[derive(Debug)]
+pub(crate) enum Said {
+    /// It takes effect.
+    Effect {
+        /// Rows that are written with it.
+        writes: Vec<Write>,
+        /// Those that failed.
+        failed: Vec<FailedHook>,
+    },
+    /// One of them refused it; those behind it were not asked.
+    Vetoed { by: &'static str, reason: String },
+}
+
+/// One that failed; the marker's metadata tells of it.
+#[derive(Debug, Serialize)]
+pub(crate) struct FailedHook {
+    hook: &'static str,
+    reason: String,
+}
+
+/// Asks everyone in turn; the first who refuses has the last word.
+pub(crate) async fn ask(
+    hooks: &[Arc<dyn BeforeCompaction>],
+    due: &DueCompaction<'_>,
+    frames: &Frames,
+) -> Said {
+    let (mut writes, mut failed) = (Vec::new(), Vec::new());
+    for hook in hooks {
+        let said = tokio::time::timeout(HOOK_TIME_MAX, hook.before_compaction(due)).await;
+        let reason = match said {
+            Ok(Ok(Ruling::Pass)) => continue,
+            Ok(Ok(Ruling::With(more))) => {
+                writes.extend(more);
+                continue;
+            }
+            Ok(Ok(Ruling::Veto { reason })) => return Said::Vetoed { by: hook.name(), reason },
+            Ok(Err(failure)) => failure.message,
+            Err(_) => format!("it took longer than {} seconds", HOOK_TIME_MAX.as_secs()),
+        };
+        let text = format!(
+            "failed to let {} know that the conversation is condensed: {reason}; it is condensed all the same",
+            hook.name()
+        );
+        frames.send(Frame::Notice { text });
+        failed.push(FailedHook { hook: hook.name(), reason });
+    }
+    Said::Effect { writes, failed }
+}

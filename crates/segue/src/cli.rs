@@ -3,6 +3,7 @@
 pub(crate) mod compact;
 pub(crate) mod handoff;
 pub(crate) mod history;
+pub(crate) mod memory;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,6 +16,8 @@ use crate::exit::EXIT_CODES;
 use compact::{Compact, Uncompact, Window};
 use handoff::{Handoff, Recall};
 use history::{Feedback, History, Trace};
+use memory::store::Store;
+use memory::{Memory, Remember, Search};
 
 /// A durable agent in the terminal: chat, run one turn, hand a long session over to a fresh thread
 ///
@@ -129,7 +132,13 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Threads(Threads),
     History(History),
+    Search(Search),
     Recall(Recall),
+    #[command(subcommand)]
+    Memory(Memory),
+    Remember(Remember),
+    #[command(subcommand)]
+    Store(Store),
     #[command(name = "context")]
     Window(Window),
     Compact(Compact),
@@ -324,15 +333,6 @@ pub(crate) enum Threads {
     Tree {
         /// Only the tree this thread belongs to
         thread: Option<String>,
-    },
-    /// Find passages that hold every word
-    Search {
-        /// The words
-        #[arg(required = true)]
-        words: Vec<String>,
-        /// The most passages to show
-        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=500))]
-        limit: u32,
     },
     /// Give a thread another name
     Rename {

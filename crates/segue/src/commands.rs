@@ -6,6 +6,7 @@ pub(crate) mod compact;
 pub(crate) mod handoff;
 pub(crate) mod history;
 pub(crate) mod import;
+pub(crate) mod memory;
 pub(crate) mod review;
 pub(crate) mod run;
 pub(crate) mod setup;
@@ -97,7 +98,8 @@ impl Context {
 /// Performs the command.
 pub(crate) fn start(cli: Cli) -> Outcome {
     log_to_stderr();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // A chat waits for keys on this thread; what goes on meanwhile has one of its own.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let outcome = runtime.block_on(perform(cli));
     // Work that was given up must not keep the program from ending.
     runtime.shutdown_background();
@@ -123,7 +125,11 @@ async fn perform(cli: Cli) -> Outcome {
         }
         Some(Command::Threads(args)) => threads::run(&open(Asked::default())?, args).await,
         Some(Command::History(args)) => history::run(&open(Asked::default())?, args).await,
+        Some(Command::Search(args)) => history::search::run(&open(Asked::default())?, args).await,
         Some(Command::Recall(args)) => history::recall::run(&open(Asked::default())?, args).await,
+        Some(Command::Memory(args)) => memory::run(&open(Asked::default())?, args).await,
+        Some(Command::Remember(args)) => memory::notes::remember(&open(Asked::default())?, args).await,
+        Some(Command::Store(args)) => memory::store::run(&open(Asked::default())?, args).await,
         Some(Command::Window(args)) => compact::window(&open(Asked::model(&args.model))?, &args.thread).await,
         Some(Command::Compact(args)) => compact::run(&open(Asked::model(&args.model))?, args).await,
         Some(Command::Uncompact(args)) => compact::undo(&open(Asked::default())?, &args.thread).await,

@@ -12,15 +12,18 @@ use protocol::{Rating, Seq};
 pub(crate) struct History {
     /// The beginning of its id, or `last`
     pub(crate) thread: String,
-    /// The most entries to show
-    #[arg(long, value_name = "N", default_value_t = Self::LIMIT, value_parser = clap::value_parser!(u32).range(1..=500))]
-    pub(crate) limit: u32,
+    /// The most entries to show [default: 50; 9 with --around]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=500))]
+    pub(crate) limit: Option<u32>,
     /// Only what came before this event
     #[arg(long, value_name = "SEQ")]
     pub(crate) before: Option<Seq>,
     /// Only what came after this event
     #[arg(long, value_name = "SEQ")]
     pub(crate) after: Option<Seq>,
+    /// What was said around this event
+    #[arg(long, value_name = "SEQ", conflicts_with_all = ["before", "after", "markers"])]
+    pub(crate) around: Option<Seq>,
     /// Only the markers
     #[arg(long)]
     pub(crate) markers: bool,
@@ -34,7 +37,9 @@ pub(crate) struct History {
 
 impl History {
     /// The most entries that are shown unless another number is asked for.
-    pub(crate) const LIMIT: u32 = 50;
+    pub(crate) const LIMIT: usize = 50;
+    /// The same around an event, which is to be seen at once.
+    pub(crate) const LIMIT_AROUND: usize = 9;
 }
 
 /// Say whether a run was good

@@ -313,7 +313,7 @@ fn rules(request: &ActionRequest) -> Vec<String> {
 pub(crate) async fn remember(context: &Context, rules: &[(String, Scope)]) -> Result<(), Failure> {
     for (rule, scope) in rules {
         let kept = match rule.parse::<Rule>() {
-            Ok(rule) => context.agent.remember(rule, *scope).await.map_err(Failure::from),
+            Ok(rule) => context.agent.remember_rule(rule, *scope).await.map_err(Failure::from),
             Err(error) => Err(Failure::new(Code::Internal, format!("read the rule: {error}"))),
         };
         match kept {

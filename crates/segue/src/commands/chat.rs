@@ -8,6 +8,7 @@ mod line;
 mod looking;
 pub(crate) mod message;
 mod opening;
+mod remembering;
 mod slash;
 mod status;
 mod threading;
@@ -30,6 +31,7 @@ use crate::terminal::work::watch::watch;
 use line::paste::Written;
 use line::{Known, Line, Lines, PROMPT};
 use message::Draft;
+use remembering::Behind;
 use status::Total;
 
 /// Threads that a person can choose from.
@@ -62,6 +64,8 @@ struct Chat {
     is_changed: bool,
     /// Whether Ctrl-C was the last key at an empty prompt.
     is_leaving: bool,
+    /// What goes on behind the conversation.
+    behind: Behind,
 }
 
 /// Whether the conversation goes on.
@@ -97,13 +101,17 @@ pub(crate) async fn run(context: Context, args: cli::Chat) -> Outcome {
         opening: None,
         is_changed: false,
         is_leaving: false,
+        behind: Behind::default(),
     };
     chat.note_model()?;
+    // What an earlier process left to do.
+    chat.behind.begin(&chat.context.agent);
     match thread {
         Some(thread) => chat.enter(thread).await?,
         None => chat.say("New thread. Write a message, or /help for what else there is.")?,
     }
     let outcome = chat.talk().await;
+    chat.behind.end().await;
     chat.context.agent.close().await;
     outcome
 }
@@ -200,6 +208,7 @@ impl Chat {
 
     /// Returns the next line: one that was typed ahead, else one the person writes now.
     async fn next_line(&mut self) -> Result<Line, Failure> {
+        self.tell_behind().await?;
         while std::mem::take(&mut self.is_changed)
             && let Some(thread) = &self.thread
         {
@@ -384,6 +393,12 @@ impl Chat {
 
     /// Asks what a run that stopped asks, tool calls or a handoff, as long as there is something, and says how it ended.
     async fn settle(&mut self, thread_id: ThreadId, end: RunEnd) -> Result<(), Failure> {
+        let ended = self.settle_asked(thread_id, end).await;
+        self.behind.begin(&self.context.agent);
+        ended
+    }
+
+    async fn settle_asked(&mut self, thread_id: ThreadId, end: RunEnd) -> Result<(), Failure> {
         let mut end = end;
         while end.status == RunStatus::Interrupted && !signals::is_ending() {
             let went_on = match self.approve(thread_id).await? {

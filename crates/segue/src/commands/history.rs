@@ -1,9 +1,10 @@
 //! `segue history`: what was said in a thread, a page at a time, whatever was condensed since. How one entry looks is in
-//! `entry`, which markers there are around a page in `marks`.
+//! `entry`, which markers there are around a page in `marks`; how something is found again is in `recall` and `search`.
 
 pub(crate) mod entry;
 pub(crate) mod marks;
 pub(crate) mod recall;
+pub(crate) mod search;
 
 use agent::{HistoryEntry, HistoryItem, HistoryPage, HistoryQuery, Shown, Superseded};
 use protocol::{RunFeedback, Seq, ThreadId};
@@ -36,13 +37,18 @@ struct Printed<'a> {
 pub(crate) async fn run(context: &Context, args: History) -> Outcome {
     let thread_id = context.agent.find_thread(&args.thread).await?.thread_id;
     let superseded = if args.all { Superseded::Shown } else { Superseded::Hidden };
+    let limit = if args.around.is_some() { History::LIMIT_AROUND } else { History::LIMIT };
     let query = HistoryQuery {
         before_seq: args.before,
         after_seq: args.after,
-        limit: args.limit as usize,
+        limit: args.limit.map_or(limit, |limit| limit as usize),
         shown: if args.markers { Shown::Markers } else { Shown::All },
         superseded,
         feedback: Some(RunFeedback::LOCAL.to_owned()),
+    };
+    let query = match args.around {
+        Some(seq) => around(context, thread_id, query, seq).await?,
+        None => query,
     };
     let page = context.agent.history_page(thread_id, &query).await?;
     let fold = if args.expand { Fold::Open } else { Fold::Closed };
@@ -54,7 +60,7 @@ pub(crate) async fn run(context: &Context, args: History) -> Outcome {
         context.json(&Printed { page: &page, first_seq, last_seq, markers: markers.as_deref() })?;
         return Ok(Code::Done);
     }
-    let look = Look { lines_max: usize::MAX, fold, marks: &marks };
+    let look = Look { lines_max: usize::MAX, fold, marks: &marks, sought: args.around };
     for entry in &page.entries {
         show(&context.screen, entry, look)?;
     }
@@ -69,16 +75,12 @@ pub(crate) async fn run(context: &Context, args: History) -> Outcome {
 fn note_more(context: &Context, args: &History, page: &HistoryPage) {
     let (Some(first), Some(last)) = (page.entries.first(), page.entries.last()) else { return };
     let history = format!("segue history {}", args.thread);
-    let originals = page.entries.iter().filter_map(|entry| match &entry.what {
-        HistoryItem::Marker(marker) if args.expand && (args.markers || marker.first_seq < first.seq) => {
-            let (after, before) = (marker.first_seq.saturating_sub(1), marker.last_seq.saturating_add(1));
-            let range = format!("--after {after} --before {before}");
-            Some(format!("Originals of marker #{}: `{history} {range}`", entry.seq))
-        }
-        HistoryItem::Marker(_)
-        | HistoryItem::Message(_)
-        | HistoryItem::Boundary(_)
-        | HistoryItem::Undone(_) => None,
+    let originals = page.entries.iter().filter_map(|entry| {
+        let range = stands_for(entry).filter(|(first_seq, _)| args.markers || *first_seq < first.seq);
+        let (first_seq, last_seq) = range.filter(|_| args.expand)?;
+        let (after, before) = (first_seq.saturating_sub(1), last_seq.saturating_add(1));
+        let range = format!("--after {after} --before {before}");
+        Some(format!("Originals of marker #{}: `{history} {range}`", entry.seq))
     });
     let page_of = format!("{history}{}", options(args));
     let earlier = page.has_more_before.then(|| format!("Earlier: `{page_of} --before {}`", first.seq));
@@ -90,14 +92,42 @@ fn note_more(context: &Context, args: &History, page: &HistoryPage) {
     }
 }
 
+/// Returns the first and the last event that a marker's summary stands for; other entries stand for themselves.
+pub(crate) fn stands_for(entry: &HistoryEntry) -> Option<(Seq, Seq)> {
+    match &entry.what {
+        HistoryItem::Marker(marker) => Some((marker.first_seq, marker.last_seq)),
+        HistoryItem::Archived(marker) => Some((marker.first_seq, marker.last_seq)),
+        HistoryItem::Message(_) | HistoryItem::Boundary(_) | HistoryItem::Undone(_) => None,
+    }
+}
+
 /// Returns the options that another page of the same is asked for with.
 fn options(args: &History) -> String {
     let flags = [(args.markers, " --markers"), (args.expand, " --expand"), (args.all, " --all")];
     let mut options: String = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, name)| *name).collect();
-    if args.limit != History::LIMIT {
-        options.push_str(&format!(" --limit {}", args.limit));
+    if let Some(limit) = args.limit {
+        options.push_str(&format!(" --limit {limit}"));
     }
     options
+}
+
+/// Returns the query of a page that has the event in its middle, as far as there is something on either side of it.
+///
+/// # Errors
+/// When the journal fails.
+pub(crate) async fn around(
+    context: &Context,
+    thread_id: ThreadId,
+    query: HistoryQuery,
+    seq: Seq,
+) -> Result<HistoryQuery, Failure> {
+    let before = HistoryQuery {
+        before_seq: Some(seq.saturating_add(1)),
+        limit: query.limit.div_ceil(2),
+        ..query.clone()
+    };
+    let first = context.agent.history_page(thread_id, &before).await?.entries.first().map(|entry| entry.seq);
+    Ok(HistoryQuery { after_seq: Some(first.unwrap_or(seq).saturating_sub(1)), ..query })
 }
 
 /// Shows what was said in a thread after an event, the first page of it.
@@ -106,10 +136,11 @@ fn options(args: &History) -> String {
 /// When the journal or stdout fails.
 pub(crate) async fn show_after(context: &Context, thread_id: ThreadId, seq: Seq) -> Result<(), Failure> {
     let query = HistoryQuery { after_seq: Some(seq), limit: CATCH_UP_ENTRIES, ..HistoryQuery::default() };
-    show_page(context, thread_id, &query, Fold::Closed).await.map(drop)
+    show_page(context, thread_id, &query, (Fold::Closed, None)).await.map(drop)
 }
 
-/// Shows a page of what was said in a thread, its markers closed or opened, and returns it.
+/// Shows a page of what was said in a thread, its markers closed or opened, and returns it. The event that was asked for is
+/// told from the others.
 ///
 /// # Errors
 /// When the journal or stdout fails.
@@ -117,12 +148,12 @@ pub(crate) async fn show_page(
     context: &Context,
     thread_id: ThreadId,
     query: &HistoryQuery,
-    fold: Fold,
+    (fold, sought): (Fold, Option<Seq>),
 ) -> Result<HistoryPage, Failure> {
     let page = context.agent.history_page(thread_id, query).await?;
     let marks = Marks::around(context, &page, (fold, query.superseded)).await?;
     for entry in &page.entries {
-        show(&context.screen, entry, Look { lines_max: usize::MAX, fold, marks: &marks })?;
+        show(&context.screen, entry, Look { lines_max: usize::MAX, fold, marks: &marks, sought })?;
     }
     Ok(page)
 }
@@ -131,9 +162,11 @@ pub(crate) async fn show_page(
 mod tests {
     use std::collections::BTreeSet;
 
-    use agent::{BoundaryEntry, CallHeader, SummaryMarker, UndoneEntry};
+    use agent::{ArchiveMarker, BoundaryEntry, CallHeader, SummaryMarker, UndoneEntry};
     use jiff::Timestamp;
-    use protocol::{Block, CompactionTrigger, Message, Rating, RunId, ToolMessage, ToolStatus};
+    use protocol::{
+        ArchiveReason, Block, CompactionTrigger, Message, Rating, RunId, ToolMessage, ToolStatus,
+    };
     use serde_json::{Value, json};
 
     use super::*;
@@ -205,6 +238,21 @@ mod tests {
         HistoryEntry { id: "summary-marker-8".to_owned(), ..entry(8, Some(id(4)), what) }
     }
 
+    fn archived() -> HistoryEntry {
+        let marker = ArchiveMarker {
+            kind: ArchiveMarker::TYPE,
+            turn_count: 4,
+            first_seq: 3,
+            last_seq: 6,
+            reason: ArchiveReason::Budget,
+            summary: "The kettle leaks.".to_owned(),
+            model: "anthropic/x".to_owned(),
+            summary_id: id(6),
+        };
+        let what = HistoryItem::Archived(Box::new(marker));
+        HistoryEntry { id: "archive-marker-10".to_owned(), ..entry(10, None, what) }
+    }
+
     /// One entry of every sort there is, in the order of the page.
     fn entries() -> Vec<HistoryEntry> {
         let boundary = |seq, kind, text: &str| {
@@ -221,6 +269,7 @@ mod tests {
             superseded,
             marker(),
             HistoryEntry { id: "summary-undone-9".to_owned(), ..entry(9, Some(id(5)), undone) },
+            archived(),
         ]
     }
 

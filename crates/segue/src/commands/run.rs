@@ -13,6 +13,7 @@ use agent::{Agent, CancellationToken, Frames, RunEnd};
 use protocol::{Block, HumanMessage, ThreadId};
 
 use crate::cli::{self, Format};
+use crate::commands::memory::settle;
 use crate::commands::{Context, NO_MODEL_HINT, approval, threads};
 use crate::exit::{self, Code, Failure, Outcome};
 use crate::terminal::work::watch::{Then, watch};
@@ -57,6 +58,9 @@ pub(crate) async fn turn(
         Err(error) => (None, Err(error.into())),
     };
     teller.finish(end.as_ref(), &outcome).await?;
+    if matches!(outcome, Ok(Code::Done)) {
+        settle::after_run(context).await;
+    }
     match (context.format, outcome) {
         // The result says it already.
         (Format::Json, Err(Failure::Told(told))) => Ok(told.code),

@@ -1,4 +1,4 @@
-//! `segue threads`: list, show, tree, search, rename, fork, delete, export.
+//! `segue threads`: list, show, tree, rename, fork, delete, export.
 
 pub(crate) mod newest;
 
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use agent::{SearchHit, ThreadFilter, ThreadNode};
+use agent::{ThreadFilter, ThreadNode};
 use jiff::Timestamp;
 use protocol::{Block, Message, ParentKind, Seq, Thread, ThreadId, ThreadStatus};
 use serde_json::json;
@@ -31,7 +31,6 @@ pub(crate) async fn run(context: &Context, args: Threads) -> Outcome {
         Threads::List { limit } => list(context, limit as usize).await?,
         Threads::Show { thread } => show(context, &thread).await?,
         Threads::Tree { thread } => tree(context, thread.as_deref()).await?,
-        Threads::Search { words, limit } => search(context, &words.join(" "), limit as usize).await?,
         Threads::Rename { thread, name } => rename(context, &thread, &name.join(" ")).await?,
         Threads::Fork { thread, until } => {
             let parent = context.agent.find_thread(&thread).await?;
@@ -194,57 +193,6 @@ fn show_node(
         show_node(context, child, ids, (&format!("{below}{mark}"), &format!("{below}{lead}")))?;
     }
     Ok(())
-}
-
-async fn search(context: &Context, words: &str, limit: usize) -> Result<(), Failure> {
-    let hits = context.agent.search(words, limit).await?;
-    if context.format == Format::Json {
-        let hits: Vec<serde_json::Value> = hits.iter().map(hit_json).collect();
-        return context.json(&hits);
-    }
-    if hits.is_empty() {
-        context.screen.line(format!("Nothing holds every word of `{}`.", one_line(words)))?;
-        return Ok(());
-    }
-    let (screen, style) = (&context.screen, context.screen.style);
-    let mut ids: Vec<ThreadId> = hits.iter().map(|hit| hit.thread_id).collect();
-    ids.sort();
-    ids.dedup();
-    let short: BTreeMap<ThreadId, String> = ids.iter().copied().zip(short_ids(ids.iter().copied())).collect();
-    for hit in &hits {
-        let id = short.get(&hit.thread_id).map(String::as_str).unwrap_or_default();
-        screen.line(format!(
-            "{} {}",
-            style.code(id),
-            style.dim(format!("#{} {}", hit.seq, one_line(&hit.role)))
-        ))?;
-        let snippet = emphasised(&hit.snippet, |word| style.bold(word));
-        screen.line(wrap(&snippet, screen.text_columns(), "  ", "  "))?;
-    }
-    Ok(())
-}
-
-fn hit_json(hit: &SearchHit) -> serde_json::Value {
-    json!({
-        "thread_id": hit.thread_id, "seq": hit.seq, "role": hit.role,
-        "snippet": emphasised(&hit.snippet, str::to_owned), "created_at": hit.created_at,
-    })
-}
-
-/// Returns the passage on one line, the words that were found passed through `found`.
-fn emphasised(snippet: &str, found: impl Fn(&str) -> String) -> String {
-    let mut out = String::new();
-    for (at, part) in snippet.split('\u{2}').enumerate() {
-        let (word, rest) = match part.split_once('\u{3}') {
-            Some((word, rest)) if at > 0 => (word, rest),
-            Some(_) | None => ("", part),
-        };
-        if !word.is_empty() {
-            out.push_str(&found(&one_line(word)));
-        }
-        out.push_str(&safe(rest).replace('\n', " "));
-    }
-    out
 }
 
 async fn rename(context: &Context, prefix: &str, name: &str) -> Result<(), Failure> {
@@ -443,12 +391,5 @@ mod tests {
         check("2026-11-21T09:00:00Z", "3 h ago");
         check("2026-11-18T09:00:00Z", "3 d ago");
         check("2026-10-01T09:00:00Z", "2026-10-01");
-    }
-
-    #[test]
-    fn found_words_stand_out_and_nothing_else_of_the_passage_acts() {
-        let text =
-            emphasised("a \u{2}flaky\u{3} test\n\u{1b}[2Jand \u{2}flaky\u{3}", |word| format!("<{word}>"));
-        assert_eq!(text, "a <flaky> test and <flaky>");
     }
 }

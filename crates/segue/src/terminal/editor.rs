@@ -6,6 +6,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tempfile::TempPath;
+
 use crate::exit::{Code, Failure};
 use crate::terminal::keyboard;
 
@@ -35,13 +37,20 @@ pub(crate) fn is_there() -> bool {
     choose(|name| std::env::var(name).ok(), on_path).is_ok()
 }
 
-/// Lets the person edit a file of theirs where it is.
+/// Lets the person edit `bytes` in a file in `folder`, and returns them as they are then, byte for byte. The file goes with
+/// the path, unless it is kept.
 ///
 /// # Errors
-/// When no editor can be started, or it reports a failure.
-pub(crate) fn open(path: &Path) -> Result<(), Failure> {
+/// When no editor can be started, with [`Code::Config`], or it reports a failure: nothing is taken over then.
+pub(crate) fn change(folder: &Path, bytes: &[u8]) -> Result<(Vec<u8>, TempPath), Failure> {
     let editor = choose(|name| std::env::var(name).ok(), on_path)?;
-    run(&editor, path)
+    let mut file = tempfile::Builder::new().prefix("segue-").suffix(".md").tempfile_in(folder)?;
+    file.write_all(bytes)?;
+    file.flush()?;
+    let path = file.into_temp_path();
+    run(&editor, &path)?;
+    // Read by its path: an editor may have put another file in its place.
+    Ok((fs::read(&path)?, path))
 }
 
 /// Lets the person edit `text` in a file in `folder`; `head` explains, as a comment that is not part of the text.

@@ -10,6 +10,7 @@ fn completions_and_manual_pages_are_generated_without_a_home() {
         let ended = sandbox.run(&["completions", shell]);
         assert!(ended.code == 0 && ended.stdout.contains("handoff"), "{shell}: {ended:?}");
         assert!(ended.stdout.contains("uncompact") && ended.stdout.contains("expand"), "{shell}");
+        assert!(ended.stdout.contains("summaries") && ended.stdout.contains("namespaces"), "{shell}");
     }
     let ended = sandbox.run(&["man"]);
     assert!(ended.code == 0 && ended.stdout.contains(".TH segue 1"), "{ended:?}");
@@ -22,6 +23,9 @@ fn completions_and_manual_pages_are_generated_without_a_home() {
         "segue-compact.1",
         "segue-context.1",
         "segue-trace.1",
+        "segue-search.1",
+        "segue-memory-trace.1",
+        "segue-store-put.1",
     ] {
         assert!(folder.join(page).exists(), "{page}");
     }

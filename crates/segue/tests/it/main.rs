@@ -8,7 +8,7 @@ mod chat;
 mod compact;
 mod generate;
 mod handoff;
-mod import;
+mod memory;
 mod run;
 mod sandbox;
 mod signals;

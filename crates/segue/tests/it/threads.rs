@@ -1,5 +1,7 @@
 //! Threads and history: ids by prefix, tables that fit, and changes that do what they say.
 
+mod import;
+
 use crate::sandbox::Sandbox;
 use crate::terminal::Terminal;
 
@@ -36,15 +38,6 @@ fn h6_a_tree_shows_the_child_under_its_parent() {
     assert!(lines.len() == 2 && lines[1].starts_with("└─ "), "{ended:?}");
     let tree = sandbox.json(&["threads", "tree", "last", "--json"]);
     assert_eq!(tree[0]["children"][0]["thread"]["parent_kind"], "handoff");
-}
-
-#[test]
-fn a_search_shows_the_passage() {
-    let sandbox = two_threads();
-    let ended = sandbox.run(&["threads", "search", "backoff", "suite"]);
-    assert!(ended.stdout.contains("backoff") && ended.stdout.contains("human"), "{ended:?}");
-    let none = sandbox.run(&["threads", "search", "xylophone"]);
-    assert!(none.code == 0 && none.stdout.contains("Nothing holds"), "{none:?}");
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! What a person can look at in a chat: what was spent, models, tools, memory, a tool call in
-//! full. Only the memory file and the model are changed here.
+//! What a person can look at in a chat: what was spent, models, tools, a tool call in full. Only the model is changed here.
 
 use agent::{Agent, HistoryItem, HistoryQuery};
 use protocol::message::joined_text;
@@ -8,13 +7,9 @@ use serde_json::Value;
 
 use crate::commands::chat::Chat;
 use crate::exit::{Code, Failure};
-use crate::terminal::ask::question::{Choice, ask};
-use crate::terminal::editor;
-use crate::terminal::screen::Audience;
 use crate::terminal::show::calls::title;
-use crate::terminal::show::markdown::Markdown;
 use crate::terminal::text::amount::{self, tokens};
-use crate::terminal::text::safe::{one_line, safe, shown_path};
+use crate::terminal::text::safe::{one_line, safe};
 use crate::terminal::text::table::{Column, table};
 
 /// Where most tools come from, which needs not be said.
@@ -117,41 +112,6 @@ impl Chat {
         Ok(())
     }
 
-    /// Shows agent.md, and opens it in the person's editor if they want that.
-    pub(super) fn memory(&self) -> Result<(), Failure> {
-        let agent = &self.context.agent;
-        let path = agent.home().agent_md(agent.assistant_id());
-        let (screen, style) = (&self.context.screen, self.context.screen.style);
-        screen.line(style.dim(shown_path(&path)))?;
-        match std::fs::read_to_string(&path) {
-            Ok(text) => {
-                let mut markdown = Markdown::new(screen);
-                screen.write(&(markdown.push(&text) + &markdown.finish()))?;
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                self.say("There is nothing in it yet.")?;
-            }
-            Err(error) => {
-                return Err(Failure::new(Code::Store, format!("read {}: {error}", path.display()))
-                    .with_hint("check its permissions"));
-            }
-        }
-        if screen.audience == Audience::Program {
-            return Ok(());
-        }
-        let choices = [Choice { key: 'e', label: "Edit", answer: () }];
-        match ask(screen, &choices, "Leave it")? {
-            Some(()) => {
-                if let Some(folder) = path.parent() {
-                    std::fs::create_dir_all(folder)?;
-                }
-                editor::open(&path)?;
-                self.say("It is read again with your next message.")
-            }
-            None => Ok(()),
-        }
-    }
-
     /// Shows the `nth` last tool call in full.
     pub(super) async fn show(&self, nth: Option<&str>) -> Result<(), Failure> {
         let Some(thread_id) = self.current()? else { return Ok(()) };
@@ -173,7 +133,10 @@ impl Chat {
             .into_iter()
             .filter_map(|entry| match entry.what {
                 HistoryItem::Message(message) => Some(message),
-                HistoryItem::Boundary(_) | HistoryItem::Marker(_) | HistoryItem::Undone(_) => None,
+                HistoryItem::Boundary(_)
+                | HistoryItem::Marker(_)
+                | HistoryItem::Undone(_)
+                | HistoryItem::Archived(_) => None,
             })
             .collect();
         let results = messages.iter().rev().filter_map(|message| match message {

@@ -1,7 +1,6 @@
 //! The commands of a chat: lines that begin with `/`. What each does is in the files beside this one.
 
 use crate::commands::chat::{Chat, Then};
-use crate::commands::history::recall;
 use crate::exit::{Code, Failure};
 use crate::terminal::screen::Cursor;
 use crate::terminal::text::wrap::{pad, wrap};
@@ -21,7 +20,7 @@ const fn slash(name: &'static str, takes: &'static str, about: &'static str) -> 
 }
 
 /// Every command.
-pub(super) const COMMANDS: [Slash; 20] = [
+pub(super) const COMMANDS: [Slash; 22] = [
     slash("help", "", "show the commands and keys"),
     slash(
         "handoff",
@@ -38,19 +37,29 @@ pub(super) const COMMANDS: [Slash; 20] = [
     slash("threads", "[ID]", "choose a thread to go on in"),
     slash("fork", "[SEQ]", "copy this thread, up to an event, and go on in the copy"),
     slash("rewind", "[SEQ]", "go back to before one of your messages, and change it"),
-    slash("recall", "words…", "find what was said here, or in the threads this one came from"),
+    slash(
+        "recall",
+        "words… [--all]",
+        "find what was said here, or in the threads this one came from; with --all, in any",
+    ),
+    slash(
+        "search",
+        "words… [--since WHEN] [--kind KIND]",
+        "find what was said in any thread; a plain question will do",
+    ),
+    slash("remember", "text…", "keep a sentence in agent.md, which every conversation begins with"),
+    slash("memory", "[show|edit]", "show what is remembered; show or change agent.md"),
     slash("approve", "", "decide about the tool calls that wait"),
     slash("show", "[N]", "open the last tool call, or the Nth last, in full"),
     slash(
         "history",
-        "[--expand] [--before SEQ] [--after SEQ]",
+        "[ID] [--expand] [--before SEQ] [--after SEQ] [--around SEQ]",
         "show what was said, with a marker where some of it was condensed, closed or opened",
     ),
     slash("context", "", "show what fills the model's window, and when it will be condensed"),
     slash("cost", "", "show what this thread has cost"),
     slash("model", "[PROVIDER/NAME]", "show or change the model"),
     slash("tools", "", "show the tools, those of MCP servers too, and what they may do"),
-    slash("memory", "", "show agent.md, and change it"),
     slash("export", "[FILE]", "write this thread to a file, as JSON if its name ends so"),
     slash("clear", "", "clear the screen"),
     slash("quit", "", "leave"),
@@ -88,7 +97,9 @@ impl Chat {
             "cost" => self.cost().await,
             "model" => self.model(first),
             "tools" => self.tools().await,
-            "memory" => self.memory(),
+            "search" => self.search(&words).await,
+            "remember" => self.remember(rest.trim()).await,
+            "memory" => self.memory(first).await,
             "export" => self.export(Some(rest.trim()).filter(|file| !file.is_empty())).await,
             "clear" => self.clear(),
             "handoff" => self.handoff(&words).await,
@@ -113,15 +124,6 @@ impl Chat {
                 .line(format!("{lead}{}", about.replace('\n', &format!("\n{}", " ".repeat(NAME_COLUMNS)))))?;
         }
         self.say(KEYS)
-    }
-
-    async fn recall(&self, words: &[&str]) -> Result<(), Failure> {
-        let Some(thread_id) = self.current()? else { return Ok(()) };
-        if words.is_empty() {
-            return Err(Failure::new(Code::User, "recall: no words were given")
-                .with_hint("/recall words… finds what was said about them"));
-        }
-        recall::find(&self.context, thread_id, &words.join(" ")).await
     }
 
     async fn approve_now(&mut self) -> Result<(), Failure> {

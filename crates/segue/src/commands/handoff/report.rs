@@ -183,7 +183,10 @@ async fn answered(context: &Context, ended: &Ended<'_>) -> Result<Option<String>
     let texts = said.entries.into_iter().rev().filter_map(|entry| match entry.what {
         HistoryItem::Message(message @ Message::Ai(_)) => Some(message.text()),
         HistoryItem::Message(Message::Human(_) | Message::Tool(_)) => None,
-        HistoryItem::Boundary(_) | HistoryItem::Marker(_) | HistoryItem::Undone(_) => None,
+        HistoryItem::Boundary(_)
+        | HistoryItem::Marker(_)
+        | HistoryItem::Undone(_)
+        | HistoryItem::Archived(_) => None,
     });
     Ok(texts.into_iter().find(|text| !text.trim().is_empty()))
 }

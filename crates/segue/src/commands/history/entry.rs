@@ -2,7 +2,7 @@
 //! entries there are is not its business.
 
 use agent::{CallHeader, HistoryEntry, HistoryItem};
-use protocol::{Block, Message, Rating, RunFeedback, RunId};
+use protocol::{Block, Message, Rating, RunFeedback, RunId, Seq};
 
 use super::marks::Marks;
 use crate::commands::LASTING_ID;
@@ -12,7 +12,7 @@ use crate::exit::Failure;
 use crate::terminal::screen::Screen;
 use crate::terminal::show::calls::title;
 use crate::terminal::show::markdown::Markdown;
-use crate::terminal::show::marker::{Fold, card, taken_back};
+use crate::terminal::show::marker::{Fold, archive_card, card, taken_back};
 use crate::terminal::text::moment::minute;
 use crate::terminal::text::safe::{one_line, safe};
 use crate::terminal::text::wrap::{shorten, size, wrap};
@@ -23,6 +23,9 @@ const RESULT_LINES_MAX: usize = 6;
 /// What is told of an entry that a rewind took out of sight.
 const SUPERSEDED: &str = "out of sight: the thread went back to before it";
 
+/// What is told of the entry that was asked for.
+const SOUGHT: &str = " · asked for";
+
 /// How much of entries is shown.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Look<'a> {
@@ -32,6 +35,8 @@ pub(crate) struct Look<'a> {
     pub(crate) fold: Fold,
     /// The markers around them.
     pub(crate) marks: &'a Marks,
+    /// The event that was asked for.
+    pub(crate) sought: Option<Seq>,
 }
 
 /// Shows one entry under a line that says who, where and when.
@@ -52,7 +57,8 @@ pub(crate) fn show(screen: &Screen, entry: &HistoryEntry, look: Look<'_>) -> Res
             };
             let place = format!("#{} {at}{}", entry.seq, condensed(entry, look));
             let place = if entry.is_superseded { format!("{place} · out of sight") } else { place };
-            screen.line(format!("{who} {}", style.dim(place)))?;
+            let sought = if look.sought == Some(entry.seq) { style.bold(SOUGHT) } else { String::new() };
+            screen.line(format!("{who} {}{sought}", style.dim(place)))?;
             show_message(screen, entry, message, look.lines_max)?;
         }
         HistoryItem::Boundary(boundary) => {
@@ -71,14 +77,25 @@ pub(crate) fn show(screen: &Screen, entry: &HistoryEntry, look: Look<'_>) -> Res
             }
         }
         HistoryItem::Undone(undone) => screen.line(taken_back(screen, undone.marker_seq))?,
+        HistoryItem::Archived(marker) => {
+            for line in archive_card(screen, marker, (entry.seq, entry.created_at), look.fold) {
+                screen.line(line)?;
+            }
+        }
     }
     match &entry.what {
-        HistoryItem::Boundary(_) | HistoryItem::Marker(_) | HistoryItem::Undone(_) if entry.is_superseded => {
+        HistoryItem::Boundary(_)
+        | HistoryItem::Marker(_)
+        | HistoryItem::Undone(_)
+        | HistoryItem::Archived(_)
+            if entry.is_superseded =>
+        {
             screen.line(style.dim(wrap(SUPERSEDED, screen.text_columns(), "   ", "   ")))?;
         }
         HistoryItem::Boundary(_)
         | HistoryItem::Marker(_)
         | HistoryItem::Undone(_)
+        | HistoryItem::Archived(_)
         | HistoryItem::Message(_) => {}
     }
     if let (Some(feedback), Some(run_id)) = (&entry.feedback, entry.run_id) {
@@ -89,14 +106,14 @@ pub(crate) fn show(screen: &Screen, entry: &HistoryEntry, look: Look<'_>) -> Res
     Ok(())
 }
 
-/// Returns in which marker the entry was condensed, where that is told.
+/// Returns in which marker the entry was condensed, and with which it went to memory, where that is told.
 fn condensed(entry: &HistoryEntry, look: Look<'_>) -> String {
-    let marker = match look.fold {
-        Fold::Open if entry.is_superseded => None,
-        Fold::Open => look.marks.condensed_in(entry.seq),
-        Fold::Closed => None,
-    };
-    marker.map(|seq| format!(" · condensed in #{seq}")).unwrap_or_default()
+    if look.fold == Fold::Closed || entry.is_superseded {
+        return String::new();
+    }
+    let condensed = look.marks.condensed_in(entry.seq).map(|seq| format!(" · condensed in #{seq}"));
+    let archived = look.marks.archived_in(entry.seq).map(|seq| format!(" · in memory since #{seq}"));
+    [condensed, archived].into_iter().flatten().collect()
 }
 
 /// Returns the run that an answer was the end of, and what a person thinks of it.

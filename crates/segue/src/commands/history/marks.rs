@@ -31,7 +31,8 @@ impl Marks {
         (fold, superseded): (Fold, Superseded),
     ) -> Result<Self, Failure> {
         let mut marks = Self::default();
-        let is_marker = |entry: &HistoryEntry| matches!(entry.what, HistoryItem::Marker(_));
+        let is_marker =
+            |entry: &HistoryEntry| matches!(entry.what, HistoryItem::Marker(_) | HistoryItem::Archived(_));
         let Some(first) = page.entries.first() else { return Ok(marks) };
         if fold == Fold::Closed && !page.entries.iter().any(is_marker) {
             return Ok(marks);
@@ -58,7 +59,7 @@ impl Marks {
     /// that undoes nothing.
     fn add(&mut self, entry: HistoryEntry) {
         match &entry.what {
-            HistoryItem::Marker(_) => {
+            HistoryItem::Marker(_) | HistoryItem::Archived(_) => {
                 if entry.is_superseded {
                     self.taken_back.insert(entry.seq);
                 }
@@ -83,8 +84,27 @@ impl Marks {
     pub(crate) fn condensed_in(&self, seq: Seq) -> Option<Seq> {
         let covers = |entry: &&HistoryEntry| match &entry.what {
             HistoryItem::Marker(marker) => (marker.first_seq..=marker.last_seq).contains(&seq),
-            HistoryItem::Message(_) | HistoryItem::Boundary(_) | HistoryItem::Undone(_) => false,
+            HistoryItem::Message(_)
+            | HistoryItem::Boundary(_)
+            | HistoryItem::Undone(_)
+            | HistoryItem::Archived(_) => false,
         };
+        self.standing_one(covers)
+    }
+
+    /// Returns the marker with which an event went to memory, if it is still there.
+    pub(crate) fn archived_in(&self, seq: Seq) -> Option<Seq> {
+        let covers = |entry: &&HistoryEntry| match &entry.what {
+            HistoryItem::Archived(marker) => (marker.first_seq..=marker.last_seq).contains(&seq),
+            HistoryItem::Message(_)
+            | HistoryItem::Boundary(_)
+            | HistoryItem::Undone(_)
+            | HistoryItem::Marker(_) => false,
+        };
+        self.standing_one(covers)
+    }
+
+    fn standing_one(&self, covers: impl Fn(&&HistoryEntry) -> bool) -> Option<Seq> {
         let stands = |entry: &&HistoryEntry| !self.taken_back.contains(&entry.seq);
         self.markers.iter().filter(covers).find(stands).map(|entry| entry.seq)
     }
@@ -94,6 +114,7 @@ impl Marks {
         let (Some(first), Some(last)) = (first_seq, last_seq) else { return Vec::new() };
         let touches = |entry: &&HistoryEntry| match &entry.what {
             HistoryItem::Marker(marker) => marker.first_seq <= last && marker.last_seq >= first,
+            HistoryItem::Archived(marker) => marker.first_seq <= last && marker.last_seq >= first,
             HistoryItem::Message(_) | HistoryItem::Boundary(_) | HistoryItem::Undone(_) => false,
         };
         self.markers.iter().filter(touches).cloned().collect()

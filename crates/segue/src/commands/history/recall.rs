@@ -3,16 +3,19 @@
 
 use std::collections::BTreeMap;
 
-use agent::{Passage, Recall, RecallQuery, Rest, Speaker, Wanted};
+use agent::{Passage, Recall, RecallQuery, Rest, Wanted};
 use jiff::Timestamp;
 use protocol::{Seq, ThreadId};
 use serde::Serialize;
 
 use crate::cli::{self, Format};
+use crate::commands::history::search::By;
 use crate::commands::import::count;
 use crate::commands::{Context, threads};
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::text::safe::{one_line, safe};
+use crate::terminal::show::found::who;
+use crate::terminal::text::moment::minute;
+use crate::terminal::text::safe::safe;
 use crate::terminal::text::wrap::{wrap, wrap_lines};
 
 /// What `--json` prints.
@@ -34,9 +37,8 @@ struct Found<'a> {
 struct Said<'a> {
     thread_id: ThreadId,
     seq: Seq,
-    speaker: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool: Option<&'a str>,
+    #[serde(flatten)]
+    by: By<'a>,
     at: Timestamp,
     text: &'a str,
 }
@@ -55,19 +57,28 @@ pub(crate) async fn run(context: &Context, args: cli::handoff::Recall) -> Outcom
     show(context, thread_id, &query).await.map(|()| Code::Done)
 }
 
-/// Shows what was said about the words, in the thread and in those it came from.
+/// Shows what was said about the words, in the thread and in those it came from; says whether something was.
 ///
 /// # Errors
 /// When there is no word among them, or the journal or stdout fails.
-pub(crate) async fn find(context: &Context, thread_id: ThreadId, words: &str) -> Result<(), Failure> {
-    show(context, thread_id, &RecallQuery::of(Wanted::Words(words.to_owned()))).await
+pub(crate) async fn find(context: &Context, thread_id: ThreadId, words: &str) -> Result<bool, Failure> {
+    let query = RecallQuery::of(Wanted::Words(words.to_owned()));
+    let found = context.agent.recall(thread_id, &query).await?;
+    if found.excerpts.is_empty() {
+        return Ok(false);
+    }
+    tell(context, &found).map(|()| true)
 }
 
 async fn show(context: &Context, thread_id: ThreadId, query: &RecallQuery) -> Result<(), Failure> {
     let found = context.agent.recall(thread_id, query).await?;
-    if context.format == Format::Json {
-        return context.json(&json(&found));
+    match context.format {
+        Format::Json => context.json(&json(&found)),
+        Format::Text => tell(context, &found),
     }
+}
+
+fn tell(context: &Context, found: &Recall) -> Result<(), Failure> {
     let (screen, style) = (&context.screen, context.screen.style);
     let ids: BTreeMap<ThreadId, String> =
         found.threads.iter().copied().zip(threads::short_ids(found.threads.iter().copied())).collect();
@@ -77,25 +88,13 @@ async fn show(context: &Context, thread_id: ThreadId, query: &RecallQuery) -> Re
         }
         for passage in excerpt {
             let id = ids.get(&passage.thread_id).map(String::as_str).unwrap_or_default();
-            let when = passage.at.strftime("%Y-%m-%d %H:%M");
-            let about = format!("#{} {} {when}", passage.seq, who(&passage.speaker));
+            let about = format!("#{} {} {}", passage.seq, who(&passage.speaker), minute(passage.at));
             screen.line(format!("{} {}", style.code(id), style.dim(about)))?;
             screen.line(wrap_lines(&safe(&passage.text), screen.text_columns(), "  "))?;
         }
     }
-    screen.line(style.dim(wrap(&rest(&found), screen.text_columns(), "", "")))?;
+    screen.line(style.dim(wrap(&rest(found), screen.text_columns(), "", "")))?;
     Ok(())
-}
-
-/// Returns who said it, for a person.
-fn who(speaker: &Speaker) -> String {
-    match speaker {
-        Speaker::User => "you".to_owned(),
-        Speaker::Assistant => "assistant".to_owned(),
-        Speaker::Tool(None) => "tool".to_owned(),
-        Speaker::Tool(Some(name)) => format!("tool {}", one_line(name)),
-        Speaker::Harness => "harness".to_owned(),
-    }
 }
 
 /// Returns what there is beyond what is shown, for a person.
@@ -125,17 +124,10 @@ fn json(found: &Recall) -> Found<'_> {
 }
 
 fn said(passage: &Passage) -> Said<'_> {
-    let (speaker, tool) = match &passage.speaker {
-        Speaker::User => ("human", None),
-        Speaker::Assistant => ("ai", None),
-        Speaker::Tool(name) => ("tool", name.as_deref()),
-        Speaker::Harness => ("harness", None),
-    };
     Said {
         thread_id: passage.thread_id,
         seq: passage.seq,
-        speaker,
-        tool,
+        by: By::of(&passage.speaker),
         at: passage.at,
         text: &passage.text,
     }

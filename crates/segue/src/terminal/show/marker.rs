@@ -2,6 +2,8 @@
 //! summary too. It is the same wherever a compaction is seen: as it happens, when a thread is opened again, in the
 //! history. What is condensed, and what of it was taken back, is decided elsewhere.
 
+mod archive;
+
 use agent::SummaryMarker;
 use jiff::Timestamp;
 use protocol::{Compaction, CompactionTrigger, Event, EventType, Seq};
@@ -13,6 +15,8 @@ use crate::terminal::text::moment::minute;
 use crate::terminal::text::safe::one_line;
 use crate::terminal::text::style::apart;
 use crate::terminal::text::wrap::{size, width, wrap};
+
+pub(crate) use archive::archive_card;
 
 /// What stands between two parts of a card's head.
 const SEPARATOR: &str = " · ";
@@ -48,9 +52,10 @@ impl Standing {
 }
 
 /// How much of a card is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Fold {
     /// Its head.
+    #[default]
     Closed,
     /// The summary too.
     Open,
@@ -167,20 +172,14 @@ fn filled(parts: &[String], columns: usize) -> Vec<String> {
 
 /// Returns the head in words, for whoever has it read out.
 fn spoken(screen: &Screen, marker: &SummaryMarker, standing: Standing, at: Option<String>) -> Vec<String> {
-    let SummaryMarker { first_seq, last_seq, tokens_before, tokens_after, .. } = marker;
-    let numbers = match first_seq == last_seq {
-        true => format!("number {first_seq}"),
-        false => format!("numbers {first_seq} to {last_seq}"),
-    };
+    let SummaryMarker { tokens_before, tokens_after, .. } = marker;
+    let numbers = numbers(marker.first_seq, marker.last_seq);
     let why = match marker.trigger {
         CompactionTrigger::Auto => "automatically",
         CompactionTrigger::Manual => "on request",
         CompactionTrigger::Overflow => "because the request was too large",
     };
-    let writer = match marker.model.as_str() {
-        agent::EXTRACTIVE => "the offline extract".to_owned(),
-        model => one_line(model),
-    };
+    let writer = spoken_writer(&marker.model);
     let at = at.map(|at| format!(", {at}")).unwrap_or_default();
     let lead = standing.marker_seq().map(|seq| format!("Marker {seq}{at}: ")).unwrap_or_default();
     let counted = counted(marker.replaced_count, standing);
@@ -199,6 +198,21 @@ fn counted(count: u64, standing: Standing) -> String {
     }
 }
 
+/// Returns the events of a range in words.
+fn numbers(first_seq: Seq, last_seq: Seq) -> String {
+    match first_seq == last_seq {
+        true => format!("number {first_seq}"),
+        false => format!("numbers {first_seq} to {last_seq}"),
+    }
+}
+
+fn spoken_writer(model: &str) -> String {
+    match model {
+        agent::EXTRACTIVE => "the offline extract".to_owned(),
+        model => one_line(model),
+    }
+}
+
 fn writer(model: &str) -> String {
     match model {
         agent::EXTRACTIVE => "offline extract".to_owned(),
@@ -206,7 +220,8 @@ fn writer(model: &str) -> String {
     }
 }
 
-fn summary(screen: &Screen, text: &str) -> Vec<String> {
+/// Returns the lines of a summary, each led by a rule, or counted and ended where it is read out.
+pub(crate) fn summary(screen: &Screen, text: &str) -> Vec<String> {
     let gutter = if screen.is_plain() { SPOKEN_GUTTER } else { GUTTER };
     let inner = Screen { columns: screen.text_columns().saturating_sub(width(gutter)), ..*screen };
     let mut markdown = Markdown::new(&inner);

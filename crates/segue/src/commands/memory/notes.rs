@@ -1,0 +1,291 @@
+//! `segue memory show`, `edit`, `search` and `path`, and `segue remember`: agent.md, which every conversation begins with.
+//! Which part of it Segue itself keeps, and what never goes into it, is decided by the `memory` room.
+
+use std::io::{self, Read};
+
+use agent::{Extent, FoundKind, Remembered, Rewritten, SearchRequest};
+use serde::Serialize;
+use serde_json::json;
+use tempfile::TempPath;
+
+use crate::cli::Format;
+use crate::cli::memory::Remember;
+use crate::commands::Context;
+use crate::commands::history::search::{names, printed};
+use crate::commands::import::count as count_of;
+use crate::commands::memory::tiers::{show_summaries, withheld};
+use crate::exit::{Code, Failure, Outcome};
+use crate::terminal::ask::question::{Choice, ask};
+use crate::terminal::editor;
+use crate::terminal::screen::{Audience, Screen};
+use crate::terminal::show::found;
+use crate::terminal::show::markdown::Markdown;
+use crate::terminal::text::safe::{one_line, shown_path};
+use crate::terminal::text::wrap::{shorten, size, wrap};
+
+/// A line of agent.md that was found.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Line<'a> {
+    line: usize,
+    text: &'a str,
+}
+
+/// Performs `segue memory show`.
+pub(crate) async fn show(context: &Context, limit: usize) -> Outcome {
+    let text = read(context)?;
+    let summaries = context.agent.recent_summaries(limit).await?;
+    if context.format == Format::Json {
+        let path = context.agent.agent_md_path();
+        context.json(&json!({"path": path, "text": text, "summaries": summaries}))?;
+        return Ok(Code::Done);
+    }
+    let (screen, style) = (&context.screen, context.screen.style);
+    show_text(context, text.as_deref())?;
+    if limit > 0 {
+        screen.line("")?;
+        screen.line(style.bold("Summaries of old turns"))?;
+        show_summaries(screen, &summaries)?;
+    }
+    Ok(Code::Done)
+}
+
+/// Shows agent.md, the part that Segue keeps under a line of its own.
+///
+/// # Errors
+/// When the file cannot be read, or stdout cannot be written to.
+pub(crate) fn show_file(context: &Context) -> Result<(), Failure> {
+    show_text(context, read(context)?.as_deref())
+}
+
+fn show_text(context: &Context, text: Option<&str>) -> Result<(), Failure> {
+    let (screen, style) = (&context.screen, context.screen.style);
+    screen.line(style.dim(shown_path(&context.agent.agent_md_path())))?;
+    match text {
+        Some(text) => {
+            let mut markdown = Markdown::new(screen);
+            Ok(screen.write(&(markdown.push(text) + &markdown.finish()))?)
+        }
+        None => Ok(screen.line(style.dim("There is nothing in it yet."))?),
+    }
+}
+
+/// Performs `segue memory path`.
+pub(crate) fn path(context: &Context) -> Outcome {
+    let path = context.agent.agent_md_path();
+    match context.format {
+        Format::Json => context.json(&json!({"path": path}))?,
+        Format::Text => context.screen.line(path.display())?,
+    }
+    Ok(Code::Done)
+}
+
+/// Performs `segue memory search`.
+pub(crate) async fn search(context: &Context, words: &str, limit: usize) -> Outcome {
+    let request = SearchRequest {
+        kinds: vec![FoundKind::Summary, FoundKind::Item],
+        assistant_id: None,
+        limit,
+        ..SearchRequest::of(words)
+    };
+    let found = context.agent.search(&request).await?;
+    let text = read(context)?.unwrap_or_default();
+    let lines = holding(&text, &found.words, limit);
+    if context.format == Format::Json {
+        let mut report = serde_json::to_value(printed(&found))?;
+        report["agent_md"] = json!(lines);
+        context.json(&report)?;
+        return Ok(Code::Done);
+    }
+    let screen = &context.screen;
+    if lines.is_empty() && found.hits.is_empty() {
+        let text = format!(
+            "Nothing was found about `{}`; `segue search` looks through what was said.",
+            one_line(words)
+        );
+        screen.line(wrap(&text, screen.text_columns(), "", "  "))?;
+    }
+    for line in &lines {
+        let place = format!("agent.md:{}", line.line);
+        let columns = screen.text_columns().saturating_sub(place.len() + 2);
+        screen.line(format!("{}  {}", screen.style.code(&place), shorten(&one_line(line.text), columns)))?;
+    }
+    let names = names(context, &found.hits).await?;
+    for (at, hit) in found.hits.iter().enumerate() {
+        if at > 0 || !lines.is_empty() {
+            screen.line("")?;
+        }
+        for line in found::hit(screen, hit, &names) {
+            screen.line(line)?;
+        }
+    }
+    Ok(Code::Done)
+}
+
+/// Returns the lines of agent.md with any of the words, those with the most of them first.
+fn holding<'a>(text: &'a str, words: &[String], limit: usize) -> Vec<Line<'a>> {
+    let words: Vec<String> = words.iter().map(|word| word.to_lowercase()).collect();
+    let held = |text: &str| {
+        let text = text.to_lowercase();
+        words.iter().filter(|word| text.contains(word.as_str())).count()
+    };
+    let lines =
+        text.lines().enumerate().map(|(at, text)| (held(text), Line { line: at + 1, text: text.trim() }));
+    let mut lines: Vec<(usize, Line<'_>)> = lines.filter(|(held, _)| *held > 0).collect();
+    lines.sort_by_key(|(held, _)| std::cmp::Reverse(*held));
+    lines.into_iter().take(limit).map(|(_, line)| line).collect()
+}
+
+/// Performs `segue remember`.
+pub(crate) async fn remember(context: &Context, args: Remember) -> Outcome {
+    let text = match args.text.as_slice() {
+        [only] if only == "-" => {
+            let mut text = String::new();
+            io::stdin().read_to_string(&mut text)?;
+            text
+        }
+        words => words.join(" "),
+    };
+    let kept = keep(context, &text).await?;
+    match context.format {
+        Format::Json => context.json(&json!({
+            "path": kept.path, "line": kept.line, "was_known": kept.was_known, "withheld": kept.withheld,
+            "bytes": kept.bytes, "bytes_max": kept.bytes_max,
+        }))?,
+        Format::Text => tell(&context.screen, &kept)?,
+    }
+    Ok(Code::Done)
+}
+
+/// Keeps a sentence in agent.md.
+///
+/// # Errors
+/// When there are no words, or the file cannot be written.
+pub(crate) async fn keep(context: &Context, text: &str) -> Result<Remembered, Failure> {
+    match text.trim() {
+        "" => Err(Failure::new(Code::User, "remember: no words were given")
+            .with_hint("write what is to be remembered, in a sentence")),
+        text => Ok(context.agent.remember(text).await?),
+    }
+}
+
+/// Says where a sentence went, and what of it was withheld.
+///
+/// # Errors
+/// When stdout cannot be written to.
+pub(crate) fn tell(screen: &Screen, kept: &Remembered) -> Result<(), Failure> {
+    let lead = if kept.was_known { "Already in" } else { "Kept in" };
+    let (path, bytes, bytes_max) = (shown_path(&kept.path), size(kept.bytes), size(kept.bytes_max));
+    let place = format!("{lead} {path} ({bytes} of {bytes_max}):");
+    screen.line(screen.style.dim(wrap(&place, screen.text_columns(), "", "  ")))?;
+    screen.line(wrap(&one_line(&kept.line), screen.text_columns(), "  ", "    "))?;
+    if let Some(text) = withheld(kept.withheld) {
+        screen.line(screen.style.warn(text))?;
+    }
+    Ok(())
+}
+
+/// Performs `segue memory edit`.
+pub(crate) async fn edit(context: &Context) -> Outcome {
+    let is_changed = change(context).await?;
+    match context.format {
+        Format::Json => {
+            context.json(&json!({"path": context.agent.agent_md_path(), "changed": is_changed}))?;
+        }
+        Format::Text => context.screen.line(told_change(is_changed))?,
+    }
+    Ok(Code::Done)
+}
+
+/// Returns what a person is told who edited agent.md.
+pub(crate) const fn told_change(is_changed: bool) -> &'static str {
+    if is_changed { "Changed; it is read again with the next message." } else { "Nothing was changed." }
+}
+
+/// Lets the person edit agent.md; says whether it is another one. What is refused is not lost: the person may go on with
+/// it, and otherwise it stays in a file that is named.
+///
+/// # Errors
+/// When no editor can be started, or what was edited is refused.
+pub(crate) async fn change(context: &Context) -> Result<bool, Failure> {
+    let agent = &context.agent;
+    let mut shown = agent.agent_md()?;
+    let mut text = shown.bytes.clone();
+    loop {
+        if shown.extent == Extent::Beginning {
+            let what = format!("edit {}: it is too large", shown_path(&agent.agent_md_path()));
+            return Err(Failure::new(Code::User, what)
+                .with_hint("shorten the file itself, which `segue memory path` names"));
+        }
+        let (edited, path) = editor::change(agent.home().root(), &text)?;
+        let refused = match agent.edit_agent_md(shown.bytes.clone(), edited.clone()).await? {
+            Rewritten::Done => return Ok(true),
+            Rewritten::Unchanged => return Ok(false),
+            refused => refused,
+        };
+        if refused == Rewritten::Outrun {
+            shown = agent.agent_md()?;
+        }
+        if !goes_on(context, &refused)? {
+            return Err(not_taken(&refused, path));
+        }
+        text = edited;
+    }
+}
+
+/// Says why an edit was refused, and asks whether the person goes on with it.
+fn goes_on(context: &Context, refused: &Rewritten) -> Result<bool, Failure> {
+    if context.screen.audience == Audience::Program || context.format == Format::Json {
+        return Ok(false);
+    }
+    context.notice(&format!("Not taken over: {}.", why(refused)));
+    let choices = [Choice { key: 'e', label: "Edit again", answer: () }];
+    Ok(ask(&context.screen, &choices, "Leave it")?.is_some())
+}
+
+/// Returns why an edit was not taken over.
+fn why(refused: &Rewritten) -> String {
+    match refused {
+        Rewritten::InBlock => {
+            "it changes the part between <current_thread_summary> and </current_thread_summary>, which Segue keeps".to_owned()
+        }
+        Rewritten::Outrun => "the file was changed by somebody else meanwhile".to_owned(),
+        Rewritten::Secrets { count } => {
+            format!("it holds {}, as it seems, and those never go into a memory", count_of(*count, "secret"))
+        }
+        Rewritten::Done | Rewritten::Unchanged => "nothing is wrong with it".to_owned(),
+    }
+}
+
+fn not_taken(refused: &Rewritten, path: TempPath) -> Failure {
+    let failure = Failure::new(Code::User, format!("change agent.md: {}", why(refused)));
+    match path.keep() {
+        Ok(path) => {
+            failure.with_hint(format!("agent.md is as it was; your text is in {}", shown_path(&path)))
+        }
+        Err(_) => failure.with_hint("agent.md is as it was"),
+    }
+}
+
+/// Returns what agent.md holds; `None` when that is nothing.
+fn read(context: &Context) -> Result<Option<String>, Failure> {
+    let shown = context.agent.agent_md()?;
+    let text = String::from_utf8_lossy(&shown.bytes).into_owned();
+    Ok(Some(text).filter(|text| !text.trim().is_empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_with_the_most_words_come_first() {
+        let text = "# Notes\n- the kettle leaks\n- Kettle: descale weekly\n- tea\n";
+        let found = |words: &[&str], limit| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            holding(text, &words, limit).iter().map(|line| line.line).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&["kettle", "descale"], 10), [3, 2]);
+        assert_eq!(found(&["kettle", "descale"], 1), [3]);
+        assert_eq!(found(&["coffee"], 10), Vec::<usize>::new());
+    }
+}

@@ -1,0 +1,217 @@
+//! Memory without a terminal: old turns become summaries behind a run, nothing is lost, and everything is found again;
+//! what is kept in agent.md and in the store.
+
+mod chat;
+mod notes;
+mod search;
+mod store;
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+use scripted::{Place, Reply, Script, Server};
+use serde_json::{Value, json};
+
+use crate::compact::{entries, long_thread, messages};
+use crate::sandbox::Sandbox;
+
+/// How the instructions of whoever summarises old turns begin.
+const INSTRUCTIONS: &str = "You keep the long memory of an AI agent";
+/// What the summary of [`summary`] says.
+const SUMMARY: &str = "The person asked about modules, one after the other; each parses line by line.";
+
+/// A summary of old turns.
+fn summary() -> Reply {
+    Reply { always: true, ..Reply::text(SUMMARY).when_body_contains(INSTRUCTIONS) }
+}
+
+fn answer() -> Reply {
+    Reply { always: true, ..Reply::text("Going on.\n").tokens(8_000, 20) }
+}
+
+/// A server that summarises old turns, and answers everything else.
+fn remembering() -> Server {
+    Server::start(Script::new([summary(), answer()])).unwrap()
+}
+
+/// A thread of 24 messages, and a budget that most of them are beyond.
+fn over_budget(server: &Server) -> Sandbox {
+    let sandbox = long_thread(Sandbox::new().with_model(server), 12);
+    let settings = "[memory]\nshort_term_tokens = 1200\nmodel = \"anthropic/small\"\n";
+    std::fs::write(sandbox.home().join("config.toml"), settings).unwrap();
+    sandbox
+}
+
+fn stats(sandbox: &Sandbox) -> Value {
+    sandbox.json(&["memory", "stats", "--json"])
+}
+
+/// Waits until the server was asked so often.
+fn called(server: &Server, count: usize) {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(server.called(count));
+}
+
+#[test]
+fn f6_f7_old_turns_become_a_summary_behind_a_run_and_nothing_is_lost() {
+    let server = remembering();
+    let sandbox = over_budget(&server);
+    let before = messages(&sandbox);
+    let ran = sandbox.run(&["run", "-c", "-p", "and now?"]);
+    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (0, "Going on.\n", ""), "{ran:?}");
+    let asked = server.requests().into_iter().find(|request| request.body.to_string().contains(INSTRUCTIONS));
+    let asked = asked.unwrap().body.to_string();
+    assert!(asked.contains("Question 0") && asked.contains("small"), "{asked}");
+
+    let held = stats(&sandbox);
+    let summarised = held["turns"]["summarised"].as_u64().unwrap();
+    assert!(summarised >= 12 && held["summaries"] == 1 && held["due"] == 0, "{held}");
+    let after = messages(&sandbox);
+    assert_eq!(after[..before.len()], before, "every message is there");
+    let markers = sandbox.json(&["history", "last", "--markers", "--json"]);
+    let marker = &markers["entries"][0];
+    assert_eq!(
+        (&marker["type"], &marker["reason"]),
+        (&json!("turns_archived"), &json!("budget")),
+        "{markers}"
+    );
+    assert_eq!((&marker["turn_count"], &marker["summary"]), (&json!(summarised), &json!(SUMMARY)));
+    assert_eq!(marker["id"], format!("archive-marker-{}", marker["seq"]));
+
+    // The next request has the summary in place of the turns.
+    assert_eq!(sandbox.run(&["run", "-c", "-p", "and then?"]).code, 0);
+    let requests: Vec<String> = server.requests().iter().map(|request| request.body.to_string()).collect();
+    let sent =
+        requests.iter().rfind(|body| body.contains("and then?") && !body.contains(INSTRUCTIONS)).unwrap();
+    assert!(
+        sent.contains(SUMMARY) && !sent.contains("Question 0:") && sent.contains("Question 11:"),
+        "{sent}"
+    );
+    let told = sandbox.run(&["context", "last"]).stdout;
+    assert!(told.contains("memory") || told.contains("summaries"), "{told}");
+}
+
+#[test]
+fn f7_each_turn_of_a_thread_is_traced_with_what_became_of_it() {
+    let server = remembering();
+    let sandbox = over_budget(&server);
+    assert_eq!(sandbox.run(&["run", "-c", "-p", "and now?"]).code, 0);
+    let trace = sandbox.json(&["memory", "trace", "last", "--json"]);
+    let turns = trace["turns"].as_array().unwrap();
+    assert_eq!((turns.len(), &trace["next_after"]), (26, &Value::Null), "{trace}");
+    let archived = turns.iter().filter(|turn| turn["archived"] == true).count() as u64;
+    assert_eq!(stats(&sandbox)["turns"]["summarised"], archived);
+    let page = sandbox.json(&["memory", "trace", "last", "--limit", "4", "--json"]);
+    assert_eq!(page["turns"].as_array().unwrap().len(), 4);
+    let next = page["next_after"].to_string();
+    let rest = sandbox.json(&["memory", "trace", "last", "--after", &next, "--json"]);
+    assert_eq!(rest["turns"][0], turns[4]);
+
+    let told = sandbox.run(&["memory", "trace", "last"]);
+    let line =
+        |seq: &str| told.stdout.lines().find(|line| line.contains(&format!(" {seq} "))).unwrap().to_owned();
+    assert!(line("#1").contains("summary ") && line("#1").contains("Question 0:"), "{told:?}");
+    assert!(line("#24").contains("active"), "{told:?}");
+    assert!(told.stdout.lines().all(|line| line.chars().count() <= 80), "{told:?}");
+    // What is taken back is told as such, and its summary is gone with it.
+    assert_eq!(sandbox.run(&["threads", "rewind", "last", "20"]).code, 0);
+    let told = sandbox.run(&["memory", "trace", "last"]).stdout;
+    assert!(told.contains("taken back"), "{told}");
+}
+
+#[test]
+fn f6_summaries_are_listed_newest_first_and_a_marker_opens_to_its_own() {
+    let server = remembering();
+    let sandbox = over_budget(&server);
+    let none = sandbox.run(&["memory", "summaries"]);
+    assert_eq!((none.code, none.stdout.as_str()), (0, "No turn has become a summary yet.\n"), "{none:?}");
+    assert_eq!(sandbox.run(&["run", "-c", "-p", "and now?"]).code, 0);
+    let told = sandbox.run(&["memory", "summaries"]);
+    assert!(told.stdout.contains("turns 1–") && told.stdout.contains("│ The person asked"), "{told:?}");
+    let json = sandbox.json(&["memory", "summaries", "--json"]);
+    assert_eq!(json["summaries"][0]["summary_text"], SUMMARY);
+    let closed = sandbox.run(&["history", "last", "--limit", "3"]).stdout;
+    assert!(closed.contains(" turns went to memory · #1–#") && !closed.contains("│ The person"), "{closed}");
+    assert!(closed.contains("summary by anthropic/small") || closed.contains("anthropic/small"), "{closed}");
+    let open = sandbox.run(&["history", "last", "--expand", "--limit", "3"]);
+    assert!(open.stdout.contains("│ The person asked about modules"), "{open:?}");
+    assert!(open.stderr.contains("Originals of marker #"), "{open:?}");
+    let first = sandbox.run(&["history", "last", "--expand", "--before", "4"]).stdout;
+    assert!(first.contains(" · in memory since #"), "{first}");
+    let export = sandbox.run(&["threads", "export", "last"]).stdout;
+    assert!(export.contains("went to memory") && export.contains(SUMMARY), "{export}");
+}
+
+#[test]
+fn f8_what_waits_for_a_summary_survives_a_kill_and_is_done_once() {
+    let server = Server::start(Script::new([summary().gated("held", Place::Start), answer()])).unwrap();
+    let sandbox = over_budget(&server);
+    let mut command = sandbox.command(&["run", "-c", "-p", "and now?"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // The run's own call, and that of whoever summarises.
+    called(&server, 2);
+    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(Signal::KILL.as_raw()));
+    let held = stats(&sandbox);
+    assert_eq!((&held["due"], &held["turns"]["summarised"]), (&json!(1), &json!(0)), "{held}");
+
+    server.open("held");
+    let done = sandbox.json(&["memory", "settle", "--json"]);
+    let settled = &done["settled"][0];
+    assert_eq!(
+        (&settled["model"], &settled["reason"]),
+        (&json!("anthropic/small"), &json!("budget")),
+        "{done}"
+    );
+    assert_eq!(done["waiting"], 0);
+    assert_eq!(stats(&sandbox)["turns"]["summarised"], settled["turns"]);
+    let again = sandbox.run(&["memory", "settle"]);
+    assert_eq!((again.code, again.stdout.as_str()), (0, "Nothing is due.\n"), "{again:?}");
+    let kinds: Vec<Value> = entries(&sandbox).into_iter().map(|entry| entry["type"].clone()).collect();
+    assert_eq!(kinds.iter().filter(|kind| **kind == "turns_archived").count(), 1, "{kinds:?}");
+}
+
+#[test]
+fn f8_a_run_that_has_answered_is_not_changed_by_what_is_stopped_behind_it() {
+    let server = Server::start(Script::new([summary().gated("held", Place::Start), answer()])).unwrap();
+    let sandbox = over_budget(&server);
+    let mut command = sandbox.command(&["run", "-c", "-p", "and now?"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    called(&server, 2);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let ended: crate::sandbox::Ended = child.wait_with_output().unwrap().into();
+    assert_eq!(
+        (ended.code, ended.stdout.as_str(), ended.stderr.as_str()),
+        (0, "Going on.\n", ""),
+        "{ended:?}"
+    );
+    assert_eq!(stats(&sandbox)["due"], 1, "it waits");
+}
+
+#[test]
+fn f6_without_a_model_that_works_the_turns_wait_and_are_extracted_in_the_end() {
+    let refused = Reply { always: true, ..Reply::status(400, "{\"error\":{\"message\":\"no\"}}") };
+    let script = [refused.when_body_contains(INSTRUCTIONS), answer()];
+    let server = Server::start(Script::new(script)).unwrap();
+    let sandbox = over_budget(&server);
+    assert_eq!(sandbox.run(&["run", "-c", "-p", "and now?"]).code, 0);
+    assert_eq!(stats(&sandbox)["due"], 1);
+    let told = sandbox.run(&["memory", "settle"]);
+    assert!(told.code == 0 && told.stderr.contains("it is tried again later"), "{told:?}");
+    let told: Vec<String> = (0..3).map(|_| sandbox.run(&["memory", "settle"]).stdout).collect();
+    assert!(told.concat().contains("became a summary by the offline extract"), "{told:?}");
+    assert_eq!(stats(&sandbox)["due"], 0);
+}
+
+#[test]
+fn m16_a_secret_in_what_was_said_is_withheld_from_the_summary_and_counted() {
+    let key = format!("sk-ant-api03-{}", "abcdefghij0123456789".repeat(4));
+    let told = Reply::text(format!("{SUMMARY} The key is {key}.")).when_body_contains(INSTRUCTIONS);
+    let server = Server::start(Script::new([Reply { always: true, ..told }, answer()])).unwrap();
+    let sandbox = over_budget(&server);
+    assert_eq!(sandbox.run(&["run", "-c", "-p", "and now?"]).code, 0);
+    let printed = sandbox.run(&["memory", "summaries", "--json"]).stdout;
+    assert!(printed.contains(SUMMARY) && !printed.contains(&key), "{printed}");
+    let history = sandbox.run(&["history", "last", "--markers", "--expand", "--json"]).stdout;
+    assert!(!history.contains(&key), "{history}");
+}

@@ -21,6 +21,11 @@ impl Command {
         Self { program: words.next().unwrap_or_default(), args: words.collect(), env: Vec::new() }
     }
 
+    /// Returns the command of that program, whose path may contain spaces.
+    pub fn program(path: &Path) -> Self {
+        Self { program: path.to_string_lossy().into_owned(), args: Vec::new(), env: Vec::new() }
+    }
+
     /// Adds one argument, which may contain spaces.
     #[must_use]
     pub fn arg(mut self, arg: impl Into<String>) -> Self {

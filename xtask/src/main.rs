@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask test`, `ci`, `tidy`, `eval-handoff` and `bench`.
+//! The project's own commands: `cargo xtask test`, `ci`, `tidy`, `eval-handoff`, `eval-recall` and `bench`.
 //!
 //! This file reads the arguments and picks the command. It knows no rule and no step; nothing in Segue depends on
 //! this crate, and this crate depends on no room.
@@ -9,6 +9,7 @@ mod command;
 mod evaluation;
 mod machine;
 mod metadata;
+mod recall;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ cargo xtask COMMAND
   tidy                  the house rules that a program can check
   eval-handoff [ARG…]   score handoff summaries on the conversations in ../shared/data; ARGs go to the scorer
                         (--dev: with the development build)
+  eval-recall [--dev]   evidence recall of `segue search` on the conversations in ../shared/data; fails below the bar
   bench [ROOM|program]  the figures of every room that has benches, then of the program; or of one alone
 ";
 
@@ -51,6 +53,7 @@ fn dispatch(root: &Path, args: &[String]) -> anyhow::Result<()> {
         ("ci", []) => ci::run(root),
         ("tidy", []) => tidy::run(root),
         ("eval-handoff", _) => evaluation::run(root, rest),
+        ("eval-recall", _) => recall::run(root, rest),
         ("bench", _) => bench::run(root, rest),
         ("help" | "--help" | "-h", _) => {
             print!("{USAGE}");

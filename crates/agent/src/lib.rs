@@ -6,7 +6,6 @@
 
 mod agent;
 mod assembly;
-mod doctor;
 mod error;
 mod handoffs;
 mod home;
@@ -20,7 +19,6 @@ mod turns;
 pub use agent::{Agent, RunLimits, Settings};
 pub use assembly::toolbox::ToolInfo;
 pub use compaction::Keep;
-pub use doctor::{Check, Verdict};
 pub use error::{Class, Error};
 pub use handoffs::{
     Decided, Fullness, HandoffCost, HandoffRequest, HandoffReview, OpenHandoff, PendingHandoff,
@@ -30,6 +28,7 @@ pub use home::config::Config;
 pub use import::{FoundSession, ImportProblem, ImportReport, ImportedThread};
 pub use memories::{AgentMdStats, MemoryStats, TurnStats};
 pub use models::{ModelStatus, ProviderStatus};
+pub use reports::doctor::{Check, Verdict};
 pub use reports::{CondensedPart, ContextPart, ContextReport, CostReport, ModelCost};
 pub use threads::ThreadNode;
 pub use threads::compaction::{CompactionRequest, Condensed, Uncompacted};

@@ -9,7 +9,7 @@ use memory::{
     TRANSFER_DUE, Tiering,
 };
 use model::ChatModel;
-use protocol::{LoggedTurn, MediumTermSummary, ParentKind, RunStatus, ThreadId};
+use protocol::{LoggedTurn, MediumTermSummary, RunStatus, ThreadId};
 use runtime::{Frame, Frames, RunEnd};
 use serde::Serialize;
 
@@ -99,7 +99,7 @@ impl Agent {
     /// Returns how much the assistant remembers.
     ///
     /// # Errors
-    /// When agent.md cannot be looked at, or the journal fails.
+    /// When the journal fails.
     pub async fn memory_stats(&self) -> Result<MemoryStats> {
         let assistant_id = &self.settings.assistant_id;
         let counts = self.store.memory_counts(assistant_id).await?;
@@ -176,21 +176,14 @@ impl Agent {
         if !self.config.memory.enabled || end.status == RunStatus::Interrupted {
             return;
         }
-        if let Err(error) = self.look_at(thread_id).await {
+        if let Err(error) = self.tiering_with(None).look(thread_id).await {
             let text = format!("failed to see whether turns are due for memory: {error}");
             frames.send(Frame::Notice { text });
         }
     }
 
-    async fn look_at(&self, thread_id: ThreadId) -> Result<()> {
-        match self.store.thread(thread_id).await? {
-            Some(thread) if thread.parent_kind != Some(ParentKind::Subagent) => {
-                Ok(self.tiering_with(None).look(thread_id).await?)
-            }
-            Some(_) | None => Ok(()),
-        }
-    }
-
+    /// Returns the worker with that summariser. A model in use that cannot be opened is told of where it is asked; here
+    /// it only means that nobody knows its window.
     fn tiering_with(&self, summariser: Option<Arc<dyn ChatModel>>) -> Tiering {
         let model = self.models.open().unwrap_or(None);
         Tiering {

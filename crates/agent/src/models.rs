@@ -250,3 +250,45 @@ fn missing(provider: Provider) -> String {
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::home::config::ProviderConfig;
+
+    /// Returns the name of the small model where that model is in use, reached there.
+    fn small(name: &str, base_url: Option<&str>) -> Option<String> {
+        let settings = ProviderConfig {
+            api_key: Some(SecretString::from("test")),
+            base_url: base_url.map(str::to_owned),
+            ..ProviderConfig::default()
+        };
+        let known = Provider::ALL.into_iter();
+        let providers = known.map(|provider| (provider.as_str().to_owned(), settings.clone())).collect();
+        let models = Models::new(Config { providers, ..Config::default() }, Some(name.to_owned()));
+        models.small().unwrap().map(|model| model.name().to_string())
+    }
+
+    #[test]
+    fn summaries_are_written_by_a_small_model_of_the_provider_in_use() {
+        for (name, expected) in [
+            ("anthropic/claude-sonnet-4-5", "anthropic/claude-haiku-4-5"),
+            ("openai/gpt-5", "openai/gpt-5-mini"),
+            ("openai-chat/gpt-4.1", "openai-chat/gpt-5-mini"),
+            ("gemini/gemini-2.5-pro", "gemini/gemini-2.5-flash"),
+        ] {
+            assert_eq!(small(name, None).as_deref(), Some(expected));
+            assert!(model::prices::price(expected, &model::prices::Prices::new()).is_some(), "{expected}");
+        }
+        assert_eq!(small("none", None), None, "the extract");
+    }
+
+    #[test]
+    fn behind_another_endpoint_the_model_in_use_writes_them() {
+        for name in ["openai-chat/qwen3:8b", "anthropic/claude-sonnet-4-5", "openai/gpt-5"] {
+            assert_eq!(small(name, Some("http://127.0.0.1:11434/v1")).as_deref(), Some(name));
+        }
+        let own = Some("https://API.openai.com/v1/");
+        assert_eq!(small("openai/gpt-5", own).as_deref(), Some("openai/gpt-5-mini"));
+    }
+}

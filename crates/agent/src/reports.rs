@@ -1,6 +1,8 @@
 //! Reports: what a thread's next request holds, what a thread has cost, which tools there are, what was said. They change
 //! nothing.
 
+pub(crate) mod doctor;
+
 use std::collections::BTreeMap;
 
 use journal::EventQuery;

@@ -3,7 +3,8 @@
 //!
 //! A [`Transaction`] is a list of [`Write`]s that take effect together or not at all; a [`Store`] performs it and
 //! answers questions. No model is called here, no prompt is known, and no rule decides which event to write.
-//! Nothing in this room changes or removes an event, except the deletion of a whole thread: a rewind
+//! Nothing in this room changes or removes an event, except the deletion of a whole thread, which takes the words about
+//! it that memory had told other threads along: a rewind
 //! ([`Write::Rewind`]) only says which events reads leave out.
 
 mod error;
@@ -14,9 +15,10 @@ pub mod view;
 
 pub use error::Error;
 pub use query::{
-    CheckpointRef, Comparison, Condition, EventQuery, FoundItem, FoundKind, HandoffFilter, Health, HealthDepth,
-    Hit, ItemQuery, MemoryCounts, NamedDate, NamespaceQuery, Order, Place, RankQuery, Ranked, Require, SearchQuery,
-    StoredSummary, Subagents, SummaryQuery, Superseded, ThreadFilter, ThreadPart, TurnQuery,
+    CheckpointRef, Comparison, Condition, EventQuery, FoundItem, FoundKind, HandoffFilter, Health,
+    HealthDepth, Hit, ItemQuery, MemoryCounts, NamedDate, NamespaceQuery, Order, Place, RankQuery, Ranked,
+    Require, SearchQuery, StoredSummary, Subagents, SummaryQuery, Superseded, ThreadFilter, ThreadPart,
+    TurnQuery,
 };
 pub use sqlite::{OpenOptions, Sqlite};
 pub use store::{

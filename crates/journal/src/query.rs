@@ -265,8 +265,9 @@ pub struct Ranked {
     pub thread_id: ThreadId,
     /// The event.
     pub seq: Seq,
-    /// How much the words found in it say, above 0: the rarer they are among all messages, and the larger their part
-    /// of this one, the more. It compares messages of one answer and means nothing beside another.
+    /// How much the words found in it say, above 0: the rarer they are and the shorter it is, the more; words that it
+    /// lacks count in part where they were said right before or after. It compares messages of one answer and means
+    /// nothing beside another.
     pub score: f64,
     /// The words it holds: bit `n` stands for `words[n]` of the query.
     pub held: u32,
@@ -334,7 +335,7 @@ pub struct SummaryQuery {
 pub struct StoredSummary {
     /// The summary.
     pub summary: MediumTermSummary,
-    /// The thread of its first turn; `None` when that was deleted.
+    /// The thread of its first turn.
     pub thread_id: Option<ThreadId>,
     /// How many turns it stands for.
     pub turns: u64,

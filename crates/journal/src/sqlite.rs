@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use protocol::{
-    AssistantId, Checkpoint, CheckpointId, Event, Handoff, HandoffId, Interrupt, InterruptId, Item, LoggedTurn,
-    Proposal, Run, RunFeedback, RunId, Seq, StepPoint, Thread, ThreadId,
+    AssistantId, Checkpoint, CheckpointId, Event, Handoff, HandoffId, Interrupt, InterruptId, Item,
+    LoggedTurn, Proposal, Run, RunFeedback, RunId, Seq, StepPoint, Thread, ThreadId,
 };
 use rusqlite::Connection;
 use serde_json::{Map, Value};
@@ -26,14 +26,13 @@ use tokio::sync::{mpsc, oneshot};
 use self::faults::Place;
 use self::readers::Readers;
 use self::tables::events::{self, rewinds};
-use self::tables::{
-    artifacts, checkpoints, feedback, handoffs, interrupts, items, keyed, runs, search, summaries, threads, turns,
-};
+use self::tables::memory::{items, summaries, turns};
+use self::tables::{artifacts, checkpoints, feedback, handoffs, interrupts, keyed, runs, search, threads};
 use self::writer::{Job, QUEUE_MAX, Request, Writer};
 use crate::{
-    Artifact, CheckpointRef, Committed, Error, EventQuery, FoundItem, HandoffFilter, Health, HealthDepth, Hit,
-    ImportSource, ItemQuery, MemoryCounts, NamespaceQuery, OutboxItem, RankQuery, Ranked, Result, SearchQuery,
-    Store, StoredSummary, SummaryQuery, ThreadFilter, Transaction, TurnQuery,
+    Artifact, CheckpointRef, Committed, Error, EventQuery, FoundItem, HandoffFilter, Health, HealthDepth,
+    Hit, ImportSource, ItemQuery, MemoryCounts, NamespaceQuery, OutboxItem, RankQuery, Ranked, Result,
+    SearchQuery, Store, StoredSummary, SummaryQuery, ThreadFilter, Transaction, TurnQuery,
 };
 
 /// The most events that are read here and now: it takes less time than to hand the question to another thread.

@@ -12,7 +12,8 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     CheckpointRef, EventQuery, FoundItem, HandoffFilter, Health, HealthDepth, Hit, ItemQuery, MemoryCounts,
-    NamespaceQuery, RankQuery, Ranked, Result, SearchQuery, StoredSummary, SummaryQuery, ThreadFilter, TurnQuery,
+    NamespaceQuery, RankQuery, Ranked, Result, SearchQuery, StoredSummary, SummaryQuery, ThreadFilter,
+    TurnQuery,
 };
 
 /// Writes that take effect together or not at all.
@@ -49,6 +50,8 @@ pub enum Write {
     },
     /// Removes a thread with everything that belongs to it; its seqs are never handed out again. Fails with
     /// [`crate::Error::Busy`] while a run is active. The handoff that seeded it stays with the parent, for audit.
+    /// Summaries that stand for any of its turns are removed as by [`Self::RestoreTurns`], and of those that stand for
+    /// turns of other threads too, the events that told these of them are emptied.
     DeleteThread {
         /// The thread.
         thread_id: ThreadId,
@@ -64,7 +67,8 @@ pub enum Write {
     },
     /// Takes the thread back: every event after `keep_seq`, up to the thread's last seq at this moment, is superseded.
     /// It stays in the log as it is, and reads leave it out unless they ask for it ([`crate::Superseded::Shown`]); what is
-    /// appended afterwards is not superseded. Its turns in `turn_log` are archived. Pending interrupts that were raised
+    /// appended afterwards is not superseded. Its turns in `turn_log` are archived; summaries that stand for any of them,
+    /// or of which the thread is told there, are removed as by [`Self::RestoreTurns`]. Pending interrupts that were raised
     /// after `keep_seq` are withdrawn, and a thread that waited or had failed is idle. A `keep_seq` at or after the
     /// last seq changes nothing; one inside a part that is superseded already keeps what is visible before it. The
     /// checkpoint stays: the caller stores the one the thread goes on from. Fails with [`crate::Error::Busy`]
@@ -178,16 +182,20 @@ pub enum Write {
         user_id: String,
     },
     /// Stores a summary of medium-term memory and archives the turns it stands for, in one statement. Fails with
-    /// [`crate::Error::Differs`] when not exactly as many turns are left to archive as it was made from, and with
-    /// [`crate::Error::Busy`] while one of their threads has an active run.
+    /// [`crate::Error::Differs`] when not exactly as many turns are left to archive as it was made from, when they are of
+    /// other threads than it says, and when a summary has its id; with [`crate::Error::Busy`] while one of their threads
+    /// has an active run; and with [`crate::Error::Invalid`] for no turns.
     TransferTurns(Transfer),
-    /// Removes summaries of medium-term memory: all their turns are active again. One that is not there is as good as
-    /// removed. Turns that a rewind took back stay archived.
+    /// Removes summaries of medium-term memory: all their turns are active again, and the `turns_archived` events that
+    /// tell of them in the threads of those turns are superseded, so that the turns are in the contexts again that they
+    /// left. What left one of these contexts later, with a `context_from`, follows: it says that nothing before it is in
+    /// the context. A summary that is not there is as good as removed. Turns that a rewind took back stay archived.
     RestoreTurns {
         /// The summaries.
         summary_ids: Vec<SummaryId>,
     },
-    /// Keeps a value under a name; what was kept there is replaced, and when the name was first used stays.
+    /// Keeps a value under a name; what was kept there is replaced, and when the name was first used stays. Fails with
+    /// [`crate::Error::Invalid`] when the namespace is empty, or a label of it is or has a control character.
     PutItem(Item),
     /// Removes what is kept under a name; nothing when there is nothing.
     DeleteItem {
@@ -295,7 +303,7 @@ pub struct Transfer {
     pub thread_id: Option<ThreadId>,
     /// How many there are.
     pub turns: u64,
-    /// The threads they are of: none may have an active run.
+    /// The threads they are of, all of them: none may have an active run.
     pub threads: Vec<ThreadId>,
 }
 

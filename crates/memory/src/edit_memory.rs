@@ -18,6 +18,9 @@ use crate::file::AgentFile;
 /// The tool's name.
 pub const EDIT_MEMORY: &str = "edit_memory";
 
+/// What is worth keeping, and what is not.
+const DESCRIPTION: &str = include_str!("../prompts/edit_memory.md");
+
 /// The most replacements of one call.
 const EDITS_MAX: usize = 50;
 /// Unchanged lines shown around a change.
@@ -59,11 +62,7 @@ impl Tool for EditMemory {
         let text = |description: &str| json!({"type": "string", "description": description});
         ToolSpec {
             name: EDIT_MEMORY.to_owned(),
-            description: "Changes agent.md, your notes that every later conversation begins with. Keep what stays true: \
-                          what the person asked you to remember, how they want things done, facts of the project \
-                          that took work to find. Not for the task at hand, and never for secrets. Every part of a \
-                          call stands for itself: one that is refused leaves the others."
-                .to_owned(),
+            description: DESCRIPTION.trim_end().to_owned(),
             parameters: json!({
                 "type": "object",
                 "properties": {
@@ -146,4 +145,19 @@ fn report(applied: &Applied) -> ToolOutput {
     lines.extend(refused.iter().cloned());
     let text = lines.join("\n");
     if refused.is_empty() { ToolOutput::success(text) } else { ToolOutput::error(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f9_the_agent_is_told_to_keep_what_is_durable_about_the_user_and_descriptive() {
+        let tool = EditMemory::new(Arc::new(AgentFile::new("agent.md")));
+        let description = tool.spec().description;
+        for word in ["durable", "about the person", "descriptive", "never for secrets"] {
+            assert!(description.contains(word), "{word}");
+        }
+        insta::assert_snapshot!(description);
+    }
 }

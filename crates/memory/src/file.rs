@@ -4,6 +4,7 @@
 pub(crate) mod reading;
 mod record;
 mod rewrite;
+mod secrets;
 pub(crate) mod watch;
 
 use std::collections::VecDeque;

@@ -1,5 +1,5 @@
 //! The middleware of agent.md: it puts the file into every model request, a child's summary into its first turn only,
-//! and it sees to it that no tool call touches the managed block.
+//! and it sees to it that no tool call touches the managed block or leaves a secret in the file.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,8 +13,8 @@ use runtime::{
 };
 use serde_json::json;
 
-use crate::edit_memory::EDIT_MEMORY;
-use crate::file::watch::{Damage, Watch};
+use crate::edit_memory::{EDIT_MEMORY, withheld_from};
+use crate::file::watch::{Damage, Undone, Watch};
 use crate::file::{AGENT_MD_BYTES_MAX, AgentFile};
 use crate::inject::{HandedOver, Section, prompt_section};
 use crate::{Error, Extent, Snapshot};
@@ -76,7 +76,8 @@ impl AgentMdHook {
         }
     }
 
-    /// Returns what a model and a person are told when the file had to be put back after `watch`, or could not be.
+    /// Returns what a model and a person are told when the file had to be put back after `watch`, or secrets taken out of
+    /// it, or that could not be done.
     async fn settle(&self, watch: Watch) -> Option<String> {
         if self.file.is_as(&watch) {
             return None;
@@ -84,16 +85,7 @@ impl AgentMdHook {
         let file = Arc::clone(&self.file);
         let put_back = tokio::task::spawn_blocking(move || file.put_back(&watch)).await;
         match put_back.unwrap_or_else(|_| Err(self.broke_off())) {
-            Ok(None) => None,
-            Ok(Some(Damage::Block)) => Some(format!(
-                "agent.md: the block between {} and {} was changed while this call ran. Only Segue writes it; it has \
-                 been put back, other changes stay. To change the notes around it, use {EDIT_MEMORY}.",
-                crate::block::OPEN,
-                crate::block::CLOSE
-            )),
-            Ok(Some(Damage::File)) => Some(format!(
-                "agent.md was deleted while this call ran. It has been restored. To change it, use {EDIT_MEMORY}."
-            )),
+            Ok(undone) => told(undone),
             Err(error) => Some(format!(
                 "agent.md was changed while this call ran, and its block could not be checked or put back: failed \
                  to {error}. To do: {}.",
@@ -106,6 +98,25 @@ impl AgentMdHook {
         let source = std::io::Error::other("the guard broke off");
         Error::Io { action: "check", path: self.file.path().to_owned(), source }
     }
+}
+
+/// Returns what a model and a person are told of what was undone.
+fn told(undone: Undone) -> Option<String> {
+    let put_back = match undone.damage {
+        None => None,
+        Some(Damage::Block) => Some(format!(
+            "agent.md: the block between {} and {} was changed while this call ran. Only Segue writes it; it has \
+                 been put back, other changes stay. To change the notes around it, use {EDIT_MEMORY}.",
+            crate::block::OPEN,
+            crate::block::CLOSE
+        )),
+        Some(Damage::File) => Some(format!(
+            "agent.md was deleted while this call ran. It has been restored. To change it, use {EDIT_MEMORY}."
+        )),
+    };
+    let withheld = (undone.withheld > 0).then(|| withheld_from(undone.withheld));
+    let told: Vec<String> = put_back.into_iter().chain(withheld).collect();
+    (!told.is_empty()).then(|| told.join(" "))
 }
 
 #[async_trait]

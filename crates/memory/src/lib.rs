@@ -3,7 +3,9 @@
 //!
 //! [`block`] knows the text, [`AgentFile`] the file, [`prompt_section`] the prompt. [`AgentMdHook`] is the middleware,
 //! [`EditMemory`] the agent's own way to change its notes. [`recall()`] finds original messages of a thread and those it
-//! came from, [`RecallTool`] lets the agent do so. Deliberately absent: deciding when a handoff happens, and which
+//! came from, [`RecallTool`] lets the agent do so; [`search()`] looks through everything. [`SummarizationHandoff`] makes
+//! summaries of old turns, [`Tiering`] when that is due, and [`TieredMemoryHook`] shows them. [`remember()`] keeps a line in
+//! agent.md, and [`Items`] what has a name. Deliberately absent: deciding when a handoff happens, and which
 //! thread a summary belongs to; both come in from the journal's rows.
 
 pub mod block;
@@ -30,8 +32,8 @@ pub use items::{
     NamespaceSearch, STORE, StoreTool,
 };
 pub use recall::{
-    Passage, RECALL, RECALL_TOKENS_MAX, Recall, RecallError, RecallQuery, RecallTool, Rest, Speaker, Wanted,
-    recall,
+    Note, Passage, RECALL, RECALL_TOKENS_MAX, Recall, RecallError, RecallQuery, RecallScope, RecallTool,
+    Rest, Source as NoteSource, Speaker, Wanted, recall,
 };
 pub use remember::{Remembered, remember};
 pub use search::{Beside, Found, SearchHit, SearchRequest, SearchResults, search};

@@ -1,8 +1,10 @@
 //! Recall: what was said in a thread and in those it came from, found again by words or by place in the original
-//! messages. Deliberately absent: summaries, and anything outside the lineage, be it another thread or what was said in
-//! an earlier one after the conversation had left it.
+//! messages; and, when that is asked for, what the same assistant has in all its threads, its summaries and its handoffs.
+//! Deliberately absent: anything of another assistant, and, as part of a conversation, what was said in an earlier thread
+//! after the conversation had left it.
 
 mod error;
+mod everything;
 pub(crate) mod gather;
 mod lineage;
 pub(crate) mod order;
@@ -13,8 +15,9 @@ mod tool;
 pub(crate) mod words;
 
 use jiff::Timestamp;
-use journal::Store;
+use journal::{Store, ThreadPart};
 use protocol::{Seq, ThreadId};
+use serde::Deserialize;
 
 use lineage::Ancestor;
 
@@ -30,7 +33,8 @@ pub struct RecallQuery {
     /// Which messages.
     pub wanted: Wanted,
     /// The beginning of the id of the one thread of the lineage to look at; the thread a fork was copied from means the
-    /// fork, which has the same places. `None` means all for words, and for a range
+    /// fork, which has the same places. For a range, and in the scope of everything, it may be any thread of the same
+    /// assistant. `None` means all for words, and for a range
     /// the thread whose places the summary in sight names: the thread itself once it was condensed, the parent of a
     /// thread that a handoff seeded until then, and otherwise the thread itself.
     pub thread: Option<String>,
@@ -40,6 +44,8 @@ pub struct RecallQuery {
     pub except: Option<Seq>,
     /// For a range: how many characters of its first message are passed over, because they were read before.
     pub from_char: u64,
+    /// For words: where they are looked for.
+    pub scope: RecallScope,
     /// The most tokens of [`Recall::to_text`], by estimate. Less than the frame around an answer takes finds no place
     /// for any message.
     pub tokens_max: u64,
@@ -48,8 +54,27 @@ pub struct RecallQuery {
 impl RecallQuery {
     /// Returns a query of the whole lineage, as large as the tool's.
     pub const fn of(wanted: Wanted) -> Self {
-        Self { wanted, thread: None, before: None, except: None, from_char: 0, tokens_max: RECALL_TOKENS_MAX }
+        Self {
+            wanted,
+            thread: None,
+            before: None,
+            except: None,
+            from_char: 0,
+            scope: RecallScope::Conversation,
+            tokens_max: RECALL_TOKENS_MAX,
+        }
     }
+}
+
+/// Where words are looked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecallScope {
+    /// In the thread that asks and those it came from.
+    #[default]
+    Conversation,
+    /// In everything of the assistant whose thread asks.
+    Everything,
 }
 
 /// Which messages are wanted.
@@ -64,8 +89,12 @@ pub enum Wanted {
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recall {
-    /// The threads that were looked through, nearest first.
+    /// What was looked through.
+    pub scope: RecallScope,
+    /// The threads that were looked through, nearest first; in the scope of everything those where anything was found.
     pub threads: Vec<ThreadId>,
+    /// What summaries and handoffs say, best first; only in the scope of everything.
+    pub notes: Vec<Note>,
     /// Pieces of conversation, each one message or a few that follow each other. For words the best match comes first,
     /// and of several about the same thing the newest; for a range there is one piece.
     pub excerpts: Vec<Vec<Passage>>,
@@ -95,6 +124,38 @@ pub struct Passage {
     pub text: String,
 }
 
+/// What a summary or a handoff says, without secrets and perhaps shortened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// Which.
+    pub source: Source,
+    /// When it was stored.
+    pub at: Timestamp,
+    /// The passage. It is foreign: not inert, and not for a terminal as it is.
+    pub text: String,
+}
+
+/// Where a note is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// A summary of medium-term memory.
+    Summary {
+        /// The thread of its first turn; `None` when that was deleted.
+        thread_id: Option<ThreadId>,
+        /// The lowest index of its turns.
+        first_turn: u64,
+        /// The highest index of its turns.
+        last_turn: u64,
+    },
+    /// A handoff.
+    Handoff {
+        /// The thread it came from.
+        parent_thread_id: ThreadId,
+        /// The thread it seeded, or would have.
+        child_thread_id: ThreadId,
+    },
+}
+
 /// Who said something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Speaker {
@@ -120,10 +181,12 @@ pub enum Rest {
     },
 }
 
-/// Returns what `thread_id` and the threads it came from hold of what is wanted.
+/// Returns what `thread_id` and the threads it came from hold of what is wanted; in the scope of everything, what its
+/// assistant has.
 ///
 /// Of a thread that was handed off only what was said until the handoff was accepted is found, and a fork finds what it
-/// copied in itself. Superseded messages and the answers of earlier recalls are never found.
+/// copied in itself; a range of a thread that is named is read whole where the thread is none of the lineage. Superseded
+/// messages and the answers of earlier recalls are never found, nor is anything of another assistant's.
 ///
 /// # Errors
 /// When there is no word or an empty range, when the thread named is not of the lineage, when the lineage is not a plain
@@ -133,34 +196,70 @@ pub async fn recall(
     thread_id: ThreadId,
     query: &RecallQuery,
 ) -> Result<Recall, RecallError> {
-    // A broken lineage does not keep a thread from what it holds itself.
-    let is_own = query.thread.as_ref().is_some_and(|named| named.parse() == Ok(thread_id));
-    let lineage = match is_own {
-        true => lineage::alone(store, thread_id).await?,
-        false => lineage::lineage(store, thread_id).await?,
-    };
+    match (&query.wanted, query.scope) {
+        (Wanted::Words(text), RecallScope::Everything) => {
+            everything::recall(store, thread_id, (query, text)).await
+        }
+        (Wanted::Words(text), RecallScope::Conversation) => by_words(store, thread_id, (query, text)).await,
+        (Wanted::Range(from, to), _) => {
+            let part = part_of_range(store, thread_id, query.thread.as_deref()).await?;
+            let from = (*from, query.from_char);
+            gather::Gathering::new(store, vec![part], query.tokens_max).by_range(from, *to).await
+        }
+    }
+}
+
+async fn by_words(
+    store: &dyn Store,
+    thread_id: ThreadId,
+    (query, text): (&RecallQuery, &str),
+) -> Result<Recall, RecallError> {
+    let lineage = lineage_of(store, thread_id, query.thread.as_deref()).await?;
     let named = query.thread.as_deref().map(|prefix| lineage::named(&lineage, prefix)).transpose()?;
-    let threads = match (named, &query.wanted) {
-        (Some(named), _) => std::slice::from_ref(named),
-        (None, Wanted::Words(_)) => &lineage,
-        (None, Wanted::Range(..)) => std::slice::from_ref(default_of_range(store, &lineage).await?),
-    };
+    let threads = named.map_or(&lineage[..], std::slice::from_ref);
     let mut parts = Vec::with_capacity(threads.len());
     for thread in threads {
         parts.push(thread.part(store).await?);
     }
-    match &query.wanted {
-        Wanted::Words(text) => {
-            if let Some(own) = parts.first_mut().filter(|part| part.thread_id == thread_id) {
-                own.before = query.before;
+    if let Some(own) = parts.first_mut().filter(|part| part.thread_id == thread_id) {
+        own.before = query.before;
+    }
+    let in_sight = query.except.map(|seq| (thread_id, seq));
+    gather::Gathering::new(store, parts, query.tokens_max).by_words(text, in_sight).await
+}
+
+/// Returns the thread that a range means, as far as it may be read.
+async fn part_of_range(
+    store: &dyn Store,
+    thread_id: ThreadId,
+    thread: Option<&str>,
+) -> Result<ThreadPart, RecallError> {
+    let lineage = lineage_of(store, thread_id, thread).await?;
+    let Some(prefix) = thread else { return default_of_range(store, &lineage).await?.part(store).await };
+    match lineage::named(&lineage, prefix) {
+        Ok(named) => named.part(store).await,
+        Err(foreign @ RecallError::ForeignThread { .. }) => {
+            match everything::thread_of_same(store, thread_id, prefix).await {
+                Ok(thread_id) => Ok(ThreadPart { thread_id, before: None }),
+                // The lineage is what can be named for certain.
+                Err(RecallError::ForeignThread { .. }) => Err(foreign),
+                Err(error) => Err(error),
             }
-            let in_sight = query.except.map(|seq| (thread_id, seq));
-            gather::Gathering::new(store, parts, query.tokens_max).by_words(text, in_sight).await
         }
-        Wanted::Range(from, to) => {
-            let from = (*from, query.from_char);
-            gather::Gathering::new(store, parts, query.tokens_max).by_range(from, *to).await
-        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn lineage_of(
+    store: &dyn Store,
+    thread_id: ThreadId,
+    thread: Option<&str>,
+) -> Result<Vec<Ancestor>, RecallError> {
+    // A broken lineage does not keep a thread from what it holds itself.
+    let is_own = thread.is_some_and(|named| named.parse() == Ok(thread_id));
+    match is_own {
+        true => lineage::alone(store, thread_id).await,
+        false => lineage::lineage(store, thread_id).await,
     }
 }
 

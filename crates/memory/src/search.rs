@@ -22,7 +22,7 @@ const SPARE: usize = 2;
 /// What is to be found; every set field must match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchRequest {
-    /// Words, or a question in plain words.
+    /// Words, or a question in plain words; in quotation marks, words that follow each other as they do there.
     pub text: String,
     /// What is looked for; empty means everything but items.
     pub kinds: Vec<FoundKind>,
@@ -135,20 +135,24 @@ pub struct Beside {
 /// # Errors
 /// When there is no word to look for, the limit is none, or the journal fails.
 pub async fn search(store: &dyn Store, request: &SearchRequest) -> Result<SearchResults, RecallError> {
-    let words = words::of(&request.text);
+    let (words, require) = asked(&request.text);
     if words.is_empty() {
         return Err(RecallError::NoWords);
     }
-    let considered = request.limit.max(CONSIDERED_MIN);
+    let considered = match request.limit {
+        // The journal refuses it, as it does one that is too large.
+        0 => 0,
+        limit => limit.max(CONSIDERED_MIN),
+    };
     let query = SearchQuery {
         words: words.clone(),
-        require: Require::Any,
+        require,
         kinds: request.kinds.clone(),
         thread_id: request.thread_id,
         assistant_id: request.assistant_id.clone(),
         since: request.since,
         dates: dates::named(&request.text),
-        limit: considered.saturating_mul(SPARE).min(PAGE_ROWS_MAX),
+        limit: considered.saturating_mul(SPARE).min(PAGE_ROWS_MAX).max(request.limit),
     };
     let candidates = store.search(query).await?;
     let weights = Weights::of(&candidates.iter().map(|one| one.held).collect::<Vec<_>>());
@@ -165,6 +169,15 @@ pub async fn search(store: &dyn Store, request: &SearchRequest) -> Result<Search
         hits.push(reader.hit(&read[place]).await?);
     }
     Ok(SearchResults { hits, words })
+}
+
+/// Returns what to look for: a text in quotation marks as it stands there, and any of the telling words of another.
+fn asked(text: &str) -> (Vec<String>, Require) {
+    let quoted = text.trim().strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).map(str::trim);
+    match quoted.filter(|quoted| quoted.contains(char::is_alphanumeric) && !quoted.contains('"')) {
+        Some(quoted) => (vec![quoted.to_owned()], Require::Every),
+        None => (words::of(text), Require::Any),
+    }
 }
 
 /// Returns the places in the order in which they are to be read. Of each kind the newest of several about the same thing

@@ -9,6 +9,7 @@ mod error;
 mod extract;
 mod hook;
 mod leaving;
+mod pages;
 mod seen;
 mod settings;
 mod shown;

@@ -1,13 +1,15 @@
 //! Events: the immutable rows of the journal. This file says what one looks like, not who may write it.
 
+pub mod catalog;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::catalog::EventType;
 use crate::ids::{EventId, RunId, ThreadId};
 use crate::message::Message;
+use catalog::EventType;
 
 /// A position in a thread's journal: starts at 1, strictly increasing, never reused.
 pub type Seq = u64;

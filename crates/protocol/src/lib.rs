@@ -4,7 +4,6 @@
 //! There is deliberately no I/O, no async and no rule: which event to write, when to hand off or how to render a
 //! summary is decided in the rooms that depend on this one.
 
-pub mod catalog;
 pub mod compaction;
 pub mod decision;
 pub mod event;
@@ -17,14 +16,16 @@ pub mod run;
 pub mod summary;
 pub mod thread;
 
-pub use catalog::{Category, EventType};
 pub use compaction::{
     ClippedResult, Compaction, CompactionFailed, CompactionTrigger, CompactionUndone, CondensedSummary,
 };
 pub use decision::{Decision, Decisions};
+pub use event::catalog::{Category, EventType};
 pub use event::{Event, NewEvent, RawJson, Seq};
 pub use handoff::{Handoff, HandoffStatus, Proposal};
-pub use ids::{AssistantId, CheckpointId, EventId, HandoffId, IdError, InterruptId, RunId, SummaryId, ThreadId};
+pub use ids::{
+    AssistantId, CheckpointId, EventId, HandoffId, IdError, InterruptId, RunId, SummaryId, ThreadId,
+};
 pub use interrupt::{ActionRequest, Interrupt, InterruptPayload, InterruptStatus, ReviewConfig};
 pub use memory::{ArchiveReason, Item, LoggedTurn, MediumTermSummary, TurnRole, TurnsArchived};
 pub use message::{AiMessage, Block, HumanMessage, Message, StopReason, ToolMessage, ToolStatus, Usage};

@@ -180,6 +180,11 @@ impl Agent {
             writes.push(Write::PutCheckpoint(Checkpoint { checkpoint_id, created_at: now, ..point }));
         }
         self.store.commit(Transaction { fence: None, writes }).await?;
+        // A transfer may have been committed since what memory has was read; one that begins now sees the undo.
+        let late = self.restored(thread_id, &marker, now).await?;
+        if !late.is_empty() {
+            self.store.commit(Transaction { fence: None, writes: late }).await?;
+        }
         let after = self.contexts.read(&*self.store, thread_id).await?.request_tokens(&name, frame_tokens);
         // Whoever takes it back has seen how full it is.
         self.proposed_at(thread_id, after).await?;

@@ -3,6 +3,7 @@
 
 mod compaction;
 mod handoff;
+mod memory;
 mod plot;
 mod record;
 mod turn;
@@ -37,6 +38,9 @@ async fn process_that_dies() {
     let world = World::at(folder.into());
     if let Some(road) = compaction::ROADS.into_iter().find(|known| known.name == road) {
         return compaction::walk_to_death(&world, road, boundary).await;
+    }
+    if road == memory::ROAD {
+        return memory::walk_to_death(&world, boundary).await;
     }
     match handoff::ROADS.into_iter().find(|known| known.name == road) {
         Some(road) => handoff::walk_to_death(&world, road, boundary).await,

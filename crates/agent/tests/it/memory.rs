@@ -19,7 +19,8 @@ use crate::world::{MODEL, World, quiet};
 pub const TRANSFER: &str = "You keep the long memory of an AI agent";
 
 /// What that summariser says.
-pub const SUMMARY: &str = "The person keeps bees in Trento and decided on 2026-03-02 that the exporter writes rows in reverse.";
+pub const SUMMARY: &str =
+    "The person keeps bees in Trento and decided on 2026-03-02 that the exporter writes rows in reverse.";
 
 /// What the first turn of a thread says and no summary does.
 pub const FIRST: &str = "The code word of the hives is walnut-17.";
@@ -58,8 +59,13 @@ pub async fn talked(agent: &Agent, turns: usize) -> ThreadId {
 
 /// Returns what is said in the turn of that number.
 pub fn said(number: usize) -> String {
+    said_at_length(number, 75)
+}
+
+/// Returns it with so many sentences of about eight tokens.
+pub fn said_at_length(number: usize, sentences: usize) -> String {
     let fact = if number == 1 { FIRST } else { "Nothing new." };
-    format!("Request {number}. {fact} {}", format!("Look at part {number} of it all. ").repeat(75))
+    format!("Request {number}. {fact} {}", format!("Look at part {number} of it all. ").repeat(sentences))
 }
 
 /// Does the work that no turn waits for.

@@ -41,6 +41,9 @@ const CONTRADICTIONS: &[&str] = &[
      LEFT JOIN agents a ON a.agent_id = h.assistant_id
      LEFT JOIN turns t ON t.agent_key = a.agent_key AND t.turn_index = e.turn_index AND t.event_row = e.event_row
      WHERE e.turn_index IS NOT NULL AND t.event_row IS NULL",
+    "SELECT 'turn ' || t.turn_index || ' of ' || a.agent_id || ' belongs to a missing summary' FROM turns t
+     JOIN agents a ON a.agent_key = t.agent_key
+     WHERE t.summary_key IS NOT NULL AND t.summary_key NOT IN (SELECT summary_key FROM summaries)",
     "SELECT 'superseded ranges of thread ' || h.thread_id || ' touch at ' || s.first_seq FROM superseded s
      JOIN superseded o ON o.thread_key = s.thread_key AND o.first_seq < s.first_seq AND o.last_seq >= s.first_seq - 1
      JOIN thread_heads h ON h.thread_key = s.thread_key",

@@ -7,13 +7,11 @@ pub(crate) mod events;
 pub(crate) mod feedback;
 pub(crate) mod handoffs;
 pub(crate) mod interrupts;
-pub(crate) mod items;
 pub(crate) mod keyed;
+pub(crate) mod memory;
 pub(crate) mod runs;
 pub(crate) mod search;
-pub(crate) mod summaries;
 pub(crate) mod threads;
-pub(crate) mod turns;
 
 use crate::{Error, PAGE_ROWS_MAX, Result};
 
@@ -31,4 +29,14 @@ pub(crate) fn page_limit(what: &'static str, limit: usize) -> Result<i64> {
 /// Returns the failure of a write that names a row nobody stored.
 pub(crate) fn not_found(what: &'static str, id: &impl ToString) -> Error {
     Error::NotFound { what, id: id.to_string() }
+}
+
+/// Returns how the engine finds the rows that a statement is about, step by step.
+#[cfg(test)]
+fn plan(sql: &str) -> Vec<String> {
+    let place = super::faults::Place(std::path::PathBuf::from(":memory:"));
+    let connection = super::connect::memory(&place).unwrap();
+    let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    // The parameters stay unbound: a plan does not depend on them.
+    statement.raw_query().mapped(|row| row.get("detail")).collect::<rusqlite::Result<_>>().unwrap()
 }

@@ -9,10 +9,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::faults::Place;
 use super::tables::events::{self, copies, rewinds};
+use super::tables::memory::{items, summaries};
 use super::tables::search::{self, CatchUp};
-use super::tables::{
-    artifacts, checkpoints, feedback, handoffs, interrupts, items, keyed, runs, summaries, threads,
-};
+use super::tables::{artifacts, checkpoints, feedback, handoffs, interrupts, keyed, runs, threads};
 use crate::{Committed, Error, Fence, Result, Transaction, Write};
 
 /// Transactions one commit takes together.

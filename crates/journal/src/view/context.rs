@@ -76,7 +76,7 @@ impl Beginning {
                 Part::Boundary if !is_found => {
                     self.start = Some(Start::Boundary { seq: event.seq });
                 }
-                Part::Archive => self.look_archived(event, is_found),
+                Part::Archive => self.look_archived(event),
                 Part::Clip | Part::Marker | Part::Boundary => {}
                 Part::Message | Part::ImportedSummary | Part::Beside => {}
             }
@@ -84,11 +84,11 @@ impl Beginning {
         }
     }
 
-    fn look_archived(&mut self, event: &Event, is_found: bool) {
+    fn look_archived(&mut self, event: &Event) {
         let Some(archived) = archived(event) else { return };
         self.archived.push((archived.first_seq, archived.last_seq));
         let is_in_effect = archived.marker_seq.is_none_or(|marker| !self.undone.contains(&marker));
-        let is_newest = !is_found && is_in_effect && self.left.is_none();
+        let is_newest = self.start.is_none() && is_in_effect && self.left.is_none();
         if let Some(before) = archived.context_from.filter(|_| is_newest) {
             self.left = Some(Left { before, marker_seq: archived.marker_seq });
         }
@@ -153,8 +153,9 @@ impl Beginning {
     pub fn project(&self, events: &[Event]) -> Vec<(Seq, Message)> {
         let first = self.first_seq().unwrap_or(0);
         let from = events.partition_point(|event| event.seq < first);
-        let is_sent =
-            |event: &&Event| !is_side(event) && (Part::of(event) != Part::Message || !self.is_archived(event.seq));
+        let is_sent = |event: &&Event| {
+            !is_side(event) && (Part::of(event) != Part::Message || !self.is_archived(event.seq))
+        };
         let sent = events[from..].iter().filter(is_sent);
         sent.filter_map(|event| Some((event.seq, self.clipped(event.seq, contextual(event)?)))).collect()
     }

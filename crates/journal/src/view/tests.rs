@@ -7,6 +7,7 @@ use serde_json::json;
 use super::context::changes_beginning;
 use super::*;
 
+mod archives;
 mod compactions;
 
 const THREAD: &str = "0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b";

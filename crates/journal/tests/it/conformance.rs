@@ -6,14 +6,18 @@ pub mod copies;
 pub mod feedback;
 pub mod fixtures;
 pub mod handoffs;
-pub mod items;
 pub mod log;
-pub mod memory;
 pub mod rank;
 pub mod rewinds;
 pub mod runs;
 pub mod search;
 pub mod threads;
+pub mod tiers {
+    //! What outlives a context.
+
+    pub mod items;
+    pub mod memory;
+}
 pub mod views {
     //! Views over a store's events: what people are shown and what a model is sent.
 
@@ -23,6 +27,7 @@ pub mod views {
 
 use std::sync::Arc;
 
+pub use tiers::{items, memory};
 pub use views::{happenings, history};
 
 /// An empty store.

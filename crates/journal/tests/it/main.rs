@@ -6,7 +6,9 @@
 mod conformance;
 mod crash;
 mod damage;
+mod index;
 mod kills;
+mod memory_tables;
 mod processes;
 mod size;
 mod sqlite;

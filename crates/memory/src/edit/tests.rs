@@ -99,7 +99,11 @@ fn f9_secrets_are_never_kept() {
         (NOTES, ("tea", key), NOTES.replace("tea", "[redacted]")),
         (NOTES, ("tea", "password=hunter2hunter2"), NOTES.replace("tea", "password=[redacted]")),
         // The name was there, the value comes.
-        ("api_key = \n", ("api_key = ", "api_key = \"a1b2c3d4e5f6\""), "api_key = \"[redacted]\"\n".to_owned()),
+        (
+            "api_key = \n",
+            ("api_key = ", "api_key = \"a1b2c3d4e5f6\""),
+            "api_key = \"[redacted]\"\n".to_owned(),
+        ),
     ] {
         let applied = apply(text.as_bytes(), &change(&[edit], None));
         assert_eq!((String::from_utf8(applied.text).unwrap(), applied.withheld), (expected, 1), "{edit:?}");
@@ -109,7 +113,11 @@ fn f9_secrets_are_never_kept() {
     // What becomes a secret only beside what stands there is refused.
     refused("password: 'X'\n", ("X", "s3cr3tvalue"), "secrets are never kept");
     // A person's own secret is neither repeated nor taken away.
-    refused(&format!("- {key} old\n"), (&format!("{key} old"), &format!("{key} new")), "secrets are never kept");
+    refused(
+        &format!("- {key} old\n"),
+        (&format!("{key} old"), &format!("{key} new")),
+        "secrets are never kept",
+    );
     // A line that a person gave a secret may be changed elsewhere.
     check(&format!("{key} old\n"), &[(" old", " new")], &format!("{key} new\n"));
     check(

@@ -1,9 +1,10 @@
-//! Telling whether something touched the managed block, or the file itself, that may not, and putting it back. Who did
-//! it is not known here.
+//! Telling whether something touched the managed block, or the file itself, that may not, and putting it back; and taking
+//! secrets out of what it added. Who did it is not known here.
 //!
 //! The block is what it was before, unless one of Segue's writers changed it meanwhile, in this process or another:
 //! each notes under the file's lock what it makes the block hold, and when. So a change that is not noted is nobody's
-//! of ours, and what is noted is never undone. Text outside the block is everybody's and stays.
+//! of ours, and what is noted is never undone. Text outside the block is everybody's and stays, but for secrets that were
+//! not there before.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
@@ -11,6 +12,7 @@ use std::sync::{Arc, PoisonError};
 use crate::block::{self, mend};
 use crate::file::reading::Reading;
 use crate::file::record::{self, Record};
+use crate::file::secrets;
 use crate::file::{AgentFile, Holding, Intent, Snapshot, Step};
 use crate::replace;
 use crate::{Error, Extent, Result};
@@ -32,6 +34,15 @@ pub(crate) enum Damage {
     File,
 }
 
+/// What was undone.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Undone {
+    /// What was put back.
+    pub damage: Option<Damage>,
+    /// Secrets that were taken out of what was added.
+    pub withheld: u64,
+}
+
 impl AgentFile {
     /// Returns the file as it is, for [`Self::put_back`]. It costs a few looks at the file system.
     pub(crate) fn watch(&self) -> Result<Watch> {
@@ -50,28 +61,40 @@ impl AgentFile {
         self.watch().is_ok_and(|now| now.record == watch.record && now.reading.is_same(&watch.reading))
     }
 
-    /// Puts back the block, or the file, if they are not what they may be after `watch`; says what was wrong.
-    pub(crate) fn put_back(&self, watch: &Watch) -> Result<Option<Damage>> {
+    /// Puts back the block, or the file, if they are not what they may be after `watch`, and takes out secrets that came
+    /// since; says what was wrong.
+    pub(crate) fn put_back(&self, watch: &Watch) -> Result<Undone> {
         let link = self.put_back_link(watch)?;
         if watch.reading.snapshot.extent == Extent::Beginning && self.path.exists() {
             // What was not known to its end cannot tell how it should be, and nobody writes such a file.
-            return Ok(link);
+            return Ok(Undone { damage: link, withheld: 0 });
         }
         let mut holding = self.hold()?;
         let noted = holding.record.present().filter(|noted| Some(*noted) != watch.record.as_ref()).cloned();
         let newest = self.newest_present().unwrap_or_else(|| Arc::clone(&watch.reading));
-        let damage = self.replace_with(&mut holding, |found| {
-            Ok(match judge(&watch.reading, found, noted.as_ref(), &newest.snapshot) {
-                None => Step::Leave(None),
-                Some((damage, bytes, block)) => {
-                    Step::Replace { bytes, block: Intent::Hold(block), report: Some(damage) }
+        let undone = self.replace_with(&mut holding, |found| {
+            let judged = judge(&watch.reading, found, noted.as_ref(), &newest.snapshot);
+            let text = judged.as_ref().map(|(_, bytes, _)| bytes.as_slice()).or(found).unwrap_or_default();
+            let (clean, withheld) = match secrets::without_new(&watch.reading.snapshot.bytes, text) {
+                Some((clean, withheld)) => (Some(clean), withheld),
+                None => (None, 0),
+            };
+            Ok(match (judged, clean) {
+                (None, None) => Step::Leave(Undone::default()),
+                (None, Some(bytes)) => {
+                    Step::Replace { bytes, block: Intent::Keep, report: Undone { damage: None, withheld } }
                 }
+                (Some((damage, bytes, block)), clean) => Step::Replace {
+                    bytes: clean.unwrap_or(bytes),
+                    block: Intent::Hold(block),
+                    report: Undone { damage: Some(damage), withheld },
+                },
             })
         })?;
-        if damage == Some(Damage::File) {
+        if undone.damage == Some(Damage::File) {
             self.restore_mode(&holding, &newest)?;
         }
-        Ok(link.or(damage))
+        Ok(Undone { damage: link.or(undone.damage), ..undone })
     }
 
     fn known_target(&self) -> Result<PathBuf> {

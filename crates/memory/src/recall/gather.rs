@@ -11,12 +11,12 @@ use serde_json::Value;
 
 use super::order::{Match, Weights, newest_first};
 use super::passage::{CUT, Finder, readable, shortened};
-use super::{Passage, RECALL, Recall, RecallError, Rest, Speaker, render, words};
+use super::{Note, Passage, RECALL, Recall, RecallError, RecallScope, Rest, Speaker, render, words};
 
 /// Messages that are ranked; of these the best are shown.
 const RANKED_MAX: usize = 100;
 /// Messages that are shown for words, beside those next to them.
-const SHOWN_MAX: usize = 12;
+pub(super) const SHOWN_MAX: usize = 12;
 /// The part of the best score below which a message is not counted as a match.
 const MATCH_SHARE: f64 = 0.25;
 /// The best matches come with what was said right before and after, before there is room for others.
@@ -25,6 +25,8 @@ const WITH_NEIGHBOURS_FIRST: usize = 3;
 const MATCH_CHARS_MAX: usize = 480;
 /// Characters of a message next to one that matches.
 pub(crate) const NEIGHBOUR_CHARS_MAX: usize = 160;
+/// Characters of a line that separates passages.
+const SEPARATOR_CHARS: u64 = 3;
 /// Messages of a range that are read at a time.
 const RANGE_PAGE: usize = 50;
 
@@ -60,9 +62,15 @@ struct Excerpt {
 impl<'a> Gathering<'a> {
     /// Returns an empty gathering from these threads, each up to its end.
     pub(super) fn new(store: &'a dyn Store, parts: Vec<ThreadPart>, tokens_max: u64) -> Self {
-        let id_digits = render::id_digits(&ids(&parts));
+        let id_digits = render::id_digits(RecallScope::Conversation, &ids(&parts));
         let room = (tokens_max.saturating_mul(CHARS_PER_TOKEN)).saturating_sub(render::FRAME_CHARS_MAX);
         Self { store, parts, id_digits, room, seen: HashSet::new() }
+    }
+
+    /// Returns the gathering from these threads among all of an assistant.
+    pub(super) fn of_everything(store: &'a dyn Store, parts: Vec<ThreadPart>, tokens_max: u64) -> Self {
+        let id_digits = render::id_digits(RecallScope::Everything, &ids(&parts));
+        Self { id_digits, ..Self::new(store, parts, tokens_max) }
     }
 
     /// Gathers the messages that say most about the words of `text`, but for one.
@@ -96,22 +104,74 @@ impl<'a> Gathering<'a> {
         let excerpts = self.excerpts(matches).await?;
         let hidden = shown - excerpts.len();
         let rest = Rest::Messages((left + hidden) as u64);
-        Ok(Recall { threads: ids(&self.parts), excerpts, rest, cut: None, left_at: None })
+        Ok(self.recalled(excerpts, rest))
+    }
+
+    fn recalled(&self, excerpts: Vec<Vec<Passage>>, rest: Rest) -> Recall {
+        Recall {
+            scope: RecallScope::Conversation,
+            threads: ids(&self.parts),
+            notes: Vec::new(),
+            excerpts,
+            rest,
+            cut: None,
+            left_at: None,
+        }
+    }
+
+    /// Gathers the messages at these places, the best first, and returns for how many there was no room.
+    pub(super) async fn at(
+        &mut self,
+        places: &[(ThreadId, Seq)],
+        finder: &Finder,
+    ) -> Result<(Vec<Vec<Passage>>, usize), RecallError> {
+        let mut matches = Vec::new();
+        for place in places {
+            matches.extend(self.passage(*place, finder).await?);
+        }
+        let wanted = matches.len();
+        let excerpts = self.excerpts(matches).await?;
+        let hidden = wanted - excerpts.len();
+        Ok((excerpts, hidden))
+    }
+
+    /// Returns those of the notes that there is room for, in so many tokens at most.
+    pub(super) fn placed_notes(&mut self, notes: Vec<Note>, tokens_max: u64) -> Vec<Note> {
+        let mut room = self.room.min(tokens_max.saturating_mul(CHARS_PER_TOKEN));
+        let mut placed = Vec::new();
+        for note in notes {
+            let size = weight(&render::note(&note)) + SEPARATOR_CHARS;
+            if size <= room {
+                room -= size;
+                self.room -= size;
+                placed.push(note);
+            }
+        }
+        placed
     }
 
     /// Reads a match; `None` for one that only repeats another or what was recalled before.
     async fn found(&mut self, ranked: &Ranked, finder: &Finder) -> Result<Option<Found>, RecallError> {
         let Ranked { thread_id, seq, score, held } = *ranked;
+        let Some(passage) = self.passage((thread_id, seq), finder).await? else { return Ok(None) };
+        let nearness = self.parts.iter().position(|part| part.thread_id == thread_id).unwrap_or(usize::MAX);
+        let age = (passage.at, Reverse(nearness), seq);
+        Ok(Some(Found { passage, matching: Match { score, held, age } }))
+    }
+
+    /// Reads a message; `None` for one that only repeats another or what was recalled before.
+    async fn passage(
+        &mut self,
+        (thread_id, seq): (ThreadId, Seq),
+        finder: &Finder,
+    ) -> Result<Option<Passage>, RecallError> {
         let query = EventQuery { before: Some(seq + 1), ..EventQuery::after(seq - 1, 1) };
         let Some(event) = self.store.events(thread_id, query).await?.pop() else { return Ok(None) };
         let Some((speaker, text)) = said(&event).filter(|_| self.seen.insert(event.event_id)) else {
             return Ok(None);
         };
-        let nearness = self.parts.iter().position(|part| part.thread_id == thread_id).unwrap_or(usize::MAX);
-        let age = (event.created_at, Reverse(nearness), seq);
-        let shown = finder.passage(&text, MATCH_CHARS_MAX);
-        let passage = Passage { thread_id, seq, speaker, at: event.created_at, is_match: true, text: shown };
-        Ok(Some(Found { passage, matching: Match { score, held, age } }))
+        let text = finder.passage(&text, MATCH_CHARS_MAX);
+        Ok(Some(Passage { thread_id, seq, speaker, at: event.created_at, is_match: true, text }))
     }
 
     /// Returns what there is room for, in the order in which it is to be read: the best matches with their neighbours,
@@ -172,7 +232,6 @@ impl<'a> Gathering<'a> {
 
     /// Returns the plain characters the passage takes as a model reads it, with a line that separates it.
     fn size(&self, passage: &Passage) -> u64 {
-        const SEPARATOR_CHARS: u64 = 3;
         weight(&render::line(passage, self.id_digits)) + SEPARATOR_CHARS
     }
 
@@ -227,7 +286,7 @@ impl<'a> Gathering<'a> {
             }
         };
         let excerpts = if passages.is_empty() { Vec::new() } else { vec![passages] };
-        Ok(Recall { threads: ids(&self.parts), excerpts, rest: Rest::Range { next_seq }, cut, left_at })
+        Ok(Recall { cut, left_at, ..self.recalled(excerpts, Rest::Range { next_seq }) })
     }
 
     /// Returns the passage, cut to what there is room for.

@@ -4,12 +4,18 @@
 use model::inert;
 use protocol::ThreadId;
 
-use super::{Passage, Recall, Rest, Speaker};
+use super::{Note, Passage, Recall, RecallScope, Rest, Source, Speaker};
 
 /// The frame around the passages.
 const TEMPLATE: &str = include_str!("../../prompts/recalled.md");
+/// The frame when everything was looked through.
+const TEMPLATE_EVERYTHING: &str = include_str!("../../prompts/recalled_everything.md");
 /// Stands in the place of passages when there are none.
 const NOTHING_FOUND: &str = include_str!("../../prompts/recall/nothing_found.md");
+/// Stands in their place when everything was looked through.
+const NOTHING_AT_ALL: &str = include_str!("../../prompts/recall/nothing_at_all.md");
+/// Stands before what summaries and handoffs say.
+const NOTES: &str = include_str!("../../prompts/recall/notes.md");
 /// Stands behind the passages when more messages match.
 const MORE_MESSAGES: &str = include_str!("../../prompts/recall/more_messages.md");
 /// Stands at the end of a range that goes on where the thread does not belong to the conversation any longer.
@@ -24,6 +30,8 @@ pub(super) const FRAME_CHARS_MAX: u64 = 1_000;
 const SEPARATOR: &str = "--\n";
 /// Hex digits of a thread's id that are shown when they are enough.
 const ID_DIGITS_MIN: usize = 8;
+/// Hex digits of an id.
+const ID_DIGITS_MAX: usize = 32;
 /// Characters of a tool's name.
 const NAME_CHARS_MAX: usize = 60;
 
@@ -31,21 +39,28 @@ impl Recall {
     /// Returns the text for a model: the passages as inert data between tags, and what else there is.
     pub fn to_text(&self) -> String {
         let rest = self.rest();
-        if self.excerpts.is_empty() {
+        if self.is_empty() {
             return rest;
         }
-        let digits = id_digits(&self.threads);
-        let excerpts: Vec<String> = self
-            .excerpts
-            .iter()
-            .map(|excerpt| excerpt.iter().map(|passage| line(passage, digits)).collect())
-            .collect();
-        let passages = excerpts.join(SEPARATOR);
+        let digits = id_digits(self.scope, &self.threads);
+        let excerpts =
+            self.excerpts.iter().map(|excerpt| excerpt.iter().map(|passage| line(passage, digits)).collect());
+        let notes = self.notes.iter().map(note);
+        let passages = excerpts.chain(notes).collect::<Vec<String>>().join(SEPARATOR);
         // What is filled in is never searched for fields.
-        let (before, after) = TEMPLATE.split_once("{{passages}}").unwrap_or((TEMPLATE, ""));
+        let template = match self.scope {
+            RecallScope::Conversation => TEMPLATE,
+            RecallScope::Everything => TEMPLATE_EVERYTHING,
+        };
+        let (before, after) = template.split_once("{{passages}}").unwrap_or((template, ""));
         let (between, after) = after.split_once("{{rest}}").unwrap_or((after, ""));
+        let rest = if self.notes.is_empty() { rest } else { format!("{} {rest}", NOTES.trim()) };
         let text = format!("{before}{}{between}{rest}{after}", passages.trim_end());
         text.trim_end().to_owned()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.excerpts.is_empty() && self.notes.is_empty()
     }
 
     fn rest(&self) -> String {
@@ -59,8 +74,11 @@ impl Recall {
     }
 
     fn rest_of_messages(&self) -> String {
-        let is_empty = self.excerpts.is_empty();
+        let is_empty = self.is_empty();
         match (self.rest, self.left_at) {
+            (Rest::Messages(0), _) if is_empty && self.scope == RecallScope::Everything => {
+                NOTHING_AT_ALL.trim().to_owned()
+            }
             (Rest::Messages(0), _) if is_empty => {
                 filled(NOTHING_FOUND, "{{threads}}", self.threads.len() as u64)
             }
@@ -89,15 +107,37 @@ pub(super) fn line(passage: &Passage, id_digits: usize) -> String {
     format!("[thread {id}: {}] {}, {at}: {text}\n", passage.seq, speaker(&passage.speaker))
 }
 
-/// Returns how many hex digits tell the threads apart.
-pub(super) fn id_digits(threads: &[ThreadId]) -> usize {
+/// Returns the note with its place, ended by a line break, as [`line`] does.
+pub(super) fn note(note: &Note) -> String {
+    let id = |id: ThreadId| short(id, ID_DIGITS_MAX);
+    let place = match note.source {
+        Source::Summary { thread_id: Some(thread_id), first_turn, last_turn } => {
+            format!("summary of turns {first_turn} to {last_turn}, from thread {} on", id(thread_id))
+        }
+        Source::Summary { thread_id: None, first_turn, last_turn } => {
+            format!("summary of turns {first_turn} to {last_turn}")
+        }
+        Source::Handoff { parent_thread_id, child_thread_id } => {
+            format!("handoff from thread {} to thread {}", id(parent_thread_id), id(child_thread_id))
+        }
+    };
+    let at = note.at.strftime("%Y-%m-%d %H:%M");
+    format!("[{place}] {at}: {}\n", inert::text(&indented(&note.text)))
+}
+
+/// Returns how many hex digits tell the threads apart: all where these are some of very many.
+pub(super) fn id_digits(scope: RecallScope, threads: &[ThreadId]) -> usize {
+    let least = match scope {
+        RecallScope::Conversation => ID_DIGITS_MIN,
+        RecallScope::Everything => ID_DIGITS_MAX,
+    };
     let ids: Vec<String> = threads.iter().map(|id| id.uuid().simple().to_string()).collect();
     let are_different = |digits: &usize| {
         let mut beginnings: Vec<&str> = ids.iter().map(|id| &id[..*digits]).collect();
         beginnings.sort_unstable();
         beginnings.windows(2).all(|pair| pair[0] != pair[1])
     };
-    (ID_DIGITS_MIN..32).find(are_different).unwrap_or(32)
+    (least..ID_DIGITS_MAX).find(are_different).unwrap_or(ID_DIGITS_MAX)
 }
 
 fn short(thread_id: ThreadId, digits: usize) -> String {

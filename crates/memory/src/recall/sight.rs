@@ -3,14 +3,14 @@
 
 use journal::view::context::Beginning;
 use journal::{EventQuery, Store};
-use protocol::{Category, Event, EventType, Seq, ThreadId};
+use protocol::{Category, Event, EventType, Seq, ThreadId, TurnsArchived};
 
 use super::RecallError;
 use super::gather::is_injected;
 
 /// Messages that are read at a time to find where a turn began.
 const TURN_PAGE: usize = 50;
-/// Compactions, and what took them back, that are read at a time.
+/// Compactions and the like that are read at a time.
 const MARKERS_PAGE: usize = 20;
 
 /// What the model that asks sees of its thread beside a summary.
@@ -47,13 +47,16 @@ pub(super) async fn sight(store: &dyn Store, thread_id: ThreadId) -> Result<Sigh
     })
 }
 
-/// Returns whether the context of the thread begins with a summary of its own messages.
+/// Returns whether summaries stand for messages of the thread itself, one of its compaction or of memory.
 pub(super) async fn is_condensed(store: &dyn Store, thread_id: ThreadId) -> Result<bool, RecallError> {
     let mut beginning = Beginning::default();
     let mut query = markers_query(None);
     loop {
         let page = store.events(thread_id, query.clone()).await?;
         beginning.look(&page);
+        if page.iter().any(left_context) {
+            return Ok(true);
+        }
         match page.first() {
             Some(first) if page.len() == MARKERS_PAGE && beginning.start.is_none() => {
                 query.before = Some(first.seq);
@@ -63,9 +66,17 @@ pub(super) async fn is_condensed(store: &dyn Store, thread_id: ThreadId) -> Resu
     }
 }
 
-/// Returns a query of a page of what condensed a thread and what took that back: the first behind a seq, or the newest.
+/// Returns whether turns left the context by the event: what memory says of them is in sight.
+fn left_context(event: &Event) -> bool {
+    event.kind() == Some(EventType::TurnsArchived)
+        && serde_json::from_str::<TurnsArchived>(event.content.get())
+            .is_ok_and(|archived| archived.reason.leaves_context())
+}
+
+/// Returns a query of a page of what took messages out of a thread's context and what took that back: the first behind a
+/// seq, or the newest.
 fn markers_query(after: Option<Seq>) -> EventQuery {
-    let types = vec![EventType::Compacted, EventType::CompactionUndone];
+    let types = vec![EventType::Compacted, EventType::CompactionUndone, EventType::TurnsArchived];
     EventQuery { after, types, limit: MARKERS_PAGE, ..EventQuery::default() }
 }
 

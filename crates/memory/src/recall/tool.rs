@@ -1,4 +1,5 @@
-//! The tool `recall`: how the agent finds again what was said before its context began, or was condensed in it. It only reads.
+//! The tool `recall`: how the agent finds again what was said before its context began, was condensed in it, or was said
+//! in another thread. It only reads.
 
 use async_trait::async_trait;
 use journal::Store;
@@ -9,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::sight::{Sight, sight};
-use super::{RecallError, RecallQuery, Wanted, recall};
+use super::{RecallError, RecallQuery, RecallScope, Wanted, recall};
 
 /// The tool's name.
 pub const RECALL: &str = "recall";
@@ -26,6 +27,8 @@ struct Args {
     #[serde(default)]
     from_char: u64,
     thread: Option<String>,
+    #[serde(default)]
+    scope: RecallScope,
 }
 
 #[async_trait]
@@ -44,7 +47,12 @@ impl Tool for RecallTool {
                     "from_seq": number(include_str!("../../prompts/recall/from_seq.md")),
                     "to_seq": number(include_str!("../../prompts/recall/to_seq.md")),
                     "from_char": number(include_str!("../../prompts/recall/from_char.md")),
-                    "thread": string(include_str!("../../prompts/recall/thread.md"))
+                    "thread": string(include_str!("../../prompts/recall/thread.md")),
+                    "scope": {
+                        "type": "string",
+                        "enum": ["conversation", "everything"],
+                        "description": include_str!("../../prompts/recall/scope.md").trim()
+                    }
                 },
                 "additionalProperties": false
             }),
@@ -94,5 +102,5 @@ fn arguments(args: &Value) -> Result<RecallQuery, String> {
     let thread = args.thread.filter(|thread| !thread.trim().is_empty());
     // They count from one.
     let from_char = args.from_char.saturating_sub(1);
-    Ok(RecallQuery { thread, from_char, ..RecallQuery::of(wanted) })
+    Ok(RecallQuery { thread, from_char, scope: args.scope, ..RecallQuery::of(wanted) })
 }

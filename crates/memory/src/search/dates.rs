@@ -3,7 +3,7 @@
 
 use journal::NamedDate;
 
-/// The months in English; a shorter form is one from the third letter on.
+/// The months in English.
 const MONTHS: [&str; 12] = [
     "january",
     "february",
@@ -25,8 +25,10 @@ const LEADS: [&str; 17] = [
     "in", "on", "of", "since", "until", "till", "by", "during", "early", "mid", "late", "last", "from",
     "before", "after", "around", "between",
 ];
-/// The shortest form of a month's name.
-const MONTH_CHARS_MIN: usize = 3;
+/// The length of the short form of a month's name, …
+const MONTH_CHARS: usize = 3;
+/// … and the one that is longer.
+const SEPTEMBER: &str = "sept";
 
 /// Returns the dates that `text` names, in order.
 pub(super) fn named(text: &str) -> Vec<NamedDate> {
@@ -71,10 +73,8 @@ fn iso(words: &[&str]) -> Option<NamedDate> {
 
 /// Returns the month that a word names between those two.
 fn month(word: &str, (before, after): (&str, &str)) -> Option<i8> {
-    let is_form = |name: &&str| {
-        word.len() >= MONTH_CHARS_MIN
-            && (*name == word || name[..3] == *word || word == "sept" && name[..4] == *word)
-    };
+    let is_short = |name: &str| word.len() == MONTH_CHARS || word == SEPTEMBER && name.starts_with(SEPTEMBER);
+    let is_form = |name: &str| name == word || is_short(name) && name.starts_with(word);
     let number = (1..).zip(MONTHS).find(|(_, name)| is_form(name))?.0;
     let is_sure =
         !AMBIGUOUS.contains(&word) || LEADS.contains(&before) || is_number(before) || is_number(after);

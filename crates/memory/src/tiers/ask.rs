@@ -196,3 +196,6 @@ fn prompt_sha256() -> String {
     let hash = Sha256::digest(format!("{INSTRUCTIONS}\n{INPUT}").as_bytes());
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+#[cfg(test)]
+mod tests;

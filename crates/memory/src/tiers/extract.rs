@@ -1,7 +1,7 @@
 //! A summary without a model: what was asked, said, decided and left open, in the words it was said in, and the names it was
 //! about. It sees each turn once and keeps a bounded part, however many there are; it rewords nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 use ledger::phrase::{clip, flat, weight};
@@ -23,7 +23,9 @@ const SENTENCES_KEPT: usize = 500;
 const ENTRY_GRAPHEMES: usize = 220;
 /// Words that carry meaning below which a sentence tells nothing.
 const SENTENCE_WEIGHT_MIN: usize = 3;
-/// Names of people, places and things that are counted at a time, and how many are told.
+/// Bytes of a name of a person, a place or a thing.
+const NAME_BYTES_MAX: usize = 80;
+/// Such names that are counted at a time, and how many are told.
 const NAMES_MAX: usize = 2_000;
 const NAMES_TOLD: usize = 24;
 /// Of every hundred plain characters, those that what was asked may take, what was decided, what is open, and names.
@@ -42,6 +44,8 @@ pub(super) struct Extract {
     days: Vec<(u64, i64)>,
     sentences: Vec<Sentence>,
     names: HashMap<String, u32>,
+    /// What is told already.
+    told: HashSet<String>,
 }
 
 /// Something that was said.
@@ -71,33 +75,55 @@ impl Extract {
             injected: false,
             imported: true,
         });
-        for sentence in sentences(&said.text).filter(|sentence| weight(sentence) >= SENTENCE_WEIGHT_MIN) {
+        for sentence in sentences(&said.text) {
             self.count_names(sentence);
-            let text = clip(&flat(sentence), ENTRY_GRAPHEMES);
-            self.sentences.push(Sentence { turn_index, role: said.role, text });
+            if weight(sentence) >= SENTENCE_WEIGHT_MIN {
+                let text = clip(&flat(sentence), ENTRY_GRAPHEMES);
+                self.sentences.push(Sentence { turn_index, role: said.role, text });
+            }
         }
         if self.sentences.len() > SENTENCES_MAX {
             self.keep_telling(SENTENCES_KEPT);
         }
     }
 
-    /// Counts the words that begin with a capital where a sentence does not.
+    /// Counts the words that begin with a capital where a sentence does not; those that follow each other are one name.
     fn count_names(&mut self, sentence: &str) {
-        let words = sentence.split(|c: char| !c.is_alphanumeric() && c != '-' && c != '\'');
-        for word in words.skip(1).filter(|word| is_name(word)) {
-            let name = word.trim_end_matches("'s");
-            match self.names.get_mut(name) {
-                Some(count) => *count += 1,
-                None => {
-                    if self.names.len() >= NAMES_MAX {
-                        self.names.retain(|_, count| *count > 1);
-                        self.names.values_mut().for_each(|count| *count -= 1);
-                    }
-                    if self.names.len() < NAMES_MAX {
-                        self.names.insert(name.to_owned(), 1);
-                    }
+        let mut name = String::new();
+        for word in sentence.split_whitespace().skip(1) {
+            let bare = word
+                .trim_matches(|c: char| !c.is_alphanumeric())
+                .trim_end_matches("'s")
+                .trim_end_matches("’s");
+            if is_name(bare) {
+                if !name.is_empty() {
+                    name.push(' ');
                 }
+                name.push_str(bare);
             }
+            // What stands behind a word ends the name.
+            if !is_name(bare) || !word.ends_with(char::is_alphanumeric) {
+                self.count_name(std::mem::take(&mut name));
+            }
+        }
+        self.count_name(name);
+    }
+
+    fn count_name(&mut self, name: String) {
+        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+            return;
+        }
+        if let Some(count) = self.names.get_mut(&name) {
+            *count += 1;
+            return;
+        }
+        if self.names.len() >= NAMES_MAX {
+            // The rarest are given up, and the others count less: what was frequent long ago does not stay for ever.
+            self.names.values_mut().for_each(|count| *count -= 1);
+            self.names.retain(|_, count| *count > 0);
+        }
+        if self.names.len() < NAMES_MAX {
+            self.names.insert(name, 1);
         }
     }
 
@@ -131,30 +157,34 @@ impl Extract {
     }
 
     /// Returns what people asked: the first requests and the newest.
-    fn asked(&self, facts: &Facts, weight_max: u64) -> Vec<String> {
+    fn asked(&mut self, facts: &Facts, weight_max: u64) -> Vec<String> {
         let first = facts.requests.iter().take(FIRST_REQUESTS).enumerate();
         let newest = facts.requests.iter().enumerate().skip(FIRST_REQUESTS).rev();
         self.fitting(first.chain(newest).collect(), weight_max)
     }
 
     /// Returns the newest of these.
-    fn quoted(&self, quotes: &[Quote], weight_max: u64) -> Vec<String> {
+    fn quoted(&mut self, quotes: &[Quote], weight_max: u64) -> Vec<String> {
         self.fitting(quotes.iter().enumerate().rev().collect(), weight_max)
     }
 
     /// Returns what nobody had answered at the end.
-    fn open(&self, facts: &Facts, weight_max: u64) -> Vec<String> {
+    fn open(&mut self, facts: &Facts, weight_max: u64) -> Vec<String> {
         let open: Vec<&Quote> = facts.awaited.iter().chain(facts.unanswered.last()).collect();
         self.fitting(open.into_iter().enumerate().collect(), weight_max)
     }
 
     /// Returns as many of the quotes as fit, those that come first before the others, in the order of their numbers.
-    fn fitting(&self, quotes: Vec<(usize, &Quote)>, weight_max: u64) -> Vec<String> {
+    fn fitting(&mut self, quotes: Vec<(usize, &Quote)>, weight_max: u64) -> Vec<String> {
         let mut left = weight_max;
         let mut told: Vec<(usize, String)> = Vec::new();
         for (number, quote) in quotes {
-            let line = self.dated(quote.seq, &clip(&flat(&quote.text), ENTRY_GRAPHEMES));
+            let text = clip(&flat(&quote.text), ENTRY_GRAPHEMES);
+            let line = self.dated(quote.seq, &text);
             let Some(rest) = left.checked_sub(tokens::weight(&line) + 3) else { continue };
+            if !self.told.insert(text) {
+                continue;
+            }
             left = rest;
             told.push((number, line));
         }
@@ -250,10 +280,13 @@ impl Text {
 fn is_name(word: &str) -> bool {
     let mut letters = word.chars();
     let begins = letters.next().is_some_and(char::is_uppercase);
-    begins && letters.clone().any(char::is_lowercase) && word.chars().count() > 2 && word.len() <= 40
+    begins && letters.any(char::is_lowercase) && word.chars().count() > 2
 }
 
 /// Returns the day of a moment, in UTC.
 pub(super) fn day(second: i64) -> String {
     Timestamp::from_second(second).map(|at| at.strftime("%Y-%m-%d").to_string()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,8 +19,10 @@ use crate::inject::{Section, Source};
 /// The frame around the summaries.
 const TEMPLATE: &str = include_str!("../../prompts/recent_memory.md");
 
-/// Summaries that are looked at, of this thread and of others.
+/// Summaries of other threads that are looked at.
 const SUMMARIES_MAX: usize = 50;
+/// Summaries of this thread that are looked at: those of its compactions are among them.
+const ARCHIVED_EVENTS: usize = 200;
 /// Runs whose sections are kept; sub-agents run beside each other.
 const SECTIONS_MAX: usize = 8;
 
@@ -134,7 +136,7 @@ impl Hook for TieredMemoryHook {
 /// Returns the summaries of what left the thread's context without a compaction, the newest first.
 async fn left_context(store: &dyn Store, thread_id: ThreadId) -> journal::Result<Vec<Entry>> {
     let types = vec![EventType::TurnsArchived];
-    let query = EventQuery { types, limit: SUMMARIES_MAX, ..EventQuery::default() };
+    let query = EventQuery { types, limit: ARCHIVED_EVENTS, ..EventQuery::default() };
     let events = store.events(thread_id, query).await?;
     let archived = events.iter().rev().filter_map(|event| {
         let archived: TurnsArchived = serde_json::from_str(event.content.get()).ok()?;
@@ -171,3 +173,6 @@ fn render(this_thread: &[Entry], other_threads: &[Entry]) -> Result<String, Fail
         |error: minijinja::Error| Failure::new(FailureKind::Internal, format!("write a prompt: {error}"));
     environment.render_str(TEMPLATE, fields).map_err(failed)
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,10 +35,22 @@ pub(super) struct Leaving {
     pub is_oldest: bool,
 }
 
+impl Leaving {
+    /// Returns the events between which it is.
+    pub(super) const fn between(&self) -> (Seq, Seq) {
+        (self.first_seq.saturating_sub(1), self.last_seq + 1)
+    }
+}
+
 /// Returns what leaves the context so that at most half of `budget` stays; `None` when it is within its budget, or nothing
 /// can leave. Turns leave whole, from a person's message up to the next; the newest complete one stays, and so does one
-/// that is not complete.
-pub(super) fn leaving(context: &Context, (model, budget): (&str, u64), newest: Newest) -> Option<Leaving> {
+/// that is not complete. So does everything before the event `from`.
+pub(super) fn leaving(
+    context: &Context,
+    (model, budget): (&str, u64),
+    newest: Newest,
+    from: Seq,
+) -> Option<Leaving> {
     let total = context.request_tokens(model, 0);
     if total <= budget {
         return None;
@@ -50,7 +62,10 @@ pub(super) fn leaving(context: &Context, (model, budget): (&str, u64), newest: N
         Newest::Complete => begins.len().checked_sub(1)?,
         Newest::Open => begins.len().checked_sub(2)?,
     };
-    let first = if may_leave_what_comes_first(context) { 0 } else { *begins.first()? };
+    let first = match from {
+        0 if may_leave_what_comes_first(context) => 0,
+        _ => *begins.iter().find(|at| seqs[**at] >= from)?,
+    };
     let is_bounded = matches!(context.beginning.start, Some(Start::Boundary { .. }));
     let times = context.times(model);
     let mut left = 0;
@@ -123,3 +138,6 @@ pub(super) fn parts(turns: &[Logged]) -> Vec<&[Logged]> {
     }
     parts
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use journal::Store;
 use ledger::phrase::{clip, flat};
 use ledger::withhold;
 use model::inert;
-use protocol::{LoggedTurn, Seq, ThreadId};
+use protocol::{LoggedTurn, ParentKind, Seq, Thread, ThreadId};
 
 use super::extract::day;
 
@@ -85,7 +85,7 @@ impl Seen {
         let mut withheld = 0;
         for thread in self.threads.iter().take(TITLES_MAX) {
             let stored = store.thread(thread.thread_id).await?;
-            let title = stored.and_then(|thread| thread.name.or(thread.first_prompt)).unwrap_or_default();
+            let title = stored.and_then(title).unwrap_or_default();
             let (safe, secrets) = withhold(&title);
             withheld += secrets;
             titles.push(match clip(&flat(&inert::line(&safe)), TITLE_GRAPHEMES) {
@@ -99,5 +99,14 @@ impl Seen {
         let more = if others > 0 { format!(" and {others} more") } else { String::new() };
         let noun = if self.threads.len() == 1 { "thread" } else { "threads" };
         Ok((format!("{days}, {noun} {}{more}:", titles.join(", ")), withheld))
+    }
+}
+
+/// Returns what a thread is called by. A child of a handoff has the title of the summary it was handed, which is told to
+/// no other thread (M3).
+fn title(thread: Thread) -> Option<String> {
+    match thread.parent_kind {
+        Some(ParentKind::Handoff) => thread.first_prompt,
+        Some(ParentKind::Fork | ParentKind::Subagent) | None => thread.name.or(thread.first_prompt),
     }
 }

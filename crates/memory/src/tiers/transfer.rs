@@ -5,11 +5,12 @@
 //! does not depend on how many there are.
 
 use jiff::Timestamp;
-use journal::{Transaction, TurnQuery, Write};
-use model::tokens;
+use journal::{EventQuery, PAGE_ROWS_MAX, Transaction, TurnQuery, Write};
+use ledger::withhold;
+use model::{inert, tokens};
 use protocol::{
-    ArchiveReason, AssistantId, EventType, LoggedTurn, MediumTermSummary, NewEvent, SCHEMA_VERSION, Seq,
-    SummaryId, ThreadId, TurnsArchived, Usage,
+    ArchiveReason, AssistantId, CompactionUndone, EventType, MediumTermSummary, NewEvent, SCHEMA_VERSION,
+    Seq, SummaryId, TurnsArchived, Usage,
 };
 use runtime::Frames;
 use serde_json::json;
@@ -17,22 +18,19 @@ use tokio_util::sync::CancellationToken;
 
 use super::ask::{Asking, CALLS_MAX, Called, Place, SHRINKS_MAX};
 use super::error::SummarizationError;
-use super::extract::{Extract, day};
+use super::extract::Extract;
+use super::pages::{Packing, Pages};
 use super::seen::{Seen, ThreadTurns};
 use super::shown::{Said, TURN_GRAPHEMES_MAX};
 use super::window::TurnWindow;
 use super::{EXTRACTIVE, SummarizationHandoff, TRANSFER_DUE};
 
-/// Turns that are read at a time.
-const PAGE_TURNS: usize = 128;
 /// How often it is tried while others change the turns of the window.
 const ATTEMPTS_MAX: u32 = 16;
 /// Graphemes of a turn that a model is shown: as many as may be, and fewer where they are too many for its calls.
 const CUTS: [usize; 3] = [TURN_GRAPHEMES_MAX, 400, 100];
 /// Of every hundred tokens that all calls together take, those that turns may have: chunks are not filled to the end.
 const FILLED_PERCENT: u64 = 80;
-/// The highest index there can be.
-const INDEX_MAX: u64 = i64::MAX.unsigned_abs();
 
 /// What is to become a summary.
 pub(super) struct Request<'a> {
@@ -97,6 +95,9 @@ impl SummarizationHandoff {
             if running.1.is_cancelled() {
                 return Err(SummarizationError::Stopped);
             }
+            if self.was_taken_back(request).await? {
+                return Ok(None);
+            }
             match self.store_summary(request, &seen, (told, calls)).await {
                 Ok(transferred) => return Ok(Some(transferred)),
                 // Others were faster, or a thread was deleted: what is left is summarised anew.
@@ -139,7 +140,7 @@ impl SummarizationHandoff {
         cancel: &CancellationToken,
     ) -> Result<Option<(Seen, Told)>, SummarizationError> {
         let (mut extract, mut seen, mut withheld) = (Extract::default(), None, 0);
-        let mut pages = self.pages(request);
+        let mut pages = Pages::of(&*self.store, request.agent_id, request.window);
         while let Some(page) = pages.next().await? {
             for turn in &page {
                 let said = Said::of(turn, TURN_GRAPHEMES_MAX);
@@ -188,7 +189,7 @@ impl SummarizationHandoff {
         request: &Request<'_>,
     ) -> Result<Option<(Seen, [u64; CUTS.len()])>, SummarizationError> {
         let (mut seen, mut weights) = (None, [0; CUTS.len()]);
-        let mut pages = self.pages(request);
+        let mut pages = Pages::of(&*self.store, request.agent_id, request.window);
         while let Some(page) = pages.next().await? {
             for turn in &page {
                 for (cut, weight) in CUTS.iter().zip(&mut weights) {
@@ -210,7 +211,7 @@ impl SummarizationHandoff {
         let (mut seen, mut withheld, mut done) = (None, 0, 0);
         let mut summary: Option<String> = None;
         let mut packing = Packing::of(chunk_weight);
-        let mut pages = self.pages(request);
+        let mut pages = Pages::of(&*self.store, request.agent_id, request.window);
         while let Some(page) = pages.next().await? {
             for turn in &page {
                 let said = Said::of(turn, cut);
@@ -228,7 +229,7 @@ impl SummarizationHandoff {
         }
         let Some(seen) = seen else { return Ok(None) };
         let place = (Place::Last, done, total);
-        let text = asking.summarise(summary.as_deref(), packing.chunk, place).await?;
+        let text = asking.summarise(summary.as_deref(), packing.rest(), place).await?;
         Ok(Some((seen, Told { text, model: asking.name(), withheld: withheld + asking.withheld })))
     }
 
@@ -257,15 +258,17 @@ impl SummarizationHandoff {
     ) -> Result<Transferred, SummarizationError> {
         let now = Timestamp::now();
         let (head, in_head) = seen.head(&*self.store).await?;
+        // Nothing is kept that was put together from what is harmless alone.
+        let (text, in_text) = withhold(&told.text);
         let summary = MediumTermSummary {
             id: SummaryId::generate(),
             agent_id: request.agent_id.clone(),
-            summary_text: format!("{head}\n{}", told.text),
+            summary_text: format!("{head}\n{}", inert::visible(&text)),
             turn_range_start: seen.first,
             turn_range_end: seen.last,
             created_at: now,
         };
-        let withheld = told.withheld + in_head;
+        let withheld = told.withheld + in_head + in_text;
         let usage = calls.iter().fold(Usage::default(), |mut usage, call| {
             usage.add(call.usage);
             usage
@@ -298,6 +301,22 @@ impl SummarizationHandoff {
         Ok(Transferred { summary, model: told.model, turns: seen.turns, withheld })
     }
 
+    /// Returns whether the compaction by which the turns had left was taken back while they were summarised.
+    async fn was_taken_back(&self, request: &Request<'_>) -> Result<bool, SummarizationError> {
+        let (Departure::Compaction { marker_seq }, Some(thread_id)) =
+            (request.departure, request.window.thread_id)
+        else {
+            return Ok(false);
+        };
+        let types = vec![EventType::Compacted, EventType::CompactionUndone];
+        let query = EventQuery { types, ..EventQuery::after(marker_seq - 1, PAGE_ROWS_MAX) };
+        let events = self.store.events(thread_id, query).await?;
+        let is_there = events.first().is_some_and(|marker| marker.seq == marker_seq);
+        let undone = events.iter().filter(|event| event.kind() == Some(EventType::CompactionUndone));
+        let mut undone = undone.filter_map(|event| serde_json::from_str(event.content.get()).ok());
+        Ok(!is_there || undone.any(|undone: CompactionUndone| undone.marker_seq == marker_seq))
+    }
+
     /// Returns the turns with what followed the last of them, such as the tools it called, up to the next turn.
     async fn with_what_followed(
         &self,
@@ -318,91 +337,6 @@ impl SummarizationHandoff {
             None => self.store.thread(thread.thread_id).await?.map_or(0, |thread| thread.last_seq),
         };
         Ok(ThreadTurns { last_seq: last_seq.max(thread.last_seq), ..thread })
-    }
-
-    fn pages(&self, request: &Request<'_>) -> Pages<'_> {
-        let query = request.window.bounds().map(|(first, last)| TurnQuery {
-            thread_id: request.window.thread_id,
-            first: first.min(INDEX_MAX),
-            last: last.min(INDEX_MAX),
-            archived: Some(false),
-            limit: PAGE_TURNS,
-            ..TurnQuery::of(request.agent_id.clone())
-        });
-        Pages { handoff: self, query }
-    }
-}
-
-/// The turns that are left of a window, page by page.
-struct Pages<'a> {
-    handoff: &'a SummarizationHandoff,
-    /// What is read next; `None` at the end.
-    query: Option<TurnQuery>,
-}
-
-impl Pages<'_> {
-    async fn next(&mut self) -> Result<Option<Vec<LoggedTurn>>, SummarizationError> {
-        let Some(query) = self.query.take() else { return Ok(None) };
-        let page = self.handoff.store.turns(query.clone()).await?;
-        if let Some(last) =
-            page.last().filter(|last| page.len() == PAGE_TURNS && last.turn_index < query.last)
-        {
-            self.query = Some(TurnQuery { first: last.turn_index + 1, ..query });
-        }
-        Ok((!page.is_empty()).then_some(page))
-    }
-}
-
-/// A chunk being filled.
-struct Packing {
-    weight_max: u64,
-    chunk: String,
-    weight: u64,
-    /// The day and the thread of the last turn.
-    last: Option<(String, ThreadId)>,
-}
-
-impl Packing {
-    fn of(weight_max: u64) -> Self {
-        Self { weight_max, chunk: String::new(), weight: 0, last: None }
-    }
-
-    /// Adds a turn; returns the chunk before it when it is full.
-    fn add(&mut self, turn: &LoggedTurn, said: &Said) -> Option<String> {
-        if said.text.is_empty() {
-            return None;
-        }
-        let mut lines = said.to_lines();
-        if tokens::weight(&lines) > self.weight_max {
-            // Few characters in many bytes, and a small window.
-            lines.truncate(tokens::end_of_head(&lines, self.weight_max));
-            lines.truncate(tokens::cut_at(&lines, lines.len()));
-            lines.push('\n');
-        }
-        let weight = tokens::weight(&lines);
-        let is_full = self.weight > 0 && self.weight + weight > self.weight_max;
-        let full = is_full.then(|| {
-            (self.weight, self.last) = (0, None);
-            std::mem::take(&mut self.chunk)
-        });
-        self.mark(turn);
-        self.chunk.push_str(&lines);
-        self.weight += weight;
-        full
-    }
-
-    /// Says when, and that it is another conversation, where that differs from the turn before.
-    fn mark(&mut self, turn: &LoggedTurn) {
-        let here = (day(turn.created_at.as_second()), turn.thread_id);
-        if self.last.as_ref() == Some(&here) {
-            return;
-        }
-        let is_another = self.last.as_ref().is_some_and(|(_, thread_id)| *thread_id != here.1);
-        let other = if is_another { ", in another conversation" } else { "" };
-        let line = format!("On {}{other}\n", here.0);
-        self.weight += tokens::weight(&line);
-        self.chunk.push_str(&line);
-        self.last = Some(here);
     }
 }
 

@@ -5,9 +5,10 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use journal::{OutboxItem, Transaction, TurnQuery, Write};
+use journal::{EventQuery, OutboxItem, Transaction, TurnQuery, Write};
 use protocol::{
-    ArchiveReason, AssistantId, Message, ParentKind, Seq, SummaryId, Thread, ThreadId, ThreadStatus, TurnRole,
+    ArchiveReason, AssistantId, EventType, Message, ParentKind, Seq, SummaryId, Thread, ThreadId,
+    ThreadStatus, TurnRole, TurnsArchived,
 };
 use runtime::{Context, Contexts, Frame, Frames};
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,8 @@ use super::{SummarizationHandoff, TRANSFER_DUE, transfer_due};
 const ATTEMPTS_MAX: u32 = 3;
 /// Turns that are read at a time.
 const PAGE_TURNS: usize = 200;
+/// The newest events that are looked at for what memory has of a compaction.
+const ARCHIVED_EVENTS: usize = 50;
 
 /// Works through the queue.
 #[derive(Clone)]
@@ -71,9 +74,17 @@ struct Planned {
 /// Where a thread stands.
 struct Standing {
     context: Context,
-    /// The compaction in effect, and the event before which its turns have left.
-    condensed: Option<(Seq, Seq)>,
+    /// What the compaction in effect condensed.
+    condensed: Option<Condensed>,
     leaving: Option<Leaving>,
+}
+
+/// What a compaction condensed and memory may not have yet.
+#[derive(Clone, Copy)]
+struct Condensed {
+    marker_seq: Seq,
+    /// The events between which its turns are.
+    between: (Seq, Seq),
 }
 
 impl Tiering {
@@ -87,10 +98,10 @@ impl Tiering {
         let Some(thread) = store.thread(thread_id).await?.filter(|thread| self.is_tiered(thread)) else {
             return Ok(());
         };
-        let standing = self.standing(&thread).await?;
-        let is_due = standing.leaving.is_some() || self.has_condensed_turns(&thread, &standing).await?;
         let key = thread_id.to_string();
-        if !is_due || store.outbox(TRANSFER_DUE).await?.iter().any(|item| item.key == key) {
+        if !self.is_due(&thread).await?
+            || store.outbox(TRANSFER_DUE).await?.iter().any(|item| item.key == key)
+        {
             return Ok(());
         }
         let item = transfer_due(&thread.assistant_id, thread_id, Timestamp::now());
@@ -99,7 +110,7 @@ impl Tiering {
 
     /// Transfers everything that is queued, the oldest item first. A thread with an active run stays in the queue, and so
     /// does one whose turns could not be summarised: what failed is told in a notice and tried again with the next call,
-    /// and after three failures of the model the summaries are extracted.
+    /// and after three failures of the model the summaries are extracted. The search index catches up at the end.
     ///
     /// # Errors
     /// When the journal fails; what was done until then is durable.
@@ -122,6 +133,10 @@ impl Tiering {
                 }
                 Err(error) => return Err(error),
             }
+        }
+        if !cancel.is_cancelled() {
+            // Whoever searches next need not wait for it.
+            self.tiers.store.index().await?;
         }
         Ok(settled)
     }
@@ -189,16 +204,14 @@ impl Tiering {
     ) -> Result<Vec<Planned>, SummarizationError> {
         let standing = self.standing(thread).await?;
         let mut planned = Vec::new();
-        if let Some((marker_seq, before_seq)) = standing.condensed {
-            let turns = self.logged(agent_id, thread.thread_id, (0, before_seq)).await?;
+        if let Some(Condensed { marker_seq, between }) = standing.condensed {
+            let turns = self.logged(agent_id, thread.thread_id, between).await?;
             let window = |part: &[Logged]| window_of(part, thread.thread_id);
             let departure = Departure::Compaction { marker_seq };
             planned.extend(parts(&turns).into_iter().map(|part| Planned { window: window(part), departure }));
         }
         if let Some(leaving) = standing.leaving {
-            let leaving = self.without_copies(thread, leaving).await?;
-            let range = (leaving.first_seq.saturating_sub(1), leaving.last_seq + 1);
-            let turns = self.logged(agent_id, thread.thread_id, range).await?;
+            let turns = self.logged(agent_id, thread.thread_id, leaving.between()).await?;
             let marker_seq = standing.context.beginning.compaction().map(|(seq, _)| seq);
             planned.extend(departures(&turns, leaving, (thread.thread_id, marker_seq)));
         }
@@ -208,39 +221,63 @@ impl Tiering {
     async fn standing(&self, thread: &Thread) -> Result<Standing, SummarizationError> {
         let context = self.contexts.read(&*self.tiers.store, thread.thread_id).await?;
         let beginning = &context.beginning;
-        // The turn whose request is still sent stays until the next compaction.
-        let condensed = beginning
-            .compaction()
-            .map(|(seq, compaction)| (seq, beginning.request_seq().unwrap_or(compaction.last_seq + 1)));
+        let condensed = match beginning.compaction() {
+            Some((marker_seq, compaction)) => {
+                let known = [Some(marker_seq), compaction.previous_seq];
+                let after = self.kept_until(thread.thread_id, known).await?;
+                // The turn whose request is still sent stays until the next compaction.
+                let before = beginning.request_seq().unwrap_or(compaction.last_seq + 1);
+                Some(Condensed { marker_seq, between: (after, before) })
+            }
+            None => None,
+        };
         let newest = newest(thread.status, &context);
         let budget = self.tiers.settings.short_term_budget(self.window);
-        let leaving = budget.and_then(|budget| leaving(&context, (&self.model, budget), newest));
+        let leaving = |from| leaving(&context, (&self.model, budget?), newest, from);
+        let leaving = match (leaving(0), thread.parent_kind) {
+            (Some(_), Some(ParentKind::Fork)) => leaving(self.own_from(thread).await?),
+            (leaving, _) => leaving,
+        };
         Ok(Standing { context, condensed, leaving })
     }
 
-    async fn has_condensed_turns(
-        &self,
-        thread: &Thread,
-        standing: &Standing,
-    ) -> Result<bool, SummarizationError> {
-        let Some((_, before_seq)) = standing.condensed else { return Ok(false) };
-        let query = TurnQuery { limit: 1, ..left(&thread.assistant_id, thread.thread_id, (0, before_seq)) };
-        Ok(!self.tiers.store.turns(query).await?.is_empty())
+    /// Returns the last event of what memory took over because of these compactions: nothing before it is looked for again.
+    async fn kept_until(&self, thread_id: ThreadId, markers: [Option<Seq>; 2]) -> journal::Result<Seq> {
+        let types = vec![EventType::TurnsArchived];
+        let query = EventQuery { types, limit: ARCHIVED_EVENTS, ..EventQuery::default() };
+        let events = self.tiers.store.events(thread_id, query).await?;
+        let archived = events.iter().filter_map(|event| serde_json::from_str(event.content.get()).ok());
+        let kept = archived.filter(|archived: &TurnsArchived| {
+            archived.reason == ArchiveReason::Compaction
+                && archived.marker_seq.is_some()
+                && markers.contains(&archived.marker_seq)
+        });
+        Ok(kept.map(|archived| archived.last_seq).max().unwrap_or(0))
     }
 
-    /// Returns what leaves without what was copied from another thread: those turns are that thread's, and no summary is
-    /// made of them here.
-    async fn without_copies(&self, thread: &Thread, leaving: Leaving) -> Result<Leaving, SummarizationError> {
-        if thread.parent_kind != Some(ParentKind::Fork) {
-            return Ok(leaving);
+    /// Returns whether any turn of the thread is to become part of a summary.
+    async fn is_due(&self, thread: &Thread) -> Result<bool, SummarizationError> {
+        let standing = self.standing(thread).await?;
+        let mut places = Vec::from_iter(standing.condensed.map(|condensed| condensed.between));
+        places.extend(standing.leaving.map(|leaving| leaving.between()));
+        for between in places {
+            let query = TurnQuery { limit: 1, ..left(&thread.assistant_id, thread.thread_id, between) };
+            if !self.tiers.store.turns(query).await?.is_empty() {
+                return Ok(true);
+            }
         }
-        let agent_id = thread.assistant_id.clone();
-        let first = TurnQuery { thread_id: Some(thread.thread_id), limit: 1, ..TurnQuery::of(agent_id) };
-        let first_seq = self.tiers.store.turns(first).await?.first().map_or(Seq::MAX, |turn| turn.seq);
-        if first_seq <= leaving.first_seq {
-            return Ok(leaving);
-        }
-        Ok(Leaving { first_seq, is_oldest: false, ..leaving })
+        Ok(false)
+    }
+
+    /// Returns where the turns of the thread begin that were not copied from another one: those are that thread's, and no
+    /// summary is made of them here.
+    async fn own_from(&self, thread: &Thread) -> journal::Result<Seq> {
+        let first = TurnQuery {
+            thread_id: Some(thread.thread_id),
+            limit: 1,
+            ..TurnQuery::of(thread.assistant_id.clone())
+        };
+        Ok(self.tiers.store.turns(first).await?.first().map_or(Seq::MAX, |turn| turn.seq))
     }
 
     /// Returns the turns of the thread between two events that no summary stands for.

@@ -280,3 +280,38 @@ async fn f4_calls_at_the_same_time_do_not_undo_each_other() {
     let results = world.results(thread_id).await;
     assert!(results.iter().any(|(_, text)| text.contains("has been put back")), "{results:?}");
 }
+
+#[tokio::test]
+async fn m16_a_secret_that_a_call_writes_into_the_file_is_withheld() {
+    const KEY: &str = "sk-ant-api03-abcdefghijklmnop1234";
+    let own = |file: &AgentFile| fs::write(file.path(), format!("# Notes\n- mine: {KEY}\n- a\n")).unwrap();
+    let noted = |path: &PathBuf| edit(path, "- a", "- a\n- token=0123456789abcdef\n- b");
+    let (world, thread_id, end) = damage(own, noted).await;
+    // What a person wrote by hand before is theirs.
+    assert_eq!(world.text(), format!("# Notes\n- mine: {KEY}\n- a\n- token=[redacted]\n- b\n"));
+    assert_told(&world, thread_id, &end, "1 secret was withheld").await;
+    // Together with the block.
+    let both = |path: &PathBuf| {
+        edit(path, "S1", "forged");
+        edit(path, "- a", &format!("- {KEY}"));
+    };
+    let (world, thread_id, end) = damage(with_block, both).await;
+    assert_eq!(block_of(&world).as_deref(), Some("S1\nS2"));
+    assert!(world.text().starts_with("# Notes\n- [redacted]\n"), "{}", world.text());
+    assert_told(&world, thread_id, &end, "has been put back").await;
+    assert_told(&world, thread_id, &end, "1 secret was withheld").await;
+    // Into a file that was not there.
+    let made = |path: &PathBuf| fs::write(path, format!("{KEY}\n")).unwrap();
+    let (world, thread_id, end) = damage(|file| fs::remove_file(file.path()).unwrap(), made).await;
+    assert_eq!(world.text(), "[redacted]\n");
+    assert_told(&world, thread_id, &end, "1 secret was withheld").await;
+}
+
+#[tokio::test]
+async fn m16_what_a_person_writes_between_turns_stays() {
+    let (world, thread_id, _) = damage(|_| {}, |_| {}).await;
+    let own = "# Notes\n- password=hunter2hunter2\n";
+    world.write(own);
+    world.say(thread_id, "Go on.").await;
+    assert_eq!(world.text(), own);
+}

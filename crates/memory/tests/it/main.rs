@@ -6,9 +6,13 @@ mod files;
 #[cfg(test)]
 mod guard;
 #[cfg(test)]
+mod items;
+#[cfg(test)]
 mod prompt;
 #[cfg(test)]
 mod recall;
+#[cfg(test)]
+mod remember;
 #[cfg(test)]
 mod tiers;
 #[cfg(test)]

@@ -74,7 +74,7 @@ async fn f4_refused_parts_leave_the_others_and_are_named() {
     let edits = json!([
         {"old_string": "- a", "new_string": "- x"},
         {"old_string": "S\n</current", "new_string": "T\n</current"},
-        {"old_string": "- b", "new_string": "password=hunter2hunter2"},
+        {"old_string": "- b", "new_string": "</current_thread_summary>"},
     ]);
     let (status, text) = call(&file, json!({"edits": edits})).await;
     assert_eq!(status, ToolStatus::Error);
@@ -120,4 +120,32 @@ async fn a_person_is_shown_the_diff_and_nothing_is_changed_before() {
     assert_eq!(fs::read_to_string(file.path()).unwrap(), "- a\n- b\n");
     // A call that would be refused is about nothing.
     assert_eq!(tool.review(&json!({"edits": []}), &context()).await.subjects, []);
+}
+
+#[tokio::test]
+async fn f9_the_agent_is_told_how_many_secrets_were_withheld() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = Arc::new(AgentFile::new(folder.path().join("agent.md")));
+    fs::write(file.path(), "- a\n").unwrap();
+    let edits = json!([{"old_string": "- a", "new_string": "- a, password=hunter2hunter2"}]);
+    let key = "sk-ant-api03-abcdefghijklmnop1234";
+    let (status, text) = call(&file, json!({"edits": edits, "append": format!("- the key is {key}")})).await;
+    assert_eq!(status, ToolStatus::Success);
+    assert!(text.contains("2 secrets were withheld: secrets are never kept in agent.md"), "{text}");
+    let kept = fs::read_to_string(file.path()).unwrap();
+    assert_eq!(kept, "- a, password=[redacted]\n- the key is [redacted]\n");
+    // A person decides about what would be there, and sees no secret either.
+    let tool = EditMemory::new(file);
+    let review = tool.review(&json!({"append": format!("- {key}")}), &context()).await;
+    let Detail::Diff(diff) = review.detail else { panic!("no diff") };
+    assert!(diff.contains("+- [redacted]") && !diff.contains(key), "{diff}");
+}
+
+#[tokio::test]
+async fn f9_nothing_is_kept_that_nobody_asked_for() {
+    let world = World::new([Reply::text("Hello, Ada."), Reply::text("Nice.")], vec![]);
+    let thread_id = world.thread().await;
+    world.say(thread_id, "I am Ada, I always use tabs, and I live in Paris.").await;
+    world.say(thread_id, "My cat is called Ida.").await;
+    assert!(!world.path().exists(), "what a person says is no note until somebody keeps it");
 }

@@ -14,6 +14,8 @@ use crate::sandbox::{Ended, Sandbox};
 
 /// How the summariser's instructions begin.
 const INSTRUCTIONS: &str = "You keep the record of a long conversation";
+/// How those of whoever summarises old turns begin.
+pub const MEMORY_INSTRUCTIONS: &str = "You keep the long memory of an AI agent";
 /// What the summary of [`record`] says.
 const GOAL: &str = "Find out why the retry test fails.";
 
@@ -30,6 +32,12 @@ pub fn record() -> Reply {
 pub fn condensing() -> Server {
     let answer = Reply { always: true, ..Reply::text("Going on.\n").tokens(3_000, 20) };
     Server::start(Script::new([Reply { always: true, ..record() }, answer])).unwrap()
+}
+
+/// What the server was asked, but for summaries of old turns, which are made behind a turn.
+pub fn asked(server: &Server) -> Vec<Value> {
+    let requests = server.requests().into_iter().map(|request| request.body);
+    requests.filter(|body| !body.to_string().contains(MEMORY_INSTRUCTIONS)).collect()
 }
 
 /// A sandbox with a thread of that many questions and answers, the newest last: its messages are #1, #2 and so on.
@@ -95,8 +103,8 @@ fn c1_b1_a_thread_is_condensed_marked_and_whole() {
     assert!(marker["summary"].as_str().unwrap().contains(GOAL), "{marker}");
     assert!(marker["tokens_after"].as_u64() < marker["tokens_before"].as_u64(), "{marker}");
     assert_eq!(done["compaction"]["sections"]["goal"], GOAL);
-    let asked = server.requests().pop().unwrap().body.to_string();
-    assert!(asked.contains("the timeout") && server.calls() == 1, "{asked}");
+    let request = server.requests().pop().unwrap().body.to_string();
+    assert!(request.contains("the timeout") && server.calls() == 1, "{request}");
 
     assert_eq!(messages(&sandbox), before, "every message is there");
     let markers = sandbox.json(&["history", "last", "--markers", "--json"]);
@@ -105,7 +113,7 @@ fn c1_b1_a_thread_is_condensed_marked_and_whole() {
 
     // The next request holds the summary and what was kept.
     assert_eq!(sandbox.run(&["run", "-c", "-p", "and now?"]).code, 0);
-    let sent = server.requests().pop().unwrap().body["messages"].to_string();
+    let sent = asked(&server).pop().unwrap()["messages"].to_string();
     assert!(sent.contains(GOAL) && sent.contains("Question 10") && !sent.contains("Answer 3"), "{sent}");
 }
 
@@ -124,7 +132,7 @@ fn m9_a_compaction_is_taken_back_once() {
     assert!(told.contains(&format!("── taken back: the compaction of #{}", marker["seq"])), "{told}");
     sandbox.run(&["uncompact", "last"]).assert_told(2, "nothing is condensed in it");
     assert_eq!(sandbox.run(&["run", "-c", "-p", "and now?"]).code, 0);
-    let sent = server.requests().pop().unwrap().body["messages"].to_string();
+    let sent = asked(&server).pop().unwrap()["messages"].to_string();
     assert!(sent.contains("Answer 3") && !sent.contains(GOAL), "{sent}");
 }
 
@@ -297,7 +305,7 @@ fn m9_a_chat_takes_back_the_newest_compaction_only_and_says_where_there_is_none(
     assert_eq!(told.code, 0, "{told:?}");
     assert!(told.stdout.contains("Nothing to take back: nothing is condensed here."), "{told:?}");
     assert!(told.stderr.contains("failed to read /uncompact: it takes no `5`"), "{told:?}");
-    assert!(told.stdout.contains("/history [--expand] [--before SEQ] [--after SEQ]"), "{told:?}");
+    assert!(told.stdout.contains("/history [ID] [--expand] [--before SEQ] [--after SEQ]"), "{told:?}");
     assert!(sandbox.run(&["compact", "last", "--keep", "4"]).code == 0);
     let condensed = entries(&sandbox);
     sandbox.run_with(&["chat", "-c"], "/uncompact 5\n");

@@ -13,11 +13,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use scripted::{Place, Reply, Script, Server};
 use serde_json::{Value, json};
 
-use crate::compact::{entries, long_thread, messages};
+use crate::compact::{MEMORY_INSTRUCTIONS as INSTRUCTIONS, asked, entries, long_thread, messages};
 use crate::sandbox::Sandbox;
 
-/// How the instructions of whoever summarises old turns begin.
-const INSTRUCTIONS: &str = "You keep the long memory of an AI agent";
 /// What the summary of [`summary`] says.
 const SUMMARY: &str = "The person asked about modules, one after the other; each parses line by line.";
 
@@ -59,9 +57,9 @@ fn f6_f7_old_turns_become_a_summary_behind_a_run_and_nothing_is_lost() {
     let before = messages(&sandbox);
     let ran = sandbox.run(&["run", "-c", "-p", "and now?"]);
     assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (0, "Going on.\n", ""), "{ran:?}");
-    let asked = server.requests().into_iter().find(|request| request.body.to_string().contains(INSTRUCTIONS));
-    let asked = asked.unwrap().body.to_string();
-    assert!(asked.contains("Question 0") && asked.contains("small"), "{asked}");
+    let transfer = server.requests().into_iter().map(|request| request.body.to_string());
+    let transfer = transfer.into_iter().find(|body| body.contains(INSTRUCTIONS)).unwrap();
+    assert!(transfer.contains("Question 0") && transfer.contains("\"small\""), "{transfer}");
 
     let held = stats(&sandbox);
     let summarised = held["turns"]["summarised"].as_u64().unwrap();
@@ -75,20 +73,19 @@ fn f6_f7_old_turns_become_a_summary_behind_a_run_and_nothing_is_lost() {
         (&json!("turns_archived"), &json!("budget")),
         "{markers}"
     );
-    assert_eq!((&marker["turn_count"], &marker["summary"]), (&json!(summarised), &json!(SUMMARY)));
+    assert_eq!(marker["turn_count"], summarised);
+    assert!(marker["summary"].as_str().unwrap().ends_with(SUMMARY), "{marker}");
     assert_eq!(marker["id"], format!("archive-marker-{}", marker["seq"]));
 
     // The next request has the summary in place of the turns.
     assert_eq!(sandbox.run(&["run", "-c", "-p", "and then?"]).code, 0);
-    let requests: Vec<String> = server.requests().iter().map(|request| request.body.to_string()).collect();
-    let sent =
-        requests.iter().rfind(|body| body.contains("and then?") && !body.contains(INSTRUCTIONS)).unwrap();
+    let sent = asked(&server).pop().unwrap().to_string();
     assert!(
-        sent.contains(SUMMARY) && !sent.contains("Question 0:") && sent.contains("Question 11:"),
+        sent.contains(SUMMARY) && !sent.contains("Question 3:") && sent.contains("Question 11:"),
         "{sent}"
     );
     let told = sandbox.run(&["context", "last"]).stdout;
-    assert!(told.contains("memory") || told.contains("summaries"), "{told}");
+    assert!(told.lines().any(|line| line.starts_with("TieredMemory ")), "{told}");
 }
 
 #[test]
@@ -129,7 +126,7 @@ fn f6_summaries_are_listed_newest_first_and_a_marker_opens_to_its_own() {
     let told = sandbox.run(&["memory", "summaries"]);
     assert!(told.stdout.contains("turns 1–") && told.stdout.contains("│ The person asked"), "{told:?}");
     let json = sandbox.json(&["memory", "summaries", "--json"]);
-    assert_eq!(json["summaries"][0]["summary_text"], SUMMARY);
+    assert!(json["summaries"][0]["summary_text"].as_str().unwrap().ends_with(SUMMARY), "{json}");
     let closed = sandbox.run(&["history", "last", "--limit", "3"]).stdout;
     assert!(closed.contains(" turns went to memory · #1–#") && !closed.contains("│ The person"), "{closed}");
     assert!(closed.contains("summary by anthropic/small") || closed.contains("anthropic/small"), "{closed}");

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::{Death, dies};
 use crate::compaction::{PROMPT, RECORD, append, calls_large, configure, large, markers, turns, unreported};
+use crate::memory::{due, settled};
 use crate::world::{Dying, MODEL, World, assert_paired, quiet, told};
 
 /// A person's message that a turn begins with.
@@ -36,6 +37,8 @@ struct Seen {
     clips: usize,
     status: ThreadStatus,
     runs: Vec<RunStatus>,
+    /// Turns that memory kept of what was condensed.
+    kept: u64,
     request: String,
 }
 
@@ -116,12 +119,14 @@ async fn look(agent: &Agent, server: &Server, thread: ThreadId) -> Seen {
     let status = agent.store().thread(thread).await.unwrap().unwrap().status;
     let (markers, clips) = (count(EventType::Compacted), count(EventType::ResultClipped));
     assert_eq!(agent.store().active_runs(None).await.unwrap(), [], "every run has come to its end");
+    assert_eq!(due(agent).await, [thread.to_string()], "f8: it was queued with the marker");
+    let kept = settled(agent).await.iter().map(|settled| settled.turns).sum();
     let (frames, cancel) = quiet();
     let end = agent.send(thread, "And now?", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     let body = server.requests().last().unwrap().body.clone();
     assert_paired(&body);
-    Seen { events: lines, markers, clips, status, runs, request: body["messages"].to_string() }
+    Seen { events: lines, markers, clips, status, runs, kept, request: body["messages"].to_string() }
 }
 
 /// Walks the road with a death at every boundary, and then to its end.

@@ -32,7 +32,10 @@ async fn f10_other_threads_of_the_assistant_are_told_and_other_assistants_are_no
     let system = newest(&server).body["system"].to_string();
     assert!(!system.contains(SUMMARY) && !system.contains("recent_memory"), "{system}");
     assert_eq!(gardener.recent_summaries(10).await.unwrap(), []);
-    assert_eq!((gardener.memory_stats().await.unwrap().summaries, agent.memory_stats().await.unwrap().summaries), (0, 1));
+    assert_eq!(
+        (gardener.memory_stats().await.unwrap().summaries, agent.memory_stats().await.unwrap().summaries),
+        (0, 1)
+    );
 }
 
 #[tokio::test]
@@ -64,8 +67,9 @@ async fn g18_a_subagent_is_told_no_summary() {
     let before = server.calls();
     sent(&agent, other, "Plum.").await;
     let requests = &server.requests()[before..];
-    let (subagents, own): (Vec<&Recorded>, Vec<&Recorded>) =
-        requests.iter().partition(|request| request.body["system"].to_string().contains("You are a sub-agent"));
+    let (subagents, own): (Vec<&Recorded>, Vec<&Recorded>) = requests
+        .iter()
+        .partition(|request| request.body["system"].to_string().contains("You are a sub-agent"));
     assert!(!subagents.is_empty() && !own.is_empty());
     assert!(own.iter().all(|request| request.body.to_string().contains(SUMMARY)));
     assert!(subagents.iter().all(|request| !request.body.to_string().contains(SUMMARY)));
@@ -90,12 +94,9 @@ async fn g8_a_handoff_covers_what_memory_took_out_of_sight() {
 #[tokio::test]
 async fn m3_no_byte_of_a_handed_over_summary_gets_into_the_memory_of_others() {
     let world = World::new();
-    let draft = |text: &str, about: &str| {
-        Reply::text(text).when_body_contains(DRAFT_PROMPT.to_owned()).repeated().when_body_contains(about)
-    };
     let replies = summarisers().into_iter().chain([
-        draft(HIVES, "orchard words"),
-        draft(DRAFT, "importer words"),
+        Reply::text(HIVES).when_body_contains(DRAFT_PROMPT),
+        Reply::text(DRAFT).when_body_contains(DRAFT_PROMPT),
         unreported(Reply::text("Done.")).repeated(),
     ]);
     let server = Server::start(Script::new(replies)).unwrap();
@@ -104,24 +105,25 @@ async fn m3_no_byte_of_a_handed_over_summary_gets_into_the_memory_of_others() {
     let handed = async |about: &str| {
         let parent = agent.create_thread(None).await.unwrap().thread_id;
         sent(&agent, parent, about).await;
-        let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+        let pending =
+            agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
         let id = pending.handoff.handoff_id;
         let decided = agent.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap();
         (decided.child_thread_id.unwrap(), pending.proposal)
     };
-    let (child, hives) = handed("These are the orchard words.").await;
+    let (child, hives) = handed("It is about the orchard.").await;
     for number in 1..=6 {
         sent(&agent, child, &said(number)).await;
     }
     assert_eq!(settled(&agent).await.len(), 1, "turns of the child became a summary");
-    let (other, _) = handed("These are the importer words.").await;
+    let (other, _) = handed("It is about the importer.").await;
     sent(&agent, other, "Go on.").await;
     let own = newest(&server).body.to_string();
     assert!(own.contains("Never change the file format."), "its own summary is in its first turn");
     assert!(own.contains(SUMMARY), "and what the assistant remembers");
     let parts = hives.summary_json.body.iter().map(|item| item.text.clone());
     for part in parts.chain([hives.summary_json.tldr.clone(), hives.summary_json.title.clone()]) {
-        assert!(!own.contains(&part), "{part}: {own}");
+        assert!(!own.contains(&part), "{part}");
         for asked in transfers(&server) {
             assert!(!asked.body.to_string().contains(&part), "{part}");
         }

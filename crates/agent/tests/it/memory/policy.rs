@@ -17,10 +17,16 @@ async fn f7_what_is_over_the_budget_leaves_the_next_request_and_stays_findable()
     assert_eq!(due(&agent).await, [thread.to_string()]);
     assert_eq!(transfers(&server).len(), 0, "no turn waits for a summary");
     let before = newest(&server).body;
-    assert!(before["messages"].to_string().contains(FIRST) && !before["system"].to_string().contains("recent_memory"));
+    assert!(
+        before["messages"].to_string().contains(FIRST)
+            && !before["system"].to_string().contains("recent_memory")
+    );
 
     let settled = settled(&agent).await;
-    assert_eq!((settled.len(), settled[0].reason, settled[0].model.as_str()), (1, ArchiveReason::Budget, MODEL));
+    assert_eq!(
+        (settled.len(), settled[0].reason, settled[0].model.as_str()),
+        (1, ArchiveReason::Budget, MODEL)
+    );
     assert_eq!((due(&agent).await.len(), transfers(&server).len()), (0, 1));
     sent(&agent, thread, "And now?").await;
     let after = newest(&server).body;
@@ -50,7 +56,9 @@ async fn f7_what_is_over_the_budget_leaves_the_next_request_and_stays_findable()
 async fn f7_what_a_model_is_told_stays_the_same_for_a_whole_run() {
     let world = World::new();
     let replies = summarisers().into_iter().chain([
-        unreported(Reply::call("c1", "ls", serde_json::json!({}))).when_body_contains("Look around.").when_turn_is(2, 1),
+        unreported(Reply::call("c1", "ls", serde_json::json!({})))
+            .when_body_contains("Look around.")
+            .when_turn_is(2, 1),
         unreported(Reply::text("Done.")).repeated(),
     ]);
     let server = Server::start(Script::new(replies)).unwrap();
@@ -69,7 +77,8 @@ async fn f7_what_a_model_is_told_stays_the_same_for_a_whole_run() {
 #[tokio::test]
 async fn f8_nothing_is_transferred_while_a_run_is_active() {
     let world = World::new();
-    let gated = unreported(Reply::text("Done.")).when_body_contains("Take your time.").gated("held", Place::Start);
+    let gated =
+        unreported(Reply::text("Done.")).when_body_contains("Take your time.").gated("held", Place::Start);
     let done = unreported(Reply::text("Done.")).repeated();
     let server = Server::start(Script::new(summarisers().into_iter().chain([gated, done]))).unwrap();
     let agent = agent_of(&world, &server, (BUDGET, ""));
@@ -92,7 +101,10 @@ async fn f8_nothing_is_transferred_while_a_run_is_active() {
 async fn f8_a_turn_that_begins_during_a_transfer_is_not_hindered_and_goes_first() {
     let world = World::new();
     let slow = Reply::text(SUMMARY).when_body_contains(TRANSFER).gated("held", Place::Start);
-    let server = Server::start(Script::new([slow].into_iter().chain(summarisers()).chain([unreported(Reply::text("Done.")).repeated()]))).unwrap();
+    let server = Server::start(Script::new(
+        [slow].into_iter().chain(summarisers()).chain([unreported(Reply::text("Done.")).repeated()]),
+    ))
+    .unwrap();
     let agent = agent_of(&world, &server, (BUDGET, ""));
     let thread = talked(&agent, 6).await;
     let calls = server.calls();
@@ -116,7 +128,22 @@ async fn f8_a_turn_that_begins_during_a_transfer_is_not_hindered_and_goes_first(
 }
 
 #[tokio::test]
-async fn f8_a_handoff_and_a_thread_within_its_budget_are_left_alone() {
+async fn the_search_index_catches_up_behind_a_turn() {
+    let (world, server) = (World::new(), keeping_server());
+    let agent = agent_of(&world, &server, (BUDGET, ""));
+    talked(&agent, 2).await;
+    let behind = || {
+        let connection = rusqlite::Connection::open(world.home().database()).unwrap();
+        let query = "SELECT count(*) FROM thread_heads WHERE indexed_seq < last_seq";
+        connection.query_row(query, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    assert_eq!(behind(), 1, "no turn waits for it");
+    settled(&agent).await;
+    assert_eq!(behind(), 0);
+}
+
+#[tokio::test]
+async fn f8_a_thread_within_its_budget_is_left_alone() {
     let (world, server) = (World::new(), keeping_server());
     let agent = agent_of(&world, &server, (100_000, ""));
     let thread = talked(&agent, 4).await;
@@ -143,7 +170,10 @@ async fn f8_without_a_model_the_extract_is_kept() {
     let thread = crate::compaction::filled(&agent, 3_000).await;
     crate::compaction::compacted(&agent, thread).await.unwrap();
     let settled = settled(&agent).await;
-    assert_eq!((settled.len(), settled[0].model.as_str(), settled[0].reason), (1, "extractive", ArchiveReason::Compaction));
+    assert_eq!(
+        (settled.len(), settled[0].model.as_str(), settled[0].reason),
+        (1, "extractive", ArchiveReason::Compaction)
+    );
 }
 
 #[tokio::test]

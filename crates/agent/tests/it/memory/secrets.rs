@@ -37,7 +37,8 @@ async fn m16_a_secret_that_was_said_reaches_no_tier() {
         summary.when_body_contains(TRANSFER).repeated(),
         unreported(Reply::call("c1", "read_file", json!({"path": "notes.txt"}))).when_turn_is(2, 1),
         unreported(Reply::call("c2", "store", put)).when_turn_is(2, 2),
-        unreported(Reply::text(format!("It is {by_model}, and the other one is {by_tool}."))).when_turn_is(2, 3),
+        unreported(Reply::text(format!("It is {by_model}, and the other one is {by_tool}.")))
+            .when_turn_is(2, 3),
         unreported(Reply::text("Done.")).repeated(),
     ];
     let server = Server::start(Script::new(replies)).unwrap();

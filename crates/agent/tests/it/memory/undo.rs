@@ -119,8 +119,7 @@ async fn m9_an_undo_during_a_transfer_wins() {
     let world = World::new();
     let slow = Reply::text(SUMMARY).when_body_contains(TRANSFER).gated("held", Place::Start);
     let done = unreported(Reply::text("Done.")).repeated();
-    let server =
-        Server::start(Script::new([slow].into_iter().chain(summarisers()).chain([done]))).unwrap();
+    let server = Server::start(Script::new([slow].into_iter().chain(summarisers()).chain([done]))).unwrap();
     let agent = agent_of(&world, &server, (100_000, ""));
     let thread = filled(&agent, 3_000).await;
     sent(&agent, thread, "And now?").await;

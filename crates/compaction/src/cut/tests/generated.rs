@@ -34,7 +34,8 @@ impl Numbers {
     }
 }
 
-/// A transcript being made: ids are used again, results come late, twice, without a call or never.
+/// A transcript being made: ids are used again, results come late, twice, without a call or never, and of some of them
+/// memory took a stretch.
 struct Making {
     numbers: Numbers,
     units: Vec<Unit>,
@@ -100,6 +101,18 @@ impl Making {
         self.unit(Message::Ai(AiMessage { content, ..AiMessage::default() }), false);
     }
 
+    /// Takes out what memory took over: a stretch from what a person said to before what they said later.
+    fn archive(&mut self) {
+        let is_persons = |unit: &&Unit| matches!(message(unit), Message::Human(_));
+        let turns: Vec<u64> = self.units.iter().filter(is_persons).map(|unit| unit.item.seq).collect();
+        if turns.len() < 2 {
+            return;
+        }
+        let from = self.numbers.below(turns.len() as u64 - 1) as usize;
+        let to = from + 1 + self.numbers.below((turns.len() - 1 - from) as u64) as usize;
+        self.units.retain(|unit| !(turns[from]..turns[to]).contains(&unit.item.seq));
+    }
+
     fn result(&mut self) {
         let call_id = match (self.open.len(), self.numbers.below(12)) {
             (0, _) | (_, 0) => self.id(),
@@ -124,6 +137,9 @@ fn transcript(seed: u64) -> Vec<Unit> {
             (true, 5..=8) | (false, 1 | 2) => making.answer(),
             (_, _) => making.result(),
         }
+    }
+    if seed.is_multiple_of(3) {
+        making.archive();
     }
     making.units
 }
@@ -246,7 +262,8 @@ fn stored(units: &[Unit], cut: Cut) -> Vec<Event> {
         prompt_sha256: None,
     };
     let marker = NewEvent::new(EventType::Compacted, &compaction, Timestamp::UNIX_EPOCH);
-    events.push(event(units.len() as u64 * 2 + 1, marker.expect("it is JSON")));
+    let last = units.last().map_or(0, |unit| unit.item.seq);
+    events.push(event(last + 1, marker.expect("it is JSON")));
     events
 }
 

@@ -11,8 +11,9 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::columns::{Stored, instant, integer, time};
+use super::memory::turns;
 use super::threads::{self, Head};
-use super::{page_limit, runs, turns};
+use super::{page_limit, runs};
 use crate::view::history::MARKERS;
 use crate::{Error, EventQuery, Result, Superseded};
 
@@ -355,19 +356,9 @@ fn raw_json(text: String) -> rusqlite::Result<RawJson> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
-    use crate::sqlite::connect;
-    use crate::sqlite::faults::Place;
+    use crate::sqlite::tables::plan;
     use crate::view::history::{MARKERS, SHOWN};
-
-    fn plan(sql: &str) -> Vec<String> {
-        let connection = connect::memory(&Place(PathBuf::from(":memory:"))).unwrap();
-        let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-        // The parameters stay unbound: a plan does not depend on them.
-        statement.raw_query().mapped(|row| row.get("detail")).collect::<rusqlite::Result<_>>().unwrap()
-    }
 
     #[test]
     fn b7_pages_and_traces_come_from_an_index() {
@@ -385,6 +376,7 @@ mod tests {
             (of(&[Category::Message, Category::Middleware], &[EventType::AiMessage]), by_seq),
             (of(&[], &MARKERS), of_markers),
             (of(&[], &[MARKERS[1], MARKERS[0]]), of_markers),
+            (of(&[], &[EventType::TurnsArchived]), of_markers),
         ] {
             for direction in ["ASC", "DESC"] {
                 assert_eq!(plan(&page_sql(&query, direction)), [expected], "{query:?} {direction}");

@@ -87,7 +87,9 @@ pub(crate) fn advance(connection: &Connection, change: &Move<'_>) -> Result<()> 
             time(change.at),
         ));
     match moved {
-        Ok(_) if change.patch.accepted_sha256.is_some() => search::texts::mark_handoff(connection, handoff_id),
+        Ok(_) if change.patch.accepted_sha256.is_some() => {
+            search::texts::mark_handoff(connection, handoff_id)
+        }
         Ok(_) => Ok(()),
         Err(error) => Err(pending_or(connection, error, handoff.parent_thread_id)),
     }

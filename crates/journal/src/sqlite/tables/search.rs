@@ -7,12 +7,14 @@ mod find;
 mod lengths;
 mod passages;
 mod places;
+mod purge;
 mod rank;
 mod scope;
 pub(crate) mod texts;
 
 pub(crate) use catch_up::{CatchUp, index_batch};
 pub(crate) use find::find;
+pub(crate) use purge::purge;
 pub(crate) use rank::rank;
 
 use crate::{Error, QUERY_WORDS_MAX, Result};

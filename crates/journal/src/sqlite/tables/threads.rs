@@ -5,7 +5,8 @@ use rusqlite::{Connection, OptionalExtension, Row, ToSql};
 use serde_json::{Map, Value};
 
 use super::columns::{count, integer, json, json_column, stored, stored_option, time};
-use super::{artifacts, not_found, page_limit, runs, turns};
+use super::memory::turns;
+use super::{artifacts, not_found, page_limit, runs, search};
 use crate::{Error, Order, Result, Subagents, ThreadFilter, ThreadPatch};
 
 /// The most ids a prefix is resolved to.
@@ -211,6 +212,7 @@ pub(crate) fn delete(connection: &Connection, thread_id: ThreadId) -> Result<()>
          AND NOT EXISTS (SELECT 1 FROM threads t WHERE t.thread_id IN (parent_thread_id, child_thread_id))",
         [thread_id.to_string()],
     )?;
+    search::purge(connection)?;
     connection.execute(
         "UPDATE thread_heads SET updated_at = NULL, message_count = 0, base_seq = last_seq, copied_count = 0,
              indexed_seq = last_seq

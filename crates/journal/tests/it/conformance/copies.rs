@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::Subject;
 use super::fixtures::{
-    ai, all_events, append, artifact, commit, copy, create, fact, human, messages, rewind, seqs, thread, trace,
+    ai, all_events, append, artifact, commit, copy, create, fact, human, messages, rewind, seqs, thread,
+    trace,
 };
 
 pub async fn b12_a_copy_has_the_transcript_at_the_same_seqs(store: Subject) {
@@ -122,7 +123,8 @@ pub async fn a_copy_outlives_its_source(store: Subject) {
 }
 
 async fn threads_with(store: &Subject, word: &str) -> Vec<ThreadId> {
-    let mut threads = messages(&**store, word).await.into_iter().map(|(thread_id, _)| thread_id).collect::<Vec<_>>();
+    let mut threads =
+        messages(&**store, word).await.into_iter().map(|(thread_id, _)| thread_id).collect::<Vec<_>>();
     threads.sort_unstable();
     threads
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use journal::view::HistoryEntry;
 use journal::{
-    Artifact, Committed, EventQuery, Hit, HistoryQuery, Place, Require, Result, RunPatch, SearchQuery, Store,
+    Artifact, Committed, EventQuery, HistoryQuery, Hit, Place, Require, Result, RunPatch, SearchQuery, Store,
     Transaction, Write, history_page,
 };
 use protocol::{

@@ -5,8 +5,8 @@ use protocol::{Category, InterruptStatus, NewEvent, RunStatus, Seq, Thread, Thre
 
 use super::Subject;
 use super::fixtures::{
-    ai, all_events, append, at, commit, create, create_run, human, interrupt, messages, rewind, search_for, seqs, thread,
-    trace,
+    ai, all_events, append, at, commit, create, create_run, human, interrupt, messages, rewind, search_for,
+    seqs, thread, trace,
 };
 
 async fn visible(store: &Subject, thread_id: ThreadId) -> Vec<Seq> {

@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use journal::{
-    Error, FoundKind, HandoffPatch, Hit, NamedDate, PAGE_ROWS_MAX, Place, QUERY_WORDS_MAX, Require, SearchQuery, Write,
+    Error, FoundKind, HandoffPatch, Hit, NamedDate, PAGE_ROWS_MAX, Place, QUERY_WORDS_MAX, Require,
+    SearchQuery, Write,
 };
 use protocol::{
-    AssistantId, HandoffStatus, Item, Message, NewEvent, ParentKind, Proposal, Seq, Thread, ThreadId, ToolMessage,
+    AssistantId, HandoffStatus, Item, Message, NewEvent, ParentKind, Proposal, Seq, Thread, ThreadId,
+    ToolMessage,
 };
 use serde_json::Map;
 
 use super::Subject;
 use super::fixtures::{
-    ai, append, at, commit, copy, create, handoff, human, messages, proposal, rewind, search_for, thread, trace,
+    ai, append, at, commit, copy, create, handoff, human, messages, proposal, rewind, search_for, thread,
+    trace,
 };
 use super::memory::transfer;
 
@@ -97,7 +100,12 @@ pub async fn every_word_must_be_there(store: Subject) {
 pub async fn any_word_is_enough_and_more_are_better(store: Subject) {
     let thread_id = create(&*store).await;
     let mut events: Vec<_> = (0..40).map(|_| human("the server runs the tests")).collect();
-    events.extend([ai("staging listens on port 8443"), trace(0), human("a port in the storm"), ai("nothing of it")]);
+    events.extend([
+        ai("staging listens on port 8443"),
+        trace(0),
+        human("a port in the storm"),
+        ai("nothing of it"),
+    ]);
     append(&*store, thread_id, events).await.unwrap();
     let hits = store.search(any_of("port absent STAGING")).await.unwrap();
     let held: Vec<u32> = hits.iter().map(|hit| hit.held).collect();
@@ -111,7 +119,17 @@ pub async fn any_word_is_enough_and_more_are_better(store: Subject) {
 
 pub async fn what_stands_near_the_other_words_is_better(store: Subject) {
     let (one, other) = (create(&*store).await, create(&*store).await);
-    let lines = ["the port is open", "which one", "staging of course", "quiet", "quiet", "quiet", "quiet", "quiet", "the port is shut"];
+    let lines = [
+        "the port is open",
+        "which one",
+        "staging of course",
+        "quiet",
+        "quiet",
+        "quiet",
+        "quiet",
+        "quiet",
+        "the port is shut",
+    ];
     append(&*store, one, lines.map(human).to_vec()).await.unwrap();
     append(&*store, other, vec![human("the port is blue"), human("the port is red")]).await.unwrap();
     let hits = store.search(any_of("port staging")).await.unwrap();
@@ -134,7 +152,11 @@ pub async fn a_word_of_nearly_all_messages_finds_them_too(store: Subject) {
         append(&*store, thread_id, events).await.unwrap();
     }
     let few = |text: &str| SearchQuery { limit: 3, ..any_of(text) };
-    assert_eq!(seqs(&store, few("usual")).await, [MESSAGES, MESSAGES - 1, MESSAGES - 3], "the newest, the short ones first");
+    assert_eq!(
+        seqs(&store, few("usual")).await,
+        [MESSAGES, MESSAGES - 1, MESSAGES - 3],
+        "the newest, the short ones first"
+    );
     assert_eq!(seqs(&store, few("the usual heron")).await[0], 4_000);
     assert_eq!(seqs(&store, few("the absent usual")).await.len(), 3);
     assert_eq!(store.search(few("heron usual")).await.unwrap()[0].held, 0b11);
@@ -196,11 +218,13 @@ pub async fn k9_what_was_deleted_is_not_found(store: Subject) {
     let (gone, stays) = (create(&*store).await, create(&*store).await);
     append(&*store, gone, vec![human("secret word"), human("secret again")]).await.unwrap();
     append(&*store, stays, vec![human("no secret")]).await.unwrap();
-    let threads = async || messages(&*store, "secret").await.into_iter().map(|(thread, _)| thread).collect::<Vec<_>>();
+    let threads =
+        async || messages(&*store, "secret").await.into_iter().map(|(thread, _)| thread).collect::<Vec<_>>();
     assert_eq!(threads().await.len(), 3);
     let (child, orphan) = (create(&*store).await, create(&*store).await);
     for child_thread_id in [child, orphan] {
-        let handoff = protocol::Handoff { child_thread_id, status: HandoffStatus::Declined, ..handoff(gone, 1) };
+        let handoff =
+            protocol::Handoff { child_thread_id, status: HandoffStatus::Declined, ..handoff(gone, 1) };
         let told = proposal(&handoff, 0, "secret handoff");
         commit(&*store, vec![Write::CreateHandoff(handoff), Write::PutProposal(told)]).await.unwrap();
     }
@@ -248,7 +272,9 @@ pub async fn passages_mark_what_was_found(store: Subject) {
 async fn everything(store: &Subject) -> (ThreadId, ThreadId) {
     let (parent, child) = (create(&**store).await, create(&**store).await);
     append(&**store, parent, vec![human("a heron"), ai("another heron")]).await.unwrap();
-    commit(&**store, vec![Write::TransferTurns(transfer(parent, (1, 2), "two herons were seen"))]).await.unwrap();
+    commit(&**store, vec![Write::TransferTurns(transfer(parent, (1, 2), "two herons were seen"))])
+        .await
+        .unwrap();
     let handoff = protocol::Handoff { child_thread_id: child, ..handoff(parent, 1) };
     let told = proposal(&handoff, 0, "count the herons");
     let item = Item {
@@ -269,7 +295,9 @@ pub async fn everything_is_found_where_it_is(store: Subject) {
     let all = || search_for("heron");
     assert_eq!(kinds(&store, all()).await, [Message, Message, Summary, Handoff], "items only when asked for");
     let with = |kinds: &[FoundKind]| SearchQuery { kinds: kinds.to_vec(), ..all() };
-    for wanted in [vec![Message, Message], vec![Summary], vec![Handoff], vec![Item], vec![Summary, Handoff, Item]] {
+    for wanted in
+        [vec![Message, Message], vec![Summary], vec![Handoff], vec![Item], vec![Summary, Handoff, Item]]
+    {
         assert_eq!(kinds(&store, with(&wanted)).await, wanted);
     }
     let hits = store.search(with(&[Summary, Handoff, Item])).await.unwrap();
@@ -302,8 +330,11 @@ pub async fn filters_leave_only_what_belongs(store: Subject) {
     let theirs = Thread { assistant_id: other.clone(), parent_kind: Some(ParentKind::Subagent), ..thread() };
     let thread_id = theirs.thread_id;
     let said = vec![human("a blue heron")];
-    commit(&*store, vec![Write::CreateThread(theirs), Write::Append { thread_id, events: said }]).await.unwrap();
-    let of = |assistant_id: AssistantId| SearchQuery { assistant_id: Some(assistant_id), ..search_for("heron") };
+    commit(&*store, vec![Write::CreateThread(theirs), Write::Append { thread_id, events: said }])
+        .await
+        .unwrap();
+    let of =
+        |assistant_id: AssistantId| SearchQuery { assistant_id: Some(assistant_id), ..search_for("heron") };
     assert_eq!(kinds(&store, of(AssistantId::default())).await, [Message, Message, Summary, Handoff]);
     assert_eq!(kinds(&store, of(other)).await, [Message], "a sub-agent's thread is searched too");
     let mine = SearchQuery { kinds: vec![Item], ..of(AssistantId::default()) };
@@ -318,7 +349,8 @@ pub async fn filters_leave_only_what_belongs(store: Subject) {
 
 pub async fn what_was_said_at_a_named_date_is_better(store: Subject) {
     let thread_id = create(&*store).await;
-    let said = |text: &str, time: &str| NewEvent::message(&Message::human(text), time.parse().unwrap()).unwrap();
+    let said =
+        |text: &str, time: &str| NewEvent::message(&Message::human(text), time.parse().unwrap()).unwrap();
     let quiet = (0..8).map(|_| trace(0));
     let events = [said("the port of march", "2026-03-14T10:00:00Z")].into_iter().chain(quiet.clone());
     let events = events.chain([said("the port of old", "2025-03-02T10:00:00Z")]).chain(quiet);
@@ -340,7 +372,10 @@ pub async fn of_a_handoff_the_proposal_that_counts_is_found(store: Subject) {
         handoff_id: handoff.handoff_id,
         from: HandoffStatus::AwaitingDecision,
         to: HandoffStatus::Accepted,
-        patch: HandoffPatch { accepted_sha256: Some(proposal.summary_sha256.clone()), ..HandoffPatch::default() },
+        patch: HandoffPatch {
+            accepted_sha256: Some(proposal.summary_sha256.clone()),
+            ..HandoffPatch::default()
+        },
         at: at(3),
     };
     let first = proposal(&handoff, 0, "a first heron");

@@ -12,6 +12,9 @@ async fn b17_only_the_lineage_is_looked_through() {
     let journal = Journal::new();
     let say = async |thread_id, line: &str| journal.say(thread_id, 0, [Message::human(line)]).await;
     let [grandparent, stranger] = [journal.thread(None).await, journal.thread(None).await];
+    let other = ThreadId::generate();
+    let foreign = Thread::blank(other, "other".parse().unwrap(), Timestamp::UNIX_EPOCH);
+    journal.commit(vec![Write::CreateThread(foreign)]).await;
     say(grandparent, "heron one").await;
     say(stranger, "heron five").await;
     let parent = journal.child(grandparent).await;
@@ -37,7 +40,14 @@ async fn b17_only_the_lineage_is_looked_through() {
         let found = recall(&*journal.store, child, &of_thread(words("heron"), &name)).await.unwrap();
         assert_eq!(threads(&found), [expected], "{name}");
     }
-    for foreign in [stranger.to_string(), sibling.to_string(), "nonsense".to_owned(), " ".to_owned()] {
+    for own in [stranger, sibling] {
+        let error = journal.error(child, of_thread(words("heron"), &own.to_string())).await;
+        assert!(matches!(&error, RecallError::ForeignThread { .. }), "{error:?}");
+        let range = of_thread(Wanted::Range(1, 2), &own.to_string());
+        let read = recall(&*journal.store, child, &range).await.unwrap();
+        assert_eq!(read.threads, [own], "any thread of the assistant can be read by its numbers");
+    }
+    for foreign in [other.to_string(), "nonsense".to_owned(), " ".to_owned()] {
         for wanted in [words("heron"), Wanted::Range(1, 2)] {
             let error = journal.error(child, of_thread(wanted, &foreign)).await;
             assert!(

@@ -91,3 +91,20 @@ async fn m16_a_secret_is_neither_shown_to_the_small_model_nor_kept_from_it() {
     let json = serde_json::to_string(&archived[0]).unwrap();
     assert!(!json.contains(key) && !json.contains("hunter2"), "{json}");
 }
+
+#[tokio::test]
+async fn m16_a_secret_is_in_no_extract() {
+    let key = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+    let desk = Desk::new([]);
+    let thread_id = desk.thread().await;
+    let talk = [
+        format!("U: Deploy the harbour with {key}, please."),
+        format!("A: I decided to use {key} because it works."),
+        "U: And password=hunter2hunter2 for the database?".to_owned(),
+    ];
+    desk.say(thread_id, &talk.each_ref().map(String::as_str)).await;
+    let summary = desk.offline().transfer(&agent(), &TurnWindow::of([1, 3])).await.unwrap().unwrap();
+    let text = summary.summary_text;
+    assert!(!text.contains(key) && !text.contains("hunter2") && text.contains("harbour"), "{text}");
+    assert_eq!(desk.archived(thread_id).await[0].withheld, 4, "one of them in the thread's name");
+}

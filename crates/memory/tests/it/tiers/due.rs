@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use journal::{OutboxItem, Write};
 use memory::{Settings, Settled, Tiering};
-use protocol::{ArchiveReason, EventType, ThreadId};
+use protocol::{ArchiveReason, CompactionUndone, EventType, NewEvent, ParentKind, ThreadId};
 use runtime::{Contexts, Frame, Frames, Item};
-use scripted::Reply;
+use scripted::{Place, Reply};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -127,7 +127,8 @@ async fn f8_what_is_within_the_budget_or_nobodys_to_take_stays() {
     assert_eq!(desk.queue().await, []);
     desk.enqueue(thread_id).await;
     assert_eq!(desk.settle().await.unwrap(), []);
-    assert_eq!((desk.queue().await, desk.left(thread_id).await.len()), (vec![], 30));
+    assert_eq!((desk.queue().await, desk.counts().await.summaries), (vec![], 0));
+    assert_eq!(desk.context(thread_id).await.len(), 40);
 }
 
 #[tokio::test]
@@ -289,4 +290,60 @@ async fn f8_long_threads_become_summaries_of_a_hundred_turns() {
     for pair in archived.windows(2) {
         assert_eq!(pair[0].last_seq + 1, pair[1].first_seq, "nothing is between them");
     }
+}
+
+#[tokio::test]
+async fn m9_what_a_person_takes_back_while_it_is_summarised_stays() {
+    let desk = Desk::new([Reply::text(SUMMARY).gated("go", Place::Start), always(SUMMARY)]);
+    let thread_id = desk.thread().await;
+    talk(&desk, thread_id, 6).await;
+    let marker_seq = desk.compact(thread_id, 20, None).await;
+    desk.enqueue(thread_id).await;
+    let (settled, ()) = tokio::join!(desk.settle(), async {
+        let undone = CompactionUndone { marker_seq, clip_seqs: Vec::new() };
+        let undone = NewEvent::new(EventType::CompactionUndone, &undone, at(1)).unwrap();
+        desk.append(thread_id, vec![undone]).await;
+        desk.server.open("go");
+    });
+    assert_eq!(settled.unwrap(), []);
+    assert_eq!((desk.counts().await.summaries, desk.left(thread_id).await.len()), (0, 18));
+    assert_eq!((desk.context(thread_id).await.len(), desk.queue().await), (24, vec![]));
+}
+
+#[tokio::test]
+async fn f8_a_chain_of_compactions_is_kept_bit_by_bit() {
+    let desk = Desk::new([always(SUMMARY)]);
+    let thread_id = desk.thread().await;
+    let mut told = Vec::new();
+    for _ in 0..4 {
+        talk(&desk, thread_id, 3).await;
+        let last_seq = desk.store.thread(thread_id).await.unwrap().unwrap().last_seq;
+        desk.compact(thread_id, last_seq, None).await;
+        desk.tiering().look(thread_id).await.unwrap();
+        told.extend(reasons(&desk.settle().await.unwrap()));
+        desk.tiering().look(thread_id).await.unwrap();
+        assert_eq!(desk.queue().await, []);
+    }
+    assert_eq!(told, [(ArchiveReason::Compaction, 9); 4]);
+}
+
+#[tokio::test]
+async fn f8_what_was_copied_from_another_thread_stays_until_it_is_condensed() {
+    let (desk, source) = talked(vec![always(SUMMARY)], 300, 12).await;
+    let fork = desk.thread_of("agent", |thread| thread.parent_kind = Some(ParentKind::Fork)).await;
+    desk.commit(vec![Write::CopyEvents { from: source, until: None, into: fork }]).await;
+    let copied = desk.context(fork).await;
+    // Its turns are the source's: nothing of it is due, over the budget as it is.
+    desk.tiering().look(fork).await.unwrap();
+    assert_eq!(desk.queue().await, []);
+    desk.enqueue(fork).await;
+    assert_eq!((desk.settle().await.unwrap(), desk.queue().await), (vec![], vec![]));
+    talk(&desk, fork, 6).await;
+    desk.tiering().look(fork).await.unwrap();
+    assert_eq!(reasons(&desk.settle().await.unwrap()), [(ArchiveReason::Budget, 15)]);
+    let context = desk.context(fork).await;
+    assert_eq!(context[..copied.len()], copied);
+    assert_eq!(context.len(), copied.len() + 4, "of its own turns the newest stays");
+    assert_eq!(desk.archived(fork).await[0].context_from, None);
+    assert_eq!(desk.queue().await, []);
 }

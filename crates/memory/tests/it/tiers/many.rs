@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use memory::{SummarizationError, TurnWindow};
+use proptest::prelude::*;
 use protocol::{Message, NewEvent, ThreadId};
 
 use super::{Desk, agent, always, at};
@@ -90,4 +91,51 @@ async fn filled(desk: &Desk) -> Vec<ThreadId> {
         desk.append(threads[(batch % THREADS) as usize], (0..EVENTS).map(said).collect()).await;
     }
     threads
+}
+
+/// A window, as a case has it: ends that need not be in order, and which thread if only one.
+fn window() -> impl Strategy<Value = (Vec<u64>, Option<usize>)> {
+    (proptest::collection::vec(0..40_u64, 0..4), proptest::option::of(0..2_usize))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn f6_whatever_windows_are_asked_for_a_turn_is_in_the_first_summary_that_covers_it(
+        speakers in proptest::collection::vec(0..2_usize, 1..30),
+        windows in proptest::collection::vec(window(), 1..8),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let desk = Desk::new([]);
+            let threads = [desk.thread().await, desk.thread().await];
+            for (number, speaker) in speakers.iter().enumerate() {
+                desk.say(threads[*speaker], &[&format!("U: Words of turn {number}.")]).await;
+            }
+            let mut expected: Vec<Option<usize>> = vec![None; speakers.len()];
+            let mut summaries = Vec::new();
+            for (number, (indexes, thread)) in windows.iter().enumerate() {
+                let mut window = TurnWindow::of(indexes.clone());
+                window.thread_id = thread.map(|thread| threads[thread]);
+                let covered: Vec<usize> = (1..=speakers.len()).filter(|index| {
+                    let is_inside = window.bounds().is_some_and(|(first, last)| (first..=last).contains(&(*index as u64)));
+                    let is_of_thread = thread.is_none_or(|thread| speakers[index - 1] == thread);
+                    is_inside && is_of_thread && expected[index - 1].is_none()
+                }).collect();
+                covered.iter().for_each(|index| expected[index - 1] = Some(number));
+                let summary = desk.offline().transfer(&agent(), &window).await.unwrap();
+                let range = summary.as_ref().map(|summary| (summary.turn_range_start, summary.turn_range_end));
+                let ends = covered.first().zip(covered.last()).map(|(first, last)| (*first as u64, *last as u64));
+                assert_eq!(range, ends, "{indexes:?}");
+                summaries.push(summary.map(|summary| summary.id));
+            }
+            let mut trace = desk.trace(threads[0]).await;
+            trace.extend(desk.trace(threads[1]).await);
+            trace.sort_by_key(|turn| turn.turn_index);
+            let of: Vec<_> = trace.iter().map(|turn| turn.summary_id).collect();
+            let expected: Vec<_> = expected.iter().map(|number| number.and_then(|number| summaries[number])).collect();
+            assert_eq!(of, expected);
+        });
+    }
 }

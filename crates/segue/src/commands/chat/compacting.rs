@@ -29,7 +29,11 @@ impl Chat {
             self.context.screen.line(line)?;
         }
         match &reached {
-            Reached::Condensed(done) if done.is_stored => self.say(ORIGINALS),
+            Reached::Condensed(done) if done.is_stored => {
+                // What is condensed goes to memory too.
+                self.behind.begin(&self.context.agent);
+                self.say(ORIGINALS)
+            }
             Reached::Condensed(_) | Reached::Nothing(_) => Ok(()),
         }
     }

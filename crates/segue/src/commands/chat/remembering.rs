@@ -163,8 +163,8 @@ impl Chat {
             }
             Some("show") => notes::show_file(&self.context),
             Some("edit") => {
-                let is_changed = notes::change(&self.context).await?;
-                self.say(notes::told_change(is_changed))
+                let change = notes::change(&self.context).await?;
+                self.say(notes::told_change(change))
             }
             Some(word) => Err(Failure::new(Code::User, format!("read /memory: it takes no `{word}`"))
                 .with_hint("/memory, /memory show or /memory edit")),

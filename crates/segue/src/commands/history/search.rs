@@ -220,18 +220,22 @@ fn ways(hits: &[SearchHit], names: &Names, asked: Asked) -> String {
         Found::Summary { thread_id: Some(thread_id), first_turn, .. } => {
             let after = first_turn.saturating_sub(1);
             let id = short(thread_id)?;
-            Some(format!("`segue memory trace {id} --after {after}` the turns of a summary"))
+            Some(format!("`segue memory trace {id} --after {after}` lists the turns of a summary"))
         }
         Found::Message { .. } | Found::Summary { .. } | Found::Handoff { .. } | Found::Item { .. } => None,
     });
     let handoff = hits.iter().find_map(|hit| match &hit.found {
-        Found::Handoff { handoff_id, .. } => Some(format!("`segue handoff --show {handoff_id}` a handoff")),
+        Found::Handoff { handoff_id, .. } => {
+            Some(format!("`segue handoff --show {handoff_id}` shows a handoff"))
+        }
         Found::Message { .. } | Found::Summary { .. } | Found::Item { .. } => None,
     });
     let item = hits.iter().find_map(|hit| match &hit.found {
-        Found::Item { namespace, key } => {
-            Some(format!("`segue store get {} {}` an item", one_line(&namespace.join(".")), one_line(key)))
-        }
+        Found::Item { namespace, key } => Some(format!(
+            "`segue store get {} {}` prints an item",
+            one_line(&namespace.join(".")),
+            one_line(key)
+        )),
         Found::Message { .. } | Found::Summary { .. } | Found::Handoff { .. } => None,
     });
     let ways: Vec<String> = [message, summary, handoff, item].into_iter().flatten().collect();
@@ -328,9 +332,9 @@ mod tests {
         let told = ways(&hits(), &names, Asked::Command);
         for way in [
             "`segue history 0192f0c1 --around 412` opens a message at its place",
-            "`segue memory trace 0192f0c1 --after 0` the turns of a summary",
-            &format!("`segue handoff --show {}` a handoff", id::<HandoffId>(3)),
-            "`segue store get users.ada tea` an item",
+            "`segue memory trace 0192f0c1 --after 0` lists the turns of a summary",
+            &format!("`segue handoff --show {}` shows a handoff", id::<HandoffId>(3)),
+            "`segue store get users.ada tea` prints an item",
         ] {
             assert!(told.contains(way), "{way}: {told}");
         }

@@ -23,6 +23,10 @@ use crate::terminal::show::markdown::Markdown;
 use crate::terminal::text::safe::{one_line, shown_path};
 use crate::terminal::text::wrap::{shorten, size, wrap};
 
+/// What is said of the part of agent.md that is not the person's.
+const BLOCK: &str = "Segue keeps what is between <current_thread_summary> and </current_thread_summary>: a model is shown it in the first \
+                     turn of the thread it was made for, and in no other.";
+
 /// A line of agent.md that was found.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Line<'a> {
@@ -32,15 +36,14 @@ struct Line<'a> {
 
 /// Performs `segue memory show`.
 pub(crate) async fn show(context: &Context, limit: usize) -> Outcome {
-    let text = read(context)?;
     let summaries = context.agent.recent_summaries(limit).await?;
     if context.format == Format::Json {
-        let path = context.agent.agent_md_path();
+        let (path, text) = (context.agent.agent_md_path(), read(context)?);
         context.json(&json!({"path": path, "text": text, "summaries": summaries}))?;
         return Ok(Code::Done);
     }
     let (screen, style) = (&context.screen, context.screen.style);
-    show_text(context, text.as_deref())?;
+    show_file(context)?;
     if limit > 0 {
         screen.line("")?;
         screen.line(style.bold("Summaries of old turns"))?;
@@ -49,24 +52,23 @@ pub(crate) async fn show(context: &Context, limit: usize) -> Outcome {
     Ok(Code::Done)
 }
 
-/// Shows agent.md, the part that Segue keeps under a line of its own.
+/// Shows agent.md, and says which part of it Segue keeps.
 ///
 /// # Errors
 /// When the file cannot be read, or stdout cannot be written to.
 pub(crate) fn show_file(context: &Context) -> Result<(), Failure> {
-    show_text(context, read(context)?.as_deref())
-}
-
-fn show_text(context: &Context, text: Option<&str>) -> Result<(), Failure> {
     let (screen, style) = (&context.screen, context.screen.style);
     screen.line(style.dim(shown_path(&context.agent.agent_md_path())))?;
-    match text {
-        Some(text) => {
-            let mut markdown = Markdown::new(screen);
-            Ok(screen.write(&(markdown.push(text) + &markdown.finish()))?)
-        }
-        None => Ok(screen.line(style.dim("There is nothing in it yet."))?),
+    let Some(text) = read(context)? else {
+        return Ok(screen.line(style.dim("There is nothing in it yet."))?);
+    };
+    let mut markdown = Markdown::new(screen);
+    screen.write(&(markdown.push(&text) + &markdown.finish()))?;
+    if context.agent.agent_md()?.block.is_some() {
+        screen.line("")?;
+        screen.line(style.dim(wrap(BLOCK, screen.text_columns(), "", "  ")))?;
     }
+    Ok(())
 }
 
 /// Performs `segue memory path`.
@@ -186,47 +188,59 @@ pub(crate) fn tell(screen: &Screen, kept: &Remembered) -> Result<(), Failure> {
 
 /// Performs `segue memory edit`.
 pub(crate) async fn edit(context: &Context) -> Outcome {
-    let is_changed = change(context).await?;
+    let done = change(context).await?;
     match context.format {
         Format::Json => {
-            context.json(&json!({"path": context.agent.agent_md_path(), "changed": is_changed}))?;
+            context
+                .json(&json!({"path": context.agent.agent_md_path(), "changed": done == Change::Taken}))?;
         }
-        Format::Text => context.screen.line(told_change(is_changed))?,
+        Format::Text => context.screen.line(told_change(done))?,
     }
     Ok(Code::Done)
 }
 
-/// Returns what a person is told who edited agent.md.
-pub(crate) const fn told_change(is_changed: bool) -> &'static str {
-    if is_changed { "Changed; it is read again with the next message." } else { "Nothing was changed." }
+/// What became of a person's edit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// agent.md is what they made of it.
+    Taken,
+    /// They left it as it was.
+    Nothing,
 }
 
-/// Lets the person edit agent.md; says whether it is another one. What is refused is not lost: the person may go on with
-/// it, and otherwise it stays in a file that is named.
+/// Returns what a person is told who edited agent.md.
+pub(crate) const fn told_change(change: Change) -> &'static str {
+    match change {
+        Change::Taken => "Changed; it is read again with the next message.",
+        Change::Nothing => "Nothing was changed.",
+    }
+}
+
+/// Lets the person edit agent.md. What is refused is not lost: the person may go on with it, and otherwise it stays in a file
+/// that is named.
 ///
 /// # Errors
 /// When no editor can be started, or what was edited is refused.
-pub(crate) async fn change(context: &Context) -> Result<bool, Failure> {
+pub(crate) async fn change(context: &Context) -> Result<Change, Failure> {
     let agent = &context.agent;
-    let mut shown = agent.agent_md()?;
+    let shown = agent.agent_md()?;
+    if shown.extent == Extent::Beginning {
+        let what = format!("edit {}: it is too large", shown_path(&agent.agent_md_path()));
+        return Err(Failure::new(Code::User, what)
+            .with_hint("shorten the file itself, which `segue memory path` names"));
+    }
     let mut text = shown.bytes.clone();
     loop {
-        if shown.extent == Extent::Beginning {
-            let what = format!("edit {}: it is too large", shown_path(&agent.agent_md_path()));
-            return Err(Failure::new(Code::User, what)
-                .with_hint("shorten the file itself, which `segue memory path` names"));
-        }
         let (edited, path) = editor::change(agent.home().root(), &text)?;
-        let refused = match agent.edit_agent_md(shown.bytes.clone(), edited.clone()).await? {
-            Rewritten::Done => return Ok(true),
-            Rewritten::Unchanged => return Ok(false),
-            refused => refused,
+        let refused = match agent.edit_agent_md(shown.bytes.clone(), edited.clone()).await {
+            Ok(Rewritten::Done) => return Ok(Change::Taken),
+            Ok(Rewritten::Unchanged) => return Ok(Change::Nothing),
+            Ok(refused) => refused,
+            Err(error) => return Err(kept(Failure::from(error), path)),
         };
-        if refused == Rewritten::Outrun {
-            shown = agent.agent_md()?;
-        }
-        if !goes_on(context, &refused)? {
-            return Err(not_taken(&refused, path));
+        // What others wrote meanwhile is not in this text, and going on with it would take it away.
+        if refused == Rewritten::Outrun || !goes_on(context, &refused)? {
+            return Err(kept(Failure::new(Code::User, format!("change agent.md: {}", why(&refused))), path));
         }
         text = edited;
     }
@@ -256,8 +270,8 @@ fn why(refused: &Rewritten) -> String {
     }
 }
 
-fn not_taken(refused: &Rewritten, path: TempPath) -> Failure {
-    let failure = Failure::new(Code::User, format!("change agent.md: {}", why(refused)));
+/// Keeps the person's text, and says where.
+fn kept(failure: Failure, path: TempPath) -> Failure {
     match path.keep() {
         Ok(path) => {
             failure.with_hint(format!("agent.md is as it was; your text is in {}", shown_path(&path)))

@@ -13,6 +13,7 @@ use crate::commands::import::count;
 use crate::commands::memory::tiers::withheld;
 use crate::commands::work::{Showing, Telling, is_watched, noted, shown};
 use crate::exit::{Code, Failure, Outcome};
+use crate::terminal::keyboard::Quiet;
 use crate::terminal::text::safe::one_line;
 use crate::terminal::text::wrap::wrap;
 use crate::terminal::work::progress::{Progress, Unit};
@@ -103,6 +104,8 @@ pub(crate) async fn after_run(context: &Context) {
         Ok(_) | Err(_) => return,
     }
     let Ok(tiering) = context.agent.tiering() else { return };
+    // An echoed key would move the line that is drawn over. Where that cannot be prevented, it is only less pretty.
+    let _quiet = Quiet::begin(&context.screen);
     let progress = Progress::new(&context.screen, context.format, Unit::Steps);
     let work = watch(
         async |frames, cancel| tiering.settle(&frames, &cancel).await.map(drop),

@@ -13,12 +13,12 @@ use crate::terminal::text::wrap::{shorten, width, wrap};
 
 /// What the lines below a head begin with.
 const INDENT: &str = "  ";
-/// What stands between two parts of a head.
-const GAP: &str = "  ";
+/// What stands before the title of a thread.
+const SEPARATOR: &str = " · ";
 /// The fewest columns a title is worth showing in.
 const TITLE_COLUMNS_MIN: usize = 12;
 /// Characters of a handoff's id that are shown.
-const HANDOFF_ID_CHARS: usize = 18;
+const HANDOFF_ID_CHARS: usize = 13;
 
 /// How threads are told: the beginning of the id, and the title.
 pub(crate) type Names = BTreeMap<ThreadId, (String, String)>;
@@ -45,7 +45,7 @@ fn head(screen: &Screen, hit: &SearchHit, names: &Names) -> String {
     let title = |thread_id: &ThreadId| names.get(thread_id).map(|(_, title)| title.as_str());
     let (place, what, title) = match &hit.found {
         Found::Message { thread_id, seq, speaker, .. } => {
-            (short(thread_id), format!("#{seq}{GAP}{}", who(speaker)), title(thread_id))
+            (short(thread_id), format!("#{seq} {}", who(speaker)), title(thread_id))
         }
         Found::Summary { thread_id, first_turn, last_turn, .. } => {
             let place = thread_id.as_ref().map_or_else(|| "(gone)".to_owned(), short);
@@ -62,11 +62,13 @@ fn head(screen: &Screen, hit: &SearchHit, names: &Names) -> String {
             (one_line(&format!("{} {key}", namespace.join("."))), "item".to_owned(), None)
         }
     };
-    let about = format!("{what}{GAP}{}", minute(hit.at));
-    let left = screen.text_columns().saturating_sub(width(&place) + width(&about) + 2 * GAP.len());
-    let title =
-        title.filter(|_| left >= TITLE_COLUMNS_MIN).map(|title| format!("{GAP}{}", shorten(title, left)));
-    format!("{}{GAP}{}", style.code(place), style.dim(format!("{about}{}", title.unwrap_or_default())))
+    let about = format!("{what} {}", minute(hit.at));
+    let left = screen.text_columns().saturating_sub(width(&place) + 1 + width(&about) + width(SEPARATOR));
+    let title = title
+        .filter(|_| left >= TITLE_COLUMNS_MIN)
+        .map(|title| format!("{SEPARATOR}{}", shorten(title, left)));
+    let about = style.dim(format!("{about}{}", title.unwrap_or_default()));
+    wrap(&format!("{} {about}", style.code(place)), screen.text_columns(), "", INDENT)
 }
 
 /// Returns what was said beside it, on one line.

@@ -3,7 +3,7 @@
 use scripted::{Place, Reply, Script, Server};
 use serde_json::json;
 
-use super::{GOAL, condensing, entries, long_thread, record};
+use super::{GOAL, asked, condensing, entries, long_thread, record};
 use crate::sandbox::Sandbox;
 use crate::terminal::Terminal;
 
@@ -151,12 +151,12 @@ fn e7_a_request_that_was_refused_as_too_large_is_condensed_and_sent_again() {
     let told = sandbox.run(&["run", "-c", "-p", "and now?"]);
     assert_eq!((told.code, told.stdout.as_str()), (0, "Going on.\n"), "{told:?}");
     assert!(told.stderr.contains(" messages condensed · #1") && told.stderr.contains("overflow"), "{told:?}");
-    assert_eq!(server.calls(), 3);
+    assert_eq!(asked(&server).len(), 3);
 }
 
 #[test]
 fn e16_what_is_typed_meanwhile_is_sent_behind_it() {
-    let answer = Reply::text("Going on.\n").tokens(3_000, 20);
+    let answer = Reply { always: true, ..Reply::text("Going on.\n").tokens(3_000, 20) };
     let server = Server::start(Script::new([record().gated("held", Place::Start), answer])).unwrap();
     let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
     let terminal = Terminal::start(&sandbox, 80, &["chat", "-c"]);
@@ -171,7 +171,7 @@ fn e16_what_is_typed_meanwhile_is_sent_behind_it() {
     terminal.wait_until("the prompt", |screen| screen.trim_end().ends_with("segue>"));
     terminal.keys("/quit\r");
     assert_eq!(terminal.end().0, 0);
-    let sent = server.requests().pop().unwrap().body["messages"].to_string();
+    let sent = asked(&server).pop().unwrap()["messages"].to_string();
     assert!(sent.contains("and now?") && sent.contains(GOAL), "{sent}");
 }
 

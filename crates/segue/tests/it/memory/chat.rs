@@ -15,6 +15,21 @@ fn at_prompt(terminal: &Terminal, after: &str) -> String {
     })
 }
 
+/// Comes to the next prompt, and to one more, until the screen holds `text`: what is done behind may end a moment after it
+/// is seen in the journal.
+fn told(terminal: &Terminal, text: &str) -> String {
+    let prompts = |screen: &str| screen.matches(PROMPT.trim_end()).count();
+    let mut seen = prompts(&terminal.wait_for(PROMPT.trim_end()));
+    loop {
+        terminal.keys("\r");
+        let screen = terminal.wait_until("another prompt", |screen| prompts(screen) > seen);
+        if screen.contains(text) {
+            return screen;
+        }
+        seen = prompts(&screen);
+    }
+}
+
 /// Waits until nothing is due: the work goes on in another process.
 fn settled(sandbox: &Sandbox) {
     while stats(sandbox)["due"] != 0 {
@@ -36,8 +51,8 @@ fn f8_turns_go_to_memory_behind_the_chat_and_one_line_says_so_at_the_next_prompt
     at_prompt_with(&terminal, "/mem");
     server.open("held");
     settled(&sandbox);
-    terminal.keys("\x08\x08\x08\x08\r");
-    let screen = at_prompt(&terminal, " turns went to memory (summary by anthropic/small).");
+    terminal.keys("\x08\x08\x08\x08");
+    let screen = told(&terminal, " turns went to memory (summary by anthropic/small).");
     assert_eq!(screen.matches("went to memory (").count(), 1, "{screen}");
     terminal.keys("/memory\r");
     let screen = at_prompt(&terminal, "/remember adds to it");
@@ -68,8 +83,7 @@ fn f8_a_chat_that_is_killed_leaves_what_is_due_and_the_next_one_does_it() {
     let terminal = Terminal::start(&sandbox, 100, &["chat"]);
     terminal.wait_for(PROMPT);
     settled(&sandbox);
-    terminal.keys("\r");
-    at_prompt(&terminal, " turns went to memory");
+    told(&terminal, " turns went to memory");
     terminal.keys("/quit\r");
     assert_eq!(terminal.end().0, 0);
     let markers = sandbox.json(&["history", "last", "--markers", "--json"]);
@@ -88,12 +102,12 @@ fn m11_a_person_searches_everything_from_a_chat_and_opens_what_was_found() {
     };
     let found = chat("/search what is in module 7?\n").stdout;
     let way = found.split('`').find(|part| part.starts_with("/history ")).unwrap().to_owned();
-    assert!(found.contains("  #15  you  ") && way.ends_with("--around 15"), "{found}");
+    assert!(found.contains(" #15 you ") && way.ends_with("--around 15"), "{found}");
     let opened = chat(&format!("{way}\n")).stdout;
     assert!(opened.contains("you #15 2026-11-20 10:14 · asked for"), "{opened}");
     assert!(opened.contains("Earlier: /history ") && opened.contains("--before 11"), "{opened}");
     let recalled = chat("/recall module 7\n").stdout;
-    assert!(recalled.contains("  #15  you  "), "without a thread it looks everywhere: {recalled}");
+    assert!(recalled.contains(" #15 you "), "without a thread it looks everywhere: {recalled}");
     let recalled = chat("hello there\n/recall xylophone module\n/recall --all module 7\n").stdout;
     assert!(recalled.contains("Nothing here; in all threads:"), "{recalled}");
     let narrowed = chat("/search module --since 2126-01-01\n/search\n/search x --limit 0\n/memory what\n");

@@ -60,7 +60,12 @@ fn agent_md_is_shown_searched_and_named() {
     let path = sandbox.home().join("agents/agent/agent.md");
     assert_eq!(sandbox.run(&["memory", "path"]).stdout, format!("{}\n", path.display()));
     let shown = sandbox.run(&["memory", "show"]).stdout;
-    for part in ["is descaled on Fridays", "Recent Thread Snapshot", "Summaries of old turns", "agent.md"] {
+    for part in [
+        "is descaled on Fridays",
+        "Recent Thread Snapshot",
+        "Summaries of old turns",
+        "Segue keeps what is between",
+    ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     let json = sandbox.json(&["memory", "show", "--json"]);

@@ -6,7 +6,8 @@ use rusqlite::Connection;
 
 use super::rewinds;
 use crate::sqlite::tables::columns::integer;
-use crate::sqlite::tables::{artifacts, threads, turns};
+use crate::sqlite::tables::memory::turns;
+use crate::sqlite::tables::{artifacts, threads};
 use crate::{Error, Result};
 
 /// Events one statement copies: the engine holds them in memory, because it reads the table it writes.

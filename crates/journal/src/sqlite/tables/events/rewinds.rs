@@ -5,7 +5,8 @@ use protocol::{Seq, ThreadId};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::sqlite::tables::columns::integer;
-use crate::sqlite::tables::{interrupts, runs, threads, turns};
+use crate::sqlite::tables::memory::turns;
+use crate::sqlite::tables::{interrupts, runs, threads};
 use crate::{Error, Result};
 
 /// A superseded range; both ends belong to it.

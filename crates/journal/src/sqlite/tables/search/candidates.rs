@@ -13,9 +13,9 @@ use super::lengths;
 use crate::{Require, Result};
 
 /// Rows that the telling words together may have; it bounds what one search reads and holds.
-const ROWS_MAX: usize = 8_000;
+const ROWS_MAX: usize = 5_000;
 /// Rows that are read of the words of a question in which all words are usual.
-const USUAL_ROWS_MAX: usize = 2_000;
+const USUAL_ROWS_MAX: usize = 1_000;
 /// The best rows, whose lengths are looked at.
 const POOL_ROWS_MIN: usize = 512;
 /// A word said so many seqs before or after a message counts for it too, …
@@ -174,7 +174,8 @@ impl Reading<'_, '_> {
         }
         let mut entries = merged(rows.into_iter().map(|row| (row, 0)).collect());
         let ranges = reached(self.ranges, &entries);
-        let mut narrowed = Reading { connection: self.connection, ranges: &ranges, admits: &mut *self.admits };
+        let mut narrowed =
+            Reading { connection: self.connection, ranges: &ranges, admits: &mut *self.admits };
         for (word, phrase) in words {
             let rows = narrowed.rows(&format!("{phrase} AND {first}"), Order::Ascending, usize::MAX)?;
             hold(&mut entries, *word, &rows);

@@ -7,7 +7,7 @@ use super::texts::{self, Kind};
 use super::{beginning, index_row, places, spaced};
 use crate::Result;
 use crate::sqlite::tables::columns::integer;
-use crate::sqlite::tables::turns::text_of;
+use crate::sqlite::tables::memory::turns::text_of;
 
 /// Messages one batch of catching up reads, so that appends wait no longer than for one batch.
 const BATCH_ROWS_MAX: usize = 500;

@@ -19,7 +19,7 @@ pub(crate) fn find(connection: &Connection, query: &SearchQuery) -> Result<Vec<H
     check_words(query.words.len())?;
     let phrases: Vec<Option<String>> = query.words.iter().map(|word| phrase(word)).collect();
     let mut scope = Scope::of(connection, query)?;
-    let ranges = scope.ranges();
+    let ranges = scope.ranges()?;
     let rows = scope.rows()?;
     let question =
         Question { phrases: &phrases, require: query.require, ranges: &ranges, rows, limit: query.limit };

@@ -42,11 +42,15 @@ mod tests {
     #[test]
     fn lengths_are_decoded_as_the_engine_codes_them() {
         let connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch("CREATE VIRTUAL TABLE search_index USING fts5 (text, content = '')").unwrap();
+        connection
+            .execute_batch("CREATE VIRTUAL TABLE search_index USING fts5 (text, content = '')")
+            .unwrap();
         let counts = [0, 1, 127, 128, 300, 20_000];
         for (row, count) in (1_i64..).zip(counts) {
             let text = "word ".repeat(count);
-            connection.execute("INSERT INTO search_index (rowid, text) VALUES (?1, ?2)", (row, text)).unwrap();
+            connection
+                .execute("INSERT INTO search_index (rowid, text) VALUES (?1, ?2)", (row, text))
+                .unwrap();
         }
         let stored = connection.prepare("SELECT sz FROM search_index_docsize ORDER BY id").unwrap();
         let mut stored = stored;

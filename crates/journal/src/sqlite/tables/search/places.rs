@@ -8,8 +8,8 @@ use super::texts::{self, Kind};
 use super::{seq_of, thread_of};
 use crate::sqlite::tables::columns::{count, json_column, stored, stored_option};
 use crate::sqlite::tables::events::rewinds;
-use crate::sqlite::tables::items;
-use crate::sqlite::tables::turns::text_of;
+use crate::sqlite::tables::memory::items;
+use crate::sqlite::tables::memory::turns::text_of;
 use crate::{Place, Result, SearchQuery};
 
 /// Something that may be found.

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::texts::{self, Kind};
 use super::{index_row, seq_of, thread_of};
-use crate::sqlite::tables::columns::{integer, stored, time};
+use crate::sqlite::tables::columns::{stored, time};
 use crate::sqlite::tables::events::rewinds::Superseding;
 use crate::sqlite::tables::threads;
 use crate::{FoundKind, Result, SearchQuery};
@@ -43,7 +43,7 @@ impl<'a> Scope<'a> {
     }
 
     /// Returns the rows that may be among what is looked for.
-    pub(super) fn ranges(&self) -> Vec<Range<i64>> {
+    pub(super) fn ranges(&self) -> Result<Vec<Range<i64>>> {
         let kinds = [
             (FoundKind::Handoff, Kind::Handoff),
             (FoundKind::Summary, Kind::Summary),
@@ -54,10 +54,29 @@ impl<'a> Scope<'a> {
         if self.is_wanted(FoundKind::Message) {
             ranges.push(match self.thread_key {
                 Some(key) => index_row(key, 0)..index_row(key + 1, 0),
-                None => 0..i64::MAX,
+                None => self.rows_of_threads()?,
             });
         }
-        ranges
+        Ok(ranges)
+    }
+
+    /// Returns the rows from the first to the last thread that is looked through. Threads are numbered as they begin, so
+    /// that lately active ones are mostly near each other.
+    fn rows_of_threads(&self) -> Result<Range<i64>> {
+        if self.query.assistant_id.is_none() && self.query.since.is_none() {
+            return Ok(0..i64::MAX);
+        }
+        Ok(self
+            .connection
+            .prepare_cached(
+                "SELECT ifnull(min(thread_key), 0), ifnull(max(thread_key) + 1, 0) FROM thread_heads
+                 WHERE updated_at IS NOT NULL AND (?1 IS NULL OR assistant_id = ?1)
+                     AND (?2 IS NULL OR updated_at >= ?2)",
+            )?
+            .query_row(
+                (self.query.assistant_id.as_ref().map(|id| id.as_str()), self.query.since.map(time)),
+                |row| Ok(index_row(row.get(0)?, 0)..index_row(row.get(1)?, 0)),
+            )?)
     }
 
     fn is_wanted(&self, kind: FoundKind) -> bool {
@@ -118,21 +137,33 @@ fn part(connection: &Connection, query: &SearchQuery, key: i64) -> Result<Option
 /// Returns a seq before which nothing of the thread was said since that time: its events are in the order of their times,
 /// as far as clocks go.
 fn first_seq_since(connection: &Connection, key: i64, since: Timestamp) -> Result<i64> {
-    let (mut low, mut high) = (0, integer(u64::from(u32::MAX)));
+    // Most threads were begun since then, or all was said in them before.
+    let (mut low, mut high) = match next_event(connection, key, 0)? {
+        Some((seq, at)) if at < since => (seq + 1, last_seq(connection, key)? + 1),
+        Some(_) | None => return Ok(0),
+    };
     while low < high {
         let middle = low + (high - low) / 2;
-        let next = connection
-            .prepare_cached(
-                "SELECT seq, created_at FROM events WHERE thread_key = ?1 AND seq >= ?2 ORDER BY seq LIMIT 1",
-            )?
-            .query_row((key, middle), |row| {
-                Ok((row.get::<_, i64>("seq")?, stored::<Timestamp>(row, "created_at")?))
-            })
-            .optional()?;
-        match next {
+        match next_event(connection, key, middle)? {
             Some((seq, at)) if at < since => low = seq + 1,
             Some(_) | None => high = middle,
         }
     }
     Ok(low)
+}
+
+/// Returns the first event at or behind a seq, and when it happened.
+fn next_event(connection: &Connection, key: i64, seq: i64) -> Result<Option<(i64, Timestamp)>> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT seq, created_at FROM events WHERE thread_key = ?1 AND seq >= ?2 ORDER BY seq LIMIT 1",
+        )?
+        .query_row((key, seq), |row| Ok((row.get("seq")?, stored(row, "created_at")?)))
+        .optional()?)
+}
+
+fn last_seq(connection: &Connection, key: i64) -> Result<i64> {
+    Ok(connection
+        .prepare_cached("SELECT last_seq FROM thread_heads WHERE thread_key = ?1")?
+        .query_row([key], |row| row.get(0))?)
 }

@@ -54,7 +54,7 @@ impl Completion {
         }
         let shared = lock(&self.shared);
         let known = match typed.split_whitespace().next() {
-            Some("/threads" | "/resume") => &shared.known.threads,
+            Some("/threads" | "/resume" | "/history") => &shared.known.threads,
             Some("/model") => &shared.known.models,
             Some(_) | None => return Vec::new(),
         };
@@ -179,6 +179,8 @@ mod tests {
         check(&mut completion, "a@main", &[]);
         check(&mut completion, "/threads 01", &["0192f0c1"]);
         check(&mut completion, "/threads kettle", &["0192f0c1"]);
+        check(&mut completion, "/history 0192", &["0192f0c1"]);
+        check(&mut completion, "/sea", &["/search"]);
         check(&mut completion, "/model ", &["anthropic/x"]);
         check(&mut completion, "just words", &[]);
     }

@@ -4,10 +4,9 @@
 use protocol::{MediumTermSummary, SummaryId, ThreadId};
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::columns::{count, integer, stored, stored_option, time};
-use super::events::MARKER_EVENTS;
-use super::events::rewinds;
-use super::{runs, search, threads};
+use crate::sqlite::tables::columns::{count, integer, stored, stored_option, time};
+use crate::sqlite::tables::events::{MARKER_EVENTS, rewinds};
+use crate::sqlite::tables::{runs, search, threads};
 use crate::{Error, MemoryCounts, Result, StoredSummary, SummaryQuery, Transfer};
 
 /// Archives what is left of a window of turns: of the agent `?2` those with the indexes `?3` to `?4`.
@@ -106,9 +105,9 @@ fn archive(
     let agent_id = summary.agent_id.as_str();
     let (first, last) = (integer(summary.turn_range_start), integer(summary.turn_range_end));
     let archived = match thread_key {
-        Some(thread_key) => connection
-            .prepare_cached(ARCHIVE_OF_THREAD)?
-            .execute((key, agent_id, first, last, thread_key))?,
+        Some(thread_key) => {
+            connection.prepare_cached(ARCHIVE_OF_THREAD)?.execute((key, agent_id, first, last, thread_key))?
+        }
         None => connection.prepare_cached(ARCHIVE)?.execute((key, agent_id, first, last))?,
     };
     Ok(archived as u64)
@@ -149,38 +148,96 @@ pub(crate) fn restore(connection: &Connection, summary_ids: &[SummaryId]) -> Res
     Ok(())
 }
 
-/// Removes one summary, and makes its turns active again. The events that tell of it in the threads of its turns are
-/// superseded: what left a context by them is in it again.
-pub(crate) fn dissolve(connection: &Connection, key: i64) -> Result<()> {
-    for (thread_key, seq) in told_at(connection, key)? {
-        rewinds::supersede(connection, thread_key, seq)?;
-    }
-    connection
-        .prepare_cached("UPDATE turns SET archived = 0, summary_key = NULL WHERE summary_key = ?1")?
-        .execute([key])?;
-    connection
+/// Removes a summary of which one thread is being deleted. Where it tells of other threads too, the events that told them
+/// of it, and copies of these, are emptied: they hold words about the deleted one. Whoever reads them finds nothing that
+/// left the context.
+pub(crate) fn forget(connection: &Connection, key: i64) -> Result<()> {
+    let shared: Option<String> = connection
         .prepare_cached(
-            "DELETE FROM medium_term_memory WHERE id = (SELECT id FROM summaries WHERE summary_key = ?1)",
+            "SELECT s.id FROM summaries s WHERE s.summary_key = ?1
+             AND (SELECT count(*) FROM summary_threads o WHERE o.summary_key = s.summary_key) > 1",
         )?
-        .execute([key])?;
-    search::texts::remove(connection, search::texts::Kind::Summary, key)
+        .query_row([key], |row| row.get(0))
+        .optional()?;
+    dissolve(connection, key)?;
+    if let Some(id) = shared {
+        connection.prepare_cached(&forget_sql())?.execute([id])?;
+    }
+    Ok(())
+}
+
+fn forget_sql() -> String {
+    format!(
+        "UPDATE events SET content = 'null' WHERE {MARKER_EVENTS} AND event_type = 'turns_archived'
+         AND json_extract(content, '$.summary_id') = ?1"
+    )
+}
+
+/// Removes a summary, and makes its turns active again. The events that tell of it in the threads of its turns are
+/// superseded: what left a context by them is in it again. What left that context later relied on it, and follows.
+pub(crate) fn dissolve(connection: &Connection, key: i64) -> Result<()> {
+    let mut due = vec![key];
+    while let Some(key) = due.pop() {
+        for told in told_at(connection, key)? {
+            rewinds::supersede(connection, told.thread_key, told.seq)?;
+            if told.leaves_context {
+                due.extend(relying_on(connection, &told)?);
+            }
+        }
+        connection
+            .prepare_cached("UPDATE turns SET archived = 0, summary_key = NULL WHERE summary_key = ?1")?
+            .execute([key])?;
+        connection
+            .prepare_cached(
+                "DELETE FROM medium_term_memory WHERE id = (SELECT id FROM summaries WHERE summary_key = ?1)",
+            )?
+            .execute([key])?;
+        search::texts::remove(connection, search::texts::Kind::Summary, key)?;
+    }
+    Ok(())
+}
+
+/// An event that tells a thread of a summary.
+struct Told {
+    thread_key: i64,
+    seq: i64,
+    leaves_context: bool,
 }
 
 /// Returns the events that tell of the summary in the threads of its turns. A copy of such an event tells of another
 /// thread's turns.
-fn told_at(connection: &Connection, key: i64) -> Result<Vec<(i64, i64)>> {
+fn told_at(connection: &Connection, key: i64) -> Result<Vec<Told>> {
     let mut statement = connection.prepare_cached(&told_at_sql())?;
-    let places = statement.query_map([key], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(places.collect::<rusqlite::Result<_>>()?)
+    let told = statement.query_map([key], |row| {
+        Ok(Told { thread_key: row.get(0)?, seq: row.get(1)?, leaves_context: row.get(2)? })
+    })?;
+    Ok(told.collect::<rusqlite::Result<_>>()?)
 }
 
 fn told_at_sql() -> String {
     format!(
-        "SELECT e.thread_key, e.seq FROM summaries s
+        "SELECT e.thread_key, e.seq, json_extract(e.content, '$.reason') <> 'compaction' FROM summaries s
          CROSS JOIN summary_threads o ON o.summary_key = s.summary_key
          CROSS JOIN events e ON e.thread_key = o.thread_key AND {MARKER_EVENTS}
          WHERE s.summary_key = ?1 AND e.event_type = 'turns_archived'
            AND json_extract(e.content, '$.summary_id') = s.id"
+    )
+}
+
+/// Returns the summaries that a thread was told of later, with the word that nothing before them is in its context.
+fn relying_on(connection: &Connection, told: &Told) -> Result<Vec<i64>> {
+    let mut statement = connection.prepare_cached(&relying_sql())?;
+    let keys = statement.query_map((told.thread_key, told.seq), |row| row.get(0))?;
+    Ok(keys.collect::<rusqlite::Result<_>>()?)
+}
+
+fn relying_sql() -> String {
+    format!(
+        "SELECT s.summary_key FROM events e
+         CROSS JOIN summaries s ON s.id = json_extract(e.content, '$.summary_id')
+         CROSS JOIN summary_threads o ON o.summary_key = s.summary_key AND o.thread_key = e.thread_key
+         WHERE e.thread_key = ?1 AND e.seq > ?2 AND {MARKER_EVENTS} AND e.event_type = 'turns_archived'
+           AND json_extract(e.content, '$.context_from') IS NOT NULL"
     )
 }
 
@@ -221,7 +278,8 @@ pub(crate) fn list(connection: &Connection, query: &SummaryQuery) -> Result<Vec<
     Ok(summaries.collect::<rusqlite::Result<_>>()?)
 }
 
-const LIST: &str = "SELECT m.id, m.agent_id, m.summary_text, m.turn_range_start, m.turn_range_end, m.created_at,
+const LIST: &str =
+    "SELECT m.id, m.agent_id, m.summary_text, m.turn_range_start, m.turn_range_end, m.created_at,
         s.turn_count, (SELECT h.thread_id FROM thread_heads h WHERE h.thread_key = s.thread_key) AS thread_id
     FROM medium_term_memory m CROSS JOIN summaries s ON s.id = m.id
     WHERE m.agent_id = ?1 AND (?2 IS NULL OR NOT EXISTS (

@@ -7,9 +7,9 @@ use rusqlite::types::Value as Column;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql};
 use serde_json::{Map, Value};
 
-use super::columns::{integer, json, json_column, stored, time};
-use super::page_limit;
-use super::search::{self, texts};
+use crate::sqlite::tables::columns::{integer, json, json_column, stored, time};
+use crate::sqlite::tables::page_limit;
+use crate::sqlite::tables::search::{self, texts};
 use crate::{Error, FoundItem, ItemQuery, NamespaceQuery, Result};
 
 /// Stands between labels. It is below every character of a label, so that the order of the texts is the order of the
@@ -98,7 +98,9 @@ pub(crate) fn delete(connection: &Connection, namespace: &[String], key: &str) -
         .prepare_cached("DELETE FROM items WHERE namespace = ?1 AND key = ?2 RETURNING item_key")?
         .query_row((joined(namespace), key), |row| row.get(0))
         .optional()?;
-    removed.map_or(Ok(()), |key| texts::remove(connection, texts::Kind::Item, key))
+    let Some(key) = removed else { return Ok(()) };
+    texts::remove(connection, texts::Kind::Item, key)?;
+    search::purge(connection)
 }
 
 /// Returns what is kept under a name, or `None`.
@@ -129,7 +131,8 @@ pub(crate) fn list(connection: &Connection, query: &ItemQuery) -> Result<Vec<Fou
 }
 
 /// The keys of items that match the words `?1`, best first, and of equally good ones the one first kept last.
-const BEST: &str = "SELECT rowid, -rank FROM search_index WHERE search_index MATCH ?1 AND rowid >= ?2 AND rowid < ?3
+const BEST: &str =
+    "SELECT rowid, -rank FROM search_index WHERE search_index MATCH ?1 AND rowid >= ?2 AND rowid < ?3
     ORDER BY rank, rowid DESC";
 
 /// Returns the statement for the keys of items of a prefix, those that were put last first.
@@ -163,11 +166,14 @@ fn read_page(
     (query, offset): (&ItemQuery, usize),
 ) -> Result<Vec<FoundItem>> {
     let mut keys = connection.prepare_cached(sql)?;
-    let mut of_key = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM items WHERE item_key = ?1"))?;
+    let mut of_key =
+        connection.prepare_cached(&format!("SELECT {COLUMNS} FROM items WHERE item_key = ?1"))?;
     let mut rows = keys.query(parameters)?;
     let mut found = Vec::new();
     let mut skipped = 0;
-    while found.len() < query.limit && let Some(row) = rows.next()? {
+    while found.len() < query.limit
+        && let Some(row) = rows.next()?
+    {
         let (row, score): (i64, Option<f64>) = (row.get(0)?, row.get(1)?);
         let key = texts::of_row(row).map_or(row, |(_, key)| key);
         let item = of_key.query_row([key], read)?;
@@ -183,15 +189,16 @@ fn read_page(
     Ok(found)
 }
 
+const NEXT_NAMESPACE: &str =
+    "SELECT namespace FROM items WHERE namespace >= ?1 AND namespace < ?2 ORDER BY namespace LIMIT 1";
+
 /// Returns namespaces in use, in order. From each, the engine goes straight to the next.
 pub(crate) fn namespaces(connection: &Connection, query: &NamespaceQuery) -> Result<Vec<Vec<String>>> {
     page_limit("namespaces", query.limit)?;
     let known: Vec<String> = query.prefix.iter().take_while(|label| *label != ANY_LABEL).cloned().collect();
     let mut from = joined(&known);
     let end = if known.is_empty() { char::MAX.to_string() } else { format!("{from}{AFTER_SEPARATOR}") };
-    let mut statement = connection.prepare_cached(
-        "SELECT namespace FROM items WHERE namespace >= ?1 AND namespace < ?2 ORDER BY namespace LIMIT 1",
-    )?;
+    let mut statement = connection.prepare_cached(NEXT_NAMESPACE)?;
     let mut namespaces = Vec::new();
     let mut skipped = 0;
     while namespaces.len() < query.limit {
@@ -232,4 +239,25 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Item> {
         created_at: stored(row, "created_at")?,
         updated_at: stored(row, "updated_at")?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::tables::plan;
+
+    #[test]
+    fn items_and_namespaces_come_from_an_index() {
+        let of = |prefix: &[&str]| ItemQuery {
+            prefix: prefix.iter().map(|label| (*label).to_owned()).collect(),
+            limit: 10,
+            ..ItemQuery::default()
+        };
+        assert_eq!(plan(&newest(&of(&[])).0), ["SCAN items USING COVERING INDEX items_recent"]);
+        let of_prefix = plan(&newest(&of(&["a"])).0);
+        assert!(!of_prefix.iter().any(|step| step.contains("SCAN")), "{of_prefix:?}");
+        let namespace =
+            "SEARCH items USING COVERING INDEX sqlite_autoindex_items_1 (namespace>? AND namespace<?)";
+        assert_eq!(plan(NEXT_NAMESPACE), [namespace]);
+    }
 }

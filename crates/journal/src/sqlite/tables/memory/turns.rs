@@ -10,9 +10,10 @@ use rusqlite::{Connection, OptionalExtension, Row, ToSql};
 use serde::Deserialize;
 use unicode_segmentation::UnicodeSegmentation;
 
-use super::columns::{count, integer, stored, stored_option};
-use super::threads::{self, Head};
-use super::{events, page_limit, summaries};
+use super::summaries;
+use crate::sqlite::tables::columns::{count, integer, stored, stored_option};
+use crate::sqlite::tables::threads::{self, Head};
+use crate::sqlite::tables::{events, page_limit};
 use crate::{EventQuery, Result, TurnQuery};
 
 /// The most grapheme clusters kept of a thread's first prompt.
@@ -133,7 +134,7 @@ pub(crate) fn archive_after(connection: &Connection, head: &Head, seq: Seq) -> R
 /// again.
 pub(crate) fn delete(connection: &Connection, head: &Head) -> Result<()> {
     for summary in summaries::told_after(connection, head.key, 0)? {
-        summaries::dissolve(connection, summary)?;
+        summaries::forget(connection, summary)?;
     }
     connection.execute(
         "UPDATE agents SET turn_floor = max(turn_floor,
@@ -176,13 +177,15 @@ pub(crate) fn page_of_thread() -> String {
 }
 
 /// Where the turns of the agent `?2` are found, by their indexes.
-const OF_AGENT: &str = "turns t CROSS JOIN events e ON e.event_row = t.event_row AND e.turn_index = t.turn_index
+const OF_AGENT: &str =
+    "turns t CROSS JOIN events e ON e.event_row = t.event_row AND e.turn_index = t.turn_index
     CROSS JOIN thread_heads h ON h.thread_key = e.thread_key
     WHERE t.agent_key = (SELECT agent_key FROM agents WHERE agent_id = ?2)";
 
 /// Where those of its thread `?6` between two seqs are found: by its events, for between its turns there may be any
 /// number of turns of other threads. It begins with the turn `?3`, or the one a page before ended with.
-const OF_THREAD: &str = "events e CROSS JOIN turns t ON t.turn_index = e.turn_index AND t.event_row = e.event_row
+const OF_THREAD: &str =
+    "events e CROSS JOIN turns t ON t.turn_index = e.turn_index AND t.event_row = e.event_row
         AND t.agent_key = (SELECT agent_key FROM agents WHERE agent_id = ?2)
     CROSS JOIN thread_heads h ON h.thread_key = e.thread_key
     WHERE e.thread_key = ?6 AND e.turn_index IS NOT NULL AND e.seq > ?7 AND e.seq < ?8

@@ -1,11 +1,13 @@
 //! What agents and clients keep under names: one by one, in pages, by words, by fields, by namespaces.
 
-use journal::{Comparison, Condition, Error, FoundKind, ItemQuery, NamespaceQuery, Place, SearchQuery, Store, Write};
+use journal::{
+    Comparison, Condition, Error, FoundKind, ItemQuery, NamespaceQuery, Place, SearchQuery, Store, Write,
+};
 use protocol::Item;
 use serde_json::{Value, json};
 
-use super::Subject;
-use super::fixtures::{at, commit};
+use crate::conformance::Subject;
+use crate::conformance::fixtures::{at, commit};
 
 fn labels(namespace: &str) -> Vec<String> {
     if namespace.is_empty() { Vec::new() } else { namespace.split('/').map(str::to_owned).collect() }
@@ -13,7 +15,13 @@ fn labels(namespace: &str) -> Vec<String> {
 
 fn item((namespace, key): (&str, &str), value: Value, second: i64) -> Item {
     let Value::Object(value) = value else { panic!("an object") };
-    Item { namespace: labels(namespace), key: key.to_owned(), value, created_at: at(second), updated_at: at(second) }
+    Item {
+        namespace: labels(namespace),
+        key: key.to_owned(),
+        value,
+        created_at: at(second),
+        updated_at: at(second),
+    }
 }
 
 async fn put(store: &dyn Store, name: (&str, &str), value: Value, second: i64) {
@@ -67,7 +75,8 @@ pub async fn f10_a_namespace_is_no_beginning_of_another(store: Subject) {
     ] {
         let query = ItemQuery { prefix: labels(prefix), ..all() };
         assert_eq!(keys(&*store, query.clone()).await, expected, "{prefix}");
-        let filtered = ItemQuery { filter: vec![condition("n", Comparison::Less, json!(99))], ..query.clone() };
+        let filtered =
+            ItemQuery { filter: vec![condition("n", Comparison::Less, json!(99))], ..query.clone() };
         assert_eq!(keys(&*store, filtered).await, expected, "{prefix}, filtered");
         let mut found = keys(&*store, ItemQuery { words: vec!["n".to_owned()], ..query }).await;
         found.sort();
@@ -95,7 +104,8 @@ pub async fn items_are_found_by_what_was_put_last(store: Subject) {
 
 pub async fn items_are_found_by_words(store: Subject) {
     let words = |text: &str| ItemQuery { words: text.split(' ').map(str::to_owned).collect(), ..all() };
-    put(&*store, ("n", "retry-policy"), json!({"text": "Retries wait\n250 ms.", "tags": ["network"]}), 1).await;
+    put(&*store, ("n", "retry-policy"), json!({"text": "Retries wait\n250 ms.", "tags": ["network"]}), 1)
+        .await;
     put(&*store, ("n", "greeting"), json!({"text": "Say hello to the network"}), 2).await;
     put(&*store, ("n", "language"), json!({"code": {"primary": "会議は火曜日"}, "count": 42}), 3).await;
     for (query, expected) in [
@@ -112,11 +122,18 @@ pub async fn items_are_found_by_words(store: Subject) {
         assert_eq!(keys(&*store, words(query)).await, expected, "{query}");
     }
     let found = store.items(words("network hello")).await.unwrap();
-    assert_eq!(found.iter().map(|found| found.item.key.as_str()).collect::<Vec<_>>(), ["greeting", "retry-policy"]);
+    assert_eq!(
+        found.iter().map(|found| found.item.key.as_str()).collect::<Vec<_>>(),
+        ["greeting", "retry-policy"]
+    );
     let scores: Vec<f64> = found.iter().map(|found| found.score.unwrap()).collect();
     assert!(scores[0] > scores[1] && scores[1] > 0.0, "{scores:?}");
     put(&*store, ("n", "greeting"), json!({"text": "Say nothing"}), 4).await;
-    assert_eq!(keys(&*store, words("network hello")).await, ["retry-policy"], "what was replaced is not found");
+    assert_eq!(
+        keys(&*store, words("network hello")).await,
+        ["retry-policy"],
+        "what was replaced is not found"
+    );
     let delete = Write::DeleteItem { namespace: labels("n"), key: "retry-policy".to_owned() };
     commit(&*store, vec![delete]).await.unwrap();
     assert_eq!(keys(&*store, words("network")).await, Vec::<String>::new());
@@ -154,7 +171,10 @@ pub async fn items_are_filtered_by_their_fields(store: Subject) {
         (vec![condition("price", Greater, json!(1))], &["b"]),
         (vec![condition("price", GreaterOrEqual, json!(1))], &["a", "b"]),
         (vec![condition("price", Less, json!("3"))], &["c"]),
-        (vec![condition("price", GreaterOrEqual, json!(1)), condition("price", LessOrEqual, json!(2))], &["a"]),
+        (
+            vec![condition("price", GreaterOrEqual, json!(1)), condition("price", LessOrEqual, json!(2))],
+            &["a"],
+        ),
         (vec![condition("name", Equal, json!(null))], &["c"]),
         (vec![condition("open", Equal, json!(true))], &["b"]),
         (vec![condition("open", Equal, json!(1))], &[]),
@@ -243,7 +263,8 @@ pub async fn namespaces_are_listed_once_in_order(store: Subject) {
         (NamespaceQuery { offset: 99, ..every.clone() }, ""),
     ] {
         let found = store.namespaces(query.clone()).await.unwrap();
-        let told = found.iter().map(|labels| labels.join("/").replace(' ', "_")).collect::<Vec<_>>().join(" ");
+        let told =
+            found.iter().map(|labels| labels.join("/").replace(' ', "_")).collect::<Vec<_>>().join(" ");
         assert_eq!(told, expected, "{query:?}");
     }
 }

@@ -10,7 +10,8 @@ use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use super::*;
 use crate::sqlite::connect;
 use crate::sqlite::faults::Place;
-use crate::sqlite::tables::{events, turns};
+use crate::sqlite::tables::memory::turns;
+use crate::sqlite::tables::{events, plan};
 
 /// Notes every statement that begins.
 fn traced(connection: &mut Connection) -> Arc<Mutex<Vec<String>>> {
@@ -65,8 +66,10 @@ fn f6_a_window_of_any_length_is_archived_by_one_statement() {
         let statements = traced(&mut connection);
         super::transfer(&connection, &transfer).unwrap();
         let statements = statements.lock().unwrap();
-        let of_turns: Vec<&String> =
-            statements.iter().filter(|sql| sql.contains("UPDATE turns") || sql.contains("UPDATE turn_log")).collect();
+        let of_turns: Vec<&String> = statements
+            .iter()
+            .filter(|sql| sql.contains("UPDATE turns") || sql.contains("UPDATE turn_log"))
+            .collect();
         assert_eq!(of_turns.len(), 1, "{statements:#?}");
         assert!(of_turns[0].contains("turn_index BETWEEN ?3 AND ?4"), "{of_turns:?}");
         assert!(statements.len() < 40, "and as few others: {statements:#?}");
@@ -75,18 +78,10 @@ fn f6_a_window_of_any_length_is_archived_by_one_statement() {
     assert_eq!((active.active_turns, active.summarised_turns, active.summaries), (0, 3_010, 3));
 }
 
-/// Returns how the engine finds the rows, step by step.
-fn plan(sql: &str) -> Vec<String> {
-    let connection = database();
-    let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-    // The parameters stay unbound: a plan does not depend on them.
-    statement.raw_query().mapped(|row| row.get("detail")).collect::<rusqlite::Result<_>>().unwrap()
-}
-
 #[test]
 fn f6_whatever_is_asked_of_memory_comes_from_an_index() {
     let (of_agent, of_thread) = (turns::page_of_agent(), turns::page_of_thread());
-    for sql in [ARCHIVE, ARCHIVE_OF_THREAD, LIST, &told_at_sql(), &of_agent, &of_thread] {
+    for sql in [ARCHIVE, ARCHIVE_OF_THREAD, LIST, &told_at_sql(), &relying_sql(), &of_agent, &of_thread] {
         let plan = plan(sql);
         assert!(!plan.iter().any(|step| step.contains("SCAN") || step.contains("TEMP")), "{sql}: {plan:#?}");
     }
@@ -95,6 +90,8 @@ fn f6_whatever_is_asked_of_memory_comes_from_an_index() {
         let plan = plan(sql);
         assert!(!plan.iter().any(|step| step.contains("SCAN")), "{sql}: {plan:#?}");
     }
+    let markers = "SCAN events USING INDEX events_markers";
+    assert_eq!(plan(&forget_sql()), [markers], "of all events only where contexts change");
     let thread = "SEARCH e USING INDEX events_seq (thread_key=? AND seq>? AND seq<?)";
     assert_eq!(plan(&of_thread)[0], thread, "a thread's turns are not looked for among all of its agent's");
     assert!(plan(ARCHIVE_OF_THREAD).contains(&thread.to_owned()));

@@ -31,9 +31,8 @@ fn equal(field: &Value, with: &Value) -> bool {
             field.len() == with.len() && field.iter().zip(with).all(|(field, with)| equal(field, with))
         }
         (Value::Object(field), Value::Object(with)) => {
-            let is_alike = |(name, with): (&String, &Value)| {
-                field.get(name).is_some_and(|field| equal(field, with))
-            };
+            let is_alike =
+                |(name, with): (&String, &Value)| field.get(name).is_some_and(|field| equal(field, with));
             field.len() == with.len() && with.iter().all(is_alike)
         }
         (field, with) => field == with,
@@ -79,7 +78,8 @@ mod tests {
             [true, false, false, true, false, true],
             [false, true, false, false, true, true],
         );
-        let (alike, other) = ([true, false, false, false, false, false], [false, true, false, false, false, false]);
+        let (alike, other) =
+            ([true, false, false, false, false, false], [false, true, false, false, false, false]);
         check(Some(json!(1)), json!(2), before);
         check(Some(json!(1)), json!(1.0), same);
         check(Some(json!(1.5)), json!(1), after);
@@ -101,7 +101,8 @@ mod tests {
     #[test]
     fn every_condition_must_hold() {
         let fields = Map::from_iter([("a".to_owned(), json!(3)), ("b".to_owned(), json!("x"))]);
-        let condition = |field: &str, comparison, with| Condition { field: field.to_owned(), comparison, with };
+        let condition =
+            |field: &str, comparison, with| Condition { field: field.to_owned(), comparison, with };
         let within = [
             condition("a", Comparison::GreaterOrEqual, json!(1)),
             condition("a", Comparison::Less, json!(5)),

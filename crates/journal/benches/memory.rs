@@ -1,0 +1,182 @@
+//! What medium-term memory costs an assistant of 100,000 turns in two threads: transferring windows of growing length
+//! (one commit, with one statement for all their turns), giving them back, a page of turns, the newest summaries. And
+//! what a page of items costs among many.
+
+use std::path::Path;
+
+use divan::Bencher;
+use jiff::Timestamp;
+use journal::{ItemQuery, Sqlite, Store, SummaryQuery, Transaction, Transfer, TurnQuery, Write};
+use protocol::{AssistantId, Item, MediumTermSummary, Message, NewEvent, SummaryId, Thread, ThreadId};
+use serde_json::{Map, json};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+/// Turns of the assistant; every second one is of the other thread.
+const TURNS: u64 = 100_000;
+
+/// Turns before them that summaries stand for, ten each.
+const OLD_TURNS: u64 = 20_000;
+
+const ITEMS: usize = 10_000;
+
+fn main() {
+    divan::main();
+}
+
+struct Fixture {
+    runtime: Runtime,
+    store: Sqlite,
+    threads: [ThreadId; 2],
+    _folder: TempDir,
+}
+
+fn fixture() -> Fixture {
+    let folder = tempfile::tempdir_in(Path::new(env!("CARGO_TARGET_TMPDIR"))).expect("a writable folder");
+    let store = Sqlite::open(&folder.path().join("segue.db")).expect("an empty folder");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
+    let threads =
+        [(); 2].map(|()| Thread::blank(ThreadId::generate(), AssistantId::default(), Timestamp::UNIX_EPOCH));
+    let ids = threads.each_ref().map(|thread| thread.thread_id);
+    let fixture = Fixture { runtime, store, threads: ids, _folder: folder };
+    fixture.commit(threads.map(Write::CreateThread).into());
+    for first in (0..TURNS).step_by(2_000) {
+        fixture.commit((first..first + 2_000).map(|turn| fixture.said(turn)).collect());
+    }
+    for first in (1..OLD_TURNS).step_by(1_000) {
+        let windows =
+            (first..first + 1_000).step_by(10).map(|first| fixture.transfer((first, first + 9), None));
+        fixture.commit(windows.map(Write::TransferTurns).collect());
+    }
+    fixture
+}
+
+impl Fixture {
+    fn commit(&self, writes: Vec<Write>) {
+        let transaction = Transaction { fence: None, writes };
+        self.runtime.block_on(self.store.commit(transaction)).expect("the disk has room");
+    }
+
+    fn said(&self, turn: u64) -> Write {
+        let text = format!("Turn {turn}: {}", "some words that people say ".repeat(12));
+        let event = NewEvent::message(&Message::human(text), Timestamp::UNIX_EPOCH).expect("JSON");
+        Write::Append { thread_id: self.threads[turn as usize % 2], events: vec![event] }
+    }
+
+    fn transfer(&self, (first, last): (u64, u64), thread: Option<usize>) -> Transfer {
+        let summary = MediumTermSummary {
+            id: SummaryId::generate(),
+            agent_id: AssistantId::default(),
+            summary_text: "A sentence of the summary. ".repeat(60),
+            turn_range_start: first,
+            turn_range_end: last,
+            created_at: Timestamp::now(),
+        };
+        let turns = last + 1 - first;
+        let threads = thread.map_or(self.threads.to_vec(), |thread| vec![self.threads[thread]]);
+        let turns = if thread.is_some() { turns.div_ceil(2) } else { turns };
+        Transfer { summary, thread_id: thread.map(|thread| self.threads[thread]), turns, threads }
+    }
+
+    fn give_back(&self, transfer: &Transfer) {
+        self.commit(vec![Write::RestoreTurns { summary_ids: vec![transfer.summary.id] }]);
+    }
+}
+
+/// A window of all turns.
+#[divan::bench(args = [100, 1_000, 10_000, 50_000], sample_count = 20, sample_size = 1)]
+fn transfer_of_a_window(bencher: Bencher<'_, '_>, turns: u64) {
+    transfer(bencher, (OLD_TURNS + 1, OLD_TURNS + turns), None);
+}
+
+/// So many turns of one thread, and those of the other between them.
+#[divan::bench(args = [1_000, 10_000], sample_count = 20, sample_size = 1)]
+fn transfer_of_a_thread(bencher: Bencher<'_, '_>, turns: u64) {
+    transfer(bencher, (OLD_TURNS + 1, OLD_TURNS + 2 * turns - 1), Some(0));
+}
+
+fn transfer(bencher: Bencher<'_, '_>, window: (u64, u64), thread: Option<usize>) {
+    let fixture = fixture();
+    let last = std::cell::RefCell::new(None::<Transfer>);
+    bencher
+        .with_inputs(|| {
+            if let Some(last) = last.take() {
+                fixture.give_back(&last);
+            }
+            fixture.transfer(window, thread)
+        })
+        .bench_local_values(|transfer| {
+            fixture.commit(vec![Write::TransferTurns(transfer.clone())]);
+            last.replace(Some(transfer));
+        });
+}
+
+#[divan::bench(args = [1_000, 10_000], sample_count = 20, sample_size = 1)]
+fn giving_back_a_window(bencher: Bencher<'_, '_>, turns: u64) {
+    let fixture = fixture();
+    bencher
+        .with_inputs(|| {
+            let transfer = fixture.transfer((OLD_TURNS + 1, OLD_TURNS + turns), None);
+            fixture.commit(vec![Write::TransferTurns(transfer.clone())]);
+            transfer
+        })
+        .bench_local_values(|transfer| fixture.give_back(&transfer));
+}
+
+/// 500 turns in the middle: of the assistant, and of one thread after an event.
+#[divan::bench(args = ["of the assistant", "of a thread"], sample_count = 50)]
+fn page_of_turns(bencher: Bencher<'_, '_>, whose: &str) {
+    let fixture = fixture();
+    let thread_id = (whose == "of a thread").then_some(fixture.threads[0]);
+    let all = TurnQuery { limit: 500, archived: Some(false), ..TurnQuery::of(AssistantId::default()) };
+    let query = match thread_id {
+        Some(_) => TurnQuery { thread_id, after_seq: Some(TURNS / 4), ..all },
+        None => TurnQuery { first: TURNS / 2, ..all },
+    };
+    bencher.bench_local(|| {
+        let page = fixture.runtime.block_on(fixture.store.turns(query.clone())).expect("it is sound");
+        assert_eq!(page.len(), 500);
+        page
+    });
+}
+
+/// The newest 20 of 2,000 summaries, those of a thread left out or not. All of them tell of both threads.
+#[divan::bench(args = ["all", "except those of a thread"], sample_count = 50)]
+fn newest_summaries(bencher: Bencher<'_, '_>, which: &str) {
+    let fixture = fixture();
+    let except_thread = (which != "all").then_some(fixture.threads[0]);
+    let query = SummaryQuery { agent_id: AssistantId::default(), except_thread, offset: 0, limit: 20 };
+    bencher.bench_local(|| {
+        fixture.runtime.block_on(fixture.store.summaries(query.clone())).expect("it is sound")
+    });
+}
+
+/// A page of 10 of 10,000 items in 100 namespaces.
+#[divan::bench(args = ["newest", "of a namespace", "by words"], sample_count = 50)]
+fn page_of_items(bencher: Bencher<'_, '_>, which: &str) {
+    let fixture = fixture();
+    let item = |number: usize| Item {
+        namespace: vec!["users".to_owned(), format!("{}", number % 100)],
+        key: format!("item-{number}"),
+        value: Map::from_iter([(
+            "text".to_owned(),
+            json!(format!("Note {number} of some words that people keep")),
+        )]),
+        created_at: Timestamp::now(),
+        updated_at: Timestamp::now(),
+    };
+    for first in (0..ITEMS).step_by(1_000) {
+        fixture.commit((first..first + 1_000).map(|number| Write::PutItem(item(number))).collect());
+    }
+    let mut query = ItemQuery { limit: 10, ..ItemQuery::default() };
+    match which {
+        "of a namespace" => query.prefix = vec!["users".to_owned(), "7".to_owned()],
+        "by words" => query.words = vec!["note".to_owned(), "4242".to_owned()],
+        _ => {}
+    }
+    bencher.bench_local(|| {
+        let page = fixture.runtime.block_on(fixture.store.items(query.clone())).expect("it is sound");
+        assert_eq!(page.len(), 10);
+        page
+    });
+}

@@ -1,0 +1,100 @@
+//! What the search index of a SQLite file is made of: an older database gets it when it is opened, and what was deleted
+//! leaves no row in it.
+
+use std::path::Path;
+
+use journal::{FoundKind, Hit, Place, Sqlite, Store, Write};
+use protocol::{Handoff, HandoffStatus, Item};
+use rusqlite::Connection;
+
+use crate::conformance::fixtures::{append, commit, create, handoff, human, proposal, search_for};
+use crate::conformance::memory::transfer;
+
+/// What the third migration made.
+const MADE_SINCE_VERSION_2: &str = "
+    DELETE FROM search_index WHERE rowid IN (SELECT handoff_key - (2 << 48) FROM handoff_index);
+    DROP TRIGGER handoff_index_gone;
+    DROP TABLE handoff_index;
+    DELETE FROM schema_migrations WHERE version > 2;
+    PRAGMA user_version = 2;";
+
+async fn kinds(store: &Sqlite, text: &str) -> Vec<FoundKind> {
+    let kind = |hit: &Hit| match hit.place {
+        Place::Message { .. } => FoundKind::Message,
+        Place::Summary { .. } => FoundKind::Summary,
+        Place::Handoff { .. } => FoundKind::Handoff,
+        Place::Item { .. } => FoundKind::Item,
+    };
+    let kinds = vec![FoundKind::Message, FoundKind::Summary, FoundKind::Handoff, FoundKind::Item];
+    let query = journal::SearchQuery { kinds, ..search_for(text) };
+    let mut kinds: Vec<FoundKind> = store.search(query).await.unwrap().iter().map(kind).collect();
+    kinds.sort_unstable();
+    kinds
+}
+
+/// A journal in which everything says the same word, and the threads of it.
+async fn filled(path: &Path) -> (Sqlite, [protocol::ThreadId; 2]) {
+    let store = Sqlite::open(path).unwrap();
+    let (parent, child) = (create(&store).await, create(&store).await);
+    append(&store, parent, vec![human("a heron"), human("another heron")]).await.unwrap();
+    let handoff = Handoff { child_thread_id: child, status: HandoffStatus::Declined, ..handoff(parent, 1) };
+    let told = proposal(&handoff, 0, "count the herons");
+    let item = Item {
+        namespace: vec!["birds".to_owned()],
+        key: "heron".to_owned(),
+        value: serde_json::Map::new(),
+        created_at: jiff::Timestamp::UNIX_EPOCH,
+        updated_at: jiff::Timestamp::UNIX_EPOCH,
+    };
+    let writes = vec![
+        Write::TransferTurns(transfer(parent, (1, 2), "two herons")),
+        Write::CreateHandoff(handoff),
+        Write::PutProposal(told),
+        Write::PutItem(item),
+    ];
+    commit(&store, writes).await.unwrap();
+    (store, [parent, child])
+}
+
+const ALL: [FoundKind; 5] =
+    [FoundKind::Message, FoundKind::Message, FoundKind::Summary, FoundKind::Handoff, FoundKind::Item];
+
+#[tokio::test]
+async fn an_older_database_is_searched_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    let (store, [parent, _]) = filled(&path).await;
+    assert_eq!(kinds(&store, "heron").await, ALL);
+    drop(store);
+    Connection::open(&path).unwrap().execute_batch(MADE_SINCE_VERSION_2).unwrap();
+    for _ in 0..2 {
+        let store = Sqlite::open(&path).unwrap();
+        assert_eq!(kinds(&store, "heron").await, ALL);
+        let health = store.health(journal::HealthDepth::Integrity).await.unwrap();
+        assert_eq!((health.schema_version, health.problems), (3, Vec::new()));
+    }
+    let store = Sqlite::open(&path).unwrap();
+    append(&store, parent, vec![human("a late heron")]).await.unwrap();
+    assert_eq!(kinds(&store, "late heron").await, [FoundKind::Message]);
+}
+
+#[tokio::test]
+async fn k9_what_was_deleted_has_no_row_in_the_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    let (store, threads) = filled(&path).await;
+    assert_eq!(kinds(&store, "heron").await, ALL);
+    for thread_id in threads {
+        commit(&store, vec![Write::DeleteThread { thread_id }]).await.unwrap();
+    }
+    let (namespace, key) = (vec!["birds".to_owned()], "heron".to_owned());
+    commit(&store, vec![Write::DeleteItem { namespace, key }]).await.unwrap();
+    assert_eq!(kinds(&store, "heron").await, []);
+    drop(store);
+    let connection = Connection::open(&path).unwrap();
+    let count = |table: &str| -> i64 {
+        connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!((count("search_index_docsize"), count("handoff_index")), (0, 0));
+    connection.execute("INSERT INTO search_index (search_index) VALUES ('integrity-check')", []).unwrap();
+}

@@ -1,0 +1,143 @@
+//! The tables of memory as another program sees them in the file: their columns, and what is left of what was deleted.
+//! What they mean is in the conformance suite.
+
+use std::path::Path;
+
+use journal::{HealthDepth, Sqlite, Store, Transfer, TurnQuery, Write};
+use protocol::ArchiveReason;
+use rusqlite::Connection;
+use serde_json::json;
+
+use crate::conformance::fixtures::{ai, all_events, append, at, commit, copy, create, human};
+use crate::conformance::memory::{archived, transfer};
+
+fn columns(raw: &Connection, table: &str) -> Vec<String> {
+    let statement = raw.prepare(&format!("SELECT * FROM {table}")).unwrap();
+    statement.column_names().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn f6_other_programs_read_the_tables_of_the_contract() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    let store = Sqlite::open(&path).unwrap();
+    let thread_id = create(&store).await;
+    append(&store, thread_id, vec![human("q"), ai("a"), human("on")]).await.unwrap();
+    let transfer = transfer(thread_id, (1, 2), "We began.");
+    let id = transfer.summary.id.to_string();
+    commit(&store, vec![Write::TransferTurns(transfer)]).await.unwrap();
+    let raw = Connection::open(&path).unwrap();
+    let contract = ["id", "agent_id", "summary_text", "turn_range_start", "turn_range_end", "created_at"];
+    assert_eq!(columns(&raw, "medium_term_memory"), contract);
+    let of_turns = columns(&raw, "turn_log");
+    let contract = ["agent_id", "thread_id", "turn_index", "role", "content", "created_at", "archived"];
+    assert_eq!(of_turns[..7], contract);
+    assert_eq!(of_turns[7..], ["seq", "summary_id"], "and what the contract leaves open");
+    let stored: (String, String, String, i64, i64, String) = raw
+        .query_row("SELECT * FROM medium_term_memory", [], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?))
+        })
+        .unwrap();
+    let created_at = format!("{:.9}", at(5));
+    assert_eq!(stored, (id.clone(), "agent".to_owned(), "We began.".to_owned(), 1, 2, created_at));
+    let told =
+        "SELECT group_concat(archived || ifnull(summary_id, '-'), ' ') FROM turn_log ORDER BY turn_index";
+    let turns: String = raw.query_row(told, [], |row| row.get(0)).unwrap();
+    assert_eq!(turns, format!("1{id} 1{id} 0-"));
+    // One who makes a turn active again takes it out of its summary.
+    raw.execute("UPDATE turn_log SET archived = 0 WHERE turn_index = 2", []).unwrap();
+    assert_eq!(raw.query_row(told, [], |row| row.get::<_, String>(0)).unwrap(), format!("1{id} 0- 0-"));
+}
+
+/// A row that has no number of its own may get another one when the file is rebuilt.
+#[tokio::test]
+async fn f7_a_file_that_is_rebuilt_keeps_what_belongs_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    let store = Sqlite::open(&path).unwrap();
+    let thread_id = create(&store).await;
+    append(&store, thread_id, vec![human("q"), ai("a"), human("on")]).await.unwrap();
+    let (first, second) = (transfer(thread_id, (1, 1), "a heron"), transfer(thread_id, (2, 3), "a grebe"));
+    let kept = second.summary.id;
+    let gone = Write::RestoreTurns { summary_ids: vec![first.summary.id] };
+    commit(&store, vec![Write::TransferTurns(first), Write::TransferTurns(second), gone]).await.unwrap();
+    drop(store);
+    Connection::open(&path).unwrap().execute_batch("VACUUM").unwrap();
+    let store = Sqlite::open(&path).unwrap();
+    let turns = store.turns(TurnQuery::of(Default::default())).await.unwrap();
+    let told: Vec<_> = turns.iter().map(|turn| turn.summary_id).collect();
+    assert_eq!(told, [None, Some(kept), Some(kept)]);
+    commit(&store, vec![Write::RestoreTurns { summary_ids: vec![kept] }]).await.unwrap();
+    assert_eq!(store.memory_counts(&Default::default()).await.unwrap().active_turns, 3);
+}
+
+fn holds(folder: &Path, text: &str) -> bool {
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    files.into_iter().any(|path| {
+        let bytes = std::fs::read(path).unwrap();
+        bytes.windows(text.len()).any(|window| window.eq_ignore_ascii_case(text.as_bytes()))
+    })
+}
+
+#[tokio::test]
+async fn k9_of_what_was_deleted_nothing_is_left_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    let store = Sqlite::open(&path).unwrap();
+    let (gone, kept) = (create(&store).await, create(&store).await);
+    append(
+        &store,
+        gone,
+        vec![human("Before that."), human("Tell me of the Xyloquartz."), ai("It was Zanzibarium.")],
+    )
+    .await
+    .unwrap();
+    append(&store, kept, vec![human("Something else."), ai("Kettledrummer."), human("On.")]).await.unwrap();
+    for (thread_id, window, text) in
+        [(gone, (2, 3), "They spoke of Wobblestone."), (kept, (4, 5), "They spoke of Marmaladia.")]
+    {
+        let transfer = transfer(thread_id, window, text);
+        let told = archived(&transfer.summary, ArchiveReason::Budget, (1, 2));
+        let append = Write::Append { thread_id, events: vec![told] };
+        commit(&store, vec![Write::TransferTurns(transfer), append]).await.unwrap();
+    }
+    // One summary tells of both, and so does the event in the other thread, and the copy of it.
+    let both = Transfer {
+        thread_id: None,
+        turns: 2,
+        threads: vec![gone, kept],
+        ..transfer(kept, (1, 6), "Of Dingleberg.")
+    };
+    let told = archived(&both.summary, ArchiveReason::Request, (3, 3));
+    let append = Write::Append { thread_id: kept, events: vec![told] };
+    commit(&store, vec![Write::TransferTurns(both), append]).await.unwrap();
+    let fork = copy(&store, kept, None).await;
+    let item = |key: &str| protocol::Item {
+        namespace: vec!["n".to_owned()],
+        key: key.to_owned(),
+        value: serde_json::from_value(json!({"text": format!("{key} of Quibbleford")})).unwrap(),
+        created_at: at(1),
+        updated_at: at(1),
+    };
+    commit(&store, vec![Write::PutItem(item("a"))]).await.unwrap();
+    store.index().await.unwrap();
+    let delete = Write::DeleteItem { namespace: vec!["n".to_owned()], key: "a".to_owned() };
+    commit(&store, vec![Write::DeleteThread { thread_id: gone }, delete]).await.unwrap();
+    drop(store);
+    Connection::open(&path).unwrap().execute_batch("VACUUM").unwrap();
+    for word in ["kettledrummer", "marmaladia"] {
+        assert!(holds(folder.path(), word), "{word}");
+    }
+    for word in ["xyloquartz", "zanzibarium", "wobblestone", "dingleberg", "quibbleford"] {
+        assert!(!holds(folder.path(), word), "{word}");
+    }
+    let store = Sqlite::open(&path).unwrap();
+    let turns = store.turns(TurnQuery::of(Default::default())).await.unwrap();
+    let told: Vec<(u64, bool)> = turns.iter().map(|turn| (turn.turn_index, turn.is_archived)).collect();
+    assert_eq!(told, [(4, true), (5, true), (6, false)]);
+    for thread_id in [kept, fork] {
+        let events = all_events(&store, thread_id, &[]).await;
+        assert_eq!(journal::view::context(&events).iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), [3]);
+    }
+    assert_eq!(store.health(HealthDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+}

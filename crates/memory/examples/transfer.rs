@@ -1,0 +1,67 @@
+//! Measures a transfer without a model: how long it takes, and how much memory, for a window of many turns. It checks no
+//! summary; the tests do.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Instant;
+
+use jiff::{SignedDuration, Timestamp};
+use journal::{Sqlite, Store, Transaction, Write};
+use memory::{Settings, SummarizationHandoff, TurnWindow};
+use protocol::{AssistantId, Message, NewEvent, Thread, ThreadId};
+
+/// Turns unless an argument says how many.
+const TURNS: u64 = 10_000;
+/// Events of one transaction.
+const EVENTS: u64 = 1_000;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let turns = std::env::args().nth(1).map_or(Ok(TURNS), |turns| turns.parse())?;
+    let folder = tempfile::tempdir()?;
+    let store: Arc<dyn Store> = Arc::new(Sqlite::open(&folder.path().join("segue.db"))?);
+    fill(&*store, turns).await?;
+    let tiers = SummarizationHandoff { store, summariser: None, settings: Settings::default() };
+    let before = peak_kib();
+    let begun = Instant::now();
+    let summary = tiers.transfer(&AssistantId::default(), &TurnWindow::of([1, turns])).await?;
+    let took = begun.elapsed();
+    let again = Instant::now();
+    let repeated = tiers.transfer(&AssistantId::default(), &TurnWindow::of([1, turns])).await?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{turns} turns in {took:.1?}, again in {:.1?} ({repeated:?})", again.elapsed())?;
+    if let (Some(before), Some(after)) = (before, peak_kib()) {
+        writeln!(out, "peak memory {before} KiB before, {after} KiB after")?;
+    }
+    writeln!(out, "{}", summary.map(|summary| summary.summary_text).unwrap_or_default())?;
+    Ok(())
+}
+
+/// Fills a thread with turns of about 700 characters.
+async fn fill(store: &dyn Store, turns: u64) -> Result<(), Box<dyn std::error::Error>> {
+    let (thread_id, begun) = (ThreadId::generate(), Timestamp::UNIX_EPOCH);
+    let thread = Thread::blank(thread_id, AssistantId::default(), begun);
+    store.commit(Transaction { fence: None, writes: vec![Write::CreateThread(thread)] }).await?;
+    for batch in 0..turns.div_ceil(EVENTS) {
+        let mut events = Vec::new();
+        for number in batch * EVENTS..((batch + 1) * EVENTS).min(turns) {
+            let said = format!(
+                "In step {number} we looked at src/part_{}.rs with Priya and decided to keep its rows as they are. ",
+                number % 97
+            );
+            let text = said.repeat(7);
+            let message = if number.is_multiple_of(2) { Message::human(text) } else { Message::ai(text) };
+            let at = begun + SignedDuration::from_mins(i64::try_from(number)?);
+            events.push(NewEvent::message(&message, at)?);
+        }
+        store.commit(Transaction { fence: None, writes: vec![Write::Append { thread_id, events }] }).await?;
+    }
+    Ok(())
+}
+
+/// Returns the most memory the process ever had, where the system says.
+fn peak_kib() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().trim_end_matches(" kB").parse().ok()
+}

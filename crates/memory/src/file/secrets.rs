@@ -1,0 +1,122 @@
+//! Taking secrets out of what is new in the notes, and out of nothing else: what was there before may be a person's own.
+//! Who wrote it is not known here.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use ledger::{REDACTED, redact};
+
+use crate::block;
+
+/// Returns `now` without the secrets that `before` does not hold, and how many they are; `None` when there are none. The
+/// block is left alone.
+pub(super) fn without_new(before: &[u8], now: &[u8]) -> Option<(Vec<u8>, u64)> {
+    let known: HashSet<&[u8]> = before.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end).collect();
+    let before = String::from_utf8_lossy(before);
+    let (mut clean, mut withheld) = (Vec::with_capacity(now.len()), 0);
+    let mut at = 0;
+    for stretch in new_stretches(now, &known) {
+        clean.extend_from_slice(&now[at..stretch.start]);
+        at = stretch.end;
+        let text = String::from_utf8_lossy(&now[stretch.clone()]);
+        match without_unknown(&text, &before) {
+            Some((text, count)) => {
+                clean.extend_from_slice(text.as_bytes());
+                withheld += count;
+            }
+            None => clean.extend_from_slice(&now[stretch]),
+        }
+    }
+    clean.extend_from_slice(&now[at..]);
+    (withheld > 0).then_some((clean, withheld))
+}
+
+/// Returns where lines follow each other that are not known and not the block's: a key may have several.
+fn new_stretches(text: &[u8], known: &HashSet<&[u8]>) -> Vec<Range<usize>> {
+    let managed = block::managed(text);
+    let mut stretches: Vec<Range<usize>> = Vec::new();
+    let mut start = 0;
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        let range = start..start + line.len();
+        start = range.end;
+        let is_managed = managed.iter().any(|part| part.start < range.end && range.start < part.end);
+        if is_managed || known.contains(line.trim_ascii_end()) {
+            continue;
+        }
+        match stretches.last_mut().filter(|last| last.end == range.start) {
+            Some(last) => last.end = range.end,
+            None => stretches.push(range),
+        }
+    }
+    stretches
+}
+
+/// Returns the text without the secrets that `known` does not hold; `None` when it has none.
+fn without_unknown(text: &str, known: &str) -> Option<(String, u64)> {
+    let safe = redact(text);
+    let (mut clean, mut withheld) = (String::with_capacity(text.len()), 0);
+    let mut rest = text;
+    let mut parts = safe.split(REDACTED).peekable();
+    while let Some(part) = parts.next() {
+        // What stands around secrets is in both texts, in the same order.
+        rest = rest.strip_prefix(part)?;
+        clean.push_str(part);
+        let Some(next) = parts.peek() else { break };
+        let end = if next.is_empty() && safe.ends_with(REDACTED) { rest.len() } else { rest.find(*next)? };
+        let secret = &rest[..end];
+        if secret == REDACTED || known.contains(secret) {
+            clean.push_str(secret);
+        } else {
+            clean.push_str(REDACTED);
+            withheld += 1;
+        }
+        rest = &rest[end..];
+    }
+    (withheld > 0).then_some((clean, withheld))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "sk-ant-api03-abcdefghijklmnop1234";
+
+    fn check(before: &str, now: &str, expected: Option<(&str, u64)>) {
+        let clean = without_new(before.as_bytes(), now.as_bytes());
+        let clean = clean.map(|(text, withheld)| (String::from_utf8(text).unwrap(), withheld));
+        assert_eq!(clean, expected.map(|(text, withheld)| (text.to_owned(), withheld)), "{now:?}");
+    }
+
+    #[test]
+    fn m16_what_is_new_is_kept_without_its_secrets() {
+        check("- a\n", "- a\n- b\n", None);
+        check("", &format!("- {KEY}"), Some(("- [redacted]", 1)));
+        check(
+            "- a\r\n",
+            &format!("- a\r\n- {KEY}\r\nand {KEY} too\r\n"),
+            Some(("- a\r\n- [redacted]\r\nand [redacted] too\r\n", 2)),
+        );
+        check("password=\n", "password=s3cr3tvalue\n", Some(("password=[redacted]\n", 1)));
+        let pem = "-----BEGIN PRIVATE KEY-----\nMIIB\nAAAA\n-----END PRIVATE KEY-----\nafter\n";
+        check("- a\n", &format!("- a\n{pem}"), Some(("- a\n[redacted]\nafter\n", 1)));
+    }
+
+    #[test]
+    fn m16_what_a_person_wrote_before_is_theirs() {
+        let own = format!("- mine: {KEY}\n");
+        check(&own, &format!("{own}- b\n"), None);
+        // Moved, and changed beside it.
+        check(&format!("{own}- b\n"), &format!("- b\n{own}"), None);
+        check(&own, &format!("- mine is still: {KEY}\n"), None);
+        let more = format!("- mine: {KEY}, not ghp_abcdefghijklmnopqrstuvwxyz0123456789\n");
+        check(&own, &more, Some((&format!("- mine: {KEY}, not [redacted]\n"), 1)));
+        check("- [redacted]\n", "- still [redacted]\n", None);
+    }
+
+    #[test]
+    fn f4_the_block_is_left_alone() {
+        let block = format!("{}\n{KEY}\n{}\n", block::OPEN, block::CLOSE);
+        check("", &block, None);
+        check("", &format!("{KEY}\n{block}"), Some((&format!("[redacted]\n{block}"), 1)));
+    }
+}

@@ -1,0 +1,120 @@
+//! Recall from everything an assistant has: the original messages of all its threads, its summaries and its handoffs. How
+//! these are found and ordered is the search's matter.
+
+use journal::{FoundKind, Store, ThreadPart};
+use ledger::redact;
+use protocol::{AssistantId, Seq, ThreadId};
+
+use super::gather::{Gathering, SHOWN_MAX};
+use super::passage::Finder;
+use super::{Note, Recall, RecallError, RecallQuery, RecallScope, Rest, Source};
+use crate::search::{Found, SearchHit, SearchRequest, search};
+
+/// Summaries and handoffs that are shown.
+const NOTES_MAX: usize = 3;
+/// The part of the room for an answer that these may take.
+const NOTES_SHARE: u64 = 4;
+/// Begin and end of a word found.
+const MARKS: [char; 2] = ['\u{2}', '\u{3}'];
+
+/// Returns what the assistant of the thread that asks has about the words of `text`.
+pub(super) async fn recall(
+    store: &dyn Store,
+    thread_id: ThreadId,
+    (query, text): (&RecallQuery, &str),
+) -> Result<Recall, RecallError> {
+    let assistant_id = assistant_of(store, thread_id).await?;
+    let of_thread = match &query.thread {
+        Some(prefix) => Some(thread_of(store, &assistant_id, prefix).await?),
+        None => None,
+    };
+    let request = |kinds: Vec<FoundKind>, limit: usize| SearchRequest {
+        kinds,
+        limit,
+        thread_id: of_thread,
+        assistant_id: Some(assistant_id.clone()),
+        ..SearchRequest::of(text)
+    };
+    // Twice as many, because some are in sight.
+    let messages = search(store, &request(vec![FoundKind::Message], SHOWN_MAX * 2)).await?;
+    let notes = search(store, &request(vec![FoundKind::Summary, FoundKind::Handoff], NOTES_MAX)).await?;
+    let mut places: Vec<(ThreadId, Seq)> = Vec::new();
+    for hit in &messages.hits {
+        if let Found::Message { thread_id: found_in, seq, .. } = hit.found {
+            let is_in_sight = found_in == thread_id
+                && (query.before.is_some_and(|before| seq >= before) || query.except == Some(seq));
+            if !is_in_sight {
+                places.push((found_in, seq));
+            }
+        }
+    }
+    let mut threads: Vec<ThreadId> = Vec::new();
+    for (found_in, _) in &places {
+        if !threads.contains(found_in) {
+            threads.push(*found_in);
+        }
+    }
+    let notes = notes.hits.iter().filter_map(note).collect();
+    let parts = threads.iter().map(|thread_id| ThreadPart { thread_id: *thread_id, before: None }).collect();
+    let mut gathering = Gathering::of_everything(store, parts, query.tokens_max);
+    let notes = gathering.placed_notes(notes, query.tokens_max / NOTES_SHARE);
+    let finder = Finder::new(&messages.words);
+    let left = places.len().saturating_sub(SHOWN_MAX);
+    places.truncate(SHOWN_MAX);
+    let (excerpts, hidden) = gathering.at(&places, &finder).await?;
+    let rest = Rest::Messages((left + hidden) as u64);
+    Ok(Recall { scope: RecallScope::Everything, threads, excerpts, notes, rest, cut: None, left_at: None })
+}
+
+/// Returns the assistant whose thread asks.
+async fn assistant_of(store: &dyn Store, thread_id: ThreadId) -> Result<AssistantId, RecallError> {
+    let thread = store.thread(thread_id).await?.ok_or(RecallError::UnknownThread { thread_id })?;
+    Ok(thread.assistant_id)
+}
+
+/// Returns the one thread of the assistant whose id begins with `prefix`. A thread of another one is not told from one
+/// that does not exist.
+async fn thread_of(
+    store: &dyn Store,
+    assistant_id: &AssistantId,
+    prefix: &str,
+) -> Result<ThreadId, RecallError> {
+    let prefix = prefix.trim();
+    let mut own = Vec::new();
+    if !prefix.is_empty() {
+        for thread_id in store.threads_by_prefix(prefix).await? {
+            if store.thread(thread_id).await?.is_some_and(|thread| thread.assistant_id == *assistant_id) {
+                own.push(thread_id);
+            }
+        }
+    }
+    match own[..] {
+        [only] => Ok(only),
+        [] => Err(RecallError::ForeignThread { prefix: prefix.to_owned(), lineage: Vec::new() }),
+        _ => Err(RecallError::AmbiguousThread { prefix: prefix.to_owned() }),
+    }
+}
+
+/// Returns the thread with that prefix that belongs to the assistant of the thread that asks.
+pub(super) async fn thread_of_same(
+    store: &dyn Store,
+    thread_id: ThreadId,
+    prefix: &str,
+) -> Result<ThreadId, RecallError> {
+    thread_of(store, &assistant_of(store, thread_id).await?, prefix).await
+}
+
+/// Returns what a summary or a handoff says; `None` for anything else.
+fn note(hit: &SearchHit) -> Option<Note> {
+    let source = match hit.found {
+        Found::Summary { thread_id, first_turn, last_turn, .. } => {
+            Source::Summary { thread_id, first_turn, last_turn }
+        }
+        Found::Handoff { parent_thread_id, child_thread_id, .. } => {
+            Source::Handoff { parent_thread_id, child_thread_id }
+        }
+        Found::Message { .. } | Found::Item { .. } => return None,
+    };
+    let text = hit.snippet.replace(MARKS, "");
+    Some(Note { source, at: hit.at, text: redact(&text).into_owned() })
+}

@@ -1,0 +1,227 @@
+//! What an assistant finds in all its threads, its summaries and its handoffs; and what it never does.
+
+use jiff::Timestamp;
+use journal::{Transfer, Write};
+use memory::{
+    NoteSource, RECALL_TOKENS_MAX, RecallError, RecallQuery, RecallScope, SearchRequest, Speaker, Wanted,
+    recall, search,
+};
+use model::tokens;
+use protocol::{
+    ArchiveReason, AssistantId, EventType, MediumTermSummary, Message, NewEvent, ParentKind, SummaryId,
+    Thread, ThreadId, ToolStatus, TurnsArchived, Usage,
+};
+use serde_json::json;
+
+use super::{Journal, of_thread, result, words};
+
+fn everything(text: &str) -> RecallQuery {
+    RecallQuery { scope: RecallScope::Everything, ..RecallQuery::of(words(text)) }
+}
+
+/// Stores a summary of the thread's first turns, so many, as memory does.
+async fn archive(journal: &Journal, thread_id: ThreadId, turns: u64, text: &str) {
+    let summary = MediumTermSummary {
+        id: SummaryId::generate(),
+        agent_id: AssistantId::default(),
+        summary_text: text.to_owned(),
+        turn_range_start: 1,
+        turn_range_end: turns,
+        created_at: Timestamp::UNIX_EPOCH,
+    };
+    let event = TurnsArchived {
+        schema_version: 1,
+        summary_id: summary.id,
+        reason: ArchiveReason::Budget,
+        first_seq: 1,
+        last_seq: turns,
+        context_from: Some(turns + 1),
+        turn_count: turns,
+        turn_range_start: 1,
+        turn_range_end: turns,
+        summary: text.to_owned(),
+        model: "extractive".to_owned(),
+        withheld: 0,
+        usage: Usage::default(),
+        marker_seq: None,
+    };
+    let event = NewEvent::new(EventType::TurnsArchived, &event, Timestamp::UNIX_EPOCH).unwrap();
+    let transfer = Transfer { summary, thread_id: Some(thread_id), turns, threads: vec![thread_id] };
+    let writes = vec![Write::TransferTurns(transfer), Write::Append { thread_id, events: vec![event] }];
+    journal.commit(writes).await;
+}
+
+async fn thread_of(journal: &Journal, assistant: &str) -> ThreadId {
+    let thread_id = ThreadId::generate();
+    let thread = Thread::blank(thread_id, assistant.parse().unwrap(), Timestamp::UNIX_EPOCH);
+    journal.commit(vec![Write::CreateThread(thread)]).await;
+    thread_id
+}
+
+#[tokio::test]
+async fn f5_what_another_thread_decided_is_recalled_with_the_original_words() {
+    let journal = Journal::new();
+    let [old, asking] = [journal.thread(None).await, journal.thread(None).await];
+    let decided = [
+        Message::human("Which queue do we take?"),
+        Message::ai("We decided on NATS, because RabbitMQ lost messages in the failover drill."),
+        Message::human("Fine."),
+    ];
+    journal.say(old, 0, decided).await;
+    archive(&journal, old, 3, "They chose NATS as the queue.").await;
+    journal.say(asking, 9, [Message::human("what did we decide about the queue?")]).await;
+    let (_, alone) = journal.call(asking, json!({"query": "queue decision NATS"})).await;
+    assert!(alone.contains("Nothing was found in 1 thread(s)"), "{alone}");
+    let args = json!({"query": "what did we decide about the queue?", "scope": "everything"});
+    let (status, text) = journal.call(asking, args).await;
+    assert_eq!(status, ToolStatus::Success);
+    assert!(text.contains("We decided on NATS, because RabbitMQ lost messages"), "{text}");
+    assert!(text.contains("[summary of turns 1 to 3, from thread"), "{text}");
+    assert!(!text.contains("what did we decide"), "the turn that asks is in sight: {text}");
+    assert!(tokens::fits(&text, RECALL_TOKENS_MAX), "{text}");
+    // Where it was said can be read on.
+    let id = &old.uuid().simple().to_string();
+    let (status, range) = journal.call(asking, json!({"thread": id, "from_seq": 2, "to_seq": 3})).await;
+    assert_eq!(status, ToolStatus::Success, "{range}");
+    assert!(range.contains("failover drill") && range.contains("Fine."), "{range}");
+    insta::assert_snapshot!(
+        text.replace(&old.uuid().simple().to_string(), "OLD")
+            .replace(&old.uuid().simple().to_string()[..8], "OLD")
+    );
+}
+
+#[tokio::test]
+async fn k1_nothing_of_another_assistant_is_recalled() {
+    let journal = Journal::new();
+    let asking = journal.thread(None).await;
+    let foreign = thread_of(&journal, "other").await;
+    journal.say(foreign, 0, [Message::human("the heron is a secret of the other one")]).await;
+    journal.say(asking, 1, [Message::human("hello")]).await;
+    let found = recall(&*journal.store, asking, &everything("heron secret")).await.unwrap();
+    assert_eq!((found.excerpts.len(), found.notes.len()), (0, 0));
+    assert!(found.to_text().starts_with("Nothing was found in any conversation"), "{}", found.to_text());
+    let name = foreign.to_string();
+    for query in [
+        of_thread(Wanted::Range(1, 2), &name),
+        RecallQuery { thread: Some(name.clone()), ..everything("heron") },
+        RecallQuery { scope: RecallScope::Everything, ..of_thread(Wanted::Range(1, 2), &name) },
+    ] {
+        let error = journal.error(asking, query).await;
+        assert!(matches!(error, RecallError::ForeignThread { .. }), "{error:?}");
+        assert!(!error.hint().contains(&name));
+    }
+}
+
+#[tokio::test]
+async fn m16_a_secret_is_withheld_from_everything_that_is_recalled() {
+    let journal = Journal::new();
+    let [old, asking] = [journal.thread(None).await, journal.thread(None).await];
+    let secret = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+    journal.say(old, 0, [Message::human(format!("the heron token is {secret}")), Message::ai(secret)]).await;
+    let found = recall(&*journal.store, asking, &everything("heron token")).await.unwrap();
+    assert!(found.to_text().contains("[redacted]") && !found.to_text().contains("abcdefgh"));
+}
+
+#[tokio::test]
+async fn m11_the_newest_revision_of_a_fact_is_first_across_threads() {
+    let journal = Journal::new();
+    let [one, two, three] =
+        [journal.thread(None).await, journal.thread(None).await, journal.thread(None).await];
+    journal.say(two, 5, [Message::human("The staging port is 9443 now.")]).await;
+    journal.say(one, 1, [Message::human("The staging port is 8443.")]).await;
+    journal.say(three, 9, [Message::human("hello there")]).await;
+    let found = search(&*journal.store, &SearchRequest::of("which port does staging use?")).await.unwrap();
+    assert_eq!(found.words, ["port", "staging"]);
+    let snippets: Vec<&str> = found.hits.iter().map(|hit| &*hit.snippet).collect();
+    let expected = [
+        "The \u{2}staging\u{3} \u{2}port\u{3} is 9443 now.",
+        "The \u{2}staging\u{3} \u{2}port\u{3} is 8443.",
+    ];
+    assert_eq!(snippets, expected);
+    let recalled = recall(&*journal.store, three, &everything("staging port")).await.unwrap();
+    assert_eq!(recalled.excerpts[0][0].text, "The staging port is 9443 now.");
+}
+
+#[tokio::test]
+async fn f9_turns_that_memory_archived_are_recalled_in_their_own_thread() {
+    let journal = Journal::new();
+    let thread_id = journal.thread(None).await;
+    let turns =
+        [Message::human("the heron nests in Fjord 7"), Message::ai("Noted."), Message::human("Go on.")];
+    journal.say(thread_id, 0, turns).await;
+    archive(&journal, thread_id, 2, "A heron was noted.").await;
+    journal.say(thread_id, 1, [Message::human("Where does the heron nest?")]).await;
+    let (_, text) = journal.call(thread_id, json!({"query": "Where does the heron nest?"})).await;
+    assert!(text.contains("Fjord 7") && !text.contains("Where does"), "{text}");
+    let (_, range) = journal.call(thread_id, json!({"from_seq": 1, "to_seq": 2})).await;
+    assert!(range.contains("Fjord 7") && range.contains("Noted."), "{range}");
+    // Numbers without a thread are those of the summary in sight: once memory has turns of a child, its own.
+    let child = journal.child(thread_id).await;
+    journal.say(child, 2, [Message::human("an egret"), Message::ai("seen")]).await;
+    let (_, parents) = journal.call(child, json!({"from_seq": 1})).await;
+    assert!(parents.contains("Fjord 7"), "{parents}");
+}
+
+#[tokio::test]
+async fn a_hit_shows_what_was_said_beside_it_and_by_whom() {
+    let journal = Journal::new();
+    let thread_id = journal.thread(Some((ThreadId::generate(), ParentKind::Subagent))).await;
+    let said = [Message::human("first"), result("execute", "a grey heron"), Message::ai("last")];
+    journal.say(thread_id, 0, said).await;
+    let fork = journal.fork(thread_id, None).await;
+    let found = search(&*journal.store, &SearchRequest::of("heron")).await.unwrap();
+    assert_eq!(found.hits.len(), 1, "what a fork copied is found once");
+    let memory::Found::Message { thread_id: found_in, seq, speaker, before, after } = &found.hits[0].found
+    else {
+        panic!("a message")
+    };
+    assert!([thread_id, fork].contains(found_in));
+    assert_eq!((*seq, speaker), (2, &Speaker::Tool(Some("execute".to_owned()))));
+    let (before, after) = (before.as_ref().unwrap(), after.as_ref().unwrap());
+    assert_eq!((before.seq, &before.speaker, &*before.text), (1, &Speaker::User, "first"));
+    assert_eq!((after.seq, &after.speaker, &*after.text), (3, &Speaker::Assistant, "last"));
+    assert!(matches!(search(&*journal.store, &SearchRequest::of(" ?! ")).await, Err(RecallError::NoWords)));
+    for limit in [0, journal::PAGE_ROWS_MAX + 1] {
+        let refused = search(&*journal.store, &SearchRequest { limit, ..SearchRequest::of("heron") }).await;
+        assert!(matches!(refused, Err(RecallError::Journal(_))), "{limit}");
+    }
+}
+
+#[tokio::test]
+async fn a_handoff_is_told_with_its_threads() {
+    let journal = Journal::new();
+    let parent = journal.thread(None).await;
+    journal.say(parent, 0, [Message::human("look after them")]).await;
+    let child = journal.child(parent).await;
+    let found = recall(&*journal.store, child, &everything("herons")).await.unwrap();
+    let source = NoteSource::Handoff { parent_thread_id: parent, child_thread_id: child };
+    assert_eq!(found.notes.iter().map(|note| note.source).collect::<Vec<_>>(), [source]);
+    assert!(found.to_text().contains("[handoff from thread"), "{}", found.to_text());
+}
+
+#[tokio::test]
+async fn a_quoted_text_is_found_as_it_stands() {
+    let journal = Journal::new();
+    let thread_id = journal.thread(None).await;
+    let said = ["the grey heron", "a heron, and it was grey", "Grey heron!"].map(Message::human);
+    journal.say(thread_id, 0, said).await;
+    for (text, expected) in [
+        ("\"grey heron\"", vec![1, 3]),
+        ("grey heron", vec![1, 2, 3]),
+        ("\"heron grey\"", vec![]),
+        ("\"grey\" \"heron\"", vec![1, 2, 3]),
+        ("\"grey", vec![1, 2, 3]),
+    ] {
+        let found = search(&*journal.store, &SearchRequest::of(text)).await.unwrap();
+        let mut seqs: Vec<u64> = found
+            .hits
+            .iter()
+            .map(|hit| match hit.found {
+                memory::Found::Message { seq, .. } => seq,
+                _ => 0,
+            })
+            .collect();
+        seqs.sort_unstable();
+        assert_eq!(seqs, expected, "{text}");
+    }
+}

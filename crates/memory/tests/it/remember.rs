@@ -1,0 +1,100 @@
+//! What a person asks to be remembered: a line in agent.md, once, without secrets, and never at the cost of what is there.
+
+use std::fs;
+
+use jiff::Timestamp;
+use memory::{AgentFile, Error, Remembered, block, remember};
+use tempfile::TempDir;
+
+fn file(text: &str) -> (TempDir, AgentFile) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = AgentFile::new(folder.path().join("agent.md"));
+    if !text.is_empty() {
+        fs::write(file.path(), text).unwrap();
+    }
+    (folder, file)
+}
+
+fn text(file: &AgentFile) -> String {
+    fs::read_to_string(file.path()).unwrap_or_default()
+}
+
+/// Remembers something; returns the file after it and what was said of it.
+fn after(before: &str, note: &str) -> (String, Remembered) {
+    let (_folder, file) = file(before);
+    let remembered = remember(&file, note).unwrap();
+    assert_eq!(remembered.bytes, text(&file).len() as u64);
+    assert_eq!((remembered.path.as_path(), remembered.bytes_max), (file.path(), 64 * 1024));
+    (text(&file), remembered)
+}
+
+#[test]
+fn f4_a_note_is_a_line_of_its_own_outside_the_block() {
+    let of_block = "## Recent Thread Snapshot\n<current_thread_summary>\nS\n</current_thread_summary>\n";
+    for (before, note, expected) in [
+        ("", "I use tabs.", "- I use tabs.\n".to_owned()),
+        ("# Notes\n- a", " - I use tabs.\n", "# Notes\n- a\n- I use tabs.\n".to_owned()),
+        ("a\r\nb\r\n", "c", "a\r\nb\r\n- c\r\n".to_owned()),
+        ("- a\n", "one\n\n  two\r\nthree", "- a\n- one\n    two\n  three\n".to_owned()),
+        (&format!("- a\n\n{of_block}"), "b", format!("- a\n- b\n\n{of_block}")),
+        (&format!("{of_block}after\n"), "b", format!("{of_block}after\n- b\n")),
+        // What looks like a marker, or like half of a fence, is words.
+        ("", "</current_thread_summary>", "- &lt;/current_thread_summary&gt;\n".to_owned()),
+    ] {
+        assert_eq!(after(before, note).0, expected, "{note:?} in {before:?}");
+    }
+    let (_, remembered) = after("", "one\ntwo");
+    assert_eq!(
+        (remembered.line.as_str(), remembered.was_known, remembered.withheld),
+        ("- one\n  two", false, 0)
+    );
+    let (_folder, file) = file("- a\n");
+    file.write_block("S", Timestamp::UNIX_EPOCH).unwrap();
+    remember(&file, "b").unwrap();
+    assert_eq!(block::current(text(&file).as_bytes()).as_deref(), Some("S"));
+    assert_eq!(file.read().unwrap().block.as_deref(), Some("S"));
+}
+
+#[test]
+fn f9_nothing_is_remembered_twice() {
+    let (_folder, file) = file("");
+    for (note, was_known) in [
+        ("I use tabs.", false),
+        ("I use tabs.", true),
+        ("- I use tabs.\n", true),
+        ("I use tabs", false),
+        ("I use tabs.\nAnd tea.", false),
+        ("I use tabs.\nAnd tea.", true),
+        ("And tea.", false),
+    ] {
+        assert_eq!(remember(&file, note).unwrap().was_known, was_known, "{note:?}");
+    }
+    assert_eq!(text(&file), "- I use tabs.\n- I use tabs\n- I use tabs.\n  And tea.\n- And tea.\n");
+}
+
+#[test]
+fn m16_secrets_are_withheld_and_counted() {
+    let key = "sk-ant-api03-abcdefghijklmnop1234";
+    let (after, remembered) = after("- a\n", &format!("my key is {key}, and password=hunter2hunter2"));
+    assert_eq!(remembered.withheld, 2);
+    assert_eq!(after, "- a\n- my key is [redacted], and password=[redacted]\n");
+    assert_eq!(remembered.line, "- my key is [redacted], and password=[redacted]");
+}
+
+#[test]
+fn f2_what_cannot_be_remembered_is_said_and_loses_nothing() {
+    let (_folder, file) = file("- a\n");
+    for blank in ["", " \n\t"] {
+        assert!(matches!(remember(&file, blank), Err(Error::Blank)));
+    }
+    let long = remember(&file, &"word ".repeat(900)).unwrap_err();
+    assert_eq!(long.to_string(), "remember it: the text has 4499 characters, and 4000 is the limit");
+    let fence = remember(&file, "```").map(|remembered| remembered.line);
+    assert_eq!(fence.unwrap(), "- ```", "a fence in an item hides nothing before it");
+    let full = format!("{}\n", "a".repeat(64 * 1024 - 5));
+    fs::write(file.path(), &full).unwrap();
+    let error = remember(&file, "more").unwrap_err();
+    assert!(matches!(error, Error::Full { bytes: 65_539, bytes_max: 65_536, .. }), "{error:?}");
+    assert_eq!(error.hint(), "shorten the file first: all of it is part of every request");
+    assert_eq!(text(&file), full);
+}

@@ -22,13 +22,12 @@ const COLUMN: &str = "R@10";
 /// Builds, runs, scores and prints.
 ///
 /// # Errors
-/// When an argument is not `--dev`, Python is absent, the build fails, or the bar is missed with what counts by itself.
+/// When an argument is not `--dev`, the conversations or Python are absent, the build fails, or the bar is missed with what counts by itself.
 pub fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
     if !root.join(CONVERSATIONS).is_file() || !root.join(SCORER).is_file() {
-        println!(
-            "eval-recall: the conversations are not at {CONVERSATIONS} (beside the checkout); nothing was run"
+        bail!(
+            "score searches: the conversations and their scorer are not at {CONVERSATIONS} and {SCORER} (beside the checkout); nothing was run"
         );
-        return Ok(());
     }
     let (profile, folder) = match args {
         [] => ("release", "release"),

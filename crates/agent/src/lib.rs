@@ -41,7 +41,9 @@ pub use handoff::{Counts as CoverageCounts, EXTRACTIVE, UNDECIDED, counts as cov
 pub use journal::view::{
     ArchiveMarker, BoundaryEntry, CallHeader, HistoryEntry, HistoryItem, SummaryMarker, UndoneEntry,
 };
-pub use journal::{EventQuery, FoundKind, HistoryPage, HistoryQuery, Order, Shown, Superseded, ThreadFilter};
+pub use journal::{
+    EventQuery, FoundKind, HistoryPage, HistoryQuery, Order, Shown, StoredSummary, Superseded, ThreadFilter,
+};
 pub use mcp::{
     Answer as McpAnswer, Planned as McpServer, ServerState, ServerStatus, Source as McpSource, Standing,
 };

@@ -1,20 +1,22 @@
 //! Memory, as a front end asks for it: keep, look, find, trace, and the work that is done behind a turn. What becomes a
 //! summary, and how, is decided in the `memory` room.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
+
+use journal::{PAGE_ROWS_MAX, StoredSummary, SummaryQuery};
 
 use memory::{
     AgentFile, Items, Remembered, Rewritten, SearchRequest, SearchResults, Snapshot, SummarizationHandoff,
     TRANSFER_DUE, Tiering,
 };
 use model::ChatModel;
-use protocol::{LoggedTurn, MediumTermSummary, RunStatus, ThreadId};
+use protocol::{AssistantId, LoggedTurn, RunStatus, ThreadId};
 use runtime::{Frame, Frames, RunEnd};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::agent::Agent;
-use crate::models::is_offline;
 use crate::{Error, Result};
 
 /// How much an assistant remembers, tier by tier.
@@ -28,7 +30,7 @@ pub struct MemoryStats {
     pub summaries: u64,
     /// Items in the store, whoever put them.
     pub items: u64,
-    /// Threads some of whose turns wait to be summarised.
+    /// Threads of the assistant some of whose turns wait to be summarised.
     pub due: u64,
 }
 
@@ -41,8 +43,11 @@ pub struct AgentMdStats {
     pub exists: bool,
     /// Its bytes.
     pub bytes: u64,
-    /// The most bytes that are read of it.
+    /// The most bytes that may be noted in it.
     pub bytes_max: u64,
+    /// Why it cannot be read, if it cannot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// Turns of an assistant.
@@ -54,6 +59,13 @@ pub struct TurnStats {
     pub summarised: u64,
     /// A rewind took them back.
     pub withdrawn: u64,
+}
+
+/// What an item of the queue says of whose turns are due.
+#[derive(Deserialize)]
+struct Due {
+    agent_id: AssistantId,
+    thread_id: ThreadId,
 }
 
 impl Agent {
@@ -103,9 +115,9 @@ impl Agent {
     pub async fn memory_stats(&self) -> Result<MemoryStats> {
         let assistant_id = &self.settings.assistant_id;
         let counts = self.store.memory_counts(assistant_id).await?;
-        let due = self.store.outbox(TRANSFER_DUE).await?.len() as u64;
+        let due = self.memory_due().await?;
         Ok(MemoryStats {
-            agent_md: agent_md_stats(&self.agent_md_path()),
+            agent_md: self.agent_md_stats(),
             turns: TurnStats {
                 active: counts.active_turns,
                 summarised: counts.summarised_turns,
@@ -117,13 +129,27 @@ impl Agent {
         })
     }
 
-    /// Returns the newest summaries of the assistant's old turns, newest first.
+    /// Returns how many threads of the assistant have turns that wait to be summarised. Only the queue is read.
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn recent_summaries(&self, limit: usize) -> Result<Vec<MediumTermSummary>> {
-        let tiers = self.tiers(None);
-        Ok(tiers.retrieve_recent_summaries(&self.settings.assistant_id, limit).await?)
+    pub async fn memory_due(&self) -> Result<u64> {
+        let items = self.store.outbox(TRANSFER_DUE).await?;
+        let dues = items.iter().filter_map(|item| Due::deserialize(&item.payload).ok());
+        let own = dues.filter(|due| due.agent_id == self.settings.assistant_id);
+        Ok(own.map(|due| due.thread_id).collect::<BTreeSet<_>>().len() as u64)
+    }
+
+    /// Returns the newest summaries of the assistant's old turns, newest first, each with the thread they begin in; never
+    /// more than 5,000, and none for a limit of 0.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn recent_summaries(&self, limit: usize) -> Result<Vec<StoredSummary>> {
+        let agent_id = self.settings.assistant_id.clone();
+        let query =
+            SummaryQuery { agent_id, except_thread: None, offset: 0, limit: limit.min(PAGE_ROWS_MAX) };
+        Ok(self.store.summaries(query).await?)
     }
 
     /// Returns a page of what was said in the thread in plain words, archived turns too, in order: from the beginning, or
@@ -153,10 +179,20 @@ impl Agent {
     /// two processes that do it do it once. A turn that begins meanwhile goes first.
     ///
     /// # Errors
-    /// When the model in use cannot be opened.
+    /// When no model is configured for it and the one in use cannot be opened. One that is configured and cannot be opened
+    /// is told of by [`Self::summariser_problem`].
     pub fn tiering(&self) -> Result<Tiering> {
         let summariser = self.summariser()?;
         Ok(self.tiering_with(summariser))
+    }
+
+    /// Says what is wrong with the configured model for summaries, if anything is: they are extracted then. A turn tells it
+    /// once in a notice; whoever only settles what is due asks here.
+    pub fn summariser_problem(&self) -> Option<String> {
+        let settings = &self.config.memory;
+        let name = settings.model.as_deref().filter(|_| settings.enabled)?;
+        let fault = self.models.summariser(name).err()?;
+        Some(format!("`memory.model` is not used, and old turns are extracted: failed to {fault}"))
     }
 
     /// Does something with agent.md that may wait for another process to let go of it.
@@ -199,31 +235,24 @@ impl Agent {
         SummarizationHandoff { store, summariser, settings: self.config.memory.clone() }
     }
 
-    /// Opens the model that writes summaries of old turns; `None` means the extract. One that is configured and cannot be
-    /// used is told of by [`Agent::summariser_problem`].
+    /// Opens the model that writes summaries of old turns; `None` means the extract. A configured one that cannot be opened
+    /// is replaced by the extract and by no other model: what was said would go to somebody nobody named.
     fn summariser(&self) -> Result<Option<Arc<dyn ChatModel>>> {
-        let configured = self.config.memory.model.as_deref();
-        match configured.map(|name| self.models.summariser(name)) {
-            Some(Ok(model)) => Ok(model),
-            Some(Err(_)) | None => self.models.small(),
+        match &self.config.memory.model {
+            Some(name) => Ok(self.models.summariser(name).unwrap_or(None)),
+            None => self.models.small(),
         }
     }
 
-    /// Says what is wrong with the configured model for summaries, if anything is.
-    pub(crate) fn summariser_problem(&self) -> Option<String> {
-        let settings = &self.config.memory;
-        let name = settings.model.as_deref().filter(|name| settings.enabled && !is_offline(name))?;
-        let fault = self.models.fault(name)?;
-        Some(format!("`memory.model` is not used: failed to {fault}"))
-    }
-}
-
-fn agent_md_stats(path: &Path) -> AgentMdStats {
-    let found = std::fs::metadata(path);
-    AgentMdStats {
-        path: path.to_owned(),
-        exists: found.is_ok(),
-        bytes: found.map_or(0, |found| found.len()),
-        bytes_max: memory::AGENT_MD_BYTES_MAX,
+    fn agent_md_stats(&self) -> AgentMdStats {
+        let path = self.agent_md_path();
+        let found = std::fs::metadata(&path);
+        AgentMdStats {
+            exists: path.symlink_metadata().is_ok(),
+            bytes: found.map_or(0, |found| found.len()),
+            bytes_max: memory::EDITED_BYTES_MAX as u64,
+            problem: self.agent_md().err().map(|error| error.to_string()),
+            path,
+        }
     }
 }

@@ -10,6 +10,7 @@ use journal::{Store, Write};
 use protocol::{Compaction, RunId, ThreadId};
 use runtime::{Failure, Frame, Frames};
 use serde::Serialize;
+use tokio_util::sync::CancellationToken;
 
 /// How long one of them may take; a conversation that does not fit waits for nobody longer.
 const HOOK_TIME_MAX: Duration = Duration::from_secs(10);
@@ -18,7 +19,8 @@ const HOOK_TIME_MAX: Duration = Duration::from_secs(10);
 ///
 /// It is asked once, when the summary is there and nothing is stored yet, and only about a compaction that is stored if
 /// nobody refuses it: not for a preview, nor for one that was stopped or would not help. One that fails or takes too long
-/// has said nothing; that is told, and the compaction takes effect.
+/// has said nothing; that is told, and the compaction takes effect. One that is still at it when a person stops the
+/// compaction is dropped.
 #[async_trait]
 pub trait BeforeCompaction: Send + Sync {
     /// Returns its name, for those who are told that it refused or failed.
@@ -68,6 +70,8 @@ pub(crate) enum Said {
     },
     /// One of them refused it; those behind it were not asked.
     Vetoed { by: &'static str, reason: String },
+    /// A person stopped it while one of them had not answered.
+    Stopped,
 }
 
 /// One that failed; the marker's metadata tells of it.
@@ -77,15 +81,17 @@ pub(crate) struct FailedHook {
     reason: String,
 }
 
-/// Asks everyone in turn; the first who refuses has the last word.
+/// Asks everyone in turn; the first who refuses has the last word, and nobody is waited for any longer once `cancel` is
+/// cancelled.
 pub(crate) async fn ask(
     hooks: &[Arc<dyn BeforeCompaction>],
     due: &DueCompaction<'_>,
-    frames: &Frames,
+    (frames, cancel): (&Frames, &CancellationToken),
 ) -> Said {
     let (mut writes, mut failed) = (Vec::new(), Vec::new());
     for hook in hooks {
-        let said = tokio::time::timeout(HOOK_TIME_MAX, hook.before_compaction(due)).await;
+        let said = tokio::time::timeout(HOOK_TIME_MAX, hook.before_compaction(due));
+        let Some(said) = cancel.run_until_cancelled(said).await else { return Said::Stopped };
         let reason = match said {
             Ok(Ok(Ruling::Pass)) => continue,
             Ok(Ok(Ruling::With(more))) => {

@@ -113,6 +113,7 @@ impl Node for CompactionNode {
                         Said::Vetoed { by, reason } => {
                             CompactionFailed { vetoed_by: Some(by.to_owned()), ..refused(reason) }
                         }
+                        Said::Stopped => return Ok(update),
                     },
                 };
                 update.events.push(NewEvent::new(EventType::CompactionFailed, &failed, now)?);
@@ -137,7 +138,7 @@ impl CompactionNode {
             store: step.store,
             now,
         };
-        before::ask(&self.before, &due, step.frames).await
+        before::ask(&self.before, &due, (step.frames, step.cancel)).await
     }
 
     /// Notes that it did not help, so that it is not done again and again. What was asked for does not count: it says

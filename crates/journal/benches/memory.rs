@@ -6,7 +6,7 @@ use std::path::Path;
 
 use divan::Bencher;
 use jiff::Timestamp;
-use journal::{ItemQuery, Sqlite, Store, SummaryQuery, Transaction, Transfer, TurnQuery, Write};
+use journal::{ItemQuery, Planned, Sqlite, Store, SummaryQuery, Transaction, Transfer, TurnQuery, Write};
 use protocol::{AssistantId, Item, MediumTermSummary, Message, NewEvent, SummaryId, Thread, ThreadId};
 use serde_json::{Map, json};
 use tempfile::TempDir;
@@ -74,6 +74,8 @@ impl Fixture {
         };
         let turns = last + 1 - first;
         let threads = thread.map_or(self.threads.to_vec(), |thread| vec![self.threads[thread]]);
+        let planned = |thread_id| Planned { thread_id, last_seq: TURNS };
+        let threads = threads.into_iter().map(planned).collect();
         let turns = if thread.is_some() { turns.div_ceil(2) } else { turns };
         Transfer { summary, thread_id: thread.map(|thread| self.threads[thread]), turns, threads }
     }

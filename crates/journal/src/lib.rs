@@ -22,8 +22,8 @@ pub use query::{
 };
 pub use sqlite::{OpenOptions, Sqlite};
 pub use store::{
-    Artifact, Committed, Fence, HandoffPatch, ImportSource, ImportedSoFar, OutboxItem, RunPatch, Store,
-    ThreadPatch, Transaction, Transfer, Write,
+    Artifact, Committed, Fence, HandoffPatch, ImportSource, ImportedSoFar, OutboxItem, Planned, RunPatch,
+    Store, ThreadPatch, Transaction, Transfer, Write,
 };
 pub use view::page::{HistoryPage, HistoryQuery, Shown, history_page};
 
@@ -38,3 +38,6 @@ pub const PAGE_ROWS_MAX: usize = 5_000;
 
 /// The most words one search looks for.
 pub const QUERY_WORDS_MAX: usize = 32;
+
+/// The first label of the namespaces that belong to assistants; the second is the id of one.
+pub const AGENT_ITEMS: &str = "agents";

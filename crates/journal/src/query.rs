@@ -143,10 +143,11 @@ pub struct SearchQuery {
     pub require: Require,
     /// What is looked for; empty means everything but items.
     pub kinds: Vec<FoundKind>,
-    /// Only what belongs to this thread: its messages, the summaries that stand for turns of it, the handoffs from it and
-    /// to it. Items belong to none.
+    /// Only what belongs to this thread: its messages, what it copied included, the summaries that stand for turns of it,
+    /// the handoffs from it and to it. Items belong to none.
     pub thread_id: Option<ThreadId>,
-    /// Only what belongs to this assistant. Items belong to none.
+    /// Only what belongs to this assistant. Of items, that is what is kept under [`crate::AGENT_ITEMS`] and its id; what
+    /// is kept elsewhere belongs to nobody.
     pub assistant_id: Option<AssistantId>,
     /// Only what was stored at this time or later.
     pub since: Option<Timestamp>,
@@ -233,6 +234,8 @@ pub struct Hit {
     pub held: u32,
     /// The passage, with the words found between `\u{2}` and `\u{3}`.
     pub snippet: String,
+    /// The whole text of a summary or a handoff; empty for a message or an item, which is read by its place.
+    pub text: String,
     /// When it was said, or stored.
     pub created_at: Timestamp,
 }

@@ -50,13 +50,16 @@ pub enum Write {
     },
     /// Removes a thread with everything that belongs to it; its seqs are never handed out again. Fails with
     /// [`crate::Error::Busy`] while a run is active. The handoff that seeded it stays with the parent, for audit.
-    /// Summaries that stand for any of its turns are removed as by [`Self::RestoreTurns`], and of those that stand for
-    /// turns of other threads too, the events that told these of them are emptied.
+    /// Summaries that stand for any of its turns are removed as by [`Self::RestoreTurns`]. Of those that stood for turns of
+    /// other threads too, removed now or before, the events that told these of them are emptied, and copies of such
+    /// events: they hold words about this one. What had left a context by an emptied copy is in it again, which a
+    /// `turns_restored` event says.
     DeleteThread {
         /// The thread.
         thread_id: ThreadId,
     },
-    /// Appends events to one thread, and moves the time of its last change forward to theirs. One whose key was stored
+    /// Appends events to one thread, and moves the time of its last change forward to theirs, but for what happens in the
+    /// background: `turns_archived`, `turns_restored` and `model_called`. One whose key was stored
     /// before is a repetition, even of an event that is superseded. JSON that escapes half
     /// of a surrogate pair is refused as [`crate::Error::Invalid`].
     Append {
@@ -108,6 +111,9 @@ pub enum Write {
         /// The checkpoint that was read; `None` when there was none.
         checkpoint_id: Option<CheckpointId>,
     },
+    /// Fails with [`crate::Error::Differs`] when the thread's context changed since then, by more than what was said. It
+    /// comes before the writes that change it.
+    ExpectContext(Planned),
     /// Admits a run; fails with [`crate::Error::Busy`] when another run of the thread is active, even one whose lease
     /// has ended. The same run admitted by the same owner again changes nothing.
     AdmitRun(Run),
@@ -183,13 +189,16 @@ pub enum Write {
     },
     /// Stores a summary of medium-term memory and archives the turns it stands for, in one statement. Fails with
     /// [`crate::Error::Differs`] when not exactly as many turns are left to archive as it was made from, when they are of
-    /// other threads than it says, and when a summary has its id; with [`crate::Error::Busy`] while one of their threads
-    /// has an active run; and with [`crate::Error::Invalid`] for no turns.
+    /// other threads than it says, when the context of one of these changed since ([`Planned`]), and when a summary has its
+    /// id; with [`crate::Error::Busy`] while one of their threads has an active run; and with [`crate::Error::Invalid`] for
+    /// no turns. It comes before the appends that tell the threads of it.
     TransferTurns(Transfer),
     /// Removes summaries of medium-term memory: all their turns are active again, and the `turns_archived` events that
     /// tell of them in the threads of those turns are superseded, so that the turns are in the contexts again that they
     /// left. What left one of these contexts later, with a `context_from`, follows: it says that nothing before it is in
-    /// the context. A summary that is not there is as good as removed. Turns that a rewind took back stay archived.
+    /// the context. Each thread whose context is another one by this has a `turns_restored` event appended; fails with
+    /// [`crate::Error::Busy`] while such a thread has an active run. A summary that is not there is as good as removed.
+    /// Turns that a rewind took back stay archived.
     RestoreTurns {
         /// The summaries.
         summary_ids: Vec<SummaryId>,
@@ -206,12 +215,15 @@ pub enum Write {
     },
     /// Adds an item to the outbox; one with the same `(kind, key)` is replaced.
     Enqueue(OutboxItem),
-    /// Removes an item from the outbox.
+    /// Removes an item from the outbox; nothing when it is not there.
     Dequeue {
         /// The kind.
         kind: String,
         /// The key.
         key: String,
+        /// Which one: the item that was added at this time, so that one that has taken its place meanwhile stays. `None`
+        /// means whatever is there.
+        created_at: Option<Timestamp>,
     },
     /// Remembers which thread a session was imported into, and how far. Fails with [`crate::Error::Differs`] unless
     /// what is stored is as expected: of two processes that import the same session one wins, and nothing is added
@@ -304,7 +316,19 @@ pub struct Transfer {
     /// How many there are.
     pub turns: u64,
     /// The threads they are of, all of them: none may have an active run.
-    pub threads: Vec<ThreadId>,
+    pub threads: Vec<Planned>,
+}
+
+/// A thread as it was when the transfer of its turns was planned. What was said since changes nothing; a rewind, a
+/// compaction, one that was taken back, and turns that left or came back do: what left the context was decided by what
+/// it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Planned {
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// Its last seq, read before anything else of the thread was. After a commit that followed from the same plan, the
+    /// last one of that commit.
+    pub last_seq: Seq,
 }
 
 /// Something to be sent to the outside, at least once.
@@ -381,7 +405,8 @@ pub trait Store: Send + Sync {
     /// a key is never stored twice.
     async fn seq_of_key(&self, thread_id: ThreadId, event_key: &str) -> Result<Option<Seq>>;
 
-    /// Returns what holds the query's words, best first; no superseded message.
+    /// Returns what holds the query's words, best first; no superseded message. What forks copied is found once, and so are
+    /// results of tools in the same words.
     async fn search(&self, query: SearchQuery) -> Result<Vec<Hit>>;
 
     /// Returns the messages that hold any of the query's words, best first and of equally good ones the later of a

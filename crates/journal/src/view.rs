@@ -30,6 +30,8 @@ pub(crate) enum Part {
     Clip,
     /// A place where a summary of memory took the place of old turns.
     Archive,
+    /// A place where such turns came back.
+    Restored,
     /// What happened beside the conversation, which changes no view.
     Beside,
 }
@@ -50,6 +52,7 @@ impl Part {
             EventType::CompactionUndone => Self::Undone,
             EventType::ResultClipped => Self::Clip,
             EventType::TurnsArchived => Self::Archive,
+            EventType::TurnsRestored => Self::Restored,
             EventType::ImportedNote
             | EventType::ThreadCreated
             | EventType::ThreadRenamed

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use crate::block;
 use ledger::withhold;
 
-/// The most bytes the agent's own edits may make of agent.md: all of it is part of every request.
-pub(crate) const EDITED_BYTES_MAX: usize = 64 * 1024;
+/// The most bytes that what is noted may make of agent.md: all of it is part of every request.
+pub const EDITED_BYTES_MAX: usize = 64 * 1024;
 
 /// One replacement.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -229,7 +229,8 @@ fn checked(text: &[u8], replacement: &Replacement) -> Result<Vec<u8>, Refusal> {
     Ok(result)
 }
 
-fn secrets_in(text: &[u8]) -> u64 {
+/// Returns how many secrets are in the text.
+pub(crate) fn secrets_in(text: &[u8]) -> u64 {
     withhold(&String::from_utf8_lossy(text)).1
 }
 

@@ -22,6 +22,7 @@ mod replace;
 mod search;
 mod tiers;
 
+pub use edit::EDITED_BYTES_MAX;
 pub use edit_memory::{EDIT_MEMORY, EditMemory};
 pub use error::{Error, Result};
 pub use file::{AGENT_MD_BYTES_MAX, AgentFile, Extent, Outcome, Repair, Rewritten, Snapshot, Written};

@@ -7,6 +7,7 @@ mod error;
 mod everything;
 pub(crate) mod gather;
 mod lineage;
+pub(crate) mod messages;
 pub(crate) mod order;
 pub(crate) mod passage;
 mod render;
@@ -186,10 +187,11 @@ pub enum Rest {
 ///
 /// Of a thread that was handed off only what was said until the handoff was accepted is found, and a fork finds what it
 /// copied in itself; a range of a thread that is named is read whole where the thread is none of the lineage. Superseded
-/// messages and the answers of earlier recalls are never found, nor is anything of another assistant's.
+/// messages and the answers of earlier recalls are never found, nor is anything of another assistant's. A sub-agent's
+/// thread finds what it holds itself, and nothing else: all it was given is its task.
 ///
 /// # Errors
-/// When there is no word or an empty range, when the thread named is not of the lineage, when the lineage is not a plain
+/// When there is no word or an empty range, when a sub-agent's thread asks for everything, when the thread named is not of the lineage, when the lineage is not a plain
 /// chain of threads that exist or does not tell where it left one, and when the journal fails.
 pub async fn recall(
     store: &dyn Store,
@@ -241,8 +243,8 @@ async fn part_of_range(
         Err(foreign @ RecallError::ForeignThread { .. }) => {
             match everything::thread_of_same(store, thread_id, prefix).await {
                 Ok(thread_id) => Ok(ThreadPart { thread_id, before: None }),
-                // The lineage is what can be named for certain.
-                Err(RecallError::ForeignThread { .. }) => Err(foreign),
+                // The lineage is what can be named for certain, and all that a sub-agent may name.
+                Err(RecallError::ForeignThread { .. } | RecallError::Subagent) => Err(foreign),
                 Err(error) => Err(error),
             }
         }

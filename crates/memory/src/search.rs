@@ -12,11 +12,13 @@ use crate::recall::order::{Weights, newest_first};
 use crate::recall::words;
 use crate::{RecallError, Speaker};
 
+pub(crate) use read::Read;
+
 /// Hits when nobody says how many.
 const LIMIT: usize = 10;
 /// The best matches of which the newest about the same thing come first; a shorter answer is cut from these.
 const CONSIDERED_MIN: usize = 20;
-/// So many times as many are asked for, because some only repeat others.
+/// So many times as many are asked for, because some only repeat what was recalled.
 const SPARE: usize = 2;
 
 /// What is to be found; every set field must match.
@@ -28,7 +30,7 @@ pub struct SearchRequest {
     pub kinds: Vec<FoundKind>,
     /// Only what belongs to this thread.
     pub thread_id: Option<ThreadId>,
-    /// Only what belongs to this assistant.
+    /// Only what belongs to this assistant. Of items, that is what it keeps itself; what others keep belongs to nobody.
     pub assistant_id: Option<AssistantId>,
     /// Only what was said or stored at this time or later.
     pub since: Option<Timestamp>,
@@ -66,8 +68,9 @@ pub struct SearchHit {
     pub found: Found,
     /// When it was said or stored.
     pub at: Timestamp,
-    /// The passage that says most about the words, which stand between `\u{2}` and `\u{3}`. It is foreign: not inert, and
-    /// not for a terminal as it is.
+    /// The passage that says most about the words, which stand between `\u{2}` and `\u{3}`. It is as it was said, with any
+    /// secret in it: who searches their own journal finds what is there. It is for people alone, never for a model, and
+    /// foreign: not inert, and not for a terminal as it is.
     pub snippet: String,
     /// How well it matches, above 0. It compares hits of one answer and means nothing beside another.
     pub score: f64,
@@ -133,17 +136,29 @@ pub struct Beside {
 /// the newest. A message that a fork copied is found once, the answers of recalls never, and superseded messages neither.
 ///
 /// # Errors
-/// When there is no word to look for, the limit is none, or the journal fails.
+/// When the limit is none or too high, there is no word to look for, or the journal fails.
 pub async fn search(store: &dyn Store, request: &SearchRequest) -> Result<SearchResults, RecallError> {
+    let (words, read) = best(store, request).await?;
+    let mut hits = Vec::with_capacity(read.len());
+    for one in &read {
+        hits.push(one.shown(store).await?);
+    }
+    Ok(SearchResults { hits, words })
+}
+
+/// Returns the words that were looked for, and what says most about them in the order of [`search`].
+pub(crate) async fn best(
+    store: &dyn Store,
+    request: &SearchRequest,
+) -> Result<(Vec<String>, Vec<Read>), RecallError> {
+    if !(1..=PAGE_ROWS_MAX).contains(&request.limit) {
+        return Err(RecallError::Limit { limit: request.limit });
+    }
     let (words, require) = asked(&request.text);
     if words.is_empty() {
         return Err(RecallError::NoWords);
     }
-    let considered = match request.limit {
-        // The journal refuses it, as it does one that is too large.
-        0 => 0,
-        limit => limit.max(CONSIDERED_MIN),
-    };
+    let considered = request.limit.max(CONSIDERED_MIN);
     let query = SearchQuery {
         words: words.clone(),
         require,
@@ -152,23 +167,38 @@ pub async fn search(store: &dyn Store, request: &SearchRequest) -> Result<Search
         assistant_id: request.assistant_id.clone(),
         since: request.since,
         dates: dates::named(&request.text),
-        limit: considered.saturating_mul(SPARE).min(PAGE_ROWS_MAX).max(request.limit),
+        limit: considered.saturating_mul(SPARE).min(PAGE_ROWS_MAX),
     };
-    let candidates = store.search(query).await?;
-    let weights = Weights::of(&candidates.iter().map(|one| one.held).collect::<Vec<_>>());
-    let mut reader = read::Reader::new(store);
-    let mut read = Vec::new();
-    for candidate in candidates {
-        if read.len() == considered {
-            break;
+    let (read, weights) = readable(store, query, considered).await?;
+    let order = order(&read, &weights);
+    let mut read: Vec<Option<Read>> = read.into_iter().map(Some).collect();
+    let best = order.into_iter().take(request.limit).filter_map(|place| read[place].take()).collect();
+    Ok((words, best))
+}
+
+/// Returns so many of the best matches, if there are, without answers of recalls.
+async fn readable(
+    store: &dyn Store,
+    mut query: SearchQuery,
+    considered: usize,
+) -> Result<(Vec<Read>, Weights), RecallError> {
+    loop {
+        let limit = query.limit;
+        let candidates = store.search(query.clone()).await?;
+        let weights = Weights::of(&candidates.iter().map(|one| one.held).collect::<Vec<_>>());
+        let is_all = candidates.len() < limit || limit == PAGE_ROWS_MAX;
+        let mut read = Vec::new();
+        for candidate in candidates {
+            if read.len() == considered {
+                break;
+            }
+            read.extend(Read::of(store, candidate).await?);
         }
-        read.extend(reader.read(candidate).await?);
+        if is_all || read.len() == considered {
+            return Ok((read, weights));
+        }
+        query.limit = PAGE_ROWS_MAX;
     }
-    let mut hits = Vec::with_capacity(request.limit);
-    for place in order(&read, &weights).into_iter().take(request.limit) {
-        hits.push(reader.hit(&read[place]).await?);
-    }
-    Ok(SearchResults { hits, words })
 }
 
 /// Returns what to look for: a text in quotation marks as it stands there, and any of the telling words of another.
@@ -182,7 +212,7 @@ fn asked(text: &str) -> (Vec<String>, Require) {
 
 /// Returns the places in the order in which they are to be read. Of each kind the newest of several about the same thing
 /// comes first; a summary is no newer than what it was made from by being stored later.
-fn order(read: &[read::Read], weights: &Weights) -> Vec<usize> {
+fn order(read: &[Read], weights: &Weights) -> Vec<usize> {
     let mut order: Vec<usize> = (0..read.len()).collect();
     for kind in [FoundKind::Message, FoundKind::Summary, FoundKind::Handoff, FoundKind::Item] {
         let ranks: Vec<usize> = (0..read.len()).filter(|at| read[*at].kind() == kind).collect();

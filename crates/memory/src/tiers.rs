@@ -5,11 +5,13 @@
 //! [`TieredMemoryHook`] shows a model the recent ones. Nothing is lost by any of it: the turns stay in the journal.
 
 mod ask;
+mod due;
 mod error;
 mod extract;
 mod hook;
 mod leaving;
 mod pages;
+mod plan;
 mod seen;
 mod settings;
 mod shown;
@@ -24,7 +26,6 @@ use journal::{OutboxItem, PAGE_ROWS_MAX, Store, SummaryQuery, TurnQuery};
 use model::ChatModel;
 use protocol::{AssistantId, LoggedTurn, MediumTermSummary, ThreadId};
 use runtime::Frames;
-use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 pub use error::{NoSummary, SummarizationError};
@@ -33,6 +34,7 @@ pub use settings::Settings;
 pub use window::TurnWindow;
 pub use worker::{Settled, Tiering};
 
+use due::Due;
 use transfer::{Departure, Request, Writer};
 
 /// The kind of the items in the outbox that say a thread has turns to transfer.
@@ -72,10 +74,11 @@ impl SummarizationHandoff {
             window: turn_window,
             departure: Departure::Request,
             writer: Writer::Model,
-            dequeue: None,
+            planned: None,
+            done: None,
         };
         let running = (&Frames::default(), &CancellationToken::new());
-        let transferred = self.carry_out(&request, &mut Vec::new(), running).await?;
+        let transferred = self.carry_out(&request, running).await?;
         Ok(transferred.map(|transferred| transferred.summary))
     }
 
@@ -120,14 +123,8 @@ impl SummarizationHandoff {
     }
 }
 
-/// Returns the item that says the thread has turns to transfer. Whose they are is kept in it: who works on the item later
-/// does not decide that.
+/// Returns the item that says that turns of the thread were condensed, and are to be kept. Whose they are is said in it: who
+/// works on the item later does not decide that.
 pub fn transfer_due(agent_id: &AssistantId, thread_id: ThreadId, now: Timestamp) -> OutboxItem {
-    OutboxItem {
-        kind: TRANSFER_DUE.to_owned(),
-        key: thread_id.to_string(),
-        payload: json!({"agent_id": agent_id, "thread_id": thread_id}),
-        attempts: 0,
-        created_at: now,
-    }
+    Due { agent_id: agent_id.clone(), thread_id, budget: None, draft: None }.item(now)
 }

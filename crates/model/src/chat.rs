@@ -1,5 +1,6 @@
 //! The request, the stream and the trait every provider implements. It knows no wire format.
 
+pub(crate) mod answer;
 pub(crate) mod limits;
 
 use std::collections::BTreeMap;

@@ -4,7 +4,6 @@
 //! adapter between these types and its wire format. There are deliberately no threads, no tool execution and no
 //! storage here, and no knowledge of what a prompt is for.
 
-mod answer;
 mod chat;
 mod connect;
 mod error;
@@ -18,7 +17,7 @@ pub mod settings;
 pub mod tokens;
 pub mod transcript;
 
-pub use answer::{NoAnswer, is_error, said};
+pub use chat::answer::{NoAnswer, is_error, said};
 pub use chat::{ChatModel, ChatRequest, Limits, Part, PartStream, ToolSpec};
 pub use connect::{connect, encode};
 pub use error::Error;

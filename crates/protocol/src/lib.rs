@@ -27,7 +27,9 @@ pub use ids::{
     AssistantId, CheckpointId, EventId, HandoffId, IdError, InterruptId, RunId, SummaryId, ThreadId,
 };
 pub use interrupt::{ActionRequest, Interrupt, InterruptPayload, InterruptStatus, ReviewConfig};
-pub use memory::{ArchiveReason, Item, LoggedTurn, MediumTermSummary, TurnRole, TurnsArchived};
+pub use memory::{
+    ArchiveReason, Item, LoggedTurn, MediumTermSummary, TurnRole, TurnsArchived, TurnsRestored,
+};
 pub use message::{AiMessage, Block, HumanMessage, Message, StopReason, ToolMessage, ToolStatus, Usage};
 pub use run::feedback::{Rating, RunFeedback};
 pub use run::{Checkpoint, PendingActivity, Run, RunStatus, StepPoint};

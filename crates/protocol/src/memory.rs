@@ -61,21 +61,6 @@ pub enum TurnRole {
     Assistant,
 }
 
-impl TurnRole {
-    /// Returns the stored name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Assistant => "assistant",
-        }
-    }
-
-    /// Returns the role of that stored name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::User, Self::Assistant].into_iter().find(|role| role.as_str() == name)
-    }
-}
-
 /// The content of a `turns_archived` event: a summary stands for turns of this thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnsArchived {
@@ -111,6 +96,14 @@ pub struct TurnsArchived {
     /// The compaction that had condensed the turns before: its marker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marker_seq: Option<Seq>,
+}
+
+/// The content of a `turns_restored` event: summaries are gone, and turns that had left the context for them are in it
+/// again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnsRestored {
+    /// The `turns_archived` events of this thread that no longer count.
+    pub archived_seqs: Vec<Seq>,
 }
 
 /// Why turns became a summary.

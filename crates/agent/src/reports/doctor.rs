@@ -181,7 +181,7 @@ impl Agent {
         let memory = self.config.memory.model.as_deref().filter(|name| !is_offline(name));
         let named = [
             ("compaction.model", compaction, "the model of the conversation condenses it"),
-            ("memory.model", memory, "a small model of the provider in use takes its place"),
+            ("memory.model", memory, "old turns are extracted"),
         ];
         let check = |(setting, name, instead): (&'static str, Option<&str>, &str)| {
             let name = name?;

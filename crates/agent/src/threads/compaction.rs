@@ -6,7 +6,7 @@ use compaction::{
 };
 use jiff::Timestamp;
 use journal::view::{HistoryEntry, history};
-use journal::{EventQuery, Transaction, TurnQuery, Write};
+use journal::{EventQuery, Planned, Transaction, TurnQuery, Write};
 use protocol::{
     ArchiveReason, AssistantId, Checkpoint, CheckpointId, Compaction, CompactionFailed, CompactionTrigger,
     EventType, RunStatus, Seq, ThreadId, TurnsArchived,
@@ -24,6 +24,9 @@ const RUN_EVENTS_MAX: usize = 200;
 
 /// Events or turns read at a time, in search of what memory took over.
 const ARCHIVE_PAGE_ROWS: usize = 100;
+
+/// Attempts to take a compaction back while others change the conversation.
+const UNDO_ATTEMPTS_MAX: usize = 5;
 
 /// How a compaction is asked for.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -146,12 +149,26 @@ impl Agent {
         }
     }
 
-    /// Takes the newest compaction back: what it stands for is sent to the model again.
+    /// Takes the newest compaction back: what it stands for is sent to the model again, and what memory kept of it is in
+    /// memory no more. It is one transaction, worked out again when somebody changed the conversation meanwhile.
     ///
     /// # Errors
-    /// [`Error::NothingToUndo`] when nothing is condensed; [`journal::Error::Busy`] when a run is active.
+    /// [`Error::NothingToUndo`] when nothing is condensed; [`journal::Error::Busy`] when a run is active;
+    /// [`journal::Error::Differs`] when it went on changing, or another compaction was taken back meanwhile.
     pub async fn uncompact(&self, thread_id: ThreadId) -> Result<Uncompacted> {
-        self.thread(thread_id).await?;
+        let mut first = None;
+        for _ in 1..UNDO_ATTEMPTS_MAX {
+            match self.uncompact_once(thread_id, &mut first).await {
+                Err(Error::Journal(journal::Error::Differs { .. })) => {}
+                done => return done,
+            }
+        }
+        self.uncompact_once(thread_id, &mut first).await
+    }
+
+    /// Takes the newest compaction back as long as it is `meant`, which the first attempt finds out.
+    async fn uncompact_once(&self, thread_id: ThreadId, meant: &mut Option<Seq>) -> Result<Uncompacted> {
+        let planned = Planned { thread_id, last_seq: self.thread(thread_id).await?.last_seq };
         if let Some(run) = self.store.active_runs(Some(thread_id)).await?.into_iter().next() {
             // One whose process is gone goes on with what is sent then.
             self.leases.ended(&run)?;
@@ -163,14 +180,18 @@ impl Agent {
         let Some(marker) = newest_marker(&*self.store, thread_id, &before.beginning).await? else {
             return Err(Error::NothingToUndo { thread_id });
         };
+        if *meant.get_or_insert(marker.seq) != marker.seq {
+            let id = thread_id.to_string();
+            return Err(journal::Error::Differs { what: "compaction that is taken back", id }.into());
+        }
         let now = Timestamp::now();
         let checkpoint = self.store.checkpoint(thread_id).await?;
         let checkpoint_id = checkpoint.as_ref().map(|point| point.checkpoint_id);
-        let mut writes = vec![
-            Write::ExpectCheckpoint { thread_id, checkpoint_id },
-            Write::Append { thread_id, events: vec![undone(&marker, now)?] },
-        ];
+        // A transfer that is committed before this is noticed here, and one that comes behind it notices the undo.
+        let mut writes =
+            vec![Write::ExpectContext(planned), Write::ExpectCheckpoint { thread_id, checkpoint_id }];
         writes.extend(self.restored(thread_id, &marker, now).await?);
+        writes.push(Write::Append { thread_id, events: vec![undone(&marker, now)?] });
         if let Some(mut point) = checkpoint {
             // Or it would be condensed again with the next message.
             let window = model.as_ref().and_then(|model| model.limits().context_tokens);
@@ -180,11 +201,6 @@ impl Agent {
             writes.push(Write::PutCheckpoint(Checkpoint { checkpoint_id, created_at: now, ..point }));
         }
         self.store.commit(Transaction { fence: None, writes }).await?;
-        // A transfer may have been committed since what memory has was read; one that begins now sees the undo.
-        let late = self.restored(thread_id, &marker, now).await?;
-        if !late.is_empty() {
-            self.store.commit(Transaction { fence: None, writes: late }).await?;
-        }
         let after = self.contexts.read(&*self.store, thread_id).await?.request_tokens(&name, frame_tokens);
         // Whoever takes it back has seen how full it is.
         self.proposed_at(thread_id, after).await?;

@@ -76,7 +76,8 @@ pub async fn settled(agent: &Agent) -> Vec<Settled> {
 
 /// Returns the threads whose turns are queued.
 pub async fn due(agent: &Agent) -> Vec<String> {
-    agent.store().outbox(TRANSFER_DUE).await.unwrap().into_iter().map(|item| item.key).collect()
+    let items = agent.store().outbox(TRANSFER_DUE).await.unwrap();
+    items.iter().map(|item| item.payload["thread_id"].as_str().unwrap().to_owned()).collect()
 }
 
 /// Returns what the thread was told of summaries of its turns.

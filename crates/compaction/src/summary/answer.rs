@@ -2,9 +2,8 @@
 //! at all. What stands in place of a record that is none is decided elsewhere.
 
 use ledger::phrase::weight;
-use model::tokens;
-use protocol::message::StopReason;
-use protocol::{AiMessage, CondensedSummary, Message};
+use model::is_error;
+use protocol::{AiMessage, CondensedSummary};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -37,18 +36,7 @@ pub(super) fn schema() -> Value {
 
 /// Returns the record that a model wrote; the error says in a few words why there is none.
 pub(super) fn read(answer: AiMessage, tokens_max: u64) -> Result<CondensedSummary, String> {
-    match answer.stop {
-        Some(StopReason::MaxTokens) => return Err("it was cut off".to_owned()),
-        Some(StopReason::Refusal) => return Err("the model declined to write it".to_owned()),
-        Some(StopReason::EndTurn | StopReason::ToolCalls | StopReason::Other) | None => {}
-    }
-    if answer.incomplete {
-        return Err("it was cut off".to_owned());
-    }
-    let text = Message::Ai(answer).text();
-    if text.trim().is_empty() {
-        return Err("it is empty".to_owned());
-    }
+    let text = model::said(answer).map_err(|why| why.to_string())?;
     let parsed = serde_json::from_str(&text).or_else(|error| repaired(&text).ok_or(error));
     let parsed: Answer = parsed.map_err(|error| format!("it is not the JSON asked for: {error}"))?;
     check(parsed, tokens_max)
@@ -96,7 +84,7 @@ fn check(parsed: Answer, tokens_max: u64) -> Result<CondensedSummary, String> {
         pending: parsed.pending,
         next_step: parsed.next_step,
     });
-    let said = said(&record);
+    let said = entries(&record);
     if said.iter().map(|text| weight(text)).sum::<usize>() < WEIGHT_MIN {
         return Err("it says nothing".to_owned());
     }
@@ -111,7 +99,7 @@ fn check(parsed: Answer, tokens_max: u64) -> Result<CondensedSummary, String> {
 }
 
 /// Returns everything a record says.
-fn said(record: &CondensedSummary) -> Vec<&str> {
+fn entries(record: &CondensedSummary) -> Vec<&str> {
     let lists = [
         &record.constraints,
         &record.progress,
@@ -126,41 +114,6 @@ fn said(record: &CondensedSummary) -> Vec<&str> {
         .chain(entries)
         .filter(|text| !text.trim().is_empty())
         .collect()
-}
-
-/// How texts begin that a provider or a model gives in place of an answer.
-const ERRORS: [&str; 26] = [
-    "error:",
-    "error code",
-    "error 4",
-    "error 5",
-    "an error ",
-    "api error",
-    "internal server error",
-    "bad gateway",
-    "service unavailable",
-    "gateway timeout",
-    "overloaded",
-    "rate limit",
-    "too many requests",
-    "request timed out",
-    "http 4",
-    "http 5",
-    "status code",
-    "prompt is too long",
-    "context length exceeded",
-    "i cannot",
-    "i can't",
-    "i can’t",
-    "i'm sorry",
-    "i’m sorry",
-    "i am unable",
-    "i'm unable",
-];
-
-fn is_error(text: &str) -> bool {
-    let lower = tokens::truncate_graphemes(text, 40).to_lowercase();
-    ERRORS.iter().any(|beginning| lower.starts_with(beginning))
 }
 
 #[cfg(test)]

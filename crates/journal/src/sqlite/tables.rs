@@ -31,11 +31,32 @@ pub(crate) fn not_found(what: &'static str, id: &impl ToString) -> Error {
     Error::NotFound { what, id: id.to_string() }
 }
 
+/// Returns an empty database.
+#[cfg(test)]
+fn database() -> rusqlite::Connection {
+    let place = super::faults::Place(std::path::PathBuf::from(":memory:"));
+    super::connect::memory(&place).unwrap()
+}
+
+/// Notes every statement that begins.
+#[cfg(test)]
+fn traced(connection: &mut rusqlite::Connection) -> std::sync::Arc<std::sync::Mutex<Vec<String>>> {
+    use rusqlite::trace::{TraceEvent, TraceEventCodes};
+    let statements = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let noted = std::sync::Arc::clone(&statements);
+    let note = move |event: TraceEvent<'_>| {
+        if let TraceEvent::Stmt(_, sql) = event {
+            noted.lock().unwrap().push(sql.to_owned());
+        }
+    };
+    connection.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(note)).unwrap();
+    statements
+}
+
 /// Returns how the engine finds the rows that a statement is about, step by step.
 #[cfg(test)]
 fn plan(sql: &str) -> Vec<String> {
-    let place = super::faults::Place(std::path::PathBuf::from(":memory:"));
-    let connection = super::connect::memory(&place).unwrap();
+    let connection = database();
     let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
     // The parameters stay unbound: a plan does not depend on them.
     statement.raw_query().mapped(|row| row.get("detail")).collect::<rusqlite::Result<_>>().unwrap()

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::faults::Place;
 use super::tables::events::{self, copies, rewinds};
-use super::tables::memory::{items, summaries};
+use super::tables::memory::{dissolving, items, summaries};
 use super::tables::search::{self, CatchUp};
 use super::tables::{artifacts, checkpoints, feedback, handoffs, interrupts, keyed, runs, threads};
 use crate::{Committed, Error, Fence, Result, Transaction, Write};
@@ -253,6 +253,7 @@ fn apply(connection: &Connection, write: &Write, committed: &mut Committed) -> R
         Write::ExpectCheckpoint { thread_id, checkpoint_id } => {
             checkpoints::expect(connection, *thread_id, *checkpoint_id)
         }
+        Write::ExpectContext(planned) => summaries::expect(connection, *planned),
         Write::PutCheckpoint(_) | Write::RaiseInterrupt(_) => Ok(()),
         Write::ResolveInterrupt { interrupt_id, decisions, at } => {
             interrupts::resolve(connection, *interrupt_id, decisions.as_ref(), *at)
@@ -269,11 +270,11 @@ fn apply(connection: &Connection, write: &Write, committed: &mut Committed) -> R
             feedback::remove(connection, (*thread_id, *run_id), user_id)
         }
         Write::TransferTurns(transfer) => summaries::transfer(connection, transfer),
-        Write::RestoreTurns { summary_ids } => summaries::restore(connection, summary_ids),
+        Write::RestoreTurns { summary_ids } => dissolving::restore(connection, summary_ids),
         Write::PutItem(item) => items::put(connection, item),
         Write::DeleteItem { namespace, key } => items::delete(connection, namespace, key),
         Write::Enqueue(item) => keyed::enqueue(connection, item),
-        Write::Dequeue { kind, key } => keyed::dequeue(connection, kind, key),
+        Write::Dequeue { kind, key, created_at } => keyed::dequeue(connection, (kind, key), *created_at),
         Write::PutImport { source, expected } => keyed::put_import(connection, source, *expected),
     }
 }

@@ -77,7 +77,8 @@ impl Beginning {
                     self.start = Some(Start::Boundary { seq: event.seq });
                 }
                 Part::Archive => self.look_archived(event),
-                Part::Clip | Part::Marker | Part::Boundary => {}
+                // What came back is told by what is no longer there.
+                Part::Clip | Part::Marker | Part::Boundary | Part::Restored => {}
                 Part::Message | Part::ImportedSummary | Part::Beside => {}
             }
             self.changed_seq = self.changed_seq.max(event.seq);
@@ -189,7 +190,7 @@ pub fn changes_beginning(event: &Event) -> bool {
     match Part::of(event) {
         Part::Boundary => !is_side(event),
         Part::Archive => archived(event).is_some(),
-        Part::Marker | Part::Undone | Part::Clip => true,
+        Part::Marker | Part::Undone | Part::Clip | Part::Restored => true,
         Part::Message | Part::ImportedSummary | Part::Beside => false,
     }
 }
@@ -207,7 +208,13 @@ fn contextual(event: &Event) -> Option<Message> {
             let content = event.content_value();
             Some(summary_message(content.get("text").and_then(Value::as_str)?))
         }
-        Part::Boundary | Part::Marker | Part::Undone | Part::Clip | Part::Archive | Part::Beside => None,
+        Part::Boundary
+        | Part::Marker
+        | Part::Undone
+        | Part::Clip
+        | Part::Archive
+        | Part::Restored
+        | Part::Beside => None,
     }
 }
 

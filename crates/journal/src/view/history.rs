@@ -274,7 +274,7 @@ fn item(event: &Event) -> Option<(String, HistoryItem)> {
             let marker = Some(archived).filter(|archived| archived.reason.leaves_context())?;
             (format!("archive-marker-{}", event.seq), HistoryItem::Archived(Box::new(marker.into())))
         }
-        Part::Clip | Part::Beside => return None,
+        Part::Clip | Part::Restored | Part::Beside => return None,
     })
 }
 

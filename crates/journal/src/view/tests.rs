@@ -122,7 +122,7 @@ fn what_is_read_for_a_history_is_what_can_be_shown_of_one() {
         | Part::Marker
         | Part::Undone
         | Part::Archive => true,
-        Part::Clip | Part::Beside => false,
+        Part::Clip | Part::Restored | Part::Beside => false,
     };
     let shown: Vec<EventType> = EventType::ALL.iter().copied().filter(is_shown).collect();
     assert_eq!(shown, crate::view::history::SHOWN);

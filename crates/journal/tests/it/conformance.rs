@@ -15,8 +15,11 @@ pub mod threads;
 pub mod tiers {
     //! What outlives a context.
 
+    pub mod dissolving;
     pub mod items;
     pub mod memory;
+    pub mod plans;
+    pub mod scene;
 }
 pub mod views {
     //! Views over a store's events: what people are shown and what a model is sent.
@@ -27,7 +30,8 @@ pub mod views {
 
 use std::sync::Arc;
 
-pub use tiers::{items, memory};
+pub use search::scope;
+pub use tiers::{dissolving, items, memory, plans};
 pub use views::{happenings, history};
 
 /// An empty store.

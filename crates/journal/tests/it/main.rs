@@ -85,6 +85,7 @@ against_every_backend! {
         a_stopped_first_draft_leaves_no_handoff
         handoffs_are_found_by_what_is_known
         the_outbox_keeps_one_item_a_key
+        an_item_that_took_the_place_of_another_stays
         an_import_is_remembered
         an_import_goes_on_only_from_where_it_was_believed_to_be;
     rewinds:
@@ -145,12 +146,20 @@ against_every_backend! {
         f6_what_sub_agents_say_is_no_turn
         f7_summaries_are_newest_first_with_ties_by_id
         f7_turns_are_read_in_pages_by_agent_and_by_thread
+        f7_b1_history_is_complete_whatever_went_to_memory;
+    dissolving:
         f7_restored_turns_are_active_and_their_summary_is_gone
         f7_a_rewind_past_what_a_summary_tells_of_dissolves_it
         f7_what_leaves_one_thread_is_not_lost_to_the_others
-        f7_b1_history_is_complete_whatever_went_to_memory
+        f7_threads_are_told_that_turns_are_in_their_contexts_again
+        f7_no_context_changes_under_a_run
         k9_a_deleted_thread_takes_what_tells_of_it_along
+        k9_what_a_copy_was_told_of_a_deleted_thread_hides_nothing_any_more
         b12_a_copy_neither_takes_nor_dissolves_what_memory_has;
+    plans:
+        f6_a_plan_holds_while_people_talk
+        f6_a_plan_of_another_context_is_refused
+        f7_what_happens_in_the_background_is_no_activity;
     items:
         f10_an_item_is_kept_under_its_name_and_replaced_there
         f10_a_namespace_is_no_beginning_of_another
@@ -182,11 +191,16 @@ against_every_backend! {
         k9_what_was_deleted_is_not_found
         passages_mark_what_was_found
         everything_is_found_where_it_is
-        filters_leave_only_what_belongs
         what_was_said_at_a_named_date_is_better
         of_a_handoff_the_proposal_that_counts_is_found
         what_was_superseded_is_in_no_answer
         searching_and_saying_do_not_wait_for_each_other;
+    scope:
+        filters_leave_only_what_belongs
+        items_belong_to_the_assistant_under_whose_id_they_are
+        a_filter_finds_what_many_others_say_better
+        what_forks_copied_takes_no_place_of_anything_else
+        results_in_the_same_words_are_found_once;
     rank:
         any_word_is_enough_and_rare_ones_say_more
         of_equal_messages_the_later_is_first

@@ -8,8 +8,8 @@ use protocol::ArchiveReason;
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::conformance::fixtures::{ai, all_events, append, at, commit, copy, create, human};
-use crate::conformance::memory::{archived, transfer};
+use crate::conformance::fixtures::{ai, all_events, append, at, commit, copy, create, human, rewind};
+use crate::conformance::tiers::scene::{archived, transfer, unchanged};
 
 fn columns(raw: &Connection, table: &str) -> Vec<String> {
     let statement = raw.prepare(&format!("SELECT * FROM {table}")).unwrap();
@@ -79,6 +79,43 @@ fn holds(folder: &Path, text: &str) -> bool {
     })
 }
 
+/// A rewind lets go of a summary, and the deletion finds all the same what was told of it.
+#[tokio::test]
+async fn k9_what_was_taken_back_first_is_gone_from_the_file_as_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    let store = Sqlite::open(&path).unwrap();
+    let (gone, kept) = (create(&store).await, create(&store).await);
+    append(&store, gone, vec![human("Tell me of the Xyloquartz."), ai("It was Zanzibarium.")]).await.unwrap();
+    append(&store, kept, vec![human("Something else."), ai("Kettledrummer.")]).await.unwrap();
+    let both = Transfer {
+        thread_id: None,
+        threads: vec![unchanged(gone), unchanged(kept)],
+        ..transfer(kept, (1, 4), "They spoke of Wobblestone.")
+    };
+    let told = |thread_id| {
+        let events = vec![archived(&both.summary, ArchiveReason::Request, (1, 2))];
+        Write::Append { thread_id, events }
+    };
+    commit(&store, vec![Write::TransferTurns(both.clone()), told(gone), told(kept)]).await.unwrap();
+    let fork = copy(&store, kept, None).await;
+    rewind(&store, gone, 1).await.unwrap();
+    assert!(holds(folder.path(), "wobblestone"), "a rewind removes nothing");
+    commit(&store, vec![Write::DeleteThread { thread_id: gone }]).await.unwrap();
+    store.index().await.unwrap();
+    drop(store);
+    Connection::open(&path).unwrap().execute_batch("VACUUM").unwrap();
+    for word in ["xyloquartz", "zanzibarium", "wobblestone"] {
+        assert!(!holds(folder.path(), word), "{word}");
+    }
+    assert!(holds(folder.path(), "kettledrummer"));
+    let store = Sqlite::open(&path).unwrap();
+    for thread_id in [kept, fork] {
+        let events = all_events(&store, thread_id, &[]).await;
+        assert_eq!(journal::view::context(&events).iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), [1, 2]);
+    }
+}
+
 #[tokio::test]
 async fn k9_of_what_was_deleted_nothing_is_left_in_the_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -105,7 +142,7 @@ async fn k9_of_what_was_deleted_nothing_is_left_in_the_file() {
     let both = Transfer {
         thread_id: None,
         turns: 2,
-        threads: vec![gone, kept],
+        threads: vec![unchanged(gone), unchanged(kept)],
         ..transfer(kept, (1, 6), "Of Dingleberg.")
     };
     let told = archived(&both.summary, ArchiveReason::Request, (3, 3));

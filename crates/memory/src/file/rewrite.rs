@@ -1,9 +1,8 @@
 //! A person's own edit of agent.md, made in an editor on a text they were shown: it takes the place of the file unless
 //! it would undo what others wrote meanwhile. Nothing of it is put together in silence.
 
-use ledger::withhold;
-
 use crate::block;
+use crate::edit::secrets_in;
 use crate::file::{AgentFile, Intent, Step};
 use crate::{AGENT_MD_BYTES_MAX, Error, Result};
 
@@ -67,10 +66,6 @@ fn with_block_of(old: &[u8], shown: &[u8], edited: &[u8]) -> Option<Vec<u8>> {
         Some(text) => block::replace(edited, &text).ok(),
         None => Some(block::without(edited)),
     }
-}
-
-fn secrets_in(text: &[u8]) -> u64 {
-    withhold(&String::from_utf8_lossy(text)).1
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use ledger::{REDACTED, redact};
+use ledger::{REDACTED, withhold};
 
 use crate::block;
 
@@ -51,18 +51,36 @@ fn new_stretches(text: &[u8], known: &HashSet<&[u8]>) -> Vec<Range<usize>> {
     stretches
 }
 
-/// Returns the text without the secrets that `known` does not hold; `None` when it has none.
+/// Returns the text without the secrets that `known` does not hold; `None` when it has none. Where it cannot be told which
+/// of them `known` holds, all are taken out.
 fn without_unknown(text: &str, known: &str) -> Option<(String, u64)> {
-    let safe = redact(text);
+    let (safe, count) = withhold(text);
+    if count == 0 {
+        return None;
+    }
+    let (clean, withheld) = but_known(text, &safe, known).unwrap_or_else(|| (safe.into_owned(), count));
+    (withheld > 0).then_some((clean, withheld))
+}
+
+/// Returns the text with the secrets that `known` holds and without the others, and how many these are; `None` when it
+/// cannot be told where in the text a secret of `safe` stands.
+fn but_known(text: &str, safe: &str, known: &str) -> Option<(String, u64)> {
     let (mut clean, mut withheld) = (String::with_capacity(text.len()), 0);
     let mut rest = text;
     let mut parts = safe.split(REDACTED).peekable();
+    let mut left = safe.matches(REDACTED).count();
     while let Some(part) = parts.next() {
         // What stands around secrets is in both texts, in the same order.
         rest = rest.strip_prefix(part)?;
         clean.push_str(part);
         let Some(next) = parts.peek() else { break };
-        let end = if next.is_empty() && safe.ends_with(REDACTED) { rest.len() } else { rest.find(*next)? };
+        left -= 1;
+        let end = match (next.is_empty(), left) {
+            (true, 0) => rest.len(),
+            // Nothing parts it from the next one.
+            (true, _) => return None,
+            (false, _) => rest.find(*next)?,
+        };
         let secret = &rest[..end];
         if secret == REDACTED || known.contains(secret) {
             clean.push_str(secret);
@@ -72,7 +90,7 @@ fn without_unknown(text: &str, known: &str) -> Option<(String, u64)> {
         }
         rest = &rest[end..];
     }
-    (withheld > 0).then_some((clean, withheld))
+    rest.is_empty().then_some((clean, withheld))
 }
 
 #[cfg(test)]
@@ -111,6 +129,21 @@ mod tests {
         let more = format!("- mine: {KEY}, not ghp_abcdefghijklmnopqrstuvwxyz0123456789\n");
         check(&own, &more, Some((&format!("- mine: {KEY}, not [redacted]\n"), 1)));
         check("- [redacted]\n", "- still [redacted]\n", None);
+    }
+
+    #[test]
+    fn m16_what_cannot_be_told_apart_is_withheld_whole() {
+        // A secret beside what stands for one, with nothing between them.
+        check(
+            "",
+            "- [redacted]ghp_abcdefghijklmnopqrstuvwxyz0123456789\n",
+            Some(("- [redacted][redacted]\n", 1)),
+        );
+        let pem = "-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----";
+        check("", &format!("{pem}{pem}\n"), Some(("[redacted][redacted]\n", 2)));
+        check("", &format!("{pem}\n{pem}\n"), Some(("[redacted]\n[redacted]\n", 2)));
+        // A line end is in the key, and behind it.
+        check("", &format!("{pem}\n"), Some(("[redacted]\n", 1)));
     }
 
     #[test]

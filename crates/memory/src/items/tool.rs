@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use journal::{FoundItem, Write};
+use journal::{AGENT_ITEMS, FoundItem, Write};
 use model::ToolSpec;
 use protocol::{AssistantId, Item};
 use runtime::{Repeat, Tool, ToolContext, ToolOutput, Update};
@@ -16,8 +16,6 @@ use super::{ItemSearch, Items, Kept, NamespaceSearch, prepare};
 /// The tool's name.
 pub const STORE: &str = "store";
 
-/// The first label of what agents keep.
-const AGENTS: &str = "agents";
 /// The most items or namespaces of one answer.
 const FOUND_MAX: usize = 20;
 /// The most bytes that are shown of a value where several are.
@@ -32,7 +30,7 @@ pub struct StoreTool {
 impl StoreTool {
     /// Returns the tool for what the agent keeps.
     pub fn new(agent_id: &AssistantId) -> Self {
-        Self { own: [AGENTS.to_owned(), agent_id.to_string()] }
+        Self { own: [AGENT_ITEMS.to_owned(), agent_id.to_string()] }
     }
 
     fn namespace(&self, labels: &[String]) -> Vec<String> {

@@ -1,5 +1,6 @@
 //! Why nothing could be recalled, told so that a model or a person knows what to do. Nothing is handled here.
 
+use journal::PAGE_ROWS_MAX;
 use protocol::{Seq, ThreadId};
 
 /// Why nothing could be recalled.
@@ -8,6 +9,15 @@ pub enum RecallError {
     /// What was asked for has no letter or digit in it.
     #[error("recall: there is no word to look for")]
     NoWords,
+    /// So many hits are none or too many.
+    #[error("search: {limit} is no number of hits")]
+    Limit {
+        /// The number asked for.
+        limit: usize,
+    },
+    /// A sub-agent asks for what is not its own.
+    #[error("recall from everything: a sub-agent sees its own conversation alone")]
+    Subagent,
     /// The range ends before it begins.
     #[error("recall: {from} to {to} is no range")]
     EmptyRange {
@@ -68,6 +78,10 @@ impl RecallError {
     pub fn hint(&self) -> String {
         match self {
             Self::NoWords => "name what you look for, such as a file, a command or a subject".to_owned(),
+            Self::Limit { .. } => format!("ask for 1 to {PAGE_ROWS_MAX}"),
+            Self::Subagent => {
+                "leave out `scope`, and work with what the task tells; say what is missing in it".to_owned()
+            }
             Self::EmptyRange { .. } => "give the lower number first".to_owned(),
             Self::UnknownThread { .. } => "open the thread again".to_owned(),
             Self::ForeignThread { lineage, .. } => {

@@ -1,21 +1,20 @@
 //! Recall from everything an assistant has: the original messages of all its threads, its summaries and its handoffs. How
 //! these are found and ordered is the search's matter.
 
-use journal::{FoundKind, Store, ThreadPart};
-use ledger::redact;
-use protocol::{AssistantId, Seq, ThreadId};
+use journal::{FoundKind, Place, Store, ThreadPart};
+use protocol::{AssistantId, ParentKind, Seq, ThreadId};
 
-use super::gather::{Gathering, SHOWN_MAX};
+use super::gather::{Gathering, MATCH_CHARS_MAX, SHOWN_MAX};
+use super::lineage::LINEAGE_THREADS_MAX;
+use super::messages;
 use super::passage::Finder;
 use super::{Note, Recall, RecallError, RecallQuery, RecallScope, Rest, Source};
-use crate::search::{Found, SearchHit, SearchRequest, search};
+use crate::search::{Read, SearchRequest, best};
 
 /// Summaries and handoffs that are shown.
 const NOTES_MAX: usize = 3;
 /// The part of the room for an answer that these may take.
 const NOTES_SHARE: u64 = 4;
-/// Begin and end of a word found.
-const MARKS: [char; 2] = ['\u{2}', '\u{3}'];
 
 /// Returns what the assistant of the thread that asks has about the words of `text`.
 pub(super) async fn recall(
@@ -36,16 +35,14 @@ pub(super) async fn recall(
         ..SearchRequest::of(text)
     };
     // Twice as many, because some are in sight.
-    let messages = search(store, &request(vec![FoundKind::Message], SHOWN_MAX * 2)).await?;
-    let notes = search(store, &request(vec![FoundKind::Summary, FoundKind::Handoff], NOTES_MAX)).await?;
+    let (words, found) = best(store, &request(vec![FoundKind::Message], SHOWN_MAX * 2)).await?;
+    let (_, notes) = best(store, &request(vec![FoundKind::Summary, FoundKind::Handoff], NOTES_MAX)).await?;
     let mut places: Vec<(ThreadId, Seq)> = Vec::new();
-    for hit in &messages.hits {
-        if let Found::Message { thread_id: found_in, seq, .. } = hit.found {
-            let is_in_sight = found_in == thread_id
-                && (query.before.is_some_and(|before| seq >= before) || query.except == Some(seq));
-            if !is_in_sight {
-                places.push((found_in, seq));
-            }
+    for message in &found {
+        if let Place::Message { thread_id: found_in, seq, .. } = *message.place()
+            && !is_in_sight(store, (thread_id, query), (found_in, seq)).await?
+        {
+            places.push((found_in, seq));
         }
     }
     let mut threads: Vec<ThreadId> = Vec::new();
@@ -54,11 +51,11 @@ pub(super) async fn recall(
             threads.push(*found_in);
         }
     }
-    let notes = notes.hits.iter().filter_map(note).collect();
+    let finder = Finder::new(&words);
+    let notes = notes.iter().filter_map(|read| note(read, &finder)).collect();
     let parts = threads.iter().map(|thread_id| ThreadPart { thread_id: *thread_id, before: None }).collect();
     let mut gathering = Gathering::of_everything(store, parts, query.tokens_max);
     let notes = gathering.placed_notes(notes, query.tokens_max / NOTES_SHARE);
-    let finder = Finder::new(&messages.words);
     let left = places.len().saturating_sub(SHOWN_MAX);
     places.truncate(SHOWN_MAX);
     let (excerpts, hidden) = gathering.at(&places, &finder).await?;
@@ -66,10 +63,35 @@ pub(super) async fn recall(
     Ok(Recall { scope: RecallScope::Everything, threads, excerpts, notes, rest, cut: None, left_at: None })
 }
 
-/// Returns the assistant whose thread asks.
+/// Returns whether who asks has a message in sight. What a fork copied is found where it was said.
+async fn is_in_sight(
+    store: &dyn Store,
+    (thread_id, query): (ThreadId, &RecallQuery),
+    (found_in, seq): (ThreadId, Seq),
+) -> Result<bool, RecallError> {
+    let is_within = query.before.is_some_and(|before| seq >= before) || query.except == Some(seq);
+    if !is_within || found_in == thread_id {
+        return Ok(is_within);
+    }
+    let event_of = async |thread_id| -> Result<_, RecallError> {
+        Ok(messages::at(store, (thread_id, seq)).await?.map(|said| said.event_id))
+    };
+    Ok(event_of(thread_id).await? == event_of(found_in).await?)
+}
+
+/// Returns the assistant whose thread asks, unless that is a sub-agent's or came from one.
 async fn assistant_of(store: &dyn Store, thread_id: ThreadId) -> Result<AssistantId, RecallError> {
-    let thread = store.thread(thread_id).await?.ok_or(RecallError::UnknownThread { thread_id })?;
-    Ok(thread.assistant_id)
+    let asking = store.thread(thread_id).await?.ok_or(RecallError::UnknownThread { thread_id })?;
+    let (mut parent_id, mut parent_kind) = (asking.parent_id, asking.parent_kind);
+    for _ in 0..LINEAGE_THREADS_MAX {
+        if parent_kind == Some(ParentKind::Subagent) {
+            return Err(RecallError::Subagent);
+        }
+        let Some(id) = parent_id else { break };
+        let Some(parent) = store.thread(id).await? else { break };
+        (parent_id, parent_kind) = (parent.parent_id, parent.parent_kind);
+    }
+    Ok(asking.assistant_id)
 }
 
 /// Returns the one thread of the assistant whose id begins with `prefix`. A thread of another one is not told from one
@@ -105,16 +127,15 @@ pub(super) async fn thread_of_same(
 }
 
 /// Returns what a summary or a handoff says; `None` for anything else.
-fn note(hit: &SearchHit) -> Option<Note> {
-    let source = match hit.found {
-        Found::Summary { thread_id, first_turn, last_turn, .. } => {
+fn note(read: &Read, finder: &Finder) -> Option<Note> {
+    let source = match *read.place() {
+        Place::Summary { thread_id, first_turn, last_turn, .. } => {
             Source::Summary { thread_id, first_turn, last_turn }
         }
-        Found::Handoff { parent_thread_id, child_thread_id, .. } => {
+        Place::Handoff { parent_thread_id, child_thread_id, .. } => {
             Source::Handoff { parent_thread_id, child_thread_id }
         }
-        Found::Message { .. } | Found::Item { .. } => return None,
+        Place::Message { .. } | Place::Item { .. } => return None,
     };
-    let text = hit.snippet.replace(MARKS, "");
-    Some(Note { source, at: hit.at, text: redact(&text).into_owned() })
+    Some(Note { source, at: read.at(), text: finder.passage(&read.text(), MATCH_CHARS_MAX) })
 }

@@ -6,12 +6,12 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use journal::{EventQuery, RankQuery, Ranked, Store, ThreadPart};
 use model::tokens::{CHARS_PER_TOKEN, weight};
-use protocol::{Category, Event, EventId, Message, Seq, ThreadId};
-use serde_json::Value;
+use protocol::{Category, EventId, Seq, ThreadId};
 
+use super::messages::{self, Said};
 use super::order::{Match, Weights, newest_first};
-use super::passage::{CUT, Finder, readable, shortened};
-use super::{Note, Passage, RECALL, Recall, RecallError, RecallScope, Rest, Speaker, render, words};
+use super::passage::{CUT, Finder, shortened};
+use super::{Note, Passage, Recall, RecallError, RecallScope, Rest, render, words};
 
 /// Messages that are ranked; of these the best are shown.
 const RANKED_MAX: usize = 100;
@@ -22,7 +22,7 @@ const MATCH_SHARE: f64 = 0.25;
 /// The best matches come with what was said right before and after, before there is room for others.
 const WITH_NEIGHBOURS_FIRST: usize = 3;
 /// Characters of a message that matches.
-const MATCH_CHARS_MAX: usize = 480;
+pub(super) const MATCH_CHARS_MAX: usize = 480;
 /// Characters of a message next to one that matches.
 pub(crate) const NEIGHBOUR_CHARS_MAX: usize = 160;
 /// Characters of a line that separates passages.
@@ -165,13 +165,10 @@ impl<'a> Gathering<'a> {
         (thread_id, seq): (ThreadId, Seq),
         finder: &Finder,
     ) -> Result<Option<Passage>, RecallError> {
-        let query = EventQuery { before: Some(seq + 1), ..EventQuery::after(seq - 1, 1) };
-        let Some(event) = self.store.events(thread_id, query).await?.pop() else { return Ok(None) };
-        let Some((speaker, text)) = said(&event).filter(|_| self.seen.insert(event.event_id)) else {
-            return Ok(None);
-        };
-        let text = finder.passage(&text, MATCH_CHARS_MAX);
-        Ok(Some(Passage { thread_id, seq, speaker, at: event.created_at, is_match: true, text }))
+        let said = messages::at(self.store, (thread_id, seq)).await?;
+        let Some(said) = said.filter(|said| self.seen.insert(said.event_id)) else { return Ok(None) };
+        let text = finder.passage(&said.text, MATCH_CHARS_MAX);
+        Ok(Some(Passage { is_match: true, text, ..said.passage(thread_id) }))
     }
 
     /// Returns what there is room for, in the order in which it is to be read: the best matches with their neighbours,
@@ -199,24 +196,12 @@ impl<'a> Gathering<'a> {
     /// Adds the messages next to the match, unless they have a place already.
     async fn add_neighbours(&mut self, excerpt: &mut Excerpt) -> Result<(), RecallError> {
         let Some(Passage { thread_id, seq, .. }) = excerpt.found else { return Ok(()) };
-        let categories = vec![Category::Message];
         let end = self.parts.iter().find(|part| part.thread_id == thread_id).and_then(|part| part.before);
-        let before = EventQuery { after: None, before: Some(seq), ..EventQuery::after(0, 1) };
-        let after = EventQuery { before: end, ..EventQuery::after(seq, 1) };
-        for (query, slot) in [(before, &mut excerpt.before), (after, &mut excerpt.after)] {
-            let query = EventQuery { categories: categories.clone(), ..query };
-            let Some(event) = self.store.events(thread_id, query).await?.pop() else { continue };
-            if let Some((speaker, text)) = said(&event).filter(|_| self.seen.insert(event.event_id)) {
-                let text = shortened(&text, NEIGHBOUR_CHARS_MAX);
-                *slot = self.placed(Passage {
-                    thread_id,
-                    seq: event.seq,
-                    speaker,
-                    at: event.created_at,
-                    is_match: false,
-                    text,
-                });
-            }
+        let [before, after] = messages::beside(self.store, (thread_id, seq), end).await?;
+        for (said, slot) in [(before, &mut excerpt.before), (after, &mut excerpt.after)] {
+            let Some(said) = said.filter(|said| self.seen.insert(said.event_id)) else { continue };
+            let text = shortened(&said.text, NEIGHBOUR_CHARS_MAX);
+            *slot = self.placed(Passage { text, ..said.passage(thread_id) });
         }
         Ok(())
     }
@@ -261,20 +246,13 @@ impl<'a> Gathering<'a> {
             let Some(last) = page.last() else { break None };
             at = last.seq;
             for event in &page {
-                let Some((speaker, text)) = said(event) else { continue };
+                let Some(said) = Said::of(event) else { continue };
                 let passed = if event.seq == from { from_char } else { 0 };
-                let text = behind(text, passed);
-                if text.is_empty() {
+                let whole = Passage { is_match: true, ..said.passage(thread_id) };
+                let whole = Passage { text: behind(whole.text, passed), ..whole };
+                if whole.text.is_empty() {
                     continue;
                 }
-                let whole = Passage {
-                    thread_id,
-                    seq: event.seq,
-                    speaker,
-                    at: event.created_at,
-                    is_match: true,
-                    text,
-                };
                 // The first is cut rather than left out, so that reading on always ends.
                 let placed = match passages.is_empty() {
                     true => self.placed_cut(whole.clone()),
@@ -320,23 +298,4 @@ fn shown_of(whole: &str, shortened: &str) -> Option<u64> {
 
 fn ids(parts: &[ThreadPart]) -> Vec<ThreadId> {
     parts.iter().map(|part| part.thread_id).collect()
-}
-
-/// Returns who said what in a message; `None` for one without words, and for the answer of a recall: its passages are
-/// elsewhere, and newer than they are only by looking so.
-pub(crate) fn said(event: &Event) -> Option<(Speaker, String)> {
-    let message = event.message()?;
-    let speaker = match &message {
-        Message::Human(_) if is_injected(event) => Speaker::Harness,
-        Message::Human(_) => Speaker::User,
-        Message::Ai(_) => Speaker::Assistant,
-        Message::Tool(result) if result.name.as_deref() == Some(RECALL) => return None,
-        Message::Tool(result) => Speaker::Tool(result.name.clone()),
-    };
-    let text = readable(&message);
-    (!text.is_empty()).then_some((speaker, text))
-}
-
-pub(super) fn is_injected(event: &Event) -> bool {
-    event.metadata_value().get("injected").and_then(Value::as_bool) == Some(true)
 }

@@ -6,7 +6,7 @@ use journal::{EventQuery, Store};
 use protocol::{Category, Event, EventType, Seq, ThreadId, TurnsArchived};
 
 use super::RecallError;
-use super::gather::is_injected;
+use super::messages::is_injected;
 
 /// Messages that are read at a time to find where a turn began.
 const TURN_PAGE: usize = 50;

@@ -1,32 +1,40 @@
 //! Reading what a search found: who said a message and what was said beside it. Which matches come first is not decided
 //! here.
 
-use std::collections::HashSet;
+use std::borrow::Cow;
 
 use jiff::Timestamp;
-use journal::{EventQuery, FoundKind, Hit, Place, Store};
-use protocol::{Category, EventId, Seq, ThreadId};
+use journal::{FoundKind, Hit, Place, Store};
+use ledger::redact;
+use protocol::Seq;
 
 use super::{Beside, Found, SearchHit};
-use crate::recall::gather::{NEIGHBOUR_CHARS_MAX, said};
+use crate::recall::gather::NEIGHBOUR_CHARS_MAX;
+use crate::recall::messages::{self, Said};
 use crate::recall::order::Match;
 use crate::recall::passage::shortened;
 use crate::{RecallError, Speaker};
 
-/// Reads matches, each message once.
-pub(super) struct Reader<'a> {
-    store: &'a dyn Store,
-    seen: HashSet<EventId>,
-}
-
 /// A match, read as far as its order depends on it.
-pub(super) struct Read {
+pub(crate) struct Read {
     hit: Hit,
     /// Who said it, if it is a message.
     speaker: Option<Speaker>,
 }
 
 impl Read {
+    /// Reads a match; `None` for a message that only repeats what was recalled before.
+    pub(super) async fn of(store: &dyn Store, hit: Hit) -> Result<Option<Self>, RecallError> {
+        let speaker = match hit.place {
+            Place::Message { thread_id, seq, .. } => {
+                let Some(said) = messages::at(store, (thread_id, seq)).await? else { return Ok(None) };
+                Some(said.speaker)
+            }
+            Place::Summary { .. } | Place::Handoff { .. } | Place::Item { .. } => None,
+        };
+        Ok(Some(Self { hit, speaker }))
+    }
+
     /// Returns what was found.
     pub(super) const fn kind(&self) -> FoundKind {
         match &self.hit.place {
@@ -45,35 +53,14 @@ impl Read {
         };
         Match { score: self.hit.score, held: self.hit.held, age: (self.hit.created_at, seq) }
     }
-}
-
-impl<'a> Reader<'a> {
-    /// Returns a reader that has read nothing.
-    pub(super) fn new(store: &'a dyn Store) -> Self {
-        Self { store, seen: HashSet::new() }
-    }
-
-    /// Reads a match; `None` for a message that only repeats another or what was recalled before.
-    pub(super) async fn read(&mut self, hit: Hit) -> Result<Option<Read>, RecallError> {
-        let Place::Message { thread_id, seq, .. } = hit.place else {
-            return Ok(Some(Read { hit, speaker: None }));
-        };
-        let query = EventQuery { before: Some(seq + 1), ..EventQuery::after(seq - 1, 1) };
-        let Some(event) = self.store.events(thread_id, query).await?.pop() else { return Ok(None) };
-        let Some((speaker, _)) = said(&event).filter(|_| self.seen.insert(event.event_id)) else {
-            return Ok(None);
-        };
-        Ok(Some(Read { hit, speaker: Some(speaker) }))
-    }
 
     /// Returns the match as it is shown.
-    pub(super) async fn hit(&self, read: &Read) -> Result<SearchHit, RecallError> {
-        let found = match read.hit.place.clone() {
+    pub(super) async fn shown(&self, store: &dyn Store) -> Result<SearchHit, RecallError> {
+        let found = match self.hit.place.clone() {
             Place::Message { thread_id, seq, .. } => {
-                let speaker = read.speaker.clone().unwrap_or(Speaker::Tool(None));
-                let before = EventQuery { after: None, before: Some(seq), ..EventQuery::after(0, 1) };
-                let before = self.beside(thread_id, before).await?;
-                let after = self.beside(thread_id, EventQuery::after(seq, 1)).await?;
+                let speaker = self.speaker.clone().unwrap_or(Speaker::Tool(None));
+                let [before, after] = messages::beside(store, (thread_id, seq), None).await?;
+                let (before, after) = (before.map(beside), after.map(beside));
                 Found::Message { thread_id, seq, speaker, before, after }
             }
             Place::Summary { summary_id, thread_id, first_turn, last_turn } => {
@@ -84,17 +71,26 @@ impl<'a> Reader<'a> {
             }
             Place::Item { namespace, key } => Found::Item { namespace, key },
         };
-        let Hit { score, created_at, ref snippet, .. } = read.hit;
-        Ok(SearchHit { found, at: created_at, snippet: snippet.clone(), score })
+        let Hit { score, created_at: at, ref snippet, .. } = self.hit;
+        Ok(SearchHit { found, at, snippet: snippet.clone(), score })
     }
 
-    async fn beside(&self, thread_id: ThreadId, query: EventQuery) -> Result<Option<Beside>, RecallError> {
-        let query = EventQuery { categories: vec![Category::Message], ..query };
-        let Some(event) = self.store.events(thread_id, query).await?.pop() else { return Ok(None) };
-        Ok(said(&event).map(|(speaker, text)| Beside {
-            seq: event.seq,
-            speaker,
-            text: shortened(&text, NEIGHBOUR_CHARS_MAX),
-        }))
+    /// Returns where it was found.
+    pub(crate) const fn place(&self) -> &Place {
+        &self.hit.place
     }
+
+    /// Returns when it was said or stored.
+    pub(crate) const fn at(&self) -> Timestamp {
+        self.hit.created_at
+    }
+
+    /// Returns the whole text of a summary or a handoff, without secrets: half a one would not be recognised.
+    pub(crate) fn text(&self) -> Cow<'_, str> {
+        redact(&self.hit.text)
+    }
+}
+
+fn beside(said: Said) -> Beside {
+    Beside { seq: said.seq, speaker: said.speaker, text: shortened(&said.text, NEIGHBOUR_CHARS_MAX) }
 }

@@ -106,6 +106,9 @@ impl Asking<'_> {
         conversation: String,
         (place, done, total): (Place, u64, u64),
     ) -> Result<String, SummarizationError> {
+        if self.cancel.is_cancelled() {
+            return Err(SummarizationError::Stopped);
+        }
         let what = format!("remembering with {}", self.name());
         self.frames.send(Frame::Progress { what, done, total: Some(total.max(done + 1)) });
         let (instructions, text) = prompt(&self.input(earlier, conversation, place))?;
@@ -116,11 +119,12 @@ impl Asking<'_> {
             ..ChatRequest::default()
         };
         let answered = tokio::select! {
-            answered = self.model.answer(&request) => answered,
-            () = self.cancel.cancelled() => return Err(SummarizationError::Stopped),
+            answered = self.model.answer(&request) => answered.map_err(SummarizationError::Model),
+            // What the provider had done until then nobody says.
+            () = self.cancel.cancelled() => Err(SummarizationError::Stopped),
         };
         let usage = answered.as_ref().ok().and_then(|answer| answer.usage).unwrap_or_default();
-        let read = answered.map_err(SummarizationError::Model).and_then(|answer| self.read(answer));
+        let read = answered.and_then(|answer| self.read(answer));
         let problem = read.as_ref().err().map(ToString::to_string);
         self.calls.push(Called { model: self.name(), usage, prompt_sha256: prompt_sha256(), problem });
         read

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
-use ledger::phrase::{clip, flat, weight};
+use ledger::phrase::{clip, flat, plain, weight};
 use ledger::{Facts, Item, Ledger, Quote, What};
 use model::extractive::{rank, sentences};
 use model::tokens;
@@ -27,6 +27,15 @@ const SENTENCE_WEIGHT_MIN: usize = 3;
 const NAME_BYTES_MAX: usize = 80;
 /// Such names that are counted at a time, and how many are told.
 const NAMES_MAX: usize = 2_000;
+/// Words that were seen without a capital and are remembered, and the bytes of such a word.
+const COMMON_MAX: usize = 10_000;
+const COMMON_BYTES_MAX: usize = 20;
+/// Words that are no names where they have a capital, whether or not they are seen without one.
+const NO_NAMES: [&str; 40] = [
+    "about", "all", "and", "are", "but", "can", "could", "did", "does", "for", "from", "had", "has", "have",
+    "here", "how", "its", "let", "may", "not", "now", "our", "should", "some", "that", "the", "then",
+    "there", "these", "they", "this", "was", "what", "when", "where", "which", "who", "why", "will", "you",
+];
 const NAMES_TOLD: usize = 24;
 /// Of every hundred plain characters, those that what was asked may take, what was decided, what is open, and names.
 const ASKED_PERCENT: u64 = 30;
@@ -44,6 +53,8 @@ pub(super) struct Extract {
     days: Vec<(u64, i64)>,
     sentences: Vec<Sentence>,
     names: HashMap<String, u32>,
+    /// Words that were seen without a capital.
+    common: HashSet<String>,
     /// What is told already.
     told: HashSet<String>,
 }
@@ -77,8 +88,9 @@ impl Extract {
         });
         for sentence in sentences(&said.text) {
             self.count_names(sentence);
-            if weight(sentence) >= SENTENCE_WEIGHT_MIN {
-                let text = clip(&flat(sentence), ENTRY_GRAPHEMES);
+            let text = plain(sentence);
+            if weight(&text) >= SENTENCE_WEIGHT_MIN {
+                let text = clip(&text, ENTRY_GRAPHEMES);
                 self.sentences.push(Sentence { turn_index, role: said.role, text });
             }
         }
@@ -90,23 +102,45 @@ impl Extract {
     /// Counts the words that begin with a capital where a sentence does not; those that follow each other are one name.
     fn count_names(&mut self, sentence: &str) {
         let mut name = String::new();
-        for word in sentence.split_whitespace().skip(1) {
+        let mut words = sentence.split_whitespace();
+        // What follows a mark, such as a colon or a bullet, begins another phrase.
+        let mut begins = !words.next().is_some_and(goes_on);
+        for word in words {
             let bare = word
                 .trim_matches(|c: char| !c.is_alphanumeric())
                 .trim_end_matches("'s")
                 .trim_end_matches("’s");
-            if is_name(bare) {
+            let is_name = is_name(bare) && !begins;
+            begins = !goes_on(word);
+            if is_name {
                 if !name.is_empty() {
                     name.push(' ');
                 }
                 name.push_str(bare);
             }
+            self.note_common(bare);
             // What stands behind a word ends the name.
-            if !is_name(bare) || !word.ends_with(char::is_alphanumeric) {
+            if !is_name || !word.ends_with(char::is_alphanumeric) {
                 self.count_name(std::mem::take(&mut name));
             }
         }
         self.count_name(name);
+    }
+
+    fn note_common(&mut self, word: &str) {
+        let is_common = word.len() <= COMMON_BYTES_MAX && word.chars().all(char::is_lowercase);
+        if is_common && self.common.len() < COMMON_MAX && !self.common.contains(word) {
+            self.common.insert(word.to_owned());
+        }
+    }
+
+    /// Returns whether any word of a name is more than a common one that has a capital for another reason.
+    fn is_telling(&self, name: &str) -> bool {
+        name.split(' ').any(|word| {
+            let lower = word.to_lowercase();
+            let is_plain = word.chars().skip(1).all(char::is_lowercase);
+            !is_plain || !(NO_NAMES.contains(&lower.as_str()) || self.common.contains(&lower))
+        })
     }
 
     fn count_name(&mut self, name: String) {
@@ -222,7 +256,8 @@ impl Extract {
 
     /// Returns the line of names: the most used of each sort.
     fn named(&self, facts: &Facts, weight_max: u64) -> String {
-        let mut proper: Vec<(&String, &u32)> = self.names.iter().collect();
+        let mut proper: Vec<(&String, &u32)> =
+            self.names.iter().filter(|(name, _)| self.is_telling(name)).collect();
         proper.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
         let proper = proper.into_iter().take(NAMES_TOLD).map(|(name, _)| name.as_str());
         let other = facts.references.iter().chain(&facts.identifiers).map(|name| name.text.as_str());
@@ -276,11 +311,18 @@ impl Text {
     }
 }
 
-/// Returns whether a word is written as names are.
+/// Returns whether a word is written as names are; a contraction is none.
 fn is_name(word: &str) -> bool {
     let mut letters = word.chars();
     let begins = letters.next().is_some_and(char::is_uppercase);
-    begins && letters.any(char::is_lowercase) && word.chars().count() > 2
+    let is_contracted =
+        ["'ll", "'m", "'re", "'ve", "'d", "n't"].iter().any(|end| word.replace('’', "'").ends_with(end));
+    begins && letters.any(char::is_lowercase) && word.chars().count() > 2 && !is_contracted
+}
+
+/// Returns whether the phrase goes on behind the word.
+fn goes_on(word: &str) -> bool {
+    word.ends_with(|last: char| last.is_alphanumeric() || matches!(last, ',' | ')' | '\'' | '’'))
 }
 
 /// Returns the day of a moment, in UTC.

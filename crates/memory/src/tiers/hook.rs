@@ -1,13 +1,14 @@
 //! The middleware of medium-term memory: it shows the model recent summaries, as delimited, dated, inert reference data
 //! within a budget. Which turns became summaries is not decided here.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use journal::{EventQuery, Store, SummaryQuery};
 use minijinja::{Environment, UndefinedBehavior};
 use model::{ChatRequest, inert, tokens};
-use protocol::{AssistantId, EventType, RunId, ThreadId, TurnsArchived};
+use protocol::{AssistantId, EventType, RunId, SummaryId, ThreadId, TurnsArchived};
 use runtime::{Channels, Failure, FailureKind, Hook, Point, StepContext, Update};
 use serde::Serialize;
 
@@ -85,14 +86,18 @@ impl TieredMemoryHook {
     async fn written(&self, store: &dyn Store, thread_id: ThreadId) -> Result<Option<Section>, Failure> {
         let frame = tokens::estimate(&render(&[], &[])?);
         let Some(mut left) = self.tokens_max.checked_sub(frame) else { return Ok(None) };
-        let this_thread = fitting(left_context(store, thread_id).await?, &mut left);
+        let archived = archived(store, thread_id).await?;
+        let own: HashSet<SummaryId> = archived.iter().map(|archived| archived.summary_id).collect();
+        let this_thread = fitting(left_context(archived, thread_id), &mut left);
         let query = SummaryQuery {
             agent_id: self.agent_id.clone(),
             except_thread: Some(thread_id),
             offset: 0,
             limit: SUMMARIES_MAX,
         };
-        let others = store.summaries(query).await?.into_iter().map(|stored| {
+        let others = store.summaries(query).await?.into_iter();
+        // A fork has been told of turns of its source: what it has of them is in its own events, or in its context.
+        let others = others.filter(|stored| !own.contains(&stored.summary.id)).map(|stored| {
             let place = match stored.thread_id {
                 Some(thread_id) => format!("thread=\"{thread_id}\""),
                 None => "thread=\"deleted\"".to_owned(),
@@ -133,20 +138,22 @@ impl Hook for TieredMemoryHook {
     }
 }
 
-/// Returns the summaries of what left the thread's context without a compaction, the newest first.
-async fn left_context(store: &dyn Store, thread_id: ThreadId) -> journal::Result<Vec<Entry>> {
+/// Returns what the thread was told of summaries of its turns, the newest first.
+async fn archived(store: &dyn Store, thread_id: ThreadId) -> journal::Result<Vec<TurnsArchived>> {
     let types = vec![EventType::TurnsArchived];
     let query = EventQuery { types, limit: ARCHIVED_EVENTS, ..EventQuery::default() };
     let events = store.events(thread_id, query).await?;
-    let archived = events.iter().rev().filter_map(|event| {
-        let archived: TurnsArchived = serde_json::from_str(event.content.get()).ok()?;
-        archived.reason.leaves_context().then_some(archived)
-    });
-    let entries = archived.map(|archived| Entry {
+    Ok(events.iter().rev().filter_map(|event| serde_json::from_str(event.content.get()).ok()).collect())
+}
+
+/// Returns the summaries of what left the thread's context without a compaction.
+fn left_context(archived: Vec<TurnsArchived>, thread_id: ThreadId) -> Vec<Entry> {
+    let left = archived.into_iter().filter(|archived| archived.reason.leaves_context());
+    let entries = left.map(|archived| Entry {
         place: format!("thread=\"{thread_id}\" seqs=\"{}-{}\"", archived.first_seq, archived.last_seq),
         text: inert::text(archived.summary.trim()),
     });
-    Ok(entries.collect())
+    entries.collect()
 }
 
 /// Returns as many of the entries, the newest first, as fit, in the order of time.

@@ -24,6 +24,29 @@ pub(super) enum Newest {
     Open,
 }
 
+/// How much a conversation may be, as a model counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Limit<'a> {
+    /// `provider/name`.
+    model: &'a str,
+    /// Tokens beyond which turns leave.
+    above: u64,
+    /// Tokens of which no more are left then.
+    down_to: u64,
+}
+
+impl<'a> Limit<'a> {
+    /// Returns the limit of a budget: half of it is left, so that turns do not leave again after each one.
+    pub(super) const fn of(model: &'a str, budget: u64) -> Self {
+        Self { model, above: budget, down_to: budget / 2 }
+    }
+
+    /// Returns the limit while turns leave: they do so until no more is left than is to be.
+    pub(super) const fn underway(self) -> Self {
+        Self { above: self.down_to, ..self }
+    }
+}
+
 /// The oldest turns of a context, with everything between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Leaving {
@@ -42,22 +65,18 @@ impl Leaving {
     }
 }
 
-/// Returns what leaves the context so that at most half of `budget` stays; `None` when it is within its budget, or nothing
-/// can leave. Turns leave whole, from a person's message up to the next; the newest complete one stays, and so does one
-/// that is not complete. So does everything before the event `from`.
-pub(super) fn leaving(
-    context: &Context,
-    (model, budget): (&str, u64),
-    newest: Newest,
-    from: Seq,
-) -> Option<Leaving> {
-    let total = context.request_tokens(model, 0);
-    if total <= budget {
+/// Returns what leaves the context so that it is within the limit; `None` when it is, or nothing can leave. Turns leave
+/// whole, from a person's message up to the next, and what a harness said in the person's name begins none; the newest
+/// complete one stays, and so does one that is not complete. So does everything before the event `from`.
+pub(super) fn leaving(context: &Context, limit: Limit<'_>, newest: Newest, from: Seq) -> Option<Leaving> {
+    let total = context.request_tokens(limit.model, 0);
+    if total <= limit.above {
         return None;
     }
     let (messages, seqs) = (&context.messages[context.opening..], &context.seqs[context.opening..]);
-    let begins: Vec<usize> =
-        (0..messages.len()).filter(|at| matches!(messages[*at], Message::Human(_))).collect();
+    let is_begin =
+        |at: &usize| matches!(messages[*at], Message::Human(_)) && !context.injected.contains(&seqs[*at]);
+    let begins: Vec<usize> = (0..messages.len()).filter(is_begin).collect();
     let staying = match newest {
         Newest::Complete => begins.len().checked_sub(1)?,
         Newest::Open => begins.len().checked_sub(2)?,
@@ -67,7 +86,7 @@ pub(super) fn leaving(
         _ => *begins.iter().find(|at| seqs[**at] >= from)?,
     };
     let is_bounded = matches!(context.beginning.start, Some(Start::Boundary { .. }));
-    let times = context.times(model);
+    let times = context.times(limit.model);
     let mut left = 0;
     let mut counted = first;
     let mut end = None;
@@ -81,7 +100,7 @@ pub(super) fn leaving(
         counted = at;
         end = Some(at);
         // Truncation of a non-negative number is meant.
-        if total.saturating_sub((left as f64 * times) as u64) <= budget / 2 {
+        if total.saturating_sub((left as f64 * times) as u64) <= limit.down_to {
             break;
         }
     }

@@ -9,6 +9,7 @@ use ledger::phrase::{clip, flat};
 use ledger::withhold;
 use model::inert;
 use protocol::{LoggedTurn, ParentKind, Seq, Thread, ThreadId};
+use serde::{Deserialize, Serialize};
 
 use super::extract::day;
 
@@ -19,15 +20,38 @@ const TITLE_GRAPHEMES: usize = 60;
 /// Digits of the id of a thread that has no name.
 const ID_DIGITS: usize = 8;
 
-/// The turns of a summary.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Seen {
+/// Which turns of an agent are meant, in the order of their indexes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct TurnSet {
     /// How many there are.
-    pub turns: u64,
+    pub count: u64,
     /// The lowest index.
     pub first: u64,
     /// The highest.
     pub last: u64,
+    /// Differs for other turns between the same ends: the FNV hash of all indexes.
+    digest: u64,
+}
+
+impl TurnSet {
+    /// Returns the set with one more turn, which comes after the others.
+    pub(super) fn add(set: Option<Self>, index: u64) -> Self {
+        let set = set.unwrap_or(Self { count: 0, first: index, last: index, digest: 0xcbf2_9ce4_8422_2325 });
+        let digest = (set.digest ^ index).wrapping_mul(0x0100_0000_01b3);
+        Self { count: set.count + 1, first: set.first.min(index), last: set.last.max(index), digest }
+    }
+
+    /// Returns the set of these turns; `None` of no turns.
+    pub(super) fn of(indexes: impl IntoIterator<Item = u64>) -> Option<Self> {
+        indexes.into_iter().fold(None, |set, index| Some(Self::add(set, index)))
+    }
+}
+
+/// The turns of a summary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// Which they are.
+    pub turns: TurnSet,
     /// When the earliest was said.
     pub from: Timestamp,
     /// When the latest was.
@@ -52,18 +76,16 @@ pub(super) struct ThreadTurns {
 impl Seen {
     /// Adds a turn to what was seen so far.
     pub(super) fn add(seen: Option<Self>, turn: &LoggedTurn) -> Self {
-        let (index, at) = (turn.turn_index, turn.created_at);
+        let at = turn.created_at;
+        let turns = TurnSet::add(seen.as_ref().map(|seen| seen.turns), turn.turn_index);
         let mut seen = seen.unwrap_or_else(|| Self {
-            turns: 0,
-            first: index,
-            last: index,
+            turns,
             from: at,
             to: at,
             threads: Vec::new(),
             places: HashMap::new(),
         });
-        seen.turns += 1;
-        (seen.first, seen.last) = (seen.first.min(index), seen.last.max(index));
+        seen.turns = turns;
         (seen.from, seen.to) = (seen.from.min(at), seen.to.max(at));
         let (thread_id, seq) = (turn.thread_id, turn.seq);
         let place = *seen.places.entry(thread_id).or_insert(seen.threads.len());
@@ -102,11 +124,11 @@ impl Seen {
     }
 }
 
-/// Returns what a thread is called by. A child of a handoff has the title of the summary it was handed, which is told to
-/// no other thread (M3).
+/// Returns what a thread is called by. A child of a handoff has the title of the summary it was handed, and a fork the name
+/// of its source, which may be such a child: that title is told to no other thread (M3).
 fn title(thread: Thread) -> Option<String> {
     match thread.parent_kind {
-        Some(ParentKind::Handoff) => thread.first_prompt,
-        Some(ParentKind::Fork | ParentKind::Subagent) | None => thread.name.or(thread.first_prompt),
+        Some(ParentKind::Handoff | ParentKind::Fork) => thread.first_prompt,
+        Some(ParentKind::Subagent) | None => thread.name.or(thread.first_prompt),
     }
 }

@@ -1,32 +1,34 @@
 //! One transfer: reads the turns of a window that no summary stands for, has them summarised, and stores the summary with
-//! what follows from it in one transaction. When it is due, and what leaves a context with it, is decided elsewhere.
+//! what follows from it in one transaction. When it is due, and what leaves a context with it, is decided elsewhere; nothing
+//! is stored of a plan when the thread changed under it.
 //!
 //! Turns are read in pages and nothing of them is kept but what the summariser is shown next, so that the memory it takes
 //! does not depend on how many there are.
 
 use jiff::Timestamp;
-use journal::{EventQuery, PAGE_ROWS_MAX, Transaction, TurnQuery, Write};
+use journal::{Planned, Transaction, TurnQuery, Write};
 use ledger::withhold;
 use model::{inert, tokens};
 use protocol::{
-    ArchiveReason, AssistantId, CompactionUndone, EventType, MediumTermSummary, NewEvent, SCHEMA_VERSION,
-    Seq, SummaryId, TurnsArchived, Usage,
+    ArchiveReason, AssistantId, EventType, MediumTermSummary, NewEvent, SCHEMA_VERSION, Seq, SummaryId,
+    ThreadId, TurnsArchived, Usage,
 };
 use runtime::Frames;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::ask::{Asking, CALLS_MAX, Called, Place, SHRINKS_MAX};
+use super::due::Draft;
 use super::error::SummarizationError;
 use super::extract::Extract;
 use super::pages::{Packing, Pages};
 use super::seen::{Seen, ThreadTurns};
 use super::shown::{Said, TURN_GRAPHEMES_MAX};
 use super::window::TurnWindow;
-use super::{EXTRACTIVE, SummarizationHandoff, TRANSFER_DUE};
+use super::{EXTRACTIVE, SummarizationHandoff};
 
-/// How often it is tried while others change the turns of the window.
-const ATTEMPTS_MAX: u32 = 16;
+/// How often in a row it is tried while others change the turns of the window, or their threads.
+pub(super) const ATTEMPTS_MAX: u32 = 16;
 /// Graphemes of a turn that a model is shown: as many as may be, and fewer where they are too many for its calls.
 const CUTS: [usize; 3] = [TURN_GRAPHEMES_MAX, 400, 100];
 /// Of every hundred tokens that all calls together take, those that turns may have: chunks are not filled to the end.
@@ -42,8 +44,10 @@ pub(super) struct Request<'a> {
     pub departure: Departure,
     /// Who writes it.
     pub writer: Writer,
-    /// The item of the queue that is done with it: its key.
-    pub dequeue: Option<String>,
+    /// The thread as it was before the departure was worked out; `None`: that is not made of anything that changes.
+    pub planned: Option<Planned>,
+    /// What else is written with the summary.
+    pub done: Option<Write>,
 }
 
 /// How turns leave.
@@ -66,7 +70,7 @@ pub(super) enum Writer {
     Extract,
 }
 
-/// What became of a transfer.
+/// A transfer that was stored.
 pub(super) struct Transferred {
     pub summary: MediumTermSummary,
     pub model: String,
@@ -74,63 +78,168 @@ pub(super) struct Transferred {
     pub withheld: u64,
 }
 
-/// A summary before it is stored.
-struct Told {
-    text: String,
-    model: String,
-    withheld: u64,
+/// What became of a transfer.
+pub(super) enum Came {
+    /// It is stored.
+    Stored(Transferred),
+    /// No turn of the window is left.
+    Nothing,
+    /// Others changed the turns, or their threads, since: what is left is another matter.
+    Outdated,
+}
+
+/// What there is of a transfer before it is stored.
+#[derive(Default)]
+pub(super) struct Work {
+    /// A summary that was made, of these turns or of others.
+    pub draft: Option<Draft>,
+    /// Calls that are not traced yet, whatever came of them.
+    pub calls: Vec<Called>,
+    /// Where they are traced when nothing is stored.
+    pub thread_id: Option<ThreadId>,
+}
+
+/// What is left of a window.
+struct Survey {
+    seen: Seen,
+    /// How long the turns are at each cut; nothing where no model is asked.
+    weights: [u64; CUTS.len()],
+    /// The threads as they were before.
+    threads: Vec<Planned>,
 }
 
 impl SummarizationHandoff {
-    /// Carries out what is requested; `None` when no turn is left to summarise. Every call of a model is noted in
-    /// `calls`, whatever came of it.
+    /// Carries out what is requested, again while others change the turns; `None` when none is left to summarise.
     pub(super) async fn carry_out(
         &self,
         request: &Request<'_>,
-        calls: &mut Vec<Called>,
         running: (&Frames, &CancellationToken),
     ) -> Result<Option<Transferred>, SummarizationError> {
+        let mut work = Work::default();
+        let mut came = Err(SummarizationError::Contended { attempts: ATTEMPTS_MAX });
         for _ in 0..ATTEMPTS_MAX {
-            let Some((seen, told)) = self.tell(request, calls, running).await? else { return Ok(None) };
-            if running.1.is_cancelled() {
-                return Err(SummarizationError::Stopped);
-            }
-            if self.was_taken_back(request).await? {
-                return Ok(None);
-            }
-            match self.store_summary(request, &seen, (told, calls)).await {
-                Ok(transferred) => return Ok(Some(transferred)),
-                // Others were faster, or a thread was deleted: what is left is summarised anew.
-                Err(SummarizationError::Journal(
-                    journal::Error::Differs { .. } | journal::Error::NotFound { .. },
-                )) => {}
-                Err(error) => return Err(error),
+            match self.attempt(request, &mut work, running).await {
+                Ok(Came::Outdated) => {}
+                Ok(Came::Stored(transferred)) => return Ok(Some(transferred)),
+                Ok(Came::Nothing) => {
+                    came = Ok(None);
+                    break;
+                }
+                Err(error) => {
+                    came = Err(error);
+                    break;
+                }
             }
         }
-        Err(SummarizationError::Contended { attempts: ATTEMPTS_MAX })
+        self.leave_trace(&mut work).await?;
+        came
+    }
+
+    /// Tries it once. A summary of exactly these turns that there is already is not made again, and one that could not be
+    /// stored is left in `work`; so is every call that was made, until it is traced.
+    pub(super) async fn attempt(
+        &self,
+        request: &Request<'_>,
+        work: &mut Work,
+        running: (&Frames, &CancellationToken),
+    ) -> Result<Came, SummarizationError> {
+        let Some(survey) = self.survey(request).await? else { return Ok(Came::Nothing) };
+        work.thread_id = survey.seen.threads.first().map(|thread| thread.thread_id);
+        // No call is made for what cannot be stored.
+        self.check_rest(request, &survey.seen).await?;
+        let (seen, draft) = match work.draft.take().filter(|draft| draft.turns == survey.seen.turns) {
+            Some(draft) => (survey.seen, draft),
+            None => match self.tell(request, &survey, (&mut work.calls, running)).await? {
+                Some(told) => told,
+                None => return Ok(Came::Nothing),
+            },
+        };
+        let draft = work.draft.insert(draft);
+        if running.1.is_cancelled() {
+            return Err(SummarizationError::Stopped);
+        }
+        self.check_rest(request, &seen).await?;
+        match self.store_summary(request, (&seen, survey.threads), (draft, &work.calls)).await {
+            Ok(transferred) => {
+                (work.draft, work.calls) = (None, Vec::new());
+                Ok(Came::Stored(transferred))
+            }
+            // Others were faster, or a thread changed or was deleted.
+            Err(SummarizationError::Journal(
+                journal::Error::Differs { .. } | journal::Error::NotFound { .. },
+            )) => Ok(Came::Outdated),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Traces the calls of which nothing was stored.
+    pub(super) async fn leave_trace(&self, work: &mut Work) -> Result<(), SummarizationError> {
+        let calls = std::mem::take(&mut work.calls);
+        let Some(thread_id) = work.thread_id.filter(|_| !calls.is_empty()) else { return Ok(()) };
+        let writes = vec![Write::Append { thread_id, events: traced(&calls, Timestamp::now())? }];
+        match self.store.commit(Transaction { fence: None, writes }).await {
+            // It was deleted, with what it had cost.
+            Ok(_) | Err(journal::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns what is left of the window, and the threads of it as they were before anything of them was read.
+    async fn survey(&self, request: &Request<'_>) -> Result<Option<Survey>, SummarizationError> {
+        let one = request.window.thread_id;
+        let mut threads = match (request.planned, one) {
+            (Some(planned), _) => vec![planned],
+            (None, Some(thread_id)) => self.heads(&[thread_id]).await?,
+            (None, None) => Vec::new(),
+        };
+        let is_measured = self.summariser.is_some() && request.writer == Writer::Model;
+        let (mut seen, mut weights) = (None, [0; CUTS.len()]);
+        let mut pages = Pages::of(&*self.store, request.agent_id, request.window);
+        while let Some(page) = pages.next().await? {
+            for turn in &page {
+                for (cut, weight) in CUTS.iter().zip(&mut weights).filter(|_| is_measured) {
+                    *weight += tokens::weight(&Said::of(turn, *cut).to_lines());
+                }
+                seen = Some(Seen::add(seen, turn));
+            }
+        }
+        let Some(seen) = seen else { return Ok(None) };
+        if one.is_none() {
+            // Only now are they known, and what is summarised of them is read once more.
+            let found: Vec<ThreadId> = seen.threads.iter().map(|thread| thread.thread_id).collect();
+            threads = self.heads(&found).await?;
+        }
+        Ok(Some(Survey { seen, weights, threads }))
+    }
+
+    /// Returns the threads as they are; none that does not exist.
+    async fn heads(&self, threads: &[ThreadId]) -> journal::Result<Vec<Planned>> {
+        let mut heads = Vec::new();
+        for thread_id in threads.iter().copied() {
+            let thread = self.store.thread(thread_id).await?;
+            heads.extend(thread.map(|thread| Planned { thread_id, last_seq: thread.last_seq }));
+        }
+        Ok(heads)
     }
 
     /// Returns the summary of what is left of the window, and what is known of those turns.
     async fn tell(
         &self,
         request: &Request<'_>,
-        calls: &mut Vec<Called>,
-        (frames, cancel): (&Frames, &CancellationToken),
-    ) -> Result<Option<(Seen, Told)>, SummarizationError> {
-        let told = match &self.summariser {
+        survey: &Survey,
+        (calls, (frames, cancel)): (&mut Vec<Called>, (&Frames, &CancellationToken)),
+    ) -> Result<Option<(Seen, Draft)>, SummarizationError> {
+        match &self.summariser {
             Some(model) if request.writer == Writer::Model => {
                 let (summary_tokens, calls_made) = (self.settings.summary_tokens, Vec::new());
                 let mut asking =
                     Asking { model, summary_tokens, frames, cancel, calls: calls_made, withheld: 0 };
-                let told = self.ask(request, &mut asking).await;
+                let told = self.ask(request, survey, &mut asking).await;
                 calls.append(&mut asking.calls);
-                told?
+                told
             }
-            Some(_) | None => self.extract(request, cancel).await?,
-        };
-        let Some((seen, told)) = told else { return Ok(None) };
-        self.check_rest(request, &seen).await?;
-        Ok(Some((seen, told)))
+            Some(_) | None => self.extract(request, cancel).await,
+        }
     }
 
     /// Extracts a summary.
@@ -138,7 +247,7 @@ impl SummarizationHandoff {
         &self,
         request: &Request<'_>,
         cancel: &CancellationToken,
-    ) -> Result<Option<(Seen, Told)>, SummarizationError> {
+    ) -> Result<Option<(Seen, Draft)>, SummarizationError> {
         let (mut extract, mut seen, mut withheld) = (Extract::default(), None, 0);
         let mut pages = Pages::of(&*self.store, request.agent_id, request.window);
         while let Some(page) = pages.next().await? {
@@ -154,25 +263,25 @@ impl SummarizationHandoff {
         }
         let Some(seen) = seen else { return Ok(None) };
         let text = extract.finish(self.settings.summary_tokens);
-        Ok(Some((seen, Told { text, model: EXTRACTIVE.to_owned(), withheld })))
+        let (turns, model, usage) = (seen.turns, EXTRACTIVE.to_owned(), Usage::default());
+        Ok(Some((seen, Draft { turns, text, model, withheld, usage })))
     }
 
     /// Asks the model: for all of the turns at once where they fit, and else chunk by chunk.
     async fn ask(
         &self,
         request: &Request<'_>,
+        survey: &Survey,
         asking: &mut Asking<'_>,
-    ) -> Result<Option<(Seen, Told)>, SummarizationError> {
-        let Some((seen, weights)) = self.survey(request).await? else { return Ok(None) };
-        // No call is made for what cannot be stored.
-        self.check_rest(request, &seen).await?;
+    ) -> Result<Option<(Seen, Draft)>, SummarizationError> {
+        let count = survey.seen.turns.count;
         let mut refused = None;
         for shrunk in 0..=SHRINKS_MAX {
             let chunk_weight = asking.chunk_tokens(shrunk)? * tokens::CHARS_PER_TOKEN;
-            let fitting = CUTS.iter().zip(weights);
+            let fitting = CUTS.iter().zip(survey.weights);
             let fitting = fitting.map(|(cut, weight)| (*cut, weight.div_ceil(chunk_weight)));
             let fitting = fitting.into_iter().find(|(_, calls)| *calls <= CALLS_MAX * FILLED_PERCENT / 100);
-            let Some((cut, total)) = fitting else { return Err(too_many(asking, seen.turns)) };
+            let Some((cut, total)) = fitting else { return Err(too_many(asking, count)) };
             match self.roll(request, asking, (cut, chunk_weight, total)).await {
                 Err(SummarizationError::Model(error @ model::Error::Overflow { .. })) => {
                     refused = Some(error)
@@ -180,25 +289,7 @@ impl SummarizationHandoff {
                 told => return told,
             }
         }
-        Err(refused.map_or_else(|| too_many(asking, seen.turns), SummarizationError::Model))
-    }
-
-    /// Returns what is known of the turns, and how long they are at each cut.
-    async fn survey(
-        &self,
-        request: &Request<'_>,
-    ) -> Result<Option<(Seen, [u64; CUTS.len()])>, SummarizationError> {
-        let (mut seen, mut weights) = (None, [0; CUTS.len()]);
-        let mut pages = Pages::of(&*self.store, request.agent_id, request.window);
-        while let Some(page) = pages.next().await? {
-            for turn in &page {
-                for (cut, weight) in CUTS.iter().zip(&mut weights) {
-                    *weight += tokens::weight(&Said::of(turn, *cut).to_lines());
-                }
-                seen = Some(Seen::add(seen, turn));
-            }
-        }
-        Ok(seen.map(|seen| (seen, weights)))
+        Err(refused.map_or_else(|| too_many(asking, count), SummarizationError::Model))
     }
 
     /// Goes through the turns chunk by chunk, each with the summary of those before it.
@@ -207,7 +298,7 @@ impl SummarizationHandoff {
         request: &Request<'_>,
         asking: &mut Asking<'_>,
         (cut, chunk_weight, total): (usize, u64, u64),
-    ) -> Result<Option<(Seen, Told)>, SummarizationError> {
+    ) -> Result<Option<(Seen, Draft)>, SummarizationError> {
         let (mut seen, mut withheld, mut done) = (None, 0, 0);
         let mut summary: Option<String> = None;
         let mut packing = Packing::of(chunk_weight);
@@ -220,7 +311,7 @@ impl SummarizationHandoff {
                 seen = Some(Seen::add(seen, turn));
                 let Some(chunk) = full else { continue };
                 if done + 1 >= CALLS_MAX {
-                    return Err(too_many(asking, seen.map_or(0, |seen| seen.turns)));
+                    return Err(too_many(asking, seen.map_or(0, |seen| seen.turns.count)));
                 }
                 let place = (Place::Before, done, total);
                 summary = Some(asking.summarise(summary.as_deref(), chunk, place).await?);
@@ -230,7 +321,12 @@ impl SummarizationHandoff {
         let Some(seen) = seen else { return Ok(None) };
         let place = (Place::Last, done, total);
         let text = asking.summarise(summary.as_deref(), packing.rest(), place).await?;
-        Ok(Some((seen, Told { text, model: asking.name(), withheld: withheld + asking.withheld })))
+        let usage = asking.calls.iter().fold(Usage::default(), |mut usage, call| {
+            usage.add(call.usage);
+            usage
+        });
+        let (turns, model, withheld) = (seen.turns, asking.name(), withheld + asking.withheld);
+        Ok(Some((seen, Draft { turns, text, model, withheld, usage })))
     }
 
     /// Fails when a run is active on any of the threads, or a person is asked about what would leave.
@@ -253,8 +349,8 @@ impl SummarizationHandoff {
     async fn store_summary(
         &self,
         request: &Request<'_>,
-        seen: &Seen,
-        (told, calls): (Told, &[Called]),
+        (seen, threads): (&Seen, Vec<Planned>),
+        (told, calls): (&Draft, &[Called]),
     ) -> Result<Transferred, SummarizationError> {
         let now = Timestamp::now();
         let (head, in_head) = seen.head(&*self.store).await?;
@@ -264,20 +360,16 @@ impl SummarizationHandoff {
             id: SummaryId::generate(),
             agent_id: request.agent_id.clone(),
             summary_text: format!("{head}\n{}", inert::visible(&text)),
-            turn_range_start: seen.first,
-            turn_range_end: seen.last,
+            turn_range_start: seen.turns.first,
+            turn_range_end: seen.turns.last,
             created_at: now,
         };
         let withheld = told.withheld + in_head + in_text;
-        let usage = calls.iter().fold(Usage::default(), |mut usage, call| {
-            usage.add(call.usage);
-            usage
-        });
         let transfer = journal::Transfer {
             summary: summary.clone(),
             thread_id: request.window.thread_id,
-            turns: seen.turns,
-            threads: seen.threads.iter().map(|thread| thread.thread_id).collect(),
+            turns: seen.turns.count,
+            threads,
         };
         let mut writes = vec![Write::TransferTurns(transfer)];
         for (at, thread) in seen.threads.iter().enumerate() {
@@ -287,34 +379,16 @@ impl SummarizationHandoff {
             let archived = TurnsArchived {
                 model: told.model.clone(),
                 withheld,
-                usage: if at == 0 { usage } else { Usage::default() },
+                usage: if at == 0 { told.usage } else { Usage::default() },
                 ..archived(&request.departure, thread, &summary)
             };
             let key = format!("turns_archived:{}", summary.id);
             events.push(NewEvent::new(EventType::TurnsArchived, &archived, now)?.keyed(key));
             writes.push(Write::Append { thread_id: thread.thread_id, events });
         }
-        if let Some(key) = &request.dequeue {
-            writes.push(Write::Dequeue { kind: TRANSFER_DUE.to_owned(), key: key.clone() });
-        }
+        writes.extend(request.done.clone());
         self.store.commit(Transaction { fence: None, writes }).await?;
-        Ok(Transferred { summary, model: told.model, turns: seen.turns, withheld })
-    }
-
-    /// Returns whether the compaction by which the turns had left was taken back while they were summarised.
-    async fn was_taken_back(&self, request: &Request<'_>) -> Result<bool, SummarizationError> {
-        let (Departure::Compaction { marker_seq }, Some(thread_id)) =
-            (request.departure, request.window.thread_id)
-        else {
-            return Ok(false);
-        };
-        let types = vec![EventType::Compacted, EventType::CompactionUndone];
-        let query = EventQuery { types, ..EventQuery::after(marker_seq - 1, PAGE_ROWS_MAX) };
-        let events = self.store.events(thread_id, query).await?;
-        let is_there = events.first().is_some_and(|marker| marker.seq == marker_seq);
-        let undone = events.iter().filter(|event| event.kind() == Some(EventType::CompactionUndone));
-        let mut undone = undone.filter_map(|event| serde_json::from_str(event.content.get()).ok());
-        Ok(!is_there || undone.any(|undone: CompactionUndone| undone.marker_seq == marker_seq))
+        Ok(Transferred { summary, model: told.model.clone(), turns: seen.turns.count, withheld })
     }
 
     /// Returns the turns with what followed the last of them, such as the tools it called, up to the next turn.

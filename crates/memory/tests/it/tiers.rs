@@ -6,6 +6,7 @@ mod due;
 mod killed;
 mod many;
 mod model_sees;
+mod raced;
 mod shown;
 mod transfer;
 

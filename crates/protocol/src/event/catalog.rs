@@ -134,6 +134,8 @@ catalog! {
     ResultClipped = "tool_result_clipped" in Middleware,
     /// A summary stands for old turns of the thread; content is a `TurnsArchived`.
     TurnsArchived = "turns_archived" in Middleware,
+    /// Old turns of the thread are in its context again, because their summary is gone; content is a `TurnsRestored`.
+    TurnsRestored = "turns_restored" in Middleware,
     /// A handoff was asked for; content is `{handoff_id, goal, initiated_by}`.
     HandoffRequested = "handoff_requested" in Middleware,
     /// A proposal was stored; content is `{handoff_id, iteration, summary_sha256}`.

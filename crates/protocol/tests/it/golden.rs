@@ -10,7 +10,7 @@ use protocol::{
     CompactionUndone, Decision, Decisions, Event, EventType, Handoff, HandoffMark, HandoffStatus,
     HandoffSummary, Interrupt, InterruptPayload, Item, ItemKind, LoggedTurn, MediumTermSummary, Message,
     ParentKind, Proposal, Run, RunFeedback, RunStatus, StepPoint, StopReason, Thread, ThreadStatus, TurnRole,
-    TurnsArchived,
+    TurnsArchived, TurnsRestored,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -80,6 +80,7 @@ const FEEDBACK: &[&str] = &["run_feedback", "run_feedback_bare"];
 const MEMORIES: &[&str] = &["medium_term_summary"];
 const TURNS: &[&str] = &["logged_turn", "logged_turn_archived"];
 const ARCHIVED: &[&str] = &["turns_archived", "turns_archived_compaction"];
+const RESTORED: &[&str] = &["turns_restored"];
 const ITEMS: &[&str] = &["item"];
 /// A summary of a later version whose carry-over holds more.
 const CARRY_OVER: &str = "handoff_summary_carry_over";
@@ -107,6 +108,7 @@ fn a23_every_shape_reads_as_it_is_written_now_and_by_a_later_version() {
     MEMORIES.iter().for_each(|name| check::<MediumTermSummary>(name));
     TURNS.iter().for_each(|name| check::<LoggedTurn>(name));
     ARCHIVED.iter().for_each(|name| check::<TurnsArchived>(name));
+    RESTORED.iter().for_each(|name| check::<TurnsRestored>(name));
     ITEMS.iter().for_each(|name| check::<Item>(name));
 }
 
@@ -134,6 +136,7 @@ fn every_golden_file_is_read_by_a_test() {
         MEMORIES,
         TURNS,
         ARCHIVED,
+        RESTORED,
         ITEMS,
     ];
     let later: BTreeSet<String> = named.concat().iter().map(|name| format!("{name}.json")).collect();
@@ -218,12 +221,7 @@ fn c2_fields_that_an_older_compaction_lacks_have_their_default() {
 }
 
 #[test]
-fn f6_fields_that_an_older_archiving_lacks_have_their_default() {
-    let mut old: Value = read("turns_archived");
-    let later = ["context_from", "withheld", "usage", "marker_seq"];
-    old.as_object_mut().unwrap().retain(|key, _| !later.contains(&key.as_str()));
-    let archived: TurnsArchived = serde_json::from_value(old).unwrap();
-    assert_eq!((archived.context_from, archived.marker_seq, archived.withheld), (None, None, 0));
+fn f6_what_leaves_a_context_is_told_by_its_reason() {
     for (name, reason, leaves) in [
         ("budget", ArchiveReason::Budget, true),
         ("request", ArchiveReason::Request, true),
@@ -231,10 +229,7 @@ fn f6_fields_that_an_older_archiving_lacks_have_their_default() {
     ] {
         assert_eq!((written(&reason), reason.leaves_context()), (name.into(), leaves));
     }
-    for role in [TurnRole::User, TurnRole::Assistant] {
-        assert_eq!(written(&role), role.as_str());
-        assert_eq!(TurnRole::from_name(role.as_str()), Some(role));
-    }
+    assert_eq!((written(&TurnRole::User), written(&TurnRole::Assistant)), ("user".into(), "assistant".into()));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The contexts of the threads that are being worked in, kept between steps, so that a step reads what is new and not
 //! the whole thread. The journal stays the truth: a kept context is used only as far as the journal still has its end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,6 +9,7 @@ use journal::view::context::{Beginning, changes_beginning};
 use journal::{EventQuery, Store};
 use model::tokens;
 use protocol::{AiMessage, Block, Category, Event, EventId, Message, Seq, ThreadId};
+use serde_json::Value;
 
 /// Events read at a time.
 const CONTEXT_PAGE_ROWS: usize = 500;
@@ -40,6 +41,8 @@ pub struct Context {
     pub messages: Arc<Vec<Message>>,
     /// The event each of the messages comes from.
     pub seqs: Arc<Vec<Seq>>,
+    /// Which of these a harness said in a person's name, in a session that was imported.
+    pub injected: Arc<BTreeSet<Seq>>,
     /// Their size by [`tokens::of_message`].
     pub tokens: u64,
     /// How the model counts, by what it reported last.
@@ -88,13 +91,17 @@ impl Context {
         self.messages[..self.opening].iter().map(tokens::of_message).sum()
     }
 
-    fn extend(&mut self, sent: Vec<(Seq, Message)>) {
+    /// Adds what is sent of these events.
+    fn extend(&mut self, sent: Vec<(Seq, Message)>, injected: &BTreeSet<Seq>) {
         if sent.is_empty() {
             return;
         }
         // Nobody else holds them between steps, so that nothing is copied.
         let (messages, seqs) = (Arc::make_mut(&mut self.messages), Arc::make_mut(&mut self.seqs));
         for (seq, message) in sent {
+            if injected.contains(&seq) {
+                Arc::make_mut(&mut self.injected).insert(seq);
+            }
             self.tokens += tokens::of_message(&message);
             self.named.extend(message.content().iter().filter_map(|block| match block {
                 Block::Media { sha256, .. } => sha256.clone(),
@@ -195,7 +202,7 @@ where
             return Ok(None);
         }
         let Some(last) = new.last() else { break };
-        kept.extend(kept.beginning.project(new));
+        kept.extend(kept.beginning.project(new), &injected(new).collect());
         (seq, event_id) = (last.seq, last.event_id);
         if page.len() < CONTEXT_PAGE_ROWS {
             break;
@@ -203,6 +210,17 @@ where
     }
     kept.end = Some((seq, event_id));
     Ok(Some(kept))
+}
+
+/// Returns the events in which a harness said something in a person's name.
+fn injected(events: &[Event]) -> impl Iterator<Item = Seq> {
+    let is_injected = |event: &&Event| {
+        event.metadata.as_ref().is_some_and(|raw| {
+            raw.get().contains("\"injected\"")
+                && event.metadata_value().get("injected").and_then(Value::as_bool) == Some(true)
+        })
+    };
+    events.iter().filter(is_injected).map(|event| event.seq)
 }
 
 /// Returns how the model counts that gave the answer; `None` when its provider did not say.
@@ -247,7 +265,7 @@ where
     context.opening = sent.len();
     sent.extend(pages.iter().rev().flat_map(|page| beginning.project(page)));
     context.beginning = beginning;
-    context.extend(sent);
+    context.extend(sent, &pages.iter().flat_map(|page| injected(page)).collect());
     Ok(context)
 }
 

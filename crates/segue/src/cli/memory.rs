@@ -71,7 +71,8 @@ pub(crate) enum Memory {
     },
     /// Change agent.md in $VISUAL or $EDITOR; the block in it that Segue keeps stays as it is
     Edit,
-    /// Look through agent.md, the summaries of old turns and the store; `segue search` looks through what was said
+    /// Look through agent.md, the summaries of old turns and what the assistant keeps in the store; `segue search` looks
+    /// through what was said
     Search {
         /// A question, or words
         #[arg(required = true)]

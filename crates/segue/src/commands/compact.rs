@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::cli::Format;
 use crate::cli::compact::Compact;
 use crate::commands::import::count;
+use crate::commands::memory::settle;
 use crate::commands::work::{Showing, Telling, is_watched, noted, shown};
 use crate::commands::{Context, NO_MODEL_HINT};
 use crate::exit::{Code, Failure, Outcome};
@@ -89,14 +90,21 @@ pub(crate) async fn run(context: &Context, args: Compact) -> Outcome {
                 .with_hint("nothing was changed; the same command begins again")),
         };
     };
-    if context.format == Format::Json {
-        tell_json(context, thread_id, &reached)?;
-        return Ok(Code::Done);
+    match context.format {
+        Format::Json => tell_json(context, thread_id, &reached)?,
+        Format::Text => tell(context, thread_id, &reached).await?,
     }
-    for line in told(&context.screen, &reached) {
+    if purpose == Purpose::Store {
+        settle::afterwards(context).await;
+    }
+    Ok(Code::Done)
+}
+
+async fn tell(context: &Context, thread_id: ThreadId, reached: &Reached) -> Result<(), Failure> {
+    for line in told(&context.screen, reached) {
         context.screen.line(line)?;
     }
-    if let Reached::Condensed(done) = &reached
+    if let Reached::Condensed(done) = reached
         && done.is_stored
         && context.screen.audience == Audience::Person
     {
@@ -107,7 +115,7 @@ pub(crate) async fn run(context: &Context, args: Compact) -> Outcome {
         let hint = wrap(&hint, context.screen.text_columns(), "", "  ");
         context.screen.line(context.screen.style.dim(hint))?;
     }
-    Ok(Code::Done)
+    Ok(())
 }
 
 /// Condenses the thread, or works out what that would come to; `None` when the person stops it and nothing was changed.

@@ -59,7 +59,7 @@ pub(crate) async fn turn(
     };
     teller.finish(end.as_ref(), &outcome).await?;
     if matches!(outcome, Ok(Code::Done)) {
-        settle::after_run(context).await;
+        settle::afterwards(context).await;
     }
     match (context.format, outcome) {
         // The result says it already.

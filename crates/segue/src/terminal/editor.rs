@@ -37,20 +37,26 @@ pub(crate) fn is_there() -> bool {
     choose(|name| std::env::var(name).ok(), on_path).is_ok()
 }
 
-/// Lets the person edit `bytes` in a file in `folder`, and returns them as they are then, byte for byte. The file goes with
-/// the path, unless it is kept.
+/// Writes `bytes` into a private file in `folder`, to be [opened](open). The file goes with the path, unless it is kept.
 ///
 /// # Errors
-/// When no editor can be started, with [`Code::Config`], or it reports a failure: nothing is taken over then.
-pub(crate) fn change(folder: &Path, bytes: &[u8]) -> Result<(Vec<u8>, TempPath), Failure> {
-    let editor = choose(|name| std::env::var(name).ok(), on_path)?;
+/// When it cannot be written.
+pub(crate) fn file(folder: &Path, bytes: &[u8]) -> Result<TempPath, Failure> {
     let mut file = tempfile::Builder::new().prefix("segue-").suffix(".md").tempfile_in(folder)?;
     file.write_all(bytes)?;
     file.flush()?;
-    let path = file.into_temp_path();
-    run(&editor, &path)?;
+    Ok(file.into_temp_path())
+}
+
+/// Lets the person edit a file, and returns its bytes as they are then.
+///
+/// # Errors
+/// When no editor can be started, with [`Code::Config`], or it reports a failure.
+pub(crate) fn open(path: &Path) -> Result<Vec<u8>, Failure> {
+    let editor = choose(|name| std::env::var(name).ok(), on_path)?;
+    run(&editor, path)?;
     // Read by its path: an editor may have put another file in its place.
-    Ok((fs::read(&path)?, path))
+    Ok(fs::read(path)?)
 }
 
 /// Lets the person edit `text` in a file in `folder`; `head` explains, as a comment that is not part of the text.

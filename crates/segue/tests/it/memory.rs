@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use scripted::{Place, Reply, Script, Server};
 use serde_json::{Value, json};
 
-use crate::compact::{MEMORY_INSTRUCTIONS as INSTRUCTIONS, asked, entries, long_thread, messages};
+use crate::compact::{MEMORY_INSTRUCTIONS as INSTRUCTIONS, asked, entries, long_thread, messages, record};
 use crate::sandbox::Sandbox;
 
 /// What the summary of [`summary`] says.
@@ -107,7 +107,7 @@ fn f7_each_turn_of_a_thread_is_traced_with_what_became_of_it() {
     let told = sandbox.run(&["memory", "trace", "last"]);
     let line =
         |seq: &str| told.stdout.lines().find(|line| line.contains(&format!(" {seq} "))).unwrap().to_owned();
-    assert!(line("#1").contains("summary ") && line("#1").contains("Question 0:"), "{told:?}");
+    assert!(line("#1").contains("in a summary") && line("#1").contains("Question 0:"), "{told:?}");
     assert!(line("#24").contains("active"), "{told:?}");
     assert!(told.stdout.lines().all(|line| line.chars().count() <= 80), "{told:?}");
     // What is taken back is told as such, and its summary is gone with it.
@@ -124,9 +124,16 @@ fn f6_summaries_are_listed_newest_first_and_a_marker_opens_to_its_own() {
     assert_eq!((none.code, none.stdout.as_str()), (0, "No turn has become a summary yet.\n"), "{none:?}");
     assert_eq!(sandbox.run(&["run", "-c", "-p", "and now?"]).code, 0);
     let told = sandbox.run(&["memory", "summaries"]);
-    assert!(told.stdout.contains("turns 1–") && told.stdout.contains("│ The person asked"), "{told:?}");
+    assert!(told.stdout.contains(" summary of turns 1–") && told.stdout.contains("│ The person asked"), "{told:?}");
+    let id = &told.stdout[..8];
+    for way in [format!("`segue memory trace {id} --after 0`"), format!("`segue history {id} --around 1`")] {
+        assert!(told.stderr.replace("\n  ", " ").contains(&way), "{way}: {told:?}");
+    }
     let json = sandbox.json(&["memory", "summaries", "--json"]);
-    assert!(json["summaries"][0]["summary_text"].as_str().unwrap().ends_with(SUMMARY), "{json}");
+    let printed = &json["summaries"][0];
+    assert!(printed["summary_text"].as_str().unwrap().ends_with(SUMMARY), "{json}");
+    assert_eq!(printed["turns"], stats(&sandbox)["turns"]["summarised"]);
+    assert_eq!(printed["thread_id"], sandbox.threads()[0]["thread_id"]);
     let closed = sandbox.run(&["history", "last", "--limit", "3"]).stdout;
     assert!(closed.contains(" turns went to memory · #1–#") && !closed.contains("│ The person"), "{closed}");
     assert!(closed.contains("summary by anthropic/small") || closed.contains("anthropic/small"), "{closed}");
@@ -198,6 +205,29 @@ fn f6_without_a_model_that_works_the_turns_wait_and_are_extracted_in_the_end() {
     let told: Vec<String> = (0..3).map(|_| sandbox.run(&["memory", "settle"]).stdout).collect();
     assert!(told.concat().contains("became a summary by the offline extract"), "{told:?}");
     assert_eq!(stats(&sandbox)["due"], 0);
+}
+
+#[test]
+fn f6_a_run_tells_where_the_extract_stood_in_for_the_model() {
+    let refused = Reply { always: true, ..Reply::status(400, "{\"error\":{\"message\":\"no\"}}") };
+    let script = [refused.when_body_contains(INSTRUCTIONS), answer()];
+    let server = Server::start(Script::new(script)).unwrap();
+    let sandbox = over_budget(&server);
+    let told: Vec<_> = (0..4).map(|_| sandbox.run(&["run", "-c", "-p", "and now?"])).collect();
+    assert!(told.iter().all(|told| (told.code, told.stdout.as_str()) == (0, "Going on.\n")), "{told:?}");
+    assert!(told[0].stderr.contains("it is tried again later"), "{told:?}");
+    assert!(told[3].stderr.contains("went to memory (summary by the offline extract)"), "{told:?}");
+}
+
+#[test]
+fn f8_what_a_compaction_condensed_goes_to_memory_behind_it() {
+    let answered = Reply { always: true, ..record() };
+    let server = Server::start(Script::new([summary(), answered, answer()])).unwrap();
+    let sandbox = long_thread(Sandbox::new().with_model(&server), 12);
+    let done = sandbox.run(&["compact", "last", "--keep", "4", "--json"]);
+    assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{done:?}");
+    let held = stats(&sandbox);
+    assert!(held["turns"]["summarised"].as_u64().unwrap() >= 12 && held["due"] == 0, "{held}");
 }
 
 #[test]

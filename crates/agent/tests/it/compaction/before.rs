@@ -155,6 +155,35 @@ async fn e18_a_hook_that_fails_blocks_nothing_and_is_told() {
     );
 }
 
+/// A hook while which a person stops the compaction, and which has not answered by then.
+struct Waited(CancellationToken);
+
+#[async_trait]
+impl BeforeCompaction for Waited {
+    fn name(&self) -> &'static str {
+        "Waited"
+    }
+
+    async fn before_compaction(&self, _: &DueCompaction<'_>) -> Result<Ruling, Failure> {
+        self.0.cancel();
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn e18_nobody_waits_for_a_hook_once_the_compaction_is_stopped() {
+    let (world, server, cancel) = (World::new(), good_server(), CancellationToken::new());
+    let waited = Arc::new(Waited(cancel.clone()));
+    let agent = agent_of(&world, &server, (200_000, "")).with_before_compaction(waited);
+    let thread = filled(&agent, 3_000).await;
+    let request = CompactionRequest::default();
+    let error = agent.compact(thread, &request, &Frames::default(), &cancel).await.unwrap_err();
+    assert!(error.to_string().contains("it was stopped"), "{error}");
+    assert_eq!((markers(&agent, thread).await.len(), due(&agent).await.len()), (0, 0));
+    assert_eq!(events_of(&agent, thread, EventType::ModelCalled).await.len(), 1, "what it took is told");
+    assert_eq!(agent.store().active_runs(None).await.unwrap(), []);
+}
+
 #[tokio::test]
 async fn e18_nobody_is_asked_about_a_compaction_that_does_not_happen() {
     let (world, hook) = (World::new(), Asked::new(Way::Pass));

@@ -1,5 +1,5 @@
-//! Compactions that processes die in, of a turn and of a person's: whatever the moment, the conversation is condensed
-//! once or not yet, and the next process comes to the same end.
+//! Compactions that processes die in, of a turn and of a person's, and one that is taken back: whatever the moment, the
+//! conversation is condensed once or not yet, and the next process comes to the same end.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,23 +11,36 @@ use scripted::{Reply, Script, Server};
 use serde_json::{Map, Value};
 
 use super::{Death, dies};
-use crate::compaction::{PROMPT, RECORD, append, calls_large, configure, large, markers, turns, unreported};
-use crate::memory::{due, settled};
+use crate::compaction::{
+    PROMPT, RECORD, SAID, append, calls_large, compacted, configure, events_of, large, markers, turns,
+    unreported,
+};
+use crate::memory::{TRANSFER, due, settled};
 use crate::world::{Dying, MODEL, World, assert_paired, quiet, told};
 
 /// A person's message that a turn begins with.
 const REQUEST: &str = "Look at the large one.";
 
-/// A way to a compaction.
+/// A way to a compaction, or back from one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Road {
     pub(super) name: &'static str,
-    is_manual: bool,
+    way: Way,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Turn,
+    Compact,
+    Undo,
 }
 
 /// Every road.
-pub(super) const ROADS: [Road; 2] =
-    [Road { name: "compacting turn", is_manual: false }, Road { name: "compact", is_manual: true }];
+pub(super) const ROADS: [Road; 3] = [
+    Road { name: "compacting turn", way: Way::Turn },
+    Road { name: "compact", way: Way::Compact },
+    Road { name: "uncompact", way: Way::Undo },
+];
 
 /// What is left at the end, as far as a person can see it.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,19 +52,26 @@ struct Seen {
     runs: Vec<RunStatus>,
     /// Turns that memory kept of what was condensed.
     kept: u64,
+    /// Turns that are archived.
+    archived: u64,
     request: String,
 }
 
-/// A world with a thread to condense, and its server.
-async fn begun() -> (World, Server, ThreadId) {
+/// A world with a thread to condense, or one that is and that memory has, and its server.
+async fn begun(way: Way) -> (World, Server, ThreadId) {
     let world = World::new();
+    let kept = Reply::text("Parts were put in order.").when_body_contains(TRANSFER).repeated();
     let record = Reply::text(RECORD).tokens(700, 70).when_body_contains(PROMPT).repeated();
     let calls = calls_large("c1", 80_000).when_turn_is(9, 1).repeated();
-    let replies = [record, calls, unreported(Reply::text("Done.")).repeated()];
+    let replies = [kept, record, calls, unreported(Reply::text("Done.")).repeated()];
     let server = Server::start(Script::new(replies)).unwrap();
     let agent = agent_in(&world, &server, usize::MAX);
     let thread = agent.create_thread(None).await.unwrap().thread_id;
     append(&agent, thread, &turns(1..9, 3_000)).await;
+    if way == Way::Undo {
+        compacted(&agent, thread).await.unwrap();
+        assert_eq!(settled(&agent).await.len(), 1);
+    }
     (world, server, thread)
 }
 
@@ -78,15 +98,19 @@ async fn walk(agent: &Agent, road: Road) -> agent::Result<()> {
     let threads = agent.threads(ThreadFilter { limit: 2, ..ThreadFilter::default() }).await?;
     let thread = threads[0].thread_id;
     agent.recover(thread, &frames, &cancel).await?;
-    if road.is_manual {
-        if markers(agent, thread).await.is_empty() {
-            match agent.compact(thread, &CompactionRequest::default(), &frames, &cancel).await {
+    match road.way {
+        Way::Compact if markers(agent, thread).await.is_empty() => {
+            return match agent.compact(thread, &CompactionRequest::default(), &frames, &cancel).await {
                 // What the process before had begun is finished first.
-                Ok(_) | Err(Error::NothingToCompact { .. }) => {}
-                Err(error) => return Err(error),
-            }
+                Ok(_) | Err(Error::NothingToCompact { .. }) => Ok(()),
+                Err(error) => Err(error),
+            };
         }
-        return Ok(());
+        Way::Undo if events_of(agent, thread, EventType::CompactionUndone).await.is_empty() => {
+            return agent.uncompact(thread).await.map(drop);
+        }
+        Way::Compact | Way::Undo => return Ok(()),
+        Way::Turn => {}
     }
     let said = agent.prompts(thread, 1).await?;
     if said[0].text != REQUEST {
@@ -106,7 +130,7 @@ fn timeless(line: String) -> String {
 }
 
 /// Looks at what is left, and sends one more message.
-async fn look(agent: &Agent, server: &Server, thread: ThreadId) -> Seen {
+async fn look(agent: &Agent, server: &Server, (thread, way): (ThreadId, Way)) -> Seen {
     let events = agent.events(thread).await.unwrap();
     let count = |kind| events.iter().filter(|event| event.kind() == Some(kind)).count();
     let mut lines = told(&events);
@@ -119,32 +143,35 @@ async fn look(agent: &Agent, server: &Server, thread: ThreadId) -> Seen {
     let status = agent.store().thread(thread).await.unwrap().unwrap().status;
     let (markers, clips) = (count(EventType::Compacted), count(EventType::ResultClipped));
     assert_eq!(agent.store().active_runs(None).await.unwrap(), [], "every run has come to its end");
-    assert_eq!(due(agent).await, [thread.to_string()], "f8: it was queued with the marker");
+    let queued = if way == Way::Undo { vec![] } else { vec![thread.to_string()] };
+    assert_eq!(due(agent).await, queued, "f8: it was queued with the marker, and is not without it");
     let kept = settled(agent).await.iter().map(|settled| settled.turns).sum();
     let (frames, cancel) = quiet();
     let end = agent.send(thread, "And now?", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     let body = server.requests().last().unwrap().body.clone();
     assert_paired(&body);
-    Seen { events: lines, markers, clips, status, runs, kept, request: body["messages"].to_string() }
+    let archived = agent.memory_stats().await.unwrap().turns.summarised;
+    let request = body["messages"].to_string();
+    Seen { events: lines, markers, clips, status, runs, kept, archived, request }
 }
 
 /// Walks the road with a death at every boundary, and then to its end.
 async fn check(road: Road) -> Seen {
-    let (world, server, thread) = begun().await;
+    let (world, server, thread) = begun(road.way).await;
     let (counting, agent) = agent_over(&world, usize::MAX);
     walk(&agent, road).await.unwrap();
     let boundaries = counting.commits() * 2;
     let calls = server.calls();
-    let expected = look(&agent, &server, thread).await;
+    let expected = look(&agent, &server, (thread, road.way)).await;
     for boundary in 0..boundaries {
-        let (world, server, thread) = begun().await;
+        let (world, server, thread) = begun(road.way).await;
         assert!(dies(&world, road.name, &Death::Boundary(boundary)), "boundary {boundary} was not reached");
         let agent = agent_over(&world, usize::MAX).1;
         walk(&agent, road).await.unwrap();
         let called = server.calls();
         assert!(called <= calls + 1, "boundary {boundary}: only a call whose answer was lost is repeated");
-        let seen = look(&agent, &server, thread).await;
+        let seen = look(&agent, &server, (thread, road.way)).await;
         assert_eq!(seen, expected, "{}: death at boundary {boundary}", road.name);
     }
     println!("{}: {boundaries} points", road.name);
@@ -163,4 +190,11 @@ async fn e9_a_turn_that_condenses_survives_death_at_every_commit() {
 async fn e9_a_persons_compaction_survives_death_at_every_commit() {
     let seen = check(ROADS[1]).await;
     assert_eq!((seen.markers, seen.clips), (1, 0));
+}
+
+#[tokio::test]
+async fn m9_an_undo_survives_death_at_every_commit() {
+    let seen = check(ROADS[2]).await;
+    assert_eq!((seen.markers, seen.kept, seen.archived), (1, 0, 0), "memory gave back what it had");
+    assert!(seen.request.contains(SAID));
 }

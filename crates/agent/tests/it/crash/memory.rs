@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use agent::Agent;
-use protocol::{MediumTermSummary, ThreadId};
+use agent::{Agent, StoredSummary};
+use protocol::ThreadId;
 use scripted::{Reply, Script, Server};
 
 use super::{Death, dies};
@@ -78,7 +78,7 @@ async fn look(agent: &Agent, server: &Server, thread: ThreadId) -> Seen {
     let told = archives(agent, thread).await;
     let summaries = agent.recent_summaries(100).await.unwrap();
     assert_eq!(told.len(), summaries.len(), "each summary is told once");
-    let text = |summary: MediumTermSummary| summary.summary_text;
+    let text = |stored: StoredSummary| stored.summary.summary_text;
     Seen {
         turns: (trace.len(), archived, told.iter().map(|archived| archived.turn_count).sum()),
         ranges: told.iter().map(|archived| (archived.turn_range_start, archived.turn_range_end)).collect(),

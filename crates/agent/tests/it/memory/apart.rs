@@ -45,6 +45,8 @@ async fn f10_whose_turns_they_are_is_known_to_whoever_works_through_the_queue() 
     talked(&agent, 6).await;
     let settings = agent::Settings { assistant_id: "gardener".parse().unwrap(), ..world.settings(MODEL) };
     let gardener = Agent::with_store(settings, world.store()).unwrap();
+    let due = (agent.memory_due().await.unwrap(), gardener.memory_due().await.unwrap());
+    assert_eq!(due, (1, 0), "each is told of its own");
     assert_eq!(settled(&gardener).await.len(), 1, "what is due is done by any process");
     assert_eq!(gardener.recent_summaries(10).await.unwrap(), []);
     assert_eq!(agent.recent_summaries(10).await.unwrap().len(), 1);

@@ -48,8 +48,9 @@ async fn f7_what_is_over_the_budget_leaves_the_next_request_and_stays_findable()
     let first = found.iter().find(|hit| matches!(hit.found, Found::Message { thread_id, seq, .. } if thread_id == thread && seq == trace[0].seq));
     assert!(first.is_some(), "{found:?}");
     let recent = agent.recent_summaries(10).await.unwrap();
-    assert_eq!((recent.len(), recent[0].id), (1, settled[0].summary_id));
-    assert!(recent[0].summary_text.contains(SUMMARY));
+    assert_eq!((recent.len(), recent[0].summary.id), (1, settled[0].summary_id));
+    assert_eq!((recent[0].thread_id, recent[0].turns), (Some(thread), settled[0].turns));
+    assert!(recent[0].summary.summary_text.contains(SUMMARY));
 }
 
 #[tokio::test]
@@ -190,13 +191,31 @@ async fn the_doctor_tells_which_model_of_the_settings_cannot_be_used() {
     let thread = talked(&agent, 1).await;
     crate::compaction::append(&agent, thread, &crate::compaction::turns(1..9, 3_000)).await;
     crate::compaction::compacted(&agent, thread).await.unwrap();
-    assert_eq!(settled(&agent).await[0].model, MODEL, "another one takes its place");
+    assert_eq!(settled(&agent).await[0].model, "extractive", "no other provider is shown what was said");
+    assert_eq!(transfers(&server).len(), 0);
+    assert!(agent.summariser_problem().unwrap().contains("`gemini`"));
     for (setting, is_told) in [("none", false), ("anthropic/claude-haiku-4-5", true)] {
         world.configure_with(&server, &format!("[memory]\nmodel = \"{setting}\"\n"));
         let checks = world.agent_over(world.store(), MODEL).doctor().await;
         let check = checks.iter().find(|check| check.name == "memory.model");
         assert_eq!(check.map(|check| check.verdict), is_told.then_some(agent::Verdict::Ok), "{setting}");
     }
+}
+
+#[tokio::test]
+async fn f4_notes_that_cannot_be_read_are_told_of_and_not_taken_for_none() {
+    let world = World::new();
+    let agent = world.agent();
+    let notes = || async { agent.memory_stats().await.unwrap().agent_md };
+    let none = notes().await;
+    assert_eq!((none.exists, none.bytes, none.bytes_max, none.problem), (false, 0, 64 * 1024, None));
+    let kept = agent.remember("The hives are in Trento.").await.unwrap();
+    let some = notes().await;
+    assert_eq!((some.exists, some.bytes, some.bytes_max), (true, kept.bytes, kept.bytes_max));
+    std::fs::remove_file(world.agent_md()).unwrap();
+    std::fs::create_dir(world.agent_md()).unwrap();
+    let problem = notes().await.problem.unwrap();
+    assert!(problem.starts_with("read ") && problem.contains("agent.md"), "{problem}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Memory beside a compaction that is taken back: what was flushed because of it comes back too.
 
+use std::sync::Arc;
+
 use agent::{Agent, SearchRequest};
 use protocol::{ArchiveReason, ThreadId};
 use scripted::Place;
@@ -7,7 +9,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::compaction::{append, compacted, compacted_to, filled, turns};
-use crate::world::texts;
+use crate::world::{Dying, texts};
 
 /// Sends the same in both threads; fails unless both requests hold the same, byte for byte.
 async fn sends_the_same(agent: &Agent, server: &Server, (thread, control): (ThreadId, ThreadId), text: &str) {
@@ -135,4 +137,55 @@ async fn m9_an_undo_during_a_transfer_wins() {
     assert_eq!(counts(&agent).await, (0, 0), "nothing of it is condensed any more");
     sent(&agent, thread, "And now?").await;
     assert!(newest(&server).body["messages"].to_string().contains(crate::compaction::SAID));
+}
+
+/// Returns an agent over the same journal whose commits can be outrun.
+fn outrun(world: &World) -> (Arc<Dying>, Agent) {
+    let store = Dying::at(world.store(), usize::MAX);
+    (store.clone(), world.agent_over(store, MODEL))
+}
+
+#[tokio::test]
+async fn m9_a_transfer_that_is_done_right_before_the_undo_is_taken_back_with_it() {
+    let (world, server) = (World::new(), keeping_server());
+    let other = Arc::new(agent_of(&world, &server, (100_000, "")));
+    let thread = filled(&other, 3_000).await;
+    compacted(&other, thread).await.unwrap();
+    let (store, agent) = outrun(&world);
+    let worker = Arc::clone(&other);
+    store.before_next_commit(async move {
+        assert_eq!(settled(&worker).await.len(), 1, "the undo has read by now that memory has nothing");
+    });
+    agent.uncompact(thread).await.unwrap();
+    assert_eq!(store.commits(), 3, "it is noticed, worked out again, and how full the thread is is noted");
+    assert_eq!((due(&agent).await.len(), counts(&agent).await), (0, (0, 0)));
+    let trace = agent.task_trace(thread, None, 100).await.unwrap();
+    assert!(!trace.is_empty() && trace.iter().all(|turn| !turn.is_archived), "{trace:?}");
+    sent(&agent, thread, "And now?").await;
+    let request = newest(&server).body;
+    assert!(request["messages"].to_string().contains(crate::compaction::SAID));
+    assert!(!request["system"].to_string().contains(SUMMARY));
+}
+
+#[tokio::test]
+async fn m9_of_two_people_who_undo_at_once_one_takes_back_and_the_other_is_told() {
+    let (world, server) = (World::new(), keeping_server());
+    let other = Arc::new(agent_of(&world, &server, (100_000, "")));
+    let thread = filled(&other, 3_000).await;
+    compacted_to(&other, thread, 4).await;
+    append(&other, thread, &turns(10..14, 3_000)).await;
+    compacted_to(&other, thread, 4).await;
+    let (store, agent) = outrun(&world);
+    let first = Arc::clone(&other);
+    store.before_next_commit(async move {
+        first.uncompact(thread).await.unwrap();
+    });
+    let refused = agent.uncompact(thread).await.unwrap_err();
+    assert!(
+        matches!(refused, agent::Error::Journal(journal::Error::Differs { .. })),
+        "the compaction before it stays in effect: {refused:?}"
+    );
+    agent.uncompact(thread).await.unwrap();
+    let refused = agent.uncompact(thread).await.unwrap_err();
+    assert!(matches!(refused, agent::Error::NothingToUndo { .. }), "{refused:?}");
 }

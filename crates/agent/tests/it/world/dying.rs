@@ -1,9 +1,11 @@
-//! A journal whose process dies before or after one of its commits, and otherwise does what the journal under it does.
+//! A journal whose process dies before or after one of its commits, or is outrun by another one right before it, and
+//! otherwise does what the journal under it does.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use journal::{
     Artifact, CheckpointRef, Committed, EventQuery, FoundItem, HandoffFilter, Health, HealthDepth, Hit,
     ImportSource, ItemQuery, MemoryCounts, NamespaceQuery, OutboxItem, RankQuery, Ranked, SearchQuery, Store,
@@ -21,12 +23,19 @@ pub struct Dying {
     commits: AtomicUsize,
     lookups: AtomicUsize,
     boundary: usize,
+    meanwhile: Mutex<Option<BoxFuture<'static, ()>>>,
 }
 
 impl Dying {
     /// Dies at `boundary`: an even one lies before the commit number `boundary / 2`, an odd one after it.
     pub fn at(inner: Arc<dyn Store>, boundary: usize) -> Arc<Self> {
-        Arc::new(Self { inner, commits: AtomicUsize::new(0), lookups: AtomicUsize::new(0), boundary })
+        let (commits, lookups) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Arc::new(Self { inner, commits, lookups, boundary, meanwhile: Mutex::default() })
+    }
+
+    /// Has another process do something right before the next commit.
+    pub fn before_next_commit(&self, work: impl Future<Output = ()> + Send + 'static) {
+        *self.meanwhile.lock().unwrap() = Some(Box::pin(work));
     }
 
     pub fn commits(&self) -> usize {
@@ -42,6 +51,10 @@ impl Dying {
 #[async_trait]
 impl Store for Dying {
     async fn commit(&self, transaction: Transaction) -> journal::Result<Committed> {
+        let meanwhile = self.meanwhile.lock().unwrap().take();
+        if let Some(work) = meanwhile {
+            work.await;
+        }
         let number = self.commits.fetch_add(1, Ordering::SeqCst);
         if self.boundary == number * 2 {
             std::process::abort();

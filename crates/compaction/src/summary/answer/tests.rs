@@ -3,6 +3,8 @@
 use protocol::Block;
 use serde_json::json;
 
+use protocol::message::StopReason;
+
 use super::*;
 
 const GOOD: &str = r#"{"goal":"Mend the importer","constraints":["Never push"],"progress":["Read src/import.rs"],

@@ -28,6 +28,14 @@ CREATE TABLE summary_threads (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX summary_threads_summary ON summary_threads (summary_key);
 
+-- The threads that a summary told of which is gone, when it told of several: what other threads were told of it holds words
+-- of each of them, and goes with each.
+CREATE TABLE dissolved_summaries (
+    thread_key INTEGER NOT NULL,
+    id         TEXT    NOT NULL,
+    PRIMARY KEY (thread_key, id)
+) STRICT, WITHOUT ROWID;
+
 -- The summary that stands for a turn. One that is archived without any was taken back by a rewind.
 ALTER TABLE turns ADD COLUMN summary_key INTEGER;
 CREATE INDEX turns_summary ON turns (summary_key) WHERE summary_key IS NOT NULL;
@@ -56,7 +64,7 @@ END;
 -- Where the context of a thread may begin.
 DROP INDEX events_markers;
 CREATE INDEX events_markers ON events (thread_key, seq)
-    WHERE event_type IN ('middleware:summarize', 'compaction_undone', 'turns_archived');
+    WHERE event_type IN ('middleware:summarize', 'compaction_undone', 'turns_archived', 'turns_restored');
 
 -- What agents and clients keep. Between the labels of a namespace stands U+001F.
 CREATE TABLE items (

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use jiff::Timestamp;
 use protocol::{
     AssistantId, CheckpointId, HandoffId, HandoffStatus, InterruptId, InterruptStatus, ParentKind, Rating,
-    RunId, RunStatus, SummaryId, ThreadId, ThreadStatus, TurnRole,
+    RunId, RunStatus, SummaryId, ThreadId, ThreadStatus,
 };
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, Value, ValueRef};
 use serde::Serialize;
@@ -58,7 +58,7 @@ macro_rules! uuids {
 
 parsed!(InterruptId, AssistantId);
 uuids!(ThreadId, RunId, HandoffId, CheckpointId, SummaryId);
-named!(RunStatus, ThreadStatus, ParentKind, HandoffStatus, TurnRole);
+named!(RunStatus, ThreadStatus, ParentKind, HandoffStatus);
 
 /// A stored name that no version of Segue up to this one wrote.
 #[derive(Debug, thiserror::Error)]

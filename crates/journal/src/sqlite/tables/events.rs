@@ -1,4 +1,5 @@
-//! The log: appending events and reading pages of them. An event that was stored is never changed.
+//! The log: appending events and reading pages of them. An event that was stored is never changed here; only the deletion
+//! of a thread empties events of others that hold words about it (`memory::dissolving`).
 
 pub(crate) mod copies;
 pub(crate) mod rewinds;
@@ -27,9 +28,9 @@ const WINDOW_ROWS_MIN: usize = 8;
 /// What [`read`] reads, in its order.
 const COLUMNS: &str = "seq, event_id, run_id, category, event_type, created_at, metadata, content";
 
-/// The condition of the index of markers: a statement finds them through it only when it says the same.
+/// The condition of the index of markers, what changes where a context begins or what leaves it: a statement finds them through it only when it says the same.
 pub(crate) const MARKER_EVENTS: &str =
-    "event_type IN ('middleware:summarize', 'compaction_undone', 'turns_archived')";
+    "event_type IN ('middleware:summarize', 'compaction_undone', 'turns_archived', 'turns_restored')";
 
 /// What an append did.
 pub(crate) struct Appended {
@@ -61,7 +62,7 @@ pub(crate) fn append(connection: &Connection, thread_id: ThreadId, events: &[New
             head.message_count += 1;
         }
         let created_at = time(event.created_at);
-        if created_at > head.updated_at {
+        if created_at > head.updated_at && !is_background(event.event_type) {
             head.updated_at = created_at;
         }
         appended.seqs.push(seq);
@@ -79,6 +80,11 @@ pub(crate) fn append(connection: &Connection, thread_id: ThreadId, events: &[New
         threads::advance(connection, &head)?;
     }
     Ok(appended)
+}
+
+/// Returns whether the event alone is no activity in its thread: nobody did anything there.
+const fn is_background(event_type: EventType) -> bool {
+    matches!(event_type, EventType::TurnsArchived | EventType::TurnsRestored | EventType::ModelCalled)
 }
 
 /// Notes where the last of some events of one run is.

@@ -1,5 +1,6 @@
 //! Rows that are put, replaced and removed under a key of the caller's: the outbox and the sessions imported.
 
+use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::columns::{count, integer, json, json_column, stored, time};
@@ -16,9 +17,18 @@ pub(crate) fn enqueue(connection: &Connection, item: &OutboxItem) -> Result<()> 
     Ok(())
 }
 
-/// Removes an item from the outbox; one that is not there is as good as removed.
-pub(crate) fn dequeue(connection: &Connection, kind: &str, key: &str) -> Result<()> {
-    connection.prepare_cached("DELETE FROM outbox WHERE kind = ?1 AND key = ?2")?.execute((kind, key))?;
+/// Removes an item from the outbox, or the one alone that was added at that time; one that is not there is as good as
+/// removed.
+pub(crate) fn dequeue(
+    connection: &Connection,
+    (kind, key): (&str, &str),
+    created_at: Option<Timestamp>,
+) -> Result<()> {
+    connection
+        .prepare_cached(
+            "DELETE FROM outbox WHERE kind = ?1 AND key = ?2 AND (?3 IS NULL OR created_at = ?3)",
+        )?
+        .execute((kind, key, created_at.map(time)))?;
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! The search index: what its rows are, and how texts and words are made alike for it. Appending never comes here; the
 //! index follows when somebody searches, or when somebody has time.
 
+mod belonging;
 mod candidates;
 mod catch_up;
 mod find;

@@ -1,7 +1,7 @@
 //! What a model is sent, and what people are shown, of threads whose old turns went to memory.
 
 use proptest::prelude::*;
-use protocol::{ArchiveReason, Compaction, CompactionUndone, SummaryId, TurnsArchived, Usage};
+use protocol::{ArchiveReason, Compaction, CompactionUndone, SummaryId, TurnsArchived, TurnsRestored, Usage};
 
 use super::*;
 use crate::view::context::Beginning;
@@ -112,6 +112,8 @@ struct Model {
     /// What is visible, in order.
     events: Vec<Event>,
     last_seq: Seq,
+    /// What is to leave, and the last seq when that was decided.
+    planned: Option<(NewEvent, Seq)>,
 }
 
 impl Model {
@@ -179,8 +181,12 @@ impl Model {
                 let next = starts[1 + pick(at, by)];
                 let oldest = self.sent()[0].seq;
                 let marker_seq = self.compaction().map(|(seq, _)| seq);
-                self.append(left((oldest, next - 1), Some(next), marker_seq));
+                self.planned = Some((left((oldest, next - 1), Some(next), marker_seq), self.last_seq));
+                if by % 2 == 1 {
+                    self.carry_out();
+                }
             }
+            Step::CarryOut => self.carry_out(),
             Step::Request(by, length) => {
                 let starts = self.starts();
                 if starts.len() < 3 {
@@ -220,9 +226,19 @@ impl Model {
             Step::Fork(by) => {
                 let until = u64::from(by) % (self.last_seq + 1);
                 self.events.retain(|event| event.seq <= until && event.category != "lifecycle");
-                self.last_seq = until;
+                (self.last_seq, self.planned) = (until, None);
             }
             Step::Dissolve(by) => self.dissolve(by),
+        }
+    }
+
+    /// What was planned is done if nothing but talk came between, as a journal sees to it.
+    fn carry_out(&mut self) {
+        let Some((event, last_seq)) = self.planned.take() else { return };
+        let is_talk = |event: &Event| event.message().is_some() || !changes_beginning(event);
+        let mut since = self.events.iter().rev().take_while(|event| event.seq > last_seq);
+        if since.all(|event| is_talk(event) && event.kind() != Some(EventType::ThreadRewound)) {
+            self.append(event);
         }
     }
 
@@ -236,6 +252,7 @@ impl Model {
         };
         let gone: Vec<Seq> = told.iter().filter(|told| relies(told)).map(|(seq, _)| *seq).collect();
         self.events.retain(|event| !gone.contains(&event.seq));
+        self.append(fact(EventType::TurnsRestored, &json!(TurnsRestored { archived_seqs: gone })));
     }
 
     /// Reads the context in pages from the newest back, as whoever asks a model does.
@@ -273,6 +290,7 @@ enum Step {
     Budget(u8),
     Request(u8, u8),
     Compact(u8),
+    CarryOut,
     Undo,
     Rewind(u8),
     Fork(u8),
@@ -287,6 +305,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => any::<u8>().prop_map(Step::Budget),
         2 => any::<(u8, u8)>().prop_map(|(by, length)| Step::Request(by, length)),
         2 => any::<u8>().prop_map(Step::Compact),
+        2 => Just(Step::CarryOut),
         2 => Just(Step::Undo),
         1 => any::<u8>().prop_map(Step::Rewind),
         1 => any::<u8>().prop_map(Step::Fork),

@@ -177,10 +177,27 @@ pub async fn the_outbox_keeps_one_item_a_key(store: Subject) {
     let writes = [item("a", 0, 2), item("b", 0, 1), item("a", 1, 2), other].map(Write::Enqueue);
     commit(&*store, writes.to_vec()).await.unwrap();
     assert_eq!(store.outbox("mirror_summary").await.unwrap(), [item("b", 0, 1), item("a", 1, 2)]);
-    let dequeue = Write::Dequeue { kind: "mirror_summary".to_owned(), key: "b".to_owned() };
+    let dequeue = Write::Dequeue { kind: "mirror_summary".to_owned(), key: "b".to_owned(), created_at: None };
     commit(&*store, vec![dequeue.clone(), dequeue]).await.unwrap();
     assert_eq!(store.outbox("mirror_summary").await.unwrap(), [item("a", 1, 2)]);
     assert!(store.outbox("unknown").await.unwrap().is_empty());
+}
+
+/// Whoever did what an item asked for takes away that one, and not what was asked for meanwhile.
+pub async fn an_item_that_took_the_place_of_another_stays(store: Subject) {
+    let item = |second| OutboxItem {
+        kind: "due".to_owned(),
+        key: "a".to_owned(),
+        payload: json!(null),
+        attempts: 0,
+        created_at: at(second),
+    };
+    let done =
+        |second| Write::Dequeue { kind: "due".to_owned(), key: "a".to_owned(), created_at: Some(at(second)) };
+    commit(&*store, vec![Write::Enqueue(item(1)), Write::Enqueue(item(2)), done(1)]).await.unwrap();
+    assert_eq!(store.outbox("due").await.unwrap(), [item(2)]);
+    commit(&*store, vec![done(2)]).await.unwrap();
+    assert_eq!(store.outbox("due").await.unwrap(), []);
 }
 
 pub async fn an_import_is_remembered(store: Subject) {

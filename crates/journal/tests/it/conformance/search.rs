@@ -1,5 +1,7 @@
 //! Finding by words: messages, summaries, handoffs and items.
 
+pub mod scope;
+
 use std::sync::Arc;
 
 use journal::{
@@ -256,6 +258,7 @@ pub async fn passages_mark_what_was_found(store: Subject) {
         score: hits[0].score,
         held: 1,
         snippet: "We are \u{2}running\u{3} the tests".to_owned(),
+        text: String::new(),
         created_at: at(1),
     };
     assert_eq!(hits, [expected]);
@@ -306,6 +309,7 @@ pub async fn everything_is_found_where_it_is(store: Subject) {
             Place::Summary { thread_id, first_turn, last_turn, .. } => {
                 assert_eq!((thread_id, first_turn, last_turn), (Some(parent), 1, 2));
                 assert_eq!((&*hit.snippet, hit.created_at), ("two \u{2}herons\u{3} were seen", at(5)));
+                assert_eq!(hit.text, "two herons were seen");
             }
             Place::Handoff { parent_thread_id, child_thread_id, .. } => {
                 assert_eq!((parent_thread_id, child_thread_id), (parent, child));
@@ -317,34 +321,6 @@ pub async fn everything_is_found_where_it_is(store: Subject) {
             Place::Message { .. } => panic!("it was not asked for"),
         }
     }
-}
-
-pub async fn filters_leave_only_what_belongs(store: Subject) {
-    use FoundKind::{Handoff, Item, Message, Summary};
-    let (parent, child) = everything(&store).await;
-    let of_thread = |thread_id| SearchQuery { thread_id: Some(thread_id), ..search_for("heron") };
-    assert_eq!(kinds(&store, of_thread(parent)).await, [Message, Message, Summary, Handoff]);
-    assert_eq!(kinds(&store, of_thread(child)).await, [Handoff]);
-    assert_eq!(kinds(&store, of_thread(ThreadId::generate())).await, []);
-    let other: AssistantId = "other".parse().unwrap();
-    let theirs = Thread { assistant_id: other.clone(), parent_kind: Some(ParentKind::Subagent), ..thread() };
-    let thread_id = theirs.thread_id;
-    let said = vec![human("a blue heron")];
-    commit(&*store, vec![Write::CreateThread(theirs), Write::Append { thread_id, events: said }])
-        .await
-        .unwrap();
-    let of =
-        |assistant_id: AssistantId| SearchQuery { assistant_id: Some(assistant_id), ..search_for("heron") };
-    assert_eq!(kinds(&store, of(AssistantId::default())).await, [Message, Message, Summary, Handoff]);
-    assert_eq!(kinds(&store, of(other)).await, [Message], "a sub-agent's thread is searched too");
-    let mine = SearchQuery { kinds: vec![Item], ..of(AssistantId::default()) };
-    assert_eq!(kinds(&store, mine).await, [], "items belong to nobody");
-    let late = NewEvent::message(&protocol::Message::human("a late heron"), at(100)).unwrap();
-    append(&*store, parent, vec![late]).await.unwrap();
-    let since = |second| SearchQuery { since: Some(at(second)), ..search_for("heron") };
-    assert_eq!(kinds(&store, since(2)).await, [Message, Summary]);
-    assert_eq!(seqs(&store, SearchQuery { kinds: vec![Message], ..since(100) }).await, [3]);
-    assert_eq!(seqs(&store, since(101)).await, [0; 0]);
 }
 
 pub async fn what_was_said_at_a_named_date_is_better(store: Subject) {

@@ -67,6 +67,25 @@ fn f6_an_extract_of_small_talk_keeps_who_and_what() {
 }
 
 #[test]
+fn f6_what_only_begins_a_phrase_is_no_name() {
+    let text = extracted(
+        "
+        U: Tell me: Which code is it? Nobody but Priya knows, and I'll ask her about Code and the Parser today.
+        A: Well, I'm sure. See the plan: - Worktree branch of the parser - For later. Then ask how What works with Priya.
+        ",
+        400,
+    );
+    let names = text.lines().find_map(|line| line.strip_prefix("Names: ")).unwrap();
+    assert_eq!(names, "Priya", "{text}");
+}
+
+#[test]
+fn f6_what_was_said_in_a_list_is_told_without_its_bullet() {
+    let text = extracted("U: Go on.\nA: - Worktree branch of the importer is merged already.", 400);
+    assert!(text.contains("Assistant: Worktree branch"), "{text}");
+}
+
+#[test]
 fn f6_an_extract_keeps_to_its_tokens() {
     let long: String = (0..200)
         .map(|number| {

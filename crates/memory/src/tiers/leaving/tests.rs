@@ -11,10 +11,10 @@ use super::*;
 const WORDS: &str = "some words that make a message of a few more tokens than it would have without them";
 
 /// A context in a compact form: `U` a person, `A` the assistant, `C` one that calls a tool, `T` its result, `S` a summary
-/// that opens it, `R` the request behind that; seqs are 10, 20, 30, …
+/// that opens it, `R` the request behind that, `I` what a harness said; seqs are 10, 20, 30, …
 fn context(signs: &str) -> Context {
     let message = |sign: char| match sign {
-        'U' | 'S' | 'R' => Message::human(WORDS),
+        'U' | 'S' | 'R' | 'I' => Message::human(WORDS),
         'A' => Message::ai(WORDS),
         'C' => {
             let call = Block::ToolCall { id: "c".into(), name: "t".into(), args: serde_json::json!({}) };
@@ -33,6 +33,8 @@ fn context(signs: &str) -> Context {
     let mut context = Context::default();
     context.tokens = messages.iter().map(tokens::of_message).sum();
     context.seqs = Arc::new((1..=messages.len() as Seq).map(|number| number * 10).collect());
+    let injected = signs.chars().zip(&*context.seqs).filter(|(sign, _)| *sign == 'I');
+    context.injected = Arc::new(injected.map(|(_, seq)| *seq).collect());
     context.opening = signs.chars().take_while(|sign| matches!(sign, 'S' | 'R')).count();
     context.messages = Arc::new(messages);
     context
@@ -47,7 +49,7 @@ fn tokens_of(messages: u64) -> u64 {
 /// Returns what leaves, as seqs; the budget is in messages.
 fn left(signs: &str, budget: u64, newest: Newest) -> Option<(Seq, Seq, bool)> {
     let context = context(signs);
-    let leaving = leaving(&context, ("", tokens_of(budget)), newest, 0)?;
+    let leaving = leaving(&context, Limit::of("", tokens_of(budget)), newest, 0)?;
     Some((leaving.first_seq, leaving.last_seq, leaving.is_oldest))
 }
 
@@ -69,6 +71,11 @@ fn f8_whole_turns_leave_until_half_of_the_budget_is_left() {
         ("", 0, Complete, None),
         // Calls go with their results.
         ("UCTCTAUCTAUA", 4, Complete, Some((10, 109, true))),
+        // What a harness said in the person's name begins no turn.
+        ("UIAUAUA", 1, Complete, Some((10, 59, true))),
+        ("UAUAUIA", 1, Complete, Some((10, 49, true))),
+        ("UAUAIA", 1, Complete, Some((10, 29, true))),
+        ("UAIA", 1, Complete, None),
         // What a compaction left stays where it is; what follows it leaves.
         ("SUAUAUA", 4, Complete, Some((20, 59, true))),
         ("SCTAUAUA", 4, Complete, Some((20, 69, true))),
@@ -86,7 +93,7 @@ fn f8_what_comes_before_the_threads_own_turns_stays() {
         (61, None),
         (Seq::MAX, None),
     ] {
-        let leaving = leaving(&context("UAUAUAUA"), ("", 1), Newest::Complete, from);
+        let leaving = leaving(&context("UAUAUAUA"), Limit::of("", 1), Newest::Complete, from);
         let told = leaving.map(|leaving| (leaving.first_seq, leaving.last_seq, leaving.is_oldest));
         assert_eq!(told, expected, "{from}");
     }
@@ -104,7 +111,7 @@ fn l7_what_continues_a_request_that_was_kept_stays_while_that_is_not_answered() 
         });
         let compaction = Box::new(serde_json::from_value(compaction).unwrap());
         context.beginning.start = Some(Start::Compacted { seq: 9, compaction });
-        let leaving = leaving(&context, ("", 1), Newest::Complete, 0);
+        let leaving = leaving(&context, Limit::of("", 1), Newest::Complete, 0);
         assert_eq!(leaving.map(|leaving| (leaving.first_seq, leaving.last_seq)), expected, "{answered}");
         assert_eq!(leaving.map(|leaving| leaving.is_oldest), Some(answered));
     }

@@ -46,7 +46,8 @@ async fn archive(journal: &Journal, thread_id: ThreadId, turns: u64, text: &str)
         marker_seq: None,
     };
     let event = NewEvent::new(EventType::TurnsArchived, &event, Timestamp::UNIX_EPOCH).unwrap();
-    let transfer = Transfer { summary, thread_id: Some(thread_id), turns, threads: vec![thread_id] };
+    let planned = journal::Planned { thread_id, last_seq: turns };
+    let transfer = Transfer { summary, thread_id: Some(thread_id), turns, threads: vec![planned] };
     let writes = vec![Write::TransferTurns(transfer), Write::Append { thread_id, events: vec![event] }];
     journal.commit(writes).await;
 }
@@ -181,10 +182,92 @@ async fn a_hit_shows_what_was_said_beside_it_and_by_whom() {
     assert_eq!((before.seq, &before.speaker, &*before.text), (1, &Speaker::User, "first"));
     assert_eq!((after.seq, &after.speaker, &*after.text), (3, &Speaker::Assistant, "last"));
     assert!(matches!(search(&*journal.store, &SearchRequest::of(" ?! ")).await, Err(RecallError::NoWords)));
-    for limit in [0, journal::PAGE_ROWS_MAX + 1] {
+    for limit in [0, journal::PAGE_ROWS_MAX + 1, usize::MAX] {
         let refused = search(&*journal.store, &SearchRequest { limit, ..SearchRequest::of("heron") }).await;
-        assert!(matches!(refused, Err(RecallError::Journal(_))), "{limit}");
+        assert!(matches!(refused, Err(RecallError::Limit { limit: told }) if told == limit), "{limit}");
     }
+}
+
+#[tokio::test]
+async fn forks_and_answers_of_recalls_take_no_place_of_what_was_said() {
+    let journal = Journal::new();
+    let thread_id = journal.thread(None).await;
+    let said = (0..30).map(|number| Message::human(format!("the heron {number}")));
+    journal.say(thread_id, 0, said).await;
+    for _ in 0..10 {
+        journal.fork(thread_id, None).await;
+    }
+    let echoing = journal.thread(None).await;
+    let echoes = (0..60).map(|number| result("recall", &format!("heron {number}")));
+    journal.say(echoing, 1, echoes).await;
+    let found = search(&*journal.store, &SearchRequest::of("heron")).await.unwrap();
+    let mut seqs: Vec<u64> = found
+        .hits
+        .iter()
+        .filter_map(|hit| match hit.found {
+            memory::Found::Message { seq, .. } => Some(seq),
+            _ => None,
+        })
+        .collect();
+    seqs.sort_unstable();
+    seqs.dedup();
+    assert_eq!(seqs.len(), 10, "each another one: {found:?}");
+    let asking = journal.thread(None).await;
+    let recalled = recall(&*journal.store, asking, &everything("heron")).await.unwrap();
+    let matches = recalled.excerpts.iter().flatten().filter(|one| one.is_match).count();
+    assert_eq!((matches, recalled.threads), (12, vec![thread_id]));
+}
+
+#[tokio::test]
+async fn what_a_fork_copied_and_has_in_sight_is_not_recalled() {
+    let journal = Journal::new();
+    let thread_id = journal.thread(None).await;
+    let said =
+        [Message::human("the heron nests"), Message::ai("Yes."), Message::human("where is the heron?")];
+    journal.say(thread_id, 0, said).await;
+    let fork = journal.fork(thread_id, None).await;
+    let query = RecallQuery { before: Some(3), ..everything("where is the heron?") };
+    let recalled = recall(&*journal.store, fork, &query).await.unwrap();
+    assert!(recalled.to_text().contains("the heron nests"));
+    assert!(!recalled.to_text().contains("where is the heron?"), "{}", recalled.to_text());
+}
+
+#[tokio::test]
+async fn a_sub_agent_recalls_nothing_of_other_conversations() {
+    let journal = Journal::new();
+    let [main, other] = [journal.thread(None).await, journal.thread(None).await];
+    journal.say(main, 0, [Message::human("the heron nests in Fjord 7")]).await;
+    journal.say(other, 0, [Message::human("the heron nests in Fjord 8")]).await;
+    let subagent = journal.thread(Some((main, ParentKind::Subagent))).await;
+    journal.say(subagent, 1, [Message::human("look after the heron"), Message::ai("How?")]).await;
+    let fork = journal.fork(subagent, None).await;
+    for asking in [subagent, fork] {
+        for foreign in [main, other] {
+            let (status, text) =
+                journal.call(asking, json!({"thread": foreign.to_string(), "from_seq": 1})).await;
+            assert_eq!(status, ToolStatus::Error);
+            assert!(text.contains("did not come from it") && !text.contains("Fjord"), "{text}");
+        }
+        let (status, text) = journal.call(asking, json!({"query": "heron", "scope": "everything"})).await;
+        assert_eq!(status, ToolStatus::Error);
+        assert!(text.contains("a sub-agent sees its own conversation alone"), "{text}");
+        let (_, own) = journal.call(asking, json!({"from_seq": 1})).await;
+        assert!(own.contains("look after the heron"), "{own}");
+    }
+}
+
+#[tokio::test]
+async fn m16_a_secret_that_a_passage_would_cut_is_withheld_from_a_note() {
+    let journal = Journal::new();
+    let [old, asking] = [journal.thread(None).await, journal.thread(None).await];
+    journal.say(old, 0, [Message::human("a bird")]).await;
+    let key = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAAB ".repeat(30);
+    let secret =
+        format!("-----BEGIN OPENSSH PRIVATE KEY-----\n{key}heron {key}\n-----END OPENSSH PRIVATE KEY-----");
+    archive(&journal, old, 1, &format!("They saw a heron. {secret}")).await;
+    let found = recall(&*journal.store, asking, &everything("heron")).await.unwrap();
+    assert_eq!(found.notes.len(), 1);
+    assert!(!found.to_text().contains("b3BlbnNz"), "{}", found.to_text());
 }
 
 #[tokio::test]

@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Desk, agent, always, at, subagent};
 
-const SUMMARY: &str = "They spoke of the harbour and of what it needs.";
+pub const SUMMARY: &str = "They spoke of the harbour and of what it needs.";
 
 /// A desk with a budget of so many tokens, and a thread of so many turns of a question and an answer, each about 30.
-async fn talked(replies: Vec<Reply>, budget: u64, turns: usize) -> (Desk, ThreadId) {
+pub async fn talked(replies: Vec<Reply>, budget: u64, turns: usize) -> (Desk, ThreadId) {
     let mut desk = Desk::new(replies);
     desk.settings.short_term_tokens = Some(budget);
     let thread_id = desk.thread().await;
@@ -23,7 +23,7 @@ async fn talked(replies: Vec<Reply>, budget: u64, turns: usize) -> (Desk, Thread
     (desk, thread_id)
 }
 
-async fn talk(desk: &Desk, thread_id: ThreadId, turns: usize) {
+pub async fn talk(desk: &Desk, thread_id: ThreadId, turns: usize) {
     let from = desk.store.thread(thread_id).await.unwrap().unwrap().last_seq;
     for number in from..from + turns as u64 {
         let asked = format!("U: Question {number} about the harbour, please?");
@@ -47,7 +47,12 @@ async fn f8_the_oldest_turns_leave_a_thread_that_is_over_its_budget() {
     tiering.look(thread_id).await.unwrap();
     let queue = desk.queue().await;
     assert_eq!((queue.len(), queue[0].attempts), (1, 0));
-    assert_eq!(queue[0].payload, json!({"agent_id": "agent", "thread_id": thread_id}));
+    let budget = json!({"tokens": 300, "model": "anthropic/large"});
+    assert_eq!(
+        queue[0].payload,
+        json!({"agent_id": "agent", "thread_id": thread_id, "budget": budget}),
+        "the budget goes with it"
+    );
     let before = desk.context(thread_id).await;
     let settled = desk.settle().await.unwrap();
     assert_eq!(settled.len(), 1);
@@ -274,8 +279,10 @@ async fn f10_whose_turns_they_are_is_what_the_item_says() {
     assert_eq!(desk.tiers().retrieve_recent_summaries(&agent(), 9).await.unwrap(), []);
     assert_eq!(desk.tiers().retrieve_recent_summaries(&"other".parse().unwrap(), 9).await.unwrap().len(), 1);
     // An item that names another agent finds none of its turns in the thread.
-    desk.enqueue(theirs).await;
+    let last_seq = desk.store.thread(theirs).await.unwrap().unwrap().last_seq;
     talk(&desk, theirs, 20).await;
+    desk.compact(theirs, last_seq + 40, None).await;
+    desk.enqueue(theirs).await;
     assert_eq!(desk.settle().await.unwrap(), []);
 }
 

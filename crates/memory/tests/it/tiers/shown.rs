@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
+use journal::Store;
 use memory::{Settings, SummarizationHandoff, TieredMemoryHook, TurnWindow};
 use protocol::{EventType, Message, NewEvent, ThreadId};
+use runtime::{Failure, Hook, NextCall, StepContext, ToolCall, ToolOutput};
 use scripted::Reply;
 use serde_json::json;
 
@@ -21,18 +24,43 @@ fn answers(count: usize) -> Vec<Reply> {
     (0..count).map(|_| Reply::text("Done.")).collect()
 }
 
-fn tiers(world: &World) -> SummarizationHandoff {
-    SummarizationHandoff { store: Arc::clone(&world.store), summariser: None, settings: Settings::default() }
+/// Makes a summary of another thread while a tool runs.
+struct Meanwhile {
+    store: Arc<dyn Store>,
+    other: ThreadId,
+}
+
+#[async_trait]
+impl Hook for Meanwhile {
+    fn name(&self) -> &'static str {
+        "Meanwhile"
+    }
+
+    async fn wrap_tool_call(
+        &self,
+        _step: &StepContext<'_>,
+        call: ToolCall,
+        next: NextCall<'_>,
+    ) -> Result<ToolOutput, Failure> {
+        remembered_in(&self.store, self.other, "The harbour closes in October.").await;
+        next.run(call).await
+    }
 }
 
 /// Says something in the thread and makes a summary of everything that is not in one.
 async fn remembered(world: &World, thread_id: ThreadId, text: &str) {
+    remembered_in(&world.store, thread_id, text).await;
+}
+
+async fn remembered_in(store: &Arc<dyn Store>, thread_id: ThreadId, text: &str) {
     let said = |message: Message| NewEvent::message(&message, at(0)).unwrap();
     let events = vec![said(Message::human(text)), said(Message::ai("So it is written down here."))];
     let writes = vec![journal::Write::Append { thread_id, events }];
-    world.store.commit(journal::Transaction { fence: None, writes }).await.unwrap();
+    store.commit(journal::Transaction { fence: None, writes }).await.unwrap();
     let window = TurnWindow::of([1, 9_999]).in_thread(thread_id);
-    tiers(world).transfer(&agent(), &window).await.unwrap().unwrap();
+    let (store, settings) = (Arc::clone(store), Settings::default());
+    let tiers = SummarizationHandoff { store, summariser: None, settings };
+    tiers.transfer(&agent(), &window).await.unwrap().unwrap();
 }
 
 /// Returns what each request said of medium-term memory.
@@ -85,6 +113,20 @@ async fn f7_what_left_this_thread_comes_before_what_was_said_elsewhere() {
 }
 
 #[tokio::test]
+async fn f7_what_a_fork_has_of_its_source_is_told_once() {
+    let world = world(answers(1), 1_500);
+    let source = world.thread().await;
+    remembered(&world, source, "The lighthouse is painted red and white.").await;
+    let fork = world.thread().await;
+    let writes = vec![journal::Write::CopyEvents { from: source, until: None, into: fork }];
+    world.store.commit(journal::Transaction { fence: None, writes }).await.unwrap();
+    world.say(fork, "Go on.").await;
+    let section = sections(&world).remove(0).unwrap();
+    assert_eq!(section.matches("<summary of=\"this conversation\"").count(), 1, "{section}");
+    assert_eq!(section.matches("<summary of=\"another conversation\"").count(), 0, "{section}");
+}
+
+#[tokio::test]
 async fn f7_the_newest_fit_and_the_budget_holds() {
     let world = world(answers(1), 330);
     let thread_id = world.thread().await;
@@ -102,11 +144,11 @@ async fn f7_the_newest_fit_and_the_budget_holds() {
 #[tokio::test]
 async fn f5_it_stays_the_same_for_a_run_and_is_recorded_by_hash() {
     let calls = Reply::call("c1", "edit_memory", json!({"append": "- new"}));
-    let world = world([calls, Reply::text("One."), Reply::text("Two.")], 1_500);
+    let mut world = world([calls, Reply::text("One."), Reply::text("Two.")], 1_500);
     let (thread_id, other) = (world.thread().await, world.thread().await);
     remembered(&world, other, "The harbour opens in May.").await;
+    world.hooks.push(Arc::new(Meanwhile { store: Arc::clone(&world.store), other }));
     world.say(thread_id, "One.").await;
-    remembered(&world, other, "The harbour closes in October.").await;
     world.say(thread_id, "Two.").await;
     let sections: Vec<String> = sections(&world).into_iter().flatten().collect();
     assert_eq!(sections[0], sections[1]);

@@ -2,7 +2,7 @@
 
 use journal::Write;
 use memory::{SummarizationError, TurnWindow};
-use protocol::{ArchiveReason, EventType, InterruptId, ThreadId, TurnRole};
+use protocol::{ArchiveReason, EventType, InterruptId, ParentKind, Thread, ThreadId, TurnRole};
 use scripted::{Place, Reply};
 use serde_json::json;
 
@@ -131,6 +131,20 @@ async fn f6_a_window_over_several_threads_is_told_to_each() {
     assert_eq!(desk.context(two).await, Vec::<String>::new());
     let trace = desk.trace(one).await;
     assert_eq!(trace.iter().map(|turn| turn.turn_index).collect::<Vec<_>>(), [1, 2, 5, 6]);
+}
+
+#[tokio::test]
+async fn m3_a_fork_is_not_called_by_the_name_of_what_it_was_forked_from() {
+    let desk = Desk::new([always(SUMMARY)]);
+    let forked = |thread: &mut Thread| {
+        thread.parent_kind = Some(ParentKind::Fork);
+        thread.name = Some("Title of a handed over summary (fork)".to_owned());
+    };
+    let fork = desk.thread_of("agent", forked).await;
+    desk.say(fork, &["U: What of the harbour?", "A: It is open."]).await;
+    let summary = desk.tiers().transfer(&agent(), &TurnWindow::of([1, 2])).await.unwrap().unwrap();
+    let head = "2026-03-01, thread \"What of the harbour?\":";
+    assert!(summary.summary_text.starts_with(head), "{}", summary.summary_text);
 }
 
 #[tokio::test]

@@ -52,6 +52,25 @@ async fn the_context_of_many_pages_is_in_order_and_read_once() {
 }
 
 #[tokio::test]
+async fn what_a_harness_said_is_known_when_it_is_read_and_when_it_is_followed() {
+    let said = |text: &str| NewEvent::message(&Message::human(text), Timestamp::UNIX_EPOCH).unwrap();
+    let flagged = |is_injected: bool| {
+        said("a reminder").with_metadata(&json!({"injected": is_injected, "about": "injected"})).unwrap()
+    };
+    let (store, thread_id) = journal_of(vec![said("one"), flagged(true), flagged(false)]).await;
+    let contexts = Contexts::default();
+    let before = contexts.read(&store, thread_id).await.unwrap();
+    assert_eq!(Vec::from_iter(before.injected.iter().copied()), [2]);
+    let events = vec![said("two"), flagged(true)];
+    let writes = vec![Write::Append { thread_id, events }];
+    store.commit(Transaction { fence: None, writes }).await.unwrap();
+    let followed = contexts.read(&store, thread_id).await.unwrap();
+    let anew = Contexts::default().read(&store, thread_id).await.unwrap();
+    assert_eq!(Vec::from_iter(followed.injected.iter().copied()), [2, 5]);
+    assert_eq!(followed, anew);
+}
+
+#[tokio::test]
 async fn pages_before_the_last_boundary_are_never_read() {
     let mut events: Vec<NewEvent> = messages(CONTEXT_PAGE_ROWS * 3).collect();
     events.push(fact(EventType::ImportedBoundary));

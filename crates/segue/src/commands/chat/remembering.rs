@@ -158,7 +158,7 @@ impl Chat {
                 tiers::show_stats(&self.context, &self.context.agent.memory_stats().await?)?;
                 self.context.screen.line("")?;
                 let summaries = self.context.agent.recent_summaries(SUMMARIES_SHOWN).await?;
-                tiers::show_summaries(&self.context.screen, &summaries)?;
+                tiers::show_summaries(&self.context, &summaries, Asked::Chat).await?;
                 self.say(MORE)
             }
             Some("show") => notes::show_file(&self.context),

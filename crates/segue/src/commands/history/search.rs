@@ -12,7 +12,10 @@ use crate::commands::{Context, threads};
 use crate::exit::{Code, Failure, Outcome};
 use crate::terminal::show::found::{Names, emphasised, hit};
 use crate::terminal::text::safe::one_line;
-use crate::terminal::text::wrap::wrap;
+use crate::terminal::text::wrap::{shorten, wrap};
+
+/// Columns of what was asked for that are told again.
+const QUOTED_COLUMNS_MAX: usize = 100;
 
 /// Where the search was asked for, and so how another command is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,10 +115,7 @@ pub(crate) async fn run(context: &Context, args: Search) -> Outcome {
 /// When there is no word, or no such thread.
 pub(crate) async fn request(context: &Context, args: &Search) -> Result<SearchRequest, Failure> {
     let text = args.words.join(" ");
-    if text.trim().is_empty() {
-        return Err(Failure::new(Code::User, "search: no words were given")
-            .with_hint("write a question, or the words to look for"));
-    }
+    check(&text)?;
     let thread_id = match &args.thread {
         Some(prefix) => Some(context.agent.find_thread(prefix).await?.thread_id),
         None => None,
@@ -136,6 +136,23 @@ pub(crate) async fn request(context: &Context, args: &Search) -> Result<SearchRe
     })
 }
 
+/// Refuses what has no word in it.
+///
+/// # Errors
+/// When it has none.
+pub(crate) fn check(text: &str) -> Result<(), Failure> {
+    match text.contains(char::is_alphanumeric) {
+        true => Ok(()),
+        false => Err(Failure::new(Code::User, "search: no words were given")
+            .with_hint("write a question, or the words to look for")),
+    }
+}
+
+/// Returns what was asked for, as it is told in a sentence.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("`{}`", shorten(&one_line(text), QUOTED_COLUMNS_MAX))
+}
+
 /// Searches and shows what was found, and how to come to its place.
 ///
 /// # Errors
@@ -147,7 +164,7 @@ pub(crate) async fn find(context: &Context, request: &SearchRequest, asked: Aske
     }
     let screen = &context.screen;
     if found.hits.is_empty() {
-        let text = format!("Nothing was found about `{}`.", one_line(&request.text));
+        let text = format!("Nothing was found about {}.", quoted(&request.text));
         screen.line(wrap(&text, screen.text_columns(), "", "  "))?;
         return Ok(());
     }

@@ -1,7 +1,9 @@
 //! `segue memory show`, `edit`, `search` and `path`, and `segue remember`: agent.md, which every conversation begins with.
 //! Which part of it Segue itself keeps, and what never goes into it, is decided by the `memory` room.
 
+use std::fs;
 use std::io::{self, Read};
+use std::path::Path;
 
 use agent::{Extent, FoundKind, Remembered, Rewritten, SearchRequest};
 use serde::Serialize;
@@ -11,9 +13,9 @@ use tempfile::TempPath;
 use crate::cli::Format;
 use crate::cli::memory::Remember;
 use crate::commands::Context;
-use crate::commands::history::search::{names, printed};
+use crate::commands::history::search::{Asked, check, names, printed, quoted};
 use crate::commands::import::count as count_of;
-use crate::commands::memory::tiers::{show_summaries, withheld};
+use crate::commands::memory::tiers::{self, withheld};
 use crate::exit::{Code, Failure, Outcome};
 use crate::terminal::ask::question::{Choice, ask};
 use crate::terminal::editor;
@@ -39,6 +41,7 @@ pub(crate) async fn show(context: &Context, limit: usize) -> Outcome {
     let summaries = context.agent.recent_summaries(limit).await?;
     if context.format == Format::Json {
         let (path, text) = (context.agent.agent_md_path(), read(context)?);
+        let summaries = tiers::printed(&summaries);
         context.json(&json!({"path": path, "text": text, "summaries": summaries}))?;
         return Ok(Code::Done);
     }
@@ -47,7 +50,7 @@ pub(crate) async fn show(context: &Context, limit: usize) -> Outcome {
     if limit > 0 {
         screen.line("")?;
         screen.line(style.bold("Summaries of old turns"))?;
-        show_summaries(screen, &summaries)?;
+        tiers::show_summaries(context, &summaries, Asked::Command).await?;
     }
     Ok(Code::Done)
 }
@@ -83,9 +86,10 @@ pub(crate) fn path(context: &Context) -> Outcome {
 
 /// Performs `segue memory search`.
 pub(crate) async fn search(context: &Context, words: &str, limit: usize) -> Outcome {
+    check(words)?;
     let request = SearchRequest {
         kinds: vec![FoundKind::Summary, FoundKind::Item],
-        assistant_id: None,
+        assistant_id: Some(context.agent.assistant_id().clone()),
         limit,
         ..SearchRequest::of(words)
     };
@@ -100,10 +104,8 @@ pub(crate) async fn search(context: &Context, words: &str, limit: usize) -> Outc
     }
     let screen = &context.screen;
     if lines.is_empty() && found.hits.is_empty() {
-        let text = format!(
-            "Nothing was found about `{}`; `segue search` looks through what was said.",
-            one_line(words)
-        );
+        let text =
+            format!("Nothing was found about {}; `segue search` looks through what was said.", quoted(words));
         screen.line(wrap(&text, screen.text_columns(), "", "  "))?;
     }
     for line in &lines {
@@ -229,21 +231,29 @@ pub(crate) async fn change(context: &Context) -> Result<Change, Failure> {
         return Err(Failure::new(Code::User, what)
             .with_hint("shorten the file itself, which `segue memory path` names"));
     }
-    let mut text = shown.bytes.clone();
+    let path = editor::file(agent.home().root(), &shown.bytes)?;
     loop {
-        let (edited, path) = editor::change(agent.home().root(), &text)?;
-        let refused = match agent.edit_agent_md(shown.bytes.clone(), edited.clone()).await {
-            Ok(Rewritten::Done) => return Ok(Change::Taken),
-            Ok(Rewritten::Unchanged) => return Ok(Change::Nothing),
-            Ok(refused) => refused,
-            Err(error) => return Err(kept(Failure::from(error), path)),
-        };
-        // What others wrote meanwhile is not in this text, and going on with it would take it away.
-        if refused == Rewritten::Outrun || !goes_on(context, &refused)? {
-            return Err(kept(Failure::new(Code::User, format!("change agent.md: {}", why(&refused))), path));
+        match attempt(context, &shown.bytes, &path).await {
+            Ok(Some(change)) => return Ok(change),
+            Ok(None) => {}
+            Err(failure) => return Err(kept(failure, path, &shown.bytes)),
         }
-        text = edited;
     }
+}
+
+/// Lets the person edit the file once, and takes over what they made of it; `None` when they go on with it.
+async fn attempt(context: &Context, shown: &[u8], path: &Path) -> Result<Option<Change>, Failure> {
+    let edited = editor::open(path)?;
+    let refused = match context.agent.edit_agent_md(shown.to_vec(), edited).await? {
+        Rewritten::Done => return Ok(Some(Change::Taken)),
+        Rewritten::Unchanged => return Ok(Some(Change::Nothing)),
+        refused @ (Rewritten::InBlock | Rewritten::Outrun | Rewritten::Secrets { .. }) => refused,
+    };
+    // What others wrote meanwhile is not in this text, and going on with it would take it away.
+    if refused == Rewritten::Outrun || !goes_on(context, &refused)? {
+        return Err(Failure::new(Code::User, format!("change agent.md: {}", why(&refused))));
+    }
+    Ok(None)
 }
 
 /// Says why an edit was refused, and asks whether the person goes on with it.
@@ -270,8 +280,11 @@ fn why(refused: &Rewritten) -> String {
     }
 }
 
-/// Keeps the person's text, and says where.
-fn kept(failure: Failure, path: TempPath) -> Failure {
+/// Keeps what the person made of the text they were shown, and says where.
+fn kept(failure: Failure, path: TempPath, shown: &[u8]) -> Failure {
+    if fs::read(&path).is_ok_and(|text| text == shown) {
+        return failure;
+    }
     match path.keep() {
         Ok(path) => {
             failure.with_hint(format!("agent.md is as it was; your text is in {}", shown_path(&path)))

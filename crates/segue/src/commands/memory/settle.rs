@@ -1,4 +1,4 @@
-//! Old turns become summaries: `segue memory settle`, and what `segue run` does of it before it ends. What is due is in
+//! Old turns become summaries: `segue memory settle`, and what `segue run` and `segue compact` do of it before they end. What is due is in
 //! the journal's queue, so that nothing is lost when it is stopped half-way.
 
 use std::collections::BTreeSet;
@@ -6,31 +6,33 @@ use std::time::Duration;
 
 use agent::{CancellationToken, EXTRACTIVE, Frames, Settled};
 use serde_json::json;
+use tokio::time::sleep;
 
 use crate::cli::Format;
 use crate::commands::Context;
 use crate::commands::import::count;
 use crate::commands::memory::tiers::withheld;
 use crate::commands::work::{Showing, Telling, is_watched, noted, shown};
-use crate::exit::{Code, Failure, Outcome};
+use crate::exit::{Code, Failure, Outcome, chain};
 use crate::terminal::keyboard::Quiet;
 use crate::terminal::text::safe::one_line;
 use crate::terminal::text::wrap::wrap;
-use crate::terminal::work::progress::{Progress, Unit};
 use crate::terminal::work::stream::Spent;
 use crate::terminal::work::typed::Typed;
-use crate::terminal::work::watch::{Seen, Then, watch};
 
 /// What is said of it before it tells anything itself.
 const WHAT: &str = "summarising old turns";
 /// What is said when a person stopped it.
 const STOPPED: &str = "Stopped: what was not done waits.";
-/// The longest that `segue run` goes on with it once it has answered.
-const AFTER_RUN_MAX: Duration = Duration::from_secs(30);
+/// The longest that another command goes on with it once it has done what it was asked.
+const AFTERWARDS_MAX: Duration = Duration::from_secs(30);
 
 /// Performs `segue memory settle`.
 pub(crate) async fn run(context: &Context) -> Outcome {
     let tiering = context.agent.tiering()?;
+    if let Some(problem) = context.agent.summariser_problem() {
+        context.notice(&problem);
+    }
     let work = async |_: &agent::Agent, frames: &Frames, cancel: &CancellationToken| {
         tiering.settle(frames, cancel).await
     };
@@ -46,7 +48,7 @@ pub(crate) async fn run(context: &Context) -> Outcome {
         Err(_) if done.is_stopped => Vec::new(),
         settled => settled.map_err(agent::Error::from)?,
     };
-    let waiting = context.agent.memory_stats().await?.due;
+    let waiting = context.agent.memory_due().await?;
     if context.format == Format::Json {
         context.json(&json!({"settled": settled, "waiting": waiting}))?;
     } else {
@@ -96,26 +98,55 @@ fn writer(models: BTreeSet<&str>) -> String {
     format!("summary by {}", names.collect::<Vec<_>>().join(" and "))
 }
 
-/// Makes the summaries that are due once a run has answered, for a while at most. Ctrl-C ends it; what is not done then
-/// waits in the queue. What goes wrong here stays in the queue too, and changes nothing about the run.
-pub(crate) async fn after_run(context: &Context) {
-    match context.agent.memory_stats().await {
-        Ok(stats) if stats.due > 0 => {}
+/// Makes the summaries that are due once a command has done what it was asked, for a while at most. Ctrl-C ends it; what is
+/// not done then waits in the queue. What goes wrong stays in the queue too, is told, and changes nothing about the command.
+pub(crate) async fn afterwards(context: &Context) {
+    match context.agent.memory_due().await {
+        Ok(due) if due > 0 => {}
         Ok(_) | Err(_) => return,
     }
+    // A model that cannot be opened was told of by the command itself.
     let Ok(tiering) = context.agent.tiering() else { return };
     // An echoed key would move the line that is drawn over. Where that cannot be prevented, it is only less pretty.
     let _quiet = Quiet::begin(&context.screen);
-    let progress = Progress::new(&context.screen, context.format, Unit::Steps);
-    let work = watch(
-        async |frames, cancel| tiering.settle(&frames, &cancel).await.map(drop),
-        |seen| {
-            if let Seen::Frame(_, frame) = seen {
-                progress.show(frame);
+    let work = async |_: &agent::Agent, frames: &Frames, cancel: &CancellationToken| {
+        let stop = cancel.child_token();
+        let settled = tiering.settle(frames, &stop);
+        tokio::pin!(settled);
+        tokio::select! {
+            biased;
+            settled = &mut settled => settled,
+            () = sleep(AFTERWARDS_MAX) => {
+                stop.cancel();
+                // It is waited for: it notes what the calls that were made have cost.
+                settled.await
             }
-            Ok(Then::GoOn)
-        },
-    );
-    // Out of time, stopped or failed: what was not done is in the queue as before.
-    let _ = tokio::time::timeout(AFTER_RUN_MAX, work).await;
+        }
+    };
+    // Who gives up waiting is not told of it a second time.
+    let Ok(done) = noted(context, work).await else { return };
+    match done.done {
+        Ok(settled) => {
+            let expected = if tiering.tiers.summariser.is_some() { Writer::Model } else { Writer::Extract };
+            if let Some(text) = worth_telling(&settled, expected) {
+                context.notice(&text);
+            }
+        }
+        Err(_) if done.is_stopped => {}
+        Err(error) => context.notice(&format!("failed to {}", chain(&agent::Error::from(error).into()))),
+    }
+}
+
+/// Who is to write summaries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Writer {
+    Model,
+    Extract,
+}
+
+/// Returns what a person is told unasked: that the extract stood in for a model, and that secrets were withheld.
+fn worth_telling(settled: &[Settled], expected: Writer) -> Option<String> {
+    let stood_in = expected == Writer::Model && settled.iter().any(|one| one.model == EXTRACTIVE);
+    let is_withheld = settled.iter().any(|one| one.withheld > 0);
+    (stood_in || is_withheld).then(|| told(settled)).flatten()
 }

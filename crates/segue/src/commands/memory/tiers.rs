@@ -1,15 +1,18 @@
 //! `segue memory stats`, `summaries` and `trace`: how much there is in each tier, the summaries that stand for old turns,
 //! and what became of each turn of a thread. It changes nothing.
 
-use agent::MemoryStats;
-use protocol::{LoggedTurn, MediumTermSummary, TurnRole};
+use agent::{MemoryStats, StoredSummary};
+use protocol::{LoggedTurn, MediumTermSummary, ThreadId, TurnRole};
+use serde::Serialize;
 use serde_json::json;
 
 use crate::cli::Format;
+use crate::commands::Context;
+use crate::commands::history::search::{Asked, named};
 use crate::commands::import::count;
-use crate::commands::{Context, threads};
 use crate::exit::{Code, Failure, Outcome};
 use crate::terminal::screen::Screen;
+use crate::terminal::show::found::Names;
 use crate::terminal::show::marker;
 use crate::terminal::text::moment::minute;
 use crate::terminal::text::safe::{one_line, shown_path};
@@ -18,8 +21,6 @@ use crate::terminal::text::wrap::{size, wrap};
 
 /// The share of its limit, in percent, from which on agent.md is told to be nearly full.
 const NEARLY_FULL_PERCENT: u64 = 80;
-/// The fewest characters of a summary's id that are shown.
-const ID_CHARS_MIN: usize = 8;
 
 /// Performs `segue memory stats`.
 pub(crate) async fn stats(context: &Context) -> Outcome {
@@ -40,7 +41,8 @@ pub(crate) fn show_stats(context: &Context, stats: &MemoryStats) -> Result<(), F
     for line in counted(&context.screen, stats) {
         context.screen.line(line)?;
     }
-    if let Some(notice) = nearly_full(stats) {
+    let problem = stats.agent_md.problem.as_ref().map(|problem| format!("failed to {problem}"));
+    if let Some(notice) = problem.or_else(|| nearly_full(stats)) {
         context.notice(&notice);
     }
     Ok(())
@@ -48,9 +50,10 @@ pub(crate) fn show_stats(context: &Context, stats: &MemoryStats) -> Result<(), F
 
 fn counted(screen: &Screen, stats: &MemoryStats) -> Vec<String> {
     let file = &stats.agent_md;
-    let bytes = match file.exists {
-        true => format!("{} of {}", size(file.bytes), size(file.bytes_max)),
-        false => "none yet".to_owned(),
+    let bytes = match (&file.problem, file.exists) {
+        (Some(_), _) => "cannot be read".to_owned(),
+        (None, true) => format!("{} of {}", size(file.bytes), size(file.bytes_max)),
+        (None, false) => "none yet".to_owned(),
     };
     let row = |tier: &str, what: String, holds: String| vec![tier.to_owned(), what, holds];
     let rows = [
@@ -75,7 +78,8 @@ fn nearly_full(stats: &MemoryStats) -> Option<String> {
     let file = &stats.agent_md;
     if file.bytes > file.bytes_max {
         return Some(format!(
-            "agent.md is larger than {}: the model sees its beginning only. `segue memory edit` shortens it.",
+            "agent.md has {}, and {} is the limit: nothing more is noted in it. `segue memory edit` shortens it.",
+            size(file.bytes),
             size(file.bytes_max)
         ));
     }
@@ -85,41 +89,103 @@ fn nearly_full(stats: &MemoryStats) -> Option<String> {
     })
 }
 
+/// A summary, as `--json` has it.
+#[derive(Serialize)]
+pub(crate) struct Printed<'a> {
+    #[serde(flatten)]
+    summary: &'a MediumTermSummary,
+    thread_id: Option<ThreadId>,
+    turns: u64,
+}
+
+/// Returns summaries as `--json` has them.
+pub(crate) fn printed(summaries: &[StoredSummary]) -> Vec<Printed<'_>> {
+    let printed = summaries.iter().map(|stored| Printed {
+        summary: &stored.summary,
+        thread_id: stored.thread_id,
+        turns: stored.turns,
+    });
+    printed.collect()
+}
+
 /// Performs `segue memory summaries`.
 pub(crate) async fn summaries(context: &Context, limit: usize) -> Outcome {
     let found = context.agent.recent_summaries(limit).await?;
     if context.format == Format::Json {
-        context.json(&json!({"summaries": found}))?;
+        context.json(&json!({"summaries": printed(&found)}))?;
         return Ok(Code::Done);
     }
-    show_summaries(&context.screen, &found)?;
+    show_summaries(context, &found, Asked::Command).await?;
     if found.len() == limit {
         context.screen.note(context.screen.style.dim(format!("The newest {limit}; `--limit N` shows more.")));
     }
     Ok(Code::Done)
 }
 
-/// Shows summaries, each under a line that says for what it stands.
+/// Shows summaries, each under a line that says for what it stands, and how to come to the turns themselves.
 ///
 /// # Errors
-/// When stdout cannot be written to.
-pub(crate) fn show_summaries(screen: &Screen, summaries: &[MediumTermSummary]) -> Result<(), Failure> {
+/// When the journal fails, or stdout cannot be written to.
+pub(crate) async fn show_summaries(
+    context: &Context,
+    summaries: &[StoredSummary],
+    asked: Asked,
+) -> Result<(), Failure> {
+    let screen = &context.screen;
     if summaries.is_empty() {
-        screen.line(wrap("No turn has become a summary yet.", screen.text_columns(), "", ""))?;
+        return Ok(screen.line("No turn has become a summary yet.")?);
     }
-    let ids = threads::beginnings(summaries.iter().map(|summary| summary.id), ID_CHARS_MIN);
-    for (at, (summary, id)) in summaries.iter().zip(ids).enumerate() {
+    let names = named(context, summaries.iter().filter_map(|stored| stored.thread_id)).await?;
+    for (at, stored) in summaries.iter().enumerate() {
         if at > 0 {
             screen.line("")?;
         }
-        let turns = range(summary.turn_range_start, summary.turn_range_end);
-        let about = screen.style.dim(format!("{turns}  {}", minute(summary.created_at)));
-        screen.line(format!("{}  {about}", screen.style.code(id)))?;
-        for line in marker::summary(screen, &summary.summary_text) {
+        screen.line(head(screen, stored, &names))?;
+        for line in marker::summary(screen, &stored.summary.summary_text) {
             screen.line(line)?;
         }
     }
+    if let Some(text) = way(context, summaries, &names, asked).await {
+        let text = screen.style.dim(wrap(&text, screen.text_columns(), "", "  "));
+        match asked {
+            Asked::Command => screen.note(text),
+            Asked::Chat => screen.line(text)?,
+        }
+    }
     Ok(())
+}
+
+/// Returns the line above a summary, as a search shows it: where the turns it stands for were said, and which.
+fn head(screen: &Screen, stored: &StoredSummary, names: &Names) -> String {
+    let summary = &stored.summary;
+    let thread = stored.thread_id.and_then(|thread_id| names.get(&thread_id));
+    let thread = thread.map_or("(gone)", |(id, _)| id.as_str());
+    let turns = range(summary.turn_range_start, summary.turn_range_end);
+    let about = format!("summary of {turns} {}", minute(summary.created_at));
+    format!("{} {}", screen.style.code(thread), screen.style.dim(about))
+}
+
+/// Returns how to come to the turns of a summary: for the newest one whose thread is there.
+async fn way(
+    context: &Context,
+    summaries: &[StoredSummary],
+    names: &Names,
+    asked: Asked,
+) -> Option<String> {
+    let of = |stored: &StoredSummary| {
+        let thread_id = stored.thread_id?;
+        let (id, _) = names.get(&thread_id)?;
+        Some((thread_id, id.clone(), stored.summary.turn_range_start.saturating_sub(1)))
+    };
+    let (thread_id, id, after) = summaries.iter().find_map(of)?;
+    let turns = context.agent.task_trace(thread_id, Some(after), 1).await.ok()?;
+    let history = match asked {
+        Asked::Command => "segue history",
+        Asked::Chat => "/history",
+    };
+    let place = turns.first().map(|turn| format!(", `{history} {id} --around {}` opens them", turn.seq));
+    let place = place.unwrap_or_default();
+    Some(format!("`segue memory trace {id} --after {after}` lists the turns of a summary{place}."))
 }
 
 fn range(first: u64, last: u64) -> String {
@@ -154,17 +220,10 @@ pub(crate) async fn trace(context: &Context, thread: &str, after: Option<u64>, l
 }
 
 fn traced(screen: &Screen, turns: &[LoggedTurn]) -> Vec<String> {
-    let mut summaries: Vec<_> = turns.iter().filter_map(|turn| turn.summary_id).collect();
-    summaries.sort_unstable();
-    summaries.dedup();
-    let ids = threads::beginnings(summaries.iter(), ID_CHARS_MIN);
     let state = |turn: &LoggedTurn| match (turn.is_archived, turn.summary_id) {
-        (_, Some(summary)) => {
-            let at = summaries.binary_search(&summary).ok();
-            format!("summary {}", at.map(|at| ids[at].as_str()).unwrap_or_default())
-        }
-        (true, None) => "taken back".to_owned(),
-        (false, None) => "active".to_owned(),
+        (_, Some(_)) => "in a summary",
+        (true, None) => "taken back",
+        (false, None) => "active",
     };
     let rows: Vec<Vec<String>> = turns
         .iter()
@@ -179,7 +238,7 @@ fn traced(screen: &Screen, turns: &[LoggedTurn]) -> Vec<String> {
                 seq,
                 who.to_owned(),
                 minute(turn.created_at),
-                state(turn),
+                state(turn).to_owned(),
                 one_line(&turn.content),
             ]
         })

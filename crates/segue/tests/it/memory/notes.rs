@@ -130,3 +130,30 @@ fn f4_a_person_whose_edit_is_refused_goes_on_with_it() {
     let text = sandbox.agent_md().unwrap();
     assert!(text.contains("Mondays") && !text.contains("mine"), "{text}");
 }
+
+#[test]
+fn f4_what_was_edited_is_not_lost_when_the_editor_fails_in_the_end() {
+    let mut sandbox = noted();
+    let before = sandbox.agent_md().unwrap();
+    // The second time it saves, and fails.
+    editor(
+        &mut sandbox,
+        "if grep -q '^mine' \"$1\"; then echo '- more' >> \"$1\"; exit 1\n\
+         else sed -i 's/Fridays/Mondays/; s/^<current_thread_summary>/&\\nmine/' \"$1\"; fi",
+    );
+    let terminal = Terminal::start(&sandbox, 80, &["memory", "edit"]);
+    terminal.wait_for("[e] Edit again");
+    terminal.keys("e\r");
+    let (code, screen) = terminal.end();
+    let kept = left(&sandbox);
+    assert!(code == 2 && kept.len() == 1 && screen.contains("your text is in"), "{kept:?} {screen}");
+    let text = std::fs::read_to_string(sandbox.home().join(&kept[0])).unwrap();
+    assert!(text.contains("Mondays") && text.ends_with("- more\n"), "{text}");
+    assert_eq!(sandbox.agent_md().unwrap(), before);
+
+    // What was not changed is not kept.
+    std::fs::remove_file(sandbox.home().join(&kept[0])).unwrap();
+    editor(&mut sandbox, "exit 1");
+    sandbox.run(&["memory", "edit"]).assert_told(2, "ended with");
+    assert_eq!(left(&sandbox), Vec::<String>::new());
+}

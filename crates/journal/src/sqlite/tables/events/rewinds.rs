@@ -84,7 +84,7 @@ pub(crate) fn rewind(
         return Ok(());
     }
     head.message_count -= messages_after(connection, thread_id, keep_seq)?;
-    turns::archive_after(connection, &head, keep_seq)?;
+    let dissolving = turns::archive_after(connection, &head, keep_seq)?;
     let keep = integer(keep_seq);
     let first = spanning(connection, head.key, keep)?.map_or(keep + 1, |span| span.first);
     // Of the ranges behind it one is left: they would touch.
@@ -97,14 +97,15 @@ pub(crate) fn rewind(
     turns::find_first_prompt(connection, thread_id, &mut head)?;
     threads::advance(connection, &head)?;
     interrupts::withdraw(connection, thread_id, (keep_seq, at))?;
-    threads::settle(connection, &head)
+    threads::settle(connection, &head)?;
+    dissolving.tell(connection)
 }
 
-/// Supersedes one event that is no message and nothing was built upon.
-pub(crate) fn supersede(connection: &Connection, key: i64, seq: i64) -> Result<()> {
+/// Supersedes one event that is no message and nothing was built upon; returns whether it was visible.
+pub(crate) fn supersede(connection: &Connection, key: i64, seq: i64) -> Result<bool> {
     let before = at_or_before(connection, key, seq)?;
     if before.is_some_and(|span| span.last >= seq) {
-        return Ok(());
+        return Ok(false);
     }
     let after = at_or_before(connection, key, seq + 1)?.filter(|span| span.first == seq + 1);
     let before = before.filter(|span| span.last + 1 == seq);
@@ -115,7 +116,13 @@ pub(crate) fn supersede(connection: &Connection, key: i64, seq: i64) -> Result<(
     connection
         .prepare_cached("INSERT INTO superseded (thread_key, first_seq, last_seq) VALUES (?1, ?2, ?3)")?
         .execute((key, before.map_or(seq, |span| span.first), after.map_or(seq, |span| span.last)))?;
-    Ok(())
+    Ok(true)
+}
+
+/// Returns whether anything at or after `seq` is superseded.
+pub(crate) fn reaches(connection: &Connection, key: i64, seq: Seq) -> Result<bool> {
+    // The ranges do not overlap: the last one ends last.
+    Ok(at_or_before(connection, key, i64::MAX)?.is_some_and(|span| span.last >= integer(seq)))
 }
 
 /// Returns how many visible messages are after `seq`.
@@ -129,6 +136,11 @@ pub(crate) fn messages_after(connection: &Connection, thread_id: ThreadId, seq: 
         ))?
         .query_row((key, integer(seq)), |row| row.get(0))?;
     Ok(messages.unsigned_abs())
+}
+
+/// Returns whether the event is visible.
+pub(crate) fn is_seq_visible(connection: &Connection, key: i64, seq: i64) -> Result<bool> {
+    Ok(spanning(connection, key, seq)?.is_none())
 }
 
 /// Returns the range that `seq` is in.

@@ -1,13 +1,13 @@
 //! Medium-term memory: the summaries, and which turns of which threads each stands for. When turns become a summary,
-//! and what is written into it, is not decided here.
+//! and what is written into it, is not decided here; how one goes is in `dissolving`.
 
-use protocol::{MediumTermSummary, SummaryId, ThreadId};
+use protocol::{MediumTermSummary, Seq, ThreadId};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::sqlite::tables::columns::{count, integer, stored, stored_option, time};
 use crate::sqlite::tables::events::{MARKER_EVENTS, rewinds};
 use crate::sqlite::tables::{runs, search, threads};
-use crate::{Error, MemoryCounts, Result, StoredSummary, SummaryQuery, Transfer};
+use crate::{Error, MemoryCounts, Planned, Result, StoredSummary, SummaryQuery, Transfer};
 
 /// Archives what is left of a window of turns: of the agent `?2` those with the indexes `?3` to `?4`.
 const ARCHIVE: &str = "UPDATE turns SET archived = 1, summary_key = ?1
@@ -40,10 +40,13 @@ pub(crate) fn transfer(connection: &Connection, transfer: &Transfer) -> Result<(
     }
     let differs = || Error::Differs { what: "window of turns", id: transfer.summary.id.to_string() };
     let mut thread_keys = Vec::with_capacity(transfer.threads.len());
-    for thread_id in &transfer.threads {
+    for Planned { thread_id, last_seq } in &transfer.threads {
         let key = living(connection, *thread_id, &transfer.summary)?.ok_or_else(differs)?;
         if let Some(run_id) = runs::active_run_of(connection, key)? {
             return Err(Error::Busy { thread_id: *thread_id, run_id });
+        }
+        if has_changed(connection, key, *last_seq)? {
+            return Err(differs());
         }
         thread_keys.push(key);
     }
@@ -59,6 +62,29 @@ pub(crate) fn transfer(connection: &Connection, transfer: &Transfer) -> Result<(
     }
     complete(connection, key, archived)?;
     search::texts::put(connection, search::texts::Kind::Summary, key, &transfer.summary.summary_text)
+}
+
+/// Fails unless the thread's context is as it was then, but for what was said since.
+pub(crate) fn expect(connection: &Connection, planned: Planned) -> Result<()> {
+    let Planned { thread_id, last_seq } = planned;
+    match has_changed(connection, threads::head(connection, thread_id)?.key, last_seq)? {
+        true => Err(Error::Differs { what: "context of the thread", id: thread_id.to_string() }),
+        false => Ok(()),
+    }
+}
+
+/// Returns whether the thread's context became another one since its last seq was that: by more than what was said.
+fn has_changed(connection: &Connection, key: i64, last_seq: Seq) -> Result<bool> {
+    let is_marked = connection
+        .prepare_cached(&changed_sql())?
+        .query_row((key, integer(last_seq)), |row| row.get::<_, bool>(0))?;
+    Ok(is_marked || rewinds::reaches(connection, key, last_seq)?)
+}
+
+fn changed_sql() -> String {
+    format!(
+        "SELECT EXISTS (SELECT 1 FROM events e WHERE e.thread_key = ?1 AND e.seq > ?2 AND {MARKER_EVENTS})"
+    )
 }
 
 /// Returns the key of the thread if it is there and the agent's.
@@ -132,132 +158,6 @@ fn complete(connection: &Connection, key: i64, turns: u64) -> Result<()> {
         )?
         .execute((key, integer(turns)))?;
     Ok(())
-}
-
-/// Removes summaries, and makes their turns active again.
-pub(crate) fn restore(connection: &Connection, summary_ids: &[SummaryId]) -> Result<()> {
-    for id in summary_ids {
-        let key: Option<i64> = connection
-            .prepare_cached("SELECT summary_key FROM summaries WHERE id = ?1")?
-            .query_row([id.to_string()], |row| row.get(0))
-            .optional()?;
-        if let Some(key) = key {
-            dissolve(connection, key)?;
-        }
-    }
-    Ok(())
-}
-
-/// Removes a summary of which one thread is being deleted. Where it tells of other threads too, the events that told them
-/// of it, and copies of these, are emptied: they hold words about the deleted one. Whoever reads them finds nothing that
-/// left the context.
-pub(crate) fn forget(connection: &Connection, key: i64) -> Result<()> {
-    let shared: Option<String> = connection
-        .prepare_cached(
-            "SELECT s.id FROM summaries s WHERE s.summary_key = ?1
-             AND (SELECT count(*) FROM summary_threads o WHERE o.summary_key = s.summary_key) > 1",
-        )?
-        .query_row([key], |row| row.get(0))
-        .optional()?;
-    dissolve(connection, key)?;
-    if let Some(id) = shared {
-        connection.prepare_cached(&forget_sql())?.execute([id])?;
-    }
-    Ok(())
-}
-
-fn forget_sql() -> String {
-    format!(
-        "UPDATE events SET content = 'null' WHERE {MARKER_EVENTS} AND event_type = 'turns_archived'
-         AND json_extract(content, '$.summary_id') = ?1"
-    )
-}
-
-/// Removes a summary, and makes its turns active again. The events that tell of it in the threads of its turns are
-/// superseded: what left a context by them is in it again. What left that context later relied on it, and follows.
-pub(crate) fn dissolve(connection: &Connection, key: i64) -> Result<()> {
-    let mut due = vec![key];
-    while let Some(key) = due.pop() {
-        for told in told_at(connection, key)? {
-            rewinds::supersede(connection, told.thread_key, told.seq)?;
-            if told.leaves_context {
-                due.extend(relying_on(connection, &told)?);
-            }
-        }
-        connection
-            .prepare_cached("UPDATE turns SET archived = 0, summary_key = NULL WHERE summary_key = ?1")?
-            .execute([key])?;
-        connection
-            .prepare_cached(
-                "DELETE FROM medium_term_memory WHERE id = (SELECT id FROM summaries WHERE summary_key = ?1)",
-            )?
-            .execute([key])?;
-        search::texts::remove(connection, search::texts::Kind::Summary, key)?;
-    }
-    Ok(())
-}
-
-/// An event that tells a thread of a summary.
-struct Told {
-    thread_key: i64,
-    seq: i64,
-    leaves_context: bool,
-}
-
-/// Returns the events that tell of the summary in the threads of its turns. A copy of such an event tells of another
-/// thread's turns.
-fn told_at(connection: &Connection, key: i64) -> Result<Vec<Told>> {
-    let mut statement = connection.prepare_cached(&told_at_sql())?;
-    let told = statement.query_map([key], |row| {
-        Ok(Told { thread_key: row.get(0)?, seq: row.get(1)?, leaves_context: row.get(2)? })
-    })?;
-    Ok(told.collect::<rusqlite::Result<_>>()?)
-}
-
-fn told_at_sql() -> String {
-    format!(
-        "SELECT e.thread_key, e.seq, json_extract(e.content, '$.reason') <> 'compaction' FROM summaries s
-         CROSS JOIN summary_threads o ON o.summary_key = s.summary_key
-         CROSS JOIN events e ON e.thread_key = o.thread_key AND {MARKER_EVENTS}
-         WHERE s.summary_key = ?1 AND e.event_type = 'turns_archived'
-           AND json_extract(e.content, '$.summary_id') = s.id"
-    )
-}
-
-/// Returns the summaries that a thread was told of later, with the word that nothing before them is in its context.
-fn relying_on(connection: &Connection, told: &Told) -> Result<Vec<i64>> {
-    let mut statement = connection.prepare_cached(&relying_sql())?;
-    let keys = statement.query_map((told.thread_key, told.seq), |row| row.get(0))?;
-    Ok(keys.collect::<rusqlite::Result<_>>()?)
-}
-
-fn relying_sql() -> String {
-    format!(
-        "SELECT s.summary_key FROM events e
-         CROSS JOIN summaries s ON s.id = json_extract(e.content, '$.summary_id')
-         CROSS JOIN summary_threads o ON o.summary_key = s.summary_key AND o.thread_key = e.thread_key
-         WHERE e.thread_key = ?1 AND e.seq > ?2 AND {MARKER_EVENTS} AND e.event_type = 'turns_archived'
-           AND json_extract(e.content, '$.context_from') IS NOT NULL"
-    )
-}
-
-/// Returns the summaries that stand for any turn of the thread after `seq`, and those that the thread is told of after
-/// it.
-pub(crate) fn told_after(connection: &Connection, thread_key: i64, seq: i64) -> Result<Vec<i64>> {
-    let mut statement = connection.prepare_cached(&told_after_sql())?;
-    let keys = statement.query_map((thread_key, seq), |row| row.get(0))?;
-    Ok(keys.collect::<rusqlite::Result<_>>()?)
-}
-
-fn told_after_sql() -> String {
-    format!(
-        "SELECT summary_key FROM summary_threads WHERE thread_key = ?1 AND last_seq > ?2
-         UNION
-         SELECT s.summary_key FROM events e
-         CROSS JOIN summaries s ON s.id = json_extract(e.content, '$.summary_id')
-         CROSS JOIN summary_threads o ON o.summary_key = s.summary_key AND o.thread_key = e.thread_key
-         WHERE e.thread_key = ?1 AND e.seq > ?2 AND {MARKER_EVENTS} AND e.event_type = 'turns_archived'"
-    )
 }
 
 /// Returns summaries, newest first.

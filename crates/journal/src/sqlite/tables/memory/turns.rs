@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Row, ToSql};
 use serde::Deserialize;
 use unicode_segmentation::UnicodeSegmentation;
 
-use super::summaries;
+use super::dissolving::{self, Dissolving};
 use crate::sqlite::tables::columns::{count, integer, stored, stored_option};
 use crate::sqlite::tables::threads::{self, Head};
 use crate::sqlite::tables::{events, page_limit};
@@ -114,10 +114,11 @@ fn beginning(text: &str) -> String {
 
 /// Marks the turns after `seq` as archived, whatever made them leave. Their rows stay: a trace of what was done shows
 /// them as it shows turns that memory has condensed, and memory condenses neither again. A summary that tells of any of
-/// them goes, and what else it stood for is active again.
-pub(crate) fn archive_after(connection: &Connection, head: &Head, seq: Seq) -> Result<()> {
-    for summary in summaries::told_after(connection, head.key, integer(seq))? {
-        summaries::dissolve(connection, summary)?;
+/// them goes, and what else it stood for is active again; other threads of it are still to be told.
+pub(crate) fn archive_after(connection: &Connection, head: &Head, seq: Seq) -> Result<Dissolving> {
+    let mut dissolving = Dissolving::new(Some((head.key, integer(seq))));
+    for summary in dissolving::told_after(connection, head.key, integer(seq))? {
+        dissolving.dissolve(connection, summary)?;
     }
     connection
         .prepare_cached(
@@ -127,15 +128,17 @@ pub(crate) fn archive_after(connection: &Connection, head: &Head, seq: Seq) -> R
                  SELECT turn_index FROM events WHERE thread_key = ?2 AND seq > ?3 AND turn_index IS NOT NULL)",
         )?
         .execute((&head.assistant_id, head.key, integer(seq)))?;
-    Ok(())
+    Ok(dissolving)
 }
 
 /// Removes the turns of a thread, while its events are still there, and what tells of them; their indexes are not given
 /// again.
 pub(crate) fn delete(connection: &Connection, head: &Head) -> Result<()> {
-    for summary in summaries::told_after(connection, head.key, 0)? {
-        summaries::forget(connection, summary)?;
+    let mut dissolving = Dissolving::new(Some((head.key, 0)));
+    for summary in dissolving::told_after(connection, head.key, 0)? {
+        dissolving.dissolve(connection, summary)?;
     }
+    dissolving.forget(connection, head.key)?;
     connection.execute(
         "UPDATE agents SET turn_floor = max(turn_floor,
              ifnull((SELECT max(t.turn_index) FROM turns t WHERE t.agent_key = agents.agent_key), 0))
@@ -147,7 +150,7 @@ pub(crate) fn delete(connection: &Connection, head: &Head) -> Result<()> {
          AND turn_index IN (SELECT turn_index FROM events WHERE thread_key = ?2 AND turn_index IS NOT NULL)",
         (&head.assistant_id, head.key),
     )?;
-    Ok(())
+    dissolving.tell(connection)
 }
 
 /// Returns a page of turns.

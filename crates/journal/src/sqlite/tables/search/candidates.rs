@@ -16,7 +16,7 @@ use crate::{Require, Result};
 const ROWS_MAX: usize = 5_000;
 /// Rows that are read of the words of a question in which all words are usual.
 const USUAL_ROWS_MAX: usize = 1_000;
-/// The best rows, whose lengths are looked at.
+/// The best rows, whose lengths are looked at, when few are asked for.
 const POOL_ROWS_MIN: usize = 512;
 /// A word said so many seqs before or after a message counts for it too, …
 const NEAR_SEQS: i64 = 6;
@@ -48,15 +48,25 @@ pub(super) struct Candidate {
     pub(super) score: f64,
 }
 
+/// The rows that answer.
+#[derive(Debug, Default)]
+pub(super) struct Candidates {
+    /// At least twice as many as are needed, where there are so many: best first, and of equally good ones the later.
+    pub(super) best: Vec<Candidate>,
+    /// All others, in the same order, for who finds that too many of the best are one and the same. Their lengths were not
+    /// looked at.
+    pub(super) others: Vec<Candidate>,
+}
+
 /// Tells whether a row may be found.
 pub(super) type Admits<'a> = dyn FnMut(i64) -> Result<bool> + 'a;
 
-/// Returns the rows that answer best, best first and of equally good ones the later first.
+/// Returns the rows that answer.
 pub(super) fn candidates(
     connection: &Connection,
     question: &Question<'_>,
     admits: &mut Admits<'_>,
-) -> Result<Vec<Candidate>> {
+) -> Result<Candidates> {
     let mut reading = Reading { connection, ranges: question.ranges, admits };
     let said: Vec<(usize, &str)> = question
         .phrases
@@ -65,25 +75,27 @@ pub(super) fn candidates(
         .filter_map(|(word, phrase)| Some((word, phrase.as_deref()?)))
         .collect();
     let (entries, counts) = match (question.require, &said[..]) {
-        (_, []) => return Ok(Vec::new()),
+        (_, []) => return Ok(Candidates::default()),
         (Require::Every, _) => reading.all_of(&said)?,
         (Require::Any, _) => reading.any_of(&said)?,
     };
     let weights = weights(&entries, &counts, question.rows);
-    let mut candidates = scored(&entries, &weights);
+    let mut scored = scored(&entries, &weights);
     let pool = POOL_ROWS_MIN.max(question.limit * 2);
-    if candidates.len() > pool {
-        candidates.select_nth_unstable_by(pool, |(a, _), (b, _)| best_first(a, b));
-        candidates.truncate(pool);
+    let mut others = Vec::new();
+    if scored.len() > pool {
+        scored.select_nth_unstable_by(pool, |(a, _), (b, _)| best_first(a, b));
+        others = scored.split_off(pool).into_iter().map(|(one, _)| one).collect();
+        others.sort_unstable_by(best_first);
     }
-    let factors = lengths::factors(connection, candidates.iter().map(|(one, _)| one.row))?;
-    let mut found: Vec<Candidate> = candidates
+    let factors = lengths::factors(connection, scored.iter().map(|(one, _)| one.row))?;
+    let mut best: Vec<Candidate> = scored
         .into_iter()
         .zip(factors)
         .map(|((one, own), factor)| Candidate { score: one.score - own + own * factor, ..one })
         .collect();
-    found.sort_unstable_by(best_first);
-    Ok(found)
+    best.sort_unstable_by(best_first);
+    Ok(Candidates { best, others })
 }
 
 /// The order of an answer.

@@ -1,14 +1,17 @@
-//! Answering a search over everything: the best candidates, each read and asked whether it may be found. How candidates
-//! are scored is not decided here, except that a date which the query names speaks for what was said then.
+//! Answering a search over everything: the best candidates, each read once, however often it was copied or repeated. How
+//! candidates are scored is not decided here, except that a date which the query names speaks for what was said then.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
 
 use rusqlite::Connection;
 
-use super::candidates::{Candidate, Question, best_first, candidates};
+use super::candidates::{Candidate, Candidates, Question, best_first, candidates};
 use super::places::{self, Found};
 use super::scope::Scope;
 use super::{beginning, check_words, passages, phrase, spaced};
 use crate::sqlite::tables::page_limit;
-use crate::{Hit, Result, SearchQuery};
+use crate::{Hit, Place, Result, SearchQuery};
 
 /// What was said at a date that the query names counts so many times as much.
 const DATE_FACTOR: f64 = 1.5;
@@ -24,28 +27,50 @@ pub(crate) fn find(connection: &Connection, query: &SearchQuery) -> Result<Vec<H
     let question =
         Question { phrases: &phrases, require: query.require, ranges: &ranges, rows, limit: query.limit };
     let mut candidates = candidates(connection, &question, &mut |row| scope.admits(row))?;
-    favour_dates(connection, query, &mut candidates)?;
-    let mut found: Vec<(Candidate, Found)> = Vec::new();
-    for candidate in candidates {
-        if found.len() == query.limit {
-            break;
-        }
-        found.extend(places::read(connection, candidate.row, query)?.map(|place| (candidate, place)));
-    }
+    favour_dates(connection, query, &mut candidates.best)?;
+    let found = read(connection, query, candidates)?;
     if found.is_empty() {
         return Ok(Vec::new());
     }
     let any = phrases.iter().flatten().map(String::as_str).collect::<Vec<_>>().join(" OR ");
     let texts: Vec<String> = found.iter().map(|(_, found)| spaced(beginning(&found.text))).collect();
     let passages = passages::cut(connection, &any, &texts)?;
-    let hit = |((candidate, found), snippet): ((Candidate, Found), String)| Hit {
-        place: found.place,
-        score: candidate.score,
-        held: candidate.held,
-        snippet,
-        created_at: found.created_at,
-    };
     Ok(found.into_iter().zip(passages).map(hit).collect())
+}
+
+fn hit(((candidate, found), snippet): ((Candidate, Found), String)) -> Hit {
+    let text = match &found.place {
+        Place::Message { .. } | Place::Item { .. } => String::new(),
+        Place::Summary { .. } | Place::Handoff { .. } => found.text,
+    };
+    let Candidate { score, held, .. } = candidate;
+    Hit { place: found.place, score, held, snippet, text, created_at: found.created_at }
+}
+
+/// Reads candidates until there are as many as are asked for. Of what a fork copied, and of results in the same words, as
+/// tools give that only acknowledge, the best is found and the others would take the places of everything else.
+fn read(
+    connection: &Connection,
+    query: &SearchQuery,
+    candidates: Candidates,
+) -> Result<Vec<(Candidate, Found)>> {
+    let least = candidates.best.last().map_or(0.0, |last| last.score);
+    let others = candidates.others.into_iter().map(|one| Candidate { score: one.score.min(least), ..one });
+    let hasher = RandomState::new();
+    let mut known: HashSet<u64> = HashSet::new();
+    let mut found: Vec<(Candidate, Found)> = Vec::new();
+    for candidate in candidates.best.into_iter().chain(others) {
+        if found.len() == query.limit {
+            break;
+        }
+        let Some(place) = places::read(connection, candidate.row, query.since)? else { continue };
+        let is_copy = place.event_id.is_some_and(|event_id| !known.insert(hasher.hash_one(event_id)));
+        let is_repetition = is_copy || is_result(&place) && !known.insert(hasher.hash_one(&place.text));
+        if !is_repetition {
+            found.push((candidate, place));
+        }
+    }
+    Ok(found)
 }
 
 fn favour_dates(connection: &Connection, query: &SearchQuery, candidates: &mut [Candidate]) -> Result<()> {
@@ -59,4 +84,8 @@ fn favour_dates(connection: &Connection, query: &SearchQuery, candidates: &mut [
     }
     candidates.sort_unstable_by(best_first);
     Ok(())
+}
+
+fn is_result(found: &Found) -> bool {
+    matches!(&found.place, Place::Message { role, .. } if role == "tool")
 }

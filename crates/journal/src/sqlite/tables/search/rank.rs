@@ -46,6 +46,6 @@ pub(crate) fn rank(connection: &Connection, query: &RankQuery) -> Result<Vec<Ran
         let (thread_id, _) = parts.get(&thread_of(row))?;
         Some(Ranked { thread_id: *thread_id, seq: seq_of(row).unsigned_abs(), score, held })
     };
-    let best = found.iter().take(query.limit).map(|one| (one.row, one.score, one.held));
+    let best = found.best.iter().take(query.limit).map(|one| (one.row, one.score, one.held));
     Ok(best.filter_map(ranked).collect())
 }

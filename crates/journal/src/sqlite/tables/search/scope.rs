@@ -2,13 +2,14 @@
 //! stand for. The rest is asked when a place is read.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::Range;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::texts::{self, Kind};
-use super::{index_row, seq_of, thread_of};
+use super::{belonging, index_row, seq_of, thread_of};
 use crate::sqlite::tables::columns::{stored, time};
 use crate::sqlite::tables::events::rewinds::Superseding;
 use crate::sqlite::tables::threads;
@@ -22,6 +23,8 @@ pub(super) struct Scope<'a> {
     thread_key: Option<i64>,
     /// What is known of the threads that were met; `None` for one that is not looked through.
     threads: HashMap<i64, Option<Part>>,
+    /// The texts beside messages that were met, and whether each is looked through.
+    texts: HashMap<i64, bool>,
 }
 
 /// The part of a thread that is looked through.
@@ -29,6 +32,16 @@ struct Part {
     /// Where it begins.
     from_seq: i64,
     superseded: Superseding,
+    copied: Option<Copied>,
+}
+
+/// What a fork copied.
+#[derive(Clone, Copy)]
+struct Copied {
+    /// The number of the thread it was said in.
+    from: i64,
+    /// The last seq; it is the same there.
+    until: i64,
 }
 
 impl<'a> Scope<'a> {
@@ -39,7 +52,7 @@ impl<'a> Scope<'a> {
             Some(thread_id) => Some(threads::key(connection, thread_id)?.unwrap_or(0)),
             None => None,
         };
-        Ok(Self { connection, query, thread_key, threads: HashMap::new() })
+        Ok(Self { connection, query, thread_key, threads: HashMap::new(), texts: HashMap::new() })
     }
 
     /// Returns the rows that may be among what is looked for.
@@ -100,38 +113,78 @@ impl<'a> Scope<'a> {
         Ok(messages.unsigned_abs())
     }
 
-    /// Returns whether the row may be found, as far as its id tells.
+    /// Returns whether the row is looked through, as far as can be told without reading its text.
     pub(super) fn admits(&mut self, row: i64) -> Result<bool> {
-        if row < 0 {
-            return Ok(true);
+        if let Some((kind, key)) = texts::of_row(row) {
+            return match self.texts.get(&row) {
+                Some(is_admitted) => Ok(*is_admitted),
+                None => {
+                    let is_admitted = belonging::is_text_of(self.connection, (kind, key), self.query)?;
+                    self.texts.insert(row, is_admitted);
+                    Ok(is_admitted)
+                }
+            };
         }
         let (key, seq) = (thread_of(row), seq_of(row));
-        let part = match self.threads.entry(key) {
-            std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
-            std::collections::hash_map::Entry::Vacant(unknown) => {
-                unknown.insert(part(self.connection, self.query, key)?)
-            }
-        };
-        Ok(part.as_ref().is_some_and(|part| seq >= part.from_seq && !part.superseded.contains(seq)))
+        if !self.shows(key, seq)? {
+            return Ok(false);
+        }
+        let copied = self.part(key)?.and_then(|part| part.copied).filter(|copied| seq <= copied.until);
+        match copied {
+            // It is found where it was said, if that is looked through too; else every fork would answer in its place.
+            Some(copied) if self.thread_key.is_none() => Ok(!self.shows(copied.from, seq)?),
+            Some(_) | None => Ok(true),
+        }
+    }
+
+    fn shows(&mut self, key: i64, seq: i64) -> Result<bool> {
+        let part = self.part(key)?;
+        Ok(part.is_some_and(|part| seq >= part.from_seq && !part.superseded.contains(seq)))
+    }
+
+    fn part(&mut self, key: i64) -> Result<Option<&Part>> {
+        Ok(match self.threads.entry(key) {
+            Entry::Occupied(known) => known.into_mut().as_ref(),
+            Entry::Vacant(unknown) => unknown.insert(part(self.connection, self.query, key)?).as_ref(),
+        })
     }
 }
 
 /// Returns the part of the thread that the query looks through.
 fn part(connection: &Connection, query: &SearchQuery, key: i64) -> Result<Option<Part>> {
-    let is_wanted = connection
+    let head = connection
         .prepare_cached(
-            "SELECT 1 FROM thread_heads WHERE thread_key = ?1 AND updated_at IS NOT NULL
+            "SELECT base_seq, copied_count FROM thread_heads WHERE thread_key = ?1 AND updated_at IS NOT NULL
              AND (?2 IS NULL OR assistant_id = ?2) AND (?3 IS NULL OR updated_at >= ?3)",
         )?
-        .exists((key, query.assistant_id.as_ref().map(|id| id.as_str()), query.since.map(time)))?;
-    if !is_wanted {
-        return Ok(None);
-    }
+        .query_row((key, query.assistant_id.as_ref().map(|id| id.as_str()), query.since.map(time)), |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)? > 0))
+        })
+        .optional()?;
+    let Some((base_seq, has_copied)) = head else { return Ok(None) };
     let from_seq = match query.since {
         Some(since) => first_seq_since(connection, key, since)?,
         None => 0,
     };
-    Ok(Some(Part { from_seq, superseded: Superseding::of(connection, key)? }))
+    // What a deleted thread of the same id had said is not there any longer.
+    let from_seq = if has_copied { from_seq } else { from_seq.max(base_seq + 1) };
+    let copied = if has_copied { copied(connection, key, base_seq)? } else { None };
+    Ok(Some(Part { from_seq, superseded: Superseding::of(connection, key)?, copied }))
+}
+
+/// Returns what the thread copied of its parent; `None` when the parent is gone, or it copied another thread.
+fn copied(connection: &Connection, key: i64, base_seq: i64) -> Result<Option<Copied>> {
+    let from = connection
+        .prepare_cached(
+            "SELECT p.thread_key FROM threads t JOIN threads p ON p.thread_id = t.parent_id
+             JOIN events c ON c.thread_key = t.thread_key
+             JOIN events o ON o.thread_key = p.thread_key AND o.seq = c.seq AND o.event_id = c.event_id
+             WHERE t.thread_key = ?1
+                 AND c.seq = (SELECT max(seq) FROM events WHERE thread_key = ?1 AND seq <= ?2)",
+        )?
+        .query_row((key, base_seq), |row| row.get(0))
+        .optional()?;
+    Ok(from.map(|from| Copied { from, until: base_seq }))
 }
 
 /// Returns a seq before which nothing of the thread was said since that time: its events are in the order of their times,

@@ -2,111 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use journal::{
-    Error, FoundKind, Place, RunPatch, SearchQuery, Store, SummaryQuery, Transfer, TurnQuery, Write,
-};
+use journal::{Error, RunPatch, Store, SummaryQuery, Transfer, TurnQuery, Write};
 use protocol::{
-    ArchiveReason, AssistantId, EventType, LoggedTurn, MediumTermSummary, NewEvent, ParentKind, RunStatus,
-    Seq, SummaryId, Thread, ThreadId, TurnRole, TurnsArchived, Usage,
+    ArchiveReason, AssistantId, LoggedTurn, NewEvent, ParentKind, RunStatus, Seq, SummaryId, Thread,
+    ThreadId, TurnRole,
 };
 
+pub use super::scene::transfer;
+use super::scene::{
+    all_turns, archived, found, move_turns, newest, places, summary, talk, texts, turns, unchanged,
+};
 use crate::conformance::Subject;
 use crate::conformance::fixtures::{
-    ai, all_events, all_history, append, at, calls, commit, copy, create, create_run, fact, human, result,
-    rewind, thread, trace,
+    ai, all_history, append, at, calls, commit, create, create_run, human, result, thread, trace,
 };
-
-/// A summary of the turns with these indexes.
-pub fn summary((first, last): (u64, u64), text: &str) -> MediumTermSummary {
-    MediumTermSummary {
-        id: SummaryId::generate(),
-        agent_id: AssistantId::default(),
-        summary_text: text.to_owned(),
-        turn_range_start: first,
-        turn_range_end: last,
-        created_at: at(5),
-    }
-}
-
-/// The transfer of all turns with these indexes, which are of one thread.
-pub fn transfer(thread_id: ThreadId, window: (u64, u64), text: &str) -> Transfer {
-    let turns = window.1 + 1 - window.0;
-    Transfer { summary: summary(window, text), thread_id: Some(thread_id), turns, threads: vec![thread_id] }
-}
-
-/// The event that tells a thread of a summary.
-pub fn archived(
-    summary: &MediumTermSummary,
-    reason: ArchiveReason,
-    (first_seq, last_seq): (Seq, Seq),
-) -> NewEvent {
-    let content = TurnsArchived {
-        schema_version: 1,
-        summary_id: summary.id,
-        reason,
-        first_seq,
-        last_seq,
-        context_from: None,
-        turn_count: last_seq + 1 - first_seq,
-        turn_range_start: summary.turn_range_start,
-        turn_range_end: summary.turn_range_end,
-        summary: summary.summary_text.clone(),
-        model: "scripted/one".to_owned(),
-        withheld: 0,
-        usage: Usage::default(),
-        marker_seq: None,
-    };
-    fact(EventType::TurnsArchived, &serde_json::to_value(content).unwrap())
-}
-
-/// Transfers and tells the thread of it, as a caller does.
-async fn move_turns(
-    store: &dyn Store,
-    thread_id: ThreadId,
-    window: (u64, u64),
-    (text, seqs): (&str, (Seq, Seq)),
-) -> MediumTermSummary {
-    let transfer = transfer(thread_id, window, text);
-    let summary = transfer.summary.clone();
-    let event = archived(&summary, ArchiveReason::Budget, seqs);
-    let writes = vec![Write::TransferTurns(transfer), Write::Append { thread_id, events: vec![event] }];
-    commit(store, writes).await.unwrap();
-    summary
-}
-
-async fn turns(store: &dyn Store, query: TurnQuery) -> Vec<LoggedTurn> {
-    store.turns(query).await.unwrap()
-}
-
-async fn all_turns(store: &dyn Store) -> Vec<LoggedTurn> {
-    turns(store, TurnQuery::of(AssistantId::default())).await
-}
-
-/// The indexes of the turns that are active, and of those that a summary stands for.
-async fn places(store: &dyn Store) -> (Vec<u64>, Vec<u64>) {
-    let all = all_turns(store).await;
-    let of = |is_wanted: fn(&LoggedTurn) -> bool| {
-        all.iter().filter(|turn| is_wanted(turn)).map(|turn| turn.turn_index).collect()
-    };
-    (of(|turn| !turn.is_archived), of(|turn| turn.summary_id.is_some()))
-}
-
-async fn texts(store: &dyn Store, query: SummaryQuery) -> Vec<String> {
-    let found = store.summaries(query).await.unwrap();
-    found.into_iter().map(|stored| stored.summary.summary_text).collect()
-}
-
-fn newest() -> SummaryQuery {
-    SummaryQuery { agent_id: AssistantId::default(), except_thread: None, offset: 0, limit: 10 }
-}
-
-async fn talk(store: &dyn Store, thread_id: ThreadId, turns: usize) {
-    let said = |number: usize| match number % 2 {
-        0 => human(&format!("question {number}")),
-        _ => ai(&format!("answer {number}")),
-    };
-    append(store, thread_id, (0..turns).map(said).collect()).await.unwrap();
-}
 
 pub async fn f6_a_transfer_archives_its_window_and_nothing_else(store: Subject) {
     let (one, two) = (create(&*store).await, create(&*store).await);
@@ -150,14 +59,17 @@ pub async fn f6_what_differs_from_its_window_archives_nothing(store: Subject) {
     let cases = [
         Transfer { turns: 3, ..window.clone() },
         Transfer { turns: 5, ..window.clone() },
-        Transfer { threads: vec![two], ..window.clone() },
-        Transfer { threads: vec![one, gone], ..window.clone() },
-        Transfer { threads: vec![one, others], ..window.clone() },
+        Transfer { threads: vec![unchanged(two)], ..window.clone() },
+        Transfer { threads: vec![unchanged(one), unchanged(gone)], ..window.clone() },
+        Transfer { threads: vec![unchanged(one), unchanged(others)], ..window.clone() },
         Transfer { thread_id: Some(others), threads: vec![], ..window.clone() },
         Transfer { thread_id: Some(gone), threads: vec![], ..window.clone() },
         Transfer { threads: vec![], ..window.clone() },
         everywhere.clone(),
-        Transfer { threads: vec![one, two], ..transfer(one, (7, 9), "Nothing of it stays.") },
+        Transfer {
+            threads: vec![unchanged(one), unchanged(two)],
+            ..transfer(one, (7, 9), "Nothing of it stays.")
+        },
     ];
     for case in cases {
         let refused = commit(&*store, vec![Write::TransferTurns(case.clone())]).await.unwrap_err();
@@ -168,7 +80,7 @@ pub async fn f6_what_differs_from_its_window_archives_nothing(store: Subject) {
     assert_eq!(places(&*store).await.1, Vec::<u64>::new());
     assert_eq!(texts(&*store, newest()).await, Vec::<String>::new());
     // The same words under the same id are a repetition, and one of them stays.
-    let both = Transfer { threads: vec![two, one], ..everywhere };
+    let both = Transfer { threads: vec![unchanged(two), unchanged(one)], ..everywhere };
     commit(&*store, vec![Write::TransferTurns(both.clone())]).await.unwrap();
     let again = commit(&*store, vec![Write::TransferTurns(both)]).await;
     assert!(matches!(again, Err(Error::Differs { .. })));
@@ -234,7 +146,7 @@ pub async fn f6_nothing_is_transferred_under_a_run(store: Subject) {
     let both = Transfer {
         thread_id: None,
         turns: 4,
-        threads: vec![idle, run.thread_id],
+        threads: vec![unchanged(idle), unchanged(run.thread_id)],
         summary: summary((1, 4), "both"),
     };
     for (transfer, is_busy) in [
@@ -405,137 +317,6 @@ pub async fn f6_what_sub_agents_say_is_no_turn(store: Subject) {
     assert_eq!(prompt.as_deref(), Some("q"), "such a thread is listed like any other");
     commit(&*store, vec![Write::DeleteThread { thread_id: ids[0] }]).await.unwrap();
     assert_eq!(all_turns(&*store).await.len(), 4);
-}
-
-/// The summaries that a search finds.
-async fn found(store: &dyn Store, word: &str) -> Vec<SummaryId> {
-    let kinds = vec![FoundKind::Summary];
-    let query = SearchQuery { words: vec![word.to_owned()], kinds, limit: 10, ..SearchQuery::default() };
-    let hits = store.search(query).await.unwrap();
-    let ids = hits.into_iter().filter_map(|hit| match hit.place {
-        Place::Summary { summary_id, .. } => Some(summary_id),
-        _ => None,
-    });
-    ids.collect()
-}
-
-pub async fn f7_restored_turns_are_active_and_their_summary_is_gone(store: Subject) {
-    let thread_id = create(&*store).await;
-    talk(&*store, thread_id, 6).await;
-    let kept = move_turns(&*store, thread_id, (1, 2), ("a heron", (1, 2))).await;
-    let gone = move_turns(&*store, thread_id, (3, 4), ("a grebe", (3, 4))).await;
-    assert_eq!(found(&*store, "grebe").await, [gone.id]);
-    let restore = vec![Write::RestoreTurns { summary_ids: vec![gone.id, SummaryId::generate(), gone.id] }];
-    for _ in 0..2 {
-        commit(&*store, restore.clone()).await.unwrap();
-        assert_eq!(places(&*store).await, (vec![3, 4, 5, 6], vec![1, 2]));
-        assert_eq!((found(&*store, "heron").await, found(&*store, "grebe").await), (vec![kept.id], vec![]));
-    }
-    let shown = all_history(&*store, thread_id, 3).await;
-    assert_eq!(
-        shown.iter().map(|entry| entry.seq).collect::<Vec<_>>(),
-        [1, 2, 3, 4, 5, 6, 7],
-        "not the second one"
-    );
-}
-
-pub async fn f7_a_rewind_past_what_a_summary_tells_of_dissolves_it(store: Subject) {
-    for (keep, active, summarised, withdrawn) in [
-        // Its event goes: the turns are in the context again.
-        (6, vec![1, 2, 3, 4, 5, 6], vec![], 0),
-        (4, vec![1, 2, 3, 4], vec![], 2),
-        // A turn of it goes: the others are active again.
-        (2, vec![1, 2], vec![], 4),
-        (0, vec![], vec![], 6),
-        // What came later goes.
-        (7, vec![4, 5, 6], vec![1, 2, 3], 2),
-    ] {
-        let thread_id = create(&*store).await;
-        talk(&*store, thread_id, 6).await;
-        let base = all_turns(&*store).await[0].turn_index - 1;
-        let summary = move_turns(&*store, thread_id, (base + 1, base + 3), ("a heron", (1, 3))).await;
-        talk(&*store, thread_id, 2).await;
-        rewind(&*store, thread_id, keep).await.unwrap();
-        let of_thread = TurnQuery { thread_id: Some(thread_id), ..TurnQuery::of(AssistantId::default()) };
-        let all = turns(&*store, of_thread).await;
-        let of = |is_wanted: fn(&LoggedTurn) -> bool| -> Vec<u64> {
-            all.iter().filter(|turn| is_wanted(turn)).map(|turn| turn.turn_index - base).collect()
-        };
-        assert_eq!(of(|turn| !turn.is_archived), active, "rewound to {keep}");
-        assert_eq!(of(|turn| turn.summary_id.is_some()), summarised, "rewound to {keep}");
-        let taken_back = of(|turn| turn.is_archived && turn.summary_id.is_none()).len();
-        assert_eq!(taken_back, if keep == 6 || keep == 7 { 2 } else { withdrawn + 2 }, "rewound to {keep}");
-        assert_eq!(found(&*store, "heron").await.contains(&summary.id), !summarised.is_empty());
-        commit(&*store, vec![Write::DeleteThread { thread_id }]).await.unwrap();
-    }
-}
-
-/// A summary may stand for turns of several threads.
-pub async fn f7_what_leaves_one_thread_is_not_lost_to_the_others(store: Subject) {
-    for is_deleted in [true, false] {
-        let (one, two) = (create(&*store).await, create(&*store).await);
-        talk(&*store, one, 2).await;
-        talk(&*store, two, 2).await;
-        let base = all_turns(&*store).await[0].turn_index - 1;
-        let both = Transfer {
-            thread_id: None,
-            turns: 4,
-            threads: vec![one, two],
-            summary: summary((base + 1, base + 4), "of both"),
-        };
-        let told = |thread_id| Write::Append {
-            thread_id,
-            events: vec![archived(&both.summary, ArchiveReason::Request, (1, 2))],
-        };
-        commit(&*store, vec![told(one), told(two), Write::TransferTurns(both.clone())]).await.unwrap();
-        append(&*store, two, vec![human("on")]).await.unwrap();
-        match is_deleted {
-            true => drop(commit(&*store, vec![Write::DeleteThread { thread_id: one }]).await.unwrap()),
-            false => drop(rewind(&*store, one, 1).await.unwrap()),
-        }
-        let events = all_events(&*store, two, &[]).await;
-        let sent: Vec<Seq> = journal::view::context(&events).iter().map(|(seq, _)| *seq).collect();
-        assert_eq!(sent, [1, 2, 4], "its turns are in its context again");
-        let of_two = TurnQuery { thread_id: Some(two), ..TurnQuery::of(AssistantId::default()) };
-        assert!(turns(&*store, of_two).await.iter().all(|turn| !turn.is_archived));
-        assert_eq!(texts(&*store, newest()).await, Vec::<String>::new());
-        commit(&*store, vec![Write::DeleteThread { thread_id: two }]).await.unwrap();
-    }
-}
-
-pub async fn k9_a_deleted_thread_takes_what_tells_of_it_along(store: Subject) {
-    let (kept, gone) = (create(&*store).await, create(&*store).await);
-    talk(&*store, kept, 2).await;
-    talk(&*store, gone, 2).await;
-    let stays = move_turns(&*store, kept, (1, 2), ("a heron", (1, 2))).await;
-    move_turns(&*store, gone, (3, 4), ("a grebe", (1, 2))).await;
-    commit(&*store, vec![Write::DeleteThread { thread_id: gone }]).await.unwrap();
-    assert_eq!(texts(&*store, newest()).await, ["a heron"]);
-    assert_eq!((found(&*store, "heron").await, found(&*store, "grebe").await), (vec![stays.id], vec![]));
-    assert_eq!(places(&*store).await, (vec![], vec![1, 2]));
-}
-
-/// A copy has the events, and memory has the turns from the source.
-pub async fn b12_a_copy_neither_takes_nor_dissolves_what_memory_has(store: Subject) {
-    let source = create(&*store).await;
-    talk(&*store, source, 4).await;
-    let summary = move_turns(&*store, source, (1, 2), ("a heron", (1, 2))).await;
-    let (fork, early) = (copy(&*store, source, None).await, copy(&*store, source, Some(4)).await);
-    let context = async |thread_id| {
-        let events = all_events(&*store, thread_id, &[]).await;
-        journal::view::context(&events)
-            .into_iter()
-            .map(|(seq, message)| (seq, message.text()))
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(context(fork).await, context(source).await);
-    assert_eq!(context(early).await.len(), 4, "of before it was transferred");
-    append(&*store, fork, vec![human("on")]).await.unwrap();
-    rewind(&*store, fork, 3).await.unwrap();
-    assert_eq!(context(fork).await.len(), 3, "its own context has them again");
-    assert_eq!(places(&*store).await, (vec![3, 4], vec![1, 2]), "and memory is the source's");
-    commit(&*store, vec![Write::DeleteThread { thread_id: fork }]).await.unwrap();
-    assert_eq!(found(&*store, "heron").await, [summary.id]);
 }
 
 /// Whatever becomes of turns, what people are shown stays as it is.

@@ -194,6 +194,10 @@ impl History {
         let gone: Vec<Seq> = self.sent.drain(from..from + count).collect();
         let last = gone[count - 1];
         let context_from = (from == 0).then_some(last + 1);
+        // What is said between the plan and its end changes nothing.
+        if self.numbers.below(2) == 0 {
+            self.say();
+        }
         self.add(archived((BUDGET, marker), (gone[0], last), context_from));
         self.archived.extend(gone);
     }

@@ -1,0 +1,78 @@
+//! Single messages by their place: who said what, and what was said right beside it. Which are wanted, and how much of them
+//! is shown, is not decided here.
+
+use jiff::Timestamp;
+use journal::{EventQuery, Store};
+use protocol::{Category, Event, EventId, Message, Seq, ThreadId};
+use serde_json::Value;
+
+use super::passage::readable;
+use super::{Passage, RECALL, RecallError, Speaker};
+
+/// What somebody said.
+pub(crate) struct Said {
+    /// The event, which copies of it have too.
+    pub(crate) event_id: EventId,
+    /// Its place in the thread.
+    pub(crate) seq: Seq,
+    /// Who.
+    pub(crate) speaker: Speaker,
+    /// When.
+    pub(crate) at: Timestamp,
+    /// The words, without secrets.
+    pub(crate) text: String,
+}
+
+impl Said {
+    /// Returns what a message says; `None` for one without words, and for the answer of a recall: its passages are
+    /// elsewhere, and newer than they are only by looking so.
+    pub(crate) fn of(event: &Event) -> Option<Self> {
+        let message = event.message()?;
+        let speaker = match &message {
+            Message::Human(_) if is_injected(event) => Speaker::Harness,
+            Message::Human(_) => Speaker::User,
+            Message::Ai(_) => Speaker::Assistant,
+            Message::Tool(result) if result.name.as_deref() == Some(RECALL) => return None,
+            Message::Tool(result) => Speaker::Tool(result.name.clone()),
+        };
+        let text = readable(&message);
+        let Event { event_id, seq, created_at: at, .. } = *event;
+        (!text.is_empty()).then_some(Self { event_id, seq, speaker, at, text })
+    }
+
+    /// Returns it as a passage that does not match by itself.
+    pub(super) fn passage(self, thread_id: ThreadId) -> Passage {
+        let Self { seq, speaker, at, text, .. } = self;
+        Passage { thread_id, seq, speaker, at, is_match: false, text }
+    }
+}
+
+/// Returns what was said at a place.
+pub(crate) async fn at(
+    store: &dyn Store,
+    (thread_id, seq): (ThreadId, Seq),
+) -> Result<Option<Said>, RecallError> {
+    let query = EventQuery { before: Some(seq + 1), ..EventQuery::after(seq - 1, 1) };
+    Ok(store.events(thread_id, query).await?.pop().as_ref().and_then(Said::of))
+}
+
+/// Returns what was said right before and right after a place, the latter before the seq `end`.
+pub(crate) async fn beside(
+    store: &dyn Store,
+    (thread_id, seq): (ThreadId, Seq),
+    end: Option<Seq>,
+) -> Result<[Option<Said>; 2], RecallError> {
+    let before = EventQuery { after: None, before: Some(seq), ..EventQuery::after(0, 1) };
+    let after = EventQuery { before: end, ..EventQuery::after(seq, 1) };
+    let mut said = [None, None];
+    for (query, slot) in [before, after].into_iter().zip(&mut said) {
+        let query = EventQuery { categories: vec![Category::Message], ..query };
+        *slot = store.events(thread_id, query).await?.pop().as_ref().and_then(Said::of);
+    }
+    Ok(said)
+}
+
+/// Returns whether a program put the message in, and not the person.
+pub(super) fn is_injected(event: &Event) -> bool {
+    event.metadata_value().get("injected").and_then(Value::as_bool) == Some(true)
+}

@@ -1,0 +1,73 @@
+//! What the queue says of a thread whose turns are due: why, and what was summarised of them already. What is done about
+//! it is decided elsewhere.
+
+use jiff::Timestamp;
+use journal::OutboxItem;
+use protocol::{AssistantId, ThreadId, Usage};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::seen::TurnSet;
+use super::{EXTRACTIVE, TRANSFER_DUE};
+
+/// An item of the queue. A thread has at most one for its compactions and one for its budget, so that neither stands in
+/// the other's place.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Due {
+    /// Whose turns they are, whoever works on the item.
+    pub agent_id: AssistantId,
+    pub thread_id: ThreadId,
+    /// The budget that the thread is over; `None`: a compaction condensed them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
+    /// A summary that could not be stored when it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draft: Option<Draft>,
+}
+
+/// The budget of a short-term tier, as it was for whoever noticed that a thread is over it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Budget {
+    pub tokens: u64,
+    /// `provider/name` of the model the thread is sent to.
+    pub model: String,
+}
+
+/// A summary that is not stored yet. It is worth what its calls took, so that it waits with the item while its thread is at
+/// work.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Draft {
+    /// The turns it tells of.
+    pub turns: TurnSet,
+    pub text: String,
+    /// `provider/name` of the model that wrote it, or `extractive`.
+    pub model: String,
+    /// Secrets that were withheld from it.
+    pub withheld: u64,
+    /// Tokens that its calls took.
+    pub usage: Usage,
+}
+
+impl Draft {
+    /// Returns whether anything was paid for it.
+    pub(super) fn is_paid(&self) -> bool {
+        self.model != EXTRACTIVE
+    }
+}
+
+impl Due {
+    /// Returns its key in the queue.
+    pub(super) fn key(&self) -> String {
+        match self.budget {
+            None => self.thread_id.to_string(),
+            Some(_) => format!("{}/budget", self.thread_id),
+        }
+    }
+
+    /// Returns the item for the queue.
+    pub(super) fn item(&self, now: Timestamp) -> OutboxItem {
+        // The shape holds nothing that JSON has not.
+        let payload = serde_json::to_value(self).unwrap_or_else(|_| json!({}));
+        OutboxItem { kind: TRANSFER_DUE.to_owned(), key: self.key(), payload, attempts: 0, created_at: now }
+    }
+}

@@ -164,6 +164,8 @@ impl Agent {
             writes.push(Write::DeleteThread { thread_id: subagent });
         }
         writes.push(Write::DeleteThread { thread_id });
+        // A summary that waits in the queue has words of the thread.
+        writes.extend(memory::not_due(thread_id));
         self.store.commit(Transaction { fence: None, writes }).await?;
         Ok(())
     }

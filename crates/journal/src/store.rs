@@ -88,8 +88,8 @@ pub enum Write {
     /// middleware, at the seqs they have, so that every reference to a seq stays true. The next seq of `into` follows
     /// the source's last one, or `until`. What happened to the runs of the source is not copied, nor are event keys.
     ///
-    /// The copies are found by search. They are not turns of `turn_log` again: memory has them from the source.
-    /// Artifacts of the source can be read in the copy, and stay when the source is deleted. Fails with
+    /// A search finds what was copied once, here or there. The copies are not turns of `turn_log` again: memory has them
+    /// from the source. Artifacts of the source can be read in the copy, and stay when the source is deleted. Fails with
     /// [`crate::Error::Invalid`] unless `into` never had an event.
     CopyEvents {
         /// The source.

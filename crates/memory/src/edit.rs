@@ -1,6 +1,9 @@
 //! Changing the notes of agent.md by exact replacement, around the managed block: what matches, what is refused, and
 //! how. No file is touched here.
 
+pub(crate) mod remember;
+pub(crate) mod tool;
+
 use std::borrow::Cow;
 use std::ops::Range;
 

@@ -13,7 +13,7 @@ use runtime::{
 };
 use serde_json::json;
 
-use crate::edit_memory::{EDIT_MEMORY, withheld_from};
+use crate::edit::tool::{EDIT_MEMORY, withheld_from};
 use crate::file::watch::{Damage, Undone, Watch};
 use crate::file::{AGENT_MD_BYTES_MAX, AgentFile};
 use crate::inject::{HandedOver, Section, prompt_section};

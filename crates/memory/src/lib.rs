@@ -10,20 +10,19 @@
 
 pub mod block;
 mod edit;
-mod edit_memory;
 mod error;
 mod file;
 mod hook;
 mod inject;
 mod items;
 mod recall;
-mod remember;
 mod replace;
 mod search;
 mod tiers;
 
 pub use edit::EDITED_BYTES_MAX;
-pub use edit_memory::{EDIT_MEMORY, EditMemory};
+pub use edit::remember::{Remembered, remember};
+pub use edit::tool::{EDIT_MEMORY, EditMemory};
 pub use error::{Error, Result};
 pub use file::{AGENT_MD_BYTES_MAX, AgentFile, Extent, Outcome, Repair, Rewritten, Snapshot, Written};
 pub use hook::AgentMdHook;
@@ -36,9 +35,8 @@ pub use recall::{
     Note, Passage, RECALL, RECALL_TOKENS_MAX, Recall, RecallError, RecallQuery, RecallScope, RecallTool,
     Rest, Source as NoteSource, Speaker, Wanted, recall,
 };
-pub use remember::{Remembered, remember};
 pub use search::{Beside, Found, SearchHit, SearchRequest, SearchResults, search};
 pub use tiers::{
     NoSummary, Settings, Settled, SummarizationError, SummarizationHandoff, TRANSFER_DUE, TieredMemoryHook,
-    Tiering, TurnWindow, transfer_due,
+    Tiering, TurnWindow, not_due, transfer_due,
 };

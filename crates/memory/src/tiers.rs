@@ -9,8 +9,6 @@ mod due;
 mod error;
 mod extract;
 mod hook;
-mod leaving;
-mod pages;
 mod plan;
 mod seen;
 mod settings;
@@ -22,7 +20,7 @@ mod worker;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use journal::{OutboxItem, PAGE_ROWS_MAX, Store, SummaryQuery, TurnQuery};
+use journal::{OutboxItem, PAGE_ROWS_MAX, Store, SummaryQuery, TurnQuery, Write};
 use model::ChatModel;
 use protocol::{AssistantId, LoggedTurn, MediumTermSummary, ThreadId};
 use runtime::Frames;
@@ -127,4 +125,11 @@ impl SummarizationHandoff {
 /// works on the item later does not decide that.
 pub fn transfer_due(agent_id: &AssistantId, thread_id: ThreadId, now: Timestamp) -> OutboxItem {
     Due { agent_id: agent_id.clone(), thread_id, budget: None, draft: None }.item(now)
+}
+
+/// Returns the writes that take everything of the thread out of the queue, a summary that waits there with its words too.
+/// They go with the thread's deletion.
+pub fn not_due(thread_id: ThreadId) -> Vec<Write> {
+    let dequeue = |key| Write::Dequeue { kind: TRANSFER_DUE.to_owned(), key, created_at: None };
+    due::keys(thread_id).map(dequeue).into()
 }

@@ -269,8 +269,10 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     let wants_json = std::env::args_os().any(|argument| argument == "--json");
     if error.use_stderr() && wants_json {
         let text = error.to_string();
-        let first = text.lines().next().unwrap_or_default();
-        let what = format!("read the arguments: {}", first.trim_start_matches("error: "));
+        // What is missing is named in the lines below the first one.
+        let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+        let why = lines.collect::<Vec<_>>().join(" ");
+        let what = format!("read the arguments: {}", why.trim_start_matches("error: "));
         let told =
             Told { code: Code::User, what, hint: Some("`segue --help` shows what there is".to_owned()) };
         tell(&told, Format::Json);

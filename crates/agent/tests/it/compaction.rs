@@ -31,7 +31,7 @@ use crate::world::{MODEL, World, quiet};
 pub const PROMPT: &str = "You keep the record of a long conversation";
 
 /// What begins the message that a summary is sent in.
-const OPENING: &str = "<earlier_conversation_summary>";
+pub const OPENING: &str = "<earlier_conversation_summary>";
 
 /// A record as a model answers it.
 pub const RECORD: &str = r#"{"goal":"Put every part in order.","constraints":["Never touch the billing table."],

@@ -137,7 +137,7 @@ async fn check(database: &Path, thread_id: ThreadId) -> (Seq, usize) {
     let events = all_events(&store, thread_id, &[]).await;
     assert!(events.iter().map(|event| event.seq).eq(1..=events.len() as Seq), "a prefix without a gap");
     // Every transaction appends two events: both are there, or neither.
-    assert!(events.chunks(2).all(|pair| pair.len() == 2 && pair[1].kind() == Some(EventType::ModelCalled)));
+    assert!(events.chunks(2).all(|pair| pair.len() == 2 && pair[1].kind() == Some(EventType::MemoryRead)));
     let said = store.thread(thread_id).await.unwrap().unwrap().message_count;
     let mut told = Vec::new();
     let mut markers: Vec<(Seq, Seq)> = Vec::new();

@@ -5,7 +5,6 @@ use jiff::Timestamp;
 use journal::OutboxItem;
 use protocol::{AssistantId, ThreadId, Usage};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::seen::TurnSet;
 use super::{EXTRACTIVE, TRANSFER_DUE};
@@ -48,6 +47,11 @@ pub(super) struct Draft {
     pub usage: Usage,
 }
 
+/// Returns the keys a thread can have in the queue: for its compactions, and for its budget.
+pub(super) fn keys(thread_id: ThreadId) -> [String; 2] {
+    [thread_id.to_string(), format!("{thread_id}/budget")]
+}
+
 impl Draft {
     /// Returns whether anything was paid for it.
     pub(super) fn is_paid(&self) -> bool {
@@ -58,16 +62,13 @@ impl Draft {
 impl Due {
     /// Returns its key in the queue.
     pub(super) fn key(&self) -> String {
-        match self.budget {
-            None => self.thread_id.to_string(),
-            Some(_) => format!("{}/budget", self.thread_id),
-        }
+        let [compaction, budget] = keys(self.thread_id);
+        if self.budget.is_some() { budget } else { compaction }
     }
 
     /// Returns the item for the queue.
     pub(super) fn item(&self, now: Timestamp) -> OutboxItem {
-        // The shape holds nothing that JSON has not.
-        let payload = serde_json::to_value(self).unwrap_or_else(|_| json!({}));
+        let payload = serde_json::to_value(self).expect("ids, numbers and texts are JSON");
         OutboxItem { kind: TRANSFER_DUE.to_owned(), key: self.key(), payload, attempts: 0, created_at: now }
     }
 }

@@ -118,7 +118,7 @@ impl Extract {
                 }
                 name.push_str(bare);
             }
-            self.note_common(bare);
+            self.learn_word(bare);
             // What stands behind a word ends the name.
             if !is_name || !word.ends_with(char::is_alphanumeric) {
                 self.count_name(std::mem::take(&mut name));
@@ -127,7 +127,7 @@ impl Extract {
         self.count_name(name);
     }
 
-    fn note_common(&mut self, word: &str) {
+    fn learn_word(&mut self, word: &str) {
         let is_common = word.len() <= COMMON_BYTES_MAX && word.chars().all(char::is_lowercase);
         if is_common && self.common.len() < COMMON_MAX && !self.common.contains(word) {
             self.common.insert(word.to_owned());

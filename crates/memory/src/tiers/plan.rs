@@ -1,6 +1,8 @@
 //! What is due in a thread as it is: the turns that a compaction condensed, or those that leave because of the budget, part
 //! by part. It reads; what is done about it is decided elsewhere.
 
+mod leaving;
+
 use journal::{EventQuery, PAGE_ROWS_MAX, TurnQuery};
 use protocol::{
     ArchiveReason, AssistantId, EventType, Message, ParentKind, Seq, Thread, ThreadId, ThreadStatus,
@@ -10,11 +12,11 @@ use runtime::Context;
 
 use super::due::{Budget, Draft, Due};
 use super::error::SummarizationError;
-use super::leaving::{Leaving, Limit, Logged, Newest, leaving, parts};
 use super::seen::TurnSet;
 use super::transfer::Departure;
 use super::window::TurnWindow;
 use super::worker::Tiering;
+use leaving::{Leaving, Limit, Logged, Newest, leaving, parts};
 
 /// Turns that are read at a time.
 const PAGE_TURNS: usize = 200;

@@ -5,6 +5,8 @@
 //! Turns are read in pages and nothing of them is kept but what the summariser is shown next, so that the memory it takes
 //! does not depend on how many there are.
 
+mod pages;
+
 use jiff::Timestamp;
 use journal::{Planned, Transaction, TurnQuery, Write};
 use ledger::withhold;
@@ -21,11 +23,11 @@ use super::ask::{Asking, CALLS_MAX, Called, Place, SHRINKS_MAX};
 use super::due::Draft;
 use super::error::SummarizationError;
 use super::extract::Extract;
-use super::pages::{Packing, Pages};
 use super::seen::{Seen, ThreadTurns};
 use super::shown::{Said, TURN_GRAPHEMES_MAX};
 use super::window::TurnWindow;
 use super::{EXTRACTIVE, SummarizationHandoff};
+use pages::{Packing, Pages};
 
 /// How often in a row it is tried while others change the turns of the window, or their threads.
 pub(super) const ATTEMPTS_MAX: u32 = 16;

@@ -229,7 +229,10 @@ fn f6_what_leaves_a_context_is_told_by_its_reason() {
     ] {
         assert_eq!((written(&reason), reason.leaves_context()), (name.into(), leaves));
     }
-    assert_eq!((written(&TurnRole::User), written(&TurnRole::Assistant)), ("user".into(), "assistant".into()));
+    assert_eq!(
+        (written(&TurnRole::User), written(&TurnRole::Assistant)),
+        ("user".into(), "assistant".into())
+    );
 }
 
 #[test]

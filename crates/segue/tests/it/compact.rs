@@ -103,8 +103,8 @@ fn c1_b1_a_thread_is_condensed_marked_and_whole() {
     assert!(marker["summary"].as_str().unwrap().contains(GOAL), "{marker}");
     assert!(marker["tokens_after"].as_u64() < marker["tokens_before"].as_u64(), "{marker}");
     assert_eq!(done["compaction"]["sections"]["goal"], GOAL);
-    let request = server.requests().pop().unwrap().body.to_string();
-    assert!(request.contains("the timeout") && server.calls() == 1, "{request}");
+    let requests = asked(&server);
+    assert!(requests.len() == 1 && requests[0].to_string().contains("the timeout"), "{requests:?}");
 
     assert_eq!(messages(&sandbox), before, "every message is there");
     let markers = sandbox.json(&["history", "last", "--markers", "--json"]);
@@ -210,6 +210,7 @@ fn a_handoff_that_waits_still_does_and_covers_what_was_condensed() {
 fn a_tool_call_that_waits_still_does() {
     let server = Server::start(Script::new([
         Reply { always: true, ..record() },
+        Reply { always: true, ..Reply::text("Modules.").when_body_contains(MEMORY_INSTRUCTIONS) },
         Reply::call("c1", "execute", json!({"command": "echo made > made.txt"})).tokens(3_000, 20),
         Reply::text("Done.\n").tokens(3_000, 20),
     ]))

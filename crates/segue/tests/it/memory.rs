@@ -124,7 +124,10 @@ fn f6_summaries_are_listed_newest_first_and_a_marker_opens_to_its_own() {
     assert_eq!((none.code, none.stdout.as_str()), (0, "No turn has become a summary yet.\n"), "{none:?}");
     assert_eq!(sandbox.run(&["run", "-c", "-p", "and now?"]).code, 0);
     let told = sandbox.run(&["memory", "summaries"]);
-    assert!(told.stdout.contains(" summary of turns 1–") && told.stdout.contains("│ The person asked"), "{told:?}");
+    assert!(
+        told.stdout.contains(" summary of turns 1–") && told.stdout.contains("│ The person asked"),
+        "{told:?}"
+    );
     let id = &told.stdout[..8];
     for way in [format!("`segue memory trace {id} --after 0`"), format!("`segue history {id} --around 1`")] {
         assert!(told.stderr.replace("\n  ", " ").contains(&way), "{way}: {told:?}");

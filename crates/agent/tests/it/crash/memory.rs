@@ -87,6 +87,10 @@ async fn look(agent: &Agent, server: &Server, thread: ThreadId) -> Seen {
     }
 }
 
+async fn is_archived(agent: &Agent, thread: ThreadId) -> bool {
+    agent.task_trace(thread, None, 100).await.unwrap().iter().any(|turn| turn.is_archived)
+}
+
 #[tokio::test]
 async fn f8_a_transfer_survives_death_at_every_commit() {
     let (world, server, thread) = begun().await;
@@ -95,6 +99,7 @@ async fn f8_a_transfer_survives_death_at_every_commit() {
     let boundaries = counting.commits() * 2;
     let expected = look(&agent, &server, thread).await;
     assert!(expected.turns.1 > 0 && expected.turns.1 as u64 == expected.turns.2, "{expected:?}");
+    let mut unnoticed = 0;
     for boundary in 0..boundaries {
         let (world, server, thread) = begun().await;
         assert!(dies(&world, ROAD, &Death::Boundary(boundary)), "boundary {boundary} was not reached");
@@ -104,8 +109,12 @@ async fn f8_a_transfer_survives_death_at_every_commit() {
             transfers(&server).len() <= 2,
             "boundary {boundary}: only a call whose answer was lost is repeated"
         );
+        let is_kept = is_archived(&agent, thread).await || !due(&agent).await.is_empty();
+        unnoticed += usize::from(!is_kept);
         assert_eq!(look(&agent, &server, thread).await, expected, "death at boundary {boundary}");
     }
     println!("{ROAD}: {boundaries} points");
+    // Behind the turn's last commit and before it is queued: the next turn notices what that one did not come to.
+    assert!(unnoticed <= 2, "after {unnoticed} deaths nothing is queued or done before a turn is sent");
     assert!(boundaries >= 6, "the matrix has {boundaries} points");
 }

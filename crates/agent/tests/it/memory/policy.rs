@@ -215,7 +215,7 @@ async fn f4_notes_that_cannot_be_read_are_told_of_and_not_taken_for_none() {
     std::fs::remove_file(world.agent_md()).unwrap();
     std::fs::create_dir(world.agent_md()).unwrap();
     let problem = notes().await.problem.unwrap();
-    assert!(problem.starts_with("read ") && problem.contains("agent.md"), "{problem}");
+    assert!(problem.contains("agent.md: it is not a regular file"), "{problem}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Secrets, wherever they were said: they reach no tier of memory, and how many were withheld is told (M16).
 
+use agent::{FoundKind, SearchRequest};
 use scripted::{Reply, Script};
 use serde_json::json;
 
@@ -13,16 +14,34 @@ const KEYS: [&str; 4] = [
     "glpat-x9Yt3KcLq7Wz2VbN5mRp",
 ];
 
-/// Returns every text of every row of the tables of memory.
+/// Where memory keeps texts: the tables, and which of their rows and columns.
+const PLACES: [(&str, &str); 4] = [
+    ("medium_term_memory", "summary_text"),
+    ("items", "key || value || namespace"),
+    ("outbox", "key || payload"),
+    ("events WHERE event_type IN ('turns_archived', 'model_called')", "content || ifnull(metadata, '')"),
+];
+
+/// Returns everything that memory keeps: its tables, what waits to be done with the drafts it has, what is told and traced of
+/// it in threads, and agent.md.
 fn kept(world: &World) -> String {
     let connection = rusqlite::Connection::open(world.home().database()).unwrap();
     let mut all = String::new();
-    for (table, columns) in [("medium_term_memory", "summary_text"), ("items", "key || value || namespace")] {
+    for (table, columns) in PLACES {
         let mut rows = connection.prepare(&format!("SELECT {columns} FROM {table}")).unwrap();
         let texts = rows.query_map([], |row| row.get::<_, String>(0)).unwrap();
         texts.for_each(|text| all.push_str(&text.unwrap()));
     }
     all + &world.read_agent_md()
+}
+
+/// Returns what a search for a secret's neighbours shows of summaries and items.
+async fn shown(agent: &Agent) -> String {
+    let kinds = vec![FoundKind::Summary, FoundKind::Item];
+    let request = SearchRequest { kinds, ..SearchRequest::of("the key of the server is") };
+    let found = agent.search(&request).await.unwrap().hits;
+    assert!(!found.is_empty());
+    format!("{found:?}")
 }
 
 #[tokio::test]
@@ -50,6 +69,8 @@ async fn m16_a_secret_that_was_said_reaches_no_tier() {
     for number in 3..=8 {
         sent(&agent, thread, &said(number)).await;
     }
+    let queued = kept(&world);
+    assert!(queued.contains("thread_id"), "it is seen while it waits: {queued}");
     let settled = settled(&agent).await;
     assert!(settled[0].withheld >= 3, "{settled:?}");
     assert_eq!(archives(&agent, thread).await[0].withheld, settled[0].withheld, "it is told in the thread");
@@ -61,9 +82,12 @@ async fn m16_a_secret_that_was_said_reaches_no_tier() {
     assert!(system.contains(SUMMARY));
     let asked: String = transfers(&server).iter().map(|request| request.body.to_string()).collect();
     let summaries = format!("{:?}", agent.recent_summaries(10).await.unwrap());
+    let shown = shown(&agent).await;
     for key in KEYS {
         for (place, text) in [
+            ("what waits", queued.clone()),
             ("a tier", kept(&world)),
+            ("what a search shows", shown.clone()),
             ("a summary", summaries.clone()),
             ("what another thread is told", system.clone()),
             ("what the summariser is shown", asked.clone()),

@@ -192,7 +192,7 @@ pub fn artifact(thread_id: ThreadId, number: u8, bytes: &[u8]) -> Artifact {
 }
 
 pub fn trace(number: u64) -> NewEvent {
-    NewEvent::new(EventType::ModelCalled, &json!({"purpose": "test", "number": number}), at(1)).unwrap()
+    NewEvent::new(EventType::MemoryRead, &json!({"sources": [], "number": number}), at(1)).unwrap()
 }
 
 pub async fn commit(store: &dyn Store, writes: Vec<Write>) -> Result<Committed> {

@@ -8,16 +8,12 @@ use journal::{
     Error, FoundKind, HandoffPatch, Hit, NamedDate, PAGE_ROWS_MAX, Place, QUERY_WORDS_MAX, Require,
     SearchQuery, Write,
 };
-use protocol::{
-    AssistantId, HandoffStatus, Item, Message, NewEvent, ParentKind, Proposal, Seq, Thread, ThreadId,
-    ToolMessage,
-};
+use protocol::{HandoffStatus, Item, Message, NewEvent, Proposal, Seq, ThreadId, ToolMessage};
 use serde_json::Map;
 
 use super::Subject;
 use super::fixtures::{
-    ai, append, at, commit, copy, create, handoff, human, messages, proposal, rewind, search_for, thread,
-    trace,
+    ai, append, at, commit, copy, create, handoff, human, messages, proposal, rewind, search_for, trace,
 };
 use super::memory::transfer;
 

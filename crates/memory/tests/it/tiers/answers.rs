@@ -25,7 +25,7 @@ async fn failure(reply: Reply) -> SummarizationError {
         .into_iter()
         .partition(|event| event.kind() == Some(EventType::ModelCalled));
     assert_eq!(others, events, "{failed}");
-    assert_eq!(called.len() as u64, desk.server.calls() as u64, "{failed}");
+    assert_eq!(called.len(), desk.server.calls(), "{failed}");
     assert!(!failed.hint().is_empty());
     failed
 }

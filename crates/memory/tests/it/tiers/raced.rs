@@ -161,14 +161,29 @@ async fn f8_a_summary_that_was_paid_for_waits_for_a_thread_at_work() {
     desk.end_run(run_id).await;
     desk.tiering().look(thread_id).await.unwrap();
     assert_eq!(desk.queue().await, queue);
+    assert!(queue[0].payload.to_string().contains("first summary"), "{}", queue[0].payload);
     let settled = desk.settle().await.unwrap();
     let archived = desk.archived(thread_id).await;
     assert!(archived[0].summary.contains("first summary"), "{}", archived[0].summary);
     assert_eq!((archived[0].usage.input_tokens, archived[0].turn_count), (700, settled[0].turns));
-    assert_eq!(desk.server.calls() as usize, settled.len(), "one call for each summary");
+    assert_eq!(desk.server.calls(), settled.len(), "one call for each summary");
     assert_eq!(traced(&desk, thread_id).await, settled.len());
     assert_eq!(desk.queue().await, []);
     check(&desk, thread_id).await;
+}
+
+#[tokio::test]
+async fn k9_a_deleted_threads_summary_does_not_wait_in_the_queue() {
+    let (desk, thread_id) = queued().await;
+    desk.enqueue(thread_id).await;
+    let (settled, ()) = tokio::join!(desk.settle(), async {
+        asked(&desk).await;
+        let mut writes = vec![Write::DeleteThread { thread_id }];
+        writes.extend(memory::not_due(thread_id));
+        desk.commit(writes).await;
+        desk.server.open("go");
+    });
+    assert_eq!((settled.unwrap(), desk.queue().await), (vec![], vec![]));
 }
 
 #[tokio::test]

@@ -14,7 +14,9 @@ use crate::cli::one_or_more;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Store {
     /// Keep a JSON object; what was kept under the name is replaced
-    #[command(override_usage = "segue store put NAMESPACE KEY [JSON]\n       segue store put NAMESPACE KEY --file FILE")]
+    #[command(
+        override_usage = "segue store put NAMESPACE KEY [JSON]\n       segue store put NAMESPACE KEY --file FILE"
+    )]
     Put {
         #[command(flatten)]
         name: Name,

@@ -221,7 +221,7 @@ pub(crate) async fn named(
 }
 
 /// Returns how to come to the place of a hit: for each kind the command that opens the best one.
-fn ways(hits: &[SearchHit], names: &Names, asked: Asked) -> String {
+pub(crate) fn ways(hits: &[SearchHit], names: &Names, asked: Asked) -> String {
     let short = |thread_id: &ThreadId| names.get(thread_id).map(|(id, _)| id.as_str());
     let history = match asked {
         Asked::Command => "segue history",

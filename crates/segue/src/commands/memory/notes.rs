@@ -13,7 +13,7 @@ use tempfile::TempPath;
 use crate::cli::Format;
 use crate::cli::memory::Remember;
 use crate::commands::Context;
-use crate::commands::history::search::{Asked, check, names, printed, quoted};
+use crate::commands::history::search::{Asked, check, names, printed, quoted, ways};
 use crate::commands::import::count as count_of;
 use crate::commands::memory::tiers::{self, withheld};
 use crate::exit::{Code, Failure, Outcome};
@@ -121,6 +121,10 @@ pub(crate) async fn search(context: &Context, words: &str, limit: usize) -> Outc
         for line in found::hit(screen, hit, &names) {
             screen.line(line)?;
         }
+    }
+    if !found.hits.is_empty() {
+        let ways = ways(&found.hits, &names, Asked::Command);
+        screen.note(screen.style.dim(wrap(&ways, screen.text_columns(), "", "  ")));
     }
     Ok(Code::Done)
 }

@@ -133,7 +133,7 @@ pub(crate) async fn afterwards(context: &Context) {
             }
         }
         Err(_) if done.is_stopped => {}
-        Err(error) => context.notice(&format!("failed to {}", chain(&agent::Error::from(error).into()))),
+        Err(error) => context.notice(&format!("failed to {}", chain(&error.into()))),
     }
 }
 

@@ -166,12 +166,7 @@ fn head(screen: &Screen, stored: &StoredSummary, names: &Names) -> String {
 }
 
 /// Returns how to come to the turns of a summary: for the newest one whose thread is there.
-async fn way(
-    context: &Context,
-    summaries: &[StoredSummary],
-    names: &Names,
-    asked: Asked,
-) -> Option<String> {
+async fn way(context: &Context, summaries: &[StoredSummary], names: &Names, asked: Asked) -> Option<String> {
     let of = |stored: &StoredSummary| {
         let thread_id = stored.thread_id?;
         let (id, _) = names.get(&thread_id)?;

@@ -93,7 +93,7 @@ impl Dissolving {
         if self.own.is_some_and(|(own, keep)| own == thread_key && seq > keep) {
             return Ok(());
         }
-        if !self.own.is_some_and(|(own, _)| own == thread_key)
+        if self.own.is_none_or(|(own, _)| own != thread_key)
             && let Some(run_id) = runs::active_run_of(connection, thread_key)?
         {
             return Err(Error::Busy { thread_id: place(connection, thread_key)?.0, run_id });

@@ -12,7 +12,7 @@ use crate::conformance::fixtures::{
 use crate::conformance::memory::transfer;
 
 pub async fn filters_leave_only_what_belongs(store: Subject) {
-    use FoundKind::{Handoff, Item, Message, Summary};
+    use FoundKind::{Handoff, Message, Summary};
     let (parent, child) = everything(&store).await;
     let of_thread = |thread_id| SearchQuery { thread_id: Some(thread_id), ..search_for("heron") };
     assert_eq!(kinds(&store, of_thread(parent)).await, [Message, Message, Summary, Handoff]);

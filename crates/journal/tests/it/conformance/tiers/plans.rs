@@ -101,10 +101,11 @@ pub async fn f7_what_happens_in_the_background_is_no_activity(store: Subject) {
         let event = archived(&summary((1, 1), "told"), ArchiveReason::Budget, (1, 1));
         serde_json::from_str(event.content.get()).unwrap()
     };
+    let called = fact(EventType::ModelCalled, &json!({"purpose": "transfer"}));
     let background = [
         fact(EventType::TurnsArchived, &json!(told)),
         fact(EventType::TurnsRestored, &json!(TurnsRestored { archived_seqs: vec![2] })),
-        trace(1),
+        called.clone(),
     ];
     for event in background {
         append(&*store, older, vec![at_time(event, at(30))]).await.unwrap();
@@ -116,7 +117,7 @@ pub async fn f7_what_happens_in_the_background_is_no_activity(store: Subject) {
     };
     assert_eq!(recent(&*store).await, [(newer, at(20), 1), (older, at(10), 4)]);
     // With something that somebody did, it is as late as that.
-    let both = vec![at_time(trace(2), at(50)), at_time(ai("a"), at(40))];
+    let both = vec![at_time(called, at(50)), at_time(ai("a"), at(40))];
     append(&*store, older, both).await.unwrap();
     assert_eq!(recent(&*store).await, [(older, at(40), 6), (newer, at(20), 1)]);
 }

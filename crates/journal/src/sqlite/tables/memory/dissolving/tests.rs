@@ -57,7 +57,7 @@ fn f7_a_thousand_summaries_go_one_by_one_and_not_each_with_all() {
     (1..=SUMMARIES).for_each(|turn| leave(&connection, thread_id, turn));
     let statements = traced(&mut connection);
     rewinds::rewind(&connection, thread_id, (0, Timestamp::UNIX_EPOCH)).unwrap();
-    let statements = statements.lock().unwrap();
+    let statements = std::mem::take(&mut *statements.lock().unwrap());
     let of_markers =
         statements.iter().filter(|sql| sql.contains("FROM events e") && sql.contains(MARKER_EVENTS));
     assert_eq!(of_markers.count(), 2, "the markers are read once for all of them");

@@ -19,7 +19,7 @@ use crate::file::AgentFile;
 pub const EDIT_MEMORY: &str = "edit_memory";
 
 /// What is worth keeping, and what is not.
-const DESCRIPTION: &str = include_str!("../prompts/edit_memory.md");
+const DESCRIPTION: &str = include_str!("../../prompts/edit_memory.md");
 
 /// The most replacements of one call.
 const EDITS_MAX: usize = 50;

@@ -5,9 +5,9 @@ use journal::{Store, TurnQuery};
 use model::tokens;
 use protocol::{AssistantId, LoggedTurn, ThreadId};
 
-use super::extract::day;
-use super::shown::Said;
-use super::window::TurnWindow;
+use crate::tiers::extract::day;
+use crate::tiers::shown::Said;
+use crate::tiers::window::TurnWindow;
 
 /// Turns that are read at a time.
 const PAGE_TURNS: usize = 128;

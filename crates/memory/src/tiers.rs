@@ -121,10 +121,19 @@ impl SummarizationHandoff {
     }
 }
 
-/// Returns the item that says that turns of the thread were condensed, and are to be kept. Whose they are is said in it: who
-/// works on the item later does not decide that.
-pub fn transfer_due(agent_id: &AssistantId, thread_id: ThreadId, now: Timestamp) -> OutboxItem {
-    Due { agent_id: agent_id.clone(), thread_id, budget: None, draft: None }.item(now)
+/// Returns the item that says that turns of the thread were condensed, and are to be kept, in the place of one that waits
+/// already. Whose they are is said in it: who works on the item later does not decide that.
+///
+/// # Errors
+/// When the journal fails.
+pub async fn transfer_due(
+    store: &dyn Store,
+    (agent_id, thread_id): (&AssistantId, ThreadId),
+    now: Timestamp,
+) -> journal::Result<OutboxItem> {
+    let due = Due { agent_id: agent_id.clone(), thread_id, budget: None, draft: None };
+    let queued = worker::queued(store, &due.key()).await?;
+    Ok(due.taking_over(queued, now))
 }
 
 /// Returns the writes that take everything of the thread out of the queue, a summary that waits there with its words too.

@@ -26,7 +26,8 @@ impl BeforeCompaction for MemoryFlush {
         if thread.is_none_or(|thread| thread.parent_kind == Some(ParentKind::Subagent)) {
             return Ok(Ruling::Pass);
         }
-        let item = memory::transfer_due(&self.assistant_id, due.thread_id, due.now);
+        let whose = (&self.assistant_id, due.thread_id);
+        let item = memory::transfer_due(&**due.store, whose, due.now).await?;
         Ok(Ruling::With(vec![Write::Enqueue(item)]))
     }
 }

@@ -234,7 +234,8 @@ impl Agent {
         }
         let mut writes = vec![Write::RestoreTurns { summary_ids }];
         if self.config.memory.enabled && marker.compaction.previous_seq.is_some() {
-            writes.push(Write::Enqueue(memory::transfer_due(&assistant_id, thread_id, now)));
+            let item = memory::transfer_due(&*self.store, (&assistant_id, thread_id), now).await?;
+            writes.push(Write::Enqueue(item));
         }
         Ok(writes)
     }

@@ -66,6 +66,19 @@ impl Due {
         if self.budget.is_some() { budget } else { compaction }
     }
 
+    /// Returns the item for the queue in the place of the one that is `queued` under its key: a summary that waits there, and
+    /// how often the model failed, are not forgotten.
+    pub(super) fn taking_over(mut self, queued: Option<OutboxItem>, now: Timestamp) -> OutboxItem {
+        let mut attempts = 0;
+        if let Some(queued) = queued
+            && let Ok(before) = serde_json::from_value::<Self>(queued.payload)
+        {
+            // A summary that was made for another budget may still be of the turns that leave.
+            (self.draft, attempts) = (before.draft, queued.attempts);
+        }
+        OutboxItem { attempts, ..self.item(now) }
+    }
+
     /// Returns the item for the queue.
     pub(super) fn item(&self, now: Timestamp) -> OutboxItem {
         let payload = serde_json::to_value(self).expect("ids, numbers and texts are JSON");

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use journal::{OutboxItem, Planned, Transaction, Write};
+use journal::{OutboxItem, Planned, Store, Transaction, Write};
 use protocol::{ArchiveReason, ParentKind, SummaryId, Thread, ThreadId};
 use runtime::{Contexts, Frame, Frames};
 use serde::Serialize;
@@ -76,21 +76,14 @@ impl Tiering {
         if !self.is_due(&thread, budget.as_ref()).await? {
             return Ok(());
         }
-        let mut due = Due { agent_id: thread.assistant_id, thread_id, budget, draft: None };
-        let key = due.key();
-        let queued = store.outbox(TRANSFER_DUE).await?.into_iter().find(|item| item.key == key);
-        let (mut attempts, mut is_queued) = (0, false);
-        if let Some(queued) = queued
-            && let Ok(before) = serde_json::from_value::<Due>(queued.payload)
-        {
-            // A summary that was made for another budget may still be of the turns that leave.
-            is_queued = before.budget == due.budget;
-            (due.draft, attempts) = (before.draft, queued.attempts);
-        }
-        if is_queued {
+        let due = Due { agent_id: thread.assistant_id, thread_id, budget, draft: None };
+        let queued = queued(&**store, &due.key()).await?;
+        let before =
+            queued.as_ref().and_then(|item| serde_json::from_value::<Due>(item.payload.clone()).ok());
+        if before.is_some_and(|before| before.budget == due.budget) {
             return Ok(());
         }
-        let item = OutboxItem { attempts, ..due.item(Timestamp::now()) };
+        let item = due.taking_over(queued, Timestamp::now());
         self.commit(vec![Write::Enqueue(item)]).await
     }
 
@@ -238,6 +231,11 @@ impl Tiering {
         self.tiers.store.commit(Transaction { fence: None, writes }).await?;
         Ok(())
     }
+}
+
+/// Returns the item of the queue with that key.
+pub(super) async fn queued(store: &dyn Store, key: &str) -> journal::Result<Option<OutboxItem>> {
+    Ok(store.outbox(TRANSFER_DUE).await?.into_iter().find(|item| item.key == key))
 }
 
 fn told(thread_id: ThreadId, departure: &Departure, transferred: Transferred) -> Settled {

@@ -142,8 +142,12 @@ impl Desk {
     }
 
     pub async fn enqueue(&self, thread_id: ThreadId) {
-        let item = memory::transfer_due(&agent(), thread_id, at(9));
+        let item = self.due(thread_id, at(9)).await;
         self.commit(vec![Write::Enqueue(item)]).await;
+    }
+
+    pub async fn due(&self, thread_id: ThreadId, now: Timestamp) -> OutboxItem {
+        memory::transfer_due(&*self.store, (&agent(), thread_id), now).await.unwrap()
     }
 
     pub async fn queue(&self) -> Vec<OutboxItem> {

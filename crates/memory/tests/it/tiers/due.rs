@@ -211,12 +211,32 @@ async fn f8_a_thread_at_work_stays_in_the_queue_and_counts_no_attempt() {
 async fn f8_a_deleted_threads_item_goes_and_others_are_settled() {
     let (desk, thread_id) = talked(vec![always(SUMMARY)], 300, 10).await;
     desk.enqueue(ThreadId::generate()).await;
-    let nonsense = OutboxItem { payload: "?".into(), ..memory::transfer_due(&agent(), thread_id, at(1)) };
+    let nonsense = OutboxItem { payload: "?".into(), ..desk.due(thread_id, at(1)).await };
     desk.commit(vec![Write::Enqueue(OutboxItem { key: "nonsense".to_owned(), ..nonsense })]).await;
     desk.tiering().look(thread_id).await.unwrap();
     assert_eq!(desk.queue().await.len(), 3);
     assert_eq!(desk.settle().await.unwrap().len(), 1);
     assert_eq!(desk.queue().await, []);
+}
+
+#[tokio::test]
+async fn f8_another_compaction_forgets_neither_failures_nor_a_summary_that_waits() {
+    let desk = Desk::new(vec![always("")]);
+    let thread_id = desk.thread().await;
+    talk(&desk, thread_id, 6).await;
+    desk.compact(thread_id, 12, None).await;
+    desk.enqueue(thread_id).await;
+    assert_eq!(desk.settle().await.unwrap(), []);
+    let failed = desk.queue().await.remove(0);
+    let again = desk.due(thread_id, at(99)).await;
+    assert_eq!((failed.attempts, again.attempts), (1, 1));
+    let draft = json!({"turns": {"first": 1, "last": 2, "count": 2, "digest": 3}, "text": "paid for", "model": "a/b",
+                       "withheld": 0, "usage": protocol::Usage::default()});
+    let mut waiting = again.clone();
+    waiting.payload["draft"] = draft;
+    desk.commit(vec![Write::Enqueue(waiting.clone())]).await;
+    let newest = desk.due(thread_id, at(100)).await;
+    assert_eq!((newest.payload, newest.created_at), (waiting.payload, at(100)));
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use journal::{OutboxItem, Write};
+use journal::Write;
 use memory::{SummarizationError, TurnWindow};
 use protocol::{ArchiveReason, EventType, NewEvent, Seq, ThreadId};
 use scripted::{Place, Reply};
@@ -261,7 +261,7 @@ async fn f8_what_is_queued_meanwhile_stays_in_the_queue() {
     talk(&desk, thread_id, 6).await;
     desk.compact(thread_id, 12, None).await;
     desk.enqueue(thread_id).await;
-    let newer = OutboxItem { created_at: at(99), ..memory::transfer_due(&agent(), thread_id, at(99)) };
+    let newer = desk.due(thread_id, at(99)).await;
     let (settled, ()) = tokio::join!(desk.settle(), async {
         asked(&desk).await;
         desk.commit(vec![Write::Enqueue(newer.clone())]).await;

@@ -2,7 +2,7 @@
 //! to the caller.
 
 use std::fs;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -34,7 +34,7 @@ pub(crate) enum Edited {
 
 /// Returns whether there is an editor to edit a text in.
 pub(crate) fn is_there() -> bool {
-    choose(|name| std::env::var(name).ok(), on_path).is_ok()
+    choose(|name| std::env::var(name).ok(), is_usable).is_ok()
 }
 
 /// Writes `bytes` into a private file in `folder`, to be [opened](open). The file goes with the path, unless it is kept.
@@ -53,7 +53,7 @@ pub(crate) fn file(folder: &Path, bytes: &[u8]) -> Result<TempPath, Failure> {
 /// # Errors
 /// When no editor can be started, with [`Code::Config`], or it reports a failure.
 pub(crate) fn open(path: &Path) -> Result<Vec<u8>, Failure> {
-    let editor = choose(|name| std::env::var(name).ok(), on_path)?;
+    let editor = choose(|name| std::env::var(name).ok(), is_usable)?;
     run(&editor, path)?;
     // Read by its path: an editor may have put another file in its place.
     Ok(fs::read(path)?)
@@ -64,7 +64,7 @@ pub(crate) fn open(path: &Path) -> Result<Vec<u8>, Failure> {
 /// # Errors
 /// When no editor can be started, with [`Code::Config`], or it reports a failure: nothing is taken over then.
 pub(crate) fn edit(folder: &Path, head: &str, text: &str) -> Result<Edited, Failure> {
-    let editor = choose(|name| std::env::var(name).ok(), on_path)?;
+    let editor = choose(|name| std::env::var(name).ok(), is_usable)?;
     let mut file = tempfile::Builder::new().prefix("segue-").suffix(".md").tempfile_in(folder)?;
     write!(file, "<!--\n{}\n-->\n{text}", head.replace("-->", "->"))?;
     file.flush()?;
@@ -104,6 +104,11 @@ fn choose(
 
 fn no_editor(what: &str) -> Failure {
     Failure::new(Code::Config, what).with_hint("set EDITOR to the editor you use, such as `nano`")
+}
+
+/// Returns whether an editor that nobody set can be used: it draws on a terminal, and would wait for ever without one.
+fn is_usable(name: &str) -> bool {
+    std::io::stdin().is_terminal() && on_path(name)
 }
 
 fn on_path(name: &str) -> bool {

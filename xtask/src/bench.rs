@@ -29,6 +29,19 @@ pub fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
     }
 }
 
+/// Puts load on the built program as a server of many clients.
+///
+/// # Errors
+/// When a program cannot be built or does not serve, or a stream is not whole.
+pub fn run_gateway(root: &Path) -> anyhow::Result<()> {
+    Command::line("cargo build --locked --release -p segue -p scripted").run(root)?;
+    let target = Metadata::read(root)?.target_folder;
+    let release = target.join("release");
+    let places = [release.join("segue"), release.join("scripted"), target.join("bench-gateway")];
+    let places = places.map(|place| place.to_string_lossy().into_owned());
+    Command::line("cargo bench --locked -p gateway --bench load --").args(&places).run(root)
+}
+
 fn run_rooms(root: &Path, rooms: &[String]) -> anyhow::Result<()> {
     for room in rooms {
         // `--bench *` leaves the unit tests out, which `cargo bench` would run as benches of zero length.

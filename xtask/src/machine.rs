@@ -20,10 +20,14 @@ struct Need {
 enum Install {
     /// Debian packages, with the system's package manager.
     Debian(&'static [&'static str]),
+    /// PostgreSQL from Debian, without the server of its own that Debian starts with it.
+    Postgres,
     /// A crate with a program, built from source, at the version the project was tested with.
     Crate { name: &'static str, version: &'static str },
     /// A component of the Rust toolchain.
     Component(&'static str),
+    /// Commands of its own.
+    Commands(&'static [&'static str]),
 }
 
 const NEEDS: &[Need] = &[
@@ -57,25 +61,81 @@ const NEEDS: &[Need] = &[
         check: "cargo nextest --version",
         install: Install::Crate { name: "cargo-nextest", version: "0.9.143" },
     },
+    Need {
+        name: "PostgreSQL",
+        why: "the tests start servers of their own",
+        check: r#"perl -e exit(!grep{-x"$_/initdb"}split(/:/,$ENV{PATH}),glob("/usr/lib/postgresql/*/bin"))"#,
+        install: Install::Postgres,
+    },
+    Need {
+        name: "openssl",
+        why: "makes the certificates of those servers",
+        check: "openssl version",
+        install: Install::Debian(&["openssl"]),
+    },
+    Need {
+        name: "node 20 or later",
+        why: "the JavaScript clients that the gateway is tested with run in it",
+        check: "node -e process.exit(+(parseInt(process.versions.node)<20))",
+        install: Install::Debian(&["nodejs"]),
+    },
+    Need {
+        name: "npm",
+        why: "installs the JavaScript clients that the gateway is tested with",
+        check: "npm --version",
+        install: Install::Debian(&["npm"]),
+    },
+    Need {
+        name: "the JavaScript clients",
+        why: "the gateway is tested with them as they are",
+        check: "npm ls --silent --prefix crates/segue/tests/clients",
+        install: Install::Commands(&["npm ci --prefix crates/segue/tests/clients"]),
+    },
+    Need {
+        name: "python with venv",
+        why: "the Python clients that the gateway is tested with",
+        check: "python3 -m ensurepip --version",
+        install: Install::Debian(&["python3", "python3-venv"]),
+    },
+    Need {
+        name: "the Python clients",
+        why: "the gateway is tested with them as they are",
+        check: "cmp -s target/clients/requirements.txt crates/segue/tests/clients/requirements.txt",
+        install: Install::Commands(&[
+            "python3 -m venv --clear target/clients",
+            "target/clients/bin/pip install --quiet --disable-pip-version-check -r crates/segue/tests/clients/requirements.txt",
+            "cp crates/segue/tests/clients/requirements.txt target/clients/requirements.txt",
+        ]),
+    },
 ];
 
 impl Install {
     fn commands(&self) -> Vec<Command> {
         match self {
-            Self::Debian(packages) => {
-                let install = Command::line("apt-get install --yes --no-install-recommends")
-                    .env("DEBIAN_FRONTEND", "noninteractive");
+            Self::Debian(packages) => vec![Command::line("apt-get update"), apt_get_install(packages)],
+            Self::Postgres => {
+                let setting = "pg_conftool /etc/postgresql-common/createcluster.conf";
                 vec![
                     Command::line("apt-get update"),
-                    packages.iter().fold(install, |command, package| command.arg(*package)),
+                    apt_get_install(&["postgresql-common"]),
+                    Command::line(&format!("{setting} set create_main_cluster false")),
+                    apt_get_install(&["postgresql"]),
+                    Command::line(&format!("{setting} remove create_main_cluster")),
                 ]
             }
             Self::Crate { name, version } => {
                 vec![Command::line(&format!("cargo install --locked {name}@{version}"))]
             }
             Self::Component(name) => vec![Command::line(&format!("rustup component add {name}"))],
+            Self::Commands(lines) => lines.iter().map(|line| Command::line(line)).collect(),
         }
     }
+}
+
+fn apt_get_install(packages: &[&str]) -> Command {
+    let install = Command::line("apt-get install --yes --no-install-recommends")
+        .env("DEBIAN_FRONTEND", "noninteractive");
+    packages.iter().fold(install, |command, package| command.arg(*package))
 }
 
 /// Installs what the tests need and this machine lacks.
@@ -102,6 +162,15 @@ pub fn set_up(root: &Path) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn debian_starts_no_server_because_of_the_tests() {
+        let shown: Vec<String> = Install::Postgres.commands().iter().map(ToString::to_string).collect();
+        let place = |words: &str| shown.iter().position(|line| line.ends_with(words)).unwrap();
+        assert!(place(" postgresql-common") < place("create_main_cluster false"));
+        assert!(place("create_main_cluster false") < place(" postgresql"));
+        assert!(place(" postgresql") < place("remove create_main_cluster"));
+    }
 
     #[test]
     fn what_is_missing_is_installed_without_questions() {

@@ -1,4 +1,5 @@
-//! The project's own commands: `cargo xtask test`, `ci`, `tidy`, `eval-handoff`, `eval-recall` and `bench`.
+//! The project's own commands: `cargo xtask test`, `ci`, `tidy`, `eval-handoff`, `eval-recall`, `bench` and
+//! `bench-gateway`.
 //!
 //! This file reads the arguments and picks the command. It knows no rule and no step; nothing in Segue depends on
 //! this crate, and this crate depends on no room.
@@ -27,6 +28,7 @@ cargo xtask COMMAND
                         (--dev: with the development build)
   eval-recall [--dev]   evidence recall of `segue search` on the conversations in ../shared/data; fails below the bar
   bench [ROOM|program]  the figures of every room that has benches, then of the program; or of one alone
+  bench-gateway         load on the served program: runs a second, latencies, memory, idle streams
 ";
 
 fn main() -> ExitCode {
@@ -55,11 +57,14 @@ fn dispatch(root: &Path, args: &[String]) -> anyhow::Result<()> {
         ("eval-handoff", _) => evaluation::run(root, rest),
         ("eval-recall", _) => recall::run(root, rest),
         ("bench", _) => bench::run(root, rest),
+        ("bench-gateway", []) => bench::run_gateway(root),
         ("help" | "--help" | "-h", _) => {
             print!("{USAGE}");
             Ok(())
         }
-        ("test" | "ci" | "tidy", [extra, ..]) => bail!("`{name}` takes no argument, got `{extra}`"),
+        ("test" | "ci" | "tidy" | "bench-gateway", [extra, ..]) => {
+            bail!("`{name}` takes no argument, got `{extra}`")
+        }
         (other, _) => bail!("there is no command `{other}`\n\n{USAGE}"),
     }
 }

@@ -63,7 +63,7 @@ async fn append(agent: &Agent, thread_id: ThreadId, (from, to): (usize, usize)) 
     }
 }
 
-fn agent(folder: &Path, server: &Server) -> Agent {
+async fn agent(folder: &Path, server: &Server) -> Agent {
     let home = Home::locate(Some(folder.join("home").as_os_str())).expect("a home can be named");
     home.create().expect("a home can be made");
     let url = server.url();
@@ -72,7 +72,7 @@ fn agent(folder: &Path, server: &Server) -> Agent {
     );
     std::fs::write(home.config(), config).expect("the settings can be written");
     let settings = Settings { model: Some("anthropic/instant".to_owned()), ..Settings::new(home, folder) };
-    Agent::open(settings).expect("the agent opens")
+    Agent::open(settings).await.expect("the agent opens")
 }
 
 async fn compact(agent: &Agent, thread_id: ThreadId) -> Duration {
@@ -107,13 +107,13 @@ async fn main() {
     );
     for length in LENGTHS {
         let folder = tempfile::tempdir_in(".").expect("a folder can be made here");
-        let first = agent(folder.path(), &server);
+        let first = agent(folder.path(), &server).await;
         let thread_id = first.create_thread(None).await.expect("a thread can be made").thread_id;
         append(&first, thread_id, (0, length)).await;
         let whole = compact(&first, thread_id).await;
         let mut times = [const { Vec::new() }; 4];
         for round in 0..ROUNDS {
-            let agent = agent(folder.path(), &server);
+            let agent = agent(folder.path(), &server).await;
             times[0].push(turn(&agent, thread_id).await);
             times[1].push(turn(&agent, thread_id).await);
             append(&agent, thread_id, (length + round * GROWTH, length + (round + 1) * GROWTH)).await;

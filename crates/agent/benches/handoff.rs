@@ -67,7 +67,7 @@ async fn filled(agent: &Agent, messages: usize) -> ThreadId {
     thread_id
 }
 
-fn agent(folder: &Path, server: &Server) -> Agent {
+async fn agent(folder: &Path, server: &Server) -> Agent {
     let home = Home::locate(Some(folder.join("home").as_os_str())).expect("a home can be named");
     home.create().expect("a home can be made");
     let url = server.url();
@@ -76,7 +76,7 @@ fn agent(folder: &Path, server: &Server) -> Agent {
     );
     std::fs::write(home.config(), config).expect("the settings can be written");
     let settings = Settings { model: Some("anthropic/instant".to_owned()), ..Settings::new(home, folder) };
-    Agent::open(settings).expect("the agent opens")
+    Agent::open(settings).await.expect("the agent opens")
 }
 
 fn decisions(decision: &Value) -> Decisions {
@@ -167,7 +167,7 @@ async fn main() {
     );
     for length in LENGTHS {
         let folder = tempfile::tempdir_in(".").expect("a folder can be made here");
-        let agent = agent(folder.path(), &server);
+        let agent = agent(folder.path(), &server).await;
         let thread_id = filled(&agent, length).await;
         let first = round(&agent, thread_id).await.preview.saturating_sub(way);
         let mut all = (Vec::new(), Vec::new(), Vec::new());

@@ -58,7 +58,7 @@ async fn fill(agent: &Agent, thread_id: ThreadId, turns: usize) {
     }
 }
 
-fn agent(folder: &Path, server: &Server, memory: &str) -> Agent {
+async fn agent(folder: &Path, server: &Server, memory: &str) -> Agent {
     let home = Home::locate(Some(folder.join("home").as_os_str())).expect("a home can be named");
     home.create().expect("a home can be made");
     let url = server.url();
@@ -67,11 +67,11 @@ fn agent(folder: &Path, server: &Server, memory: &str) -> Agent {
     );
     std::fs::write(home.config(), config).expect("the settings can be written");
     let settings = Settings { model: Some("anthropic/instant".to_owned()), ..Settings::new(home, folder) };
-    Agent::open(settings).expect("the agent opens")
+    Agent::open(settings).await.expect("the agent opens")
 }
 
 async fn cold_turn(folder: &Path, server: &Server, (memory, thread_id): (&str, ThreadId)) -> Duration {
-    let agent = agent(folder, server, memory);
+    let agent = agent(folder, server, memory).await;
     let (frames, cancel) = (Frames::default(), CancellationToken::new());
     let began = Instant::now();
     agent.send(thread_id, "And now?", &frames, &cancel).await.expect("the turn ends");
@@ -99,7 +99,7 @@ async fn main() {
     for length in LENGTHS {
         let folder = tempfile::tempdir_in(".").expect("a folder can be made here");
         let path = folder.path();
-        let first = agent(path, &server, "enabled = false");
+        let first = agent(path, &server, "enabled = false").await;
         let thread_id = first.create_thread(None).await.expect("a thread can be made").thread_id;
         fill(&first, thread_id, length).await;
         drop(first);
@@ -108,7 +108,7 @@ async fn main() {
             whole.push(cold_turn(path, &server, ("enabled = false", thread_id)).await);
         }
         cold_turn(path, &server, (&tiered, thread_id)).await;
-        let worker = agent(path, &server, &tiered);
+        let worker = agent(path, &server, &tiered).await;
         let tiering = worker.tiering().expect("there is a model");
         let began = Instant::now();
         let settled =
@@ -119,7 +119,7 @@ async fn main() {
         for _ in 0..ROUNDS {
             left.push(cold_turn(path, &server, (&tiered, thread_id)).await);
         }
-        let begun = agent(path, &server, &tiered).context(thread_id).await.expect("there is a context");
+        let begun = agent(path, &server, &tiered).await.context(thread_id).await.expect("there is a context");
         assert!(begun.tokens < 2 * BUDGET_TOKENS, "{} tokens are left", begun.tokens);
         println!(
             "{length:>7}  {:>10.2}  {:>10.1}  {:>9}  {:>10.2}  {:>11}",

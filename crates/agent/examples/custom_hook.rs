@@ -68,7 +68,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     std::fs::write(home.config(), settings)?;
 
-    let agent = Agent::open(Settings::new(home.clone(), folder.path()))?.with_hook(Arc::new(MoneyReview));
+    let agent =
+        Agent::open(Settings::new(home.clone(), folder.path())).await?.with_hook(Arc::new(MoneyReview));
     let thread = agent.create_thread(None).await?.thread_id;
     let (frames, cancel) = (Frames::default(), CancellationToken::new());
     let end = agent.send(thread, HumanMessage::text("What does it cost?"), &frames, &cancel).await?;
@@ -76,7 +77,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     drop(agent);
 
     // Another process would do the same: open the home folder, look what waits, answer.
-    let agent = Agent::open(Settings::new(home, folder.path()))?.with_hook(Arc::new(MoneyReview));
+    let agent = Agent::open(Settings::new(home, folder.path())).await?.with_hook(Arc::new(MoneyReview));
     for question in agent.pending(thread).await? {
         println!("Question: {}", serde_json::to_string(&question.payload.action_requests)?);
         let yes = Decisions { decisions: vec![Decision::Approve { args: None, summary_sha256: None }] };

@@ -66,7 +66,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     std::fs::write(home.config(), settings)?;
 
-    let agent = Agent::open(Settings::new(home, folder.path()))?.with_tool(Arc::new(Dice));
+    let agent = Agent::open(Settings::new(home, folder.path())).await?.with_tool(Arc::new(Dice));
     let thread = agent.create_thread(None).await?;
     let message = HumanMessage::text("Throw two dice.");
     let end = agent.send(thread.thread_id, message, &Frames::default(), &CancellationToken::new()).await?;

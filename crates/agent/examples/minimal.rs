@@ -14,7 +14,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let script = Script::new([Reply::pieces(["Hello from ", "the other side."])]);
     let _server = scripted_model(&home, script)?;
 
-    let agent = Agent::open(Settings::new(home, folder.path()))?;
+    let agent = Agent::open(Settings::new(home, folder.path())).await?;
     let thread = agent.create_thread(Some("A first thread".to_owned())).await?;
 
     let (frames, mut stream) = Frames::channel();
@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let show = async {
         while let Some(Item::Frame(_, frame)) = stream.next().await {
-            if let Frame::Text { text } = &*frame {
+            if let Frame::Text { text, .. } = &*frame {
                 print!("{text}");
             }
         }

@@ -7,18 +7,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use compaction::BeforeCompaction;
 use handoff::Acceptance;
-use journal::{Sqlite, Store};
+use handoff::mirror::Mirror;
+use journal::{PoolFigures, Postgres, Scoped, Sqlite, Store};
 use memory::AgentFile;
-use protocol::{AssistantId, Thread, ThreadId};
+use protocol::{AssistantId, RunFeedback, Scope, Thread, ThreadId, UserId};
 use runtime::{Contexts, Hook, Tool};
+use secrecy::ExposeSecret;
 use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
 use tools::permission::Policy;
 
+use crate::assembly::Assemblies;
+use crate::assembly::models::{ModelStatus, Models};
 use crate::assembly::toolbox::Toolbox;
 use crate::home::Home;
 use crate::home::config::Config;
+use crate::home::database::{self, Database};
 use crate::home::lease::Leases;
-use crate::models::{ModelStatus, Models};
+use crate::home::machine;
+use crate::states::transcripts::Transcripts;
 use crate::{Error, Result};
 
 /// What an agent is opened with.
@@ -26,6 +33,8 @@ use crate::{Error, Result};
 pub struct Settings {
     /// Where everything is kept.
     pub home: Home,
+    /// Where the journal is; `None` follows the settings, and without these it is in the home folder.
+    pub database: Option<Database>,
     /// The folder its tools work in.
     pub workspace: PathBuf,
     /// Which assistant.
@@ -43,6 +52,7 @@ impl Settings {
     pub fn new(home: Home, workspace: impl Into<PathBuf>) -> Self {
         Self {
             home,
+            database: None,
             workspace: workspace.into(),
             assistant_id: AssistantId::default(),
             model: None,
@@ -61,17 +71,30 @@ pub struct RunLimits {
     pub seconds_max: Option<u64>,
 }
 
-/// One assistant in one workspace over one journal.
+/// One assistant in one workspace over one journal, as one person has it. Others have their own: [`Agent::scoped`].
+#[derive(Clone)]
 pub struct Agent {
+    /// What this person may read and write of the journal.
     pub(crate) store: Arc<dyn Store>,
+    /// All of the journal.
+    pub(crate) journal: Arc<dyn Store>,
+    /// The journal where it is on a server.
+    pub(crate) server: Option<Postgres>,
+    pub(crate) scope: Scope,
     pub(crate) settings: Settings,
-    pub(crate) config: Config,
+    pub(crate) config: Arc<Config>,
     pub(crate) models: Arc<Models>,
     pub(crate) leases: Arc<Leases>,
     pub(crate) contexts: Arc<Contexts>,
+    pub(crate) transcripts: Arc<Transcripts>,
     pub(crate) folds: Arc<handoff::Folds>,
     pub(crate) sizes: Arc<compaction::Sizes>,
-    pub(crate) toolbox: OnceCell<Toolbox>,
+    pub(crate) toolbox: Arc<OnceCell<Toolbox>>,
+    /// Of this very agent: whoever changes what they are made of begins anew.
+    pub(crate) assemblies: Arc<Assemblies>,
+    /// Of all of the journal, whoever's agent this is.
+    pub(crate) mirror: Mirror,
+    pub(crate) halt: CancellationToken,
     pub(crate) own_tools: Vec<Arc<dyn Tool>>,
     pub(crate) own_hooks: Vec<Arc<dyn Hook>>,
     pub(crate) own_before: Vec<Arc<dyn BeforeCompaction>>,
@@ -79,34 +102,77 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Opens the journal of the home folder, creating both when they are missing.
+    /// Opens the journal where the settings have it, creating it and the home folder when they are missing.
     ///
     /// # Errors
     /// When the folder, the settings or the database cannot be used; nothing was changed then.
-    pub fn open(settings: Settings) -> Result<Self> {
+    pub async fn open(mut settings: Settings) -> Result<Self> {
         settings.home.create()?;
-        let store = Sqlite::open(&settings.home.database())?;
-        Self::with_store(settings, Arc::new(store))
+        let config = Config::read(&settings.home.config())?;
+        let chosen =
+            database::choose(settings.database.as_ref(), &config.database, &settings.home.database())?;
+        let (store, server): (Arc<dyn Store>, _) = match &chosen {
+            Database::File(path) => (Arc::new(Sqlite::open(path)?), None),
+            Database::Server(url) => {
+                let server = Postgres::open(url.expose_secret(), config.database.pool()).await?;
+                (Arc::new(server.clone()), Some(server))
+            }
+        };
+        settings.database = Some(chosen);
+        Ok(Self { server, ..Self::assembled(settings, config, store)? })
     }
 
-    /// Opens an agent over a journal that is open already.
+    /// Opens the journal as [`Agent::open`] does, for a process that may share it with others that look after runs.
+    ///
+    /// # Errors
+    /// Beside those, [`Error::Shared`] when it is a file that other machines may have open.
+    pub async fn open_to_serve(settings: Settings) -> Result<Self> {
+        settings.home.create()?;
+        let config = Config::read(&settings.home.config())?;
+        let chosen =
+            database::choose(settings.database.as_ref(), &config.database, &settings.home.database())?;
+        if let Database::File(path) = &chosen {
+            // Before anything of it is touched.
+            machine::check(path)?;
+        }
+        let agent = Self::open(settings).await?;
+        agent.check_sharing().await?;
+        Ok(agent)
+    }
+
+    /// Opens an agent over a journal that is open already, for whom the assistant belongs to.
     ///
     /// # Errors
     /// When the settings cannot be read.
     pub fn with_store(settings: Settings, store: Arc<dyn Store>) -> Result<Self> {
         let config = Config::read(&settings.home.config())?;
-        let models = Arc::new(Models::new(config.clone(), settings.model.clone()));
-        let leases = Arc::new(Leases::at(settings.home.processes()));
+        Self::assembled(settings, config, store)
+    }
+
+    fn assembled(settings: Settings, config: Config, store: Arc<dyn Store>) -> Result<Self> {
+        let config = Arc::new(config);
+        let models = Arc::new(Models::new(Arc::clone(&config), settings.model.clone()));
+        let lease = config.serve.lease();
+        let leases = Arc::new(Leases::new(settings.home.processes(), Arc::clone(&store), lease));
+        let scope = Scope::Owner(settings.assistant_id.owner());
+        let mirror = crate::handoffs::mirror::open(&config, settings.database.as_ref(), Arc::clone(&store))?;
         Ok(Self {
-            store,
+            store: Arc::new(Scoped::new(Arc::clone(&store), scope.clone())),
+            journal: store,
+            server: None,
+            scope,
             settings,
             config,
             models,
             leases,
             contexts: Arc::default(),
+            transcripts: Arc::default(),
             folds: Arc::default(),
             sizes: Arc::default(),
-            toolbox: OnceCell::new(),
+            toolbox: Arc::default(),
+            assemblies: Arc::default(),
+            mirror,
+            halt: CancellationToken::new(),
             own_tools: Vec::new(),
             own_hooks: Vec::new(),
             own_before: Vec::new(),
@@ -118,6 +184,7 @@ impl Agent {
     #[must_use]
     pub fn with_tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.own_tools.push(tool);
+        self.assemblies = Arc::default();
         self
     }
 
@@ -125,6 +192,7 @@ impl Agent {
     #[must_use]
     pub fn with_hook(mut self, hook: Arc<dyn Hook>) -> Self {
         self.own_hooks.push(hook);
+        self.assemblies = Arc::default();
         self
     }
 
@@ -132,10 +200,48 @@ impl Agent {
     #[must_use]
     pub fn with_before_compaction(mut self, before: Arc<dyn BeforeCompaction>) -> Self {
         self.own_before.push(before);
+        self.assemblies = Arc::default();
         self
     }
 
-    /// Returns the journal, for reading.
+    /// Has runs stop between two steps once `halt` is cancelled, without ending them: the next process goes on with them.
+    #[must_use]
+    pub fn halted_by(mut self, halt: CancellationToken) -> Self {
+        self.halt = halt;
+        self
+    }
+
+    /// Returns the same agent as another person has it: their own assistant of the same name, with its own threads and
+    /// memory, over the same journal. Tools, models and what is remembered of contexts are shared, so this is cheap.
+    /// [`Scope::Everyone`] is for recovery: it sees every thread, and works on each as its owner's agent would.
+    #[must_use]
+    pub fn scoped(&self, scope: Scope) -> Self {
+        let mut agent = self.clone();
+        let owner = match &scope {
+            Scope::Everyone => None,
+            Scope::Owner(owner) => owner.as_ref(),
+        };
+        agent.settings.assistant_id = self.settings.assistant_id.owned_by(owner);
+        agent.store = Arc::new(Scoped::new(Arc::clone(&self.journal), scope.clone()));
+        agent.scope = scope;
+        agent.assemblies = Arc::default();
+        agent
+    }
+
+    /// Returns whose agent this is; `None` is the person at the machine.
+    pub const fn user(&self) -> Option<&UserId> {
+        match &self.scope {
+            Scope::Owner(owner) => owner.as_ref(),
+            Scope::Everyone => None,
+        }
+    }
+
+    /// Returns the name under which this person's feedback is kept.
+    pub fn feedback_user(&self) -> &str {
+        self.user().map_or(RunFeedback::LOCAL, UserId::as_str)
+    }
+
+    /// Returns what this person may read of the journal.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
@@ -145,9 +251,22 @@ impl Agent {
         &self.settings.home
     }
 
+    /// Returns how the connections to the journal's server are used; `None` where the journal is a file.
+    pub fn connections(&self) -> Option<PoolFigures> {
+        self.server.as_ref().map(Postgres::pool)
+    }
+
     /// Returns the assistant.
     pub fn assistant_id(&self) -> &AssistantId {
         &self.settings.assistant_id
+    }
+
+    /// Returns the file the journal is in, where it is in one.
+    pub(crate) fn database_file(&self) -> PathBuf {
+        match &self.settings.database {
+            Some(Database::File(path)) => path.clone(),
+            Some(Database::Server(_)) | None => self.settings.home.database(),
+        }
     }
 
     /// Returns the folder its tools work in.
@@ -159,7 +278,8 @@ impl Agent {
     /// the session, and the servers of tools, stay.
     pub fn use_model(&mut self, name: Option<String>) {
         self.settings.model.clone_from(&name);
-        self.models = Arc::new(Models::new(self.config.clone(), name));
+        self.models = Arc::new(Models::new(Arc::clone(&self.config), name));
+        self.assemblies = Arc::default();
     }
 
     /// Returns which models are configured, and why the others are not.
@@ -170,7 +290,8 @@ impl Agent {
     pub(crate) fn acceptance(&self) -> Acceptance {
         let (home, files) = (self.settings.home.clone(), Arc::clone(&self.files));
         let agent_md = move |id: &AssistantId| agent_file(&home, &files, id);
-        Acceptance { store: Arc::clone(&self.store), agent_md: Arc::new(agent_md) }
+        let mirror = self.mirror.clone();
+        Acceptance { store: Arc::clone(&self.store), agent_md: Arc::new(agent_md), mirror }
     }
 
     /// Returns the one value there is in this process for the assistant's agent.md.

@@ -20,7 +20,10 @@
 mod call_limit;
 mod flush;
 mod instructions;
+mod kept;
+pub(crate) mod models;
 mod project;
+mod resting;
 mod servers;
 mod subagent;
 pub(crate) mod toolbox;
@@ -37,19 +40,26 @@ use memory::{AgentMdHook, EditMemory, RecallTool, StoreTool, TieredMemoryHook};
 use model::ChatModel;
 use protocol::AssistantId;
 use runtime::{
-    AFTER_AGENT_NODE, AFTER_MODEL_NODE, Activities, BEFORE_AGENT_NODE, Channels, Driver, Edge, Graph, Hook,
-    HooksNode, Limits, MODEL_NODE, ModelNode, Point, TOOLS_NODE, Tool, ToolsNode,
+    AFTER_AGENT_NODE, AFTER_MODEL_NODE, Activities, BEFORE_AGENT_NODE, Breakpoints, Channels, Driver, Edge,
+    Graph, Hook, HooksNode, Limits, MODEL_NODE, ModelNode, Point, TOOLS_NODE, Tool, ToolsNode,
 };
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 use tools::ToolApproval;
 
 use self::call_limit::CallLimit;
 use self::flush::MemoryFlush;
 use self::instructions::Instructions;
+pub(crate) use self::kept::Assemblies;
+use self::kept::{Assembly, Parts};
 use self::project::ProjectNotes;
 use self::subagent::Task;
+use self::toolbox::Reach;
 use crate::Result;
 use crate::agent::Agent;
+
+/// What a model is told in the place of a folder where it has none.
+const NO_WORKSPACE: &str = "none, and no commands: there is only what is said here, and your memory";
 
 /// Channel: what the run was started for; the entry edge reads it.
 const START_CHANNEL: &str = "_start";
@@ -65,6 +75,8 @@ pub(crate) enum Purpose {
     Compaction,
     /// Only what an earlier run left to do.
     Rest,
+    /// Nothing: what waits in the thread is dropped, or the thread goes back.
+    Drop,
 }
 
 impl Purpose {
@@ -97,7 +109,7 @@ impl Purpose {
             Self::Turn => Value::from("turn"),
             Self::Handoff => Value::from("handoff"),
             Self::Compaction => Value::from("compaction"),
-            Self::Rest => Value::Null,
+            Self::Rest | Self::Drop => Value::Null,
         };
         Channels::from_iter([
             (START_CHANNEL.to_owned(), value),
@@ -122,50 +134,74 @@ impl Agent {
         model: Option<&Arc<dyn ChatModel>>,
         purpose: Purpose,
     ) -> Result<Driver> {
+        let tools = match (model, purpose) {
+            (Some(_), Purpose::Turn) => Some(self.shared_tools(assistant_id).await?),
+            (Some(_) | None, _) => None,
+        };
+        let parts = Parts { assistant_id: assistant_id.clone(), model: model.cloned(), purpose, tools };
+        let assembly = match self.assemblies.get(&parts) {
+            Some(known) => known,
+            None => {
+                let new = self.assemble(&parts).await?;
+                self.assemblies.keep(parts, new.clone());
+                new
+            }
+        };
+        self.driving(assembly)
+    }
+
+    async fn assemble(&self, parts: &Parts) -> Result<Assembly> {
+        let Parts { assistant_id, model, purpose, tools } = parts;
         let acceptance = self.acceptance();
         let activities = Activities::default()
             .with(Arc::new(acceptance.clone()))
             .with(Arc::new(BlockClearing { acceptance }));
-        if purpose == Purpose::Compaction {
-            let compactor = Arc::new(self.compactor(model));
+        if *purpose == Purpose::Compaction {
+            let compactor = Arc::new(self.compactor(model.as_ref()));
             let compaction = CompactionNode { compactor, before: self.before_compaction(assistant_id) };
             let graph = Graph::new(Edge::When(entry)).node(Arc::new(compaction), Edge::End);
-            return self.driving(graph, activities);
+            return Ok(Assembly { graph: Arc::new(graph), activities });
         }
-        let (graph, after_result) = match (model, purpose) {
-            (Some(model), Purpose::Turn) => {
-                (self.main_graph(assistant_id, model).await?, Edge::When(handoff::after_result))
+        let (graph, after_result) = match (model, tools) {
+            (Some(model), Some(tools)) => {
+                (self.main_graph(assistant_id, model, tools).await?, Edge::When(handoff::after_result))
             }
+            _ if *purpose == Purpose::Drop => (resting::with_turn(Graph::new(Edge::When(entry))), Edge::End),
             // Where no turn can go on, the call that asked for a handoff gets its result all the same.
             (Some(_) | None, _) => (Graph::new(Edge::When(entry)), Edge::End),
         };
-        let graph = self.with_handoff(graph, model).node(Arc::new(HandoffResult), after_result);
-        self.driving(graph, activities)
+        let graph = self.with_handoff(graph, model.as_ref()).node(Arc::new(HandoffResult), after_result);
+        Ok(Assembly { graph: Arc::new(graph), activities })
     }
 
     /// Returns the graph of the thread's own agent, which can hand tasks to sub-agents.
-    async fn main_graph(&self, assistant_id: &AssistantId, model: &Arc<dyn ChatModel>) -> Result<Graph> {
+    async fn main_graph(
+        &self,
+        assistant_id: &AssistantId,
+        model: &Arc<dyn ChatModel>,
+        shared: &[Arc<dyn Tool>],
+    ) -> Result<Graph> {
         let compactor = Arc::new(self.compactor(Some(model)));
-        let tools = self.main_tools(assistant_id, Some((model, &compactor))).await?;
+        let tools = self.main_tools(assistant_id, Some((model, &compactor)), shared).await?;
         self.turn_graph((assistant_id, Role::Main), (model, &compactor), tools).await
     }
 
-    /// Returns the tools of the thread's own agent: those of the process, its memory, recall, the store, the handoff and,
+    /// Returns the tools of the thread's own agent: the shared ones of the process, its memory, recall, the store, the handoff and,
     /// where there is a model, compaction and sub-agents, which have those of the process, and recall.
     async fn main_tools(
         &self,
         assistant_id: &AssistantId,
         model: Option<(&Arc<dyn ChatModel>, &Arc<Compactor>)>,
+        shared: &[Arc<dyn Tool>],
     ) -> Result<Vec<Arc<dyn Tool>>> {
-        let shared = self.toolbox().await?.tools().await;
-        let mut tools = shared.clone();
+        let mut tools = shared.to_vec();
         tools.push(Arc::new(EditMemory::new(self.agent_file(assistant_id))));
         tools.push(Arc::new(HandoffTool { assistant_id: assistant_id.clone() }));
         tools.push(Arc::new(RecallTool));
         tools.push(Arc::new(StoreTool::new(assistant_id)));
         if let Some((model, compactor)) = model {
             tools.push(Arc::new(CompactTool { compactor: Arc::clone(compactor) }));
-            let own = shared.into_iter().chain([Arc::new(RecallTool) as Arc<dyn Tool>]);
+            let own = shared.iter().cloned().chain([Arc::new(RecallTool) as Arc<dyn Tool>]);
             tools.push(Arc::new(self.task(assistant_id, model, own.collect()).await?));
         }
         Ok(tools)
@@ -180,22 +216,28 @@ impl Agent {
         let compactor = Arc::new(self.compactor(Some(model)));
         let graph = self.turn_graph((assistant_id, Role::Subagent), (model, &compactor), tools).await?;
         Ok(Task {
-            driver: self.driving(graph, Activities::default())?,
+            // A tool's work is done to its end.
+            driver: Driver {
+                halt: CancellationToken::new(),
+                ..self.driving(Assembly { graph: Arc::new(graph), activities: Activities::default() })?
+            },
             assistant_id: assistant_id.clone(),
             model: Some(model.name().to_string()),
             leases: Arc::clone(&self.leases),
         })
     }
 
-    fn driving(&self, graph: Graph, activities: Activities) -> Result<Driver> {
+    fn driving(&self, Assembly { graph, activities }: Assembly) -> Result<Driver> {
         let run = &self.config.run;
         let seconds_max = self.settings.limits.seconds_max.or(run.seconds_max);
         Ok(Driver {
             store: Arc::clone(&self.store),
-            graph: Arc::new(graph),
+            graph,
             activities,
-            owner: self.leases.name()?.to_owned(),
+            lease: self.leases.lease()?.clone(),
             limits: Limits { steps_max: run.steps_max, time_max: seconds_max.map(Duration::from_secs) },
+            breakpoints: Breakpoints::default(),
+            halt: self.halt.clone(),
         })
     }
 
@@ -253,7 +295,8 @@ impl Agent {
         model: &Arc<dyn ChatModel>,
     ) -> Result<ModelNode> {
         let compactor = Arc::new(self.compactor(Some(model)));
-        let tools = self.main_tools(assistant_id, Some((model, &compactor))).await?;
+        let shared = self.shared_tools(assistant_id).await?;
+        let tools = self.main_tools(assistant_id, Some((model, &compactor)), &shared).await?;
         let hooks = self.hooks((assistant_id, Role::Main), &tools).await?;
         Ok(self.asking(model, &tools, hooks))
     }
@@ -313,10 +356,14 @@ impl Agent {
         let toolbox = self.toolbox().await?;
         let workspace = self.settings.workspace.clone();
         let calls_max = self.settings.limits.model_calls_max.unwrap_or(self.config.run.model_calls_max);
-        let mut hooks: Vec<Arc<dyn Hook>> =
-            vec![Arc::new(Instructions { workspace: workspace.clone(), role })];
-        hooks.push(Arc::new(ProjectNotes { workspace: workspace.clone() }));
-        hooks.push(Arc::clone(&toolbox.skills) as Arc<dyn Hook>);
+        let mut hooks: Vec<Arc<dyn Hook>> = match self.reach(assistant_id) {
+            Reach::Machine => vec![
+                Arc::new(Instructions { workspace: workspace.to_string_lossy().into_owned(), role }),
+                Arc::new(ProjectNotes { workspace: workspace.clone() }),
+                Arc::clone(&toolbox.skills) as Arc<dyn Hook>,
+            ],
+            Reach::Conversation => vec![Arc::new(Instructions { workspace: NO_WORKSPACE.to_owned(), role })],
+        };
         if role == Role::Main && self.config.memory.enabled {
             hooks.push(Arc::new(TieredMemoryHook::new(&self.config.memory, assistant_id.clone())));
         }

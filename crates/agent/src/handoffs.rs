@@ -2,10 +2,12 @@
 //! rules are in the `handoff` room.
 
 mod expiry;
-mod look;
+pub(crate) mod look;
+pub(crate) mod mirror;
 pub(crate) mod size;
+mod statistics;
 
-pub use look::{HandoffReview, OpenHandoff};
+pub use look::{HandoffReview, ListedHandoff};
 pub use size::{Fullness, HandoffCost};
 
 use handoff::{Options, Request};

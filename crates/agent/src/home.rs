@@ -1,7 +1,12 @@
 //! The home folder: where everything Segue keeps lives, and with which permissions. Nothing is written outside it.
 
 pub(crate) mod config;
+pub(crate) mod database;
+mod keys;
 pub(crate) mod lease;
+pub(crate) mod machine;
+pub(crate) mod moving;
+mod replicas;
 
 use std::path::{Path, PathBuf};
 
@@ -52,6 +57,11 @@ impl Home {
     /// Returns the database.
     pub fn database(&self) -> PathBuf {
         self.root.join("segue.db")
+    }
+
+    /// Returns the file of the install token, by which a server knows the person at the machine.
+    pub fn token(&self) -> PathBuf {
+        self.root.join("token")
     }
 
     /// Returns the folder of the skills that every workspace has.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use journal::{PAGE_ROWS_MAX, StoredSummary, SummaryQuery};
+use journal::{OutboxItem, OutboxQuery, PAGE_ROWS_MAX, StoredSummary, SummaryQuery};
 
 use memory::{
     AgentFile, Items, Remembered, Rewritten, SearchRequest, SearchResults, Snapshot, SummarizationHandoff,
@@ -134,10 +134,18 @@ impl Agent {
     /// # Errors
     /// When the journal fails.
     pub async fn memory_due(&self) -> Result<u64> {
-        let items = self.store.outbox(TRANSFER_DUE).await?;
-        let dues = items.iter().filter_map(|item| Due::deserialize(&item.payload).ok());
-        let own = dues.filter(|due| due.agent_id == self.settings.assistant_id);
-        Ok(own.map(|due| due.thread_id).collect::<BTreeSet<_>>().len() as u64)
+        let mut threads = BTreeSet::new();
+        let mut page = OutboxQuery::of(TRANSFER_DUE, PAGE_ROWS_MAX);
+        loop {
+            let items = self.store.outbox(page.clone()).await?;
+            let dues = items.iter().filter_map(|item| Due::deserialize(&item.payload).ok());
+            let own = dues.filter(|due| due.agent_id == self.settings.assistant_id);
+            threads.extend(own.map(|due| due.thread_id));
+            if items.len() < page.limit {
+                return Ok(threads.len() as u64);
+            }
+            page.after = items.last().map(OutboxItem::place);
+        }
     }
 
     /// Returns the newest summaries of the assistant's old turns, newest first, each with the thread they begin in; never

@@ -6,6 +6,7 @@ pub(crate) mod doctor;
 use std::collections::BTreeMap;
 
 use journal::EventQuery;
+use journal::view::branches::says_again;
 use memory::{Recall, RecallQuery};
 use model::prices::{self, Price};
 use protocol::{Category, EventType, Message, RunId, Seq, ThreadId, Usage};
@@ -187,6 +188,8 @@ impl Agent {
 /// Returns the model an event names, and the tokens it took.
 fn spending(event: &protocol::Event) -> Option<(String, Usage)> {
     match event.kind()? {
+        // What is said again, because a thread went on from another branch, was paid for once.
+        EventType::AiMessage if says_again(event.metadata.as_ref()) => None,
         EventType::AiMessage => match event.message()? {
             Message::Ai(answer) => Some((answer.model?, answer.usage?)),
             Message::Human(_) | Message::Tool(_) => None,

@@ -1,15 +1,19 @@
 //! Threads, as a front end shows and changes them: find, list, tree, rename, fork, delete.
 
+pub(crate) mod back;
 pub(crate) mod compaction;
 pub(crate) mod export;
 pub(crate) mod history;
+pub(crate) mod import;
+pub(crate) mod lineage;
+pub(crate) mod pruning;
 pub(crate) mod rewind;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use journal::{HandoffFilter, Order, ThreadFilter, ThreadPatch, Transaction, Write};
+use journal::{HandoffFilter, Sort, ThreadFilter, ThreadPatch, Transaction, Write};
 use protocol::{EventType, HandoffStatus, NewEvent, ParentKind, Thread, ThreadId};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -42,7 +46,7 @@ impl Agent {
         if prefix.trim().is_empty() {
             return Err(Error::UnknownThread { prefix: prefix.to_owned() });
         }
-        let mut matches = self.store.threads_by_prefix(prefix).await?;
+        let mut matches = self.store.threads_by_prefix(prefix, &self.scope).await?;
         match (matches.pop(), matches.is_empty()) {
             (None, _) => Err(Error::UnknownThread { prefix: prefix.to_owned() }),
             (Some(only), true) => self.thread(only).await,
@@ -166,7 +170,9 @@ impl Agent {
         writes.push(Write::DeleteThread { thread_id });
         // A summary that waits in the queue has words of the thread.
         writes.extend(memory::not_due(thread_id));
+        writes.extend(handoff::mirror::follow_deletion(&*self.store, thread_id, Timestamp::now()).await?);
         self.store.commit(Transaction { fence: None, writes }).await?;
+        self.mirror.begin();
         Ok(())
     }
 
@@ -177,10 +183,9 @@ impl Agent {
             let page = self.store.threads(ThreadFilter {
                 parent_id: Some(thread_id),
                 subagents: journal::Subagents::Shown,
-                order: Order::Created,
+                order: Sort::NEWEST,
                 offset,
-                limit: journal::PAGE_ROWS_MAX,
-                ..ThreadFilter::default()
+                ..ThreadFilter::of(self.scope.clone(), journal::PAGE_ROWS_MAX)
             });
             let page = page.await?;
             offset += page.len();

@@ -8,15 +8,20 @@ use jiff::Timestamp;
 use journal::Artifact;
 use model::ChatModel;
 use protocol::{
-    AssistantId, Block, Checkpoint, EventType, HumanMessage, Message, NewEvent, RunId, Thread, ThreadId,
+    AssistantId, Block, Checkpoint, HumanMessage, Message, NewEvent, Run, RunId, RunStatus, Scope, Thread,
+    ThreadId,
 };
-use runtime::{Admission, Admitted, Driver, Frame, Frames, RunEnd, Start, Update};
-use serde_json::json;
+use runtime::{Admission, Admitted, Driver, Frame, Frames, Lease, RunEnd, Start, Taken, Update};
+use serde_json::Map;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
 use crate::assembly::Purpose;
+use crate::requests::{made, stamped};
 use crate::{Class, Error, Result};
+
+/// How a run ends that was cut off and that nobody can go on with.
+const LEFT: &str = "its process ended before it was done";
 
 /// The key of a thread's metadata that names the folder it was begun in.
 pub const WORKSPACE_KEY: &str = "workspace";
@@ -27,16 +32,9 @@ impl Agent {
     /// # Errors
     /// When the journal fails.
     pub async fn create_thread(&self, name: Option<String>) -> Result<Thread> {
-        let now = Timestamp::now();
-        let mut thread = Thread::blank(ThreadId::generate(), self.settings.assistant_id.clone(), now);
+        let mut thread = self.blank(ThreadId::generate(), Map::new());
         thread.name = name;
-        let workspace = self.settings.workspace.to_string_lossy().into_owned();
-        thread.metadata.insert(WORKSPACE_KEY.to_owned(), workspace.into());
-        let created = NewEvent::new(EventType::ThreadCreated, &json!({"origin": "new"}), now)?;
-        let writes = vec![
-            journal::Write::CreateThread(thread.clone()),
-            journal::Write::Append { thread_id: thread.thread_id, events: vec![created] },
-        ];
+        let writes = made(&thread)?.into();
         self.store.commit(journal::Transaction { fence: None, writes }).await?;
         Ok(thread)
     }
@@ -69,7 +67,7 @@ impl Agent {
         channels.extend(handoff::turn_channels(&thread));
         let writes = self.taken_back(&self.pending(thread_id).await?, now).await?;
         let update = Update { events, writes, ..Update::default() };
-        let start = Start { update, channels };
+        let start = Start { update, channels, ..Start::default() };
         let end = self.run(thread_id, start, Some(&model), (frames, cancel)).await?;
         self.end_stopped(thread_id, &end, frames).await?;
         Ok(end)
@@ -77,13 +75,17 @@ impl Agent {
 
     /// Does what runs of any thread had decided and not done when their process ended, such as an acceptance. Runs
     /// that live elsewhere are left to themselves, and what cannot be done is told and stays to be done.
-    pub(crate) async fn sweep(&self, frames: &Frames, cancel: &CancellationToken) -> Result<()> {
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn sweep(&self, frames: &Frames, cancel: &CancellationToken) -> Result<()> {
+        self.mirror.start();
         for checkpoint in self.store.unfinished_checkpoints().await? {
             let thread_id = checkpoint.thread_id;
             // What asks a model goes on when somebody opens its thread; a turn with that person's rules.
             match Purpose::at(checkpoint.next.as_deref(), Some(&checkpoint.channels)) {
                 Purpose::Turn | Purpose::Compaction => continue,
-                Purpose::Handoff | Purpose::Rest => {}
+                Purpose::Handoff | Purpose::Rest | Purpose::Drop => {}
             }
             match self.recover(thread_id, &Frames::default(), cancel).await {
                 Ok(_) => {}
@@ -108,42 +110,81 @@ impl Agent {
         frames: &Frames,
         cancel: &CancellationToken,
     ) -> Result<Option<RunEnd>> {
-        let opened = self.models.open();
-        if let Some(run) = self.store.active_runs(Some(thread_id)).await?.into_iter().next() {
-            let now = self.leases.ended(&run)?;
-            let before = self.store.checkpoint(thread_id).await?;
-            let next = before.as_ref().and_then(|point| point.next.as_deref());
-            let purpose = self.purpose(thread_id, next, before.as_ref()).await?;
-            let model = match purpose {
-                Purpose::Turn => opened?,
-                Purpose::Handoff | Purpose::Compaction | Purpose::Rest => opened.unwrap_or(None),
-            };
-            let driver = self.driver(&run.assistant_id, model.as_ref(), purpose).await?;
-            if next.is_some_and(|next| driver.graph.get(next).is_none()) {
-                runtime::give_up(&*self.store, &run, &driver.owner, now).await?;
-                return Ok(None);
-            }
-            let reclaimed = runtime::reclaim(&*self.store, &run, &driver.owner, now).await;
-            let admitted = match reclaimed {
-                // It came to its end between being read and being taken over.
-                Err(runtime::Error::Journal(journal::Error::Fenced { status, .. }))
-                    if !status.is_active() =>
-                {
-                    return Ok(None);
-                }
-                reclaimed => reclaimed?,
-            };
-            return Ok(Some(self.drive(&driver, admitted, (frames, cancel)).await?));
+        if self.scope == Scope::Everyone {
+            // A turn reads and writes as whoever it belongs to.
+            let owner = self.thread(thread_id).await?.assistant_id.owner();
+            let agent = self.scoped(Scope::Owner(owner));
+            return Box::pin(agent.recover(thread_id, frames, cancel)).await;
         }
+        if let Some(run) = self.store.active_runs(Some(thread_id)).await?.into_iter().next() {
+            let ended = Taken::Ended(self.leases.ended(&run)?);
+            return self.take_over(&run, ended, (frames, cancel)).await;
+        }
+        let opened = self.models.open();
         match self.store.checkpoint(thread_id).await? {
             Some(checkpoint) if !checkpoint.activities.is_empty() => {
-                let start = Start { update: Update::default(), channels: Purpose::Rest.channels() };
+                let start = Start { channels: Purpose::Rest.channels(), ..Start::default() };
                 let model = opened.unwrap_or(None);
                 Ok(Some(self.run(thread_id, start, model.as_ref(), (frames, cancel)).await?))
             }
             Some(checkpoint) => self.begin_answered(&checkpoint, (frames, cancel)).await,
             None => Ok(None),
         }
+    }
+
+    /// Goes on with a run that this process has claimed, as it was before that. Nothing that was stored is done again.
+    ///
+    /// # Errors
+    /// As for [`Agent::recover`].
+    pub async fn go_on(
+        &self,
+        run: &Run,
+        frames: &Frames,
+        cancel: &CancellationToken,
+    ) -> Result<Option<RunEnd>> {
+        self.take_over(run, Taken::Claimed, (frames, cancel)).await
+    }
+
+    async fn take_over(
+        &self,
+        run: &Run,
+        taken: Taken,
+        (frames, cancel): (&Frames, &CancellationToken),
+    ) -> Result<Option<RunEnd>> {
+        let thread_id = run.thread_id;
+        let opened = self.models.open();
+        let before = self.store.checkpoint(thread_id).await?;
+        let next = before.as_ref().and_then(|point| point.next.as_deref());
+        let purpose = self.purpose(thread_id, next, before.as_ref()).await?;
+        let model = match purpose {
+            Purpose::Turn => opened?,
+            Purpose::Handoff | Purpose::Compaction | Purpose::Rest | Purpose::Drop => opened.unwrap_or(None),
+        };
+        let mut driver = self.driver(&run.assistant_id, model.as_ref(), purpose).await?;
+        self.bind_again(&mut driver, run.run_id).await?;
+        if next.is_some_and(|next| driver.graph.get(next).is_none()) {
+            self.end_taken(run, taken).await?;
+            return Ok(None);
+        }
+        let reclaimed = runtime::reclaim(&*self.store, run, &driver.lease, taken).await;
+        let admitted = match reclaimed {
+            // It came to its end between being read and being taken over.
+            Err(runtime::Error::Journal(journal::Error::Fenced { status, .. })) if !status.is_active() => {
+                return Ok(None);
+            }
+            reclaimed => reclaimed?,
+        };
+        Ok(Some(self.drive(&driver, admitted, (frames, cancel)).await?))
+    }
+
+    /// Ends a run that was cut off, without going on with it.
+    async fn end_taken(&self, run: &Run, taken: Taken) -> Result<()> {
+        let lease = self.leases.lease()?;
+        match taken {
+            Taken::Claimed => runtime::fail(&*self.store, run, lease.owner(), (LEFT, lease.now())).await?,
+            Taken::Ended(now) => runtime::give_up(&*self.store, run, lease, now).await?,
+        }
+        Ok(())
     }
 
     /// Returns what a graph is needed for that goes on at `node` of the thread. A handoff that the agent asked for goes
@@ -163,7 +204,7 @@ impl Agent {
                 Err(Error::OtherWorkspace { .. }) => Ok(purpose),
                 Err(error) => Err(error),
             },
-            (Purpose::Handoff | Purpose::Compaction | Purpose::Rest, _) => Ok(purpose),
+            (Purpose::Handoff | Purpose::Compaction | Purpose::Rest | Purpose::Drop, _) => Ok(purpose),
         }
     }
 
@@ -195,7 +236,7 @@ impl Agent {
         if driver.graph.get(&asked.node).is_none() {
             return Ok(None);
         }
-        let admission = admission(thread_id, assistant_id, model.as_ref(), &driver.owner);
+        let admission = admission(thread_id, assistant_id, model.as_ref(), &driver.lease);
         match runtime::begin_answered(&*self.store, &admission, &asked).await? {
             Some(admitted) => Ok(Some(self.drive(&driver, admitted, (frames, cancel)).await?)),
             None => Ok(None),
@@ -210,10 +251,22 @@ impl Agent {
     pub async fn stop(&self, thread_id: ThreadId) -> Result<bool> {
         self.thread(thread_id).await?;
         match self.store.active_runs(Some(thread_id)).await?.into_iter().next() {
-            Some(run) => {
-                Ok(runtime::request_stop(&*self.store, run.run_id, Timestamp::now()).await?.is_active())
-            }
+            Some(run) => self.stop_run(run.run_id).await,
             None => Ok(false),
+        }
+    }
+
+    /// Asks this run to stop as [`Agent::stop`] does, and no other; says whether it was under way.
+    ///
+    /// # Errors
+    /// When there is no such run, or the journal fails.
+    pub async fn stop_run(&self, run_id: RunId) -> Result<bool> {
+        let asked = runtime::request_stop(&*self.store, run_id, Timestamp::now()).await;
+        match asked {
+            Err(runtime::Error::Journal(journal::Error::NotFound { .. })) => {
+                Err(Error::UnknownRun { given: run_id.to_string() })
+            }
+            asked => Ok(asked?.is_active()),
         }
     }
 
@@ -237,17 +290,18 @@ impl Agent {
     pub(crate) async fn run(
         &self,
         thread_id: ThreadId,
-        start: Start,
+        mut start: Start,
         model: Option<&Arc<dyn ChatModel>>,
         (frames, cancel): (&Frames, &CancellationToken),
     ) -> Result<RunEnd> {
-        let assistant_id = self.thread(thread_id).await?.assistant_id;
+        let thread = self.thread(thread_id).await?;
+        let stamp = stamped(&thread).map(|patch| journal::Write::UpdateThread { thread_id, patch });
+        start.update.writes.extend(stamp);
+        let assistant_id = thread.assistant_id;
         let purpose = Purpose::of(&start.channels);
         let driver = self.driver(&assistant_id, model, purpose).await?;
-        if let Some(toolbox) = self.toolbox.get() {
-            toolbox.tell(frames);
-        }
-        let admission = admission(thread_id, assistant_id, model, &driver.owner);
+        self.tell_notices(frames);
+        let admission = admission(thread_id, assistant_id, model, &driver.lease);
         let admitted = runtime::admit(&*self.store, &driver.graph, &admission, start).await?;
         Ok(self.drive(&driver, admitted, (frames, cancel)).await?)
     }
@@ -265,13 +319,55 @@ impl Agent {
         Ok(end)
     }
 
+    /// Returns whether what was cut off in the thread may be gone on with in this folder.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn is_of_here(&self, thread_id: ThreadId) -> Result<bool> {
+        let before = self.store.checkpoint(thread_id).await?;
+        let next = before.as_ref().and_then(|point| point.next.as_deref());
+        match self.purpose(thread_id, next, before.as_ref()).await {
+            Ok(_) => Ok(true),
+            Err(Error::OtherWorkspace { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Ends a run of the thread whose process is gone, without going on with it.
-    pub(crate) async fn end_cut_off(&self, thread_id: ThreadId) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`journal::Error::Busy`] when its process may live; when the journal fails.
+    pub async fn end_cut_off(&self, thread_id: ThreadId) -> Result<()> {
         if let Some(run) = self.store.active_runs(Some(thread_id)).await?.into_iter().next() {
             let now = self.leases.ended(&run)?;
-            runtime::give_up(&*self.store, &run, self.leases.name()?, now).await?;
+            runtime::give_up(&*self.store, &run, self.leases.lease()?, now).await?;
         }
         Ok(())
+    }
+}
+
+impl Agent {
+    /// Ends a run of this process that nobody drives any more because of a fault of ours; says whether it was working. One
+    /// that had not begun is ended as one that waits.
+    ///
+    /// # Errors
+    /// When there is no such run, or the journal fails.
+    pub async fn fail_run(&self, run_id: RunId, why: &str) -> Result<bool> {
+        let unknown = || Error::UnknownRun { given: run_id.to_string() };
+        let run = self.store.run(run_id).await?.ok_or_else(unknown)?;
+        match run.status {
+            RunStatus::Running => {
+                let now = Timestamp::now();
+                runtime::fail(&*self.store, &run, self.leases.name()?, (why, now)).await?;
+                Ok(true)
+            }
+            RunStatus::Pending => self.end_queued(run_id, RunStatus::Error, why).await,
+            RunStatus::Success
+            | RunStatus::Error
+            | RunStatus::Interrupted
+            | RunStatus::Timeout
+            | RunStatus::Cancelled => Ok(false),
+        }
     }
 }
 
@@ -280,14 +376,15 @@ pub(crate) fn admission(
     thread_id: ThreadId,
     assistant_id: AssistantId,
     model: Option<&Arc<dyn ChatModel>>,
-    owner: &str,
+    lease: &Lease,
 ) -> Admission {
     Admission {
         run_id: RunId::generate(),
         thread_id,
         assistant_id,
         model: model.map(|model| model.name().to_string()),
-        owner: owner.to_owned(),
+        lease: lease.clone(),
         now: Timestamp::now(),
+        origin: runtime::Origin::New,
     }
 }

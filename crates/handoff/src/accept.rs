@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use journal::{HandoffFilter, HandoffPatch, OutboxItem, Store, ThreadPatch, Write};
+use journal::{HandoffFilter, HandoffPatch, Store, ThreadPatch, Write};
 use memory::{AgentFile, Written};
 use protocol::{
     AssistantId, EventType, Handoff, HandoffId, HandoffMark, HandoffStatus, NewEvent, ParentKind,
@@ -15,12 +15,11 @@ use runtime::{Activity, Channels, Failure, FailureKind, Frame, Frames, Update};
 use serde_json::{Map, Value, json};
 
 use crate::lifecycle::{Step, moved};
+use crate::mirror::{self, Mirror};
 use crate::tool;
 
 /// The name the acceptance is stored under.
 pub const ACCEPT_ACTIVITY: &str = "accept_handoff";
-/// The outbox kind of an accepted summary's copy.
-pub const MIRROR_KIND: &str = "mirror_summary";
 
 /// Handoffs that are looked at first for the newest pending one.
 const NEWEST_FEW: usize = 8;
@@ -36,6 +35,8 @@ pub struct Acceptance {
     /// Each assistant's `agent.md`: one value a file for as long as the process lives, because it watches the files
     /// it replaced for what an editor still appends to them.
     pub agent_md: Arc<AgentFiles>,
+    /// Where accepted summaries are copied to.
+    pub mirror: Mirror,
 }
 
 #[async_trait]
@@ -47,6 +48,8 @@ impl Activity for Acceptance {
     async fn perform(&self, args: &Value, frames: &Frames) -> Result<Update, Failure> {
         let handoff_id = handoff_id(args)?;
         let iteration = args.get("iteration").and_then(Value::as_u64).unwrap_or(0);
+        // Its row is in the outbox since the decision. Nothing here waits for it.
+        self.mirror.begin();
         // A handoff whose record went with its threads has nothing left to do.
         let Some(handoff) = self.store.handoff(handoff_id).await? else { return Ok(Update::default()) };
         match handoff.status {
@@ -84,13 +87,7 @@ pub(crate) async fn accepted(
         Write::CreateThread(child(handoff, proposal, now)?),
         Write::Append { thread_id: handoff.child_thread_id, events: vec![created] },
         Write::UpdateThread { thread_id: parent, patch: parent_patch(store, handoff).await? },
-        Write::Enqueue(OutboxItem {
-            kind: MIRROR_KIND.to_owned(),
-            key: handoff.handoff_id.to_string(),
-            payload: json!({"handoff_id": handoff.handoff_id, "iteration": proposal.iteration}),
-            attempts: 0,
-            created_at: now,
-        }),
+        mirror::enqueue(handoff, now, now),
     ];
     let args = json!({
         "handoff_id": handoff.handoff_id, "iteration": proposal.iteration,
@@ -262,7 +259,8 @@ fn child(handoff: &Handoff, proposal: &Proposal, now: Timestamp) -> Result<Threa
         last_seq: 0,
         created_at: now,
         updated_at: now,
-    })
+    }
+    .stamped())
 }
 
 /// The mark as the parent carries it: nothing of it is due there.

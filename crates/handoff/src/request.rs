@@ -204,7 +204,11 @@ pub fn start(request: &Request) -> Result<Start, Failure> {
     // Nothing lies between being asked for and being drafted, so both become durable together.
     let drafting = lifecycle::moved(&handoff, Step::Draft, HandoffPatch::default(), request.now)?;
     let writes = vec![Write::CreateHandoff(handoff), drafting];
-    Ok(Start { update: Update { events: vec![event], writes, ..Update::default() }, channels })
+    Ok(Start {
+        update: Update { events: vec![event], writes, ..Update::default() },
+        channels,
+        ..Start::default()
+    })
 }
 
 /// Returns what a run begins with that takes up a pending handoff whose run ended before it asked. The rows are the
@@ -231,7 +235,7 @@ pub fn restart(handoff: &Handoff) -> Result<Start, serde_json::Error> {
         (keys::METADATA.to_owned(), serde_json::to_value(metadata)?),
         (keys::PROPOSAL.to_owned(), proposal),
     ]);
-    Ok(Start { update: Update::default(), channels })
+    Ok(Start { channels, ..Start::default() })
 }
 
 /// Returns the channels that end a handoff in its parent, whatever its outcome: every key of it is removed.

@@ -7,3 +7,4 @@ pub(crate) mod files;
 pub(crate) mod ground;
 pub mod render;
 pub(crate) mod select;
+pub(crate) mod statistics;

@@ -199,20 +199,10 @@ fn told(handoff: Option<&Handoff>) -> (ToolStatus, String) {
     let note = handoff.note.as_deref().map(str::trim).filter(|note| !note.is_empty());
     match handoff.status {
         HandoffStatus::Accepted | HandoffStatus::Seeded | HandoffStatus::Cleaned => {
-            let child = handoff.child_thread_id;
-            let text =
-                format!("Accepted: the work goes on in thread {child}, which begins with the summary.");
-            (ToolStatus::Success, text)
+            (ToolStatus::Success, accepted(&handoff.child_thread_id.to_string()))
         }
-        HandoffStatus::Declined => {
-            let why = note
-                .map_or_else(|| "no reason was given".to_owned(), |note| format!("\u{201c}{note}\u{201d}"));
-            (ToolStatus::Error, format!("Declined by the person: {why}. Go on in this thread."))
-        }
-        HandoffStatus::Previewed => {
-            let text = "Previewed: the person has seen what would be carried over, and nothing was changed.";
-            (ToolStatus::Success, text.to_owned())
-        }
+        HandoffStatus::Declined => (ToolStatus::Error, format!("{} Go on in this thread.", declined(note))),
+        HandoffStatus::Previewed => (ToolStatus::Success, PREVIEWED.to_owned()),
         HandoffStatus::Expired => (ToolStatus::Error, GIVEN_UP.to_owned()),
         HandoffStatus::Failed => {
             (ToolStatus::Error, format!("The handoff failed: {}.", note.unwrap_or("no reason is known")))
@@ -223,11 +213,26 @@ fn told(handoff: Option<&Handoff>) -> (ToolStatus, String) {
     }
 }
 
+/// What is said of a handoff that was accepted.
+pub(crate) fn accepted(child_thread_id: &str) -> String {
+    format!("Accepted: the work goes on in thread {child_thread_id}, which begins with the summary.")
+}
+
+/// What is said of a handoff that was declined.
+pub(crate) fn declined(why: Option<&str>) -> String {
+    let why = why.map_or_else(|| "no reason was given".to_owned(), |why| format!("\u{201c}{why}\u{201d}"));
+    format!("Declined by the person: {why}.")
+}
+
+/// What is said of a handoff that was only shown.
+pub(crate) const PREVIEWED: &str =
+    "Previewed: the person has seen what would be carried over, and nothing was changed.";
+
 /// What a model is told when the person goes on without deciding.
 const LEFT_WAITING: &str = "The person went on without deciding about the handoff. It can still be decided; do not ask for it again.";
 
 /// What a model is told of a handoff that nobody decided.
-const GIVEN_UP: &str = "Given up: nobody decided about the handoff.";
+pub(crate) const GIVEN_UP: &str = "Given up: nobody decided about the handoff.";
 
 /// What a model is told of a draft that a person stopped.
 pub(crate) const STOPPED: &str =

@@ -135,7 +135,7 @@ fn page_of_50_around_superseded_events(bencher: Bencher<'_, '_>, events: usize) 
 fn first_50_of_10_000_threads(bencher: Bencher<'_, '_>) {
     let fixture = fixture();
     fixture.threads(10_000);
-    let filter = ThreadFilter { limit: 50, ..ThreadFilter::default() };
+    let filter = ThreadFilter::of(protocol::Scope::Owner(None), 50);
     bencher.bench(|| fixture.runtime.block_on(fixture.store.threads(filter.clone())));
 }
 
@@ -146,7 +146,7 @@ fn open_list_and_close_with_10_000_threads(bencher: Bencher<'_, '_>) {
     fixture.threads(10_000);
     let Fixture { runtime, store, _folder: folder } = fixture;
     drop(store);
-    let filter = ThreadFilter { limit: 50, ..ThreadFilter::default() };
+    let filter = ThreadFilter::of(protocol::Scope::Owner(None), 50);
     bencher.bench(|| {
         let store = Sqlite::open(&folder.path().join("segue.db")).expect("it exists");
         runtime.block_on(store.threads(filter.clone()))

@@ -81,7 +81,7 @@ impl Fixture {
     }
 
     fn give_back(&self, transfer: &Transfer) {
-        self.commit(vec![Write::RestoreTurns { summary_ids: vec![transfer.summary.id] }]);
+        self.commit(vec![Write::RestoreTurns { summary_ids: vec![transfer.summary.id], scope: None }]);
     }
 }
 

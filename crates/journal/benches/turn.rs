@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 use journal::{Fence, RunPatch, Sqlite, Store, ThreadPatch, Transaction, Write};
 use protocol::{
-    AiMessage, AssistantId, Block, Checkpoint, CheckpointId, EventType, Message, NewEvent, Run, RunId,
-    RunStatus, StopReason, Thread, ThreadId, ThreadStatus, ToolMessage, ToolStatus, Usage,
+    AiMessage, AssistantId, Block, Checkpoint, CheckpointId, CheckpointSource, EventType, Message, NewEvent,
+    Run, RunId, RunStatus, StopReason, Thread, ThreadId, ThreadStatus, ToolMessage, ToolStatus, Usage,
 };
 use serde_json::{Map, Value, json};
 
@@ -183,6 +183,7 @@ impl Work {
                 ("todos".to_owned(), json!([{"text": "read the importer", "status": "completed"}])),
             ]),
             activities: Vec::new(),
+            source: CheckpointSource::Loop,
             created_at: Timestamp::now(),
         }
     }

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use protocol::{HandoffId, HandoffStatus, IdError, InterruptId, RunId, RunStatus, ThreadId};
 
+/// What differs when a thread's newest checkpoint is another one.
+const NEWEST_CHECKPOINT: &str = "checkpoint of thread";
+
 /// A failed read or write.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -119,15 +122,61 @@ pub enum Error {
     /// The store is closed.
     #[error("use the journal: it is closed")]
     Closed,
+    /// Whether a transaction was committed cannot be found out: read what is stored before anything is done again.
+    #[error("find out whether {location} has a transaction: {reason}")]
+    Unsettled {
+        /// The database.
+        location: String,
+        /// What happened.
+        reason: String,
+    },
+    /// The database's server cannot be reached; it may be there again soon.
+    #[error("reach {location}: {reason}")]
+    Unreachable {
+        /// The database.
+        location: String,
+        /// What happened.
+        reason: String,
+    },
+    /// The database's server does not let us in, or its address cannot be understood.
+    #[error("open {location}: {reason}")]
+    Refused {
+        /// The database.
+        location: String,
+        /// What the server says.
+        reason: String,
+    },
+    /// A database cannot be filled, as it is, with a copy or a backup.
+    #[error("write {location}: {reason}")]
+    Unfit {
+        /// The database.
+        location: String,
+        /// What is in the way.
+        reason: String,
+    },
+    /// A journal is being copied into the database, or was, and is not whole.
+    #[error("use {location}: the copy of {from} into it is not finished")]
+    Unfinished {
+        /// The database.
+        location: String,
+        /// What is copied.
+        from: String,
+    },
     /// Stored JSON could not be read or written.
     #[error("read stored JSON")]
     Json(#[from] serde_json::Error),
     /// A stored id could not be read.
     #[error("read a stored id")]
     Id(#[from] IdError),
-    /// Anything else the database engine reports.
+    /// A stored value is not what it should be.
+    #[error("read a stored value: {0}")]
+    Malformed(String),
+    /// Anything else the embedded engine reports.
     #[error("use the database")]
     Sqlite(#[from] rusqlite::Error),
+    /// Anything else the server, or the way to it, reports.
+    #[error(transparent)]
+    Postgres(#[from] pg::Error),
     /// The file system failed.
     #[error("use {}", path.display())]
     Io {
@@ -139,8 +188,23 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns that the newest checkpoint of the thread is another one.
+    pub(crate) fn differing_checkpoint(thread_id: ThreadId) -> Self {
+        Self::Differs { what: NEWEST_CHECKPOINT, id: thread_id.to_string() }
+    }
+
+    /// Returns whether a thread had another newest checkpoint than [`crate::Write::ExpectCheckpoint`] said.
+    pub fn is_other_checkpoint(&self) -> bool {
+        matches!(self, Self::Differs { what: NEWEST_CHECKPOINT, .. })
+    }
+
+    /// Returns that nothing is stored under that id.
+    pub(crate) fn not_found(what: &'static str, id: &impl ToString) -> Self {
+        Self::NotFound { what, id: id.to_string() }
+    }
+
     /// Returns whether the same call may succeed later without anyone changing anything.
     pub const fn is_retryable(&self) -> bool {
-        matches!(self, Self::Busy { .. } | Self::Locked { .. })
+        matches!(self, Self::Busy { .. } | Self::Locked { .. } | Self::Unreachable { .. })
     }
 }

@@ -7,25 +7,36 @@
 //! it that memory had told other threads along: a rewind
 //! ([`Write::Rewind`]) only says which events reads leave out.
 
+mod engines;
 mod error;
+pub mod moving;
+mod news;
+mod owned;
 mod query;
-mod sqlite;
+mod scoped;
 mod store;
+mod tables;
 pub mod view;
+mod write;
 
+pub use engines::postgres::{PoolFigures, PoolSettings, Postgres};
+pub use engines::sqlite::{OpenOptions, Sqlite};
 pub use error::Error;
+pub use news::{AnyNews, News, ThreadNews};
+pub use query::items::{Comparison, Condition, FoundItem, ItemQuery, NamespaceQuery};
+pub use query::outbox::{OutboxPlace, OutboxQuery};
 pub use query::{
-    CheckpointRef, Comparison, Condition, EventQuery, FoundItem, FoundKind, HandoffFilter, Health,
-    HealthDepth, Hit, ItemQuery, MemoryCounts, NamedDate, NamespaceQuery, Order, Place, RankQuery, Ranked,
-    Require, SearchQuery, StoredSummary, Subagents, SummaryQuery, Superseded, ThreadFilter, ThreadPart,
-    TurnQuery,
+    CheckpointRef, Direction, EventQuery, FoundKind, HandoffFilter, Health, HealthDepth, Hit, MemoryCounts,
+    NamedDate, Place, RankQuery, Ranked, Require, RunFilter, SearchQuery, Sort, SortBy, StoredSummary,
+    Subagents, SummaryQuery, Superseded, ThreadFilter, ThreadPart, TurnQuery, Unclaimed,
 };
-pub use sqlite::{OpenOptions, Sqlite};
-pub use store::{
-    Artifact, Committed, Fence, HandoffPatch, ImportSource, ImportedSoFar, OutboxItem, Planned, RunPatch,
-    Store, ThreadPatch, Transaction, Transfer, Write,
-};
+pub use scoped::Scoped;
+pub use store::{Committed, Fence, Reach, Store, ThreadSize, Transaction};
 pub use view::page::{HistoryPage, HistoryQuery, Shown, history_page};
+pub use write::{
+    Artifact, Claim, HandoffPatch, ImportSource, ImportedSoFar, OutboxItem, Planned, Replica, RunPatch,
+    ThreadPatch, Transfer, Write,
+};
 
 /// The result type of this room.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,12 +1,18 @@
 //! What can be asked of a store, and what it answers beside rows: filters, pages, finds, health. It names no database.
 
+pub(crate) mod items;
+pub(crate) mod outbox;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use protocol::{
-    AssistantId, Category, CheckpointId, EventType, HandoffId, HandoffStatus, Item, MediumTermSummary, Seq,
-    SummaryId, ThreadId,
+    AssistantId, Category, CheckpointId, EventType, HandoffId, HandoffStatus, MediumTermSummary, RunStatus,
+    Scope, Seq, SummaryId, ThreadId, ThreadStatus,
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+/// Stands for any label where namespaces are listed.
+pub(crate) const ANY_LABEL: &str = "*";
 
 /// Whether a read returns events that a [`crate::Write::Rewind`] superseded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -16,6 +22,17 @@ pub enum Superseded {
     Hidden,
     /// They are returned like any other.
     Shown,
+}
+
+/// Runs that nobody works on: cut off with their process, or waiting for one that is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unclaimed {
+    /// The present: leases that ended before it count no more.
+    pub now: Timestamp,
+    /// Processes that are known to be gone whatever their leases say.
+    pub gone: Vec<String>,
+    /// The most runs that worked, and the most that waited, to return.
+    pub limit: usize,
 }
 
 /// A page of events of one thread.
@@ -49,14 +66,42 @@ impl EventQuery {
     }
 }
 
-/// The order of a thread list.
+/// What a list of threads is sorted by. Of equal ones the order is that of their ids.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Order {
-    /// Most recently active first.
+pub enum SortBy {
+    /// When something last happened.
     #[default]
-    Recent,
-    /// Most recently created first.
+    Updated,
+    /// When they were created.
     Created,
+    /// The name of their status.
+    Status,
+    /// Their ids.
+    Id,
+}
+
+/// Which end of an order comes first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Direction {
+    /// The latest, or the last in the alphabet.
+    #[default]
+    Descending,
+    /// The earliest, or the first in the alphabet.
+    Ascending,
+}
+
+/// The order of a thread list; the most recently active thread comes first unless another one is asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sort {
+    /// By what.
+    pub by: SortBy,
+    /// Which end comes first.
+    pub direction: Direction,
+}
+
+impl Sort {
+    /// The thread that was created last comes first.
+    pub const NEWEST: Self = Self { by: SortBy::Created, direction: Direction::Descending };
 }
 
 /// Whether a list has the threads of sub-agents, and those that came from them.
@@ -69,20 +114,52 @@ pub enum Subagents {
     Shown,
 }
 
-/// Which threads to list.
+/// Which threads to list; every set field must match.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ThreadFilter {
+    /// Whose. There is no default: a store refuses `None` as [`crate::Error::Invalid`], unless it is a
+    /// [`crate::Scoped`] one, which knows whose it is.
+    pub scope: Option<Scope>,
     /// Only threads of this assistant.
     pub assistant_id: Option<AssistantId>,
     /// Only children of this thread.
     pub parent_id: Option<ThreadId>,
     /// Whether threads of sub-agents are among them.
     pub subagents: Subagents,
+    /// Only these; empty means all.
+    pub ids: Vec<ThreadId>,
+    /// Only those at one of these; empty means all.
+    pub statuses: Vec<ThreadStatus>,
+    /// Only those whose metadata contain this: every key with an equal value, where an object contains each object that
+    /// has no other fields.
+    pub metadata: Map<String, Value>,
     /// The order.
-    pub order: Order,
+    pub order: Sort,
     /// How many to skip.
     pub offset: usize,
     /// The most threads to return, 1 to [`crate::PAGE_ROWS_MAX`].
+    pub limit: usize,
+}
+
+impl ThreadFilter {
+    /// Returns a filter for the first `limit` threads of a scope, most recently active first.
+    pub fn of(scope: Scope, limit: usize) -> Self {
+        Self { scope: Some(scope), limit, ..Self::default() }
+    }
+}
+
+/// Which runs to list; every set field must match. Newest first: their ids are in the order of time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunFilter {
+    /// Only those on threads of this scope; a [`crate::Scoped`] store sets its own. `None` means everybody's.
+    pub scope: Option<Scope>,
+    /// Only runs of this thread.
+    pub thread_id: Option<ThreadId>,
+    /// Only runs at one of these; empty means all.
+    pub statuses: Vec<RunStatus>,
+    /// How many to skip.
+    pub offset: usize,
+    /// The most runs to return, 1 to [`crate::PAGE_ROWS_MAX`].
     pub limit: usize,
 }
 
@@ -98,6 +175,8 @@ pub enum CheckpointRef {
 /// Which handoffs to list; every set field must match. Newest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HandoffFilter {
+    /// Only what belongs to this scope; a [`crate::Scoped`] store sets its own. `None` means everybody's.
+    pub scope: Option<Scope>,
     /// Only handoffs of this parent.
     pub parent_thread_id: Option<ThreadId>,
     /// Only the handoff that seeded (or would seed) this thread.
@@ -136,6 +215,8 @@ pub enum Require {
 /// A question about everything that is stored; every set field must match.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SearchQuery {
+    /// Only what belongs to this scope; a [`crate::Scoped`] store sets its own. `None` means everybody's.
+    pub scope: Option<Scope>,
     /// The words, at most [`crate::QUERY_WORDS_MAX`]. One that consists of several, as a path does, is found where they
     /// follow each other.
     pub words: Vec<String>,
@@ -357,74 +438,6 @@ pub struct MemoryCounts {
     pub summaries: u64,
     /// Items in the store, whoever put them.
     pub items: u64,
-}
-
-/// What of the store to read; every set field must match.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct ItemQuery {
-    /// Only namespaces that begin with these labels.
-    pub prefix: Vec<String>,
-    /// Only items with any of these words in their key or value, at most [`crate::QUERY_WORDS_MAX`]; empty means all.
-    pub words: Vec<String>,
-    /// What fields of the value must be.
-    pub filter: Vec<Condition>,
-    /// How many to skip.
-    pub offset: usize,
-    /// The most items to return, 1 to [`crate::PAGE_ROWS_MAX`].
-    pub limit: usize,
-}
-
-/// What a field of a value must be.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Condition {
-    /// The field.
-    pub field: String,
-    /// How it is compared.
-    pub comparison: Comparison,
-    /// With what.
-    pub with: Value,
-}
-
-/// How a field is compared. Numbers and texts have an order; everything else is equal or not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Comparison {
-    /// It is equal; an absent field is equal to nothing.
-    Equal,
-    /// It is not.
-    NotEqual,
-    /// It comes after.
-    Greater,
-    /// It comes after, or is equal.
-    GreaterOrEqual,
-    /// It comes before.
-    Less,
-    /// It comes before, or is equal.
-    LessOrEqual,
-}
-
-/// An item found.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
-pub struct FoundItem {
-    /// The item.
-    #[serde(flatten)]
-    pub item: Item,
-    /// How well it matches the words; `None` without words.
-    pub score: Option<f64>,
-}
-
-/// Which namespaces to list; every set field must match.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct NamespaceQuery {
-    /// Only those that begin with these labels; `*` stands for any one label.
-    pub prefix: Vec<String>,
-    /// Only those that end with these labels; `*` stands for any one label.
-    pub suffix: Vec<String>,
-    /// Longer ones are cut to so many labels.
-    pub depth_max: Option<usize>,
-    /// How many to skip.
-    pub offset: usize,
-    /// The most namespaces to return, 1 to [`crate::PAGE_ROWS_MAX`].
-    pub limit: usize,
 }
 
 /// What `segue doctor` asks a store.

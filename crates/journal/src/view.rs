@@ -1,5 +1,6 @@
 //! Views: what the events add up to. A view is computed, never stored, and two views cannot damage each other.
 
+pub mod branches;
 pub mod context;
 pub(crate) mod history;
 mod media;

@@ -46,8 +46,8 @@ pub(crate) struct Server {
 pub(crate) struct Report {
     /// Whether it works.
     pub health: Health,
-    /// The tools that models are told of.
-    pub tools: Vec<Listed>,
+    /// The tools that models are told of; another list only when they were listed anew.
+    pub tools: Arc<[Listed]>,
     /// What a person should know about the others.
     pub notices: Vec<String>,
 }
@@ -102,7 +102,7 @@ impl Server {
     pub fn recall(&self) -> bool {
         let Some(known) = known::read(&self.known, &self.sha256) else { return false };
         let mut report = locked(&self.report);
-        (report.tools, report.notices) = (known.tools, known.notices);
+        (report.tools, report.notices) = (known.tools.into(), known.notices);
         true
     }
 
@@ -227,7 +227,8 @@ impl Server {
         let (tools, notices) = usable(listed, self.definition.tools.as_deref());
         let known = Known { sha256: self.sha256.clone(), tools, notices };
         known::write(&self.known, &known);
-        *locked(&self.report) = Report { health: Health::Well, tools: known.tools, notices: known.notices };
+        let (tools, notices) = (known.tools.into(), known.notices);
+        *locked(&self.report) = Report { health: Health::Well, tools, notices };
     }
 }
 

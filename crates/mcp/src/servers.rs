@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::config::plan::{Planned, Source, Standing};
 use crate::server::{Health, Report, Server};
+use crate::tool::spec::Listed;
 use crate::tool::{ServerTool, names};
 
 /// Where servers run and what is kept about them.
@@ -77,6 +78,15 @@ pub struct Servers {
     planned: Vec<(Planned, Option<Arc<Server>>)>,
     /// Those that nobody waits for.
     starting: Mutex<JoinSet<()>>,
+    /// The tools as they were told of last.
+    told: Mutex<Told>,
+}
+
+/// The tools of all servers, made from what each of them listed.
+#[derive(Default)]
+struct Told {
+    listed: Vec<Arc<[Listed]>>,
+    tools: Vec<Arc<dyn Tool>>,
 }
 
 impl Servers {
@@ -104,29 +114,23 @@ impl Servers {
             let tasks = if is_known { &mut starting } else { &mut awaited };
             tasks.spawn(async move { server.connect().await });
         }
-        let servers = Self { planned, starting: Mutex::new(starting) };
+        let servers = Self { planned, starting: Mutex::new(starting), told: Mutex::default() };
         // A server whose start breaks off on a fault of ours is one that was not reached.
         while awaited.join_next().await.is_some() {}
         servers
     }
 
-    /// Returns the tools of all servers, in the order of their names.
+    /// Returns the tools of all servers, in the order of their names: the same ones until a server lists others.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
         let (servers, reports): (Vec<_>, Vec<_>) = self.reports().unzip();
-        let names = qualified(&servers, &reports);
-        let mut tools = Vec::new();
-        for ((server, report), names) in servers.iter().zip(&reports).zip(names) {
-            for (listed, name) in report.tools.iter().zip(names) {
-                tools.push(ServerTool {
-                    spec: listed.spec(name, server.name()),
-                    name: listed.name.clone(),
-                    repeat: listed.repeat(),
-                    server: Arc::clone(server),
-                });
-            }
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_as_told = told.listed.len() == reports.len()
+            && told.listed.iter().zip(&reports).all(|(listed, report)| Arc::ptr_eq(listed, &report.tools));
+        if !is_as_told {
+            told.listed = reports.iter().map(|report| Arc::clone(&report.tools)).collect();
+            told.tools = made(&servers, &reports);
         }
-        tools.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
-        tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>).collect()
+        told.tools.clone()
     }
 
     /// Returns how each server is, in the order of their names.
@@ -188,6 +192,23 @@ impl Drop for Servers {
             server.end();
         }
     }
+}
+
+/// Returns the tools that the servers listed, in the order of their names.
+fn made(servers: &[&Arc<Server>], reports: &[Report]) -> Vec<Arc<dyn Tool>> {
+    let mut tools = Vec::new();
+    for ((server, report), names) in servers.iter().zip(reports).zip(qualified(servers, reports)) {
+        for (listed, name) in report.tools.iter().zip(names) {
+            tools.push(ServerTool {
+                spec: listed.spec(name, server.name()),
+                name: listed.name.clone(),
+                repeat: listed.repeat(),
+                server: Arc::clone(server),
+            });
+        }
+    }
+    tools.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
+    tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>).collect()
 }
 
 /// Returns the names of each server's tools.

@@ -1,13 +1,15 @@
 //! The middleware of agent.md: it puts the file into every model request, a child's summary into its first turn only,
 //! and it sees to it that no tool call touches the managed block or leaves a secret in the file.
 
-use std::sync::{Arc, Mutex, PoisonError};
+pub(crate) mod per_run;
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::Store;
 use model::ChatRequest;
-use protocol::{Block, EventType, NewEvent, RunId, ThreadId, ToolStatus};
+use protocol::{Block, EventType, NewEvent, ThreadId, ToolStatus};
 use runtime::{
     Channels, Failure, FailureKind, Frame, Hook, NextCall, Point, StepContext, ToolCall, ToolOutput, Update,
 };
@@ -16,47 +18,33 @@ use serde_json::json;
 use crate::edit::tool::{EDIT_MEMORY, withheld_from};
 use crate::file::watch::{Damage, Undone, Watch};
 use crate::file::{AGENT_MD_BYTES_MAX, AgentFile};
+use crate::hook::per_run::PerRun;
 use crate::inject::{HandedOver, Section, prompt_section};
 use crate::{Error, Extent, Snapshot};
-
-/// How many runs' summaries are kept; sub-agents run beside each other.
-const SUMMARIES_MAX: usize = 8;
 
 /// Looks at agent.md before every request, so that an edit on disk is seen at once; a file that did not change costs a
 /// look at its metadata.
 pub struct AgentMdHook {
     file: Arc<AgentFile>,
-    summaries: Mutex<Vec<Due>>,
-}
-
-/// The summary a run's thread is due. It stays the same for a whole run: only the end of a first complete turn, after
-/// which the run asks no model, ends it.
-#[derive(Clone)]
-struct Due {
-    thread_id: ThreadId,
-    run_id: RunId,
-    summary: Option<Arc<HandedOver>>,
+    /// The summary a run's thread is due, if any. It stays the same for a whole run: only the end of a first complete turn,
+    /// after which the run asks no model, ends it.
+    summaries: PerRun<Option<Arc<HandedOver>>>,
 }
 
 impl AgentMdHook {
     /// Returns the hook for the assistant's agent.md. Give it the one value there is for the file in this process.
     pub fn new(file: Arc<AgentFile>) -> Self {
-        Self { file, summaries: Mutex::default() }
+        Self { file, summaries: PerRun::default() }
     }
 
     async fn summary(&self, step: &StepContext<'_>) -> journal::Result<Option<Arc<HandedOver>>> {
-        let is_it = |due: &&Due| (due.thread_id, due.run_id) == (step.thread_id, step.run_id);
-        let known = |dues: &Vec<Due>| dues.iter().find(is_it).cloned();
-        if let Some(due) = known(&self.summaries.lock().unwrap_or_else(PoisonError::into_inner)) {
-            return Ok(due.summary);
+        let run = (step.thread_id, step.run_id);
+        if let Some(known) = self.summaries.get(run) {
+            return Ok(known);
         }
         let summary = summary_of(&**step.store, step.thread_id).await?.map(Arc::new);
-        let due = Due { thread_id: step.thread_id, run_id: step.run_id, summary: summary.clone() };
-        let mut dues = self.summaries.lock().unwrap_or_else(PoisonError::into_inner);
-        if dues.len() == SUMMARIES_MAX {
-            dues.remove(0);
-        }
-        dues.push(due);
+        let bytes = summary.as_ref().map_or(0, |summary| summary.summary_md.len());
+        self.summaries.keep(run, (summary.clone(), bytes));
         Ok(summary)
     }
 

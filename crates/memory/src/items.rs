@@ -142,7 +142,8 @@ impl Items {
             None => Vec::new(),
         };
         let prefix = search.namespace_prefix.clone();
-        let query = ItemQuery { prefix, words, filter, offset: search.offset, limit: search.limit };
+        let query =
+            ItemQuery { scope: None, prefix, words, filter, offset: search.offset, limit: search.limit };
         Ok(self.store.items(query).await?)
     }
 
@@ -153,6 +154,7 @@ impl Items {
     pub async fn list_namespaces(&self, search: &NamespaceSearch) -> Result<Vec<Vec<String>>, ItemError> {
         check_limit(search.limit)?;
         let query = NamespaceQuery {
+            scope: None,
             prefix: search.prefix.clone().unwrap_or_default(),
             suffix: search.suffix.clone().unwrap_or_default(),
             // No namespace has no label.

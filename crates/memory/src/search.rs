@@ -160,6 +160,7 @@ pub(crate) async fn best(
     }
     let considered = request.limit.max(CONSIDERED_MIN);
     let query = SearchQuery {
+        scope: None,
         words: words.clone(),
         require,
         kinds: request.kinds.clone(),

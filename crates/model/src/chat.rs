@@ -2,6 +2,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod limits;
+mod tools;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use futures::stream::BoxStream;
 use protocol::{AiMessage, Message};
 use serde_json::Value;
 
+pub use self::tools::{ToolSpec, Tools};
 use crate::name::ModelName;
 use crate::{Error, Result};
 
@@ -27,7 +29,7 @@ pub struct ChatRequest {
     /// text.
     pub media: BTreeMap<String, Arc<[u8]>>,
     /// The tools the model may call.
-    pub tools: Vec<ToolSpec>,
+    pub tools: Tools,
     /// What requests of one conversation share, such as its thread's id, so that the provider sends them where their
     /// beginning is cached; `None` leaves it to the provider.
     pub cache_key: Option<String>,
@@ -35,17 +37,6 @@ pub struct ChatRequest {
     pub max_output_tokens: Option<u64>,
     /// A JSON schema the answer must follow, for providers that can enforce one.
     pub answer_schema: Option<Value>,
-}
-
-/// A tool as it is described to a model.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ToolSpec {
-    /// The name, of `a–z A–Z 0–9 _ -`, at most 64 characters.
-    pub name: String,
-    /// When and how to use it.
-    pub description: String,
-    /// JSON schema of the arguments; an object.
-    pub parameters: Value,
 }
 
 /// What a model takes and gives at most.

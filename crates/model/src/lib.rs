@@ -18,7 +18,7 @@ pub mod tokens;
 pub mod transcript;
 
 pub use chat::answer::{NoAnswer, is_error, said};
-pub use chat::{ChatModel, ChatRequest, Limits, Part, PartStream, ToolSpec};
+pub use chat::{ChatModel, ChatRequest, Limits, Part, PartStream, ToolSpec, Tools};
 pub use connect::{connect, encode};
 pub use error::Error;
 pub use name::{ModelName, ModelNameError, Provider};

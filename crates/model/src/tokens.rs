@@ -91,13 +91,8 @@ pub fn of_message(message: &Message) -> u64 {
 /// answer. The media that are sent belong to the conversation; see [`of_media`].
 pub fn of_frame(request: &ChatRequest) -> u64 {
     let system: u64 = request.system.iter().map(|text| weight(text)).sum();
-    let tools: u64 = request
-        .tools
-        .iter()
-        .map(|tool| weight(&tool.name) + weight(&tool.description) + json_weight(&tool.parameters))
-        .sum();
     let schema = request.answer_schema.as_ref().map_or(0, json_weight);
-    to_tokens(system + tools + schema)
+    to_tokens(system + request.tools.weight() + schema)
 }
 
 /// Returns about how many tokens media are when they are sent.
@@ -161,7 +156,7 @@ pub fn cut_at(text: &str, at: usize) -> usize {
 }
 
 /// Returns the weight of the value as compact JSON, without writing it.
-fn json_weight(value: &serde_json::Value) -> u64 {
+pub(crate) fn json_weight(value: &serde_json::Value) -> u64 {
     match value {
         serde_json::Value::Null | serde_json::Value::Bool(_) => 4,
         serde_json::Value::Number(number) => number.to_string().len() as u64,
@@ -261,8 +256,11 @@ mod tests {
             description: "Reads.".into(),
             parameters: json!({"type": "object"}),
         };
-        let mut request =
-            ChatRequest { system: vec!["abcd".into(); 2], tools: vec![tool], ..ChatRequest::default() };
+        let mut request = ChatRequest {
+            system: vec!["abcd".into(); 2],
+            tools: vec![tool].into(),
+            ..ChatRequest::default()
+        };
         assert_eq!(of_frame(&request), 9);
         let document = [b"%PDF".as_slice(), &[0; 3_996]].concat();
         request.media = BTreeMap::from([("a".into(), vec![0; 9].into()), ("b".into(), document.into())]);

@@ -1,10 +1,14 @@
 //! Identifiers: typed, time-ordered, validated before they reach a path or a query. They do not look anything up.
 
+pub mod scope;
+
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+
+use crate::Seq;
 
 /// Why a text is not an identifier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -105,6 +109,20 @@ impl ThreadId {
     }
 }
 
+impl RunId {
+    /// Returns the id of the message that a model says at `step` of this run: derived, so that it is known before the
+    /// first word of it arrives.
+    pub fn message_id(self, step: u64) -> String {
+        Uuid::new_v5(&self.0, format!("message:{step}").as_bytes()).hyphenated().to_string()
+    }
+
+    /// Returns the id of that message where the step is begun again by a process that took the run over at `taken_up`, an
+    /// event of its thread.
+    pub fn message_id_again(self, step: u64, taken_up: Seq) -> String {
+        Uuid::new_v5(&self.0, format!("message:{step}:{taken_up}").as_bytes()).hyphenated().to_string()
+    }
+}
+
 impl InterruptId {
     /// Returns the id of the interrupt that `node` raised at `step` of `run`: derived, so that a replay of the
     /// same step names the same interrupt.
@@ -145,18 +163,87 @@ impl<'de> Deserialize<'de> for InterruptId {
     }
 }
 
-/// The longest assistant id in bytes; it is also a folder name.
-pub const ASSISTANT_ID_BYTES_MAX: usize = 64;
+/// The longest name of an assistant or a user in bytes; it is also part of a folder's name.
+const NAME_BYTES_MAX: usize = 64;
 
-/// Names a configured agent, and the folder that holds its `agent.md`: 1–64 of `a–z A–Z 0–9 _ -`.
+/// What stands between an assistant's name and its owner, and begins the names of what else is somebody's own. No name of
+/// anybody has it.
+pub const OWNED_BY: char = '@';
+
+/// Names a person who uses a server: 1–64 of `a–z 0–9 _ -`. There are no capitals: on disks that do not tell them apart, two
+/// people would share a folder.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct UserId(String);
+
+impl UserId {
+    /// Returns the text of the id.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for UserId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for UserId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        match is_user(text) {
+            true => Ok(Self(text.to_owned())),
+            false => Err(no_user(text)),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for UserId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// The namespace of assistants' ids on the wire.
+const ASSISTANTS: Uuid = Uuid::from_u128(0x6ba7_b821_9dad_11d1_80b4_00c0_4fd4_30c8);
+
+/// Names a configured agent, and the folder that holds its `agent.md`: 1–64 of `a–z A–Z 0–9 _ -`. Each user of a server
+/// has an assistant of their own under the same name, with its own threads and memory: `agent@alice`. Without an owner it
+/// belongs to the person at the machine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct AssistantId(String);
 
 impl AssistantId {
-    /// Returns the text of the id.
+    /// Returns the text of the id, the owner included.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Returns the assistant's name, without its owner.
+    pub fn name(&self) -> &str {
+        self.0.split_once(OWNED_BY).map_or(&self.0, |(name, _)| name)
+    }
+
+    /// Returns its id on the wire, which clients derive from its name.
+    pub fn wire_id(&self) -> Uuid {
+        Uuid::new_v5(&ASSISTANTS, self.name().as_bytes())
+    }
+
+    /// Returns whose it is; `None` means the person at the machine.
+    pub fn owner(&self) -> Option<UserId> {
+        self.0.split_once(OWNED_BY).map(|(_, owner)| UserId(owner.to_owned()))
+    }
+
+    /// Returns the assistant of the same name that belongs to `owner`.
+    #[must_use]
+    pub fn owned_by(&self, owner: Option<&UserId>) -> Self {
+        match owner {
+            Some(owner) => Self(format!("{}{OWNED_BY}{owner}", self.name())),
+            None => Self(self.name().to_owned()),
+        }
     }
 }
 
@@ -176,21 +263,44 @@ impl FromStr for AssistantId {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
-        let legal = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-        if text.is_empty() || text.len() > ASSISTANT_ID_BYTES_MAX || !text.bytes().all(legal) {
-            return Err(IdError {
-                what: "assistant id",
-                text: text.chars().take(80).collect(),
-                expected: "expected 1 to 64 letters, digits, `_` or `-`",
-            });
+        let (name, owner) =
+            text.split_once(OWNED_BY).map_or((text, None), |(name, owner)| (name, Some(owner)));
+        match (is_name(name), owner.is_none_or(is_user)) {
+            (true, true) => Ok(Self(text.to_owned())),
+            (true, false) => Err(no_user(owner.unwrap_or_default())),
+            (false, _) => Err(no_name(text)),
         }
-        Ok(Self(text.to_owned()))
     }
 }
 
 impl<'de> Deserialize<'de> for AssistantId {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    !text.is_empty() && text.len() <= NAME_BYTES_MAX && text.bytes().all(legal)
+}
+
+fn is_user(text: &str) -> bool {
+    is_name(text) && !text.bytes().any(|byte| byte.is_ascii_uppercase())
+}
+
+fn no_name(text: &str) -> IdError {
+    IdError {
+        what: "assistant id",
+        text: text.chars().take(80).collect(),
+        expected: "expected 1 to 64 letters, digits, `_` or `-`",
+    }
+}
+
+fn no_user(text: &str) -> IdError {
+    IdError {
+        what: "user id",
+        text: text.chars().take(80).collect(),
+        expected: "expected 1 to 64 lowercase letters, digits, `_` or `-`; capitals are not told apart on every disk",
     }
 }
 
@@ -210,6 +320,26 @@ mod tests {
             assert!(bad.parse::<AssistantId>().is_err(), "{bad}");
         }
         assert_eq!("my-agent_2".parse::<AssistantId>().unwrap().as_str(), "my-agent_2");
+    }
+
+    #[test]
+    fn k1_each_user_has_an_assistant_of_their_own_under_the_same_name() {
+        let alice: UserId = "alice".parse().unwrap();
+        let own = AssistantId::default().owned_by(Some(&alice));
+        assert_eq!((own.as_str(), own.name(), own.owner()), ("agent@alice", "agent", Some(alice.clone())));
+        assert_eq!(own.as_str().parse::<AssistantId>().unwrap(), own);
+        assert_eq!(own.owned_by(None), AssistantId::default());
+        assert_eq!(AssistantId::default().owner(), None);
+        for bad in ["agent@", "@alice", "agent@a@b", "agent@../x", "a b@alice", "agent@Alice"] {
+            assert!(bad.parse::<AssistantId>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn k1_no_two_users_share_a_folder_where_capitals_are_not_told_apart() {
+        let refused = "Alice".parse::<UserId>().unwrap_err().to_string();
+        assert!(refused.contains("lowercase"), "{refused}");
+        assert!("alice".parse::<UserId>().is_ok() && "Agent".parse::<AssistantId>().is_ok());
     }
 
     #[test]

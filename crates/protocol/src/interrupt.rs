@@ -16,8 +16,19 @@ pub struct InterruptPayload {
     pub middleware_source: String,
     /// What is to be decided; one decision answers each.
     pub action_requests: Vec<ActionRequest>,
-    /// Which decisions each action accepts.
+    /// Which decisions each action accepts: one for each request, in the same order.
     pub review_configs: Vec<ReviewConfig>,
+}
+
+impl InterruptPayload {
+    /// Returns which decisions the request at that place accepts. Questions that were stored with one for each name of an
+    /// action are read by the name.
+    pub fn review_config(&self, at: usize) -> Option<&ReviewConfig> {
+        let name = &self.action_requests.get(at)?.name;
+        let is_named = |config: &&ReviewConfig| config.action_name == *name;
+        let own = self.review_configs.get(at).filter(is_named);
+        own.or_else(|| self.review_configs.iter().find(is_named))
+    }
 }
 
 /// One thing to decide.

@@ -23,8 +23,10 @@ pub use decision::{Decision, Decisions};
 pub use event::catalog::{Category, EventType};
 pub use event::{Event, NewEvent, RawJson, Seq};
 pub use handoff::{Handoff, HandoffStatus, Proposal};
+pub use ids::scope::{ApiKey, Scope};
 pub use ids::{
-    AssistantId, CheckpointId, EventId, HandoffId, IdError, InterruptId, RunId, SummaryId, ThreadId,
+    AssistantId, CheckpointId, EventId, HandoffId, IdError, InterruptId, OWNED_BY, RunId, SummaryId,
+    ThreadId, UserId,
 };
 pub use interrupt::{ActionRequest, Interrupt, InterruptPayload, InterruptStatus, ReviewConfig};
 pub use memory::{
@@ -32,7 +34,8 @@ pub use memory::{
 };
 pub use message::{AiMessage, Block, HumanMessage, Message, StopReason, ToolMessage, ToolStatus, Usage};
 pub use run::feedback::{Rating, RunFeedback};
-pub use run::{Checkpoint, PendingActivity, Run, RunStatus, StepPoint};
+pub use run::request::{Command, Multitask, OnDisconnect, RunRequest};
+pub use run::{Checkpoint, CheckpointSource, PendingActivity, Run, RunStatus, StepPoint};
 pub use summary::{
     CarryOver, Coverage, HandoffSummary, ItemKind, ReferencedFile, SummaryItem, TodoItem, TodoStatus,
 };

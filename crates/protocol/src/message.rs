@@ -29,7 +29,7 @@ pub struct HumanMessage {
 /// What a model answered.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AiMessage {
-    /// The provider's id of the message, if it gave one.
+    /// Its id: for what a run of ours says [`crate::RunId::message_id`], otherwise the source's, if it gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The content, in order.

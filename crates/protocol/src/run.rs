@@ -1,6 +1,7 @@
 //! Runs and checkpoints: one execution of the graph, and the points where it can resume.
 
 pub mod feedback;
+pub mod request;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -112,8 +113,44 @@ pub struct Checkpoint {
     pub channels: Map<String, Value>,
     /// Activities that were decided and not yet confirmed, in order.
     pub activities: Vec<PendingActivity>,
+    /// What wrote it.
+    #[serde(default)]
+    pub source: CheckpointSource,
     /// When it was written.
     pub created_at: Timestamp,
+}
+
+/// What wrote a checkpoint.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckpointSource {
+    /// A step of a run, or its admission.
+    #[default]
+    Loop,
+    /// A client changed the state between runs.
+    Update,
+    /// The thread went back to an earlier point; what follows goes on from there. It is no point of the thread's past
+    /// itself.
+    Rewind,
+}
+
+impl CheckpointSource {
+    /// Every source.
+    pub const ALL: [Self; 3] = [Self::Loop, Self::Update, Self::Rewind];
+
+    /// Returns the stored name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Loop => "loop",
+            Self::Update => "update",
+            Self::Rewind => "rewind",
+        }
+    }
+
+    /// Returns the source of that stored name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|source| source.as_str() == name)
+    }
 }
 
 /// One step of a thread's past, as a point one can go back to: the events up to `head_seq` are what had happened.
@@ -129,6 +166,15 @@ pub struct StepPoint {
     pub head_seq: Seq,
     /// The node that was to be executed next; `None` when the graph was idle.
     pub next: Option<String>,
+    /// What wrote the checkpoint.
+    #[serde(default)]
+    pub source: CheckpointSource,
+    /// The first message that came in with it, where it is the admission of a run that brought any.
+    #[serde(default)]
+    pub input_seq: Option<Seq>,
+    /// Its number along the branch it is on: the input of the first run is -1, and each later point is one higher.
+    #[serde(default)]
+    pub number: i64,
     /// When it was written.
     pub created_at: Timestamp,
 }

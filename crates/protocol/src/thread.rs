@@ -126,6 +126,11 @@ impl HandoffMark {
     pub const LAST_KEY: &'static str = "last_handoff";
 }
 
+/// The metadata key of the name of the assistant that works in a thread.
+const GRAPH_KEY: &str = "graph_id";
+/// The metadata key of its id on the wire.
+const ASSISTANT_KEY: &str = "assistant_id";
+
 impl Thread {
     /// Returns a thread in which nothing has happened.
     pub fn blank(thread_id: ThreadId, assistant_id: AssistantId, created_at: Timestamp) -> Self {
@@ -143,6 +148,26 @@ impl Thread {
             created_at,
             updated_at: created_at,
         }
+    }
+
+    /// Returns what says in the metadata which assistant works in the thread, as far as it is not said there: clients look
+    /// for threads by it.
+    pub fn stamp(&self) -> Map<String, Value> {
+        let stamp = [
+            (GRAPH_KEY, self.assistant_id.name().to_owned()),
+            (ASSISTANT_KEY, self.assistant_id.wire_id().hyphenated().to_string()),
+        ];
+        let is_said = |key: &str, value: &str| self.metadata.get(key).and_then(Value::as_str) == Some(value);
+        let unsaid = stamp.into_iter().filter(|(key, value)| !is_said(key, value));
+        unsaid.map(|(key, value)| (key.to_owned(), value.into())).collect()
+    }
+
+    /// Returns the thread with that in its metadata.
+    #[must_use]
+    pub fn stamped(mut self) -> Self {
+        let stamp = self.stamp();
+        self.metadata.extend(stamp);
+        self
     }
 
     /// Returns the handoff mark in the metadata, if there is a readable one.

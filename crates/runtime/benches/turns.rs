@@ -17,9 +17,9 @@ use protocol::{
     AiMessage, AssistantId, Block, EventType, Message, NewEvent, RunId, RunStatus, Thread, ThreadId,
 };
 use runtime::{
-    AFTER_AGENT_NODE, AFTER_MODEL_NODE, Activities, Admission, BEFORE_AGENT_NODE, Contexts, Driver, Edge,
-    Frames, Graph, HooksNode, Limits, MODEL_NODE, ModelNode, Point, Repeat, Start, TOOLS_NODE, Tool,
-    ToolContext, ToolOutput, ToolsNode, Update, wants_tools,
+    AFTER_AGENT_NODE, AFTER_MODEL_NODE, Activities, Admission, BEFORE_AGENT_NODE, Breakpoints, Contexts,
+    Driver, Edge, Frames, Graph, HooksNode, Limits, MODEL_NODE, ModelNode, Point, Repeat, Start, TOOLS_NODE,
+    Tool, ToolContext, ToolOutput, ToolsNode, Update, wants_tools,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -114,8 +114,10 @@ fn driver(store: &Arc<dyn Store>, contexts: &Arc<Contexts>) -> Driver {
         store: Arc::clone(store),
         graph: Arc::new(graph),
         activities: Activities::default(),
-        owner: "bench".to_owned(),
+        lease: "bench".into(),
         limits: Limits::default(),
+        breakpoints: Breakpoints::default(),
+        halt: Default::default(),
     }
 }
 
@@ -170,13 +172,11 @@ async fn turn(driver: &Driver, thread_id: ThreadId) -> Duration {
         thread_id,
         assistant_id: AssistantId::default(),
         model: None,
-        owner: driver.owner.clone(),
+        lease: driver.lease.clone(),
         now,
+        origin: runtime::Origin::New,
     };
-    let start = Start {
-        update: Update { events: vec![message], ..Update::default() },
-        channels: runtime::Channels::new(),
-    };
+    let start = Start { update: Update { events: vec![message], ..Update::default() }, ..Start::default() };
     let point =
         runtime::admit(&*driver.store, &driver.graph, &admission, start).await.expect("it is admitted");
     let (frames, cancel) = (Frames::default(), CancellationToken::new());

@@ -1,38 +1,40 @@
 //! Admission: the one transaction that begins or resumes a run. The person's words are journaled here, before any
 //! model is called, exactly once.
 
-use jiff::{SignedDuration, Timestamp};
+mod answers;
+mod lost;
+mod withdrawal;
+
+use jiff::Timestamp;
 use journal::{Store, Transaction, Write};
 use protocol::{
-    AssistantId, Block, Checkpoint, CheckpointId, Decisions, EventType, Interrupt, InterruptStatus, Message,
-    NewEvent, Run, RunId, RunStatus, ThreadId, ThreadStatus, ToolMessage, ToolStatus, Usage,
+    AssistantId, Checkpoint, CheckpointId, CheckpointSource, EventType, NewEvent, PendingActivity, Run,
+    RunId, RunStatus, Seq, ThreadId, ThreadStatus, Usage,
 };
 use serde_json::json;
 
-use crate::driver::Admitted;
-use crate::error::{Error, Rejection};
-use crate::graph::{Graph, Node, Question};
-use crate::node::hooks::hook_channel;
-use crate::node::model::DEFERRED_CHANNEL;
-use crate::node::newest_answer;
-use crate::node::tools::{CUT_OFF, TOOLS_NODE};
-use crate::step::{Answer, Channels, Entry};
-use crate::turn::{ANSWERS_CHANNEL, Asked, RECOVERED_CHANNEL, asked_channel, interrupt_id};
+pub use self::answers::{answered, begin_answered, check_decisions, resume};
+pub(crate) use self::lost::stop_key;
+pub use self::lost::{Taken, fail, give_up, reclaim, request_stop};
+pub use self::withdrawal::forget_question;
+use crate::driver::lease::Lease;
+use crate::driver::{Admitted, Others};
+use crate::error::Error;
+use crate::graph::Graph;
+use crate::node::hooks::AFTER_MODEL_NODE;
+use crate::node::tools::TOOLS_NODE;
+use crate::step::Channels;
+use crate::turn::{ANSWERS_CHANNEL, GOES_ON_CHANNEL, RECOVERED_CHANNEL};
 use crate::{Result, step::Update};
 
-/// How long a run may stay silent before another process may take it over.
-pub(crate) const LEASE: SignedDuration = SignedDuration::from_secs(30);
+/// When the lease of a run ended whose process gave it back, between two steps: nothing of the next one was begun.
+pub(crate) const GIVEN_BACK: Timestamp = Timestamp::UNIX_EPOCH;
+
+/// How a run began that ended with its admission: there was nothing to do.
+pub const ENDED_AT_ONCE: &str = "ended at once";
 
 /// How often an admission is worked out again because another run came and went meanwhile.
 pub const ATTEMPTS_MAX: u32 = 5;
-
-/// What a model is told of a call that waited when the person went on without deciding.
-const NOT_DONE: &str =
-    "Not done: the person went on without answering what was asked about this call, or one beside it.";
-
-/// What a model is told of a call that had begun and asked something itself.
-const NOT_FINISHED: &str = "Not finished: the person went on without answering what was asked about this call, or one \
-                            beside it. What was done until then stays.";
 
 /// Who admits a run, and when.
 #[derive(Debug, Clone)]
@@ -45,25 +47,83 @@ pub struct Admission {
     pub assistant_id: AssistantId,
     /// `provider/name` of the model the run will use, if any.
     pub model: Option<String>,
-    /// The name of this process in leases.
-    pub owner: String,
+    /// How this process holds runs.
+    pub lease: Lease,
     /// The present.
     pub now: Timestamp,
+    /// Where the run comes from.
+    pub origin: Origin,
+}
+
+/// Where a run comes from that is admitted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody has heard of it.
+    #[default]
+    New,
+    /// It waits in the journal; one that is there no longer does not begin.
+    Queue,
+}
+
+impl Origin {
+    /// Returns the write that admits the run.
+    pub const fn admitting(self, run: Run) -> Write {
+        match self {
+            Self::New => Write::AdmitRun(run),
+            Self::Queue => Write::BeginRun(run),
+        }
+    }
 }
 
 /// What a new run begins with.
 #[derive(Debug, Clone, Default)]
 pub struct Start {
-    /// Facts to journal and rows to change with the admission; the person's message is one of them.
+    /// Facts to journal and rows to change with the admission; the person's message is one of them. A thread that is
+    /// created among the writes is there before everything else.
     pub update: Update,
     /// State channels the graph's entry edge reads; they replace those of the checkpoint before.
     pub channels: Channels,
+    /// The node to begin at, instead of along the graph's entry. What the thread waits at goes on as if it had not
+    /// stopped: a question of that node is asked again, and an answer it got is still good. Whoever read the thread to
+    /// choose the node says what was read in `head`.
+    pub node: Option<String>,
+    /// The point of the thread's past to go back to first.
+    pub back_to: Option<BackTo>,
+    /// Where the thread stands, if the start was worked out from that. It is not looked at again then, and where another
+    /// run came and went meanwhile, nothing is admitted.
+    pub head: Head,
 }
 
-/// Admits a run that begins at the graph's entry.
+/// What is known of where a thread stands.
+#[derive(Debug, Clone, Default)]
+pub enum Head {
+    /// Nothing.
+    #[default]
+    Unread,
+    /// Its newest checkpoint; `None` when it has none.
+    Read(Option<Box<Checkpoint>>),
+}
+
+/// A point of a thread's past that a run goes on from. What came after it is superseded with the admission, which tells so
+/// in a `thread_rewound` event, the first one of the admission.
+#[derive(Debug, Clone, Default)]
+pub struct BackTo {
+    /// The last seq that stays; 0 keeps nothing.
+    pub keep_seq: Seq,
+    /// The state of that point. Private channels are not kept of a past point: where tools were to be called next, the
+    /// calls are looked at again, and what a person decided about them is asked again.
+    pub channels: Channels,
+    /// The point, where it is one.
+    pub checkpoint_id: Option<CheckpointId>,
+    /// How many messages that takes out of sight.
+    pub superseded: u64,
+}
+
+/// Admits a run.
 ///
 /// # Errors
-/// [`journal::Error::Busy`] when another run of the thread is active; nothing is written then.
+/// [`journal::Error::Busy`] when another run of the thread is active, and [`Error::Outrun`] when one came and went since
+/// the start was worked out ([`Head::Read`], or a node to begin at); nothing is written then.
 pub async fn admit(
     store: &dyn Store,
     graph: &Graph,
@@ -72,251 +132,137 @@ pub async fn admit(
 ) -> Result<Admitted> {
     let mut attempts = 0;
     loop {
-        let before = store.checkpoint(admission.thread_id).await?;
-        let update = start.update.clone();
-        let mut channels = before.as_ref().map(|point| point.channels.clone()).unwrap_or_default();
-        let withdrawn = withdraw(store, graph, admission, &mut channels).await?;
-        channels.remove(ANSWERS_CHANNEL);
-        channels.extend(start.channels.clone());
+        // What was read, or is created here, may be out of date: the admission finds out.
+        let before = match (attempts, &start.head) {
+            (0, Head::Read(head)) => head.as_deref().cloned(),
+            (0, Head::Unread) if start.creates(admission.thread_id) => None,
+            _ => store.checkpoint(admission.thread_id).await?,
+        };
+        let planning = Planning { store, graph, admission, start: &start, before: before.as_ref() };
+        let Plan { writes, events, checkpoint, others } = planning.plan().await?;
+        match commit(store, admission, writes, events, checkpoint).await {
+            Ok(checkpoint) => return Ok(Admitted::knowing(checkpoint, others)),
+            Err(error) if is_outrun(&error) && start.is_bound() => return Err(Error::Outrun),
+            Err(error) if is_outrun(&error) && attempts < ATTEMPTS_MAX => attempts += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// An admission that is being worked out.
+struct Planning<'a> {
+    store: &'a dyn Store,
+    graph: &'a Graph,
+    admission: &'a Admission,
+    start: &'a Start,
+    /// Where the thread stands.
+    before: Option<&'a Checkpoint>,
+}
+
+/// An admission that was worked out.
+struct Plan {
+    /// What it writes first.
+    writes: Vec<Write>,
+    events: Vec<NewEvent>,
+    checkpoint: Checkpoint,
+    others: Others,
+}
+
+impl Planning<'_> {
+    async fn plan(&self) -> Result<Plan> {
+        let mut channels = self.channels();
+        let withdrawal = self.withdraw(&mut channels).await?;
+        let update = self.start.update.clone();
+        channels.extend(self.start.channels.clone());
         channels.extend(update.channels);
         channels.retain(|_, value| !value.is_null());
-        let mut activities = before.as_ref().map(|point| point.activities.clone()).unwrap_or_default();
+        let mut activities: Vec<PendingActivity> =
+            self.before.map(|point| point.activities.clone()).unwrap_or_default();
         activities.extend(update.activities);
-        let next = graph.first(&channels);
-        let checkpoint = checkpoint(admission, channels, activities, next);
-        let mut events = match withdrawn.told {
-            Some(told) => not_done(store, admission, told).await?,
-            None => Vec::new(),
-        };
+        let next = self.first(&channels);
+        let checkpoint = checkpoint(self.admission, channels, activities, next);
+        let (mut writes, others): (Vec<_>, Vec<_>) =
+            update.writes.into_iter().partition(|write| matches!(write, Write::CreateThread(_)));
+        let mut events = Vec::with_capacity(update.events.len() + 1);
+        if let Some(back_to) = &self.start.back_to {
+            let (thread_id, at) = (self.admission.thread_id, self.admission.now);
+            // A run that is active already would stand in its way.
+            let (rewind, told) = back_to.told(thread_id, at)?;
+            writes.push(rewind);
+            events.push(told);
+        }
+        writes.push(admitting(self.admission));
+        writes.push(expected(self.admission, self.before));
+        writes.extend(withdrawal.writes);
+        writes.extend(others);
+        events.extend(withdrawal.events);
         events.extend(update.events);
-        events.push(started(admission, "admitted")?);
-        let mut writes = vec![Write::AdmitRun(run(admission)), expected(admission, before.as_ref())];
-        writes.extend(withdrawn.writes);
-        writes.extend(update.writes);
-        match commit(store, admission, writes, events, &checkpoint).await {
-            Ok(()) => return Ok(Admitted::at(checkpoint, Entry::Fresh)),
-            Err(error) if is_outrun(&error) && attempts < ATTEMPTS_MAX => attempts += 1,
-            Err(error) => return Err(error),
+        events.push(started(self.admission, "admitted")?);
+        Ok(Plan { writes, events, checkpoint, others: withdrawal.others })
+    }
+
+    /// Returns the state the run begins with, before the start's own.
+    fn channels(&self) -> Channels {
+        let mut channels = match (&self.start.back_to, self.before) {
+            (Some(back_to), _) => back_to.channels.clone(),
+            (None, Some(before)) => before.channels.clone(),
+            (None, None) => Channels::new(),
+        };
+        if self.start.back_to.is_some() || !self.goes_on() {
+            channels.remove(ANSWERS_CHANNEL);
+            channels.remove(RECOVERED_CHANNEL);
         }
-    }
-}
-
-/// What takes back the questions of a turn that nobody answered.
-#[derive(Default)]
-struct Withdrawal {
-    writes: Vec<Write>,
-    /// What the model is told of the calls that waited; `None` when no question was taken back.
-    told: Option<&'static str>,
-}
-
-/// Takes back the questions of the turn that nobody answered: the thread goes on without them.
-async fn withdraw(
-    store: &dyn Store,
-    graph: &Graph,
-    admission: &Admission,
-    channels: &mut Channels,
-) -> Result<Withdrawal> {
-    let (mut withdrawal, mut nodes) = (Withdrawal::default(), Vec::new());
-    for interrupt in store.pending_interrupts(admission.thread_id).await? {
-        // A graph that does not know the node does not run turns, so the turn that asked still waits.
-        if graph.get(&interrupt.node).map(|node| node.question()) != Some(Question::OfTurn) {
-            continue;
+        channels.remove(GOES_ON_CHANNEL);
+        if self.goes_on() {
+            channels.insert(GOES_ON_CHANNEL.to_owned(), true.into());
         }
-        let entry = Asked::of(channels, &interrupt.node).map(|asked| asked.entry);
-        withdrawal.told = Some(match withdrawal.told {
-            // The calls may have been made by a process that is gone, before anybody was asked.
-            _ if entry == Some(Entry::Recovered) => CUT_OFF,
-            Some(told) => told,
-            None if interrupt.node == TOOLS_NODE => NOT_FINISHED,
-            None => NOT_DONE,
-        });
-        let (interrupt_id, at) = (interrupt.interrupt_id, admission.now);
-        withdrawal.writes.push(Write::ResolveInterrupt { interrupt_id, decisions: None, at });
-        nodes.push(interrupt.node);
+        channels
     }
-    for node in nodes {
-        channels.remove(&asked_channel(&node));
-        channels.remove(&hook_channel(&node));
-        channels.remove(DEFERRED_CHANNEL);
+
+    /// Returns whether the run goes on where the thread, or its past point, stands.
+    fn goes_on(&self) -> bool {
+        let stands_at = self.before.and_then(|point| point.next.as_deref());
+        self.start.node.is_some() && (self.start.back_to.is_some() || self.start.node.as_deref() == stands_at)
     }
-    Ok(withdrawal)
-}
 
-/// Returns the results of the calls that waited for an answer, or beside one that did.
-async fn not_done(store: &dyn Store, admission: &Admission, told: &str) -> Result<Vec<NewEvent>> {
-    let newest = newest_answer(store, admission.thread_id).await?;
-    let calls = newest.answer.map(|answer| answer.content).unwrap_or_default();
-    let open = calls.into_iter().filter_map(|block| match block {
-        Block::ToolCall { id, name, .. } if !newest.answered.contains(&id) => Some((id, name)),
-        _ => None,
-    });
-    open.map(|(call_id, name)| {
-        let message = Message::Tool(ToolMessage {
-            id: None,
-            call_id,
-            name: Some(name),
-            content: vec![Block::text(told)],
-            status: ToolStatus::Error,
-        });
-        Ok(NewEvent::message(&message, admission.now)?)
-    })
-    .collect()
-}
-
-/// Stores the answer to an interrupt. When it was the last one its step waits for, a run is admitted that resumes at
-/// the node that asked, and is returned. The caller has checked the answer.
-///
-/// Where that node is immediate, answer and admission become durable with its step: it is driving the run that fails
-/// then, also with [`Error::Outrun`] when another run came and went meanwhile, and the answer may be given again.
-///
-/// # Errors
-/// [`journal::Error::AlreadyDecided`] when someone else answered first; nothing is written then.
-pub async fn resume(
-    store: &dyn Store,
-    graph: &Graph,
-    admission: &Admission,
-    (interrupt, decisions): (&Interrupt, &Decisions),
-) -> Result<Option<Admitted>> {
-    let resolve = Write::ResolveInterrupt {
-        interrupt_id: interrupt.interrupt_id,
-        decisions: Some(decisions.clone()),
-        at: admission.now,
-    };
-    let mut attempts = 0;
-    loop {
-        let before = store.checkpoint(admission.thread_id).await?;
-        let channels = before.as_ref().map(|point| point.channels.clone()).unwrap_or_default();
-        let mut answers = answers(store, interrupt, &channels).await?;
-        for (id, answer) in &mut answers {
-            if *id == interrupt.interrupt_id {
-                answer.1 = Some(decisions.clone());
+    fn first(&self, channels: &Channels) -> Option<String> {
+        match self.start.node.as_deref() {
+            Some(TOOLS_NODE)
+                if self.start.back_to.is_some() && self.graph.get(AFTER_MODEL_NODE).is_some() =>
+            {
+                Some(AFTER_MODEL_NODE.to_owned())
             }
-        }
-        if answers.iter().any(|(_, (_, decided))| decided.is_none()) {
-            store.commit(Transaction { fence: None, writes: vec![resolve] }).await?;
-            // Of two last answers that come at the same time, each may have seen the other missing.
-            let begun = begin_answered(store, admission, interrupt).await?;
-            return Ok(begun);
-        }
-        let checkpoint = resuming(admission, interrupt, before.clone(), answers)?;
-        let first =
-            vec![resolve.clone(), Write::AdmitRun(run(admission)), expected(admission, before.as_ref())];
-        let events = vec![started(admission, "resumed")?];
-        if graph.get(&interrupt.node).is_some_and(|node| node.is_immediate()) {
-            let writes = writes(admission, first, events, &checkpoint);
-            let head_seq = before.map_or(0, |point| point.head_seq);
-            return Ok(Some(Admitted::owing(Checkpoint { head_seq, ..checkpoint }, writes)));
-        }
-        match commit(store, admission, first, events, &checkpoint).await {
-            Ok(()) => return Ok(Some(Admitted::at(checkpoint, Entry::Fresh))),
-            Err(error) if is_outrun(&error) && attempts < ATTEMPTS_MAX => attempts += 1,
-            Err(error) => return Err(error),
+            Some(node) => Some(node.to_owned()),
+            None => self.graph.first(channels),
         }
     }
 }
 
-/// Returns a question of the step at which the thread waits if everything that step asked is answered, and no run has
-/// gone on with it.
-///
-/// # Errors
-/// When the journal fails.
-pub async fn answered(store: &dyn Store, checkpoint: &Checkpoint) -> Result<Option<Interrupt>> {
-    let Some(node) = checkpoint.next.as_deref() else { return Ok(None) };
-    let id = interrupt_id(checkpoint.run_id, checkpoint.step, (node, 0));
-    let Some(first) = store.interrupt(id).await? else { return Ok(None) };
-    let answers = answers(store, &first, &checkpoint.channels).await?;
-    let is_answered = checkpoint.channels.contains_key(&asked_channel(node))
-        && answers.iter().all(|(_, (_, decided))| decided.is_some());
-    Ok(is_answered.then_some(first))
+impl Start {
+    /// Returns whether it is good only for the thread as it was when it was worked out.
+    const fn is_bound(&self) -> bool {
+        self.node.is_some() || matches!(self.head, Head::Read(_))
+    }
+
+    fn creates(&self, id: ThreadId) -> bool {
+        let creates = |write: &Write| matches!(write, Write::CreateThread(thread) if thread.thread_id == id);
+        self.update.writes.iter().any(creates)
+    }
 }
 
-/// Admits the run that resumes at the node of `interrupt` if everything its step asked is answered and nobody has
-/// begun it: the process that stored the last answer may have ended there.
-///
-/// # Errors
-/// When the journal fails.
-pub async fn begin_answered(
-    store: &dyn Store,
-    admission: &Admission,
-    interrupt: &Interrupt,
-) -> Result<Option<Admitted>> {
-    let Some(before) = store.checkpoint(admission.thread_id).await? else { return Ok(None) };
-    if !before.channels.contains_key(&asked_channel(&interrupt.node)) {
-        return Ok(None);
-    }
-    let answers = answers(store, interrupt, &before.channels).await?;
-    if answers.iter().any(|(_, (_, decided))| decided.is_none()) {
-        return Ok(None);
-    }
-    let checkpoint = resuming(admission, interrupt, Some(before.clone()), answers)?;
-    let writes = vec![Write::AdmitRun(run(admission)), expected(admission, Some(&before))];
-    match commit(store, admission, writes, vec![started(admission, "resumed")?], &checkpoint).await {
-        Ok(()) => Ok(Some(Admitted::at(checkpoint, Entry::Fresh))),
-        Err(error) if is_outrun(&error) || matches!(error, Error::Journal(journal::Error::Busy { .. })) => {
-            Ok(None)
+impl BackTo {
+    /// Returns the write that goes back, and the event that tells of it, which comes before any other behind that write.
+    ///
+    /// # Errors
+    /// When the event cannot be written as JSON.
+    pub fn told(&self, thread_id: ThreadId, now: Timestamp) -> Result<(Write, NewEvent)> {
+        let mut content = json!({"keep_seq": self.keep_seq, "superseded": self.superseded});
+        if let Some(checkpoint_id) = self.checkpoint_id {
+            content["checkpoint_id"] = checkpoint_id.to_string().into();
         }
-        Err(error) => Err(error),
+        let told = NewEvent::new(EventType::ThreadRewound, &content, now)?;
+        Ok((Write::Rewind { thread_id, keep_seq: self.keep_seq, at: now }, told))
     }
-}
-
-/// One question of a step: who asked, and what was decided.
-type Decided = (protocol::InterruptId, (String, Option<Decisions>));
-
-/// Returns what the step of `interrupt` asked, in order, with the answers there are.
-async fn answers(store: &dyn Store, interrupt: &Interrupt, channels: &Channels) -> Result<Vec<Decided>> {
-    let Some(Asked { step, keys, .. }) = Asked::of(channels, &interrupt.node) else {
-        return Ok(vec![(interrupt.interrupt_id, (interrupt.node.clone(), interrupt.decisions.clone()))]);
-    };
-    let mut answers = Vec::with_capacity(keys.len());
-    for (index, key) in keys.into_iter().enumerate() {
-        let id = interrupt_id(interrupt.run_id, step, (&interrupt.node, index));
-        let decided = store.interrupt(id).await?.and_then(|asked| asked.decisions);
-        answers.push((id, (key, decided)));
-    }
-    Ok(answers)
-}
-
-fn resuming(
-    admission: &Admission,
-    interrupt: &Interrupt,
-    before: Option<Checkpoint>,
-    answers: Vec<Decided>,
-) -> Result<Checkpoint> {
-    let (mut channels, activities) =
-        before.map(|point| (point.channels, point.activities)).unwrap_or_default();
-    let answers: Vec<Answer> = answers
-        .into_iter()
-        .filter_map(|(_, (key, decisions))| Some(Answer { key, decisions: decisions? }))
-        .collect();
-    channels.insert(ANSWERS_CHANNEL.to_owned(), serde_json::to_value(answers)?);
-    if Asked::of(&channels, &interrupt.node).is_some_and(|asked| asked.entry == Entry::Recovered) {
-        channels.insert(RECOVERED_CHANNEL.to_owned(), true.into());
-    }
-    channels.remove(&asked_channel(&interrupt.node));
-    Ok(checkpoint(admission, channels, activities, Some(interrupt.node.clone())))
-}
-
-/// Returns the key of the event that asks a run to stop.
-pub(crate) fn stop_key(run_id: RunId) -> String {
-    format!("stop:{run_id}")
-}
-
-/// Writes into the journal that the run is to stop; the process that drives it looks there. A run that has ended
-/// stays as it is.
-///
-/// # Errors
-/// [`journal::Error::NotFound`] when there is no such run.
-pub async fn request_stop(store: &dyn Store, run_id: RunId, now: Timestamp) -> Result<RunStatus> {
-    let Some(run) = store.run(run_id).await? else {
-        return Err(journal::Error::NotFound { what: "run", id: run_id.to_string() }.into());
-    };
-    if run.status.is_active() {
-        let event = NewEvent::new(EventType::RunStopRequested, &json!({}), now)?;
-        let event = event.in_run(run_id).keyed(stop_key(run_id));
-        let writes = vec![Write::Append { thread_id: run.thread_id, events: vec![event] }];
-        store.commit(Transaction { fence: None, writes }).await?;
-    }
-    Ok(run.status)
 }
 
 fn expected(admission: &Admission, before: Option<&Checkpoint>) -> Write {
@@ -327,94 +273,23 @@ fn expected(admission: &Admission, before: Option<&Checkpoint>) -> Write {
 }
 
 /// Returns whether another run came and went between reading the checkpoint and the admission.
-pub(crate) const fn is_outrun(error: &Error) -> bool {
-    matches!(error, Error::Journal(journal::Error::Differs { .. }))
+pub(crate) fn is_outrun(error: &Error) -> bool {
+    matches!(error, Error::Journal(error) if error.is_other_checkpoint())
 }
 
-/// Ends an active run whose process is gone and that cannot go on here, and leaves its thread usable.
-///
-/// # Errors
-/// [`journal::Error::Fenced`] when its lease has not ended at `now`.
-pub async fn give_up(store: &dyn Store, run: &Run, owner: &str, now: Timestamp) -> Result<()> {
-    let why = "its process ended before it was done";
-    let event = NewEvent::new(EventType::RunFailed, &json!({"kind": "store", "message": why}), now)?;
-    let patch = journal::RunPatch {
-        status: Some(RunStatus::Error),
-        error: Some(why.to_owned()),
-        at: Some(now),
-        ..journal::RunPatch::default()
-    };
-    let thread =
-        journal::ThreadPatch { status: Some(ThreadStatus::Error), ..journal::ThreadPatch::default() };
-    let writes = vec![
-        Write::ReclaimRun { run_id: run.run_id, owner: owner.to_owned(), now, lease_until: now + LEASE },
-        Write::Append { thread_id: run.thread_id, events: vec![event.in_run(run.run_id)] },
-        Write::UpdateRun { run_id: run.run_id, patch },
-        Write::UpdateThread { thread_id: run.thread_id, patch: thread },
-    ];
-    store.commit(Transaction { fence: None, writes }).await?;
-    Ok(())
-}
-
-/// Takes over an active run whose process is gone.
-///
-/// # Errors
-/// [`journal::Error::Fenced`] when its lease has not ended at `now`.
-pub async fn reclaim(store: &dyn Store, run: &Run, owner: &str, now: Timestamp) -> Result<Admitted> {
-    let content = json!({"how": "taken over", "model": run.model});
-    let started = NewEvent::new(EventType::RunStarted, &content, now)?.in_run(run.run_id);
-    let writes = vec![
-        Write::ReclaimRun { run_id: run.run_id, owner: owner.to_owned(), now, lease_until: now + LEASE },
-        Write::Append { thread_id: run.thread_id, events: vec![started] },
-    ];
-    let committed = store.commit(Transaction { fence: None, writes }).await?;
-    let checkpoint = store.checkpoint(run.thread_id).await?.ok_or_else(|| journal::Error::NotFound {
-        what: "checkpoint of thread",
-        id: run.thread_id.to_string(),
-    })?;
-    // The event gives what is streamed from here on places of its own.
-    let head_seq = committed.seqs.iter().flatten().copied().max().unwrap_or(checkpoint.head_seq);
-    Ok(Admitted::at(Checkpoint { head_seq, ..checkpoint }, Entry::Recovered))
-}
-
-/// Checks the rules every answer obeys: one decision an action, of a type the action allows or `node` takes all the same.
-///
-/// # Errors
-/// The [`Rejection`]; the interrupt stays as it is.
-pub fn check_decisions(
-    node: &dyn Node,
-    interrupt: &Interrupt,
-    decisions: &Decisions,
-) -> std::result::Result<(), Rejection> {
-    if interrupt.status != InterruptStatus::Pending {
-        return Err(Rejection::Stale(format!("it is {}", interrupt.status.as_str())));
-    }
-    let requests = &interrupt.payload.action_requests;
-    if decisions.decisions.len() != requests.len() {
-        return Err(Rejection::Count { given: decisions.decisions.len(), expected: requests.len() });
-    }
-    for (request, decision) in requests.iter().zip(&decisions.decisions) {
-        let config =
-            interrupt.payload.review_configs.iter().find(|config| config.action_name == request.name);
-        let allowed = config.map(|config| config.allowed_decisions.clone()).unwrap_or_default();
-        let is_listed = allowed.iter().any(|name| name == decision.type_name());
-        if !is_listed && !node.takes_unlisted(decision) {
-            let given = decision.type_name().to_owned();
-            return Err(Rejection::NotAllowed { given, action: request.name.clone(), allowed });
-        }
-    }
-    Ok(())
-}
-
+/// Makes the admission durable; returns its checkpoint as it is stored.
 async fn commit(
     store: &dyn Store,
     admission: &Admission,
     first: Vec<Write>,
     events: Vec<NewEvent>,
-    checkpoint: &Checkpoint,
-) -> std::result::Result<(), Error> {
-    store.commit(Transaction { fence: None, writes: writes(admission, first, events, checkpoint) }).await?;
-    Ok(())
+    checkpoint: Checkpoint,
+) -> Result<Checkpoint> {
+    let writes = writes(admission, first, events, &checkpoint);
+    let committed = store.commit(Transaction { fence: None, writes }).await?;
+    // The thread's own append is the last one.
+    let head_seq = committed.seqs.last().and_then(|seqs| seqs.iter().copied().max());
+    Ok(Checkpoint { head_seq: head_seq.unwrap_or(checkpoint.head_seq), ..checkpoint })
 }
 
 /// Returns the writes of an admission that begins with `first`.
@@ -424,7 +299,12 @@ fn writes(
     events: Vec<NewEvent>,
     checkpoint: &Checkpoint,
 ) -> Vec<Write> {
-    let events = events.into_iter().map(|event| event.in_run(admission.run_id)).collect();
+    // What is said again, because the thread goes on from another branch, stays of the run that said it.
+    let of_run = |event: NewEvent| match event.run_id {
+        Some(_) => event,
+        None => event.in_run(admission.run_id),
+    };
+    let events = events.into_iter().map(of_run).collect();
     let patch = journal::ThreadPatch {
         status: Some(ThreadStatus::Busy),
         updated_at: Some(admission.now),
@@ -442,20 +322,20 @@ fn started(admission: &Admission, how: &str) -> Result<NewEvent> {
     Ok(NewEvent::new(EventType::RunStarted, &content, admission.now)?)
 }
 
-fn run(admission: &Admission) -> Run {
-    Run {
+fn admitting(admission: &Admission) -> Write {
+    admission.origin.admitting(Run {
         run_id: admission.run_id,
         thread_id: admission.thread_id,
         assistant_id: admission.assistant_id.clone(),
         status: RunStatus::Running,
         model: admission.model.clone(),
         error: None,
-        lease_owner: Some(admission.owner.clone()),
-        lease_until: Some(admission.now + LEASE),
+        lease_owner: Some(admission.lease.owner().to_owned()),
+        lease_until: Some(admission.lease.until()),
         usage: Usage::default(),
         created_at: admission.now,
         updated_at: admission.now,
-    }
+    })
 }
 
 fn checkpoint(
@@ -473,6 +353,7 @@ fn checkpoint(
         next,
         channels,
         activities,
+        source: CheckpointSource::Loop,
         created_at: admission.now,
     }
 }

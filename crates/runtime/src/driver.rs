@@ -1,17 +1,19 @@
 //! The driver: does what the turn machine asks for, one effect at a time. It decides nothing.
 
 mod commit;
+pub(crate) mod lease;
 pub(crate) mod owed;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use journal::{Fence, Store};
+use journal::{Fence, Store, ThreadNews};
 use protocol::{Checkpoint, Interrupt, PendingActivity, RunId, RunStatus, Seq, ThreadId, Usage};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
+use self::lease::{Held, Lease};
 use self::owed::Owed;
 use crate::Result;
 use crate::activity::Activities;
@@ -20,12 +22,10 @@ use crate::graph::Graph;
 use crate::step::{Answer, Early, Entry, Failure, FailureKind, Recorded, StepContext, Update};
 use crate::stream::Frames;
 use crate::stream::frame::Frame;
-use crate::turn::{Effect, Ending, Input, Turn};
+use crate::turn::breakpoints::Breakpoints;
+use crate::turn::{Bounds, Effect, Ending, Input, Turn};
 
-/// How often a lease is renewed while a node runs; a third of its length, so that two renewals may be late.
-const LEASE_RENEWAL: Duration = Duration::from_secs(10);
-
-/// How often a run looks whether another process asked it to stop, while a node runs.
+/// How often a run looks whether another process asked it to stop, where no news come.
 const STOP_POLL: Duration = Duration::from_secs(1);
 
 /// What a run may use at most.
@@ -69,18 +69,48 @@ pub struct Admitted {
     pub checkpoint: Checkpoint,
     /// Whether what comes next may have been begun before.
     pub entry: Entry,
+    others: Others,
     owed: Owed,
+    /// Whether it was asked to stop before it was taken over.
+    stop: StopAsked,
+}
+
+/// Whether somebody asked for a run's stop that is taken over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StopAsked {
+    No,
+    Yes,
+}
+
+/// Whether questions of the thread wait that this run did not ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Others {
+    /// None: only a run raises questions, and no other works in the thread meanwhile.
+    None,
+    /// Nobody has looked.
+    Perhaps,
 }
 
 impl Admitted {
     /// Returns a run whose admission is durable.
     pub fn at(checkpoint: Checkpoint, entry: Entry) -> Self {
-        Self { checkpoint, entry, owed: Owed::default() }
+        let (others, stop) = (Others::Perhaps, StopAsked::No);
+        Self { checkpoint, entry, others, owed: Owed::default(), stop }
+    }
+
+    /// Returns a run whose admission is durable, and of whose thread it is known whether other questions wait.
+    pub(crate) fn knowing(checkpoint: Checkpoint, others: Others) -> Self {
+        Self { others, ..Self::at(checkpoint, Entry::Fresh) }
+    }
+
+    /// Returns a run that is taken over.
+    pub(crate) fn taken_over(checkpoint: Checkpoint, entry: Entry, stop: StopAsked) -> Self {
+        Self { stop, ..Self::at(checkpoint, entry) }
     }
 
     /// Returns a run whose admission becomes durable with its first step.
     pub(crate) fn owing(checkpoint: Checkpoint, writes: Vec<journal::Write>) -> Self {
-        Self { checkpoint, entry: Entry::Fresh, owed: Owed::admission(writes) }
+        Self { owed: Owed::admission(writes), ..Self::at(checkpoint, Entry::Fresh) }
     }
 }
 
@@ -93,10 +123,15 @@ pub struct Driver {
     pub graph: Arc<Graph>,
     /// The activities its nodes may ask for.
     pub activities: Activities,
-    /// The name of this process in leases.
-    pub owner: String,
+    /// How this process holds runs.
+    pub lease: Lease,
     /// What a run may use.
     pub limits: Limits,
+    /// Where its client wants to look.
+    pub breakpoints: Breakpoints,
+    /// Cancelled when this process is about to end: what works is done to its end and made durable, and nothing after it is
+    /// begun here.
+    pub halt: CancellationToken,
 }
 
 /// One run being driven.
@@ -107,11 +142,18 @@ struct Drive<'a> {
     frames: &'a Frames,
     cancel: &'a CancellationToken,
     deadline: Option<tokio::time::Instant>,
+    /// The newest event of the thread when this process took the run up.
+    taken_up: Seq,
     /// The newest event of the thread that this run knows.
     head: AtomicU64,
     usage: Mutex<Usage>,
+    /// The run's lease.
+    held: Held,
+    /// News of the thread, such as that somebody asks the run to stop.
+    news: ThreadNews,
     /// When the journal is next looked at for a stop from another process.
     look_at: Mutex<tokio::time::Instant>,
+    others: Others,
     /// What is to become durable with the next commit.
     owed: Owed,
 }
@@ -121,27 +163,51 @@ impl Driver {
     /// checkpoint from which calling this again, with [`Entry::Recovered`], goes on.
     ///
     /// # Errors
-    /// When the journal fails, or the run belongs to another process: the run itself is untouched then. Those of the
-    /// admission too, when it becomes durable with the first step only.
+    /// [`crate::Error::Halted`] when the process is about to end: the run can go on elsewhere at once. When the journal fails, or
+    /// the run belongs to another process: the run itself is untouched then. Those of the admission too, when it becomes
+    /// durable with the first step only.
     pub async fn drive(
         &self,
         admitted: Admitted,
         frames: &Frames,
         cancel: &CancellationToken,
     ) -> Result<RunEnd> {
-        let Admitted { checkpoint, entry, owed } = admitted;
+        let Admitted { checkpoint, entry, others, owed, stop: stop_asked } = admitted;
+        // A stop that is found in the journal is this run's alone; the caller may go on with others.
+        let cancel = &cancel.child_token();
+        if stop_asked == StopAsked::Yes {
+            cancel.cancel();
+        }
         let (thread_id, run_id) = (checkpoint.thread_id, checkpoint.run_id);
         let deadline = self.limits.time_max.map(|limit| tokio::time::Instant::now() + limit);
         frames.at(checkpoint.head_seq);
         let head = AtomicU64::new(checkpoint.head_seq);
         let (usage, look_at) = (Mutex::default(), Mutex::new(tokio::time::Instant::now() + STOP_POLL));
-        let mut drive =
-            Drive { driver: self, thread_id, run_id, frames, cancel, deadline, head, usage, look_at, owed };
-        if !drive.owed.is_admission {
-            frames.send(Frame::RunStarted { thread_id, run_id });
-        }
-        let (mut turn, mut effect) = Turn::begin(&self.graph, &checkpoint, self.limits.steps_max, entry);
+        let fence = Fence { run_id, owner: self.lease.owner().to_owned() };
+        let held = Held::begin(&self.store, fence, &self.lease);
+        let mut drive = Drive {
+            driver: self,
+            held,
+            news: self.store.news().of(thread_id),
+            thread_id,
+            run_id,
+            frames,
+            cancel,
+            deadline,
+            taken_up: checkpoint.head_seq,
+            head,
+            usage,
+            look_at,
+            others,
+            owed,
+        };
+        drive.begin(&checkpoint, entry);
+        let bounds = Bounds { steps_max: self.limits.steps_max, breakpoints: &self.breakpoints };
+        let (mut turn, mut effect) = Turn::begin(&self.graph, &checkpoint, bounds, entry);
         loop {
+            if self.halt.is_cancelled() && matches!(effect, Effect::Run { .. } | Effect::Perform(_)) {
+                return Err(drive.leave(&turn).await);
+            }
             let input = match effect {
                 Effect::Run { node, answers, entry } => {
                     if !drive.is_immediate(&node) {
@@ -158,7 +224,11 @@ impl Driver {
                 }
                 Effect::Perform(activity) => {
                     drive.flush().await?;
-                    Input::Performed(drive.perform(&activity).await)
+                    let performed = tokio::select! {
+                        performed = drive.perform(&activity) => performed,
+                        () = drive.held.lost.cancelled() => return Err(drive.lost().await),
+                    };
+                    Input::Performed(performed)
                 }
                 Effect::Rest(ending) => return drive.rest(&turn, ending).await,
             };
@@ -184,6 +254,7 @@ impl Drive<'_> {
             run_id: self.run_id,
             step: turn.step + 1,
             entry,
+            taken_up: self.taken_up,
             channels: &turn.channels,
             answers,
             store: &self.driver.store,
@@ -195,8 +266,7 @@ impl Drive<'_> {
         });
         tokio::pin!(work);
         let mut is_late = false;
-        let mut renewal =
-            tokio::time::interval_at(tokio::time::Instant::now() + LEASE_RENEWAL, LEASE_RENEWAL);
+        let mut news = self.news.clone();
         loop {
             tokio::select! {
                 biased;
@@ -210,7 +280,8 @@ impl Drive<'_> {
                     is_late = true;
                     cancel.cancel();
                 }
-                _ = renewal.tick() => self.renew().await?,
+                () = self.held.lost.cancelled() => return Err(self.lost().await),
+                () = news.changed(), if !self.cancel.is_cancelled() => self.look_for_stop().await?,
                 () = tokio::time::sleep_until(self.look_at()), if !self.cancel.is_cancelled() => {
                     self.look_for_stop().await?;
                 }
@@ -258,7 +329,12 @@ impl Drive<'_> {
     }
 
     fn fence(&self) -> Fence {
-        Fence { run_id: self.run_id, owner: self.driver.owner.clone() }
+        Fence { run_id: self.run_id, owner: self.driver.lease.owner().to_owned() }
+    }
+
+    /// Returns why the run is another process's.
+    async fn lost(&self) -> crate::Error {
+        lease::lost(&*self.driver.store, self.fence()).await.unwrap_or_else(|error| error)
     }
 
     fn head(&self) -> Seq {
@@ -278,7 +354,8 @@ impl Drive<'_> {
             None => (None, None, None),
         };
         let run_id = self.run_id;
-        self.frames.send(Frame::RunEnded { run_id, status: ending.status, error: error.clone() });
+        let (status, kind_told) = (ending.status, kind.clone());
+        self.frames.send(Frame::RunEnded { run_id, status, kind: kind_told, error: error.clone() });
         let usage = *self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(RunEnd { run_id, status: ending.status, interrupts, kind, error, hint, usage })
     }

@@ -51,6 +51,9 @@ pub enum Error {
     /// tried again.
     #[error("begin a run: another one came and went meanwhile")]
     Outrun,
+    /// The process is about to end: the run has come to the end of a step, and goes on in the next process.
+    #[error("go on with the run: the program is about to end")]
+    Halted,
     /// A step could not be written as JSON.
     #[error("write a step as JSON")]
     Json(#[from] serde_json::Error),

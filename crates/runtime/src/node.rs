@@ -8,7 +8,9 @@ pub(crate) mod tools;
 use std::collections::HashSet;
 
 use journal::{EventQuery, Store};
-use protocol::{AiMessage, Category, Message, ThreadId};
+use protocol::{AiMessage, Block, Category, Message, RunId, Seq, ThreadId};
+
+use crate::step::StepContext;
 
 /// Messages read at a time on the way back to the newest answer; more than an answer usually has calls.
 const ANSWER_PAGE_ROWS: usize = 16;
@@ -20,10 +22,21 @@ pub(crate) struct Newest {
     pub answered: HashSet<String>,
 }
 
-/// Reads back from the end of the thread to the newest answer. Behind it there are only results of its calls.
-pub(crate) async fn newest_answer(store: &dyn Store, thread_id: ThreadId) -> journal::Result<Newest> {
-    let mut newest = Newest::default();
-    let mut before = None;
+/// Reads back from the end of the thread to the newest answer.
+pub(crate) async fn newest_answer(step: &StepContext<'_>) -> journal::Result<Newest> {
+    newest_answer_before(&**step.store, (step.thread_id, Some(step.run_id)), None).await
+}
+
+/// Reads back from `before`, or the end of the thread, to the newest answer. What a person said since leaves behind one
+/// whose calls all have results, unless they said it with the run that is named; a call without one is still to be made,
+/// or to be answered.
+pub(crate) async fn newest_answer_before(
+    store: &dyn Store,
+    (thread_id, run_id): (ThreadId, Option<RunId>),
+    mut before: Option<Seq>,
+) -> journal::Result<Newest> {
+    let mut answered = HashSet::new();
+    let mut is_followed = false;
     loop {
         let query = EventQuery {
             before,
@@ -34,15 +47,30 @@ pub(crate) async fn newest_answer(store: &dyn Store, thread_id: ThreadId) -> jou
         let page = store.events(thread_id, query).await?;
         for event in page.iter().rev() {
             match event.message() {
-                Some(Message::Ai(answer)) => return Ok(Newest { answer: Some(answer), ..newest }),
-                Some(Message::Tool(result)) => drop(newest.answered.insert(result.call_id)),
-                Some(Message::Human(_)) => return Ok(Newest::default()),
+                Some(Message::Ai(answer)) => {
+                    let newest = Newest { answer: Some(answer), answered };
+                    return Ok(if is_followed && !newest.is_open() { Newest::default() } else { newest });
+                }
+                Some(Message::Tool(result)) => drop(answered.insert(result.call_id)),
+                Some(Message::Human(_)) => is_followed |= run_id.is_none() || event.run_id != run_id,
                 None => {}
             }
         }
         before = page.first().map(|event| event.seq);
         if page.len() < ANSWER_PAGE_ROWS {
-            return Ok(newest);
+            return Ok(Newest::default());
         }
+    }
+}
+
+impl Newest {
+    /// Returns whether a call of it has no result.
+    fn is_open(&self) -> bool {
+        let content = self.answer.iter().flat_map(|answer| &answer.content);
+        let mut calls = content.filter_map(|block| match block {
+            Block::ToolCall { id, .. } => Some(id),
+            _ => None,
+        });
+        calls.any(|id| !self.answered.contains(id))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use journal::{Store, Write};
-use protocol::{Decisions, InterruptPayload, NewEvent, PendingActivity, RunId, ThreadId, Usage};
+use protocol::{Decisions, InterruptPayload, NewEvent, PendingActivity, RunId, Seq, ThreadId, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
@@ -27,6 +27,8 @@ pub struct StepContext<'a> {
     pub channels: &'a Channels,
     /// Whether the step may have been begun before.
     pub entry: Entry,
+    /// The newest event of the thread when this process took the run up.
+    pub taken_up: Seq,
     /// The answers to this node's interrupts, when the run resumed with them, in the order they were asked.
     pub answers: &'a [Answer],
     /// For reading; a node that writes breaks the rule that one step is one transaction.
@@ -44,6 +46,15 @@ pub struct StepContext<'a> {
 }
 
 impl StepContext<'_> {
+    /// Returns the id of what the model says in this step. Words that were told of it by a process that is gone are of
+    /// another message: nobody shall put these behind them.
+    pub fn message_id(&self) -> String {
+        match self.entry {
+            Entry::Fresh => self.run_id.message_id(self.step),
+            Entry::Recovered => self.run_id.message_id_again(self.step, self.taken_up),
+        }
+    }
+
     /// Returns the answer to what `key` asked, when the run resumed with one.
     pub fn answer(&self, key: &str) -> Option<&Decisions> {
         self.answers.iter().find(|answer| answer.key == key).map(|answer| &answer.decisions)

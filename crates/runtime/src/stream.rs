@@ -3,15 +3,16 @@
 //! that lasts: whoever lost frames goes on from the journal.
 
 pub(crate) mod frame;
+pub(crate) mod retold;
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use protocol::Seq;
+use protocol::{Seq, ThreadId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::stream::frame::{Frame, Mode};
+use crate::stream::frame::{Frame, Mode, Within};
 
 /// The most frames a stream keeps for those who read later.
 pub const STREAM_FRAMES_MAX: usize = 8_192;
@@ -19,14 +20,34 @@ pub const STREAM_FRAMES_MAX: usize = 8_192;
 /// The most bytes of text they may hold together.
 pub const STREAM_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// A place in a stream: the journal's seq, and a count of the frames since that event. It is a client's
+/// Bits of a [`Position::sub`] that count frames; those above count the steps that became durable since the event.
+pub const STEP_BITS: u32 = 20;
+
+/// A place in a stream: the journal's seq, and a count of what came since that event. It is a client's
 /// `Last-Event-ID`, and the seq alone says where in the journal to go on.
+///
+/// What is told of a durable step has the same place whoever tells it: the process that drives the run, or another one that
+/// reads of it in the journal and knows nothing of the frames between.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Position {
     /// The newest event when the frame was sent.
     pub seq: Seq,
-    /// Frames sent since that event; 0 is the event itself.
+    /// Steps that became durable since that event, and behind [`STEP_BITS`] the frames since the last of them, or since the
+    /// event; 0 is the event itself.
     pub sub: u32,
+}
+
+impl Position {
+    /// Returns the place of the next frame.
+    const fn next(self) -> Self {
+        Self { sub: self.sub.saturating_add(1), ..self }
+    }
+
+    /// Returns the place of the next step that becomes durable.
+    const fn step(self) -> Self {
+        let steps = (self.sub >> STEP_BITS) + 1;
+        Self { sub: if steps < 1 << (u32::BITS - STEP_BITS) { steps << STEP_BITS } else { u32::MAX }, ..self }
+    }
 }
 
 /// What a subscriber receives.
@@ -45,6 +66,8 @@ pub enum Item {
 #[derive(Debug, Clone, Default)]
 pub struct Frames {
     end: Option<Arc<SendingEnd>>,
+    /// The call and the thread of the sub-agent that sends them, if one does.
+    of: Option<Arc<(String, ThreadId)>>,
 }
 
 /// One reader of a stream.
@@ -81,28 +104,64 @@ impl Frames {
         let ring = Arc::new(Mutex::new(Ring::default()));
         let changed = watch::Sender::new(());
         let subscription = Subscription::new(&ring, changed.subscribe());
-        (Self { end: Some(Arc::new(SendingEnd { ring, changed })) }, subscription)
+        (Self { end: Some(Arc::new(SendingEnd { ring, changed })), of: None }, subscription)
+    }
+
+    /// Returns where the sub-agent of a call sends its frames: among these, each as [`Frame::Within`]. They have no place in
+    /// the journal of this thread.
+    #[must_use]
+    pub fn within(&self, call_id: &str, thread_id: ThreadId) -> Self {
+        Self { end: self.end.clone(), of: Some(Arc::new((call_id.to_owned(), thread_id))) }
     }
 
     /// Sends a frame to whoever listens. It never waits.
     pub fn send(&self, frame: Frame) {
         if let Some(end) = &self.end {
+            let frame = match self.of.as_deref() {
+                None => frame,
+                Some((call_id, thread_id)) => Frame::Within(Within {
+                    call_id: call_id.clone(),
+                    thread_id: *thread_id,
+                    frame: Box::new(frame),
+                }),
+            };
             end.ring.lock().unwrap_or_else(PoisonError::into_inner).push(frame);
             end.changed.send_replace(());
         }
     }
 
     /// Says where the journal stands, so that what is sent before the next event has its place.
-    pub(crate) fn at(&self, seq: Seq) {
-        if let Some(end) = &self.end {
+    pub fn at(&self, seq: Seq) {
+        if let Some(end) = self.end.as_ref().filter(|_| self.of.is_none()) {
             let mut ring = end.ring.lock().unwrap_or_else(PoisonError::into_inner);
             ring.position = ring.position.max(Position { seq, sub: 0 });
         }
     }
 
+    /// Returns the place of the newest frame; the beginning for a stream that goes nowhere.
+    pub fn position(&self) -> Position {
+        self.end
+            .as_ref()
+            .map(|end| end.ring.lock().unwrap_or_else(PoisonError::into_inner).position)
+            .unwrap_or_default()
+    }
+
     /// Returns whether frames go anywhere.
     pub fn is_open(&self) -> bool {
         self.end.is_some()
+    }
+
+    /// Returns about how many bytes it keeps for those who read later; none when it goes nowhere.
+    pub fn bytes(&self) -> usize {
+        self.end.as_ref().map_or(0, |end| end.ring.lock().unwrap_or_else(PoisonError::into_inner).bytes)
+    }
+
+    /// Lets go of all that it keeps. Who has not read it is told of a gap.
+    pub fn clear(&self) {
+        if let Some(end) = &self.end {
+            end.ring.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            end.changed.send_replace(());
+        }
     }
 
     /// Returns a subscription to what follows `after`, or to all that is kept; `None` for a stream that goes nowhere.
@@ -113,7 +172,7 @@ impl Frames {
         if let Some(after) = after {
             let ring = end.ring.lock().unwrap_or_else(PoisonError::into_inner);
             subscription.next = ring.number_after(after);
-            subscription.after = after;
+            subscription.after = after.min(ring.position);
         }
         Some(subscription)
     }
@@ -130,7 +189,8 @@ impl Ring {
     fn push(&mut self, frame: Frame) {
         self.position = match &frame {
             Frame::Event(event) => Position { seq: event.seq, sub: 0 },
-            _ => Position { sub: self.position.sub + 1, ..self.position },
+            Frame::Updates { .. } => self.position.step(),
+            _ => self.position.next(),
         };
         self.bytes += frame.bytes();
         self.frames.push_back((self.position, Arc::new(frame)));
@@ -141,11 +201,19 @@ impl Ring {
         }
     }
 
+    fn clear(&mut self) {
+        self.first += self.frames.len() as u64;
+        self.frames.clear();
+        self.bytes = 0;
+    }
+
     /// Returns the number of the first frame behind `after`. One that cannot be told from a lost one counts as lost:
     /// it lies before the oldest frame that is kept.
     fn number_after(&self, after: Position) -> u64 {
         let behind = self.frames.partition_point(|(position, _)| *position <= after) as u64;
-        let is_known = behind > 0 || self.first == 0;
+        // A frame larger than the ring leaves nothing behind; whoever is past it has lost nothing.
+        let is_past = self.frames.is_empty() && self.position <= after;
+        let is_known = behind > 0 || self.first == 0 || is_past;
         if is_known { self.first + behind } else { self.first.saturating_sub(1) }
     }
 

@@ -1,20 +1,30 @@
 //! The turn machine: told what happened, it answers with the one thing to do next. Pure: no I/O, no clock.
 
+pub(crate) mod breakpoints;
+
 use std::collections::VecDeque;
 
 use protocol::{Checkpoint, InterruptId, InterruptPayload, PendingActivity, RunId, RunStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use self::breakpoints::Breakpoints;
 use crate::graph::Graph;
 use crate::step::{Answer, Channels, Entry, Failure, FailureKind, Update};
 
 /// The channel that holds the answers to the interrupts of the node in `next`, from admission to the step's commit.
 pub(crate) const ANSWERS_CHANNEL: &str = "_answers";
 
+/// The kind of the failure of a run that took all its steps.
+const STEPS_KIND: &str = "steps";
+
 /// The channel that says that a node behind the checkpoint may have been begun by a process that is gone. It stays until
 /// a node that acts has its step behind it; while a question waits, [`Asked`] keeps it.
 pub(crate) const RECOVERED_CHANNEL: &str = "_recovered";
+
+/// The channel that says that the run goes on at a node where the thread had stopped: it does not stop there again. It
+/// goes with the first step.
+pub(crate) const GOES_ON_CHANNEL: &str = "_goes_on";
 
 /// What a node asked, in a channel of its own ([`asked_channel`]): other runs may come and go before the answer. The
 /// interrupts' ids follow from the step and the places of the keys.
@@ -41,7 +51,7 @@ pub(crate) fn asked_channel(node: &str) -> String {
 }
 
 /// Returns the id of the question that `node` asked at `step`, the `index`th of that step.
-pub(crate) fn interrupt_id(run_id: RunId, step: u64, (node, index): (&str, usize)) -> InterruptId {
+pub fn interrupt_id(run_id: RunId, step: u64, (node, index): (&str, usize)) -> InterruptId {
     match index {
         0 => InterruptId::derive(run_id, step, node),
         index => InterruptId::derive(run_id, step, &format!("{node}#{index}")),
@@ -80,6 +90,12 @@ pub struct Ending {
     pub interrupts: Vec<InterruptPayload>,
 }
 
+impl Ending {
+    const fn of(status: RunStatus) -> Self {
+        Self { status, failure: None, interrupts: Vec::new() }
+    }
+}
+
 /// What to do next.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one effect exists at a time")]
@@ -114,10 +130,19 @@ enum Phase {
     Resting,
 }
 
+/// Where a run ends although its graph goes on.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds<'g> {
+    /// The most steps it may take.
+    pub steps_max: u64,
+    /// Where its client wants to look.
+    pub breakpoints: &'g Breakpoints,
+}
+
 /// The state of one run of the graph.
 pub struct Turn<'g> {
     graph: &'g Graph,
-    steps_max: u64,
+    bounds: Bounds<'g>,
     phase: Phase,
     /// Whether what comes next may have been begun before. A node that changed nothing is not remembered, and one that
     /// only looks on proves nothing about the one after it.
@@ -135,14 +160,19 @@ pub struct Turn<'g> {
 
 impl<'g> Turn<'g> {
     /// Takes up a run at its checkpoint; answers with the first thing to do.
-    pub fn begin(graph: &'g Graph, checkpoint: &Checkpoint, steps_max: u64, entry: Entry) -> (Self, Effect) {
+    pub fn begin(
+        graph: &'g Graph,
+        checkpoint: &Checkpoint,
+        bounds: Bounds<'g>,
+        entry: Entry,
+    ) -> (Self, Effect) {
         let entry = match checkpoint.channels.contains_key(RECOVERED_CHANNEL) {
             true => Entry::Recovered,
             false => entry,
         };
         let mut turn = Self {
             graph,
-            steps_max,
+            bounds,
             phase: Phase::Resting,
             entry,
             node: String::new(),
@@ -185,6 +215,10 @@ impl<'g> Turn<'g> {
                 self.step_done(&node, update)
             }
             (Phase::Running(_) | Phase::Committing(None), Input::Stop { update, status, why }) => {
+                // A node that was not run may have been begun before.
+                if self.entry == Entry::Recovered && update.is_empty() {
+                    self.channels.insert(RECOVERED_CHANNEL.to_owned(), true.into());
+                }
                 self.apply(&update);
                 let failure = Some((status.as_str().to_owned(), why, None));
                 self.end(update, Ending { status, failure, interrupts: Vec::new() })
@@ -200,6 +234,7 @@ impl<'g> Turn<'g> {
         self.step += 1;
         let answered = self.channels.remove(ANSWERS_CHANNEL).is_some();
         self.channels.remove(&asked_channel(node));
+        self.channels.remove(GOES_ON_CHANNEL);
         self.apply(&update);
         if !update.is_empty() || answered {
             self.settle(node);
@@ -215,6 +250,11 @@ impl<'g> Turn<'g> {
             (Some(_), true) => self.proceed(),
             _ => self.commit(update),
         }
+    }
+
+    /// Returns whether what comes next may have been begun before.
+    pub const fn entry(&self) -> Entry {
+        self.entry
     }
 
     /// Notes, with the commit of `node`'s step, whether the next node may still have been begun before.
@@ -240,6 +280,14 @@ impl<'g> Turn<'g> {
         self.end(update, Ending { status: RunStatus::Interrupted, failure: None, interrupts })
     }
 
+    /// Returns whether a client wants to look before `next` begins, or after the node before it.
+    fn stops_before(&self, next: &str) -> bool {
+        let Breakpoints { before, after } = self.bounds.breakpoints;
+        let goes_on =
+            [GOES_ON_CHANNEL, ANSWERS_CHANNEL].iter().any(|channel| self.channels.contains_key(*channel));
+        (before.has(next) && !goes_on) || (!self.node.is_empty() && after.has(&self.node))
+    }
+
     fn apply(&mut self, update: &Update) {
         for (key, value) in &update.channels {
             match value {
@@ -252,9 +300,12 @@ impl<'g> Turn<'g> {
 
     /// Commits, and ends the run in the same transaction when nothing is left to do.
     fn commit(&mut self, update: Update) -> Effect {
-        if self.next.is_none() && self.activities.is_empty() {
-            return self
-                .end(update, Ending { status: RunStatus::Success, failure: None, interrupts: Vec::new() });
+        match &self.next {
+            None if self.activities.is_empty() => return self.end(update, Ending::of(RunStatus::Success)),
+            Some(next) if self.activities.is_empty() && self.stops_before(next) => {
+                return self.end(update, Ending::of(RunStatus::Interrupted));
+            }
+            Some(_) | None => {}
         }
         self.phase = Phase::Committing(None);
         Effect::Commit { update, ending: None }
@@ -281,14 +332,14 @@ impl<'g> Turn<'g> {
             return Effect::Perform(activity.clone());
         }
         let Some(node) = self.next.clone() else {
-            return self.end(
-                Update::default(),
-                Ending { status: RunStatus::Success, failure: None, interrupts: Vec::new() },
-            );
+            return self.end(Update::default(), Ending::of(RunStatus::Success));
         };
-        if self.step >= self.steps_max {
-            let why = format!("the run reached its limit of {} steps", self.steps_max);
-            let failure = Some((RunStatus::Timeout.as_str().to_owned(), why, None));
+        if self.stops_before(&node) {
+            return self.end(Update::default(), Ending::of(RunStatus::Interrupted));
+        }
+        if self.step >= self.bounds.steps_max {
+            let why = format!("the run reached its limit of {} steps", self.bounds.steps_max);
+            let failure = Some((STEPS_KIND.to_owned(), why, None));
             return self.end(
                 Update::default(),
                 Ending { status: RunStatus::Timeout, failure, interrupts: Vec::new() },

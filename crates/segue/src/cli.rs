@@ -1,9 +1,12 @@
 //! The arguments: commands, options and their help texts. What they mean is in the files under `commands`.
 
 pub(crate) mod compact;
+pub(crate) mod database;
 pub(crate) mod handoff;
 pub(crate) mod history;
 pub(crate) mod memory;
+pub(crate) mod mirror;
+pub(crate) mod serve;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,10 +17,13 @@ use protocol::{AssistantId, Seq};
 
 use crate::exit::EXIT_CODES;
 use compact::{Compact, Uncompact, Window};
+use database::{Db, Prune};
 use handoff::{Handoff, Recall};
 use history::{Feedback, History, Trace};
 use memory::store::Store;
 use memory::{Memory, Remember, Search};
+use mirror::{Handoffs, Mirror};
+use serve::{Keys, Serve};
 
 /// A durable agent in the terminal: chat, run one turn, hand a long session over to a fresh thread
 ///
@@ -56,6 +62,10 @@ pub(crate) struct Global {
     /// Folder that holds everything segue keeps [default: $SEGUE_HOME, else the platform's data folder]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
     pub(crate) home: Option<OsString>,
+    /// Database that holds the threads, for all who use it: postgres://… or sqlite:PATH [default: $SEGUE_DATABASE_URL, else
+    /// `[database] url` in config.toml, else segue.db in the home folder]
+    #[arg(long, global = true, value_name = "URL", help_heading = "Global options")]
+    pub(crate) database_url: Option<String>,
     /// Which assistant works; it has its own agent.md
     #[arg(long, global = true, value_name = "ID", default_value_t, help_heading = "Global options")]
     pub(crate) assistant: AssistantId,
@@ -125,6 +135,10 @@ pub(crate) enum ColorChoice {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Handoff(Handoff),
+    #[command(subcommand)]
+    Handoffs(Handoffs),
+    #[command(subcommand)]
+    Mirror(Mirror),
     Import(Import),
     Chat(Chat),
     Run(Run),
@@ -145,6 +159,12 @@ pub(crate) enum Command {
     Uncompact(Uncompact),
     Feedback(Feedback),
     Trace(Trace),
+    Serve(Serve),
+    #[command(subcommand)]
+    Keys(Keys),
+    #[command(subcommand)]
+    Db(Db),
+    Prune(Prune),
     /// Show which models can be used, and why others cannot
     Models,
     #[command(subcommand)]

@@ -14,9 +14,10 @@ pub(crate) mod threads;
 pub(crate) mod work;
 
 use std::io::{self, Write};
+use std::str::FromStr;
 use std::time::Duration;
 
-use agent::{Agent, Home, Policy, RunLimits, Settings};
+use agent::{Agent, Database, Home, Policy, RunLimits, Settings};
 use protocol::ThreadId;
 use serde::Serialize;
 
@@ -30,6 +31,13 @@ use crate::terminal::text::wrap::wrap;
 const SHORT_IDS: [usize; 4] = [8, 13, 18, 23];
 /// The beginning of an id that stays unique: all of its time, and what tells ids of the same millisecond apart.
 pub(crate) const LASTING_ID: usize = 18;
+
+/// What a server logs, unless `SEGUE_LOG` says otherwise: a client that is told no more than that something failed needs
+/// somebody who can look.
+const SERVER_LOG: &str = "warn";
+
+/// The variable that says where the journal is; the option goes before it.
+const DATABASE_VARIABLE: &str = "SEGUE_DATABASE_URL";
 
 /// What to do where no model is configured.
 pub(crate) const NO_MODEL_HINT: &str =
@@ -49,16 +57,22 @@ pub(crate) struct Context {
 
 impl Context {
     /// Opens the agent that the options name.
-    fn open(global: &Global, asked: Asked) -> Result<Self, Failure> {
+    async fn open(global: &Global, asked: Asked) -> Result<Self, Failure> {
         let settings = settings(global, asked)?;
         let model = settings.model.clone();
-        let agent = Agent::open(settings)?;
-        Ok(Self {
-            agent,
-            model,
-            screen: Screen::new(global.color, global.drawing()),
-            format: global.format(),
-        })
+        Ok(Self::of(global, Agent::open(settings).await?, model))
+    }
+
+    /// Opens what a server needs, which may be one of several on one database.
+    async fn open_to_serve(global: &Global, asked: Asked) -> Result<Self, Failure> {
+        let settings = settings(global, asked)?;
+        let model = settings.model.clone();
+        Ok(Self::of(global, Agent::open_to_serve(settings).await?, model))
+    }
+
+    fn of(global: &Global, agent: Agent, model: Option<String>) -> Self {
+        let screen = Screen::new(global.color, global.drawing());
+        Self { agent, model, screen, format: global.format() }
     }
 
     /// Writes one JSON object to stdout.
@@ -97,9 +111,14 @@ impl Context {
 
 /// Performs the command.
 pub(crate) fn start(cli: Cli) -> Outcome {
-    log_to_stderr();
-    // A chat waits for keys on this thread; what goes on meanwhile has one of its own.
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let is_server = matches!(cli.command, Some(Command::Serve(_)));
+    log_to_stderr(is_server.then_some(SERVER_LOG));
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if !is_server {
+        // A chat waits for keys on this thread; what goes on meanwhile has one of its own.
+        runtime.worker_threads(1);
+    }
+    let runtime = runtime.enable_all().build()?;
     let outcome = runtime.block_on(perform(cli));
     // Work that was given up must not keep the program from ending.
     runtime.shutdown_background();
@@ -108,35 +127,46 @@ pub(crate) fn start(cli: Cli) -> Outcome {
 
 async fn perform(cli: Cli) -> Outcome {
     let global = cli.global;
-    let open = |asked: Asked| Context::open(&global, asked);
+    let open = async |asked: Asked| Context::open(&global, asked).await;
     match cli.command {
         None => talk(&global, cli.chat).await,
         Some(Command::Chat(args)) => talk(&global, args).await,
-        Some(Command::Handoff(args)) => handoff::run(&open(Asked::model(&args.model))?, args).await,
-        Some(Command::Import(args)) => import::run(&open(Asked::default())?, args).await,
+        Some(Command::Handoff(args)) => handoff::run(&open(Asked::model(&args.model)).await?, args).await,
+        Some(Command::Handoffs(args)) => handoff::stats::run(&open(Asked::default()).await?, args).await,
+        Some(Command::Mirror(args)) => handoff::mirror::run(&open(Asked::default()).await?, args).await,
+        Some(Command::Import(args)) => import::run(&open(Asked::default()).await?, args).await,
         Some(Command::Run(args)) => {
             let asked = Asked { limits: limits(&args.limits), ..Asked::model(&args.model) };
             let asked = Asked { approve: policy(args.limits.approve), ..asked };
-            run::run(&open(asked)?, args).await
+            run::run(&open(asked).await?, args).await
         }
         Some(Command::Decide(args)) => {
             let limits = run_limits(args.max_turns, args.timeout);
-            run::decide::run(&open(Asked { limits, ..Asked::model(&args.model) })?, args).await
+            run::decide::run(&open(Asked { limits, ..Asked::model(&args.model) }).await?, args).await
         }
-        Some(Command::Threads(args)) => threads::run(&open(Asked::default())?, args).await,
-        Some(Command::History(args)) => history::run(&open(Asked::default())?, args).await,
-        Some(Command::Search(args)) => history::search::run(&open(Asked::default())?, args).await,
-        Some(Command::Recall(args)) => history::recall::run(&open(Asked::default())?, args).await,
-        Some(Command::Memory(args)) => memory::run(&open(Asked::default())?, args).await,
-        Some(Command::Remember(args)) => memory::notes::remember(&open(Asked::default())?, args).await,
-        Some(Command::Store(args)) => memory::store::run(&open(Asked::default())?, args).await,
-        Some(Command::Window(args)) => compact::window(&open(Asked::model(&args.model))?, &args.thread).await,
-        Some(Command::Compact(args)) => compact::run(&open(Asked::model(&args.model))?, args).await,
-        Some(Command::Uncompact(args)) => compact::undo(&open(Asked::default())?, &args.thread).await,
-        Some(Command::Feedback(args)) => run::feedback::run(&open(Asked::default())?, args).await,
-        Some(Command::Trace(args)) => run::trace::run(&open(Asked::default())?, &args.run).await,
-        Some(Command::Models) => setup::models::run(&open(Asked::default())?),
-        Some(Command::Mcp(args)) => setup::mcp::run(&open(Asked::default())?, args).await,
+        Some(Command::Threads(args)) => threads::run(&open(Asked::default()).await?, args).await,
+        Some(Command::History(args)) => history::run(&open(Asked::default()).await?, args).await,
+        Some(Command::Search(args)) => history::search::run(&open(Asked::default()).await?, args).await,
+        Some(Command::Recall(args)) => history::recall::run(&open(Asked::default()).await?, args).await,
+        Some(Command::Memory(args)) => memory::run(&open(Asked::default()).await?, args).await,
+        Some(Command::Remember(args)) => memory::notes::remember(&open(Asked::default()).await?, args).await,
+        Some(Command::Store(args)) => memory::store::run(&open(Asked::default()).await?, args).await,
+        Some(Command::Window(args)) => {
+            compact::window(&open(Asked::model(&args.model)).await?, &args.thread).await
+        }
+        Some(Command::Compact(args)) => compact::run(&open(Asked::model(&args.model)).await?, args).await,
+        Some(Command::Uncompact(args)) => compact::undo(&open(Asked::default()).await?, &args.thread).await,
+        Some(Command::Feedback(args)) => run::feedback::run(&open(Asked::default()).await?, args).await,
+        Some(Command::Trace(args)) => run::trace::run(&open(Asked::default()).await?, &args.run).await,
+        Some(Command::Serve(args)) => {
+            let asked = Asked::model(&args.model);
+            setup::serve::run(Context::open_to_serve(&global, asked).await?, args).await
+        }
+        Some(Command::Keys(args)) => setup::keys::run(&open(Asked::default()).await?, args).await,
+        Some(Command::Db(args)) => setup::database::run(&global, args).await,
+        Some(Command::Prune(args)) => threads::prune::run(&open(Asked::default()).await?, args).await,
+        Some(Command::Models) => setup::models::run(&open(Asked::default()).await?),
+        Some(Command::Mcp(args)) => setup::mcp::run(&open(Asked::default()).await?, args).await,
         Some(Command::Doctor) => setup::doctor::run(&global).await,
         Some(Command::Completions(args)) => setup::generate::completions(&args),
         Some(Command::Man(args)) => setup::generate::man(&args),
@@ -144,7 +174,7 @@ async fn perform(cli: Cli) -> Outcome {
 }
 
 async fn talk(global: &Global, args: crate::cli::Chat) -> Outcome {
-    chat::run(Context::open(global, Asked::model(&args.model))?, args).await
+    chat::run(Context::open(global, Asked::model(&args.model)).await?, args).await
 }
 
 /// What the arguments ask of the agent.
@@ -186,6 +216,7 @@ fn settings(global: &Global, asked: Asked) -> Result<Settings, Failure> {
     })?;
     Ok(Settings {
         home: Home::locate(home.as_deref())?,
+        database: database(global)?,
         workspace,
         assistant_id: global.assistant.clone(),
         model: asked.model,
@@ -194,9 +225,16 @@ fn settings(global: &Global, asked: Asked) -> Result<Settings, Failure> {
     })
 }
 
-/// Logs go to stderr, and only when `SEGUE_LOG` asks for them.
-fn log_to_stderr() {
-    let Ok(filter) = std::env::var("SEGUE_LOG") else { return };
+/// Returns the database that the arguments name, or else the environment.
+fn database(global: &Global) -> Result<Option<Database>, Failure> {
+    let named = global.database_url.clone().or_else(|| std::env::var(DATABASE_VARIABLE).ok());
+    let named = named.filter(|url| !url.trim().is_empty());
+    Ok(named.as_deref().map(Database::from_str).transpose()?)
+}
+
+/// Logs go to stderr: what `SEGUE_LOG` asks for, or else `unless_set`.
+fn log_to_stderr(unless_set: Option<&str>) {
+    let Some(filter) = std::env::var("SEGUE_LOG").ok().or(unless_set.map(str::to_owned)) else { return };
     let logs = tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
         .with_writer(io::stderr)

@@ -9,6 +9,10 @@ mod terminal;
 
 use std::process::ExitCode;
 
+/// Many small frames and texts live a short time on several threads; the measure is in the workspace's manifest.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = match cli::Cli::read() {
         Ok(cli) => cli,

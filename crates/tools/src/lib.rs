@@ -56,6 +56,11 @@ pub fn all(settings: Settings) -> Vec<Arc<dyn Tool>> {
     ]
 }
 
+/// Returns those of the agent's own tools that touch nothing of this machine.
+pub fn apart() -> Vec<Arc<dyn Tool>> {
+    vec![Arc::new(todos::WriteTodos)]
+}
+
 /// Reads a call's arguments; the error is what the model is told.
 fn arguments<T: DeserializeOwned>(args: &Value) -> Result<T, String> {
     let args = if args.is_null() { &Value::Object(serde_json::Map::new()) } else { args };

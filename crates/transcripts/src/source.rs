@@ -36,11 +36,12 @@ impl Source {
         let mut spooled = NamedTempFile::new_in(folder).map_err(io)?;
         std::io::copy(input, &mut spooled).map_err(io)?;
         spooled.flush().map_err(io)?;
-        Ok(Self {
-            path: spooled.path().to_owned(),
-            shown_as: PathBuf::from(shown_as),
-            _spooled: Some(spooled),
-        })
+        Ok(Self::spooled(spooled, shown_as))
+    }
+
+    /// Returns the source for a temporary file, gone with the source, shown as `shown_as` in reports.
+    pub fn spooled(file: NamedTempFile, shown_as: &str) -> Self {
+        Self { path: file.path().to_owned(), shown_as: PathBuf::from(shown_as), _spooled: Some(file) }
     }
 
     /// Returns the path to read.

@@ -26,7 +26,7 @@ const TYPED_IDS: [&str; 5] = ["thread_id", "run_id", "handoff_id", "event_id", "
 const FOREIGN_WORDS: &str = "crates/transcripts/";
 
 /// The folder in which ids are columns.
-const COLUMNS: &str = "/sqlite/";
+const COLUMNS: &str = "/tables/";
 
 /// Checks one file.
 pub fn check(source: &Source) -> Vec<Finding> {
@@ -176,6 +176,6 @@ mod tests {
         check_text("fn a(run_id: &str) {}", &[found]);
         check_text("fn a(run_id: Option<String>) {}", &[found]);
         check_text("fn a(run_id: RunId, request_id: String) {}", &[]);
-        assert!(findings(check, "crates/journal/src/sqlite/a.rs", "struct A { run_id: String }").is_empty());
+        assert!(findings(check, "crates/journal/src/tables/a.rs", "struct A { run_id: String }").is_empty());
     }
 }

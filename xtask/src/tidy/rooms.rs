@@ -6,10 +6,11 @@ use toml_edit::{Document, Item, TableLike};
 
 use super::{Finding, TextFile};
 
-/// Each room and the rooms it may use. A test double is a room that nobody uses outside tests.
+/// Each room and the rooms it may use. What is for tests is a room that nobody uses outside them.
 const ROOMS: &[(&str, &[&str])] = &[
     ("protocol", &[]),
-    ("journal", &["protocol"]),
+    ("pg", &[]),
+    ("journal", &["protocol", "pg"]),
     ("model", &["protocol"]),
     ("transcripts", &["protocol"]),
     ("runtime", &["protocol", "journal", "model"]),
@@ -18,7 +19,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("tools", &["protocol", "journal", "model", "runtime"]),
     ("mcp", &["protocol", "journal", "model", "runtime"]),
     ("memory", &["protocol", "journal", "model", "runtime", "ledger"]),
-    ("handoff", &["protocol", "journal", "model", "runtime", "ledger", "memory"]),
+    ("handoff", &["protocol", "pg", "journal", "model", "runtime", "ledger", "memory"]),
     (
         "agent",
         &[
@@ -35,9 +36,11 @@ const ROOMS: &[(&str, &[&str])] = &[
             "handoff",
         ],
     ),
-    ("gateway", &["protocol", "agent"]),
+    ("dispatch", &["protocol", "agent"]),
+    ("gateway", &["protocol", "agent", "dispatch"]),
     ("segue", &["protocol", "agent", "gateway"]),
     ("scripted", &[]),
+    ("cluster", &[]),
     ("xtask", &[]),
 ];
 
@@ -45,9 +48,15 @@ const ROOMS: &[(&str, &[&str])] = &[
 const RESERVED: &[(&str, &[&str])] = &[
     ("anyhow", &["segue", "xtask"]),
     ("axum", &["gateway", "scripted"]),
+    ("bb8", &["pg"]),
     ("clap", &["segue"]),
-    ("reqwest", &["model"]),
+    ("hyper", &["gateway"]),
+    ("reqwest", &["dispatch", "model"]),
     ("rusqlite", &["journal", "transcripts"]),
+    ("tokio-postgres", &["cluster", "pg"]),
+    ("tokio-postgres-rustls", &["pg"]),
+    ("tower-http", &["gateway"]),
+    ("utoipa", &["gateway"]),
 ];
 
 /// Checks the manifests of the workspace.
@@ -157,13 +166,13 @@ mod tests {
     }
 
     #[test]
-    fn the_test_double_is_used_by_tests_only() {
+    fn what_is_for_tests_is_used_by_tests_only() {
         check_room("agent", "[dev-dependencies]\nscripted.workspace = true\n", &[]);
-        check_room(
-            "agent",
-            "[dependencies]\nscripted.workspace = true\n",
-            &["2: `agent` depends on `scripted`"],
-        );
+        check_room("journal", "[dev-dependencies]\ncluster.workspace = true\n", &[]);
+        for room in ["scripted", "cluster"] {
+            let manifest = format!("[dependencies]\n{room}.workspace = true\n");
+            check_room("agent", &manifest, &[&format!("2: `agent` depends on `{room}`")]);
+        }
     }
 
     #[test]

@@ -1,8 +1,6 @@
 //! The agent's standing instructions: the first part of every system prompt, and the same bytes for a whole run, so
 //! that a provider's cache hits.
 
-use std::path::PathBuf;
-
 use async_trait::async_trait;
 use model::ChatRequest;
 use runtime::{Channels, Failure, Hook, Point, StepContext, Update};
@@ -14,7 +12,8 @@ const SUBAGENT_PROMPT: &str = include_str!("prompts/subagent.md");
 
 /// Puts the standing instructions first.
 pub(super) struct Instructions {
-    pub(super) workspace: PathBuf,
+    /// What the model is told of the folder it works in.
+    pub(super) workspace: String,
     pub(super) role: Role,
 }
 
@@ -33,7 +32,7 @@ impl Hook for Instructions {
         _step: &StepContext<'_>,
         request: &mut ChatRequest,
     ) -> Result<Update, Failure> {
-        request.system.insert(0, text(self.role, &self.workspace.to_string_lossy()));
+        request.system.insert(0, text(self.role, &self.workspace));
         Ok(Update::default())
     }
 }

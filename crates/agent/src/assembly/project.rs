@@ -55,6 +55,8 @@ fn section(workspace: &Path) -> Option<String> {
 
 /// Returns the beginning of a file of the workspace, and whether it is all of it. A link that leads out is not followed.
 fn read(workspace: &Path, name: &str) -> Option<(String, bool)> {
+    // Most often there is none, and to follow the path there takes many times as long as to see that.
+    workspace.join(name).symlink_metadata().ok()?;
     let root = workspace.canonicalize().ok()?;
     let path =
         root.join(name).canonicalize().ok().filter(|path| path.starts_with(&root) && path.is_file())?;

@@ -13,10 +13,7 @@ use protocol::{
     AssistantId, Category, Decisions, Event, EventId, EventType, Interrupt, InterruptId, InterruptPayload,
     Message, NewEvent, ParentKind, Run, RunId, RunStatus, Thread, ThreadId,
 };
-use runtime::{
-    Admission, Admitted, Driver, Frame, Frames, Item, Repeat, RunEnd, Start, Tool, ToolContext, ToolOutput,
-    Update,
-};
+use runtime::{Admission, Admitted, Driver, Repeat, RunEnd, Start, Tool, ToolContext, ToolOutput, Update};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -28,9 +25,6 @@ const DESCRIPTION: &str = include_str!("prompts/task.md");
 
 /// The name of the tool.
 pub(crate) const TASK_TOOL: &str = "task";
-
-/// The name of the frames that tell what a sub-agent does.
-const SUBAGENT_FRAME: &str = "subagent";
 
 /// Events read at a time on the way back to the answer or the question of a call.
 const ANSWER_PAGE_ROWS: usize = 16;
@@ -126,7 +120,8 @@ impl Task {
         let store = &self.driver.store;
         if let Some(run) = store.active_runs(Some(thread_id)).await?.into_iter().next() {
             let now = self.leases.ended(&run)?;
-            let admitted = runtime::reclaim(&**store, &run, &self.driver.owner, now).await?;
+            let admitted =
+                runtime::reclaim(&**store, &run, &self.driver.lease, runtime::Taken::Ended(now)).await?;
             return Ok(Standing::Runs(admitted));
         }
         let answers = self.answers(context).await?;
@@ -137,7 +132,8 @@ impl Task {
                 continue;
             };
             let (graph, admission) = (&self.driver.graph, self.admission(thread_id));
-            let resumed = runtime::resume(&**store, graph, &admission, (&interrupt, decisions)).await?;
+            let (answer, with) = ([(&interrupt, decisions)], Update::default());
+            let resumed = runtime::resume(&**store, graph, &admission, &answer, with).await?;
             if let Some(admitted) = resumed {
                 return Ok(Standing::Runs(admitted));
             }
@@ -212,7 +208,7 @@ impl Task {
         self.driver.store.commit(Transaction { fence: None, writes }).await?;
         let message = NewEvent::message(&Message::human(args.prompt.clone()), now)?;
         let update = Update { events: vec![message], ..Update::default() };
-        let start = Start { update, channels: Purpose::Turn.channels() };
+        let start = Start { update, channels: Purpose::Turn.channels(), ..Start::default() };
         let store = &*self.driver.store;
         let admitted = runtime::admit(store, &self.driver.graph, &self.admission(thread_id), start).await?;
         Ok(Standing::Runs(admitted))
@@ -224,29 +220,16 @@ impl Task {
             thread_id,
             assistant_id: self.assistant_id.clone(),
             model: self.model.clone(),
-            owner: self.driver.owner.clone(),
+            lease: self.driver.lease.clone(),
             now: Timestamp::now(),
+            origin: runtime::Origin::New,
         }
     }
 
     /// Drives the sub-agent, and tells those who watch the parent what it does.
     async fn drive(&self, admitted: Admitted, context: &ToolContext) -> Result<RunEnd> {
-        let (frames, mut subscription) = Frames::channel();
-        let thread_id = admitted.checkpoint.thread_id;
-        let work = async {
-            let end = self.driver.drive(admitted, &frames, &context.cancel).await;
-            drop(frames);
-            end
-        };
-        let tell = async {
-            while let Some(Item::Frame(_, frame)) = subscription.next().await {
-                if is_told(&frame) {
-                    let value = json!({"call_id": context.call_id, "thread_id": thread_id, "frame": *frame});
-                    context.frames.send(Frame::Custom { name: SUBAGENT_FRAME.to_owned(), value });
-                }
-            }
-        };
-        Ok(futures::join!(work, tell).0?)
+        let frames = context.frames.within(&context.call_id, admitted.checkpoint.thread_id);
+        Ok(self.driver.drive(admitted, &frames, &context.cancel).await?)
     }
 
     /// Returns the sub-agent's questions as the parent's, marked with where they come from.
@@ -309,16 +292,4 @@ impl Task {
         });
         Ok(words.unwrap_or_else(|| "(it said nothing)".to_owned()))
     }
-}
-
-/// What of a sub-agent's frames those who watch the parent see: what it does, not what it says.
-fn is_told(frame: &Frame) -> bool {
-    matches!(
-        frame,
-        Frame::RunStarted { .. }
-            | Frame::ToolStarted { .. }
-            | Frame::ToolEnded { .. }
-            | Frame::Notice { .. }
-            | Frame::RunEnded { .. }
-    )
 }

@@ -8,13 +8,16 @@ use compaction::COMPACT_CONVERSATION;
 use handoff::REQUEST_HANDOFF;
 use mcp::Servers;
 use memory::{RECALL, STORE};
-use runtime::{Frame, Frames, Review, Subject, Tool};
+use protocol::AssistantId;
+use runtime::{Review, Subject, Tool};
 use serde::Serialize;
+use tokio::sync::OnceCell;
 use tools::permission::{self, Permissions, Rule, RuleBook, Scope, Verdict};
 use tools::{Skills, SkillsFound};
 
 use super::subagent::{self, TASK_TOOL};
 use crate::agent::Agent;
+use crate::home::config::UserTools;
 use crate::{Error, Result};
 
 /// The name of the tool that loads a skill.
@@ -23,33 +26,53 @@ const LOAD_SKILL: &str = "load_skill";
 /// The tools there are, and the rules about them.
 pub(crate) struct Toolbox {
     own: Vec<Arc<dyn Tool>>,
+    /// The tools of those who have nothing of the machine.
+    apart: Arc<[Arc<dyn Tool>]>,
     servers: Option<Servers>,
     pub(crate) skills: Arc<Skills>,
     pub(crate) rules: Arc<RuleBook>,
+    /// The tools as they were last.
+    listed: Mutex<Arc<[Arc<dyn Tool>]>>,
+    /// The tool that loads skills, where there are any.
+    load_skill: Arc<dyn Tool>,
     /// What a person should know, until it was told.
     notices: Mutex<Vec<String>>,
 }
 
 impl Toolbox {
-    /// Returns the tools as they are at present: servers and skills come and go.
-    pub(crate) async fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        let mut tools = self.own.clone();
+    /// Returns the tools as they are at present: servers and skills come and go. While they are the same, so is the list.
+    pub(crate) async fn tools(&self) -> Arc<[Arc<dyn Tool>]> {
+        let mut come = Vec::new();
         if !self.skills.found().skills.is_empty() {
-            tools.push(self.skills.tool());
+            come.push(Arc::clone(&self.load_skill));
         }
         if let Some(servers) = &self.servers {
             servers.refresh().await;
-            tools.extend(servers.tools());
+            come.extend(servers.tools());
         }
-        tools
+        let present = || self.own.iter().chain(&come);
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_as_listed = listed.len() == self.own.len() + come.len()
+            && listed.iter().zip(present()).all(|(listed, tool)| Arc::ptr_eq(listed, tool));
+        if !is_as_listed {
+            *listed = present().cloned().collect();
+        }
+        Arc::clone(&listed)
     }
 
-    /// Tells what a person should know, once.
-    pub(crate) fn tell(&self, frames: &Frames) {
-        for text in self.notices.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            frames.send(Frame::Notice { text });
-        }
+    /// Returns what a person should know, once.
+    pub(crate) fn notices(&self) -> Vec<String> {
+        std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// What an assistant has of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// The workspace, commands, skills and servers of tools.
+    Machine,
+    /// Nothing but its own conversations and memory.
+    Conversation,
 }
 
 /// A tool, as it is listed.
@@ -70,6 +93,29 @@ impl Agent {
         self.toolbox.get_or_try_init(async || self.make_toolbox().await).await
     }
 
+    /// Returns what of the machine the agents of users may use.
+    pub fn user_tools(&self) -> UserTools {
+        self.config.serve.user_tools
+    }
+
+    /// Returns what the assistant has of the machine: a user's is given what the settings say, for the workspace is not
+    /// theirs.
+    pub(crate) fn reach(&self, assistant_id: &AssistantId) -> Reach {
+        match (assistant_id.owner(), self.user_tools()) {
+            (None, _) | (Some(_), UserTools::All) => Reach::Machine,
+            (Some(_), UserTools::None) => Reach::Conversation,
+        }
+    }
+
+    /// Returns the tools of the process that the assistant has.
+    pub(super) async fn shared_tools(&self, assistant_id: &AssistantId) -> Result<Arc<[Arc<dyn Tool>]>> {
+        let toolbox = self.toolbox().await?;
+        match self.reach(assistant_id) {
+            Reach::Machine => Ok(toolbox.tools().await),
+            Reach::Conversation => Ok(Arc::clone(&toolbox.apart)),
+        }
+    }
+
     async fn make_toolbox(&self) -> Result<Toolbox> {
         let home = self.settings.home.root();
         let settings =
@@ -86,7 +132,16 @@ impl Agent {
         notices.extend(misspelt(&rules.rules().permissions, &known));
         notices.extend(self.summariser_problem());
         let skills = Arc::new(Skills::new(&self.settings.home.skills(), &self.settings.workspace));
-        Ok(Toolbox { own, servers, skills, rules: Arc::new(rules), notices: Mutex::new(notices) })
+        Ok(Toolbox {
+            own,
+            apart: tools::apart().into(),
+            servers,
+            load_skill: skills.tool(),
+            skills,
+            rules: Arc::new(rules),
+            listed: Mutex::new(Arc::new([])),
+            notices: Mutex::new(notices),
+        })
     }
 
     fn permissions_file(&self) -> PathBuf {
@@ -104,8 +159,10 @@ impl Agent {
     /// # Errors
     /// When the remembered rules cannot be read.
     pub async fn tools(&self) -> Result<Vec<ToolInfo>> {
-        let tools = self.main_tools(&self.settings.assistant_id, None).await?;
-        let rules = self.toolbox().await?.rules.rules();
+        let toolbox = self.toolbox().await?;
+        let assistant_id = &self.settings.assistant_id;
+        let tools = self.main_tools(assistant_id, None, &self.shared_tools(assistant_id).await?).await?;
+        let rules = toolbox.rules.rules();
         let specs = tools.iter().map(|tool| tool.spec()).chain([subagent::spec()]);
         let info = specs.map(|spec| {
             let source = if spec.name.starts_with("mcp__") { "mcp" } else { "built in" };
@@ -141,9 +198,11 @@ impl Agent {
         self.toolbox().await?.rules.remember(rule, scope).map_err(Error::from)
     }
 
-    /// Lets the servers that were started end by themselves for a moment, then ends them.
-    pub async fn close(mut self) {
-        if let Some(servers) = self.toolbox.take().and_then(|toolbox| toolbox.servers) {
+    /// Lets the servers that were started end by themselves for a moment, then ends them. Agents that share them
+    /// ([`Agent::scoped`]) use them until the last one is closed or dropped.
+    pub async fn close(self) {
+        let toolbox = Arc::into_inner(self.toolbox).and_then(OnceCell::into_inner);
+        if let Some(servers) = toolbox.and_then(|toolbox| toolbox.servers) {
             servers.close().await;
         }
     }

@@ -4,6 +4,7 @@
 use jiff::{SignedDuration, Timestamp};
 use journal::{ThreadPatch, Transaction, Write};
 use protocol::{Handoff, HandoffStatus, Interrupt, ThreadStatus};
+use runtime::Channels;
 
 use crate::agent::Agent;
 use crate::{Error, Result};
@@ -52,16 +53,20 @@ impl Agent {
     async fn expire(&self, handoff: &Handoff) -> Result<()> {
         let now = Timestamp::now();
         let thread_id = handoff.parent_thread_id;
-        let channels =
-            self.store.checkpoint(thread_id).await?.map(|point| point.channels).unwrap_or_default();
+        let (mut next, channels) = match self.store.checkpoint(thread_id).await? {
+            Some(point) => (point.next, point.channels),
+            None => (None, Channels::new()),
+        };
         let mut writes = handoff::expired(handoff, &channels, now)?;
         let mut waiting = self.store.pending_interrupts(thread_id).await?;
         if let Some(at) = waiting.iter().position(|interrupt| super::is_about(interrupt, handoff.handoff_id))
         {
-            let interrupt_id = waiting.remove(at).interrupt_id;
+            let asked = waiting.remove(at);
+            let interrupt_id = asked.interrupt_id;
             writes.push(Write::ResolveInterrupt { interrupt_id, decisions: None, at: now });
+            next = next.filter(|node| *node != asked.node);
         }
-        if waiting.is_empty() {
+        if waiting.is_empty() && next.is_none() {
             let patch = ThreadPatch { status: Some(ThreadStatus::Idle), ..ThreadPatch::default() };
             writes.push(Write::UpdateThread { thread_id, patch });
         }

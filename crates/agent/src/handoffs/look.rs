@@ -9,9 +9,9 @@ use super::{PendingHandoff, Shown};
 use crate::agent::Agent;
 use crate::{Error, Result};
 
-/// A handoff that is being drafted or waits for a decision.
+/// A handoff in a list.
 #[derive(Debug, Clone, Serialize)]
-pub struct OpenHandoff {
+pub struct ListedHandoff {
     /// The handoff.
     pub handoff: Handoff,
     /// The title of its newest proposal; `None` while the first is drafted.
@@ -36,25 +36,60 @@ impl Agent {
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn open_handoffs(&self) -> Result<Vec<OpenHandoff>> {
+    pub async fn open_handoffs(&self) -> Result<Vec<ListedHandoff>> {
+        let pending = HandoffStatus::ALL.into_iter().filter(|status| status.is_pending());
+        self.list_handoffs(None, &pending.collect::<Vec<_>>(), usize::MAX).await
+    }
+
+    /// Returns up to `limit` handoffs that stand at one of `statuses`, of one thread or of all, newest first. One that
+    /// nobody decided about in time counts as expired, though nobody gave it up yet.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn list_handoffs(
+        &self,
+        thread_id: Option<ThreadId>,
+        statuses: &[HandoffStatus],
+        limit: usize,
+    ) -> Result<Vec<ListedHandoff>> {
+        let mut looked_at = statuses.to_vec();
+        if statuses.contains(&HandoffStatus::Expired) {
+            let pending = HandoffStatus::ALL.into_iter().filter(|status| status.is_pending());
+            looked_at.extend(pending.filter(|status| !statuses.contains(status)));
+        }
+        // Where age makes no difference to who is among them, no more are read than are asked for.
+        let counts_age =
+            statuses.contains(&HandoffStatus::Expired) != statuses.contains(&HandoffStatus::AwaitingDecision);
         let filter = HandoffFilter {
-            statuses: HandoffStatus::ALL.into_iter().filter(|status| status.is_pending()).collect(),
+            parent_thread_id: thread_id,
+            statuses: looked_at,
+            limit: (!counts_age).then_some(limit),
             ..HandoffFilter::default()
         };
-        let mut open = Vec::new();
-        for handoff in self.store.handoffs(filter).await? {
+        let mut listed = Vec::new();
+        for mut handoff in self.store.handoffs(filter).await? {
             if self.is_old(&handoff) {
+                handoff.status = HandoffStatus::Expired;
+            }
+            if !statuses.contains(&handoff.status) {
                 continue;
             }
-            let newest = self.store.proposals(handoff.handoff_id).await?.pop();
-            let thread = self.store.thread(handoff.parent_thread_id).await?;
-            open.push(OpenHandoff {
-                title: newest.map(|proposal| proposal.summary_json.title),
-                thread_name: thread.and_then(|thread| thread.name.or(thread.first_prompt)),
-                handoff,
-            });
+            if listed.len() == limit {
+                break;
+            }
+            listed.push(self.listed(handoff).await?);
         }
-        Ok(open)
+        Ok(listed)
+    }
+
+    async fn listed(&self, handoff: Handoff) -> Result<ListedHandoff> {
+        let newest = self.store.proposals(handoff.handoff_id).await?.pop();
+        let thread = self.store.thread(handoff.parent_thread_id).await?;
+        Ok(ListedHandoff {
+            title: newest.map(|proposal| proposal.summary_json.title),
+            thread_name: thread.and_then(|thread| thread.name.or(thread.first_prompt)),
+            handoff,
+        })
     }
 
     /// Returns the handoff of that id, of the only id that begins so, or that the interrupt of that id is about.
@@ -130,7 +165,7 @@ impl Agent {
 }
 
 /// Returns the handoff that a question is about.
-pub(super) fn handoff_of(interrupt: &Interrupt) -> Option<HandoffId> {
+pub(crate) fn handoff_of(interrupt: &Interrupt) -> Option<HandoffId> {
     let mut requests = interrupt.payload.action_requests.iter();
     requests.find_map(|request| request.args.get("handoff_id").and_then(Value::as_str)?.parse().ok())
 }

@@ -108,7 +108,7 @@ impl Agent {
         };
         let due = handoff::proposal_due((context.tokens, full), share, proposed);
         if due == handoff::Due::NoLonger {
-            self.note_proposed(thread_id, Value::Null).await?;
+            self.note_proposed(thread_id, None).await?;
         }
         let is_due = due == handoff::Due::Now;
         Ok(Some(Fullness { tokens: context.tokens, window_tokens, is_due }))
@@ -120,12 +120,15 @@ impl Agent {
     /// # Errors
     /// When the journal fails.
     pub async fn proposed_at(&self, thread_id: ThreadId, tokens: u64) -> Result<()> {
-        self.note_proposed(thread_id, tokens.into()).await
+        self.note_proposed(thread_id, Some(tokens)).await
     }
 
-    async fn note_proposed(&self, thread_id: ThreadId, tokens: Value) -> Result<()> {
+    async fn note_proposed(&self, thread_id: ThreadId, tokens: Option<u64>) -> Result<()> {
         let mut patch = ThreadPatch::default();
-        patch.metadata.insert(PROPOSED_KEY.to_owned(), tokens);
+        match tokens {
+            Some(tokens) => drop(patch.metadata.insert(PROPOSED_KEY.to_owned(), tokens.into())),
+            None => patch.remove.push(PROPOSED_KEY.to_owned()),
+        }
         let writes = vec![Write::UpdateThread { thread_id, patch }];
         self.store.commit(Transaction { fence: None, writes }).await?;
         Ok(())

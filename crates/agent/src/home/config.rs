@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use super::database::DatabaseConfig;
 use crate::{Error, Result};
 
 /// The settings; every one has a default.
@@ -28,6 +29,12 @@ pub struct Config {
     pub permissions: tools::permission::Permissions,
     /// The servers of other tools.
     pub mcp: McpConfig,
+    /// What a server gives its users.
+    pub serve: ServeConfig,
+    /// Where the journal is, and how its connections are kept.
+    pub database: DatabaseConfig,
+    /// Where accepted summaries are copied to.
+    pub mirror: handoff::mirror::Settings,
     /// What models cost, by `provider/name`, where the built-in table is silent or wrong.
     pub prices: model::prices::Prices,
 }
@@ -38,6 +45,52 @@ pub struct Config {
 pub struct McpConfig {
     /// Each server, by its name.
     pub servers: BTreeMap<String, mcp::ServerConfig>,
+}
+
+/// What a server gives its users, who are not the person at the machine.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServeConfig {
+    /// What their agents may use of the machine.
+    pub user_tools: UserTools,
+    /// Seconds for which a run that is not heard of belongs to the process that works on it: then another one takes it over.
+    /// Machines that share a database go by its clock, which each asks three times as often.
+    pub lease_seconds: u32,
+}
+
+impl ServeConfig {
+    /// The lengths of a lease that make sense, in seconds: less than what a busy machine may be silent for is too short.
+    const LEASE_SECONDS: std::ops::RangeInclusive<u32> = 2..=3_600;
+
+    /// Returns for how long a run that is not heard of belongs to its process.
+    pub(crate) fn lease(&self) -> std::time::Duration {
+        std::time::Duration::from_secs(u64::from(self.lease_seconds))
+    }
+
+    /// Returns what is wrong with the settings.
+    fn fault(&self) -> Option<String> {
+        let (given, known) = (self.lease_seconds, Self::LEASE_SECONDS);
+        let (least, most) = (known.start(), known.end());
+        (!known.contains(&given))
+            .then(|| format!("`serve.lease_seconds` is {given}; {least} to {most} are possible"))
+    }
+}
+
+impl Default for ServeConfig {
+    fn default() -> Self {
+        Self { user_tools: UserTools::default(), lease_seconds: runtime::LEASE_SECONDS }
+    }
+}
+
+/// What of the machine the agents of users may use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UserTools {
+    /// Nothing: no file, no command, no skill, no server of other tools.
+    #[default]
+    None,
+    /// Everything that the person at the machine has; users then share the workspace, and what one writes others read.
+    All,
 }
 
 /// Settings of one provider.
@@ -133,7 +186,14 @@ impl Config {
                 "`handoff.propose_at` is {given}; it is a share of the window, 0 to 1"
             )));
         }
-        if let Some(fault) = config.compaction.fault().or_else(|| config.memory.fault()) {
+        if let Some(fault) = config
+            .compaction
+            .fault()
+            .or_else(|| config.memory.fault())
+            .or_else(|| config.serve.fault())
+            .or_else(|| config.database.fault())
+            .or_else(|| config.mirror.fault())
+        {
             return Err(failed(fault));
         }
         match config.providers.keys().find(|name| !known.contains(&name.as_str())) {

@@ -1,42 +1,157 @@
-//! Which processes live. Each holds a lock on a file of its own; whoever can take that lock knows that the process
-//! is gone and may take over its runs at once, without waiting for their leases to end.
+//! Which processes live. Each has a name in leases, and says of itself, as long as it looks after runs, that it lives. On one
+//! machine it also holds a lock on a file of its own; whoever can take that lock knows that the process is gone and may take
+//! over its runs at once, without waiting for their leases to end.
 
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use jiff::Timestamp;
+use journal::{Reach, Replica, Store, Transaction, Write};
 use protocol::Run;
+use runtime::Lease;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 
+use super::machine;
 use crate::home::create_private;
 use crate::{Error, Result};
 
-/// The leases of the processes that share a home folder, this one among them.
-#[derive(Debug)]
+/// How long a process may live on without having said so, in leases: what it let wait is not taken from it sooner.
+const ALIVE_LEASES: u32 = 1;
+
+/// The leases of the processes that share a journal, this one among them.
 pub(crate) struct Leases {
     folder: PathBuf,
+    store: Arc<dyn Store>,
+    length: Duration,
     owner: OnceLock<Owner>,
+    announced: tokio::sync::OnceCell<DropGuard>,
 }
 
 impl Leases {
-    /// Returns the leases kept in `folder`. Nothing is written before this process needs a name.
-    pub(crate) const fn at(folder: PathBuf) -> Self {
-        Self { folder, owner: OnceLock::new() }
+    /// Returns the leases of processes that keep their locks in `folder`, each of that length. Nothing is written before this
+    /// process needs a name.
+    pub(crate) fn new(folder: PathBuf, store: Arc<dyn Store>, length: Duration) -> Self {
+        let (owner, announced) = (OnceLock::new(), tokio::sync::OnceCell::new());
+        Self { folder, store, length, owner, announced }
+    }
+
+    /// Returns how this process holds runs.
+    pub(crate) fn lease(&self) -> Result<&Lease> {
+        if let Some(owner) = self.owner.get() {
+            return Ok(&owner.lease);
+        }
+        let claimed = Owner::claim(&self.folder, self.length)?;
+        Ok(&self.owner.get_or_init(|| claimed).lease)
     }
 
     /// Returns the name of this process, taking one the first time.
     pub(crate) fn name(&self) -> Result<&str> {
-        if let Some(owner) = self.owner.get() {
-            return Ok(&owner.name);
-        }
-        let claimed = Owner::claim(&self.folder)?;
-        Ok(&self.owner.get_or_init(|| claimed).name)
+        Ok(self.lease()?.owner())
+    }
+
+    /// Returns the present by the clock that all go by.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.owner.get().map_or_else(Timestamp::now, |owner| owner.lease.now())
+    }
+
+    /// Says that this process lives, and goes on to say so until [`Self::farewell`]: it looks after runs that wait.
+    ///
+    /// # Errors
+    /// When the journal fails the first time.
+    pub(crate) async fn announce(self: &Arc<Self>) -> Result<()> {
+        self.announced
+            .get_or_try_init(async || {
+                let lease = self.lease()?.clone();
+                self.say(&lease).await?;
+                let over = CancellationToken::new();
+                tokio::spawn(say_again(Arc::downgrade(self), lease, over.clone()));
+                Ok::<_, Error>(over.drop_guard())
+            })
+            .await?;
+        Ok(())
+    }
+
+    /// Gives up what waits for this process, so that any other takes it at once.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub(crate) async fn release(&self) -> Result<()> {
+        let Some(owner) = self.owner.get() else { return Ok(()) };
+        let writes = vec![Write::ReleaseRuns { owner: owner.lease.owner().to_owned() }];
+        self.store.commit(Transaction { fence: None, writes }).await?;
+        Ok(())
+    }
+
+    /// Says that this process lives no longer.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub(crate) async fn farewell(&self) -> Result<()> {
+        let (Some(owner), Some(over)) = (self.owner.get(), self.announced.get()) else { return Ok(()) };
+        // Whatever goes on to say that it lives is stopped first.
+        over.token().cancel();
+        self.put(&owner.lease, Timestamp::UNIX_EPOCH).await
+    }
+
+    async fn say(&self, lease: &Lease) -> Result<()> {
+        lease.set_clock(self.store.clock().await?);
+        let alive = self.length * ALIVE_LEASES;
+        self.put(lease, lease.now().saturating_add(alive).unwrap_or(Timestamp::MAX)).await
+    }
+
+    async fn put(&self, lease: &Lease, alive_until: Timestamp) -> Result<()> {
+        let replica =
+            Replica { owner: lease.owner().to_owned(), machine: machine::id().to_owned(), alive_until };
+        let writes = vec![Write::Announce { replica, now: lease.now() }];
+        self.store.commit(Transaction { fence: None, writes }).await?;
+        Ok(())
     }
 
     /// Returns whether the process that has the run's lease is certainly gone.
     pub(crate) fn is_cut_off(&self, run: &Run) -> bool {
-        run.lease_owner.as_deref().is_none_or(|owner| is_gone(&self.folder, owner))
+        run.lease_owner.as_deref().is_none_or(|owner| self.is_gone(owner))
+    }
+
+    /// Returns whether the process of that name is certainly gone, as far as this machine knows.
+    pub(crate) fn is_gone(&self, owner: &str) -> bool {
+        match trace(&self.folder, owner) {
+            Trace::Left => true,
+            // Where all have this folder, it is one that was cleaned up; elsewhere it may never have been here.
+            Trace::None => self.store.reach() == Reach::Machine,
+            Trace::Held => false,
+        }
+    }
+
+    /// Returns the processes that certainly live, as far as they say so.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub(crate) async fn living(&self) -> Result<HashSet<String>> {
+        let now = self.now();
+        let replicas = self.store.replicas().await?.into_iter();
+        Ok(replicas.filter(|replica| replica.alive_until >= now).map(|replica| replica.owner).collect())
+    }
+
+    /// Returns whether the process of that name is gone, or can do nothing any more: on one machine its lock tells, on several
+    /// that it is none of the `living`.
+    pub(crate) fn has_gone(&self, owner: &str, living: &HashSet<String>) -> bool {
+        self.is_gone(owner) || self.store.reach() == Reach::Network && !living.contains(owner)
+    }
+
+    /// Returns whether every other process that looks after runs is certainly gone.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub(crate) async fn is_alone(&self) -> Result<bool> {
+        let (own, now) = (self.owner.get().map(|owner| owner.lease.owner()), self.now());
+        let lives = |replica: &Replica| {
+            Some(replica.owner.as_str()) != own && replica.alive_until >= now && !self.is_gone(&replica.owner)
+        };
+        Ok(!self.store.replicas().await?.iter().any(lives))
     }
 
     /// Returns a time at which the run's lease has ended: the present, or just after the lease when its process is
@@ -45,35 +160,59 @@ impl Leases {
     /// # Errors
     /// [`journal::Error::Busy`] when its process may live.
     pub(crate) fn ended(&self, run: &Run) -> Result<Timestamp> {
-        let now = Timestamp::now();
+        let now = self.now();
         let Some(until) = run.lease_until.filter(|until| *until >= now) else { return Ok(now) };
         let owner = run.lease_owner.as_deref().unwrap_or_default();
-        if owner == self.name()? || !is_gone(&self.folder, owner) {
+        if owner == self.name()? || !self.is_gone(owner) {
             return Err(journal::Error::Busy { thread_id: run.thread_id, run_id: run.run_id }.into());
         }
         Ok(until + jiff::SignedDuration::from_millis(1))
     }
 }
 
+impl std::fmt::Debug for Leases {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Leases").field("owner", &self.owner).finish_non_exhaustive()
+    }
+}
+
+/// Says again and again that a process lives, until that is over or nobody is left whose process it is.
+async fn say_again(leases: Weak<Leases>, lease: Lease, over: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = over.cancelled() => return,
+            () = tokio::time::sleep(lease.renewal()) => {}
+        }
+        let Some(leases) = leases.upgrade() else { return };
+        let said = tokio::select! {
+            () = over.cancelled() => return,
+            said = leases.say(&lease) => said,
+        };
+        if let Err(error) = said {
+            tracing::warn!(%error, "failed to tell other processes that this one lives");
+        }
+    }
+}
+
 /// The name of this process in leases, valid as long as this value lives.
 #[derive(Debug)]
 struct Owner {
-    name: String,
+    lease: Lease,
     path: PathBuf,
     // Held for its lock, which the system drops with the process.
     _lock: File,
 }
 
 impl Owner {
-    /// Takes a name in `folder`.
-    fn claim(folder: &Path) -> Result<Self> {
+    /// Takes a name in `folder`. It is like no other on any machine.
+    fn claim(folder: &Path, length: Duration) -> Result<Self> {
         create_private(folder)?;
         let name = Uuid::now_v7().simple().to_string();
         let path = folder.join(&name);
         let failed = |error: std::io::Error| Error::Home { path: path.clone(), reason: error.to_string() };
         let lock = OpenOptions::new().create_new(true).write(true).open(&path).map_err(failed)?;
         lock.lock().map_err(failed)?;
-        Ok(Self { name, path, _lock: lock })
+        Ok(Self { lease: Lease::new(name, length), path, _lock: lock })
     }
 }
 
@@ -84,14 +223,27 @@ impl Drop for Owner {
     }
 }
 
-/// Returns whether the process of that name is certainly gone.
-fn is_gone(folder: &Path, owner: &str) -> bool {
+/// What there is of a process in this home.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trace {
+    /// It holds its lock, or nobody can tell.
+    Held,
+    /// Its lock, which nobody holds any more.
+    Left,
+    /// Nothing.
+    None,
+}
+
+/// Returns what there is of the process of that name.
+fn trace(folder: &Path, owner: &str) -> Trace {
     if owner.is_empty() || !owner.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return false;
+        return Trace::Held;
     }
     match OpenOptions::new().write(true).open(folder.join(owner)) {
-        Ok(file) => !matches!(file.try_lock(), Err(TryLockError::WouldBlock)),
-        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        Ok(file) if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) => Trace::Held,
+        Ok(_) => Trace::Left,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Trace::None,
+        Err(_) => Trace::Held,
     }
 }
 
@@ -102,11 +254,11 @@ mod tests {
     #[test]
     fn j2_a_process_that_ended_is_known_to_be_gone() {
         let folder = tempfile::tempdir().unwrap();
-        let owner = Owner::claim(folder.path()).unwrap();
-        let name = owner.name.clone();
-        assert!(!is_gone(folder.path(), &name));
+        let owner = Owner::claim(folder.path(), Duration::from_secs(30)).unwrap();
+        let name = owner.lease.owner().to_owned();
+        assert_eq!(trace(folder.path(), &name), Trace::Held);
         drop(owner);
-        assert!(is_gone(folder.path(), &name));
-        assert!(!is_gone(folder.path(), "../segue.db"), "a name that is no name proves nothing");
+        assert_ne!(trace(folder.path(), &name), Trace::Held);
+        assert_eq!(trace(folder.path(), "../segue.db"), Trace::Held, "a name that is no name proves nothing");
     }
 }

@@ -1,12 +1,12 @@
 //! The doctor: looks at everything a handoff relies on and says what is wrong and what to do. It changes nothing.
 
-use journal::HealthDepth;
+use journal::{HealthDepth, PoolFigures};
 use memory::AgentFile;
 use protocol::HandoffStatus;
 use serde::Serialize;
 
 use crate::agent::Agent;
-use crate::models::is_offline;
+use crate::assembly::models::is_offline;
 
 /// What a check found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -51,10 +51,13 @@ impl Agent {
     /// Looks at the home folder, the database, the block, pending handoffs, cut-off runs and models.
     pub async fn doctor(&self) -> Vec<Check> {
         let mut checks = vec![self.home_check(), self.database_check().await, self.block_check()];
+        checks.extend(self.token_check());
+        checks.extend(self.connections_check());
         checks.push(self.pending_check().await);
         checks.push(self.runs_check().await);
         checks.push(self.models_check());
         checks.extend(self.summarisers_check());
+        checks.extend(self.mirror_check().await);
         checks
     }
 
@@ -69,6 +72,20 @@ impl Agent {
         }
     }
 
+    /// Looks at the install token; without one nobody has served yet, and there is nothing to say.
+    fn token_check(&self) -> Option<Check> {
+        let path = self.settings.home.token();
+        let metadata = std::fs::symlink_metadata(&path).ok()?;
+        let detail = path.display().to_string();
+        Some(match metadata.is_file() && is_private(&metadata) {
+            true => Check::new("token", Verdict::Ok, format!("{detail}: only you can read it")),
+            false => {
+                Check::new("token", Verdict::Fail, format!("{detail} can be read by others, or is no file"))
+                    .with_hint(format!("remove {detail}: the next `segue serve` makes a new token"))
+            }
+        })
+    }
+
     async fn database_check(&self) -> Check {
         match self.store.health(HealthDepth::Integrity).await {
             Ok(health) if health.problems.is_empty() => Check::new(
@@ -79,10 +96,30 @@ impl Agent {
                     health.location, health.schema_version, health.threads, health.events, health.bytes
                 ),
             ),
-            Ok(health) => Check::new("database", Verdict::Fail, health.problems.join("; "))
-                .with_hint(format!("copy {} away before anything else writes to it", health.location)),
+            Ok(health) => Check::new("database", Verdict::Fail, health.problems.join("; ")).with_hint(
+                match self.connections() {
+                    None => format!("copy {} away before anything else writes to it", health.location),
+                    Some(_) => "`segue db backup` saves what can be read, before anything else writes to it"
+                        .to_owned(),
+                },
+            ),
             Err(error) => Check::new("database", Verdict::Fail, error.to_string()),
         }
+    }
+
+    /// Looks at the connections to the database's server; where it is a file there are none.
+    fn connections_check(&self) -> Option<Check> {
+        let PoolFigures { connections, idle, max, gets, waited, timed_out, broken, .. } =
+            self.connections()?;
+        let detail = format!(
+            "{connections} of {max} ({idle} idle); asked for {gets} times, waited for {waited}, in vain {timed_out}; {broken} broke"
+        );
+        Some(match timed_out {
+            0 => Check::new("pool", Verdict::Ok, detail),
+            _ => Check::new("pool", Verdict::Warn, detail).with_hint(
+                "raise `[database] max_connections`, as far as the server's max_connections allows",
+            ),
+        })
     }
 
     fn block_check(&self) -> Check {
@@ -133,7 +170,7 @@ impl Agent {
         let cut_off = match self.store.active_runs(None).await {
             Ok(runs) => runs
                 .into_iter()
-                .filter(|run| self.leases.is_cut_off(run))
+                .filter(|run| self.is_cut_off(run))
                 .map(|run| run.thread_id.to_string())
                 .collect::<Vec<_>>(),
             Err(error) => return Check::new("runs", Verdict::Fail, error.to_string()),

@@ -11,7 +11,7 @@ use protocol::{
     ArchiveReason, AssistantId, Checkpoint, CheckpointId, Compaction, CompactionFailed, CompactionTrigger,
     EventType, RunStatus, Seq, ThreadId, TurnsArchived,
 };
-use runtime::{Frames, RunEnd, Start, Update};
+use runtime::{Frames, RunEnd, Start};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -89,7 +89,7 @@ impl Agent {
         }
         let mut channels = Purpose::Compaction.channels();
         channels.extend(wanted_channels(&wanted));
-        let start = Start { update: Update::default(), channels };
+        let start = Start { channels, ..Start::default() };
         let end = self.run(thread_id, start, model.as_ref(), (frames, cancel)).await?;
         self.condensed(thread_id, &end).await
     }
@@ -232,7 +232,7 @@ impl Agent {
         if summary_ids.is_empty() {
             return Ok(Vec::new());
         }
-        let mut writes = vec![Write::RestoreTurns { summary_ids }];
+        let mut writes = vec![Write::RestoreTurns { summary_ids, scope: None }];
         if self.config.memory.enabled && marker.compaction.previous_seq.is_some() {
             let item = memory::transfer_due(&*self.store, (&assistant_id, thread_id), now).await?;
             writes.push(Write::Enqueue(item));

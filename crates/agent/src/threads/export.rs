@@ -1,10 +1,11 @@
-//! A thread's history as Markdown, for people. Reasoning is left out; nothing is read or decided here.
+//! A thread's history as Markdown, for people, and as JSON. Reasoning is left out; nothing is read or decided here.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use journal::view::{ArchiveMarker, HistoryEntry, HistoryItem, SummaryMarker};
 use protocol::{Block, Message, Rating, Seq, Thread};
+use serde_json::json;
 
 /// Returns the history as Markdown for people; reasoning is left out.
 pub fn export_markdown(thread: &Thread, entries: &[HistoryEntry]) -> String {
@@ -45,6 +46,22 @@ pub fn export_markdown(thread: &Thread, entries: &[HistoryEntry]) -> String {
         }
     }
     out
+}
+
+/// Returns the thread and its history as JSON; reasoning is left out.
+///
+/// # Errors
+/// When something in them cannot be written as JSON.
+pub fn export_json(thread: &Thread, mut entries: Vec<HistoryEntry>) -> serde_json::Result<String> {
+    entries.iter_mut().for_each(leave_out_reasoning);
+    Ok(serde_json::to_string_pretty(&json!({"thread": thread, "history": entries}))? + "\n")
+}
+
+/// Reasoning is not part of what was said.
+fn leave_out_reasoning(entry: &mut HistoryEntry) {
+    if let HistoryItem::Message(Message::Ai(answer)) = &mut entry.what {
+        answer.content.retain(|block| !matches!(block, Block::Thinking { .. }));
+    }
 }
 
 fn undone_marker(entry: &HistoryEntry) -> Option<Seq> {

@@ -42,7 +42,7 @@ impl Agent {
             }
         }
         let run_ids: Vec<RunId> = answers.keys().copied().collect();
-        for feedback in self.store.feedback(thread_id, &run_ids, RunFeedback::LOCAL).await? {
+        for feedback in self.store.feedback(thread_id, &run_ids, self.feedback_user()).await? {
             if let Some(at) = answers.get(&feedback.run_id) {
                 entries[*at].feedback = Some(Some(feedback));
             }
@@ -67,7 +67,7 @@ impl Agent {
         let matches = match prefix {
             "last" => self.newest_run().await?.into_iter().collect(),
             _ if prefix.trim().is_empty() => Vec::new(),
-            _ => self.store.runs_by_prefix(prefix).await?,
+            _ => self.store.runs_by_prefix(prefix, &self.scope).await?,
         };
         match matches.as_slice() {
             [only] => self.store.run(*only).await?.ok_or_else(unknown),
@@ -94,13 +94,13 @@ impl Agent {
     ) -> Result<Option<RunFeedback>> {
         let run =
             self.store.run(run_id).await?.ok_or_else(|| Error::UnknownRun { given: run_id.to_string() })?;
-        let (thread_id, user_id) = (run.thread_id, RunFeedback::LOCAL.to_owned());
+        let (thread_id, user_id) = (run.thread_id, self.feedback_user().to_owned());
         if let Some(text) = &comment
             && truncate_graphemes(text, RunFeedback::COMMENT_GRAPHEMES_MAX).len() < text.len()
         {
             return Err(Error::CommentTooLong { graphemes_max: RunFeedback::COMMENT_GRAPHEMES_MAX });
         }
-        let before = self.store.feedback(thread_id, &[run_id], RunFeedback::LOCAL).await?.pop();
+        let before = self.store.feedback(thread_id, &[run_id], self.feedback_user()).await?.pop();
         let kept = before.filter(|before| Some(before.rating) == rating).and_then(|before| before.comment);
         let comment = comment.or(kept);
         let now = Timestamp::now();
@@ -117,7 +117,7 @@ impl Agent {
             None => Write::RemoveFeedback { thread_id, run_id, user_id },
         };
         self.store.commit(Transaction { fence: None, writes: vec![write] }).await?;
-        Ok(self.store.feedback(thread_id, &[run_id], RunFeedback::LOCAL).await?.pop())
+        Ok(self.store.feedback(thread_id, &[run_id], self.feedback_user()).await?.pop())
     }
 
     /// Returns a page of the events of a run, from the first one after `after`: those that were condensed or taken back

@@ -1,15 +1,16 @@
 //! Taking a thread back, and copying it up to a point. The journal keeps what is taken back; it is only out of sight.
 
 use jiff::Timestamp;
-use journal::{CheckpointRef, EventQuery, Transaction, Write};
+use journal::{EventQuery, Superseded, Transaction, Write};
 use protocol::{
-    Category, Checkpoint, CheckpointId, Event, EventType, Handoff, HandoffStatus, Message, NewEvent,
-    ParentKind, Seq, StepPoint, Thread, ThreadId,
+    Category, CheckpointId, CheckpointSource, Event, EventType, Message, NewEvent, ParentKind, Seq,
+    StepPoint, Thread, ThreadId,
 };
-use runtime::Channels;
+use runtime::BackTo;
 use serde::Serialize;
 use serde_json::json;
 
+use super::back::{GoingBack, GoneWith};
 use crate::agent::Agent;
 use crate::turns::WORKSPACE_KEY;
 use crate::{Error, Result};
@@ -73,7 +74,8 @@ impl Agent {
         before: Option<CheckpointId>,
         limit: usize,
     ) -> Result<Vec<StepPoint>> {
-        Ok(self.store.checkpoints(thread_id, before, limit).await?)
+        let points = self.store.checkpoints(thread_id, before, limit, Superseded::Hidden).await?;
+        Ok(points.into_iter().filter(|point| point.source != CheckpointSource::Rewind).collect())
     }
 
     /// Takes the thread back to where it was at `keep_seq`: what came after is out of sight, and the state is that of
@@ -88,25 +90,11 @@ impl Agent {
         }
         self.end_cut_off(thread_id).await?;
         let now = Timestamp::now();
-        let superseded = self.store.messages_after(thread_id, keep_seq).await?;
-        let before = self.store.checkpoint(thread_id).await?;
-        let mut writes = vec![Write::Rewind { thread_id, keep_seq, at: now }];
-        for handoff in self.asked_after(thread_id, keep_seq).await? {
-            writes.extend(handoff::rewound(&handoff, now));
-        }
-        let content = json!({"keep_seq": keep_seq, "superseded": superseded});
-        let rewound = NewEvent::new(EventType::ThreadRewound, &content, now)?;
-        writes.push(Write::Append { thread_id, events: vec![rewound] });
-        if let Some(before) = before {
-            let (channels, checkpoint_id) =
-                (self.channels_at(thread_id, keep_seq).await?, before.checkpoint_id);
-            writes.insert(0, Write::ExpectCheckpoint { thread_id, checkpoint_id: Some(checkpoint_id) });
-            writes.push(Write::PutCheckpoint(resting(before, channels, now)));
-        }
-        if superseded > 0 {
-            // A question of a turn stands at its end, so that it goes with the messages before it.
-            writes.extend(self.taken_back(&self.pending(thread_id).await?, now).await?);
-        }
+        let head = self.store.checkpoint(thread_id).await?;
+        let GoneWith { superseded, writes: beside, .. } = self.gone_with(thread_id, keep_seq, now).await?;
+        let (checkpoint_id, channels) = self.stood_at(thread_id, keep_seq).await?;
+        let back = BackTo { keep_seq, superseded, channels, checkpoint_id };
+        let writes = GoingBack { back, beside, ..GoingBack::default() }.writes(thread_id, head, now)?;
         self.store.commit(Transaction { fence: None, writes }).await?;
         Ok(Rewound { keep_seq, superseded })
     }
@@ -132,46 +120,12 @@ impl Agent {
         let origin = json!({"origin": "fork", "parent_thread_id": thread_id, "until": until});
         let created = NewEvent::new(EventType::ThreadCreated, &origin, now)?;
         let writes = vec![
-            Write::CreateThread(thread),
+            Write::CreateThread(thread.stamped()),
             Write::CopyEvents { from: thread_id, until, into },
             Write::Append { thread_id: into, events: vec![created] },
         ];
         self.store.commit(Transaction { fence: None, writes }).await?;
         self.thread(into).await
-    }
-
-    /// Returns the thread's pending handoff if it was asked about after `seq`.
-    async fn asked_after(&self, thread_id: ThreadId, seq: Seq) -> Result<Vec<Handoff>> {
-        let filter = journal::HandoffFilter {
-            parent_thread_id: Some(thread_id),
-            statuses: HandoffStatus::ALL.into_iter().filter(|status| status.is_pending()).collect(),
-            ..journal::HandoffFilter::default()
-        };
-        let mut asked = Vec::new();
-        for handoff in self.store.handoffs(filter).await? {
-            let key = handoff::requested_key(handoff.handoff_id);
-            if self.store.seq_of_key(thread_id, &key).await?.is_some_and(|at| at > seq) {
-                asked.push(handoff);
-            }
-        }
-        Ok(asked)
-    }
-
-    async fn channels_at(&self, thread_id: ThreadId, seq: Seq) -> Result<Channels> {
-        let point = self.store.checkpoint_at(thread_id, CheckpointRef::Seq(seq)).await?;
-        Ok(point.map(|(_, channels)| channels).unwrap_or_default())
-    }
-}
-
-/// Returns the checkpoint of a thread at rest, with what is decided and not yet done.
-fn resting(before: Checkpoint, channels: Channels, now: Timestamp) -> Checkpoint {
-    Checkpoint {
-        checkpoint_id: CheckpointId::generate(),
-        step: before.step + 1,
-        next: None,
-        channels,
-        created_at: now,
-        ..before
     }
 }
 

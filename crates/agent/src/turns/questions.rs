@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use journal::{ThreadPatch, Write};
 use protocol::{Decisions, Interrupt, InterruptId, InterruptStatus, ThreadId, ThreadStatus};
-use runtime::{Frames, RunEnd};
+use runtime::{Frames, RunEnd, Update};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
@@ -76,9 +76,10 @@ impl Agent {
         node.check(interrupt, decisions, &self.store).await.map_err(rejected)?;
         let mut attempts = 0;
         loop {
-            let admission = admission(thread_id, assistant_id.clone(), model.as_ref(), &driver.owner);
-            let answer = (interrupt, decisions);
-            let resumed = runtime::resume(&*self.store, &driver.graph, &admission, answer).await?;
+            let admission = admission(thread_id, assistant_id.clone(), model.as_ref(), &driver.lease);
+            let answer = [(interrupt, decisions)];
+            let with = Update::default();
+            let resumed = runtime::resume(&*self.store, &driver.graph, &admission, &answer, with).await?;
             let Some(admitted) = resumed else { return Ok(None) };
             match self.drive(&driver, admitted, (frames, cancel)).await {
                 Err(runtime::Error::Outrun) if attempts < runtime::ATTEMPTS_MAX => attempts += 1,

@@ -6,6 +6,7 @@ mod handoff;
 mod memory;
 mod plot;
 mod record;
+mod requests;
 mod turn;
 
 use std::process::Command;
@@ -41,6 +42,10 @@ async fn process_that_dies() {
     }
     if road == memory::ROAD {
         return memory::walk_to_death(&world, boundary).await;
+    }
+    let of_request = |known: &requests::Road| road.strip_prefix("request: ") == Some(known.name);
+    if let Some(road) = requests::ROADS.iter().find(|known| of_request(known)) {
+        return requests::walk_to_death(&world, road, boundary).await;
     }
     match handoff::ROADS.into_iter().find(|known| known.name == road) {
         Some(road) => handoff::walk_to_death(&world, road, boundary).await,

@@ -4,6 +4,7 @@ mod asked;
 mod pathological;
 mod refine;
 mod review;
+mod transcript;
 mod under_fire;
 
 use agent::{Agent, Error, HandoffRequest, PendingHandoff};

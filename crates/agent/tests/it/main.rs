@@ -11,7 +11,11 @@ mod import;
 #[cfg(test)]
 mod memory;
 #[cfg(test)]
+mod requests;
+#[cfg(test)]
 mod session;
+#[cfg(test)]
+mod states;
 #[cfg(test)]
 mod turn;
 #[cfg(test)]

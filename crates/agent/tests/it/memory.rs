@@ -76,7 +76,7 @@ pub async fn settled(agent: &Agent) -> Vec<Settled> {
 
 /// Returns the threads whose turns are queued.
 pub async fn due(agent: &Agent) -> Vec<String> {
-    let items = agent.store().outbox(TRANSFER_DUE).await.unwrap();
+    let items = agent.store().outbox(journal::OutboxQuery::of(TRANSFER_DUE, 10)).await.unwrap();
     items.iter().map(|item| item.payload["thread_id"].as_str().unwrap().to_owned()).collect()
 }
 

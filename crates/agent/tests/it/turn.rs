@@ -28,7 +28,7 @@ async fn a_turn_runs_tools_until_the_model_rests() {
     drop(frames);
     let mut streamed = String::new();
     while let Some(Item::Frame(_, frame)) = receiver.next().await {
-        if let Frame::Text { text } = &*frame {
+        if let Frame::Text { text, .. } = &*frame {
             streamed.push_str(text);
         }
     }

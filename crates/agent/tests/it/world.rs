@@ -4,35 +4,61 @@ mod dying;
 mod told;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use agent::{Agent, CancellationToken, Frames, Home, PendingHandoff, Policy, Settings};
-use journal::{Sqlite, Store};
+use journal::{PoolSettings, Postgres, Sqlite, Store};
 use protocol::{Decisions, Event, Message, ThreadId};
 use scripted::{Reply, Script, Server};
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::runtime::Runtime;
 
 pub use self::dying::Dying;
 pub use self::told::told;
 
+/// Opens a database of a server, whose connections are kept on a runtime that lasts as long as the process: a test's own ends
+/// with the test, and may wait for nobody while it opens one.
+fn on_server(url: String) -> Arc<dyn Store> {
+    static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+    let pool = PoolSettings {
+        min_idle: 0,
+        max: 6,
+        idle: Duration::from_secs(60),
+        lifetime: Duration::from_secs(600),
+        patience: Duration::from_secs(10),
+    };
+    let opened = std::thread::spawn(move || RUNTIME.block_on(Postgres::open(&url, pool)));
+    Arc::new(opened.join().unwrap().unwrap())
+}
+
 /// The model of a world's agents.
 pub const MODEL: &str = "anthropic/claude-test";
 
+/// The file that has the URL of a world's database, where that is on a server.
+const URL: &str = "database-url";
+
 pub struct World {
     folder: PathBuf,
+    /// Where it keeps what happened, when that is to be on a server; other processes read it from a file.
+    _database: Option<cluster::Database>,
     _removed_at_end: Option<TempDir>,
 }
 
 impl World {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self { folder: folder.path().to_owned(), _removed_at_end: Some(folder) }
+        let database = cluster::Database::where_wanted().unwrap();
+        if let Some(database) = &database {
+            std::fs::write(folder.path().join(URL), database.socket_url()).unwrap();
+        }
+        Self { folder: folder.path().to_owned(), _database: database, _removed_at_end: Some(folder) }
     }
 
     /// Returns the world that another process made.
     pub fn at(folder: PathBuf) -> Self {
-        Self { folder, _removed_at_end: None }
+        Self { folder, _database: None, _removed_at_end: None }
     }
 
     pub fn folder(&self) -> &Path {
@@ -53,7 +79,10 @@ impl World {
 
     pub fn store(&self) -> Arc<dyn Store> {
         self.home().create().unwrap();
-        Arc::new(Sqlite::open(&self.home().database()).unwrap())
+        match std::fs::read_to_string(self.folder.join(URL)) {
+            Ok(url) => on_server(url),
+            Err(_) => Arc::new(Sqlite::open(&self.home().database()).unwrap()),
+        }
     }
 
     /// Returns an agent without a model.

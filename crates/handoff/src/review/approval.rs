@@ -6,17 +6,20 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::{HandoffPatch, Store, Write};
-use protocol::{Decision, Decisions, EventType, Handoff, HandoffId, Interrupt, NewEvent, Proposal};
+use protocol::{
+    Decision, Decisions, EventType, Handoff, HandoffId, HandoffStatus, Interrupt, NewEvent, Proposal,
+    ToolStatus,
+};
 use runtime::{Ask, Channels, Failure, FailureKind, Node, Question, Rejection, StepContext, Update};
 use serde_json::{Value, json};
 
 use crate::accept;
 use crate::draft::summarization::{Drafting, EXTRACTIVE, told};
 use crate::lifecycle::{Step, moved};
-use crate::request::{Metadata, Problem, cleared, keys};
+use crate::request::{Asker, Metadata, Problem, cleared, keys};
 use crate::review::decide::{self, Edited, Outcome};
 use crate::review::payload::{Situation, payload};
-use crate::sha256_hex;
+use crate::{sha256_hex, tool};
 
 /// The name of the node.
 pub const APPROVAL_NODE: &str = "handoff_approval";
@@ -190,11 +193,7 @@ async fn follow(
             let (update, reverted) = revert(handoff, proposals, to, now)?;
             return Ok((update, Some(reverted)));
         }
-        Outcome::Decline(message) => {
-            let content = json!({"handoff_id": handoff_id, "message": message});
-            let event = NewEvent::new(EventType::HandoffDeclined, &content, now)?;
-            rest(handoff, Step::Decline, event, message)?
-        }
+        Outcome::Decline(message) => decline(handoff, message, now)?,
         Outcome::Preview => {
             let event = NewEvent::new(EventType::HandoffPreviewed, &json!({"handoff_id": handoff_id}), now)?;
             rest(handoff, Step::Preview, event, None)?
@@ -293,6 +292,39 @@ fn redraft(
     update.channels.insert(keys::ITERATION.to_owned(), iteration.into());
     update.channels.insert(keys::PROBLEM.to_owned(), Value::Null);
     Ok(update)
+}
+
+/// Returns what ends a pending handoff of a thread with these channels, because a person put everything aside that waits
+/// there: it is declined, and a call of the agent that asked for it has its result. One that was cut off before its first
+/// proposal is given up. The question about it is the caller's to withdraw.
+///
+/// # Errors
+/// When the handoff is decided already.
+pub fn put_aside(
+    handoff: &Handoff,
+    channels: &Channels,
+    message: Option<String>,
+    now: Timestamp,
+) -> Result<Update, Failure> {
+    let mut update = match handoff.status {
+        HandoffStatus::AwaitingDecision => decline(handoff, message.clone(), now)?,
+        _ => {
+            let content = json!({"handoff_id": handoff.handoff_id});
+            let event = NewEvent::new(EventType::HandoffExpired, &content, now)?;
+            rest(handoff, Step::Expire, event, message.clone())?
+        }
+    };
+    if let Some(asker) = Asker::read(channels).filter(|asker| asker.handoff_id == handoff.handoff_id) {
+        let text = tool::declined(message.as_deref());
+        update.merge(tool::answered(&asker, ToolStatus::Error, text, now)?);
+    }
+    Ok(update)
+}
+
+fn decline(handoff: &Handoff, message: Option<String>, now: Timestamp) -> Result<Update, Failure> {
+    let content = json!({"handoff_id": handoff.handoff_id, "message": message});
+    let event = NewEvent::new(EventType::HandoffDeclined, &content, now)?;
+    rest(handoff, Step::Decline, event, message)
 }
 
 fn rest(handoff: &Handoff, step: Step, event: NewEvent, note: Option<String>) -> Result<Update, Failure> {

@@ -8,6 +8,8 @@ use crate::limits::{FEEDBACK_BYTES_MAX, ITERATIONS_MAX};
 use crate::review::edit;
 use crate::review::payload::{ACTION_ALIAS, ACTION_NAME, SHOWN};
 
+mod whole;
+
 #[cfg(test)]
 mod tests;
 
@@ -47,7 +49,11 @@ pub(crate) fn outcome(
         Decision::Approve { args, summary_sha256 } => {
             check_hash(shown, summary_sha256.as_deref())?;
             match args {
-                Some(args) => known(args, &TEXTS).and_then(|()| edited_markdown(shown, args)),
+                Some(args) => {
+                    check_hash(shown, args.get("summary_sha256").and_then(Value::as_str))?;
+                    known(args, &TEXTS)?;
+                    edited_markdown(shown, args)
+                }
                 None => Ok(Outcome::Accept),
             }
         }
@@ -58,7 +64,9 @@ pub(crate) fn outcome(
                     "the edited action is `{name}`, expected `{ACTION_NAME}`"
                 )));
             }
-            edited(shown, refinements_left, &edited_action.args)
+            let args = whole::in_contract(&edited_action.args)?;
+            check_hash(shown, args.get("summary_sha256").and_then(Value::as_str))?;
+            edited(shown, refinements_left, &args)
         }
         Decision::Reject { message } => Ok(Outcome::Decline(message.clone())),
         Decision::Preview {} => Ok(Outcome::Preview),
@@ -95,7 +103,11 @@ fn edited(shown: &Proposal, refinements_left: u32, args: &Map<String, Value>) ->
             return Ok(outcome);
         }
     }
-    let is_shown = |key: &str| key == "feedback" && args["feedback"].as_str() == shown.feedback.as_deref();
+    let is_shown = |key: &str| match (key, &args[key]) {
+        ("feedback", Value::String(text)) => Some(text.as_str()) == shown.feedback.as_deref(),
+        ("feedback", Value::Null) => true,
+        _ => false,
+    };
     let asked: Vec<&str> =
         DRAFTS.into_iter().filter(|key| args.contains_key(*key) && !(has_text && is_shown(key))).collect();
     match asked.as_slice() {

@@ -1,7 +1,6 @@
 //! What every backend of the journal must guarantee. Each function takes an empty store; nothing here knows which.
 
 pub mod artifacts;
-pub mod checkpoints;
 pub mod copies;
 pub mod feedback;
 pub mod fixtures;
@@ -9,9 +8,14 @@ pub mod handoffs;
 pub mod log;
 pub mod rank;
 pub mod rewinds;
-pub mod runs;
 pub mod search;
 pub mod threads;
+pub mod owners {
+    //! What belongs to whom.
+
+    pub mod isolation;
+    pub mod keys;
+}
 pub mod tiers {
     //! What outlives a context.
 
@@ -20,6 +24,13 @@ pub mod tiers {
     pub mod memory;
     pub mod plans;
     pub mod scene;
+}
+pub mod work {
+    //! What runs, what waits, and where it goes on from.
+
+    pub mod checkpoints;
+    pub mod queue;
+    pub mod runs;
 }
 pub mod views {
     //! Views over a store's events: what people are shown and what a model is sent.
@@ -30,9 +41,11 @@ pub mod views {
 
 use std::sync::Arc;
 
+pub use owners::{isolation, keys};
 pub use search::scope;
 pub use tiers::{dissolving, items, memory, plans};
 pub use views::{happenings, history};
+pub use work::{checkpoints, queue, runs};
 
 /// An empty store.
 pub type Subject = Arc<dyn journal::Store>;

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 
-use journal::{EventQuery, HealthDepth, Order, Sqlite, Store, Superseded, ThreadFilter, Write};
+use journal::{EventQuery, HealthDepth, Sort, Sqlite, Store, Superseded, ThreadFilter, Write};
 use protocol::{EventType, Seq, ThreadId};
 use serde_json::json;
 
@@ -122,7 +122,7 @@ async fn check_rewinds(store: &Sqlite, thread_id: ThreadId) -> Vec<Seq> {
 
 /// Asserts that every copy has as many messages as its last event tells.
 async fn check_copies(store: &Sqlite, source: ThreadId) {
-    let filter = ThreadFilter { order: Order::Created, limit: 1_000, ..ThreadFilter::default() };
+    let filter = ThreadFilter { order: Sort::NEWEST, ..ThreadFilter::of(protocol::Scope::Everyone, 1_000) };
     for copy in store.threads(filter).await.unwrap() {
         if copy.thread_id == source {
             continue;

@@ -74,7 +74,7 @@ async fn a4_damage_inside_is_told_when_it_is_met() {
     let middle = fs::metadata(&path).unwrap().len() / 2 / 4_096 * 4_096;
     overwrite(&path, middle, &[0xFF; 4_096 * 8]);
     let store = Sqlite::open(&path).unwrap();
-    let thread_id = store.threads_by_prefix("").await.unwrap()[0];
+    let thread_id = store.threads_by_prefix("", &protocol::Scope::Everyone).await.unwrap()[0];
     let read = store.events(thread_id, EventQuery::after(0, 5_000)).await;
     assert!(matches!(read, Err(Error::Corrupt { .. })), "{read:?}");
     assert!(!store.health(HealthDepth::Integrity).await.unwrap().problems.is_empty());

@@ -9,14 +9,7 @@ use rusqlite::Connection;
 
 use crate::conformance::fixtures::{append, commit, create, handoff, human, proposal, search_for};
 use crate::conformance::memory::transfer;
-
-/// What the third migration made.
-const MADE_SINCE_VERSION_2: &str = "
-    DELETE FROM search_index WHERE rowid IN (SELECT handoff_key - (2 << 48) FROM handoff_index);
-    DROP TRIGGER handoff_index_gone;
-    DROP TABLE handoff_index;
-    DELETE FROM schema_migrations WHERE version > 2;
-    PRAGMA user_version = 2;";
+use crate::older;
 
 async fn kinds(store: &Sqlite, text: &str) -> Vec<FoundKind> {
     let kind = |hit: &Hit| match hit.place {
@@ -66,12 +59,12 @@ async fn an_older_database_is_searched_whole() {
     let (store, [parent, _]) = filled(&path).await;
     assert_eq!(kinds(&store, "heron").await, ALL);
     drop(store);
-    Connection::open(&path).unwrap().execute_batch(MADE_SINCE_VERSION_2).unwrap();
+    older::make(&path, 2);
     for _ in 0..2 {
         let store = Sqlite::open(&path).unwrap();
         assert_eq!(kinds(&store, "heron").await, ALL);
         let health = store.health(journal::HealthDepth::Integrity).await.unwrap();
-        assert_eq!((health.schema_version, health.problems), (3, Vec::new()));
+        assert_eq!((health.schema_version, health.problems), (older::NEWEST, Vec::new()));
     }
     let store = Sqlite::open(&path).unwrap();
     append(&store, parent, vec![human("a late heron")]).await.unwrap();

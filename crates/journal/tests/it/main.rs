@@ -9,33 +9,75 @@ mod damage;
 mod index;
 mod kills;
 mod memory_tables;
+mod older;
 mod processes;
-mod size;
+mod server;
 mod sqlite;
 mod turn_log;
 
-/// The conformance suite against each backend; another backend is one more module here.
+/// Backends of the suite; each keeps what it lives in for as long as its store is used.
+mod backends {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use journal::{PoolSettings, Scoped, Sqlite};
+    use protocol::Scope;
+
+    use crate::conformance::Subject;
+
+    pub async fn sqlite_file() -> (tempfile::TempDir, Subject) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Sqlite::open(&folder.path().join("segue.db")).unwrap();
+        (folder, Arc::new(store))
+    }
+
+    pub async fn sqlite_memory() -> ((), Subject) {
+        ((), Arc::new(Sqlite::in_memory().unwrap()))
+    }
+
+    /// A database of its own on a server of its own.
+    pub async fn postgres() -> (cluster::Database, Subject) {
+        let database = cluster::Database::create().unwrap();
+        let store = journal::Postgres::open(&database.socket_url(), POOL).await.unwrap();
+        (database, Arc::new(store))
+    }
+
+    /// Connections of one test.
+    pub const POOL: PoolSettings = PoolSettings {
+        min_idle: 0,
+        max: 6,
+        idle: Duration::from_secs(60),
+        lifetime: Duration::from_secs(600),
+        patience: Duration::from_secs(10),
+    };
+
+    /// What one owner has is a whole store to them.
+    pub async fn scoped() -> ((), Subject) {
+        ((), Arc::new(Scoped::new(sqlite_memory().await.1, Scope::Owner(None))))
+    }
+}
+
+macro_rules! against {
+    ($backend:ident: $($room:ident: $($guarantee:ident)*;)*) => {
+        mod $backend {
+            $(mod $room { $(
+                #[tokio::test]
+                async fn $guarantee() {
+                    let (_place, store) = crate::backends::$backend().await;
+                    crate::conformance::$room::$guarantee(store).await;
+                }
+            )* })*
+        }
+    };
+}
+
+/// The conformance suite against each backend; another backend is one more line here.
 macro_rules! against_every_backend {
-    ($($room:ident: $($guarantee:ident)*;)*) => {
-        mod sqlite_file {
-            $(mod $room { $(
-                #[tokio::test]
-                async fn $guarantee() {
-                    let folder = tempfile::tempdir().unwrap();
-                    let store = journal::Sqlite::open(&folder.path().join("segue.db")).unwrap();
-                    crate::conformance::$room::$guarantee(std::sync::Arc::new(store)).await;
-                }
-            )* })*
-        }
-        mod sqlite_memory {
-            $(mod $room { $(
-                #[tokio::test]
-                async fn $guarantee() {
-                    let store = journal::Sqlite::in_memory().unwrap();
-                    crate::conformance::$room::$guarantee(std::sync::Arc::new(store)).await;
-                }
-            )* })*
-        }
+    ($($rooms:tt)*) => {
+        against! { sqlite_file: $($rooms)* }
+        against! { postgres: $($rooms)* }
+        against! { sqlite_memory: $($rooms)* }
+        against! { scoped: $($rooms)* }
     };
 }
 
@@ -60,6 +102,9 @@ against_every_backend! {
         h2_creation_is_idempotent
         h2_metadata_is_patched_key_by_key
         h4_lists_are_ordered_and_paged
+        h4_a_list_has_what_every_set_field_lets_through
+        h4_a_list_can_be_sorted_by_what_people_see
+        k1_nobody_lists_threads_without_saying_whose
         threads_of_sub_agents_are_listed_for_who_asks
         counters_follow_the_messages
         a_first_prompt_is_cut_between_graphemes
@@ -77,6 +122,20 @@ against_every_backend! {
         unfinished_activities_are_found
         j7_interrupts_wait_in_order
         g20_the_first_decision_wins;
+    queue:
+        j1_any_number_of_runs_wait_while_one_runs
+        j1_of_runs_that_begin_at_once_one_does
+        j3_a_run_that_waits_begins_once
+        j1_a_run_that_was_forgotten_does_not_come_back
+        a_thread_rests_where_its_newest_checkpoint_says
+        a_question_is_expected_to_wait
+        a_run_can_end_without_having_begun
+        runs_are_listed_newest_first_in_pages
+        what_a_run_was_asked_for_is_kept_beside_it
+        a_run_that_is_forgotten_leaves_its_events
+        h3_a_run_that_waits_goes_with_its_thread;
+    keys:
+        k2_a_key_is_stored_once_and_revoked_once;
     handoffs:
         a_parent_has_one_pending_handoff
         a_handoff_moves_from_where_it_stands
@@ -86,6 +145,8 @@ against_every_backend! {
         handoffs_are_found_by_what_is_known
         the_outbox_keeps_one_item_a_key
         an_item_that_took_the_place_of_another_stays
+        an_item_is_changed_by_one_alone
+        the_outbox_is_read_in_pages
         an_import_is_remembered
         an_import_goes_on_only_from_where_it_was_believed_to_be;
     rewinds:
@@ -180,6 +241,10 @@ against_every_backend! {
         a_point_has_the_public_channels_of_its_time
         a_repeated_checkpoint_is_one_point
         superseded_points_are_left_out
+        superseded_points_are_shown_to_who_asks
+        an_admission_knows_what_came_in_with_it
+        points_are_numbered_along_their_branch
+        a_branch_is_numbered_from_the_point_it_names
         a_point_before_the_first_event_can_be_gone_back_to;
     search:
         every_word_must_be_there
@@ -209,4 +274,30 @@ against_every_backend! {
         what_was_superseded_is_not_ranked
         words_are_compared_as_in_a_search
         a_ranking_has_its_limits;
+}
+
+/// What holds between owners needs a store of everybody's.
+macro_rules! against_every_store {
+    ($($rooms:tt)*) => {
+        mod owners {
+            against! { sqlite_file: $($rooms)* }
+        against! { postgres: $($rooms)* }
+            against! { sqlite_memory: $($rooms)* }
+        }
+    };
+}
+
+against_every_store! {
+    isolation:
+        k1_a11_of_others_nothing_is_read
+        k1_a11_what_has_the_same_name_is_ones_own
+        k1_one_worker_does_the_work_of_everybody
+        k1_a11_lists_are_ones_own
+        k1_a11_to_others_nothing_is_written
+        k1_a11_what_is_anothers_is_not_told_from_what_is_not_there
+        k1_a11_what_two_owners_keep_under_one_name_is_two_things
+        k1_an_id_is_nobody_elses_for_ever
+        k1_what_belongs_to_a_thread_belongs_to_its_owner
+        k1_a_transaction_may_name_what_it_makes
+        everyone_sees_what_is_asked_for;
 }

@@ -59,7 +59,7 @@ async fn f7_a_file_that_is_rebuilt_keeps_what_belongs_together() {
     append(&store, thread_id, vec![human("q"), ai("a"), human("on")]).await.unwrap();
     let (first, second) = (transfer(thread_id, (1, 1), "a heron"), transfer(thread_id, (2, 3), "a grebe"));
     let kept = second.summary.id;
-    let gone = Write::RestoreTurns { summary_ids: vec![first.summary.id] };
+    let gone = Write::RestoreTurns { summary_ids: vec![first.summary.id], scope: None };
     commit(&store, vec![Write::TransferTurns(first), Write::TransferTurns(second), gone]).await.unwrap();
     drop(store);
     Connection::open(&path).unwrap().execute_batch("VACUUM").unwrap();
@@ -67,7 +67,7 @@ async fn f7_a_file_that_is_rebuilt_keeps_what_belongs_together() {
     let turns = store.turns(TurnQuery::of(Default::default())).await.unwrap();
     let told: Vec<_> = turns.iter().map(|turn| turn.summary_id).collect();
     assert_eq!(told, [None, Some(kept), Some(kept)]);
-    commit(&store, vec![Write::RestoreTurns { summary_ids: vec![kept] }]).await.unwrap();
+    commit(&store, vec![Write::RestoreTurns { summary_ids: vec![kept], scope: None }]).await.unwrap();
     assert_eq!(store.memory_counts(&Default::default()).await.unwrap().active_turns, 3);
 }
 

@@ -2,7 +2,7 @@
 //! these are found and ordered is the search's matter.
 
 use journal::{FoundKind, Place, Store, ThreadPart};
-use protocol::{AssistantId, ParentKind, Seq, ThreadId};
+use protocol::{AssistantId, ParentKind, Scope, Seq, ThreadId};
 
 use super::gather::{Gathering, MATCH_CHARS_MAX, SHOWN_MAX};
 use super::lineage::LINEAGE_THREADS_MAX;
@@ -104,7 +104,7 @@ async fn thread_of(
     let prefix = prefix.trim();
     let mut own = Vec::new();
     if !prefix.is_empty() {
-        for thread_id in store.threads_by_prefix(prefix).await? {
+        for thread_id in store.threads_by_prefix(prefix, &Scope::Owner(assistant_id.owner())).await? {
             if store.thread(thread_id).await?.is_some_and(|thread| thread.assistant_id == *assistant_id) {
                 own.push(thread_id);
             }

@@ -2,18 +2,19 @@
 //! within a budget. Which turns became summaries is not decided here.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use journal::{EventQuery, Store, SummaryQuery};
 use minijinja::{Environment, UndefinedBehavior};
 use model::{ChatRequest, inert, tokens};
-use protocol::{AssistantId, EventType, RunId, SummaryId, ThreadId, TurnsArchived};
+use protocol::{AssistantId, EventType, SummaryId, ThreadId, TurnsArchived};
 use runtime::{Channels, Failure, FailureKind, Hook, Point, StepContext, Update};
 use serde::Serialize;
 
 use super::Settings;
 use crate::file::sha256;
+use crate::hook::per_run::PerRun;
 use crate::hook::recorded;
 use crate::inject::{Section, Source};
 
@@ -24,8 +25,8 @@ const TEMPLATE: &str = include_str!("../../prompts/recent_memory.md");
 const SUMMARIES_MAX: usize = 50;
 /// Summaries of this thread that are looked at: those of its compactions are among them.
 const ARCHIVED_EVENTS: usize = 200;
-/// Runs whose sections are kept; sub-agents run beside each other.
-const SECTIONS_MAX: usize = 8;
+/// Those that are looked at first, of nearly every thread all: so few are had at once, without another thread that reads.
+const ARCHIVED_FIRST: usize = 32;
 
 /// Shows what this thread had said before its context begins, and what was said lately in the agent's other threads.
 ///
@@ -35,15 +36,8 @@ pub struct TieredMemoryHook {
     agent_id: AssistantId,
     /// Tokens of the whole section.
     tokens_max: u64,
-    sections: Mutex<Vec<Shown>>,
-}
-
-/// What a run is shown.
-#[derive(Clone)]
-struct Shown {
-    of: (ThreadId, RunId),
-    /// `None` when there is nothing.
-    section: Option<Arc<Section>>,
+    /// What a run is shown, if anything.
+    sections: PerRun<Option<Arc<Section>>>,
 }
 
 /// A summary as it is shown.
@@ -65,39 +59,41 @@ impl TieredMemoryHook {
     /// Returns the hook for the agent's threads.
     pub fn new(settings: &Settings, agent_id: AssistantId) -> Self {
         let tokens_max = if settings.enabled { settings.recent_summaries_tokens } else { 0 };
-        Self { agent_id, tokens_max, sections: Mutex::default() }
+        Self { agent_id, tokens_max, sections: PerRun::default() }
     }
 
     async fn section(&self, step: &StepContext<'_>) -> Result<Option<Arc<Section>>, Failure> {
-        let of = (step.thread_id, step.run_id);
-        let known = |shown: &[Shown]| shown.iter().find(|shown| shown.of == of).cloned();
-        if let Some(shown) = known(&self.sections.lock().unwrap_or_else(PoisonError::into_inner)) {
-            return Ok(shown.section);
+        let run = (step.thread_id, step.run_id);
+        if let Some(known) = self.sections.get(run) {
+            return Ok(known);
         }
         let section = self.written(&**step.store, step.thread_id).await?.map(Arc::new);
-        let mut sections = self.sections.lock().unwrap_or_else(PoisonError::into_inner);
-        if sections.len() == SECTIONS_MAX {
-            sections.remove(0);
-        }
-        sections.push(Shown { of, section: section.clone() });
+        let bytes = section.as_ref().map_or(0, |section| section.text.len());
+        self.sections.keep(run, (section.clone(), bytes));
         Ok(section)
     }
 
     async fn written(&self, store: &dyn Store, thread_id: ThreadId) -> Result<Option<Section>, Failure> {
-        let frame = tokens::estimate(&render(&[], &[])?);
-        let Some(mut left) = self.tokens_max.checked_sub(frame) else { return Ok(None) };
+        if self.tokens_max == 0 {
+            return Ok(None);
+        }
         let archived = archived(store, thread_id).await?;
-        let own: HashSet<SummaryId> = archived.iter().map(|archived| archived.summary_id).collect();
-        let this_thread = fitting(left_context(archived, thread_id), &mut left);
         let query = SummaryQuery {
             agent_id: self.agent_id.clone(),
             except_thread: Some(thread_id),
             offset: 0,
             limit: SUMMARIES_MAX,
         };
-        let others = store.summaries(query).await?.into_iter();
+        let others = store.summaries(query).await?;
+        if archived.is_empty() && others.is_empty() {
+            return Ok(None);
+        }
+        let frame = tokens::estimate(&render(&[], &[])?);
+        let Some(mut left) = self.tokens_max.checked_sub(frame) else { return Ok(None) };
+        let own: HashSet<SummaryId> = archived.iter().map(|archived| archived.summary_id).collect();
+        let this_thread = fitting(left_context(archived, thread_id), &mut left);
         // A fork has been told of turns of its source: what it has of them is in its own events, or in its context.
-        let others = others.filter(|stored| !own.contains(&stored.summary.id)).map(|stored| {
+        let others = others.into_iter().filter(|stored| !own.contains(&stored.summary.id)).map(|stored| {
             let place = match stored.thread_id {
                 Some(thread_id) => format!("thread=\"{thread_id}\""),
                 None => "thread=\"deleted\"".to_owned(),
@@ -140,9 +136,11 @@ impl Hook for TieredMemoryHook {
 
 /// Returns what the thread was told of summaries of its turns, the newest first.
 async fn archived(store: &dyn Store, thread_id: ThreadId) -> journal::Result<Vec<TurnsArchived>> {
-    let types = vec![EventType::TurnsArchived];
-    let query = EventQuery { types, limit: ARCHIVED_EVENTS, ..EventQuery::default() };
-    let events = store.events(thread_id, query).await?;
+    let newest = |limit| EventQuery { types: vec![EventType::TurnsArchived], limit, ..EventQuery::default() };
+    let mut events = store.events(thread_id, newest(ARCHIVED_FIRST)).await?;
+    if events.len() == ARCHIVED_FIRST {
+        events = store.events(thread_id, newest(ARCHIVED_EVENTS)).await?;
+    }
     Ok(events.iter().rev().filter_map(|event| serde_json::from_str(event.content.get()).ok()).collect())
 }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use journal::{OutboxItem, Planned, Store, Transaction, Write};
+use journal::{OutboxItem, OutboxQuery, PAGE_ROWS_MAX, Planned, Store, Transaction, Write};
 use protocol::{ArchiveReason, ParentKind, SummaryId, Thread, ThreadId};
 use runtime::{Contexts, Frame, Frames};
 use serde::Serialize;
@@ -58,11 +58,20 @@ impl Tiering {
     /// # Errors
     /// When the journal fails.
     pub async fn look(&self, thread_id: ThreadId) -> Result<(), SummarizationError> {
+        if !self.tiers.settings.enabled {
+            return Ok(());
+        }
         let tokens = self.tiers.settings.short_term_budget(self.window);
-        let budget = tokens.map(|tokens| Budget { tokens, model: self.model.clone() });
-        self.look_for(thread_id, None).await?;
-        match budget {
-            Some(budget) => self.look_for(thread_id, Some(budget)).await,
+        let context = self.contexts.read(&*self.tiers.store, thread_id).await?;
+        // Of nearly every run this is the end of it.
+        if context.beginning.compaction().is_some() {
+            self.look_for(thread_id, None).await?;
+        }
+        match tokens.filter(|tokens| context.request_tokens(&self.model, 0) > *tokens) {
+            Some(tokens) => {
+                let budget = Budget { tokens, model: self.model.clone() };
+                self.look_for(thread_id, Some(budget)).await
+            }
             None => Ok(()),
         }
     }
@@ -100,15 +109,24 @@ impl Tiering {
         cancel: &CancellationToken,
     ) -> Result<Vec<Settled>, SummarizationError> {
         let mut settled = Vec::new();
-        for item in self.tiers.store.outbox(TRANSFER_DUE).await? {
-            match self.settle_item(item, &mut settled, (frames, cancel)).await {
-                Ok(()) | Err(SummarizationError::Busy { .. } | SummarizationError::Contended { .. }) => {}
-                Err(SummarizationError::Stopped) => break,
-                Err(error) if error.is_of_the_model() => {
-                    let text = format!("failed to {error}; it is tried again later");
-                    frames.send(Frame::Notice { text });
+        let mut page = OutboxQuery::of(TRANSFER_DUE, PAGE_ROWS_MAX);
+        'queue: loop {
+            let items = self.tiers.store.outbox(page.clone()).await?;
+            let is_last = items.len() < page.limit;
+            page.after = items.last().map(OutboxItem::place);
+            for item in items {
+                match self.settle_item(item, &mut settled, (frames, cancel)).await {
+                    Ok(()) | Err(SummarizationError::Busy { .. } | SummarizationError::Contended { .. }) => {}
+                    Err(SummarizationError::Stopped) => break 'queue,
+                    Err(error) if error.is_of_the_model() => {
+                        let text = format!("failed to {error}; it is tried again later");
+                        frames.send(Frame::Notice { text });
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) => return Err(error),
+            }
+            if is_last {
+                break;
             }
         }
         if !cancel.is_cancelled() {
@@ -133,6 +151,10 @@ impl Tiering {
         let Ok(due) = serde_json::from_value::<Due>(item.payload.clone()) else {
             return self.commit(vec![done]).await;
         };
+        if item.key != due.key() {
+            // Everybody's store shows it under its owner's key: it is for the owner's to settle.
+            return Ok(());
+        }
         let writer = if item.attempts < FAILURES_MAX { Writer::Model } else { Writer::Extract };
         let mut work = Work { draft: due.draft.clone(), thread_id: Some(due.thread_id), ..Work::default() };
         let came = self.work_through(&due, (&done, writer), (&mut work, settled), running).await;
@@ -235,7 +257,7 @@ impl Tiering {
 
 /// Returns the item of the queue with that key.
 pub(super) async fn queued(store: &dyn Store, key: &str) -> journal::Result<Option<OutboxItem>> {
-    Ok(store.outbox(TRANSFER_DUE).await?.into_iter().find(|item| item.key == key))
+    store.outbox_item(TRANSFER_DUE, key).await
 }
 
 fn told(thread_id: ThreadId, departure: &Departure, transferred: Transferred) -> Settled {

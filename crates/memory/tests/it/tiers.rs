@@ -13,7 +13,9 @@ mod transfer;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use journal::{EventQuery, MemoryCounts, OutboxItem, RunPatch, Sqlite, Store, Transaction, Write};
+use journal::{
+    EventQuery, MemoryCounts, OutboxItem, OutboxQuery, RunPatch, Sqlite, Store, Transaction, Write,
+};
 use memory::{Settings, Settled, SummarizationError, SummarizationHandoff, TRANSFER_DUE, Tiering};
 use model::ChatModel;
 use protocol::{
@@ -151,7 +153,7 @@ impl Desk {
     }
 
     pub async fn queue(&self) -> Vec<OutboxItem> {
-        self.store.outbox(TRANSFER_DUE).await.unwrap()
+        self.store.outbox(OutboxQuery::of(TRANSFER_DUE, 10)).await.unwrap()
     }
 
     /// A marker of a compaction that condensed everything up to `last_seq`.

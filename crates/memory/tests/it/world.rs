@@ -14,9 +14,9 @@ use protocol::{
     RunStatus, Thread, ThreadId, ToolStatus,
 };
 use runtime::{
-    AFTER_AGENT_NODE, AFTER_MODEL_NODE, Activities, Admission, BEFORE_AGENT_NODE, Channels, Contexts, Driver,
-    Edge, Frame, Frames, Graph, Hook, HooksNode, Item, Limits, MODEL_NODE, ModelNode, Point, Repeat, Start,
-    TOOLS_NODE, Tool, ToolContext, ToolOutput, ToolsNode, Update, wants_tools,
+    AFTER_AGENT_NODE, AFTER_MODEL_NODE, Activities, Admission, BEFORE_AGENT_NODE, Breakpoints, Channels,
+    Contexts, Driver, Edge, Frame, Frames, Graph, Hook, HooksNode, Item, Limits, MODEL_NODE, ModelNode,
+    Point, Repeat, Start, TOOLS_NODE, Tool, ToolContext, ToolOutput, ToolsNode, Update, wants_tools,
 };
 use scripted::{Reply, Script, Server};
 use serde_json::{Map, Value, json};
@@ -164,10 +164,11 @@ impl World {
             thread_id,
             assistant_id: AssistantId::default(),
             model: None,
-            owner: OWNER.to_owned(),
+            lease: OWNER.into(),
             now: Timestamp::now(),
+            origin: runtime::Origin::New,
         };
-        let start = Start { update, channels: Channels::new() };
+        let start = Start { update, ..Start::default() };
         let point = runtime::admit(&*self.store, &driver.graph, &admission, start).await.unwrap();
         let (frames, mut stream) = Frames::channel();
         let end = driver.drive(point, &frames, &CancellationToken::new()).await.unwrap();
@@ -216,8 +217,10 @@ impl World {
             store: Arc::clone(&self.store),
             graph: Arc::new(graph),
             activities: Activities::default(),
-            owner: OWNER.to_owned(),
+            lease: OWNER.into(),
             limits: Limits::default(),
+            breakpoints: Breakpoints::default(),
+            halt: Default::default(),
         }
     }
 

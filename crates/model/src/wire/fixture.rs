@@ -43,7 +43,8 @@ pub(crate) fn conversation(provider: Provider, thinking: Value) -> ChatRequest {
             name: "read".into(),
             description: "Reads a file.".into(),
             parameters: json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}),
-        }],
+        }]
+        .into(),
         ..ChatRequest::default()
     }
 }

@@ -42,7 +42,7 @@ async fn play(model: &dyn ChatModel) -> Vec<Message> {
         description: "Reads a file.".into(),
         parameters: json!({"type": "object", "properties": {"path": {"type": "string"}}}),
     };
-    let mut request = ChatRequest { tools: vec![tool], ..ChatRequest::default() };
+    let mut request = ChatRequest { tools: vec![tool].into(), ..ChatRequest::default() };
     for turn in 1..=TURNS {
         Arc::make_mut(&mut request.messages).push(Message::human(format!("Go on with {turn}.")));
         loop {

@@ -159,7 +159,7 @@ async fn l4_parallel_calls_arrive_and_their_results_go_back_in_order() {
             description: "A tool.".into(),
             parameters: json!({"type": "object", "properties": {}}),
         };
-        let mut request = ChatRequest { tools: vec![tool("read"), tool("list")], ..question() };
+        let mut request = ChatRequest { tools: vec![tool("read"), tool("list")].into(), ..question() };
         let (parts, answer) = ask(&*model, &request).await;
         let message = answer.expect("it answers");
         let ai = Message::Ai(message.clone());

@@ -6,11 +6,11 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
 use protocol::{
-    ArchiveReason, Block, Checkpoint, ClippedResult, Compaction, CompactionFailed, CompactionTrigger,
-    CompactionUndone, Decision, Decisions, Event, EventType, Handoff, HandoffMark, HandoffStatus,
-    HandoffSummary, Interrupt, InterruptPayload, Item, ItemKind, LoggedTurn, MediumTermSummary, Message,
-    ParentKind, Proposal, Run, RunFeedback, RunStatus, StepPoint, StopReason, Thread, ThreadStatus, TurnRole,
-    TurnsArchived, TurnsRestored,
+    ApiKey, ArchiveReason, Block, Checkpoint, CheckpointSource, ClippedResult, Command, Compaction,
+    CompactionFailed, CompactionTrigger, CompactionUndone, Decision, Decisions, Event, EventType, Handoff,
+    HandoffMark, HandoffStatus, HandoffSummary, Interrupt, InterruptPayload, Item, ItemKind, LoggedTurn,
+    MediumTermSummary, Message, ParentKind, Proposal, Run, RunFeedback, RunRequest, RunStatus, StepPoint,
+    StopReason, Thread, ThreadStatus, TurnRole, TurnsArchived, TurnsRestored,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -52,8 +52,13 @@ const EVENTS: &[&str] = &["event", "event_bare"];
 const MARKS: &[&str] = &["handoff_mark"];
 const THREADS: &[&str] = &["thread_child", "thread_parent", "thread_subagent"];
 const RUNS: &[&str] = &["run", "run_ended"];
-const CHECKPOINTS: &[&str] = &["checkpoint", "checkpoint_idle"];
-const POINTS: &[&str] = &["step_point", "step_point_idle"];
+const CHECKPOINTS: &[&str] = &["checkpoint", "checkpoint_idle", "checkpoint_update", "checkpoint_rewind"];
+const POINTS: &[&str] = &["step_point", "step_point_idle", "step_point_admission", "step_point_update"];
+const REQUESTS: &[&str] = &["run_request", "run_request_resume"];
+const COMMANDS: &[&str] = &["command", "command_goto"];
+const KEYS: &[&str] = &["api_key", "api_key_revoked"];
+/// Shapes as earlier versions wrote them, where that was otherwise.
+const PAST: &[&str] = &["checkpoint", "checkpoint_idle", "step_point", "step_point_idle"];
 const SUMMARIES: &[&str] = &["handoff_summary", "handoff_summary_extract"];
 const PAYLOADS: &[&str] = &["interrupt_payload", "interrupt_payload_refined", "interrupt_payload_asked"];
 const INTERRUPTS: &[&str] = &["interrupt", "interrupt_resolved", "interrupt_withdrawn"];
@@ -94,6 +99,9 @@ fn a23_every_shape_reads_as_it_is_written_now_and_by_a_later_version() {
     RUNS.iter().for_each(|name| check::<Run>(name));
     CHECKPOINTS.iter().for_each(|name| check::<Checkpoint>(name));
     POINTS.iter().for_each(|name| check::<StepPoint>(name));
+    REQUESTS.iter().for_each(|name| check::<RunRequest>(name));
+    COMMANDS.iter().for_each(|name| check::<Command>(name));
+    KEYS.iter().for_each(|name| check::<ApiKey>(name));
     SUMMARIES.iter().for_each(|name| check::<HandoffSummary>(name));
     PAYLOADS.iter().for_each(|name| check::<InterruptPayload>(name));
     INTERRUPTS.iter().for_each(|name| check::<Interrupt>(name));
@@ -113,6 +121,16 @@ fn a23_every_shape_reads_as_it_is_written_now_and_by_a_later_version() {
 }
 
 #[test]
+fn a23_what_an_earlier_version_wrote_reads_as_what_it_was() {
+    for name in &PAST[..2] {
+        assert_eq!(read::<Checkpoint>(&format!("past/{name}")), read(name), "{name}");
+    }
+    for name in &PAST[2..] {
+        assert_eq!(read::<StepPoint>(&format!("past/{name}")), read(name), "{name}");
+    }
+}
+
+#[test]
 fn every_golden_file_is_read_by_a_test() {
     let named = [
         MESSAGES,
@@ -122,6 +140,9 @@ fn every_golden_file_is_read_by_a_test() {
         RUNS,
         CHECKPOINTS,
         POINTS,
+        REQUESTS,
+        COMMANDS,
+        KEYS,
         SUMMARIES,
         PAYLOADS,
         INTERRUPTS,
@@ -141,9 +162,11 @@ fn every_golden_file_is_read_by_a_test() {
     ];
     let later: BTreeSet<String> = named.concat().iter().map(|name| format!("{name}.json")).collect();
     assert_eq!(files_in(&folder().join("future")), later);
+    let past: BTreeSet<String> = PAST.iter().map(|name| format!("{name}.json")).collect();
+    assert_eq!(files_in(&folder().join("past")), past);
     let mut expected = later;
     expected.insert(format!("{CARRY_OVER}.json"));
-    expected.insert("future".to_owned());
+    expected.extend(["future", "past"].map(str::to_owned));
     let found = files_in(&folder());
     assert_eq!(found, expected);
 }
@@ -329,6 +352,10 @@ fn every_status_has_one_name_in_json_and_in_the_database() {
     for status in HandoffStatus::ALL {
         assert_eq!(written(&status), status.as_str());
         assert_eq!(HandoffStatus::from_name(status.as_str()), Some(status));
+    }
+    for source in CheckpointSource::ALL {
+        assert_eq!(written(&source), source.as_str());
+        assert_eq!(CheckpointSource::from_name(source.as_str()), Some(source));
     }
     for kind in ParentKind::ALL {
         assert_eq!(written(&kind), kind.as_str());

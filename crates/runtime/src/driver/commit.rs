@@ -6,17 +6,17 @@ use std::sync::atomic::Ordering;
 use jiff::Timestamp;
 use journal::{RunPatch, ThreadPatch, Transaction, Write};
 use protocol::{
-    Checkpoint, CheckpointId, Event, EventType, Interrupt, InterruptId, InterruptPayload, InterruptStatus,
-    NewEvent, RunStatus, ThreadStatus,
+    Checkpoint, CheckpointId, CheckpointSource, Event, EventType, Interrupt, InterruptId, InterruptPayload,
+    InterruptStatus, NewEvent, RunStatus, Seq, ThreadStatus,
 };
 use serde_json::json;
 
-use super::Drive;
 use super::owed::{Owed, Part, State, Told};
+use super::{Drive, Others};
 use crate::Result;
-use crate::admit::{LEASE, is_outrun};
+use crate::admit::{GIVEN_BACK, is_outrun};
 use crate::error::Error;
-use crate::step::Update;
+use crate::step::{Entry, Update};
 use crate::stream::frame::{Frame, public};
 use crate::turn::{Ending, Turn, interrupt_id};
 
@@ -36,11 +36,11 @@ impl Drive<'_> {
             events.push(self.ended(turn, ending, now)?);
         }
         let mut writes = update.writes;
+        let mut points = Vec::new();
         if let Some(ending) = ending {
-            for (index, payload) in ending.interrupts.iter().enumerate() {
-                writes.push(Write::RaiseInterrupt(self.interrupt(turn, (index, payload), now)));
-            }
-            writes.push(self.thread_rests(ending, now).await?);
+            let interrupts = ending.interrupts.iter().enumerate();
+            points.extend(interrupts.map(|asked| Write::RaiseInterrupt(self.interrupt(turn, asked, now))));
+            writes.push(self.thread_rests(turn, ending, now).await?);
         }
         writes.push(Write::UpdateRun {
             run_id: self.run_id,
@@ -48,24 +48,24 @@ impl Drive<'_> {
                 status: ending.map(|ending| ending.status),
                 error: ending
                     .and_then(|ending| ending.failure.as_ref().map(|(_, message, _)| message.clone())),
-                lease_until: ending.is_none().then_some(now + LEASE),
+                lease_until: ending.is_none().then(|| self.driver.lease.until()),
                 add_usage: Some(update.usage),
                 at: Some(now),
             },
         });
         let checkpoint = self.checkpoint(turn, now);
         let state = self.frames.is_open().then(|| State {
-            node: turn.node().to_owned(),
+            done: Some((turn.node().to_owned(), public(&update.channels))),
             step: turn.step,
-            changed: public(&update.channels),
             checkpoint_id: checkpoint.checkpoint_id,
             next: turn.next.clone(),
             channels: public(&turn.channels),
         });
         let events = self.own(events);
         let shown = self.shown(&events);
+        points.push(Write::PutCheckpoint(checkpoint));
         let told = Told { events: shown, state };
-        self.owed.add(writes, (self.thread_id, events), Some(checkpoint), told);
+        self.owed.add(writes, (self.thread_id, events), points, told);
         let is_followed_at_once = ending.is_none()
             && turn.activities.is_empty()
             && turn.next.as_deref().is_some_and(|next| self.is_immediate(next));
@@ -77,7 +77,7 @@ impl Drive<'_> {
         let mut recorded = Owed::default();
         let events = self.own(events);
         let told = Told { events: self.shown(&events), state: None };
-        recorded.add(writes, (self.thread_id, events), None, told);
+        recorded.add(writes, (self.thread_id, events), Vec::new(), told);
         self.write(recorded).await
     }
 
@@ -105,7 +105,11 @@ impl Drive<'_> {
             Err(error) if is_admission && is_outrun(&error) => return Err(Error::Outrun),
             committed => committed?,
         };
+        self.held.was_renewed();
         if is_admission {
+            // The admission's own events are the first.
+            let begun = parts.first().and_then(|part| committed.seqs.get(part.append)?.iter().copied().max());
+            self.frames.at(begun.unwrap_or(self.head()));
             self.frames.send(Frame::RunStarted { thread_id: self.thread_id, run_id: self.run_id });
         }
         for Part { append, told: Told { events, state } } in parts {
@@ -116,27 +120,59 @@ impl Drive<'_> {
             }
             let head_seq = seqs.iter().copied().max().unwrap_or(0).max(before);
             self.head.store(head_seq, Ordering::Relaxed);
-            if let Some(State { node, step, changed, checkpoint_id, next, channels }) = state {
-                if self.is_immediate(&node) {
-                    self.frames.send(Frame::StepStarted { node: node.clone(), step });
-                }
-                self.frames.send(Frame::Updates { node, channels: changed });
-                self.frames.send(Frame::Values { checkpoint_id, head_seq, next, channels });
+            if let Some(state) = state {
+                self.tell(state, head_seq);
             }
         }
         Ok(())
     }
 
-    pub(super) async fn renew(&self) -> Result<()> {
-        // A run that is not there yet has no lease.
-        if self.owed.is_admission {
-            return Ok(());
+    /// Tells of a step's end, or of the state a run begins with.
+    fn tell(&self, state: State, head_seq: Seq) {
+        let State { done, step, checkpoint_id, next, channels } = state;
+        if let Some((node, channels)) = done {
+            if self.is_immediate(&node) {
+                self.frames.send(Frame::StepStarted { node: node.clone(), step });
+            }
+            self.frames.send(Frame::Updates { node, channels });
         }
-        let lease_until = Some(Timestamp::now() + LEASE);
+        let run_id = self.run_id;
+        self.frames.send(Frame::Values { run_id, step, checkpoint_id, head_seq, next, channels });
+    }
+
+    /// Tells that the run began and what it begins with; where it is not durable yet, once it is.
+    pub(super) fn begin(&mut self, checkpoint: &Checkpoint, entry: Entry) {
+        // What a run that was taken over begins with was told before.
+        let is_told = entry == Entry::Fresh && self.frames.is_open();
+        let state = is_told.then(|| State::first(checkpoint));
+        if self.owed.is_admission {
+            self.owed.begins_with(state);
+            return;
+        }
+        self.frames.send(Frame::RunStarted { thread_id: self.thread_id, run_id: self.run_id });
+        if let Some(state) = state {
+            self.tell(state, checkpoint.head_seq);
+        }
+    }
+
+    /// Leaves the run to another process: what is owed is made durable, and the lease is given back, which says that nothing
+    /// after that was begun. What may have been begun before this process took it over may still have been.
+    pub(super) async fn leave(&mut self, turn: &Turn<'_>) -> Error {
+        if let Err(error) = self.flush().await {
+            return error;
+        }
+        let lease_until = match turn.entry() {
+            Entry::Fresh => Some(GIVEN_BACK),
+            Entry::Recovered => Some(self.driver.lease.now()),
+        };
         let patch = RunPatch { lease_until, ..RunPatch::default() };
-        let writes = vec![Write::UpdateRun { run_id: self.run_id, patch }];
-        self.driver.store.commit(Transaction { fence: Some(self.fence()), writes }).await?;
-        Ok(())
+        let nothing = Write::Append { thread_id: self.thread_id, events: Vec::new() };
+        // Whoever looks after the thread hears of it.
+        let writes = vec![Write::UpdateRun { run_id: self.run_id, patch }, nothing];
+        match self.driver.store.commit(Transaction { fence: Some(self.fence()), writes }).await {
+            Ok(_) => Error::Halted,
+            Err(error) => error.into(),
+        }
     }
 
     pub(super) fn interrupt_id(&self, turn: &Turn<'_>, index: usize) -> InterruptId {
@@ -153,21 +189,30 @@ impl Drive<'_> {
             next: turn.next.clone(),
             channels: turn.channels.clone(),
             activities: turn.activities.iter().cloned().collect(),
+            source: CheckpointSource::Loop,
             created_at: now,
         }
     }
 
+    async fn thread_rests(&self, turn: &Turn<'_>, ending: &Ending, now: Timestamp) -> Result<Write> {
+        let waits = self.others == Others::Perhaps && self.others_wait().await?;
+        let status = match ending.status {
+            _ if waits => ThreadStatus::Interrupted,
+            RunStatus::Cancelled if turn.next.is_some() => ThreadStatus::Interrupted,
+            status => thread_status(status),
+        };
+        let patch = ThreadPatch { status: Some(status), updated_at: Some(now), ..ThreadPatch::default() };
+        Ok(Write::UpdateThread { thread_id: self.thread_id, patch })
+    }
+
     /// The question this run answers may be open in the store still.
-    async fn thread_rests(&self, ending: &Ending, now: Timestamp) -> Result<Write> {
+    async fn others_wait(&self) -> Result<bool> {
         let answered = |id| {
             let resolves = |write: &Write| matches!(write, Write::ResolveInterrupt { interrupt_id, .. } if *interrupt_id == id);
             self.owed.writes().iter().any(resolves)
         };
         let pending = self.driver.store.pending_interrupts(self.thread_id).await?;
-        let waits = pending.iter().any(|interrupt| !answered(interrupt.interrupt_id));
-        let status = if waits { ThreadStatus::Interrupted } else { thread_status(ending.status) };
-        let patch = ThreadPatch { status: Some(status), updated_at: Some(now), ..ThreadPatch::default() };
-        Ok(Write::UpdateThread { thread_id: self.thread_id, patch })
+        Ok(pending.iter().any(|interrupt| !answered(interrupt.interrupt_id)))
     }
 
     fn interrupt(
@@ -191,12 +236,12 @@ impl Drive<'_> {
 
     fn ended(&self, turn: &Turn<'_>, ending: &Ending, now: Timestamp) -> Result<NewEvent> {
         let event = match &ending.failure {
-            None if !ending.interrupts.is_empty() => {
+            None if ending.status == RunStatus::Interrupted => {
                 let requests = ending.interrupts.iter().flat_map(|payload| &payload.action_requests);
                 let actions: Vec<&str> = requests.map(|request| request.name.as_str()).collect();
                 let ids: Vec<InterruptId> =
                     (0..ending.interrupts.len()).map(|index| self.interrupt_id(turn, index)).collect();
-                let content = json!({"interrupt_ids": ids, "actions": actions});
+                let content = json!({"interrupt_ids": ids, "actions": actions, "next": turn.next});
                 NewEvent::new(EventType::RunInterrupted, &content, now)?
             }
             Some((kind, message, _)) if ending.status == RunStatus::Error => {

@@ -5,6 +5,7 @@ use journal::Write;
 use protocol::{Checkpoint, CheckpointId, NewEvent, ThreadId};
 
 use crate::step::Channels;
+use crate::stream::frame::public;
 
 /// Writes that wait for the next commit, and what is told once they are durable.
 #[derive(Debug, Default)]
@@ -34,15 +35,28 @@ pub(crate) struct Told {
     pub(crate) state: Option<State>,
 }
 
-/// A step's end, as a client is told it.
+/// A state, as a client is told it.
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) node: String,
+    /// The node that led to it, and what that changed; `None` for what a run begins with.
+    pub(crate) done: Option<(String, Channels)>,
     pub(crate) step: u64,
-    pub(crate) changed: Channels,
     pub(crate) checkpoint_id: CheckpointId,
     pub(crate) next: Option<String>,
     pub(crate) channels: Channels,
+}
+
+impl State {
+    /// Returns what a run begins with.
+    pub(crate) fn first(checkpoint: &Checkpoint) -> Self {
+        Self {
+            done: None,
+            step: checkpoint.step,
+            checkpoint_id: checkpoint.checkpoint_id,
+            next: checkpoint.next.clone(),
+            channels: public(&checkpoint.channels),
+        }
+    }
 }
 
 impl Owed {
@@ -51,6 +65,13 @@ impl Owed {
         let append = appends(&writes).saturating_sub(1);
         let parts = vec![Part { append, told: Told::default() }];
         Self { writes, parts, is_admission: true }
+    }
+
+    /// Adds what is told of an admission once it is durable.
+    pub(crate) fn begins_with(&mut self, state: Option<State>) {
+        if let Some(part) = self.parts.first_mut() {
+            part.told.state = state;
+        }
     }
 
     /// Returns whether there is nothing.
@@ -63,18 +84,18 @@ impl Owed {
         &self.writes
     }
 
-    /// Adds rows, the thread's events and its checkpoint, in that order.
+    /// Adds rows, the thread's events, and what is placed behind these, its questions and its checkpoint, in that order.
     pub(crate) fn add(
         &mut self,
         mut writes: Vec<Write>,
         (thread_id, events): (ThreadId, Vec<NewEvent>),
-        checkpoint: Option<Checkpoint>,
+        mut points: Vec<Write>,
         told: Told,
     ) {
         self.writes.append(&mut writes);
         let append = appends(&self.writes);
         self.writes.push(Write::Append { thread_id, events });
-        self.writes.extend(checkpoint.map(Write::PutCheckpoint));
+        self.writes.append(&mut points);
         self.parts.push(Part { append, told });
     }
 }

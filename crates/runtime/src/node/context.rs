@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use journal::view::context::{Beginning, changes_beginning};
@@ -14,11 +15,21 @@ use serde_json::Value;
 /// Events read at a time.
 const CONTEXT_PAGE_ROWS: usize = 500;
 
-/// The most threads whose contexts are kept.
-const CONTEXTS_MAX: usize = 8;
+/// Events read at first, of a short thread all of them and of a kept context nearly always all that is new: so few are
+/// had at once, without another thread that reads.
+const CONTEXT_FIRST_ROWS: usize = 32;
+
+/// The most threads whose contexts are kept: as many as may be worked in at the same time.
+const CONTEXTS_MAX: usize = 512;
 
 /// The most messages that are kept, all threads together; the newest context is kept whatever its length.
 const CONTEXT_MESSAGES_MAX: usize = 200_000;
+
+/// The most tokens that are kept, by estimate, all threads together but for the newest: about four bytes each.
+const CONTEXT_TOKENS_MAX: u64 = 8_000_000;
+
+/// The most bytes of media that are kept, all threads together but for the newest; what is not is read again.
+const KEPT_MEDIA_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// The most bytes of media that are sent with a request; the newest are.
 const MEDIA_BYTES_MAX: usize = 20 * 1024 * 1024;
@@ -27,6 +38,8 @@ const MEDIA_BYTES_MAX: usize = 20 * 1024 * 1024;
 #[derive(Default)]
 pub struct Contexts {
     kept: Mutex<Vec<Kept>>,
+    /// How many were let go.
+    gone: AtomicUsize,
 }
 
 struct Kept {
@@ -179,11 +192,32 @@ impl Contexts {
     fn keep(&self, newest: Kept) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push(newest);
-        let messages = |kept: &[Kept]| kept.iter().map(|kept| kept.context.messages.len()).sum::<usize>();
-        while kept.len() > CONTEXTS_MAX || (kept.len() > 1 && messages(&kept) > CONTEXT_MESSAGES_MAX) {
-            kept.remove(0);
+        let mut messages: usize = kept.iter().map(|kept| kept.context.messages.len()).sum();
+        let mut tokens: u64 = kept.iter().map(|kept| kept.context.tokens).sum();
+        while kept.len() > 1
+            && (kept.len() > CONTEXTS_MAX || messages > CONTEXT_MESSAGES_MAX || tokens > CONTEXT_TOKENS_MAX)
+        {
+            // Threads that are worked in take turns: the one that was used longest ago is the next to be wanted. Any but the
+            // newest is as good as another.
+            let at = scattered(self.gone.fetch_add(1, Ordering::Relaxed)) % (kept.len() - 1);
+            let gone = kept.remove(at).context;
+            messages -= gone.messages.len();
+            tokens -= gone.tokens;
+        }
+        let mut bytes = 0;
+        for (age, kept) in kept.iter_mut().rev().enumerate() {
+            bytes += kept.context.media.values().map(|media| media.len()).sum::<usize>();
+            if age > 0 && bytes > KEPT_MEDIA_BYTES_MAX {
+                kept.context.media.clear();
+            }
         }
     }
+}
+
+/// Returns a number that neighbours of `count` do not give away.
+const fn scattered(count: usize) -> usize {
+    let mixed = (count as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 33) as usize
 }
 
 /// Returns the context with what was added to the journal since; `None` when its end is no longer there, or another
@@ -194,8 +228,9 @@ where
     P: Future<Output = journal::Result<Vec<Event>>>,
 {
     let Some((mut seq, mut event_id)) = kept.end else { return Ok(None) };
+    let mut limit = CONTEXT_FIRST_ROWS;
     loop {
-        let query = EventQuery { after: Some(seq - 1), ..page_query() };
+        let query = EventQuery { after: Some(seq - 1), ..page_query(limit) };
         let page = events(query).await?;
         let Some((end, new)) = page.split_first() else { return Ok(None) };
         if (end.seq, end.event_id) != (seq, event_id) || new.iter().any(changes_beginning) {
@@ -204,9 +239,10 @@ where
         let Some(last) = new.last() else { break };
         kept.extend(kept.beginning.project(new), &injected(new).collect());
         (seq, event_id) = (last.seq, last.event_id);
-        if page.len() < CONTEXT_PAGE_ROWS {
+        if page.len() < limit {
             break;
         }
+        limit = CONTEXT_PAGE_ROWS;
     }
     kept.end = Some((seq, event_id));
     Ok(Some(kept))
@@ -241,14 +277,16 @@ where
     let mut pages: Vec<Vec<Event>> = Vec::new();
     let mut before = None;
     let mut beginning = Beginning::default();
+    let mut limit = CONTEXT_FIRST_ROWS;
     loop {
-        let page = events(EventQuery { before, ..page_query() }).await?;
+        let page = events(EventQuery { before, ..page_query(limit) }).await?;
         beginning.look(&page);
         if let Some(seq) = beginning.marker_wanted() {
             let marker = events(only(seq)).await?;
             beginning.look_at_marker(marker.first());
         }
-        let is_all = page.len() < CONTEXT_PAGE_ROWS;
+        let is_all = page.len() < limit;
+        limit = CONTEXT_PAGE_ROWS;
         before = page.first().map(|event| event.seq);
         pages.push(page);
         if is_all || beginning.first_seq().is_some_and(|first| before.is_none_or(|before| before <= first)) {
@@ -270,12 +308,12 @@ where
 }
 
 fn only(seq: Seq) -> EventQuery {
-    EventQuery { after: Some(seq - 1), before: Some(seq + 1), ..page_query() }
+    EventQuery { after: Some(seq - 1), before: Some(seq + 1), ..page_query(1) }
 }
 
-fn page_query() -> EventQuery {
+fn page_query(limit: usize) -> EventQuery {
     let categories = vec![Category::Message, Category::Middleware];
-    EventQuery { categories, limit: CONTEXT_PAGE_ROWS, ..EventQuery::default() }
+    EventQuery { categories, limit, ..EventQuery::default() }
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ impl Node for HooksNode {
             return Ok(update);
         }
         let answer = match self.point {
-            Point::AfterModel => newest_answer(&**step.store, step.thread_id).await?.answer,
+            Point::AfterModel => newest_answer(&step).await?.answer,
             Point::BeforeAgent | Point::AfterAgent => None,
         }
         .unwrap_or_default();

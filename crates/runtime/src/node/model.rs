@@ -7,7 +7,7 @@ use futures::StreamExt;
 use jiff::Timestamp;
 use journal::Store;
 use model::transcript::{self, Budget};
-use model::{ChatModel, ChatRequest, Part, ToolSpec, tokens};
+use model::{ChatModel, ChatRequest, Part, Tools, tokens};
 use protocol::{AiMessage, Block, InterruptPayload, Message, NewEvent, RunId, StopReason, ThreadId};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -23,7 +23,7 @@ use crate::stream::frame::Frame;
 pub const MODEL_NODE: &str = "model";
 
 /// Channel: whether the newest answer asks for tools; the edge after the node reads it.
-pub(crate) const TOOLS_WANTED_CHANNEL: &str = "tools_wanted";
+pub const TOOLS_WANTED_CHANNEL: &str = "tools_wanted";
 
 /// Channel: set once a person was told that old results are shortened in what this thread's model is sent.
 const SHORTENED_CHANNEL: &str = "_shortened";
@@ -41,7 +41,7 @@ pub struct ModelNode {
     /// The model.
     pub model: Arc<dyn ChatModel>,
     /// What it may call.
-    pub tools: Vec<ToolSpec>,
+    pub tools: Tools,
     /// The hooks around it, in order.
     pub hooks: Vec<Arc<dyn Hook>>,
     /// The contexts that were used last.
@@ -55,6 +55,9 @@ impl Node for ModelNode {
     }
 
     async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
+        if step.cancel.is_cancelled() {
+            return Ok(Update::default());
+        }
         let context = self.contexts.read(&**step.store, step.thread_id).await?;
         let step = StepContext { context: Some(&context), ..step };
         let mut request = self.request(&step, &context);
@@ -75,7 +78,7 @@ impl Node for ModelNode {
                 match answer {
                     Some(answer) => {
                         let estimated_tokens = answer.usage.map(|_| estimated);
-                        self.record(update, AiMessage { estimated_tokens, ..answer })
+                        self.record(&step, update, AiMessage { estimated_tokens, ..answer })
                     }
                     None => Ok(update),
                 }
@@ -115,6 +118,7 @@ impl ModelNode {
             run_id,
             step: 1,
             entry: Entry::Fresh,
+            taken_up: 0,
             channels: &channels,
             answers: &[],
             store,
@@ -202,7 +206,7 @@ impl ModelNode {
             Ok(None) => Ok(ModelAnswer { answer: Some(partial.incomplete()), ..ModelAnswer::default() }),
             Err(error) if partial.is_empty() => Err(error.into()),
             Err(error) => {
-                let kept = self.record(Update::default(), partial.incomplete())?;
+                let kept = self.record(step, Update::default(), partial.incomplete())?;
                 Err(Failure::from(error).keeping(kept))
             }
         }
@@ -219,6 +223,8 @@ impl ModelNode {
             parts = self.model.stream(request) => parts?,
             () = step.cancel.cancelled() => return Ok(None),
         };
+        let message_id = step.message_id();
+        let mut calls = 0;
         loop {
             let part = tokio::select! {
                 part = parts.next() => part,
@@ -227,10 +233,16 @@ impl ModelNode {
             match part.transpose()? {
                 Some(Part::Text(text)) => {
                     partial.text.push_str(&text);
-                    step.frames.send(Frame::Text { text });
+                    step.frames.send(Frame::Text { message_id: message_id.clone(), text });
                 }
-                Some(Part::Thinking(text)) => step.frames.send(Frame::Thinking { text }),
-                Some(Part::ToolCall { .. }) => {}
+                Some(Part::Thinking(text)) => {
+                    step.frames.send(Frame::Thinking { message_id: message_id.clone(), text });
+                }
+                Some(Part::ToolCall { id, name }) => {
+                    let (message_id, index) = (message_id.clone(), calls);
+                    step.frames.send(Frame::ToolCall { message_id, index, call_id: id, name });
+                    calls += 1;
+                }
                 Some(Part::Done(answer)) => return Ok(Some(answer)),
                 None => {
                     let reason = "the stream ended without an answer".to_owned();
@@ -247,7 +259,14 @@ impl ModelNode {
         Failure::from(error).keeping(Update { usage, ..Update::default() })
     }
 
-    fn record(&self, mut update: Update, mut answer: AiMessage) -> Result<Update, Failure> {
+    /// Returns `update` with the answer, under the id that was told with its first words.
+    fn record(
+        &self,
+        step: &StepContext<'_>,
+        mut update: Update,
+        mut answer: AiMessage,
+    ) -> Result<Update, Failure> {
+        answer.id = Some(step.message_id());
         answer.model.get_or_insert_with(|| self.model.name().to_string());
         update.usage.add(answer.usage.unwrap_or_default());
         let message = Message::Ai(answer);

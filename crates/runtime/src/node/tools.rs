@@ -64,6 +64,9 @@ impl Node for ToolsNode {
     }
 
     async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
+        if step.cancel.is_cancelled() {
+            return Ok(Update::default());
+        }
         let calls = open_calls(&step).await?;
         let (outputs, failure) = self.make(&step, &calls).await?;
         let mut update = Update::default();
@@ -226,7 +229,7 @@ fn result(call: &ToolCall, output: &ToolOutput) -> Result<NewEvent, Failure> {
 
 /// Returns the calls of the newest answer that have no result, with the arguments a person gave them.
 async fn open_calls(step: &StepContext<'_>) -> Result<Vec<ToolCall>, Failure> {
-    let newest = newest_answer(&**step.store, step.thread_id).await?;
+    let newest = newest_answer(step).await?;
     let empty = Channels::new();
     let edited = step.channels.get(EDITED_ARGS_CHANNEL).and_then(Value::as_object).unwrap_or(&empty);
     let content = newest.answer.map(|answer| answer.content).unwrap_or_default();

@@ -2,7 +2,8 @@
 //! in [`crate::stream`].
 
 use protocol::{CheckpointId, Event, Interrupt, RunId, RunStatus, Seq, ThreadId};
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeStruct as _;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::step::Channels;
@@ -41,13 +42,28 @@ pub enum Frame {
     },
     /// More text of the model's answer.
     Text {
+        /// The id under which the answer is stored.
+        message_id: String,
         /// The text.
         text: String,
     },
     /// More of the model's reasoning.
     Thinking {
+        /// The id under which the answer is stored.
+        message_id: String,
         /// The text.
         text: String,
+    },
+    /// The model's answer calls a tool; the arguments come with the whole answer.
+    ToolCall {
+        /// The id under which the answer is stored.
+        message_id: String,
+        /// Which of the answer's calls, from 0.
+        index: usize,
+        /// The call.
+        call_id: String,
+        /// The tool.
+        name: String,
     },
     /// A tool call begins to run.
     ToolStarted {
@@ -81,6 +97,9 @@ pub enum Frame {
         /// The matter.
         value: Value,
     },
+    /// What a sub-agent does.
+    #[serde(rename = "custom")]
+    Within(Within),
     /// A step is durable: what it changed. Its events are frames of their own, before this one.
     Updates {
         /// The node.
@@ -88,8 +107,13 @@ pub enum Frame {
         /// The channels it set; a `null` removed one. Private ones are left out.
         channels: Channels,
     },
-    /// A step is durable: the state after it. The messages are the journal's up to `head_seq`.
+    /// A step is durable: the state after it; or a run began, and this is what it begins with. The messages are the
+    /// journal's up to `head_seq`.
     Values {
+        /// The run.
+        run_id: RunId,
+        /// Its steps so far; 0 is the admission.
+        step: u64,
         /// The checkpoint.
         checkpoint_id: CheckpointId,
         /// The journal's position.
@@ -124,24 +148,57 @@ pub enum Frame {
         run_id: RunId,
         /// How it ended.
         status: RunStatus,
+        /// The sort of failure, when it failed.
+        kind: Option<String>,
         /// Why, when it did not succeed.
         error: Option<String>,
     },
+}
+
+/// A frame of a sub-agent, among those of the run that made the call it works for. To programs it is a custom frame
+/// `subagent`.
+#[derive(Debug, Clone)]
+pub struct Within {
+    /// The call.
+    pub call_id: String,
+    /// The thread the sub-agent works in.
+    pub thread_id: ThreadId,
+    /// What it tells.
+    pub frame: Box<Frame>,
+}
+
+impl Serialize for Within {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Told<'a> {
+            call_id: &'a str,
+            thread_id: ThreadId,
+            frame: &'a Frame,
+        }
+        let Self { call_id, thread_id, frame } = self;
+        let mut custom = serializer.serialize_struct("Within", 2)?;
+        custom.serialize_field("name", "subagent")?;
+        custom.serialize_field("value", &Told { call_id, thread_id: *thread_id, frame })?;
+        custom.end()
+    }
 }
 
 impl Frame {
     /// Returns the mode it belongs to; `None` belongs to every mode.
     pub fn mode(&self) -> Option<Mode> {
         match self {
-            Self::Text { .. } | Self::Thinking { .. } | Self::ToolStarted { .. } | Self::ToolEnded { .. } => {
-                Some(Mode::Messages)
-            }
+            Self::Text { .. }
+            | Self::Thinking { .. }
+            | Self::ToolCall { .. }
+            | Self::ToolStarted { .. }
+            | Self::ToolEnded { .. } => Some(Mode::Messages),
             Self::Event(event) => match event.category.as_str() {
                 "message" => Some(Mode::Messages),
                 _ => Some(Mode::Updates),
             },
             Self::Updates { .. } => Some(Mode::Updates),
             Self::Values { .. } => Some(Mode::Values),
+            Self::Within(within) => within.frame.mode().or(Some(Mode::Custom)),
             Self::ToolOutput { .. } | Self::Custom { .. } | Self::Progress { .. } | Self::Notice { .. } => {
                 Some(Mode::Custom)
             }
@@ -154,15 +211,22 @@ impl Frame {
 
     /// Returns about how many bytes it keeps in memory.
     pub(crate) fn bytes(&self) -> usize {
-        const FIXED: usize = 128;
-        FIXED
+        /// What allocations and their places in collections take beside what they hold, roughly.
+        const AROUND: usize = 128;
+        size_of::<Self>()
+            + AROUND
             + match self {
-                Self::Text { text }
-                | Self::Thinking { text }
+                Self::Text { text, .. }
+                | Self::Thinking { text, .. }
                 | Self::ToolOutput { text, .. }
                 | Self::Notice { text } => text.len(),
-                Self::Event(event) => event.content.get().len(),
-                Self::ToolStarted { args: value, .. } | Self::Custom { value, .. } => weight(value),
+                Self::Event(event) => size_of_val(&**event) + AROUND + event.content.get().len(),
+                Self::ToolCall { call_id, name, .. } | Self::ToolEnded { call_id, name, .. } => {
+                    call_id.len() + name.len()
+                }
+                Self::ToolStarted { call_id, name, args } => call_id.len() + name.len() + weight(args),
+                Self::Within(within) => within.call_id.len() + within.frame.bytes(),
+                Self::Custom { name, value } => name.len() + weight(value),
                 Self::Updates { channels, .. } | Self::Values { channels, .. } => {
                     channels.values().map(weight).sum()
                 }
@@ -171,7 +235,6 @@ impl Frame {
                 }
                 Self::RunStarted { .. }
                 | Self::StepStarted { .. }
-                | Self::ToolEnded { .. }
                 | Self::Progress { .. }
                 | Self::RunEnded { .. } => 0,
             }
@@ -179,7 +242,8 @@ impl Frame {
 }
 
 fn weight(value: &Value) -> usize {
-    const SCALAR: usize = 16;
+    /// A value with its place in a collection, roughly.
+    const SCALAR: usize = 64;
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => SCALAR,
         Value::String(text) => SCALAR + text.len(),

@@ -7,7 +7,7 @@ use protocol::{Event, EventType, Message, NewEvent, RunId, RunStatus, ThreadId};
 use super::*;
 
 fn text(text: impl Into<String>) -> Frame {
-    Frame::Text { text: text.into() }
+    Frame::Text { message_id: "m".to_owned(), text: text.into() }
 }
 
 fn event(seq: Seq) -> Frame {
@@ -25,7 +25,7 @@ const fn uuid() -> uuid::Uuid {
 }
 
 fn end() -> Frame {
-    Frame::RunEnded { run_id: RunId::from_uuid(uuid()), status: RunStatus::Success, error: None }
+    Frame::RunEnded { run_id: RunId::from_uuid(uuid()), status: RunStatus::Success, kind: None, error: None }
 }
 
 /// Returns an item as a word: its place and what it is.
@@ -33,7 +33,7 @@ fn told(item: &Item) -> String {
     match item {
         Item::Frame(Position { seq, sub }, frame) => {
             let what = match &**frame {
-                Frame::Text { text } => text.clone(),
+                Frame::Text { text, .. } => text.clone(),
                 Frame::Event(_) => "event".to_owned(),
                 Frame::RunEnded { .. } => "end".to_owned(),
                 other => format!("{other:?}"),
@@ -50,6 +50,22 @@ async fn all(mut subscription: Subscription) -> Vec<String> {
         items.push(told(&item));
     }
     items
+}
+
+#[tokio::test]
+async fn what_a_subagent_sends_comes_among_the_frames_of_its_parent() {
+    let (frames, subscription) = Frames::channel();
+    frames.send(event(3));
+    let thread_id = ThreadId::generate();
+    let within = frames.within("c1", thread_id);
+    within.at(90);
+    within.send(event(91));
+    drop(within);
+    frames.send(text("a"));
+    drop(frames);
+    let items = all(subscription).await;
+    assert!(items[1].starts_with("3.1 Within(") && items[1].contains(&thread_id.to_string()), "{items:?}");
+    assert_eq!((items.len(), items[2].as_str()), (3, "3.2 a"));
 }
 
 #[tokio::test]
@@ -96,6 +112,18 @@ async fn i1_a_place_that_is_no_longer_kept_is_one_gap_and_the_end() {
     frames.send(end());
     drop(frames);
     assert_eq!(all(fresh).await, ["2.1 end"]);
+}
+
+#[tokio::test]
+async fn i1_who_listens_from_now_on_and_falls_behind_is_told_where_now_was() {
+    let (frames, _all) = Frames::channel();
+    frames.send(event(3));
+    frames.send(text("a"));
+    let slow = frames.subscribe(Some(Position { seq: Seq::MAX, sub: u32::MAX })).unwrap();
+    for at in 0..=STREAM_FRAMES_MAX {
+        frames.send(text(at.to_string()));
+    }
+    assert_eq!(all(slow).await, ["gap after 3.1"]);
 }
 
 #[tokio::test]
@@ -187,7 +215,7 @@ proptest! {
                 match subscription.try_next() {
                     Some(Item::Frame(_, frame)) => {
                         prop_assert!(!has_gap);
-                        let Frame::Text { text } = &*frame else { unreachable!("only texts are sent") };
+                        let Frame::Text { text, .. } = &*frame else { unreachable!("only texts are sent") };
                         prop_assert_eq!(text, &read.to_string());
                         read += 1;
                     }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use protocol::{Checkpoint, CheckpointId, PendingActivity, RunId, RunStatus, ThreadId};
+use protocol::{Checkpoint, CheckpointId, CheckpointSource, PendingActivity, RunId, RunStatus, ThreadId};
 use serde_json::{Value, json};
 
+use super::breakpoints::Nodes;
 use super::*;
 use crate::graph::{Edge, Node};
 use crate::step::{Ask, FailureKind, StepContext};
@@ -76,6 +77,7 @@ fn at(next: Option<&str>, channels: Value, activities: &[&str]) -> Checkpoint {
         next: next.map(str::to_owned),
         channels,
         activities: activities.iter().map(|name| activity(name)).collect(),
+        source: CheckpointSource::Loop,
         created_at: Timestamp::UNIX_EPOCH,
     }
 }
@@ -117,10 +119,22 @@ fn told(effect: &Effect) -> String {
     }
 }
 
+/// Where nobody wants to look.
+static NOWHERE: Breakpoints = Breakpoints { before: Nodes::None, after: Nodes::None };
+
+const fn steps(steps_max: u64) -> Bounds<'static> {
+    Bounds { steps_max, breakpoints: &NOWHERE }
+}
+
 #[track_caller]
 fn check(checkpoint: &Checkpoint, inputs: Vec<Input>, expected: &[&str]) {
+    check_within(steps(10), checkpoint, inputs, expected);
+}
+
+#[track_caller]
+fn check_within(bounds: Bounds<'_>, checkpoint: &Checkpoint, inputs: Vec<Input>, expected: &[&str]) {
     let graph = graph();
-    let (mut turn, effect) = Turn::begin(&graph, checkpoint, 10, Entry::Fresh);
+    let (mut turn, effect) = Turn::begin(&graph, checkpoint, bounds, Entry::Fresh);
     let mut effects = vec![told(&effect)];
     effects.extend(inputs.into_iter().map(|input| told(&turn.advance(input))));
     assert_eq!(effects, expected);
@@ -187,19 +201,19 @@ fn j2_after_a_crash_whatever_follows_a_node_that_only_looks_on_may_have_been_beg
         inputs.into_iter().map(|input| told(&turn.advance(input))).collect()
     };
     // It passes without a trace, or leaves one.
-    let (mut turn, _) = Turn::begin(&graph, &look, 10, Entry::Recovered);
+    let (mut turn, _) = Turn::begin(&graph, &look, steps(10), Entry::Recovered);
     let passed = run(&mut turn, vec![Input::Ran(Ok(Update::default()))]);
     assert_eq!(passed, ["run work again"]);
-    let (mut turn, _) = Turn::begin(&graph, &look, 10, Entry::Recovered);
+    let (mut turn, _) = Turn::begin(&graph, &look, steps(10), Entry::Recovered);
     let left = run(&mut turn, vec![Input::Ran(Ok(setting("x", json!(1)))), Input::Committed]);
     assert_eq!(left, ["commit", "run work again"]);
     // It asks, and another process goes on with the answer.
-    let (mut turn, _) = Turn::begin(&graph, &look, 10, Entry::Recovered);
+    let (mut turn, _) = Turn::begin(&graph, &look, steps(10), Entry::Recovered);
     assert_eq!(run(&mut turn, vec![Input::Ran(Ok(asking()))]), ["commit, interrupted"]);
     let asked = Asked::of(&turn.channels, "look").unwrap();
     assert_eq!((asked.step, asked.entry), (1, Entry::Recovered));
     let answered = at(Some("look"), json!({"_recovered": true}), &[]);
-    let (mut turn, effect) = Turn::begin(&graph, &answered, 10, Entry::Fresh);
+    let (mut turn, effect) = Turn::begin(&graph, &answered, steps(10), Entry::Fresh);
     assert_eq!(told(&effect), "run look again");
     let done = run(
         &mut turn,
@@ -286,7 +300,7 @@ fn m2_a_checkpoint_with_activities_performs_them_before_anything_else() {
 #[test]
 fn a_failed_activity_stays_in_the_checkpoint_to_be_repeated() {
     let graph = graph();
-    let (mut turn, _) = Turn::begin(&graph, &at(None, json!({}), &["left_over"]), 10, Entry::Fresh);
+    let (mut turn, _) = Turn::begin(&graph, &at(None, json!({}), &["left_over"]), steps(10), Entry::Fresh);
     let effect = turn.advance(Input::Performed(Err(Failure::new(FailureKind::Store, "no"))));
     assert_eq!(told(&effect), "commit, error");
     assert_eq!(turn.activities.len(), 1);
@@ -295,7 +309,7 @@ fn a_failed_activity_stays_in_the_checkpoint_to_be_repeated() {
 #[test]
 fn a_failed_step_keeps_what_it_had_and_its_node_runs_again_on_resume() {
     let graph = graph();
-    let (mut turn, _) = Turn::begin(&graph, &at(Some("work"), json!({}), &[]), 10, Entry::Fresh);
+    let (mut turn, _) = Turn::begin(&graph, &at(Some("work"), json!({}), &[]), steps(10), Entry::Fresh);
     let failure = Failure::new(FailureKind::Model, "down").keeping(setting("kept", json!(1)));
     let effect = turn.advance(Input::Ran(Err(failure)));
     assert_eq!(told(&effect), "commit, error");
@@ -334,9 +348,84 @@ fn a_stop_does_not_undo_what_was_decided() {
 #[test]
 fn the_limit_of_steps_ends_the_run_with_its_reason() {
     let graph = graph();
-    let (mut turn, _) = Turn::begin(&graph, &at(Some("ask"), json!({"again": true}), &[]), 1, Entry::Fresh);
+    let (mut turn, _) =
+        Turn::begin(&graph, &at(Some("ask"), json!({"again": true}), &[]), steps(1), Entry::Fresh);
     let effect = turn.advance(Input::Ran(Ok(Update::default())));
     assert_eq!(told(&effect), "commit, timeout");
+}
+
+fn these(names: &[&str]) -> Nodes {
+    Nodes::These(names.iter().map(|name| (*name).to_owned()).collect())
+}
+
+#[test]
+fn a_run_stops_before_a_node_its_client_wants_to_look_at() {
+    let breakpoints = Breakpoints { before: these(&["ask"]), after: Nodes::None };
+    let bounds = Bounds { steps_max: 10, breakpoints: &breakpoints };
+    let worked = || Input::Ran(Ok(setting("worked", json!(1))));
+    check_within(
+        bounds,
+        &at(Some("work"), json!({}), &[]),
+        vec![worked(), Input::Committed],
+        &["run work", "commit, interrupted", "rest, interrupted"],
+    );
+    // The step before changed nothing, or there is none.
+    let nothing = Input::Ran(Ok(Update::default()));
+    check_within(
+        bounds,
+        &at(Some("work"), json!({}), &[]),
+        vec![nothing],
+        &["run work", "commit, interrupted"],
+    );
+    check_within(bounds, &at(Some("ask"), json!({}), &[]), vec![], &["commit, interrupted"]);
+}
+
+#[test]
+fn a_run_that_goes_on_where_it_stopped_does_not_stop_there_again() {
+    let breakpoints = Breakpoints { before: Nodes::All, after: Nodes::None };
+    let bounds = Bounds { steps_max: 10, breakpoints: &breakpoints };
+    let again = || Input::Ran(Ok(setting("again", json!(true))));
+    for channels in [
+        json!({"_goes_on": true}),
+        json!({"_answers": [{"key": "it", "decisions": {"decisions": [{"type": "approve"}]}}]}),
+    ] {
+        let graph = graph();
+        let (mut turn, effect) = Turn::begin(&graph, &at(Some("ask"), channels, &[]), bounds, Entry::Fresh);
+        assert!(told(&effect).starts_with("run ask"));
+        assert_eq!(told(&turn.advance(again())), "commit, interrupted", "the next round stops");
+        assert_eq!(turn.channels, Channels::from_iter([("again".to_owned(), json!(true))]));
+    }
+}
+
+#[test]
+fn a_run_stops_after_a_node_unless_nothing_follows() {
+    let breakpoints = Breakpoints { before: Nodes::None, after: Nodes::All };
+    let bounds = Bounds { steps_max: 10, breakpoints: &breakpoints };
+    check_within(
+        bounds,
+        &at(Some("work"), json!({}), &[]),
+        vec![Input::Ran(Ok(setting("x", json!(1))))],
+        &["run work", "commit, interrupted"],
+    );
+    check_within(
+        bounds,
+        &at(Some("ask"), json!({}), &[]),
+        vec![Input::Ran(Ok(setting("x", json!(1))))],
+        &["run ask", "commit, success"],
+    );
+}
+
+#[test]
+fn m2_activities_are_performed_before_a_run_stops_at_a_breakpoint() {
+    let breakpoints = Breakpoints { before: Nodes::None, after: these(&["work"]) };
+    let bounds = Bounds { steps_max: 10, breakpoints: &breakpoints };
+    let one = Update { activities: vec![activity("accept")], ..Update::default() };
+    check_within(
+        bounds,
+        &at(Some("work"), json!({}), &[]),
+        vec![Input::Ran(Ok(one)), Input::Committed, Input::Performed(Ok(Update::default()))],
+        &["run work", "commit", "perform accept", "commit, interrupted"],
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use journal::{ThreadPatch, Write};
+use journal::{CheckpointRef, ThreadPatch, Write};
 use protocol::{InterruptStatus, Message, NewEvent, RunStatus};
 use runtime::{
     Ask, Driver, Edge, Failure, Frame, Frames, Graph, Item, Node, Question, RunEnd, Start, StepContext,
@@ -80,6 +80,12 @@ async fn asked() -> (World, Driver, RunEnd, Vec<String>) {
         match &*frame {
             Frame::StepStarted { node, .. } => told.push(format!("begins {node}")),
             Frame::Updates { node, .. } => told.push(format!("ends {node}")),
+            Frame::Values { checkpoint_id, head_seq, .. } => {
+                let at = CheckpointRef::Id(*checkpoint_id);
+                let point = world.store.checkpoint_at(world.thread_id, at, journal::Superseded::Hidden).await;
+                let (point, _) = point.unwrap().expect("a state that is told is a point of the past");
+                assert_eq!(point.head_seq, *head_seq, "after {told:?}");
+            }
             _ => {}
         }
     }
@@ -95,7 +101,10 @@ async fn a_step_and_the_question_about_it_are_durable_together_and_told_in_order
     assert_eq!(world.said().await, ["A: worked"]);
     assert_eq!(world.store.pending_interrupts(world.thread_id).await.unwrap(), end.interrupts);
     // Each step has its own point in the past.
-    assert_eq!(world.store.checkpoints(world.thread_id, None, 10).await.unwrap().len(), 3);
+    assert_eq!(
+        world.store.checkpoints(world.thread_id, None, 10, journal::Superseded::Hidden).await.unwrap().len(),
+        3
+    );
 }
 
 #[tokio::test]
@@ -105,7 +114,14 @@ async fn g20_of_two_answers_worked_out_at_the_same_time_one_is_taken_and_the_oth
     let (yes, no) = (decisions(r#"{"type":"approve"}"#), decisions(r#"{"type":"reject"}"#));
     let (frames, cancel) = (Frames::default(), CancellationToken::new());
     let resume = async |admission, answer| {
-        let resumed = runtime::resume(&*world.store, &driver.graph, &admission, (interrupt, answer)).await;
+        let resumed = runtime::resume(
+            &*world.store,
+            &driver.graph,
+            &admission,
+            &[(interrupt, answer)],
+            Update::default(),
+        )
+        .await;
         resumed.unwrap().expect("a run goes on")
     };
     let first = resume(world.admission(), &yes).await;
@@ -126,9 +142,10 @@ async fn an_answer_that_was_outrun_changes_nothing_and_can_be_given_again() {
     let (world, driver, end, _) = asked().await;
     let yes = decisions(r#"{"type":"approve"}"#);
     let (frames, cancel) = (Frames::default(), CancellationToken::new());
-    let (graph, answer) = (&driver.graph, (&end.interrupts[0], &yes));
+    let (graph, answer) = (&driver.graph, [(&end.interrupts[0], &yes)]);
     let resume = || async {
-        let resumed = runtime::resume(&*world.store, graph, &world.admission(), answer).await;
+        let resumed =
+            runtime::resume(&*world.store, graph, &world.admission(), &answer, Update::default()).await;
         resumed.unwrap().expect("a run goes on")
     };
     let admitted = resume().await;

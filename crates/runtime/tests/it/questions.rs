@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::world::{Counting, OWNER, World, decisions, question, tool};
 
 /// Returns a tool that asks before it says which decision it got.
-fn careful() -> (Arc<dyn Tool>, Arc<AtomicUsize>) {
+pub fn careful() -> (Arc<dyn Tool>, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
     let work = |_: Value, context: ToolContext| async move {
         match context.answers.first() {
@@ -29,7 +29,7 @@ fn careful() -> (Arc<dyn Tool>, Arc<AtomicUsize>) {
     (Arc::new(tool), calls)
 }
 
-async fn two_questions() -> (World, Arc<AtomicUsize>, runtime::RunEnd) {
+pub async fn two_questions() -> (World, Arc<AtomicUsize>, runtime::RunEnd) {
     let both = Reply::call("c1", "careful", json!({})).and_call("c2", "careful", json!({}));
     let both = both.and_call("c3", "look", json!({}));
     let script = Script::new([both, Reply::text("Done.")]);
@@ -63,8 +63,14 @@ async fn a_question_is_answered_once() {
     world.answer(&asked, 0, r#"{"type":"approve"}"#).await;
     let interrupt = &asked.interrupts[0];
     let again = decisions(r#"{"type":"reject"}"#);
-    let refused =
-        runtime::resume(&*world.store, &world.driver.graph, &world.admission(), (interrupt, &again)).await;
+    let refused = runtime::resume(
+        &*world.store,
+        &world.driver.graph,
+        &world.admission(),
+        &[(interrupt, &again)],
+        Update::default(),
+    )
+    .await;
     let error = refused.unwrap_err();
     assert!(matches!(error, runtime::Error::Journal(journal::Error::AlreadyDecided { .. })), "{error:?}");
 }
@@ -76,9 +82,10 @@ async fn two_last_answers_at_the_same_time_begin_one_run() {
         let yes = decisions(r#"{"type":"approve"}"#);
         let (first, second) = (world.admission(), world.admission());
         let graph = &world.driver.graph;
+        let answers = [[(&asked.interrupts[0], &yes)], [(&asked.interrupts[1], &yes)]];
         let (first, second) = tokio::join!(
-            runtime::resume(&*world.store, graph, &first, (&asked.interrupts[0], &yes)),
-            runtime::resume(&*world.store, graph, &second, (&asked.interrupts[1], &yes)),
+            runtime::resume(&*world.store, graph, &first, &answers[0], Update::default()),
+            runtime::resume(&*world.store, graph, &second, &answers[1], Update::default()),
         );
         let begun = [first.unwrap(), second.unwrap()].into_iter().flatten().count();
         assert_eq!(begun, 1);
@@ -119,7 +126,7 @@ async fn a_new_message_withdraws_the_questions_of_the_turn_before() {
 }
 
 /// Asks about an answer with calls once it is told to, as after a change of the rules.
-struct AsksOnce(Arc<AtomicBool>);
+pub struct AsksOnce(pub Arc<AtomicBool>);
 
 #[async_trait]
 impl Hook for AsksOnce {
@@ -175,7 +182,10 @@ async fn asked_after_a_death() -> (World, Arc<AtomicUsize>, runtime::RunEnd) {
     asks.store(true, Ordering::SeqCst);
     let run = world.store.run(point.run_id).await.unwrap().unwrap();
     let later = Timestamp::now() + jiff::SignedDuration::from_mins(5);
-    let point = runtime::reclaim(&*world.store, &run, OWNER, later).await.unwrap().checkpoint;
+    let point = runtime::reclaim(&*world.store, &run, &OWNER.into(), runtime::Taken::Ended(later))
+        .await
+        .unwrap()
+        .checkpoint;
     let asked = world.drive(&point, Entry::Recovered).await;
     assert_eq!((asked.status, asked.interrupts.len()), (RunStatus::Interrupted, 1));
     (world, calls, asked)

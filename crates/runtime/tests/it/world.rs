@@ -12,9 +12,9 @@ use protocol::{
     ReviewConfig, RunId, Thread, ThreadId,
 };
 use runtime::{
-    AFTER_AGENT_NODE, AFTER_MODEL_NODE, Activities, Admission, Admitted, BEFORE_AGENT_NODE, Channels,
-    Contexts, Driver, Edge, Entry, Frames, Graph, Hook, HooksNode, Limits, MODEL_NODE, ModelNode, Point,
-    Repeat, RunEnd, Start, TOOLS_NODE, Tool, ToolContext, ToolOutput, ToolsNode, Update, wants_tools,
+    AFTER_AGENT_NODE, AFTER_MODEL_NODE, Activities, Admission, Admitted, BEFORE_AGENT_NODE, Breakpoints,
+    Channels, Contexts, Driver, Edge, Entry, Frames, Graph, Hook, HooksNode, Limits, MODEL_NODE, ModelNode,
+    Point, Repeat, RunEnd, Start, TOOLS_NODE, Tool, ToolContext, ToolOutput, ToolsNode, Update, wants_tools,
 };
 use scripted::{Script, Server};
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ impl World {
     pub async fn admit(&self, text: &str) -> Checkpoint {
         let message = NewEvent::message(&Message::human(text), Timestamp::now()).unwrap();
         let update = Update { events: vec![message], ..Update::default() };
-        let start = Start { update, channels: Channels::new() };
+        let start = Start { update, ..Start::default() };
         runtime::admit(&*self.store, &self.driver.graph, &self.admission(), start).await.unwrap().checkpoint
     }
 
@@ -62,8 +62,9 @@ impl World {
             thread_id: self.thread_id,
             assistant_id: AssistantId::default(),
             model: None,
-            owner: OWNER.to_owned(),
+            lease: OWNER.into(),
             now: Timestamp::now(),
+            origin: runtime::Origin::New,
         }
     }
 
@@ -82,8 +83,9 @@ impl World {
         let decisions = decisions(decision);
         let interrupt = self.store.interrupt(end.interrupts[index].interrupt_id).await.unwrap().unwrap();
         let graph = &self.driver.graph;
-        let answer = (&interrupt, &decisions);
-        let resumed = runtime::resume(&*self.store, graph, &self.admission(), answer).await.unwrap();
+        let answer = [(&interrupt, &decisions)];
+        let with = Update::default();
+        let resumed = runtime::resume(&*self.store, graph, &self.admission(), &answer, with).await.unwrap();
         match resumed {
             Some(admitted) => {
                 let (frames, cancel) = (Frames::default(), CancellationToken::new());
@@ -140,8 +142,10 @@ pub fn driver(store: &Arc<dyn Store>, server: &Server, (tools, hooks): Parts) ->
         store: Arc::clone(store),
         graph: Arc::new(graph),
         activities: Activities::default(),
-        owner: OWNER.to_owned(),
+        lease: OWNER.into(),
         limits: Limits::default(),
+        breakpoints: Breakpoints::default(),
+        halt: Default::default(),
     }
 }
 

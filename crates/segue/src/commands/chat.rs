@@ -112,6 +112,7 @@ pub(crate) async fn run(context: Context, args: cli::Chat) -> Outcome {
     }
     let outcome = chat.talk().await;
     chat.behind.end().await;
+    chat.context.agent.rest_mirror().await;
     chat.context.agent.close().await;
     outcome
 }

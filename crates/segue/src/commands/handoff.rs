@@ -3,7 +3,9 @@
 
 pub(crate) mod answer;
 pub(crate) mod look;
+pub(crate) mod mirror;
 mod report;
+pub(crate) mod stats;
 
 use std::path::{Path, PathBuf};
 
@@ -23,12 +25,14 @@ use report::{Ended, finish};
 
 /// Performs the command.
 pub(crate) async fn run(context: &Context, args: Handoff) -> Outcome {
-    match (&args.show, &args.decide) {
-        _ if args.list => look::list(context).await.map(|()| Code::Done),
-        (Some(id), _) => look::show(context, id, args.draft).await.map(|()| Code::Done),
+    let outcome = match (&args.show, &args.decide) {
+        _ if args.list => return look::list(context).await.map(|()| Code::Done),
+        (Some(id), _) => return look::show(context, id, args.draft).await.map(|()| Code::Done),
         (None, Some(id)) => decide(context, id, &args).await,
         (None, None) => request(context, &args).await,
-    }
+    };
+    context.agent.rest_mirror().await;
+    outcome
 }
 
 /// Drafts a handoff of what is named, or finds the pending one, and answers it.

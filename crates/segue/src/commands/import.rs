@@ -169,6 +169,6 @@ pub(crate) fn count(count: u64, noun: &str) -> String {
 }
 
 /// Returns a size for people.
-fn bytes(bytes: u64) -> String {
+pub(crate) fn bytes(bytes: u64) -> String {
     indicatif::HumanBytes(bytes).to_string()
 }

@@ -1,6 +1,7 @@
 //! `segue threads`: list, show, tree, rename, fork, delete, export.
 
 pub(crate) mod newest;
+pub(crate) mod prune;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -8,7 +9,7 @@ use std::path::Path;
 
 use agent::{ThreadFilter, ThreadNode};
 use jiff::Timestamp;
-use protocol::{Block, Message, ParentKind, Seq, Thread, ThreadId, ThreadStatus};
+use protocol::{ParentKind, Seq, Thread, ThreadId, ThreadStatus};
 use serde_json::json;
 
 use crate::cli::{ExportFormat, Format, Threads};
@@ -224,6 +225,7 @@ async fn delete(context: &Context, prefix: &str, confirm: Ask) -> Outcome {
         Format::Json => context.json(&json!({"deleted": thread.thread_id}))?,
         Format::Text => context.screen.line(format!("Deleted {} {}", thread.thread_id, title(&thread)))?,
     }
+    context.agent.rest_mirror().await;
     Ok(Code::Done)
 }
 
@@ -264,7 +266,7 @@ async fn export(
     let entries = context.agent.history(thread.thread_id).await?;
     let text = match (format, context.format) {
         (ExportFormat::Md, Format::Text) => agent::export_markdown(&thread, &entries),
-        (ExportFormat::Json, _) | (ExportFormat::Md, Format::Json) => export_json(&thread, entries)?,
+        (ExportFormat::Json, _) | (ExportFormat::Md, Format::Json) => agent::export_json(&thread, entries)?,
     };
     match output {
         Some(path) => std::fs::write(path, text).map_err(|error| {
@@ -279,22 +281,6 @@ async fn export(
             }
             Ok(())
         }
-    }
-}
-
-/// Returns a thread and what was said in it as JSON.
-pub(crate) fn export_json(
-    thread: &Thread,
-    mut entries: Vec<agent::HistoryEntry>,
-) -> serde_json::Result<String> {
-    entries.iter_mut().for_each(leave_out_reasoning);
-    Ok(serde_json::to_string_pretty(&json!({"thread": thread, "history": entries}))? + "\n")
-}
-
-/// Reasoning is not part of what was said.
-fn leave_out_reasoning(entry: &mut agent::HistoryEntry) {
-    if let agent::HistoryItem::Message(Message::Ai(answer)) = &mut entry.what {
-        answer.content.retain(|block| !matches!(block, Block::Thinking { .. }));
     }
 }
 

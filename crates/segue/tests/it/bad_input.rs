@@ -111,7 +111,7 @@ fn a_home_that_cannot_be_used_is_told_and_left_as_it_is() {
 
 #[test]
 fn a4_a_database_of_another_kind_or_a_newer_version_is_told_and_not_touched() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::new().in_a_file();
     sandbox.run(&["import", &sandbox.session()]);
     let database = sandbox.home().join("segue.db");
     let mut bytes = fs::read(&database).unwrap();

@@ -2,6 +2,7 @@
 
 mod asked;
 mod growth;
+mod mirror;
 mod recall;
 mod review;
 

@@ -6,11 +6,13 @@
 mod bad_input;
 mod chat;
 mod compact;
+mod database;
 mod generate;
 mod handoff;
+mod machine;
 mod memory;
 mod run;
-mod sandbox;
-mod signals;
-mod terminal;
+mod serve;
 mod threads;
+
+use machine::{fleet, sandbox, serving, terminal};

@@ -1,6 +1,7 @@
 //! `segue run`: the headless turn, the child's first turn after a handoff, and going on after a crash.
 
 mod headless;
+mod signals;
 
 use scripted::{Fault, Reply, Script, Server};
 use serde_json::{Value, json};
@@ -95,5 +96,5 @@ fn a17_control_c_ends_with_its_own_code_and_what_had_arrived_is_kept() {
     assert_eq!(code, 130, "{screen}");
     let history = sandbox.json(&["history", "last", "--json"]);
     assert_eq!(history["entries"][1]["incomplete"], true, "{history}");
-    assert_eq!(sandbox.threads()[0]["status"], "idle");
+    assert_eq!(sandbox.threads()[0]["status"], "interrupted");
 }

@@ -51,17 +51,13 @@ pub(super) fn request(rules: &Rules, call: &ToolCall, (review, rule): (&Review, 
     ActionRequest { name: call.name.clone(), description, args: call.args.clone(), details: Some(details) }
 }
 
-/// Returns one question about all the calls.
+/// Returns one question about all the calls, with what is allowed of each in the same order.
 pub(super) fn payload(action_requests: Vec<ActionRequest>) -> InterruptPayload {
-    let mut review_configs: Vec<ReviewConfig> = Vec::new();
-    for request in &action_requests {
-        if review_configs.iter().all(|config| config.action_name != request.name) {
-            review_configs.push(ReviewConfig {
-                action_name: request.name.clone(),
-                allowed_decisions: DECISIONS.map(str::to_owned).to_vec(),
-            });
-        }
-    }
+    let review_configs = action_requests.iter().map(|request| ReviewConfig {
+        action_name: request.name.clone(),
+        allowed_decisions: DECISIONS.map(str::to_owned).to_vec(),
+    });
+    let review_configs = review_configs.collect();
     InterruptPayload {
         schema_version: SCHEMA_VERSION,
         middleware_source: MIDDLEWARE_SOURCE.to_owned(),

@@ -10,9 +10,9 @@ use protocol::{
     AssistantId, Decisions, Event, EventType, Interrupt, Message, NewEvent, RunId, RunStatus, ThreadId,
 };
 use runtime::{
-    AFTER_MODEL_NODE, Activities, Admission, Admitted, Channels, Contexts, Driver, Edge, Frames, Graph, Hook,
-    HooksNode, Limits, MODEL_NODE, ModelNode, Point, Rejection, RunEnd, Start, TOOLS_NODE, ToolsNode, Update,
-    wants_tools,
+    AFTER_MODEL_NODE, Activities, Admission, Admitted, Breakpoints, Channels, Contexts, Driver, Edge, Frames,
+    Graph, Hook, HooksNode, Limits, MODEL_NODE, ModelNode, Point, Rejection, RunEnd, Start, TOOLS_NODE,
+    ToolsNode, Update, wants_tools,
 };
 use scripted::{Reply, Script, Server};
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ impl World {
     async fn say(&self, text: &str) -> RunEnd {
         let message = NewEvent::message(&Message::human(text), Timestamp::now()).unwrap();
         let update = Update { events: vec![message], ..Update::default() };
-        let start = Start { update, channels: Channels::new() };
+        let start = Start { update, ..Start::default() };
         let point =
             runtime::admit(&**self.store(), &self.driver.graph, &self.admission(), start).await.unwrap();
         self.drive(point).await
@@ -69,10 +69,15 @@ impl World {
 
     /// Goes on with an answer that was checked when it was given.
     async fn taken(&self, interrupt: &Interrupt, decisions: &Decisions) -> RunEnd {
-        let resumed =
-            runtime::resume(&**self.store(), &self.driver.graph, &self.admission(), (interrupt, decisions))
-                .await
-                .unwrap();
+        let resumed = runtime::resume(
+            &**self.store(),
+            &self.driver.graph,
+            &self.admission(),
+            &[(interrupt, decisions)],
+            Update::default(),
+        )
+        .await
+        .unwrap();
         self.drive(resumed.unwrap()).await
     }
 
@@ -92,8 +97,9 @@ impl World {
             thread_id: self.thread_id(),
             assistant_id: AssistantId::default(),
             model: None,
-            owner: "test".to_owned(),
+            lease: "test".into(),
             now: Timestamp::now(),
+            origin: runtime::Origin::New,
         }
     }
 
@@ -147,8 +153,10 @@ fn driver(bench: &Bench, server: &Server, (book, policy): (&Arc<RuleBook>, Polic
         store: Arc::clone(&bench.context.store),
         graph: Arc::new(graph),
         activities: Activities::default(),
-        owner: "test".to_owned(),
+        lease: "test".into(),
         limits: Limits::default(),
+        breakpoints: Breakpoints::default(),
+        halt: Default::default(),
     }
 }
 
@@ -177,7 +185,8 @@ async fn one_question_is_asked_about_all_calls_of_an_answer_that_need_one() {
     let calls = Reply::call("c1", "execute", json!({"command": "make \u{202e}all", "description": "builds"}))
         .and_call("c2", "read_file", json!({"path": "src/a.rs"}))
         .and_call("c3", "write_file", json!({"path": "new/a", "content": "x\n"}))
-        .and_call("c4", "write_file", json!({"path": ".env", "content": "x\n"}));
+        .and_call("c4", "write_file", json!({"path": ".env", "content": "x\n"}))
+        .and_call("c5", "write_file", json!({"path": "new/b", "content": "y\n"}));
     let world =
         World::new(vec![calls, Reply::text("Done.")], ("deny = [\"edit_file(.env*)\"]", Policy::Ask)).await;
     let asked = world.say("Go.").await;
@@ -186,9 +195,9 @@ async fn one_question_is_asked_about_all_calls_of_an_answer_that_need_one() {
     assert_eq!(payload.middleware_source, "ToolApprovalMiddleware");
     let configs: Vec<&str> =
         payload.review_configs.iter().map(|config| config.action_name.as_str()).collect();
-    assert_eq!(configs, ["execute", "write_file"]);
+    assert_eq!(configs, ["execute", "write_file", "write_file"], "one for each request, in the same order");
     assert_eq!(payload.review_configs[0].allowed_decisions, ["approve", "edit", "reject", "respond"]);
-    let [command, change] = payload.action_requests.as_slice() else { unreachable!("{payload:?}") };
+    let [command, change, _] = payload.action_requests.as_slice() else { unreachable!("{payload:?}") };
     assert_eq!(command.description, "Run: make ⟨U+202E⟩all");
     assert_eq!(command.args, json!({"command": "make \u{202e}all", "description": "builds"}));
     let details = command.details.as_ref().unwrap();
@@ -217,15 +226,21 @@ async fn one_question_is_asked_about_all_calls_of_an_answer_that_need_one() {
     );
 
     let respond = json!({"type": "respond", "message": "It is built already."});
-    let end = world.answer(&asked.interrupts[0], json!([respond, {"type": "approve"}])).await;
+    let end =
+        world.answer(&asked.interrupts[0], json!([respond, {"type": "approve"}, {"type": "reject"}])).await;
     assert_eq!(end.status, RunStatus::Success);
     let results = world.results().await;
-    assert_eq!(results.len(), 4, "g2: every call has one result: {results:?}");
+    assert_eq!(results.len(), 5, "g2: every call has one result: {results:?}");
     assert_eq!(results[1], "c1: It is built already.");
-    assert!(world.file("new/a").exists() && !world.file(".env").exists());
+    assert!(world.file("new/a").exists() && !world.file("new/b").exists() && !world.file(".env").exists());
     assert_eq!(
         world.decided().await,
-        ["c4 write_file deny rule", "c1 execute respond person", "c3 write_file approve person"]
+        [
+            "c4 write_file deny rule",
+            "c1 execute respond person",
+            "c3 write_file approve person",
+            "c5 write_file reject person",
+        ]
     );
     assert_eq!(world.server.requests().len(), 2, "j2: no model call is repeated");
 }

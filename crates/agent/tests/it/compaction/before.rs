@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use agent::{Agent, CancellationToken, CompactionRequest, Error, Frame, Frames, Item};
 use compaction::{BeforeCompaction, DueCompaction, Ruling};
-use journal::{OutboxItem, Subagents, ThreadFilter};
+use journal::{OutboxItem, OutboxQuery, Subagents, ThreadFilter};
 use memory::TRANSFER_DUE;
 use protocol::RunStatus;
 use runtime::{Failure, FailureKind};
@@ -75,7 +75,14 @@ fn agent_with(world: &World, server: &Server, settings: (u64, &str), hook: &Arc<
 
 /// Returns the threads whose turns are queued for memory.
 pub async fn due(agent: &Agent) -> Vec<String> {
-    agent.store().outbox(TRANSFER_DUE).await.unwrap().into_iter().map(|item| item.key).collect()
+    agent
+        .store()
+        .outbox(OutboxQuery::of(TRANSFER_DUE, 10))
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|item| item.key)
+        .collect()
 }
 
 #[tokio::test]
@@ -124,7 +131,7 @@ async fn e18_what_a_hook_keeps_is_stored_with_the_marker() {
     let agent = agent_with(&world, &server, (200_000, ""), &hook);
     let thread = filled(&agent, 3_000).await;
     compacted(&agent, thread).await.unwrap();
-    let noted = agent.store().outbox(NOTED).await.unwrap();
+    let noted = agent.store().outbox(OutboxQuery::of(NOTED, 10)).await.unwrap();
     let (_, marker) = markers(&agent, thread).await.remove(0);
     assert_eq!(noted[0].payload["last_seq"], marker.last_seq);
     assert_eq!((noted.len(), hook.times()), (1, 1));

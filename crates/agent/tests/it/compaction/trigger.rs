@@ -181,7 +181,7 @@ async fn c8_the_summary_is_never_streamed_as_an_answer() {
     let (mut streamed, mut markers) = (String::new(), 0);
     while let Some(Item::Frame(_, frame)) = watched.try_next() {
         match &*frame {
-            Frame::Text { text } | Frame::Thinking { text } => streamed.push_str(text),
+            Frame::Text { text, .. } | Frame::Thinking { text, .. } => streamed.push_str(text),
             Frame::Event(event) if event.kind() == Some(EventType::Compacted) => markers += 1,
             _ => {}
         }

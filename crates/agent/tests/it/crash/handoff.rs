@@ -165,8 +165,10 @@ async fn look(world: &World, store: &Arc<dyn Store>, parent: ThreadId, server: &
         .handoffs(HandoffFilter { parent_thread_id: Some(parent), ..HandoffFilter::default() })
         .await
         .unwrap();
-    let filter =
-        journal::ThreadFilter { parent_id: Some(parent), limit: 10, ..journal::ThreadFilter::default() };
+    let filter = journal::ThreadFilter {
+        parent_id: Some(parent),
+        ..journal::ThreadFilter::of(protocol::Scope::Everyone, 10)
+    };
     let children = store.threads(filter).await.unwrap();
     let child = &children[0];
     let mark: HandoffMark = child.handoff().unwrap();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use agent::{Agent, HandoffRequest};
 use journal::{HandoffFilter, ThreadFilter};
 use memory::block;
-use protocol::{Handoff, HandoffMark, HandoffStatus, Message, RunStatus, Thread, ThreadStatus};
+use protocol::{Handoff, HandoffMark, HandoffStatus, Message, RunStatus, Scope, Thread, ThreadStatus};
 use scripted::{Fault, Reply, Script, Server};
 
 use crate::world::{World, approve, quiet};
@@ -111,7 +111,8 @@ async fn check_handoffs(world: &World, names: &[&str]) -> BTreeSet<String> {
         let parent = store.thread(handoff.parent_thread_id).await.unwrap().unwrap();
         let child = store.thread(handoff.child_thread_id).await.unwrap().unwrap();
         check_marks(handoff, &parent, &child);
-        let filter = ThreadFilter { parent_id: Some(parent.thread_id), limit: 5, ..ThreadFilter::default() };
+        let filter =
+            ThreadFilter { parent_id: Some(parent.thread_id), ..ThreadFilter::of(Scope::Everyone, 5) };
         assert_eq!(store.threads(filter).await.unwrap(), [child]);
         let proposals = store.proposals(handoff.handoff_id).await.unwrap();
         assert_eq!(proposals.len(), 1);

@@ -35,6 +35,33 @@ async fn j4_a_run_is_stopped_from_another_process_once_and_the_thread_goes_on() 
 }
 
 #[tokio::test]
+async fn a_stop_of_a_run_that_was_cut_off_stops_that_run_alone() {
+    let world = World::new();
+    let replies = [Reply::text("I begin").then(Fault::Stall), Reply::text("Done.")];
+    let server = Server::start(Script::new(replies)).unwrap();
+    let (one, two) = (world.agent_with(&server), world.agent_with(&server));
+    let thread = one.create_thread(None).await.unwrap().thread_id;
+    let ((frames, mut watched), cancel) = (Frames::channel(), CancellationToken::new());
+    let has_begun = async {
+        while let Some(Item::Frame(_, frame)) = watched.next().await {
+            if matches!(&*frame, Frame::Text { .. }) {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        end = one.send(thread, "Begin.", &frames, &cancel) => panic!("{end:?}"),
+        () = has_begun => {}
+    }
+    assert!(two.stop(thread).await.unwrap());
+    drop(one);
+    let (frames, cancel) = quiet();
+    let end = two.send(thread, "Go on.", &frames, &cancel).await.unwrap();
+    assert_eq!((end.status, cancel.is_cancelled()), (RunStatus::Success, false), "{end:?}");
+    assert_eq!(texts(&two, thread).await, ["Begin.", "Go on.", "Done."]);
+}
+
+#[tokio::test]
 async fn j8_two_agents_that_work_at_the_same_time_lose_nothing() {
     const THREADS: usize = 6;
     const TURNS: usize = 4;

@@ -55,7 +55,7 @@ async fn i4_the_deltas_of_each_answer_add_up_to_what_is_stored() {
         (String::new(), Vec::new(), BTreeMap::<String, Vec<&str>>::new());
     for (_, frame) in &seen {
         match frame {
-            Frame::Text { text: more } => text.push_str(more),
+            Frame::Text { text: more, .. } => text.push_str(more),
             Frame::ToolStarted { call_id, .. } => tools.entry(call_id.clone()).or_default().push("started"),
             Frame::ToolEnded { call_id, .. } => tools.entry(call_id.clone()).or_default().push("ended"),
             Frame::Event(event) => {

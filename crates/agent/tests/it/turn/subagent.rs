@@ -142,7 +142,7 @@ async fn a_stop_of_the_parent_stops_its_subagents_and_the_thread_goes_on() {
     server.clients_gone(2).await;
     assert_eq!(agent.store().active_runs(None).await.unwrap(), []);
     for thread in subagent_threads(&agent, thread).await {
-        assert_eq!(thread.status, ThreadStatus::Idle, "{thread:?}");
+        assert_eq!(thread.status, ThreadStatus::Interrupted, "{thread:?}");
     }
     let (frames, cancel) = quiet();
     let end = agent.send(thread, "And now?", &frames, &cancel).await.unwrap();

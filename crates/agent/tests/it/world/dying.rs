@@ -8,12 +8,13 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use journal::{
     Artifact, CheckpointRef, Committed, EventQuery, FoundItem, HandoffFilter, Health, HealthDepth, Hit,
-    ImportSource, ItemQuery, MemoryCounts, NamespaceQuery, OutboxItem, RankQuery, Ranked, SearchQuery, Store,
-    StoredSummary, SummaryQuery, ThreadFilter, Transaction, TurnQuery,
+    ImportSource, ItemQuery, MemoryCounts, NamespaceQuery, OutboxItem, OutboxQuery, RankQuery, Ranked,
+    RunFilter, SearchQuery, Store, StoredSummary, SummaryQuery, Superseded, ThreadFilter, ThreadSize,
+    Transaction, TurnQuery,
 };
 use protocol::{
-    AssistantId, Checkpoint, CheckpointId, Event, Handoff, HandoffId, Interrupt, InterruptId, LoggedTurn,
-    Proposal, Run, RunFeedback, RunId, Seq, StepPoint, Thread, ThreadId,
+    ApiKey, AssistantId, Checkpoint, CheckpointId, Event, Handoff, HandoffId, Interrupt, InterruptId,
+    LoggedTurn, Proposal, Run, RunFeedback, RunId, RunRequest, Scope, Seq, StepPoint, Thread, ThreadId,
 };
 use serde_json::{Map, Value};
 
@@ -71,8 +72,26 @@ impl Store for Dying {
     async fn threads(&self, filter: ThreadFilter) -> journal::Result<Vec<Thread>> {
         self.inner.threads(filter).await
     }
-    async fn runs_by_prefix(&self, prefix: &str) -> journal::Result<Vec<RunId>> {
-        self.inner.runs_by_prefix(prefix).await
+    async fn thread_count(&self, filter: ThreadFilter) -> journal::Result<u64> {
+        self.inner.thread_count(filter).await
+    }
+    async fn thread_size(&self, thread_id: ThreadId) -> journal::Result<ThreadSize> {
+        self.inner.thread_size(thread_id).await
+    }
+    async fn runs_by_prefix(&self, prefix: &str, scope: &Scope) -> journal::Result<Vec<RunId>> {
+        self.inner.runs_by_prefix(prefix, scope).await
+    }
+    async fn runs(&self, filter: RunFilter) -> journal::Result<Vec<Run>> {
+        self.inner.runs(filter).await
+    }
+    async fn run_requests(&self, run_ids: &[RunId]) -> journal::Result<Vec<(RunId, RunRequest)>> {
+        self.inner.run_requests(run_ids).await
+    }
+    async fn run_metadata(&self, run_ids: &[RunId]) -> journal::Result<Vec<(RunId, Map<String, Value>)>> {
+        self.inner.run_metadata(run_ids).await
+    }
+    async fn queued_runs(&self, thread_id: Option<ThreadId>) -> journal::Result<Vec<Run>> {
+        self.inner.queued_runs(thread_id).await
     }
     async fn newest_run(&self, thread_id: ThreadId) -> journal::Result<Option<RunId>> {
         self.inner.newest_run(thread_id).await
@@ -94,8 +113,8 @@ impl Store for Dying {
     ) -> journal::Result<Vec<RunFeedback>> {
         self.inner.feedback(thread_id, run_ids, user_id).await
     }
-    async fn threads_by_prefix(&self, prefix: &str) -> journal::Result<Vec<ThreadId>> {
-        self.inner.threads_by_prefix(prefix).await
+    async fn threads_by_prefix(&self, prefix: &str, scope: &Scope) -> journal::Result<Vec<ThreadId>> {
+        self.inner.threads_by_prefix(prefix, scope).await
     }
     async fn events(&self, thread_id: ThreadId, query: EventQuery) -> journal::Result<Vec<Event>> {
         self.inner.events(thread_id, query).await
@@ -108,15 +127,17 @@ impl Store for Dying {
         thread_id: ThreadId,
         before: Option<CheckpointId>,
         limit: usize,
+        superseded: Superseded,
     ) -> journal::Result<Vec<StepPoint>> {
-        self.inner.checkpoints(thread_id, before, limit).await
+        self.inner.checkpoints(thread_id, before, limit, superseded).await
     }
     async fn checkpoint_at(
         &self,
         thread_id: ThreadId,
         point: CheckpointRef,
+        superseded: Superseded,
     ) -> journal::Result<Option<(StepPoint, Map<String, Value>)>> {
-        self.inner.checkpoint_at(thread_id, point).await
+        self.inner.checkpoint_at(thread_id, point, superseded).await
     }
     async fn artifact(&self, thread_id: ThreadId, sha256: &str) -> journal::Result<Option<Artifact>> {
         self.inner.artifact(thread_id, sha256).await
@@ -158,8 +179,11 @@ impl Store for Dying {
     async fn proposals(&self, handoff_id: HandoffId) -> journal::Result<Vec<Proposal>> {
         self.inner.proposals(handoff_id).await
     }
-    async fn outbox(&self, kind: &str) -> journal::Result<Vec<OutboxItem>> {
-        self.inner.outbox(kind).await
+    async fn outbox(&self, query: OutboxQuery) -> journal::Result<Vec<OutboxItem>> {
+        self.inner.outbox(query).await
+    }
+    async fn outbox_item(&self, kind: &str, key: &str) -> journal::Result<Option<OutboxItem>> {
+        self.inner.outbox_item(kind, key).await
     }
     async fn turns(&self, query: TurnQuery) -> journal::Result<Vec<LoggedTurn>> {
         self.inner.turns(query).await
@@ -184,6 +208,27 @@ impl Store for Dying {
     }
     async fn import_source(&self, source_key: &str) -> journal::Result<Option<ImportSource>> {
         self.inner.import_source(source_key).await
+    }
+    async fn keys(&self) -> journal::Result<Vec<ApiKey>> {
+        self.inner.keys().await
+    }
+    async fn key(&self, key_id: &str) -> journal::Result<Option<ApiKey>> {
+        self.inner.key(key_id).await
+    }
+    async fn unclaimed(&self, query: journal::Unclaimed) -> journal::Result<Vec<Run>> {
+        self.inner.unclaimed(query).await
+    }
+    async fn replicas(&self) -> journal::Result<Vec<journal::Replica>> {
+        self.inner.replicas().await
+    }
+    async fn clock(&self) -> journal::Result<jiff::Timestamp> {
+        self.inner.clock().await
+    }
+    fn reach(&self) -> journal::Reach {
+        self.inner.reach()
+    }
+    fn news(&self) -> journal::News {
+        self.inner.news()
     }
     async fn health(&self, depth: HealthDepth) -> journal::Result<Health> {
         self.inner.health(depth).await

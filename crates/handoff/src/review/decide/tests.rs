@@ -140,3 +140,82 @@ fn g4_another_draft_is_asked_for_in_one_way_at_a_time() {
         json!({"type": "edit", "edited_action": {"name": "handoff_summary", "args": {"revert_to": 1}}});
     assert!(told(&many, &answer).starts_with("refused: there are 64 drafts already"));
 }
+
+/// Returns what a form sends back that was shown `shown`: every argument, and what is no text as text.
+fn form(shown: &Proposal, changed: &Value) -> Value {
+    let situation = crate::review::payload::Situation {
+        feedback_history: shown.feedback.iter().cloned().collect(),
+        ..Default::default()
+    };
+    let payload = crate::review::payload::payload(shown, &situation).unwrap();
+    let mut args = crate::transcript::editable(&payload.action_requests[0].args);
+    for (key, value) in changed.as_object().unwrap() {
+        args[key] = value.clone();
+    }
+    let args: Map<String, Value> = args
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(key, value)| match value {
+            Value::Object(_) | Value::Array(_) => (key.clone(), format!("{value:#}").into()),
+            value => (key.clone(), value.clone()),
+        })
+        .collect();
+    json!({"type": "edit", "edited_action": {"name": "approve_handoff", "args": args}})
+}
+
+#[test]
+fn g3_a_form_that_sends_everything_back_means_what_was_changed_in_it() {
+    let first = Proposal { summary_sha256: "cd".to_owned(), ..proposal() };
+    let refined = Proposal { iteration: 1, feedback: Some("shorter".to_owned()), ..first.clone() };
+    for shown in [first, refined] {
+        let own = "**Theirs**\nSo far.\n\n### Objective\n- Go on.";
+        let mut other = serde_json::to_value(&shown.summary_json).unwrap();
+        other["title"] = json!("Mine");
+        for (changed, expected) in [
+            (json!({}), "accept"),
+            (json!({"feedback": " \n"}), "accept"),
+            (json!({"feedback": null}), "accept"),
+            (json!({"feedback": " longer "}), "refine: longer"),
+            (json!({"feedback": 5}), "refused: `feedback` must be text"),
+            (json!({"summary_md": own}), "edited: Theirs"),
+            (json!({"summary_md": own, "feedback": ""}), "edited: Theirs"),
+            (json!({"summary_md": own, "feedback": "longer"}), "edited: Theirs"),
+            (json!({"summary_json": other}), "edited: Mine"),
+            (json!({"title": "Mine"}), "edited: Mine"),
+            (json!({"summary_md": " "}), "refused: the text is empty: write something, or decline"),
+            (json!({"uncovered_messages": 7, "goal": "other"}), "accept"),
+            // The person looked at something older.
+            (json!({"summary_sha256": "ef"}), "stale"),
+        ] {
+            assert_eq!(told(&shown, &form(&shown, &changed)), expected, "{changed}");
+        }
+        let mut broken = form(&shown, &json!({}));
+        broken["edited_action"]["args"]["summary_json"] = json!("{\"title\": ");
+        assert!(told(&shown, &broken).starts_with("refused: `summary_json` cannot be read as JSON: "));
+        broken["edited_action"]["args"]["summary_json"] = json!("[]");
+        assert!(told(&shown, &broken).starts_with("refused: `summary_json."));
+        broken["edited_action"]["name"] = json!("execute");
+        assert_eq!(
+            told(&shown, &broken),
+            "refused: the edited action is `execute`, expected `handoff_summary`"
+        );
+    }
+}
+
+#[test]
+fn g5_feedback_of_its_own_that_says_nothing_is_refused() {
+    let answer =
+        |args: Value| json!({"type": "edit", "edited_action": {"name": "handoff_summary", "args": args}});
+    for args in [json!({"feedback": ""}), json!({"feedback": "", "handoff_id": "x", "iteration": 0})] {
+        assert_eq!(
+            told(&proposal(), &answer(args)),
+            "refused: the feedback is empty: say what should change"
+        );
+    }
+    let respond = json!({"type": "respond", "message": "no"});
+    assert_eq!(
+        told(&proposal(), &respond),
+        "refused: a handoff is accepted, edited, refined or declined; it takes no response"
+    );
+}

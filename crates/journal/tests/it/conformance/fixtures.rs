@@ -7,10 +7,10 @@ use journal::{
     Transaction, Write, history_page,
 };
 use protocol::{
-    AiMessage, AssistantId, Block, Category, Checkpoint, CheckpointId, CompactionUndone, Event, EventType,
-    Handoff, HandoffId, HandoffStatus, HandoffSummary, Interrupt, InterruptId, InterruptPayload,
-    InterruptStatus, Message, NewEvent, Proposal, Rating, Run, RunFeedback, RunId, RunStatus, Seq, Thread,
-    ThreadId, ToolMessage, ToolStatus, Usage,
+    AiMessage, AssistantId, Block, Category, Checkpoint, CheckpointId, CheckpointSource, CompactionUndone,
+    Event, EventType, Handoff, HandoffId, HandoffStatus, HandoffSummary, Interrupt, InterruptId,
+    InterruptPayload, InterruptStatus, Message, NewEvent, Proposal, Rating, Run, RunFeedback, RunId,
+    RunStatus, Seq, Thread, ThreadId, ToolMessage, ToolStatus, Usage,
 };
 use serde_json::{Map, Value, json};
 
@@ -49,6 +49,7 @@ pub fn checkpoint(run: &Run, step: u64) -> Checkpoint {
         next: Some("model".to_owned()),
         channels: Map::from_iter([("_private".to_owned(), json!({"a": [1, null]}))]),
         activities: Vec::new(),
+        source: CheckpointSource::Loop,
         created_at: at(0),
     }
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use journal::{Error, HandoffFilter, HandoffPatch, ImportSource, ImportedSoFar, OutboxItem, Write};
+use journal::{
+    Error, HandoffFilter, HandoffPatch, ImportSource, ImportedSoFar, OutboxItem, OutboxQuery, Write,
+};
 use protocol::{Handoff, HandoffId, HandoffStatus, Proposal, RunId, ThreadId};
 use serde_json::json;
 
@@ -176,11 +178,14 @@ pub async fn the_outbox_keeps_one_item_a_key(store: Subject) {
     let other = OutboxItem { kind: "other".to_owned(), ..item("a", 0, 0) };
     let writes = [item("a", 0, 2), item("b", 0, 1), item("a", 1, 2), other].map(Write::Enqueue);
     commit(&*store, writes.to_vec()).await.unwrap();
-    assert_eq!(store.outbox("mirror_summary").await.unwrap(), [item("b", 0, 1), item("a", 1, 2)]);
+    assert_eq!(
+        store.outbox(OutboxQuery::of("mirror_summary", 10)).await.unwrap(),
+        [item("b", 0, 1), item("a", 1, 2)]
+    );
     let dequeue = Write::Dequeue { kind: "mirror_summary".to_owned(), key: "b".to_owned(), created_at: None };
     commit(&*store, vec![dequeue.clone(), dequeue]).await.unwrap();
-    assert_eq!(store.outbox("mirror_summary").await.unwrap(), [item("a", 1, 2)]);
-    assert!(store.outbox("unknown").await.unwrap().is_empty());
+    assert_eq!(store.outbox(OutboxQuery::of("mirror_summary", 10)).await.unwrap(), [item("a", 1, 2)]);
+    assert!(store.outbox(OutboxQuery::of("unknown", 10)).await.unwrap().is_empty());
 }
 
 /// Whoever did what an item asked for takes away that one, and not what was asked for meanwhile.
@@ -195,9 +200,58 @@ pub async fn an_item_that_took_the_place_of_another_stays(store: Subject) {
     let done =
         |second| Write::Dequeue { kind: "due".to_owned(), key: "a".to_owned(), created_at: Some(at(second)) };
     commit(&*store, vec![Write::Enqueue(item(1)), Write::Enqueue(item(2)), done(1)]).await.unwrap();
-    assert_eq!(store.outbox("due").await.unwrap(), [item(2)]);
+    assert_eq!(store.outbox(OutboxQuery::of("due", 10)).await.unwrap(), [item(2)]);
     commit(&*store, vec![done(2)]).await.unwrap();
-    assert_eq!(store.outbox("due").await.unwrap(), []);
+    assert_eq!(store.outbox(OutboxQuery::of("due", 10)).await.unwrap(), []);
+}
+
+/// Of two that take an item on, one does, and who lost it brings it back by no change of its own.
+pub async fn an_item_is_changed_by_one_alone(store: Subject) {
+    let item = |payload: &str, attempts| OutboxItem {
+        kind: "due".to_owned(),
+        key: "a".to_owned(),
+        payload: json!({"of": payload}),
+        attempts,
+        created_at: at(1),
+    };
+    let change = |was: OutboxItem, payload: &str, attempts| Write::ChangeQueued {
+        was,
+        payload: json!({"of": payload}),
+        attempts,
+    };
+    let (nobodys, first) = (item("", 0), item("first", 0));
+    commit(&*store, vec![Write::Enqueue(nobodys.clone())]).await.unwrap();
+    commit(&*store, vec![change(nobodys.clone(), "first", 0)]).await.unwrap();
+    let late = commit(&*store, vec![change(nobodys, "second", 0)]).await;
+    assert!(matches!(late, Err(Error::Differs { what: "outbox item", .. })), "{late:?}");
+    assert_eq!(store.outbox_item("due", "a").await.unwrap(), Some(first.clone()));
+    commit(&*store, vec![change(first, "first", 1)]).await.unwrap();
+    let done = Write::Dequeue { kind: "due".to_owned(), key: "a".to_owned(), created_at: None };
+    commit(&*store, vec![done]).await.unwrap();
+    let gone = commit(&*store, vec![change(item("first", 1), "first", 2)]).await;
+    assert!(matches!(gone, Err(Error::Differs { .. })), "{gone:?}");
+    assert_eq!(store.outbox_item("due", "a").await.unwrap(), None);
+}
+
+pub async fn the_outbox_is_read_in_pages(store: Subject) {
+    let item = |key: String, second| {
+        let (kind, created_at) = ("due".to_owned(), at(second));
+        Write::Enqueue(OutboxItem { kind, key, payload: json!(null), attempts: 0, created_at })
+    };
+    let items = (0..7).map(|number| item(format!("k{number}"), 9 - number / 3));
+    commit(&*store, items.collect()).await.unwrap();
+    let (mut query, mut keys) = (OutboxQuery::of("due", 2), Vec::new());
+    loop {
+        let page = store.outbox(query.clone()).await.unwrap();
+        query.after = page.last().map(OutboxItem::place);
+        keys.extend(page.iter().map(|item| item.key.clone()));
+        if page.len() < 2 {
+            break;
+        }
+    }
+    assert_eq!(keys, ["k6", "k3", "k4", "k5", "k0", "k1", "k2"]);
+    let none = store.outbox(OutboxQuery::of("due", 0)).await;
+    assert!(matches!(none, Err(Error::Invalid { .. })), "{none:?}");
 }
 
 pub async fn an_import_is_remembered(store: Subject) {

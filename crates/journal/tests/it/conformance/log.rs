@@ -256,7 +256,7 @@ pub async fn b15_reading_writes_nothing(store: Subject) {
     for _ in 0..2 {
         store.search(search_for("hello")).await.unwrap();
         store.events(thread_id, EventQuery::after(0, 5)).await.unwrap();
-        store.threads_by_prefix("").await.unwrap();
+        store.threads_by_prefix("", &protocol::Scope::Everyone).await.unwrap();
         store.health(journal::HealthDepth::Integrity).await.unwrap();
     }
     assert_eq!(store.thread(thread_id).await.unwrap(), before);

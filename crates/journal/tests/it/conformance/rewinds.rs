@@ -165,8 +165,8 @@ pub async fn a_superseded_question_is_withdrawn(store: Subject) {
     let rests = RunPatch { status: Some(RunStatus::Interrupted), ..RunPatch::default() };
     let waits = ThreadPatch { status: Some(ThreadStatus::Interrupted), ..ThreadPatch::default() };
     let writes = vec![
-        Write::RaiseInterrupt(gone.clone()),
         asks,
+        Write::RaiseInterrupt(gone.clone()),
         Write::UpdateRun { run_id: run.run_id, patch: rests },
         Write::UpdateThread { thread_id, patch: waits },
     ];

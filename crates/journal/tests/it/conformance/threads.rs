@@ -1,11 +1,11 @@
 //! Threads: creation, changes, lists, prefixes, deletion, counters.
 
 use journal::{
-    Error, EventQuery, HandoffFilter, HealthDepth, ImportSource, Order, PAGE_ROWS_MAX, Subagents,
-    ThreadFilter, ThreadPatch, Write,
+    Direction, Error, EventQuery, HandoffFilter, HealthDepth, ImportSource, PAGE_ROWS_MAX, Sort, SortBy,
+    Subagents, ThreadFilter, ThreadPatch, Write,
 };
 use protocol::{
-    AssistantId, HandoffStatus, Message, NewEvent, ParentKind, RunId, RunStatus, Thread, ThreadId,
+    AssistantId, HandoffStatus, Message, NewEvent, ParentKind, RunId, RunStatus, Scope, Thread, ThreadId,
     ThreadStatus,
 };
 use serde_json::{Map, Value, json};
@@ -17,7 +17,7 @@ use super::fixtures::{
 };
 
 fn page(limit: usize) -> ThreadFilter {
-    ThreadFilter { limit, ..ThreadFilter::default() }
+    ThreadFilter::of(Scope::Everyone, limit)
 }
 
 fn ids(threads: &[Thread]) -> Vec<ThreadId> {
@@ -46,7 +46,11 @@ pub async fn h1_prefixes_resolve(store: Subject) {
         ("../../x", 0),
         ("ä", 0),
     ] {
-        assert_eq!(store.threads_by_prefix(prefix).await.unwrap().len(), matches, "{prefix}");
+        assert_eq!(
+            store.threads_by_prefix(prefix, &Scope::Everyone).await.unwrap().len(),
+            matches,
+            "{prefix}"
+        );
     }
 }
 
@@ -70,21 +74,21 @@ pub async fn h2_creation_is_idempotent(store: Subject) {
 
 pub async fn h2_metadata_is_patched_key_by_key(store: Subject) {
     let thread_id = create(&*store).await;
-    let update = |metadata: Value| Write::UpdateThread {
-        thread_id,
-        patch: ThreadPatch { metadata: metadata.as_object().unwrap().clone(), ..ThreadPatch::default() },
+    let update = |metadata: Value, remove: &[&str]| {
+        let metadata = metadata.as_object().unwrap().clone();
+        let remove = remove.iter().map(|key| (*key).to_owned()).collect();
+        Write::UpdateThread { thread_id, patch: ThreadPatch { metadata, remove, ..ThreadPatch::default() } }
     };
-    commit(&*store, vec![update(json!({"a": 1, "b": 2, "c": 3}))]).await.unwrap();
-    commit(&*store, vec![update(json!({"b": null, "c": {"d": 4}, "unknown": null}))]).await.unwrap();
+    commit(&*store, vec![update(json!({"a": 1, "b": 2, "c": 3}), &[])]).await.unwrap();
+    commit(&*store, vec![update(json!({"c": {"d": 4}, "e": null}), &["b", "unknown"])]).await.unwrap();
     let patch = ThreadPatch {
         name: Some("named".to_owned()),
         status: Some(ThreadStatus::Interrupted),
-        updated_at: None,
-        metadata: Map::new(),
+        ..ThreadPatch::default()
     };
     commit(&*store, vec![Write::UpdateThread { thread_id, patch }]).await.unwrap();
     let stored = store.thread(thread_id).await.unwrap().unwrap();
-    assert_eq!(Value::Object(stored.metadata), json!({"a": 1, "c": {"d": 4}}));
+    assert_eq!(Value::Object(stored.metadata), json!({"a": 1, "c": {"d": 4}, "e": null}));
     assert_eq!((stored.name.as_deref(), stored.status), (Some("named"), ThreadStatus::Interrupted));
     assert_eq!(stored.updated_at, at(0), "a rename is not an activity");
     let unknown = Write::UpdateThread { thread_id: ThreadId::generate(), patch: ThreadPatch::default() };
@@ -110,10 +114,7 @@ pub async fn h4_lists_are_ordered_and_paged(store: Subject) {
     let created: Vec<_> = expected.iter().copied().chain([parent]).collect();
     assert_eq!(ids(&store.threads(page(10)).await.unwrap()), recent);
     assert_eq!(ids(&store.threads(ThreadFilter { offset: 1, ..page(2) }).await.unwrap()), recent[1..3]);
-    assert_eq!(
-        ids(&store.threads(ThreadFilter { order: Order::Created, ..page(10) }).await.unwrap()),
-        created
-    );
+    assert_eq!(ids(&store.threads(ThreadFilter { order: Sort::NEWEST, ..page(10) }).await.unwrap()), created);
     let children = ThreadFilter { parent_id: Some(parent), ..page(10) };
     assert_eq!(ids(&store.threads(children).await.unwrap()), recent[..2]);
     let reviewed = ThreadFilter { assistant_id: Some(reviewer), ..page(10) };
@@ -129,6 +130,88 @@ pub async fn h4_lists_are_ordered_and_paged(store: Subject) {
     assert_eq!((first[0].thread_id, first[0].updated_at), (expected[0], at(50)));
 }
 
+pub async fn h4_a_list_has_what_every_set_field_lets_through(store: Subject) {
+    let notes = [
+        json!({"graph": "agent", "tags": {"team": "red", "n": 1}}),
+        json!({"graph": "agent", "tags": {"team": "blue", "n": 1.0}}),
+        json!({"graph": "other", "tags": {"team": "red"}}),
+        json!({}),
+    ];
+    let statuses = [ThreadStatus::Idle, ThreadStatus::Busy, ThreadStatus::Error, ThreadStatus::Idle];
+    let mut all = Vec::new();
+    for (second, (notes, status)) in (1..).zip(notes.into_iter().zip(statuses)) {
+        let metadata = notes.as_object().unwrap().clone();
+        let thread = Thread { metadata, status, updated_at: at(second), ..thread() };
+        all.push(thread.thread_id);
+        commit(&*store, vec![Write::CreateThread(thread)]).await.unwrap();
+    }
+    let having =
+        |metadata: Value| ThreadFilter { metadata: metadata.as_object().unwrap().clone(), ..page(10) };
+    let of_ids =
+        |places: &[usize]| ThreadFilter { ids: places.iter().map(|at| all[*at]).collect(), ..page(10) };
+    for (filter, expected) in [
+        (page(10), &[3, 2, 1, 0][..]),
+        (having(json!({"graph": "agent"})), &[1, 0]),
+        (having(json!({"tags": {"n": 1}})), &[1, 0]),
+        (having(json!({"tags": {"team": "red"}})), &[2, 0]),
+        (having(json!({"tags": {"team": "red"}, "graph": "agent"})), &[0]),
+        (having(json!({"tags": "red"})), &[]),
+        (having(json!({"absent": null})), &[]),
+        (of_ids(&[0, 2]), &[2, 0]),
+        (ThreadFilter { ids: vec![ThreadId::generate()], ..page(10) }, &[]),
+        (ThreadFilter { statuses: vec![ThreadStatus::Idle], ..page(10) }, &[3, 0]),
+        (ThreadFilter { statuses: vec![ThreadStatus::Error, ThreadStatus::Busy], ..page(10) }, &[2, 1]),
+        (ThreadFilter { statuses: vec![ThreadStatus::Interrupted], ..page(10) }, &[]),
+        (ThreadFilter { statuses: vec![ThreadStatus::Idle], ..having(json!({"graph": "agent"})) }, &[0]),
+    ] {
+        let expected: Vec<ThreadId> = expected.iter().map(|at| all[*at]).collect();
+        assert_eq!(ids(&store.threads(filter.clone()).await.unwrap()), expected, "{filter:?}");
+        let count = store.thread_count(ThreadFilter { offset: 7, limit: 0, ..filter.clone() }).await.unwrap();
+        assert_eq!(count, expected.len() as u64, "{filter:?}");
+        // Pages are full, whatever is left out between their threads.
+        for offset in 0..=expected.len() {
+            let page = store.threads(ThreadFilter { offset, limit: 1, ..filter.clone() }).await.unwrap();
+            assert_eq!(ids(&page), expected.iter().skip(offset).take(1).copied().collect::<Vec<_>>());
+        }
+    }
+}
+
+pub async fn h4_a_list_can_be_sorted_by_what_people_see(store: Subject) {
+    let statuses = [ThreadStatus::Idle, ThreadStatus::Busy, ThreadStatus::Interrupted, ThreadStatus::Error];
+    let mut all = Vec::new();
+    for ((updated, created), status) in [(1, 4), (2, 3), (3, 1), (4, 2)].into_iter().zip(statuses) {
+        let thread = Thread { status, updated_at: at(updated), created_at: at(created), ..thread() };
+        all.push(thread.thread_id);
+        commit(&*store, vec![Write::CreateThread(thread)]).await.unwrap();
+    }
+    for (by, ascending) in [
+        (SortBy::Updated, [0, 1, 2, 3]),
+        (SortBy::Created, [2, 3, 1, 0]),
+        (SortBy::Status, [1, 3, 0, 2]),
+        (SortBy::Id, [0, 1, 2, 3]),
+    ] {
+        let mut expected = ascending.map(|at| all[at]);
+        for direction in [Direction::Ascending, Direction::Descending] {
+            let order = Sort { by, direction };
+            let listed = ids(&store.threads(ThreadFilter { order, ..page(10) }).await.unwrap());
+            assert_eq!(listed, expected, "{order:?}");
+            expected.reverse();
+        }
+    }
+}
+
+pub async fn k1_nobody_lists_threads_without_saying_whose(store: Subject) {
+    create(&*store).await;
+    let unsaid = ThreadFilter { limit: 9, ..ThreadFilter::default() };
+    // A store of one scope has an answer to whose, and every other store has none.
+    for counted in [
+        store.threads(unsaid.clone()).await.map(|threads| threads.len() as u64),
+        store.thread_count(unsaid).await,
+    ] {
+        assert!(matches!(counted, Err(Error::Invalid { what: "threads", .. }) | Ok(1)), "{counted:?}");
+    }
+}
+
 pub async fn threads_of_sub_agents_are_listed_for_who_asks(store: Subject) {
     let parent = create(&*store).await;
     let child = |parent_id, kind| Thread { parent_id: Some(parent_id), parent_kind: Some(kind), ..thread() };
@@ -140,7 +223,7 @@ pub async fn threads_of_sub_agents_are_listed_for_who_asks(store: Subject) {
     let writes = [&task, &below, &far_below, &beside].map(|thread| Write::CreateThread(thread.clone()));
     commit(&*store, writes.to_vec()).await.unwrap();
     append(&*store, task.thread_id, vec![NewEvent { created_at: at(50), ..human("hello") }]).await.unwrap();
-    for order in [Order::Recent, Order::Created] {
+    for order in [Sort::default(), Sort::NEWEST] {
         let listed = ids(&store.threads(ThreadFilter { order, ..page(9) }).await.unwrap());
         assert_eq!(listed, [beside.thread_id, parent]);
         let all = ThreadFilter { order, subagents: Subagents::Shown, ..page(9) };
@@ -153,7 +236,7 @@ pub async fn threads_of_sub_agents_are_listed_for_who_asks(store: Subject) {
     let children = ThreadFilter { subagents: Subagents::Shown, ..children };
     assert_eq!(ids(&store.threads(children).await.unwrap()), [task.thread_id, beside.thread_id]);
     for id in hidden {
-        assert_eq!(store.threads_by_prefix(&id.to_string()).await.unwrap(), [id]);
+        assert_eq!(store.threads_by_prefix(&id.to_string(), &Scope::Everyone).await.unwrap(), [id]);
         assert_eq!(store.thread(id).await.unwrap().unwrap().thread_id, id);
     }
     // What came from it stays out of sight when it is gone.
@@ -230,7 +313,7 @@ pub async fn h3_deletion_removes_what_belongs_to_the_thread(store: Subject) {
     assert_eq!(store.handoff(as_parent.handoff_id).await.unwrap(), None);
     assert!(store.proposals(as_parent.handoff_id).await.unwrap().is_empty());
     assert_eq!(store.import_source("key").await.unwrap(), None);
-    assert!(store.threads_by_prefix(&thread_id.to_string()).await.unwrap().is_empty());
+    assert!(store.threads_by_prefix(&thread_id.to_string(), &Scope::Everyone).await.unwrap().is_empty());
     assert_eq!(ids(&store.threads(page(9)).await.unwrap()), [other]);
     // For audit, the handoff that seeded it stays with the parent.
     let filter = HandoffFilter { child_thread_id: Some(thread_id), ..HandoffFilter::default() };

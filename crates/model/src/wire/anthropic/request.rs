@@ -6,8 +6,10 @@
 use protocol::ToolStatus;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::chat::{ChatRequest, ToolSpec};
+use crate::name::Provider;
 use crate::settings::Effort;
 use crate::transcript::{Args, Conversation, PDF, Piece, Said, Speaker};
 use crate::wire::Target;
@@ -48,8 +50,8 @@ struct Body<'r, 'a> {
     thinking: Option<Thinking>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_config: Option<OutputConfig<'r>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'r>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<&'r RawValue>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     system: Vec<Block<'r>>,
     messages: Turns<'r, 'a>,
@@ -159,7 +161,7 @@ pub(in crate::wire) fn body(
         stream: true,
         thinking,
         output_config: (effort.is_some() || format.is_some()).then_some(output_config),
-        tools: tools(&request.tools),
+        tools: request.tools.written(Provider::Anthropic, tools)?,
         system: system(request),
         messages: Turns(&messages),
     };

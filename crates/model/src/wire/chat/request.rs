@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::chat::{ChatRequest, ToolSpec};
+use crate::name::Provider;
 use crate::transcript::{Args, Conversation, Media, Own, Piece, Said, Speaker};
 use crate::wire::encode::{DataUrl, JsonText, joined_text, media_of, written};
 use crate::wire::schema::is_strict;
@@ -32,8 +34,8 @@ struct Body<'r> {
     prompt_cache_key: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     response_format: Option<ResponseFormat<'r>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'r>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<&'r RawValue>,
     messages: Vec<Turn<'r>>,
 }
 
@@ -149,10 +151,14 @@ pub(in crate::wire) fn body(
         response_format: request.answer_schema.as_ref().map(|schema| ResponseFormat {
             json_schema: AnswerFormat { name: "answer", schema, strict: is_strict(schema) },
         }),
-        tools: request.tools.iter().map(tool).collect(),
+        tools: request.tools.written(Provider::OpenAiChat, tools)?,
         messages: turns(request, conversation),
     };
     written(&body, conversation)
+}
+
+fn tools(tools: &[ToolSpec]) -> Vec<Tool<'_>> {
+    tools.iter().map(tool).collect()
 }
 
 fn tool(tool: &ToolSpec) -> Tool<'_> {

@@ -8,8 +8,10 @@ use std::borrow::Cow;
 use protocol::ToolStatus;
 use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::chat::{ChatRequest, ToolSpec};
+use crate::name::Provider;
 use crate::settings::Effort;
 use crate::transcript::{Args, Conversation, Media, Piece, Said, Speaker};
 use crate::wire::Target;
@@ -67,7 +69,7 @@ struct ThinkingConfig {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Tools<'r> {
-    function_declarations: Vec<Declaration<'r>>,
+    function_declarations: &'r RawValue,
 }
 
 #[derive(Serialize)]
@@ -150,15 +152,19 @@ pub(in crate::wire) fn body(
     let system: Vec<Part<'_>> =
         request.system.iter().filter(|text| !text.trim().is_empty()).map(|text| text_part(text)).collect();
     let config = generation_config(request, target.effort, generation);
-    let declarations = || [Tools { function_declarations: request.tools.iter().map(declaration).collect() }];
+    let declared = request.tools.written(Provider::Gemini, declarations)?;
     let messages: Vec<Said<'_, '_>> = conversation.iter().collect();
     let body = Body {
         generation_config: (config != Config::default()).then_some(config),
-        tools: (!request.tools.is_empty()).then(declarations),
+        tools: declared.map(|function_declarations| [Tools { function_declarations }]),
         system_instruction: (!system.is_empty()).then_some(Instruction { parts: system }),
         contents: sides(&messages).map(|turn| content(turn, generation)).collect(),
     };
     written(&body, conversation)
+}
+
+fn declarations(tools: &[ToolSpec]) -> Vec<Declaration<'_>> {
+    tools.iter().map(declaration).collect()
 }
 
 fn declaration(tool: &ToolSpec) -> Declaration<'_> {

@@ -42,7 +42,7 @@ fn a_schema_is_enforced_unless_there_are_tools() {
     let mut request = request();
     request.answer_schema = Some(json!({"type": "object"}));
     assert!(built(Provider::Gemini, &request, &target("gemini-2.5-pro")).get("generationConfig").is_none());
-    request.tools.clear();
+    request.tools = crate::Tools::default();
     let body = built(Provider::Gemini, &request, &target("gemini-2.5-pro"));
     assert_eq!(body["generationConfig"]["responseJsonSchema"], json!({"type": "object"}));
 }

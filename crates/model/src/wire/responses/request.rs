@@ -6,8 +6,10 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::chat::{ChatRequest, ToolSpec};
+use crate::name::Provider;
 use crate::transcript::{Args, Conversation, Media, PDF, Piece, Said, Speaker};
 use crate::wire::encode::{DataUrl, JsonText, file_name, joined_text, media_of, written};
 use crate::wire::schema::is_strict;
@@ -31,8 +33,8 @@ struct Body<'r> {
     prompt_cache_key: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<TextFormat<'r>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'r>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<&'r RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     instructions: Option<String>,
     input: Vec<Item<'r>>,
@@ -124,11 +126,15 @@ pub(in crate::wire) fn body(
         text: request.answer_schema.as_ref().map(|schema| TextFormat {
             format: AnswerFormat { name: "answer", schema, strict: is_strict(schema) },
         }),
-        tools: request.tools.iter().map(tool).collect(),
+        tools: request.tools.written(Provider::OpenAi, tools)?,
         instructions: (!system.is_empty()).then(|| system.join("\n\n")),
         input: items(conversation),
     };
     written(&body, conversation)
+}
+
+fn tools(tools: &[ToolSpec]) -> Vec<Tool<'_>> {
+    tools.iter().map(tool).collect()
 }
 
 fn tool(tool: &ToolSpec) -> Tool<'_> {

@@ -43,7 +43,7 @@ async fn read(events: Vec<NewEvent>) -> (Vec<String>, Vec<Seq>) {
 
 #[tokio::test]
 async fn the_context_of_many_pages_is_in_order_and_read_once() {
-    for count in [0, 1, CONTEXT_PAGE_ROWS, CONTEXT_PAGE_ROWS * 2 + 7] {
+    for count in [0, 1, CONTEXT_FIRST_ROWS, CONTEXT_PAGE_ROWS, CONTEXT_PAGE_ROWS * 2 + 7] {
         let (texts, mut seqs) = read(messages(count).collect()).await;
         assert_eq!(texts, (0..count).map(|at| format!("m{at}")).collect::<Vec<_>>());
         seqs.sort_unstable();
@@ -80,7 +80,11 @@ async fn pages_before_the_last_boundary_are_never_read() {
     assert_eq!(texts.len(), CONTEXT_PAGE_ROWS + 11);
     assert!(texts[0].contains("what was before"), "{}", texts[0]);
     assert_eq!(texts[1], "m0");
-    assert_eq!(seqs.len(), CONTEXT_PAGE_ROWS * 2, "the newest page and the one with the boundary");
+    assert_eq!(
+        seqs.len(),
+        CONTEXT_FIRST_ROWS + CONTEXT_PAGE_ROWS,
+        "the newest page and the one with the boundary"
+    );
 }
 
 #[tokio::test]
@@ -144,6 +148,25 @@ async fn a_kept_context_reads_only_what_is_new() {
     assert_eq!((second.messages.len(), read.into_inner()), (CONTEXT_PAGE_ROWS + 2, 3));
 }
 
+#[test]
+fn little_media_is_kept_and_none_of_the_newest_context_is_let_go() {
+    let contexts = Contexts::default();
+    let kept = |megabytes: usize| {
+        let bytes: Arc<[u8]> = vec![0; megabytes << 20].into();
+        let media = BTreeMap::from([("hash".to_owned(), bytes)]);
+        Kept { thread_id: ThreadId::generate(), context: Context { media, ..Context::default() } }
+    };
+    for (megabytes, expected) in
+        [(20, vec![20]), (10, vec![20, 10]), (20, vec![0, 10, 20]), (40, vec![0, 0, 0, 40])]
+    {
+        contexts.keep(kept(megabytes));
+        let all = contexts.kept.lock().unwrap();
+        let all: Vec<usize> =
+            all.iter().map(|kept| kept.context.media.values().map(|bytes| bytes.len() >> 20).sum()).collect();
+        assert_eq!(all, expected);
+    }
+}
+
 #[tokio::test]
 async fn no_more_contexts_are_kept_than_the_limit() {
     let contexts = Contexts::default();
@@ -152,6 +175,21 @@ async fn no_more_contexts_are_kept_than_the_limit() {
         contexts.read(&store, thread_id).await.unwrap();
     }
     assert_eq!(contexts.kept.lock().unwrap().len(), CONTEXTS_MAX);
+}
+
+#[test]
+fn h4_more_threads_that_take_turns_than_are_kept_do_not_all_lose_their_contexts() {
+    let (contexts, threads): (_, Vec<_>) =
+        (Contexts::default(), (0..70).map(|_| ThreadId::generate()).collect());
+    let tokens = CONTEXT_TOKENS_MAX / 64;
+    let mut found = 0;
+    for _ in 0..10 {
+        for thread_id in threads.iter().copied() {
+            found += usize::from(contexts.take(thread_id).is_some());
+            contexts.keep(Kept { thread_id, context: Context { tokens, ..Context::default() } });
+        }
+    }
+    assert!(found > 700 / 2, "{found} of 700");
 }
 
 fn answered(counted: u64, estimated: u64) -> NewEvent {

@@ -113,7 +113,7 @@ impl Chat {
         let entries = self.context.agent.history(thread_id).await?;
         let is_json = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json"));
         let text = match is_json {
-            true => threads::export_json(&thread, entries)?,
+            true => agent::export_json(&thread, entries)?,
             false => agent::export_markdown(&thread, &entries),
         };
         std::fs::write(&path, text).map_err(|error| {

@@ -1,7 +1,7 @@
 //! Looking at handoffs: those that wait in all threads, and one with everything that was proposed. Nothing is decided
 //! here.
 
-use agent::{HandoffReview, OpenHandoff};
+use agent::{HandoffReview, ListedHandoff};
 use jiff::Timestamp;
 use protocol::{Handoff, HandoffId, HandoffStatus, Proposal, ThreadId};
 use serde::Serialize;
@@ -75,7 +75,7 @@ pub(super) async fn list(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-fn listed(one: &OpenHandoff, now: Timestamp) -> Listed<'_> {
+fn listed(one: &ListedHandoff, now: Timestamp) -> Listed<'_> {
     let handoff = &one.handoff;
     Listed {
         handoff_id: handoff.handoff_id,

@@ -60,6 +60,19 @@ pub(crate) struct Cost {
     pub(crate) dollars: Option<f64>,
 }
 
+/// Returns whether a frame has a line: of a sub-agent what it does has one, and what it says has none.
+pub(crate) fn is_told(frame: &Frame) -> bool {
+    let Frame::Within(within) = frame else { return true };
+    matches!(
+        *within.frame,
+        Frame::RunStarted { .. }
+            | Frame::ToolStarted { .. }
+            | Frame::ToolEnded { .. }
+            | Frame::Notice { .. }
+            | Frame::RunEnded { .. }
+    )
+}
+
 /// Returns the line of a frame: its place in the stream, then its own fields.
 pub(crate) fn frame(at: Position, frame: &Frame) -> serde_json::Result<Value> {
     let mut line = placed("frame", at);
@@ -184,8 +197,14 @@ mod tests {
         vec![
             Frame::RunStarted { thread_id: id(1), run_id: id(2) },
             Frame::StepStarted { node: "model".to_owned(), step: 1 },
-            Frame::Text { text: "Hel".to_owned() },
-            Frame::Thinking { text: "Hm".to_owned() },
+            Frame::Text { message_id: id::<RunId>(5).to_string(), text: "Hel".to_owned() },
+            Frame::Thinking { message_id: id::<RunId>(5).to_string(), text: "Hm".to_owned() },
+            Frame::ToolCall {
+                message_id: id::<RunId>(5).to_string(),
+                index: 0,
+                call_id: "c1".to_owned(),
+                name: "ls".to_owned(),
+            },
             Frame::ToolStarted {
                 call_id: "c1".to_owned(),
                 name: "ls".to_owned(),
@@ -199,6 +218,8 @@ mod tests {
                 channels: Map::from_iter([("todos".to_owned(), json!([]))]),
             },
             Frame::Values {
+                run_id: id(2),
+                step: 2,
                 checkpoint_id: id(4),
                 head_seq: 3,
                 next: Some("model".to_owned()),
@@ -210,7 +231,7 @@ mod tests {
             condensed,
             failed,
             Frame::Interrupted(Box::new(interrupt())),
-            Frame::RunEnded { run_id: id(2), status: RunStatus::Success, error: None },
+            Frame::RunEnded { run_id: id(2), status: RunStatus::Success, kind: None, error: None },
         ]
     }
 

@@ -69,6 +69,7 @@ impl<'a> Teller<'a> {
             self.gather(frame);
         }
         match (self.context.format, seen) {
+            (Format::Json, Seen::Frame(_, frame)) if !lines::is_told(frame) => Ok(()),
             (Format::Json, Seen::Frame(at, frame)) => print_json(&lines::frame(at, frame)?),
             (Format::Json, Seen::Gap(after)) => print_json(&lines::gap(after)),
             (Format::Text, Seen::Frame(_, frame)) => self.show(frame),
@@ -87,7 +88,7 @@ impl<'a> Teller<'a> {
 
     fn gather(&mut self, frame: &Frame) {
         match frame {
-            Frame::Text { text } => self.pending.push_str(text),
+            Frame::Text { text, .. } => self.pending.push_str(text),
             Frame::Interrupted(interrupt) => self.interrupts.push((**interrupt).clone()),
             Frame::Event(event) => {
                 if let Some(Message::Ai(answer)) = event.message() {
@@ -113,7 +114,7 @@ impl<'a> Teller<'a> {
         let (screen, style) = (&self.context.screen, self.context.screen.style);
         match frame {
             // A program gets the answer once it is known to be the last one.
-            Frame::Text { text } if screen.audience == Audience::Person => {
+            Frame::Text { text, .. } if screen.audience == Audience::Person => {
                 self.ends_line = text.ends_with('\n');
                 screen.write(&safe(text))
             }

@@ -11,7 +11,7 @@ use crate::terminal::text::wrap::wrap;
 
 /// Performs the command. A home that cannot be opened is a finding, not a failure of the doctor.
 pub(crate) async fn run(global: &Global) -> Outcome {
-    let (checks, code) = match Agent::open(settings(global, Asked::default())?) {
+    let (checks, code) = match Agent::open(settings(global, Asked::default())?).await {
         Ok(agent) => {
             let checks = agent.doctor().await;
             let fails = checks.iter().any(|check| check.verdict == Verdict::Fail);

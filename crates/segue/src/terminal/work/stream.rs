@@ -25,8 +25,6 @@ use crate::terminal::work::watch::{Seen, Then};
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 /// How long each is shown.
 const PICTURE: Duration = Duration::from_millis(80);
-/// The name of frames that tell what a sub-agent does.
-const SUBAGENT: &str = "subagent";
 /// Rows of the line of the answer that is not whole.
 const PREVIEW_ROWS_MAX: usize = 6;
 /// Rows of what was typed ahead.
@@ -169,7 +167,7 @@ impl<'a> Stream<'a> {
 
     fn frame(&mut self, frame: &Frame) -> io::Result<()> {
         match frame {
-            Frame::Text { text } => {
+            Frame::Text { text, .. } => {
                 self.enter(Phase::Answering);
                 let lines = self.answer.push(text);
                 self.print(&lines)
@@ -204,8 +202,8 @@ impl<'a> Stream<'a> {
                 self.end_answer()?;
                 self.note(text)
             }
-            Frame::Custom { name, value } if name == SUBAGENT => {
-                self.calls.subagent(value);
+            Frame::Within(within) => {
+                self.calls.subagent(within);
                 Ok(())
             }
             Frame::Progress { what, .. } => {
@@ -221,6 +219,7 @@ impl<'a> Stream<'a> {
             Frame::RunStarted { .. }
             | Frame::StepStarted { .. }
             | Frame::Thinking { .. }
+            | Frame::ToolCall { .. }
             | Frame::Custom { .. }
             | Frame::Updates { .. }
             | Frame::Values { .. } => Ok(()),

@@ -199,9 +199,7 @@ fn a_handoff_that_nobody_decided_is_given_up_and_says_so() {
     let report = pending(&sandbox);
     let (id, thread) =
         (report["handoff"]["handoff_id"].as_str().unwrap(), report["thread_id"].as_str().unwrap());
-    let database = Connection::open(sandbox.home().join("segue.db")).unwrap();
-    database.execute("UPDATE handoffs SET updated_at = '2020-01-01T00:00:00Z'", []).unwrap();
-    drop(database);
+    sandbox.change("UPDATE handoffs SET updated_at = '2020-01-01T00:00:00Z'");
     let ended = sandbox.run(&["handoff", "--decide", id, "--apply"]);
     ended.assert_told(1, "it was given up: nobody decided");
     refused(&sandbox, &["handoff", "--decide", id, "--apply"], 1, "it was given up: nobody decided");
@@ -220,11 +218,10 @@ fn m2_a_decision_that_a_crash_kept_from_its_effect_is_carried_out_and_not_taken_
     let (id, thread) =
         (report["handoff"]["handoff_id"].as_str().unwrap(), report["thread_id"].as_str().unwrap());
     // What a process leaves that ends right after the answer is durable.
-    let answered = "UPDATE interrupts SET status = 'resolved', resolved_at = created_at, decisions = ?";
     let decisions = json!({"decisions": [{"type": "approve"}]}).to_string();
-    let database = Connection::open(sandbox.home().join("segue.db")).unwrap();
-    database.execute(answered, [decisions]).unwrap();
-    drop(database);
+    sandbox.change(&format!(
+        "UPDATE interrupts SET status = 'resolved', resolved_at = created_at, decisions = '{decisions}'"
+    ));
     refused(
         &sandbox,
         &["handoff", "--decide", id, "--preview"],

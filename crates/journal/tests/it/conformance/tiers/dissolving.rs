@@ -20,7 +20,8 @@ pub async fn f7_restored_turns_are_active_and_their_summary_is_gone(store: Subje
     let kept = move_turns(&*store, thread_id, (1, 2), ("a heron", (1, 2))).await;
     let gone = move_turns(&*store, thread_id, (3, 4), ("a grebe", (3, 4))).await;
     assert_eq!(found(&*store, "grebe").await, [gone.id]);
-    let restore = vec![Write::RestoreTurns { summary_ids: vec![gone.id, SummaryId::generate(), gone.id] }];
+    let restore =
+        vec![Write::RestoreTurns { summary_ids: vec![gone.id, SummaryId::generate(), gone.id], scope: None }];
     for _ in 0..2 {
         commit(&*store, restore.clone()).await.unwrap();
         assert_eq!(places(&*store).await, (vec![3, 4, 5, 6], vec![1, 2]));
@@ -140,7 +141,11 @@ pub async fn f7_threads_are_told_that_turns_are_in_their_contexts_again(store: S
         match what {
             "rewind" => drop(rewind(&*store, one, 1).await.unwrap()),
             "delete" => drop(commit(&*store, vec![Write::DeleteThread { thread_id: one }]).await.unwrap()),
-            _ => drop(commit(&*store, vec![Write::RestoreTurns { summary_ids: vec![id] }]).await.unwrap()),
+            _ => drop(
+                commit(&*store, vec![Write::RestoreTurns { summary_ids: vec![id], scope: None }])
+                    .await
+                    .unwrap(),
+            ),
         }
         assert_eq!(restored(&*store, two).await, [(4, vec![3])], "{what}");
         assert_eq!(sent(&*store, two).await, [1, 2], "{what}");
@@ -159,7 +164,7 @@ pub async fn f7_threads_are_told_that_turns_are_in_their_contexts_again(store: S
     let condensed = transfer(thread_id, (turn, turn), "condensed");
     let (id, told) = (condensed.summary.id, archived(&condensed.summary, ArchiveReason::Compaction, (2, 2)));
     let append = Write::Append { thread_id, events: vec![told] };
-    let restore = Write::RestoreTurns { summary_ids: vec![id] };
+    let restore = Write::RestoreTurns { summary_ids: vec![id], scope: None };
     commit(&*store, vec![Write::TransferTurns(condensed), append, restore]).await.unwrap();
     assert_eq!(restored(&*store, thread_id).await, []);
 }
@@ -178,7 +183,7 @@ pub async fn f7_no_context_changes_under_a_run(store: Subject) {
     let next = crate::conformance::fixtures::run(two, "one");
     commit(&*store, vec![Write::AdmitRun(next.clone())]).await.unwrap();
     for write in [
-        Write::RestoreTurns { summary_ids: vec![id] },
+        Write::RestoreTurns { summary_ids: vec![id], scope: None },
         Write::DeleteThread { thread_id: one },
         Write::Rewind { thread_id: one, keep_seq: 1, at: crate::conformance::fixtures::at(3) },
     ] {

@@ -1,7 +1,7 @@
 //! What was planned for a thread as it was is done only while that is still what its context is.
 
 use jiff::Timestamp;
-use journal::{Error, Order, Planned, Store, ThreadFilter, Transfer, Write};
+use journal::{Error, Planned, Store, ThreadFilter, Transfer, Write};
 use protocol::{ArchiveReason, EventType, NewEvent, Seq, ThreadId, TurnsArchived, TurnsRestored};
 use serde_json::json;
 
@@ -74,7 +74,7 @@ pub async fn f6_a_plan_of_another_context_is_refused(store: Subject) {
                 append(&*store, beside, vec![compacted((1, 1), None, "T")]).await.unwrap();
             }
             _ => {
-                let restore = Write::RestoreTurns { summary_ids: vec![kept.id] };
+                let restore = Write::RestoreTurns { summary_ids: vec![kept.id], scope: None };
                 commit(&*store, vec![restore]).await.unwrap();
             }
         }
@@ -111,7 +111,7 @@ pub async fn f7_what_happens_in_the_background_is_no_activity(store: Subject) {
         append(&*store, older, vec![at_time(event, at(30))]).await.unwrap();
     }
     let recent = async |store: &dyn Store| -> Vec<(ThreadId, Timestamp, Seq)> {
-        let filter = ThreadFilter { order: Order::Recent, limit: 9, ..ThreadFilter::default() };
+        let filter = ThreadFilter::of(protocol::Scope::Everyone, 9);
         let threads = store.threads(filter).await.unwrap();
         threads.into_iter().map(|thread| (thread.thread_id, thread.updated_at, thread.last_seq)).collect()
     };

@@ -73,7 +73,7 @@ async fn f7_pages_before_what_memory_has_are_never_read() {
     let (texts, seqs) = read(events).await;
     assert_eq!(texts.len(), 15);
     assert_eq!(texts[0], "m0", "the first message behind what was archived");
-    assert_eq!(seqs.len(), CONTEXT_PAGE_ROWS, "the newest page and no other");
+    assert_eq!(seqs.len(), CONTEXT_FIRST_ROWS, "the newest page and no other");
 }
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn f7_of_what_memory_went_beyond_only_the_compaction_and_the_request_are_r
     assert!(texts[0].contains("Up to 8."), "{}", texts[0]);
     assert_eq!(texts[1], "m6", "the person's request that the compaction repeats");
     assert_eq!(texts.len(), 2 + 10);
-    assert_eq!(seqs.len(), CONTEXT_PAGE_ROWS + 2, "the newest page, the marker, the request");
+    assert_eq!(seqs.len(), CONTEXT_FIRST_ROWS + 2, "the newest page, the marker, the request");
 }
 
 #[tokio::test]

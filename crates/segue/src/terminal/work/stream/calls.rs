@@ -3,6 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
+use agent::{Frame, Within};
 use protocol::message::joined_text;
 use protocol::{ToolMessage, ToolStatus};
 use serde_json::Value;
@@ -128,18 +129,13 @@ impl Calls {
     }
 
     /// Shows what the sub-agent of a call does as the call's output.
-    pub(super) fn subagent(&mut self, told: &Value) {
-        let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-        let (Some(call_id), Some(frame)) = (text(told, "call_id"), told.get("frame")) else { return };
-        let line = match text(frame, "frame").as_deref() {
-            Some("tool_started") => {
-                let name = text(frame, "name").unwrap_or_default();
-                format!("⏺ {}", title(&name, frame.get("args").unwrap_or(&Value::Null)))
-            }
-            Some("notice") => text(frame, "text").unwrap_or_default(),
-            Some(_) | None => return,
+    pub(super) fn subagent(&mut self, within: &Within) {
+        let line = match &*within.frame {
+            Frame::ToolStarted { name, args, .. } => format!("⏺ {}", title(name, args)),
+            Frame::Notice { text } => text.clone(),
+            _ => return,
         };
-        self.output(&call_id, &format!("{line}\n"));
+        self.output(&within.call_id, &format!("{line}\n"));
     }
 
     pub(super) fn end(&mut self, call_id: &str) {

@@ -1,0 +1,116 @@
+//! What a run that a client asks for costs: a thread of its own, a message, one answer, as the gateway has it done but
+//! without HTTP on our side. The model answers at once, over HTTP, from this process; its thread is told apart. Every
+//! commit is durable.
+//!
+//! `cargo bench -p agent --bench runs` prints a table; nothing is asserted.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+use agent::{Agent, CancellationToken, Frames, Home, Settings};
+use futures::StreamExt;
+use protocol::{RunId, RunRequest, RunStatus};
+use scripted::{Reply, Script, Server};
+use serde_json::json;
+
+/// Runs of one measurement.
+const RUNS: usize = 2_000;
+/// Runs that work at the same time.
+const AT_ONCE: [usize; 3] = [1, 32, 128];
+
+async fn agent(folder: &Path, server: &Server) -> Agent {
+    let home = Home::locate(Some(folder.join("home").as_os_str())).expect("a home can be named");
+    home.create().expect("a home can be made");
+    let config = format!("[providers.anthropic]\nbase_url = \"{}\"\napi_key = \"bench\"\n", server.url());
+    std::fs::write(home.config(), config).expect("the settings can be written");
+    let settings = Settings { model: Some("anthropic/instant".to_owned()), ..Settings::new(home, folder) };
+    Agent::open(settings).await.expect("the agent opens")
+}
+
+/// What each part of a run took, in microseconds.
+#[derive(Default)]
+struct Parts {
+    create: f64,
+    begin: f64,
+    drive: f64,
+}
+
+async fn run(agent: &Agent, request: &RunRequest) -> Parts {
+    let (frames, mut stream) = Frames::channel();
+    let began = Instant::now();
+    let thread_id = agent.create_thread(None).await.expect("a thread can be made").thread_id;
+    let created = began.elapsed();
+    let begun = agent.begin(RunId::generate(), thread_id, request, &frames).await.expect("it begins");
+    let begin = began.elapsed();
+    let end = agent.drive_begun(begun, &frames, &CancellationToken::new()).await.expect("it is driven");
+    assert_eq!(end.status, RunStatus::Success, "{:?}", end.error);
+    let drive = began.elapsed() - begin;
+    while stream.try_next().is_some() {}
+    let micros = |time: std::time::Duration| time.as_secs_f64() * 1e6;
+    Parts { create: micros(created), begin: micros(begin - created), drive: micros(drive) }
+}
+
+/// Returns the processor time of this process so far, in microseconds, by the name of its threads.
+fn processor_time() -> BTreeMap<String, f64> {
+    let mut times = BTreeMap::new();
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return times };
+    for task in tasks.flatten() {
+        let read = |file: &str| std::fs::read_to_string(task.path().join(file)).unwrap_or_default();
+        let nanoseconds = read("schedstat").split(' ').next().and_then(|time| time.parse::<f64>().ok());
+        *times.entry(read("comm").trim().to_owned()).or_default() += nanoseconds.unwrap_or(0.0) / 1e3;
+    }
+    times
+}
+
+fn main() {
+    println!(
+        "{:>8}  {:>8}  {:>8}  {:>8}  {:>8}  by thread, µs of processor a run",
+        "at once", "runs/s", "create", "begin", "drive"
+    );
+    for at_once in AT_ONCE {
+        let folder = tempfile::tempdir_in(".").expect("a folder can be made here");
+        let script = Script::new([Reply::pieces(["Some ", "words ", "said."]).repeated()]).keeping(1);
+        let server = Server::start(script).expect("the model starts");
+        let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let threads = threads.expect("threads can be had");
+        let agent = threads.block_on(agent(folder.path(), &server));
+        let input = json!({"messages": [{"type": "human", "content": "Say something."}]});
+        let request = RunRequest { input: Some(input), ..RunRequest::default() };
+        let work = |runs: usize| {
+            let all = futures::stream::iter(0..runs).map(|_| {
+                let (agent, request) = (agent.clone(), request.clone());
+                async move { tokio::spawn(async move { run(&agent, &request).await }).await }
+            });
+            threads.block_on(all.buffer_unordered(at_once).fold(Parts::default(), async |mut sum, done| {
+                let parts = done.expect("no run panics");
+                sum.create += parts.create;
+                sum.begin += parts.begin;
+                sum.drive += parts.drive;
+                sum
+            }))
+        };
+        work(RUNS / 10);
+        let (before, began) = (processor_time(), Instant::now());
+        let parts = work(RUNS);
+        let (seconds, after) = (began.elapsed().as_secs_f64(), processor_time());
+        let runs = RUNS as f64;
+        let of = |(name, time): (&String, &f64)| {
+            (name.clone(), (time - before.get(name).copied().unwrap_or(0.0)) / runs)
+        };
+        let told: Vec<String> = after
+            .iter()
+            .map(of)
+            .filter(|(_, time)| *time > 1.0)
+            .map(|(name, time)| format!("{name} {time:.0}"))
+            .collect();
+        println!(
+            "{at_once:>8}  {:>8.0}  {:>8.0}  {:>8.0}  {:>8.0}  {}",
+            runs / seconds,
+            parts.create / runs,
+            parts.begin / runs,
+            parts.drive / runs,
+            told.join(", ")
+        );
+    }
+}

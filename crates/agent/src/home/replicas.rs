@@ -1,0 +1,118 @@
+//! Several processes on one journal: saying that this one lives, taking what those that are gone have left, and whether it is
+//! safe to be one of them. What is done with a run that was taken is not decided here.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use journal::{Claim, Reach, Replica, Transaction, Unclaimed, Write};
+use protocol::{Run, RunId, RunStatus};
+
+use crate::agent::Agent;
+use crate::home::machine;
+use crate::{Error, Result};
+
+impl Agent {
+    /// Says to other processes that this one lives and looks after runs, now and for as long as the agent lives.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn announce(&self) -> Result<()> {
+        self.leases.announce().await
+    }
+
+    /// Gives up the runs that wait for this process, so that any other begins them.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn release_queued(&self) -> Result<()> {
+        self.leases.release().await
+    }
+
+    /// Says that this process looks after no runs any more.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn farewell(&self) -> Result<()> {
+        self.leases.farewell().await
+    }
+
+    /// Returns how often this process says that it lives: others find out that it does not within a few times that.
+    pub fn heartbeat(&self) -> Duration {
+        self.config.serve.lease() / 3
+    }
+
+    /// Returns runs that nobody works on or is going to begin, at most so many that worked and so many that waited.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn unclaimed(&self, limit: usize) -> Result<Vec<Run>> {
+        let query = Unclaimed { now: self.leases.now(), gone: self.gone().await?, limit };
+        Ok(self.journal.unclaimed(query).await?)
+    }
+
+    /// Takes those of the runs that nobody works on still, and returns them as they were: of several processes that want one,
+    /// one gets it.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn claim(&self, run_ids: Vec<RunId>) -> Result<Vec<Run>> {
+        if run_ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (lease, gone) = (self.leases.lease()?, self.gone().await?);
+        let (owner, now, lease_until) = (lease.owner().to_owned(), lease.now(), lease.until());
+        let claim = Write::ClaimRuns(Claim { run_ids, owner, now, lease_until, gone });
+        let committed = self.journal.commit(Transaction { fence: None, writes: vec![claim] }).await?;
+        Ok(committed.claimed)
+    }
+
+    /// Returns the processes that are known to be gone although their leases may last.
+    async fn gone(&self) -> Result<Vec<String>> {
+        if self.journal.reach() == Reach::Network {
+            return Ok(Vec::new());
+        }
+        let working = self.journal.active_runs(None).await?.into_iter().filter_map(|run| run.lease_owner);
+        let known = self.journal.replicas().await?.into_iter().map(|replica| replica.owner);
+        let owners: BTreeSet<String> = working.chain(known).collect();
+        Ok(owners.into_iter().filter(|owner| self.leases.is_gone(owner)).collect())
+    }
+
+    /// Returns whether nobody works on the run any more: its process is certainly gone, or its lease has ended. Of a run
+    /// that waits, whether the process is certainly gone that is to begin it.
+    pub fn is_cut_off(&self, run: &Run) -> bool {
+        let has_lease =
+            run.status == RunStatus::Pending || run.lease_until.is_some_and(|end| end >= self.leases.now());
+        !has_lease || self.leases.is_cut_off(run)
+    }
+
+    /// Returns whether this process works on the run, or is to begin it.
+    pub fn is_ours(&self, run: &Run) -> bool {
+        run.lease_owner.is_some() && run.lease_owner.as_deref() == self.leases.name().ok()
+    }
+
+    /// Returns whether no other process looks after runs of this journal.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn is_alone(&self) -> Result<bool> {
+        self.leases.is_alone().await
+    }
+
+    /// Checks that no process of another machine has the journal open, where it is a file.
+    ///
+    /// # Errors
+    /// [`Error::Shared`] when one does.
+    pub(crate) async fn check_sharing(&self) -> Result<()> {
+        if self.journal.reach() == Reach::Network {
+            return Ok(());
+        }
+        let path = self.database_file();
+        let (here, now) = (machine::id(), self.leases.now());
+        let is_foreign = |replica: &Replica| replica.alive_until >= now && replica.machine != here;
+        if self.journal.replicas().await?.iter().any(is_foreign) {
+            let reason = "a server on another machine has it open".to_owned();
+            return Err(Error::Shared { path, reason });
+        }
+        Ok(())
+    }
+}

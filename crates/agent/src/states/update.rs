@@ -1,0 +1,369 @@
+//! Changes of a thread's state by a client, between runs: messages put in, changed or removed, channels set, questions
+//! given up, and the copy of a thread. The state before stays a point of the thread's past.
+
+use jiff::Timestamp;
+use journal::{ThreadPatch, Transaction, Write};
+use protocol::{
+    Checkpoint, CheckpointId, CheckpointSource, EventType, Handoff, HandoffStatus, Interrupt, NewEvent,
+    ParentKind, Thread, ThreadId, ThreadStatus,
+};
+use runtime::{AFTER_MODEL_NODE, ATTEMPTS_MAX, BackTo, Channels, MODEL_NODE, TOOLS_WANTED_CHANNEL};
+use serde_json::{Map, Value, json};
+
+use super::beginnings::Beginning;
+use super::points::{Point, no_run};
+use super::shape::{self, END_NODE, START_NODE};
+use super::shown_channels;
+use crate::agent::Agent;
+use crate::assembly::Purpose;
+use crate::requests::RESERVED_METADATA;
+use crate::requests::messages::{InputMessage, messages_in};
+use crate::threads::back::takes_questions;
+use crate::turns::WORKSPACE_KEY;
+use crate::{Error, Result};
+
+/// As whom a point is written once more.
+const COPY_NODE: &str = "__copy__";
+
+/// The key of the messages among the values of a state.
+const MESSAGES_KEY: &str = "messages";
+
+/// The channels that clients keep in a thread's state beside ours: the files a page shows, a title, parts of a page.
+/// Anything else that they send is left out.
+const CLIENT_CHANNELS: [&str; 5] = ["todos", "files", "title", "ui", "email"];
+
+/// The channel whose entries are set one by one.
+const FILES_CHANNEL: &str = "files";
+
+/// The most bytes of what clients keep in a thread's state: every checkpoint that changes has it once more.
+const CLIENT_CHANNELS_BYTES_MAX: usize = 256 << 10;
+
+/// What a client changes of a thread's state.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StateChange {
+    /// What is put in; unknown keys are left out.
+    pub values: Option<Map<String, Value>>,
+    /// The node that is taken to have just run, which says what comes next; `None` leaves that as it is.
+    pub as_node: Option<String>,
+    /// The point of the thread's past that is changed; `None` means its head.
+    pub point: Option<CheckpointId>,
+}
+
+/// Who is taken to have just run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum AsNode {
+    Last,
+    Start,
+    End,
+    Copy,
+    Node(String),
+}
+
+impl AsNode {
+    fn of(given: Option<&str>) -> Option<Self> {
+        Some(match given {
+            None => Self::Last,
+            Some(START_NODE) => Self::Start,
+            Some(END_NODE) => Self::End,
+            Some(COPY_NODE) => Self::Copy,
+            Some(name) if shape::is_node(name) => Self::Node(name.to_owned()),
+            Some(_) => return None,
+        })
+    }
+}
+
+/// A change on its way into the journal.
+struct Changing<'a> {
+    agent: &'a Agent,
+    thread_id: ThreadId,
+    now: Timestamp,
+    /// Where the thread stands.
+    before: Option<&'a Checkpoint>,
+    /// The point that is changed; `None` means the head.
+    point: Option<Point>,
+    as_node: AsNode,
+}
+
+impl Agent {
+    /// Changes the thread's state, and returns the id of the new point. Where it is changed at an earlier point, what came
+    /// after that is out of sight, and the new point is the thread's head. What was asked about tool calls is given up; a
+    /// handoff that waits stays, unless everything is given up (`as_node` is `__end__`).
+    ///
+    /// # Errors
+    /// [`journal::Error::Busy`] while a run is active: what it works on cannot change under it. [`Error::StateChange`] when the
+    /// change cannot be read or made, [`Error::UnknownNode`], [`Error::UnknownCheckpoint`].
+    pub async fn update_state(&self, thread_id: ThreadId, change: StateChange) -> Result<CheckpointId> {
+        self.thread(thread_id).await?;
+        let as_node = AsNode::of(change.as_node.as_deref()).ok_or_else(|| Error::UnknownNode {
+            node: change.as_node.clone().unwrap_or_default(),
+            known: shape::names(),
+        })?;
+        let refused = |reason: String| Error::StateChange { thread_id, reason };
+        let values = change.values.unwrap_or_default();
+        if !values.is_empty() && matches!(as_node, AsNode::End | AsNode::Copy) {
+            let node = if as_node == AsNode::End { END_NODE } else { COPY_NODE };
+            return Err(refused(format!("as `{node}` nothing can be put in")));
+        }
+        let mut attempts = 0;
+        loop {
+            // Whatever begins between here and the commit moves the checkpoint.
+            let before = self.store.checkpoint(thread_id).await?;
+            self.end_cut_off(thread_id).await?;
+            let now = Timestamp::now();
+            let given = values.get(MESSAGES_KEY).unwrap_or(&Value::Null);
+            let given =
+                messages_in(given, Some((thread_id, now))).map_err(|fault| refused(fault.to_string()))?;
+            let point = match &change.point {
+                Some(id) => self.past_point(thread_id, *id).await?,
+                None => None,
+            };
+            let changing = Changing {
+                agent: self,
+                thread_id,
+                now,
+                before: before.as_ref(),
+                point,
+                as_node: as_node.clone(),
+            };
+            let (checkpoint_id, writes) = changing.writes(given, &values).await?;
+            match self.store.commit(Transaction { fence: None, writes }).await {
+                Ok(_) => return Ok(checkpoint_id),
+                Err(journal::Error::Differs { .. }) if attempts < ATTEMPTS_MAX => attempts += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Copies the thread with its notes and its transcript. The copy's past begins where the thread stands now; what is
+    /// asked there, and handoffs, are not copied.
+    ///
+    /// # Errors
+    /// When the thread does not exist, or the journal fails.
+    pub async fn copy_thread(&self, thread_id: ThreadId) -> Result<Thread> {
+        let source = self.thread(thread_id).await?;
+        let before = self.store.checkpoint(thread_id).await?;
+        let now = Timestamp::now();
+        let mut thread = Thread::blank(ThreadId::generate(), source.assistant_id.clone(), now);
+        let is_copied = |key: &str| key == WORKSPACE_KEY || !RESERVED_METADATA.contains(&key);
+        thread.metadata = source.metadata.into_iter().filter(|(key, _)| is_copied(key)).collect();
+        (thread.name, thread.parent_id) = (source.name, Some(thread_id));
+        thread.parent_kind = Some(ParentKind::Fork);
+        let into = thread.thread_id;
+        let origin = json!({"origin": "fork", "parent_thread_id": thread_id, "until": null});
+        let created = NewEvent::new(EventType::ThreadCreated, &origin, now)?;
+        let mut writes = vec![
+            Write::CreateThread(thread.stamped()),
+            Write::CopyEvents { from: thread_id, until: None, into },
+            Write::Append { thread_id: into, events: vec![created] },
+        ];
+        if let Some(before) = before {
+            let channels = shown_channels(&before.channels);
+            writes.push(Write::PutCheckpoint(checkpoint(into, None, (None, channels), now)));
+        }
+        self.store.commit(Transaction { fence: None, writes }).await?;
+        self.thread(into).await
+    }
+}
+
+impl Changing<'_> {
+    /// Returns the id of the new point and everything that is written with it.
+    async fn writes(
+        &self,
+        given: Vec<InputMessage>,
+        values: &Map<String, Value>,
+    ) -> Result<(CheckpointId, Vec<Write>)> {
+        let (agent, thread_id) = (self.agent, self.thread_id);
+        let brings_messages = !given.is_empty();
+        let Beginning { back, events: said, writes: beside, next: then, calls_wait, given_up } =
+            agent.beginning_at(thread_id, self.point.as_ref(), given).await?;
+        let back = match back {
+            Some(back) => Some(back),
+            None => self.base_kept().await?,
+        };
+        let mut channels = match &back {
+            Some(back) => back.channels.clone(),
+            None => self.before.map(|before| before.channels.clone()).unwrap_or_default(),
+        };
+        self.set(&mut channels, values)?;
+        let (withdrawn, waits) = self.withdrawn(&mut channels, (&given_up, back.as_ref())).await?;
+        let mut events: Vec<NewEvent> = Vec::new();
+        let expected = self.before.map(|before| before.checkpoint_id);
+        let mut writes = vec![Write::ExpectCheckpoint { thread_id, checkpoint_id: expected }];
+        if let Some(back) = &back {
+            let (rewind, told) = self.named(back).await?.told(thread_id, self.now)?;
+            writes.push(rewind);
+            events.push(told);
+        }
+        events.extend(said);
+        if self.as_node == AsNode::End && given_up.is_empty() {
+            let aside = self.put_aside(&mut channels).await?;
+            events.extend(aside.events);
+            writes.extend(aside.writes);
+        }
+        writes.extend(withdrawn);
+        writes.extend(beside);
+        if !events.is_empty() {
+            writes.push(Write::Append { thread_id, events });
+        }
+        let then =
+            if self.point.is_some() { then } else { self.before.and_then(|before| before.next.clone()) };
+        let is_of_handoff = |node: &String| Purpose::at(Some(node), None) == Purpose::Handoff;
+        let then = then.filter(|node| given_up.is_empty() || !is_of_handoff(node));
+        let next = self.next(&mut channels, (then, brings_messages, calls_wait)).await?;
+        let status = if waits || next.is_some() { ThreadStatus::Interrupted } else { ThreadStatus::Idle };
+        let metadata = self.agent.thread(thread_id).await?.stamp();
+        let (status, updated_at) = (Some(status), Some(self.now));
+        let patch = ThreadPatch { status, updated_at, metadata, ..ThreadPatch::default() };
+        writes.push(Write::UpdateThread { thread_id, patch });
+        channels.retain(|_, value| !value.is_null());
+        let new = checkpoint(thread_id, self.before, (next, channels), self.now);
+        let checkpoint_id = new.checkpoint_id;
+        writes.push(Write::PutCheckpoint(new));
+        Ok((checkpoint_id, writes))
+    }
+
+    /// Returns what names a thread's first state as the point before the change, where nothing ever ran in it.
+    async fn base_kept(&self) -> Result<Option<BackTo>> {
+        if self.before.is_some() {
+            return Ok(None);
+        }
+        let base = self.agent.head_point(self.thread_id).await?;
+        let last_seq = self.agent.thread(self.thread_id).await?.last_seq;
+        Ok(base.map(|base| BackTo {
+            keep_seq: last_seq,
+            channels: Channels::new(),
+            checkpoint_id: Some(base.id()),
+            superseded: 0,
+        }))
+    }
+
+    /// Returns where the thread goes back to, as the new point names it. A copy of a point comes after what came before
+    /// that point.
+    async fn named(&self, back: &BackTo) -> Result<BackTo> {
+        let (Some(point), AsNode::Copy) = (&self.point, &self.as_node) else { return Ok(back.clone()) };
+        let copied = self.agent.state_at(self.thread_id, point.id()).await?;
+        Ok(BackTo { checkpoint_id: copied.parent_id.or_else(|| Some(point.id())), ..back.clone() })
+    }
+
+    /// Sets the channels that clients keep; `null` removes one.
+    fn set(&self, channels: &mut Channels, values: &Map<String, Value>) -> Result<()> {
+        for (key, value) in values.iter().filter(|(key, _)| CLIENT_CHANNELS.contains(&key.as_str())) {
+            match (key.as_str(), value, channels.get_mut(key)) {
+                (FILES_CHANNEL, Value::Object(new), Some(Value::Object(files))) => {
+                    files.extend(new.clone());
+                    files.retain(|_, file| !file.is_null());
+                }
+                _ => drop(channels.insert(key.clone(), value.clone())),
+            }
+        }
+        let kept = CLIENT_CHANNELS.iter().filter_map(|key| channels.get(*key));
+        let bytes: usize = kept.map(|value| value.to_string().len()).sum();
+        if bytes > CLIENT_CHANNELS_BYTES_MAX {
+            let reason =
+                format!("{bytes} bytes beside the messages, the most is {CLIENT_CHANNELS_BYTES_MAX}");
+            return Err(Error::StateChange { thread_id: self.thread_id, reason });
+        }
+        Ok(())
+    }
+
+    /// Returns what withdraws the questions that are given up, and whether any stays.
+    async fn withdrawn(
+        &self,
+        channels: &mut Channels,
+        (given_up, back): (&[Handoff], Option<&BackTo>),
+    ) -> Result<(Vec<Write>, bool)> {
+        let pending = self.agent.store.pending_interrupts(self.thread_id).await?;
+        // A thread has one handoff that waits.
+        let is_all = self.as_node == AsNode::End || !given_up.is_empty();
+        let is_given_up =
+            |asked: &Interrupt| is_all || Purpose::at(Some(&asked.node), None) != Purpose::Handoff;
+        let (given_up, kept): (Vec<_>, Vec<_>) = pending.into_iter().partition(is_given_up);
+        let mut writes = match takes_questions(back) {
+            true => Vec::new(),
+            false => self.agent.taken_back(&given_up, self.now).await?,
+        };
+        for asked in given_up {
+            runtime::forget_question(channels, &asked.node);
+            let (interrupt_id, at) = (asked.interrupt_id, self.now);
+            writes.push(Write::ResolveInterrupt { interrupt_id, decisions: None, at });
+        }
+        Ok((writes, !kept.is_empty()))
+    }
+
+    /// Returns what gives up the handoff that waits.
+    async fn put_aside(&self, channels: &mut Channels) -> Result<runtime::Update> {
+        let mut update = runtime::Update::default();
+        let filter = journal::HandoffFilter {
+            parent_thread_id: Some(self.thread_id),
+            statuses: HandoffStatus::ALL.into_iter().filter(|status| status.is_pending()).collect(),
+            ..journal::HandoffFilter::default()
+        };
+        for handoff in self.agent.store.handoffs(filter).await? {
+            let aside = handoff::put_aside(&handoff, channels, None, self.now);
+            let aside = aside.map_err(|failure| Error::StateChange {
+                thread_id: self.thread_id,
+                reason: failure.message,
+            })?;
+            channels.extend(aside.channels.clone());
+            update.merge(aside);
+        }
+        Ok(update)
+    }
+
+    /// Returns what comes next.
+    async fn next(
+        &self,
+        channels: &mut Channels,
+        (then, brings_messages, calls_wait): (Option<String>, bool, bool),
+    ) -> Result<Option<String>> {
+        let is_first = self.before.is_none() && self.point.is_none();
+        let node = match &self.as_node {
+            AsNode::End => return Ok(None),
+            AsNode::Copy => return Ok(then),
+            // Where nothing ever ran, what is put in is input.
+            AsNode::Last if !(is_first && brings_messages) => return Ok(then),
+            AsNode::Last | AsNode::Start => None,
+            AsNode::Node(node) => Some(node.as_str()),
+        };
+        if node.is_some_and(|node| [MODEL_NODE, AFTER_MODEL_NODE].contains(&node)) {
+            channels.insert(TOOLS_WANTED_CHANNEL.to_owned(), calls_wait.into());
+        }
+        let purpose = Purpose::at(Some(node.unwrap_or(MODEL_NODE)), None);
+        channels.extend(Purpose::Turn.channels());
+        let thread_id = self.thread_id;
+        let assistant_id = self.agent.thread(thread_id).await?.assistant_id;
+        let model = self.agent.models.open()?;
+        match (&model, &self.as_node) {
+            // Without a model a thread can be filled all the same; nothing runs on in it.
+            (None, AsNode::Last) => return Ok(None),
+            (None, _) if purpose == Purpose::Turn => return Err(Error::NoModel { thread_id }),
+            _ => {}
+        }
+        let driver = self.agent.driver(&assistant_id, model.as_ref(), Purpose::Turn).await?;
+        Ok(match node {
+            Some(node) => driver.graph.after(node, channels),
+            None => driver.graph.first(channels),
+        })
+    }
+}
+
+/// Returns the checkpoint of a point that a client wrote.
+fn checkpoint(
+    thread_id: ThreadId,
+    before: Option<&Checkpoint>,
+    (next, channels): (Option<String>, Channels),
+    now: Timestamp,
+) -> Checkpoint {
+    Checkpoint {
+        checkpoint_id: CheckpointId::generate(),
+        thread_id,
+        run_id: no_run(),
+        step: before.map_or(0, |before| before.step + 1),
+        head_seq: 0,
+        next,
+        channels,
+        activities: before.map(|before| before.activities.clone()).unwrap_or_default(),
+        source: CheckpointSource::Update,
+        created_at: now,
+    }
+}

@@ -1,0 +1,122 @@
+//! Handoffs in clients that know only messages and forms: a pending one is a tool call that waits for its result, and a
+//! form that sends back all it was shown decides it.
+
+use agent::{Agent, Error, PendingHandoff};
+use handoff::{TOLD_TYPES, as_messages};
+use journal::{EventQuery, HandoffFilter};
+use protocol::{Decisions, Message};
+use scripted::{Reply, Script, Server};
+use serde_json::{Map, Value, json};
+
+use super::pending_of;
+use crate::world::{DRAFT, World, decisions, quiet};
+
+/// Returns the parent's calls and their results, a line each.
+async fn shown(world: &World, pending: &PendingHandoff) -> Vec<String> {
+    let (store, parent) = (world.store(), pending.handoff.parent_thread_id);
+    let query = EventQuery { types: TOLD_TYPES.to_vec(), ..EventQuery::after(0, 500) };
+    let events = store.events(parent, query).await.unwrap();
+    let filter = HandoffFilter { parent_thread_id: Some(parent), ..HandoffFilter::default() };
+    let mut handoffs = Vec::new();
+    for handoff in store.handoffs(filter).await.unwrap() {
+        let proposals = store.proposals(handoff.handoff_id).await.unwrap();
+        handoffs.push((handoff, proposals));
+    }
+    let line = |message: &Message| match message {
+        Message::Tool(result) => format!("{}: {}", place(&result.call_id), message.text()),
+        Message::Ai(_) | Message::Human(_) => {
+            message.tool_calls().map(|(id, name, _)| format!("{} calls {name}", place(id))).collect()
+        }
+    };
+    as_messages(&events, &handoffs).iter().map(|(_, message)| line(message)).collect()
+}
+
+fn place(call_id: &str) -> &str {
+    call_id.rsplit('-').next().unwrap()
+}
+
+/// Returns what a form sends that was shown the question and changed `fields`: everything, as text where it is JSON.
+fn form(pending: &PendingHandoff, fields: &Value) -> Decisions {
+    let mut args = handoff::editable(&pending.interrupt.payload.action_requests[0].args);
+    for (key, value) in fields.as_object().unwrap() {
+        args[key] = value.clone();
+    }
+    let as_text = |(key, value): (&String, &Value)| match value {
+        Value::Object(_) | Value::Array(_) => (key.clone(), Value::String(format!("{value:#}"))),
+        value => (key.clone(), value.clone()),
+    };
+    let args: Map<String, Value> = args.as_object().unwrap().iter().map(as_text).collect();
+    let action = json!({"name": "approve_handoff", "args": args});
+    decisions(&json!({"decisions": [{"type": "edit", "edited_action": action}]}).to_string())
+}
+
+async fn decide(agent: &Agent, pending: &PendingHandoff, fields: &Value) -> agent::Result<agent::Decided> {
+    let (frames, cancel) = quiet();
+    agent.decide_handoff(pending.handoff.handoff_id, &form(pending, fields), &frames, &cancel).await
+}
+
+#[tokio::test]
+async fn g19_a_form_refines_a_handoff_and_accepts_it_as_it_was_shown() {
+    let world = World::new();
+    let shorter = DRAFT.replace("last row\"", "last row, shorter\"");
+    let server =
+        Server::start(Script::new([Reply::text(DRAFT), Reply::text(shorter), Reply::text("Well.")])).unwrap();
+    let (agent, first) = pending_of(world.agent_with(&server), &world).await;
+    assert_eq!(shown(&world, &first).await, ["0 calls handoff_summary"]);
+    let refined = decide(&agent, &first, &json!({"feedback": "Shorter."})).await.unwrap();
+    let second = refined.next.unwrap();
+    assert_eq!(
+        shown(&world, &second).await,
+        ["0 calls handoff_summary", "0: Refined: Shorter.", "1 calls handoff_summary"]
+    );
+    // Somebody who still looks at the first draft decides nothing about the second.
+    let stale = first.interrupt.payload.action_requests[0].args["summary_sha256"].clone();
+    let refused = decide(&agent, &second, &json!({"summary_sha256": stale})).await.unwrap_err();
+    assert!(matches!(refused, Error::Runtime(runtime::Error::Rejected { .. })), "{refused:?}");
+
+    let accepted = decide(&agent, &second, &json!({})).await.unwrap();
+    assert_eq!(accepted.proposal.summary_sha256, second.proposal.summary_sha256);
+    let child = accepted.child_thread_id.unwrap();
+    let told = shown(&world, &second).await;
+    assert_eq!(
+        told[3..],
+        [format!("1: Accepted: the work goes on in thread {child}, which begins with the summary.")]
+    );
+    // It is for people: the parent's model is told nothing of it.
+    let (frames, cancel) = quiet();
+    agent.send(second.handoff.parent_thread_id, "Go on.", &frames, &cancel).await.unwrap();
+    let sent = server.requests().last().unwrap().body["messages"].to_string();
+    assert!(!sent.contains("handoff_summary") && !sent.contains("handoff-"), "{sent}");
+}
+
+#[tokio::test]
+async fn g19_a_form_takes_the_persons_own_text_and_a_refusal() {
+    for (fields, title) in [
+        (json!({"summary_md": "**Mine**\n\n### Objective\n- Go on."}), "Mine"),
+        (json!({"title": "Mine too"}), "Mine too"),
+    ] {
+        let world = World::new();
+        let server = Server::start(Script::new([Reply::text(DRAFT)])).unwrap();
+        let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
+        let decided = decide(&agent, &pending, &fields).await.unwrap();
+        assert_eq!(decided.proposal.summary_json.title, title);
+        assert_eq!(shown(&world, &pending).await.len(), 2);
+    }
+    let world = World::new();
+    let server = Server::start(Script::new([Reply::text(DRAFT)])).unwrap();
+    let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
+    let (frames, cancel) = quiet();
+    let id = pending.handoff.handoff_id;
+    for wrong in [
+        r#"{"type":"respond","message":"Why?"}"#,
+        r#"{"type":"edit","edited_action":{"name":"ls","args":{}}}"#,
+    ] {
+        let wrong = decisions(&format!("{{\"decisions\":[{wrong}]}}"));
+        let refused = agent.decide_handoff(id, &wrong, &frames, &cancel).await.unwrap_err();
+        assert!(matches!(refused, Error::Runtime(runtime::Error::Rejected { .. })), "{refused:?}");
+    }
+    let no = decisions(r#"{"decisions":[{"type":"reject","message":"Not yet."}]}"#);
+    agent.decide_handoff(id, &no, &frames, &cancel).await.unwrap();
+    let told = shown(&world, &pending).await;
+    assert_eq!(told[1..], ["0: Declined by the person: \u{201c}Not yet.\u{201d}."]);
+}

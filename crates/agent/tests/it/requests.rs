@@ -1,0 +1,143 @@
+//! What a client's request for a run means, and what it leaves behind.
+
+mod forks;
+mod goto;
+mod input;
+mod isolation;
+mod keys;
+mod limits;
+mod new;
+mod resume;
+mod undo;
+mod webhooks;
+
+use agent::{Agent, CancellationToken, Frames, Policy, RunEnd};
+use protocol::{RunId, RunRequest, RunStatus, Thread, ThreadId};
+use scripted::{Reply, Script, Server};
+use serde_json::{Value, json};
+
+use crate::world::{World, quiet};
+
+/// A world with one thread, and a model that plays `replies`.
+pub struct Desk {
+    pub world: World,
+    pub server: Server,
+    pub agent: Agent,
+    pub thread: ThreadId,
+}
+
+impl Desk {
+    pub async fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
+        Self::under(replies, "").await
+    }
+
+    pub async fn under(replies: impl IntoIterator<Item = Reply>, config: &str) -> Self {
+        let world = World::new();
+        let server = Server::start(Script::new(replies)).unwrap();
+        let agent = world.agent_under(&server, (config, Policy::Ask));
+        let thread = blank(&agent).await;
+        Self { world, server, agent, thread }
+    }
+
+    /// Returns how the run ends that a client asks for.
+    pub async fn run(&self, request: Value) -> RunEnd {
+        run(&self.agent, self.thread, request).await
+    }
+
+    /// Says something in the thread.
+    pub async fn say(&self, text: &str) -> RunEnd {
+        self.run(said(text)).await
+    }
+
+    pub async fn row(&self) -> Thread {
+        self.agent.store().thread(self.thread).await.unwrap().unwrap()
+    }
+
+    /// Returns the node that comes next, where there is one.
+    pub async fn next(&self) -> Option<String> {
+        self.agent.store().checkpoint(self.thread).await.unwrap().and_then(|point| point.next)
+    }
+
+    /// Returns what is in sight of the transcript: `U: `, `A: `, `T: ` and the text.
+    pub async fn told(&self) -> Vec<String> {
+        told(&self.agent, self.thread).await
+    }
+
+    pub async fn head(&self) -> String {
+        self.agent.state(self.thread).await.unwrap().unwrap().checkpoint_id.to_string()
+    }
+}
+
+pub async fn blank(agent: &Agent) -> ThreadId {
+    agent.ensure_thread(None, serde_json::Map::new(), agent::IfExists::Raise).await.unwrap().0.thread_id
+}
+
+pub fn request(request: Value) -> RunRequest {
+    serde_json::from_value(request).unwrap()
+}
+
+pub fn said(text: &str) -> Value {
+    json!({"input": {"messages": [{"role": "user", "content": text}]}})
+}
+
+pub async fn run(agent: &Agent, thread: ThreadId, asked: Value) -> RunEnd {
+    try_run(agent, thread, RunId::generate(), asked).await.unwrap()
+}
+
+pub async fn try_run(agent: &Agent, thread: ThreadId, run_id: RunId, asked: Value) -> agent::Result<RunEnd> {
+    let (frames, cancel) = quiet();
+    let begun = agent.begin(run_id, thread, &request(asked), &frames).await?;
+    agent.drive_begun(begun, &frames, &cancel).await
+}
+
+/// Begins a run that waits, and drives it.
+pub async fn begin_queued(agent: &Agent, thread: ThreadId, run_id: RunId, asked: &RunRequest) -> RunEnd {
+    let (frames, cancel) = quiet();
+    let begun = agent.begin_queued(run_id, thread, asked, &frames).await.unwrap();
+    agent.drive_begun(begun, &frames, &cancel).await.unwrap()
+}
+
+/// Runs what a client asks for, and stops it once the model is asked for the `calls`th time.
+pub async fn run_until_call(desk: &Desk, asked: Value, calls: usize) -> RunEnd {
+    let (frames, cancel) = (Frames::default(), CancellationToken::new());
+    let begun = desk.agent.begin(RunId::generate(), desk.thread, &request(asked), &frames).await.unwrap();
+    let stop = async {
+        desk.server.called(calls).await;
+        cancel.cancel();
+    };
+    let (end, ()) = tokio::join!(desk.agent.drive_begun(begun, &frames, &cancel), stop);
+    end.unwrap()
+}
+
+pub async fn told(agent: &Agent, thread: ThreadId) -> Vec<String> {
+    let messages = crate::world::messages(agent, thread).await;
+    let told = messages.iter().map(|message| {
+        let who = match message {
+            protocol::Message::Human(_) => "U",
+            protocol::Message::Ai(_) => "A",
+            protocol::Message::Tool(_) => "T",
+        };
+        format!("{who}: {}", message.text())
+    });
+    told.collect()
+}
+
+/// Fails unless the run ended with a fault of that name, and its row says so too.
+#[track_caller]
+pub fn assert_fault(end: &RunEnd, name: &str) {
+    assert_eq!((end.status, end.kind.as_deref()), (RunStatus::Error, Some(name)), "{end:?}");
+    let fault = agent::Fault::of(end.status, end.error.as_deref()).unwrap();
+    assert_eq!(fault.name, name, "{fault:?}");
+}
+
+pub fn write(call: &str, path: &str) -> Reply {
+    Reply::call(call, "write_file", json!({"path": path, "content": path}))
+}
+
+pub fn done() -> Reply {
+    Reply::text("Done.").repeated()
+}
+
+pub fn approve() -> Value {
+    json!({"decisions": [{"type": "approve"}]})
+}

@@ -1,0 +1,44 @@
+//! States: what the clients of the wire see of a thread's past, and how they change it.
+
+mod change;
+mod files;
+mod past;
+mod tree;
+
+use agent::{Agent, RunEnd, State};
+use protocol::{RunId, RunRequest, ThreadId};
+use serde_json::{Value, json};
+
+use crate::world::quiet;
+
+/// Runs what is asked for until it rests.
+pub async fn run(agent: &Agent, thread: ThreadId, request: &RunRequest) -> RunEnd {
+    let (frames, cancel) = quiet();
+    let begun = agent.begin(RunId::generate(), thread, request, &frames).await.unwrap();
+    agent.drive_begun(begun, &frames, &cancel).await.unwrap()
+}
+
+/// Returns a request that puts in what a person says.
+pub fn saying(id: &str, text: &str) -> RunRequest {
+    let message = json!({"type": "human", "id": id, "content": text});
+    RunRequest { input: Some(json!({"messages": [message]})), ..RunRequest::default() }
+}
+
+/// Returns the ids and texts of the messages.
+pub fn said(state: &State) -> Vec<(String, String)> {
+    state.messages.iter().map(|message| (message.id.clone(), message.message.text())).collect()
+}
+
+/// Returns the texts of the messages.
+pub fn texts(state: &State) -> Vec<String> {
+    state.messages.iter().map(|message| message.message.text()).collect()
+}
+
+/// Returns every state of the thread, newest first.
+pub async fn all(agent: &Agent, thread: ThreadId) -> Vec<State> {
+    agent.states(thread, None, 1_000).await.unwrap()
+}
+
+pub fn values(value: Value) -> Option<serde_json::Map<String, Value>> {
+    value.as_object().cloned()
+}

@@ -1,0 +1,370 @@
+//! What the points of a thread's past hold: the same ids and places everywhere, what was asked, what the model sees.
+
+use std::collections::BTreeSet;
+
+use agent::{CompactionRequest, HandoffRequest, HistoryItem, HistoryQuery, IfExists, Policy, StateMessage};
+use journal::Superseded;
+use protocol::{
+    Block, CheckpointId, EventType, Message, NewEvent, RunRequest, RunStatus, Scope, ThreadId, ThreadStatus,
+};
+use scripted::{Reply, Script, Server};
+use serde_json::{Map, json};
+
+use super::{all, run, said, saying, texts};
+use crate::world::{World, answering, approve, decisions, drafting_then_answering, import, messages, quiet};
+
+/// Returns a server whose model writes a file, which is asked about, and then answers.
+fn writing() -> Server {
+    let call = Reply::call("c1", "write_file", json!({"path": "a", "content": "x"}));
+    Server::start(Script::new([call, Reply::text("Done.").repeated()])).unwrap()
+}
+
+#[tokio::test]
+async fn b3_every_message_has_the_same_id_and_place_wherever_it_is_shown() {
+    let world = World::new();
+    world.put("notes.txt", "one\n");
+    let list = Reply::text("I look.").and_call("c1", "ls", json!({}));
+    let server = Server::start(Script::new([list, Reply::text("Nothing.").repeated()])).unwrap();
+    let agent = world.agent_with(&server);
+    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    run(&agent, thread, &saying("h1", "Look around.")).await;
+    let (frames, cancel) = quiet();
+    agent.send(thread, "And again.", &frames, &cancel).await.unwrap();
+    let state = agent.state(thread).await.unwrap().unwrap();
+    let shown: Vec<(String, u64)> = state.messages.iter().map(|m| (m.id.clone(), m.seq)).collect();
+    assert_eq!(shown.len(), 6);
+    assert_eq!(shown[0].0, "h1", "a client's id is kept");
+    assert!(shown.is_sorted_by_key(|(_, seq)| *seq));
+    assert_eq!(shown.iter().map(|(id, _)| id).collect::<BTreeSet<_>>().len(), shown.len());
+    let history = agent.history(thread).await.unwrap();
+    let said = history.iter().filter(|entry| matches!(entry.what, HistoryItem::Message(_)));
+    assert_eq!(said.map(|entry| (entry.id.clone(), entry.seq)).collect::<Vec<_>>(), shown);
+    let page = HistoryQuery { limit: 100, ..HistoryQuery::default() };
+    let page = agent.history_page(thread, &page).await.unwrap();
+    assert_eq!(page.entries.iter().map(|entry| (entry.id.clone(), entry.seq)).collect::<Vec<_>>(), shown);
+    let events = agent.events(thread).await.unwrap();
+    let of_events = events.iter().filter_map(StateMessage::of).map(|message| (message.id, message.seq));
+    assert_eq!(of_events.collect::<Vec<_>>(), shown);
+    let after = agent.messages_after(thread, shown[2].1).await.unwrap();
+    assert_eq!(after, state.messages[3..]);
+    for earlier in all(&agent, thread).await {
+        assert_eq!(earlier.messages, state.messages[..earlier.messages.len()]);
+    }
+    drop(agent);
+    let reopened = world.agent_with(&server);
+    assert_eq!(reopened.state(thread).await.unwrap().unwrap(), state, "b4: nor does a restart change them");
+}
+
+#[tokio::test]
+async fn a_turn_begins_with_a_point_that_does_not_hold_its_message() {
+    let (world, server) = (World::new(), answering("Hello."));
+    let agent = world.agent_with(&server);
+    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    assert_eq!(agent.state(thread).await.unwrap(), None);
+    assert_eq!(all(&agent, thread).await, []);
+    let metadata = Map::from_iter([("tag".to_owned(), json!("x")), ("step".to_owned(), json!("mine"))]);
+    let end = run(&agent, thread, &RunRequest { metadata, ..saying("h1", "Hi.") }).await;
+    let states = all(&agent, thread).await;
+    let shape = agent.nodes();
+    assert!(states.len() <= 4, "{}", states.len());
+    let (input, admission) = (&states[states.len() - 1], &states[states.len() - 2]);
+    assert_eq!((input.source, input.number, input.parent_id.as_ref()), ("input", -1, None));
+    assert_eq!((input.next.as_slice(), input.messages.len()), (["__start__".to_owned()].as_slice(), 0));
+    assert_eq!((admission.source, admission.number), ("loop", 0));
+    assert_eq!(
+        (admission.parent_id.as_ref(), texts(admission)),
+        (Some(&input.checkpoint_id), vec!["Hi.".to_owned()])
+    );
+    for state in &states {
+        assert_eq!(state.run_id, Some(end.run_id));
+        assert_eq!((&state.metadata["tag"], &state.metadata["source"]), (&json!("x"), &json!(state.source)));
+        assert_eq!(state.metadata["step"], json!(state.number), "what is ours no client says");
+        assert_eq!(state.metadata["parents"], json!({}));
+        assert!(state.next.iter().all(|next| shape.nodes.contains(&next.as_str())), "{:?}", state.next);
+    }
+    assert_eq!((states[0].next.len(), states[0].interrupts.len()), (0, 0));
+    assert_eq!(texts(&states[0]), ["Hi.", "Hello."]);
+    let unknown = agent.state_at(thread, CheckpointId::generate()).await;
+    assert!(matches!(unknown, Err(agent::Error::UnknownCheckpoint { .. })), "{unknown:?}");
+    for limit in [0, journal::PAGE_ROWS_MAX + 1] {
+        assert!(agent.states(thread, None, limit).await.is_err(), "a9: {limit}");
+    }
+}
+
+#[tokio::test]
+async fn a_question_is_shown_where_it_waits_and_where_it_was_asked() {
+    let (world, server) = (World::new(), writing());
+    let agent = world.agent_under(&server, ("", Policy::Ask));
+    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let end = run(&agent, thread, &saying("h1", "Write it.")).await;
+    assert_eq!(end.status, RunStatus::Interrupted);
+    let asked = agent.state(thread).await.unwrap().unwrap();
+    assert_eq!(asked.interrupts, end.interrupts);
+    assert_eq!(asked.next, [end.interrupts[0].node.clone()]);
+    assert_eq!(asked.task_id(&asked.next[0]), agent::task_id(asked.checkpoint_id, &asked.next[0]));
+    let approve = json!({"decisions": [{"type": "approve"}]});
+    let resume = protocol::Command { resume: Some(approve), ..protocol::Command::default() };
+    let end = run(&agent, thread, &RunRequest { command: Some(resume), ..RunRequest::default() }).await;
+    assert_eq!(end.status, RunStatus::Success, "{end:?}");
+    let head = agent.state(thread).await.unwrap().unwrap();
+    assert_eq!((head.next.len(), head.interrupts.len()), (0, 0));
+    let then = agent.state_at(thread, asked.checkpoint_id).await.unwrap();
+    assert_eq!(then.interrupts[0].interrupt_id, asked.interrupts[0].interrupt_id);
+    assert_eq!((&then.next, &then.messages), (&asked.next, &asked.messages));
+    let listed = all(&agent, thread).await;
+    let asking = listed.iter().filter(|state| !state.interrupts.is_empty());
+    assert_eq!(asking.map(|state| &state.checkpoint_id).collect::<Vec<_>>(), [&asked.checkpoint_id]);
+}
+
+#[tokio::test]
+async fn the_failure_of_a_run_is_told_at_the_head() {
+    let world = World::new();
+    let server = Server::start(Script::new([Reply::status(400, "no such model").repeated()])).unwrap();
+    let agent = world.agent_with(&server);
+    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let end = run(&agent, thread, &saying("h1", "Hi.")).await;
+    assert_eq!(end.status, RunStatus::Error);
+    let head = agent.state(thread).await.unwrap().unwrap();
+    assert_eq!(head.error, end.error);
+    assert!(!head.next.is_empty(), "it can go on there: {head:?}");
+    assert_eq!(texts(&head), ["Hi."]);
+    assert!(all(&agent, thread).await[1..].iter().all(|state| state.error.is_none()));
+}
+
+#[tokio::test]
+async fn b11_what_the_model_sees_is_told_apart_from_what_was_said() {
+    let (world, server) =
+        (World::new(), answering(&"An answer that is not short, for there is much to say. ".repeat(60)));
+    let agent = world.agent_with(&server);
+    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    for turn in 0..6 {
+        run(&agent, thread, &saying(&format!("h{turn}"), &format!("Question {turn}, with some words.")))
+            .await;
+    }
+    let before = agent.context_of(thread).await.unwrap();
+    assert_eq!((before.summary.as_ref(), before.marker_seq, before.transcript_messages), (None, None, 12));
+    assert_eq!(before.kept_seqs.len(), 12);
+    let (frames, cancel) = quiet();
+    let held = agent.state(thread).await.unwrap().unwrap().messages;
+    let request = CompactionRequest { keep: Some(agent::Keep::Messages(2)), ..CompactionRequest::default() };
+    agent.compact(thread, &request, &frames, &cancel).await.unwrap();
+    let after = agent.context_of(thread).await.unwrap();
+    let (summary, until) = (after.summary.unwrap(), after.condensed_until.unwrap());
+    assert!(!summary.is_empty() && after.marker_seq.is_some());
+    assert_eq!(after.transcript_messages, 12);
+    assert!(after.kept_seqs.len() < 12 && after.kept_seqs.iter().any(|seq| *seq > until));
+    let state = agent.state(thread).await.unwrap().unwrap();
+    assert_eq!(state.messages, held, "b1: the transcript is whole");
+    let written = serde_json::to_value(agent.context_of(thread).await.unwrap()).unwrap();
+    assert_eq!(written["summary"], json!(summary));
+}
+
+#[tokio::test]
+async fn b13_an_imported_thread_has_a_state_before_anything_ran_in_it() {
+    let (world, server) = (World::new(), answering("It passes."));
+    let agent = world.agent_with(&server);
+    let thread = import(&world, &agent).await.unwrap();
+    let imported = agent.state(thread).await.unwrap().unwrap();
+    let held = imported.messages.len();
+    assert_eq!((said(&imported).len(), imported.next.len()), (messages(&agent, thread).await.len(), 0));
+    assert_eq!((imported.source, imported.parent_id.as_ref(), imported.run_id), ("update", None, None));
+    assert_eq!(all(&agent, thread).await, std::slice::from_ref(&imported));
+    assert_eq!(agent.state_at(thread, imported.checkpoint_id).await.unwrap(), imported);
+    assert_eq!(agent.states(thread, Some(imported.checkpoint_id), 10).await.unwrap(), []);
+    // What was the head when the client looked is named by its next message.
+    let named = RunRequest { checkpoint_id: Some(imported.checkpoint_id), ..saying("h1", "Does it?") };
+    let end = run(&agent, thread, &named).await;
+    assert_eq!(end.status, RunStatus::Success, "{end:?}");
+    let states = all(&agent, thread).await;
+    assert_eq!(states.last(), Some(&imported), "it stays the first point");
+    let input = &states[states.len() - 2];
+    assert_eq!((input.source, input.number), ("input", -1));
+    assert_eq!(input.parent_id.as_ref(), Some(&imported.checkpoint_id));
+    assert_eq!(states[0].messages.len(), held + 2);
+    // And another message in its place begins another branch there.
+    let other = RunRequest { checkpoint_id: Some(imported.checkpoint_id), ..saying("h2", "Really?") };
+    run(&agent, thread, &other).await;
+    let states = all(&agent, thread).await;
+    assert_eq!(states[0].messages.len(), held + 2);
+    assert_eq!(texts(&states[0])[held..], ["Really?", "It passes."]);
+    let children = states.iter().filter(|state| state.parent_id.as_ref() == Some(&imported.checkpoint_id));
+    assert_eq!(children.count(), 2);
+}
+
+#[tokio::test]
+async fn a_handoff_that_waits_is_in_the_messages_and_stays_there_once_it_is_decided() {
+    let (world, server) = (World::new(), drafting_then_answering());
+    let agent = world.agent_with(&server);
+    let parent = import(&world, &agent).await.unwrap();
+    let (frames, cancel) = quiet();
+    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let asked = agent.state(parent).await.unwrap().unwrap();
+    let held = messages(&agent, parent).await.len();
+    assert_eq!((asked.messages.len(), asked.interrupts.len()), (held + 1, 1));
+    assert_eq!(asked.next, ["handoff_approval"]);
+    let Message::Ai(question) = &asked.messages[held].message else { panic!("{:?}", asked.messages[held]) };
+    let [Block::ToolCall { id, name, args }] = question.content.as_slice() else { panic!("{question:?}") };
+    assert_eq!((name.as_str(), &args["feedback"]), ("handoff_summary", &json!("")));
+    agent.decide_handoff(pending.handoff.handoff_id, &approve(&pending), &frames, &cancel).await.unwrap();
+    let decided = agent.state(parent).await.unwrap().unwrap();
+    assert_eq!(decided.messages[..=held], asked.messages);
+    let Message::Tool(outcome) = &decided.messages[held + 1].message else {
+        panic!("{:?}", decided.messages)
+    };
+    assert_eq!((&outcome.call_id, decided.next.len()), (id, 0));
+    assert_eq!(decided.channels["child_thread_id"], json!(pending.handoff.child_thread_id));
+    let contextual = agent.context_of(parent).await.unwrap();
+    assert!(contextual.kept_seqs.iter().all(|seq| *seq < asked.messages[held].seq), "and in no context");
+    drop(agent);
+    let reopened = world.agent_with(&server);
+    assert_eq!(reopened.state(parent).await.unwrap().unwrap(), decided);
+    assert_eq!(all(&reopened, parent).await[0], decided);
+}
+
+#[tokio::test]
+async fn a_refined_handoff_is_told_draft_by_draft() {
+    let (world, server) = (World::new(), drafting_then_answering());
+    let agent = world.agent_with(&server);
+    let parent = import(&world, &agent).await.unwrap();
+    let (frames, cancel) = quiet();
+    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let refine = decisions(
+        r#"{"decisions":[{"type":"edit","edited_action":{"name":"handoff_summary","args":{"feedback":"Shorter."}}}]}"#,
+    );
+    let first = agent.state(parent).await.unwrap().unwrap();
+    agent.decide_handoff(pending.handoff.handoff_id, &refine, &frames, &cancel).await.unwrap();
+    let second = agent.state(parent).await.unwrap().unwrap();
+    let kinds = |from: usize| -> Vec<&str> {
+        let kind = |message: &std::sync::Arc<StateMessage>| match message.message {
+            Message::Human(_) => "human",
+            Message::Ai(_) => "ai",
+            Message::Tool(_) => "tool",
+        };
+        second.messages[from..].iter().map(kind).collect()
+    };
+    assert_eq!(kinds(first.messages.len() - 1), ["ai", "tool", "ai"]);
+    assert_eq!(second.messages[..first.messages.len()], first.messages);
+}
+
+#[tokio::test]
+async fn k1_a_state_is_its_owners_only() {
+    let (world, server) = (World::new(), answering("Hello."));
+    let local = world.agent_with(&server);
+    let [alice, bob] = ["alice", "bob"].map(|name| local.scoped(Scope::Owner(Some(name.parse().unwrap()))));
+    let thread = alice.create_thread(None).await.unwrap().thread_id;
+    run(&alice, thread, &saying("h1", "Mine.")).await;
+    let head = alice.state(thread).await.unwrap().unwrap();
+    for other in [&bob, &local] {
+        assert!(other.state(thread).await.is_err());
+        assert!(other.states(thread, None, 10).await.is_err());
+        assert!(other.state_at(thread, head.checkpoint_id).await.is_err());
+        assert!(other.messages_after(thread, 0).await.is_err());
+        assert!(other.context_of(thread).await.is_err());
+        assert!(other.copy_thread(thread).await.is_err());
+        assert!(other.update_state(thread, agent::StateChange::default()).await.is_err());
+        assert_eq!(alice.state(thread).await.unwrap().as_ref(), Some(&head));
+    }
+    // The transcripts are shared between the agents, and what is gone is in none of them.
+    alice.delete_thread(thread).await.unwrap();
+    assert!(alice.state(thread).await.is_err());
+    let (again, _) = alice.ensure_thread(Some(thread), Map::new(), IfExists::Raise).await.unwrap();
+    assert_eq!(alice.state(again.thread_id).await.unwrap(), None);
+    assert_eq!(alice.messages_after(thread, 0).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn b3_readers_at_the_same_time_see_every_message_once_and_in_order() {
+    const MESSAGES: usize = 300;
+    const READERS: usize = 8;
+    let world = World::new();
+    let agent = world.agent();
+    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let writer = agent.clone();
+    let writing = tokio::spawn(async move {
+        for number in 0..MESSAGES {
+            let said = Message::human(format!("{number}"));
+            let event = NewEvent::message(&said, jiff::Timestamp::now()).unwrap();
+            let writes = vec![journal::Write::Append { thread_id: thread, events: vec![event] }];
+            writer.store().commit(journal::Transaction { fence: None, writes }).await.unwrap();
+        }
+    });
+    let readers: Vec<_> = (0..READERS)
+        .map(|_| {
+            let agent = agent.clone();
+            tokio::spawn(async move {
+                loop {
+                    let messages = agent.messages_after(thread, 0).await.unwrap();
+                    for (number, message) in messages.iter().enumerate() {
+                        assert_eq!(message.message.text(), number.to_string());
+                    }
+                    if messages.len() == MESSAGES {
+                        return;
+                    }
+                }
+            })
+        })
+        .collect();
+    writing.await.unwrap();
+    for reader in readers {
+        reader.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn b12_a_copy_has_the_whole_transcript_and_goes_its_own_way() {
+    let (world, server) = (World::new(), answering("Hello."));
+    let agent = world.agent_with(&server);
+    let metadata = Map::from_iter([("note".to_owned(), json!("mine"))]);
+    let (source, _) = agent.ensure_thread(None, metadata, IfExists::Raise).await.unwrap();
+    let thread = source.thread_id;
+    run(&agent, thread, &saying("h1", "One.")).await;
+    run(&agent, thread, &saying("h2", "Two.")).await;
+    let copy = agent.copy_thread(thread).await.unwrap();
+    assert_eq!((copy.status, &copy.metadata["note"]), (ThreadStatus::Idle, &json!("mine")));
+    let (held, there) =
+        (agent.state(thread).await.unwrap().unwrap(), agent.state(copy.thread_id).await.unwrap().unwrap());
+    assert_eq!(said(&there), said(&held));
+    let runs = |state: &agent::State| state.messages.iter().map(|m| m.run_id).collect::<Vec<_>>();
+    assert_eq!(runs(&there), runs(&held), "each message is still of its run");
+    assert_eq!((there.source, there.next.len(), there.parent_id.as_ref()), ("update", 0, None));
+    assert_eq!(all(&agent, copy.thread_id).await, std::slice::from_ref(&there));
+    run(&agent, copy.thread_id, &saying("h3", "Three.")).await;
+    assert_eq!(agent.state(copy.thread_id).await.unwrap().unwrap().messages.len(), 6);
+    assert_eq!(agent.state(thread).await.unwrap().unwrap(), held);
+    let created = agent.events(copy.thread_id).await.unwrap();
+    let created = created.iter().find(|event| event.kind() == Some(EventType::ThreadCreated)).unwrap();
+    assert_eq!(created.content_value()["parent_thread_id"], json!(thread));
+    let empty = agent.create_thread(None).await.unwrap().thread_id;
+    let copy = agent.copy_thread(empty).await.unwrap();
+    assert_eq!(agent.state(copy.thread_id).await.unwrap(), None);
+    assert!(agent.copy_thread(ThreadId::generate()).await.is_err());
+}
+
+#[tokio::test]
+async fn what_a_rewind_took_back_is_still_the_past() {
+    let (world, server) = (World::new(), answering("Hello."));
+    let agent = world.agent_with(&server);
+    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    run(&agent, thread, &saying("h1", "One.")).await;
+    let first = agent.state(thread).await.unwrap().unwrap();
+    run(&agent, thread, &saying("h2", "Two.")).await;
+    let second = agent.state(thread).await.unwrap().unwrap();
+    agent.rewind(thread, first.messages[1].seq).await.unwrap();
+    let head = agent.state(thread).await.unwrap().unwrap();
+    assert_eq!((head.source, &head.messages, head.next.len()), ("fork", &first.messages, 0));
+    assert_eq!(agent.state_at(thread, second.checkpoint_id).await.unwrap().messages, second.messages);
+    // A client that still shows what was taken back goes on from there.
+    let on = RunRequest { checkpoint_id: Some(second.checkpoint_id), ..saying("h3", "Three.") };
+    let end = run(&agent, thread, &on).await;
+    assert_eq!(end.status, RunStatus::Success, "{end:?}");
+    let now = agent.state(thread).await.unwrap().unwrap();
+    assert_eq!(texts(&now), ["One.", "Hello.", "Two.", "Hello.", "Three.", "Hello."]);
+    assert_eq!(said(&now)[..4], said(&second), "under the ids they had");
+    let runs: Vec<_> = now.messages[..4].iter().map(|message| message.run_id).collect();
+    assert_eq!(runs, second.messages.iter().map(|message| message.run_id).collect::<Vec<_>>());
+    assert_eq!(agent.cost(thread).await.unwrap().models[0].calls, 3, "what is said again is not paid again");
+    let sent = server.requests().last().unwrap().body["messages"].clone();
+    assert_eq!(sent.as_array().unwrap().len(), 5, "the model sees the whole branch: {sent}");
+    let stored = agent.store().checkpoints(thread, None, 100, Superseded::Shown).await.unwrap();
+    assert!(stored.len() > 6);
+}

@@ -1,0 +1,88 @@
+//! A database of a test's own. What is in it is the test's business; which server it is on is decided elsewhere.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::Error;
+use crate::shared::Running;
+
+/// The environment variable that says where tests keep what they store, as far as that may be anywhere.
+pub const STORE_VARIABLE: &str = "SEGUE_TEST_STORE";
+
+/// An empty database: UTF-8, text in the order of English, owned by the user of its URLs, who has no other rights.
+///
+/// Dropped, it is gone, whoever is still connected to it.
+#[derive(Debug)]
+pub struct Database {
+    running: Arc<Running>,
+    name: String,
+}
+
+impl Database {
+    /// Makes a database on the server that all tests share, starting the server if need be: in some ten milliseconds,
+    /// or about a second. It may be called inside a runtime.
+    ///
+    /// # Errors
+    /// When PostgreSQL is not installed, with what to install, or the server does not start, with its log.
+    pub fn create() -> Result<Self, Error> {
+        Self::create_on(Running::shared()?)
+    }
+
+    /// Makes one when the tests are to keep what they store on a server: [`STORE_VARIABLE`] is `postgres`.
+    ///
+    /// # Errors
+    /// As for [`Self::create`].
+    pub fn where_wanted() -> Result<Option<Self>, Error> {
+        match std::env::var(STORE_VARIABLE).as_deref() {
+            Ok("postgres") => Self::create().map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    pub(crate) fn create_on(running: Arc<Running>) -> Result<Self, Error> {
+        let name = format!("test_{}", Uuid::new_v4().simple());
+        running.server.create_database(&name)?;
+        Ok(Self { running, name })
+    }
+
+    /// Performs statements in it that return nothing, as somebody who may do anything.
+    ///
+    /// # Errors
+    /// What the server says of them.
+    pub fn execute(&self, statements: &str) -> Result<(), Error> {
+        self.running.server.execute_in(&self.name, statements)
+    }
+
+    /// Returns its URL over the server's socket, without a password: what a test uses unless it is about the network.
+    #[must_use]
+    pub fn socket_url(&self) -> String {
+        self.running.server.socket_url(&self.name)
+    }
+
+    /// Returns its URL over TCP, with a password.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.url_through(self.address())
+    }
+
+    /// Returns its URL over TCP by way of another address, such as a [`crate::Proxy`]'s.
+    #[must_use]
+    pub fn url_through(&self, address: SocketAddr) -> String {
+        self.running.server.url(address, &self.name)
+    }
+
+    /// Returns where its server listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.running.server.address()
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        // Without an answer it stays until its server goes, soon: a test that stopped its own server has no other.
+        let _ = self.running.server.execute(&format!("DROP DATABASE {} WITH (FORCE)", self.name));
+    }
+}

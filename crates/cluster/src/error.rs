@@ -1,0 +1,62 @@
+//! What can go wrong with a server of a test. Nobody recovers from it; it says what to do about the machine.
+
+use std::io;
+use std::path::Path;
+
+/// Why there is no server, or why it did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A program is not installed.
+    #[error("find `{program}`: install {package}, or put it into PATH")]
+    Missing {
+        /// The program.
+        program: &'static str,
+        /// What it comes with.
+        package: &'static str,
+    },
+    /// PostgreSQL refuses to run as root, and there is nobody else.
+    #[error("run a server as root: neither `postgres` nor `nobody` is a user of this machine")]
+    NoUser,
+    /// A program failed.
+    #[error("run `{program}`: {said}")]
+    Program {
+        /// The program.
+        program: String,
+        /// What it wrote to its standard error, and the server to its log.
+        said: String,
+    },
+    /// A file, an address, a thread or a signal.
+    #[error("{what}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The server refused a statement, or could not be reached.
+    #[error("perform `{statement}`")]
+    Statement {
+        /// The statement.
+        statement: String,
+        /// Why it failed.
+        source: tokio_postgres::Error,
+    },
+    /// The server did not answer in time.
+    #[error("have an answer to `{statement}` in time")]
+    Silent {
+        /// The statement.
+        statement: String,
+    },
+}
+
+impl Error {
+    /// Returns what makes an error of one of the system's.
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { what: what.into(), source }
+    }
+
+    /// Returns what makes an error of one of the system's about a file.
+    pub(crate) fn file(what: &str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        Self::io(format!("{what} {}", path.display()))
+    }
+}

@@ -1,0 +1,328 @@
+//! Following a thread by its events: what is kept is told again, then what happens, over runs, for as long as the client
+//! stays. The thread need not be there yet.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use agent::{Item, Position, StateMessage};
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::response::Response;
+use dispatch::{Live, StreamPosition, ThreadItem, ThreadLive};
+use futures::{Stream, stream};
+use http::StatusCode;
+use protocol::{Run, RunId, ThreadId};
+use tokio::time::Interval;
+
+use super::filter::{Filter, FilterBody};
+use super::out::Out;
+use super::translate::Translator;
+use crate::error::{Envelope, Fault};
+use crate::extract::{Body, Caller, InThread};
+use crate::runs;
+use crate::server::Gateway;
+use crate::server::metrics::OpenStream;
+use crate::sse::{self, CHUNK_BYTES, HEARTBEAT};
+use crate::streams::follow::{NOW, head};
+use crate::streams::need::Need;
+use crate::streams::passed::Newest;
+
+/// Follows a thread by its events.
+#[utoipa::path(
+    post, path = "/threads/{thread_id}/stream/events", tag = "events", request_body = FilterBody,
+    params(("thread_id" = Uuid, Path, description = "The thread; it need not exist yet.")),
+    responses(
+        (status = 200, description = "Its events.", content_type = "text/event-stream", body = String),
+        (status = "4XX", description = "The filter makes no sense.", body = Envelope),
+    )
+)]
+pub(super) async fn events(
+    State(gateway): State<Gateway>,
+    caller: Caller,
+    InThread(thread_id): InThread,
+    Body(body): Body<FilterBody>,
+) -> Result<Response, Fault> {
+    let filter = body.filter()?;
+    Ok(sse::response(Follow::new((gateway, caller), thread_id, filter).chunks()))
+}
+
+/// A thread, followed for one client.
+struct Follow {
+    gateway: Gateway,
+    caller: Caller,
+    thread_id: ThreadId,
+    live: ThreadLive,
+    run: Option<(Live, Translator)>,
+    /// Whether it came with a place, and it is not known yet whether it is behind.
+    may_be_behind: bool,
+    /// Runs that had ended when others had passed unseen: the client has had them, or was told of them then.
+    had_whole: HashSet<RunId>,
+    out: Out,
+    heartbeat: Interval,
+    _counted: OpenStream,
+}
+
+impl Follow {
+    fn new((gateway, caller): (Gateway, Caller), thread_id: ThreadId, filter: Filter) -> Self {
+        let live = gateway.dispatch.thread_live(&caller.scope, thread_id);
+        Self {
+            thread_id,
+            live,
+            run: None,
+            may_be_behind: filter.since > 0,
+            had_whole: HashSet::new(),
+            out: Out::new(filter),
+            heartbeat: sse::heartbeat(),
+            _counted: gateway.counters.stream(),
+            gateway,
+            caller,
+        }
+    }
+
+    fn chunks(self) -> impl Stream<Item = Bytes> + Send + 'static {
+        stream::unfold(self, async |mut follow| {
+            let chunk = follow.chunk().await?;
+            Some((chunk, follow))
+        })
+    }
+
+    async fn chunk(&mut self) -> Option<Bytes> {
+        while self.out.len() == 0 {
+            match self.advance().await? {
+                Ok(()) => {}
+                // The run was taken back or forgotten, or the thread removed; others may follow, also under the same id.
+                Err(fault) if fault.status() == StatusCode::NOT_FOUND => self.run = None,
+                Err(fault) => {
+                    let thread_id = self.thread_id;
+                    tracing::error!(thread.id = %thread_id, error = %fault, "failed to follow thread {thread_id}");
+                    return None;
+                }
+            }
+        }
+        Some(self.out.take())
+    }
+
+    /// Waits for something to tell; `None` when the server goes.
+    async fn advance(&mut self) -> Option<Result<(), Fault>> {
+        if std::mem::take(&mut self.may_be_behind) {
+            return Some(self.look_behind().await);
+        }
+        let closing = self.gateway.closing.clone();
+        let Some((live, _)) = &mut self.run else {
+            let item = tokio::select! {
+                biased;
+                () = closing.cancelled() => return None,
+                _ = self.heartbeat.tick() => {
+                    self.out.raw(HEARTBEAT);
+                    return Some(Ok(()));
+                }
+                item = self.live.next() => item?,
+            };
+            return Some(match item {
+                ThreadItem::Run(live) if self.had_whole.contains(&live.run_id) => Ok(()),
+                ThreadItem::Run(live) => self.begin(live).await,
+                ThreadItem::Gap => self.passed_by(self.out.had()).await,
+            });
+        };
+        let item = tokio::select! {
+            biased;
+            _ = self.heartbeat.tick() => {
+                self.out.raw(HEARTBEAT);
+                return Some(Ok(()));
+            }
+            item = live.next() => item,
+        };
+        Some(self.gather(item).await)
+    }
+
+    async fn begin(&mut self, mut live: Live) -> Result<(), Fault> {
+        let (run, request) = runs::found(&self.caller, live.thread_id, live.run_id).await?;
+        let mut translator = Translator::new(runs::about(&run, &request));
+        self.out.of(run.run_id, run.created_at);
+        let Position { seq, sub } = self.out.had();
+        let place = StreamPosition { seq, sub, n: 0 };
+        let again = || self.gateway.dispatch.live(run.run_id, Some(place)).filter(|_| seq > 0);
+        // What it had begun to say when it was given up is said anew.
+        let cut = again().filter(Live::is_cut);
+        let mut first = if cut.is_some() { None } else { live.try_next() };
+        if cut.is_some() || matches!(first, Some(Item::Gap { .. })) {
+            // The beginning is gone, but what follows the client's place may be there.
+            if let Some(mut again) = cut.or_else(again) {
+                first = again.try_next();
+                if first.is_none() && again.is_closed() {
+                    // The client has had this run to its end.
+                    return Ok(());
+                }
+                live = again;
+                translator.lose_sight();
+            }
+        }
+        self.run = Some((live, translator));
+        if first.is_some() { self.gather(first).await } else { Ok(()) }
+    }
+
+    /// Tells an item, and those that are there already.
+    async fn gather(&mut self, mut item: Option<Item>) -> Result<(), Fault> {
+        loop {
+            let Some((live, translator)) = &mut self.run else { return Ok(()) };
+            match item {
+                Some(Item::Frame(position, frame)) => {
+                    let need = translator.need(&frame, &self.out);
+                    if need != Need::Nothing {
+                        translator.give(&frame, need.read(&self.caller.agent).await?);
+                    }
+                    translator.frame(position, &frame, &mut self.out);
+                }
+                Some(Item::Gap { after }) => return self.lost(after).await,
+                None => return self.over().await,
+            }
+            if self.out.len() >= CHUNK_BYTES {
+                return Ok(());
+            }
+            item = match live.try_next() {
+                None => return Ok(()),
+                some => some,
+            };
+        }
+    }
+
+    /// Tells what the journal has instead of frames that were lost, and goes on from there.
+    async fn lost(&mut self, after: Position) -> Result<(), Fault> {
+        let Some((live, _)) = &self.run else { return Ok(()) };
+        let run_id = live.run_id;
+        // Whatever happens from here on is heard, also where the frames behind the journal's newest message are gone too.
+        let now = self.gateway.dispatch.live(run_id, Some(NOW));
+        self.catch_up(after).await?;
+        let Position { seq, sub } = self.out.place().max(after);
+        let behind = || self.gateway.dispatch.live(run_id, Some(StreamPosition { seq, sub, n: 0 }));
+        let is_whole = behind().is_some_and(|mut live| !matches!(live.try_next(), Some(Item::Gap { .. })));
+        let next = if is_whole { behind() } else { now };
+        match (next, &mut self.run) {
+            (Some(next), Some((live, _))) => *live = next,
+            (Some(_) | None, _) => {
+                let run = self.ended_run().await?;
+                self.end_as(run);
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves a run whose stream is over. One whose end was not told here is looked up: it has ended, or goes on elsewhere.
+    async fn over(&mut self) -> Result<(), Fault> {
+        let (run_id, is_ended) = match &self.run {
+            Some((live, translator)) => (live.run_id, translator.is_ended()),
+            None => return Ok(()),
+        };
+        if is_ended {
+            self.end_as(None);
+            return Ok(());
+        }
+        let run = self.caller.agent.store().run(run_id).await.map_err(agent::Error::from)?;
+        match run {
+            Some(run) if run.status.is_active() && !self.gateway.closing.is_cancelled() => {
+                self.go_on(&run).await
+            }
+            Some(run) if !run.status.is_active() => {
+                self.catch_up(self.out.had()).await?;
+                self.end_as(Some(run));
+                Ok(())
+            }
+            // It was taken back, or the server goes.
+            Some(_) | None => {
+                self.end_as(None);
+                Ok(())
+            }
+        }
+    }
+
+    /// Goes on with a run that goes on without the stream it had: in another one of this process, or in another process.
+    async fn go_on(&mut self, run: &Run) -> Result<(), Fault> {
+        let Position { seq, sub } = self.out.had();
+        let place = Some(StreamPosition { seq, sub, n: 0 });
+        let next = self.gateway.dispatch.follow(&self.caller.scope, run, place).await?;
+        match (next, &mut self.run) {
+            (Some(next), Some((live, _))) => *live = next,
+            (Some(_) | None, _) => self.run = None,
+        }
+        Ok(())
+    }
+
+    /// Returns the run's row, if that says that it has ended. One that was taken back has none.
+    async fn ended_run(&self) -> Result<Option<Run>, Fault> {
+        let Some((live, _)) = &self.run else { return Ok(None) };
+        let run = self.caller.agent.store().run(live.run_id).await.map_err(agent::Error::from)?;
+        Ok(run.filter(|run| !run.status.is_active()))
+    }
+
+    fn end_as(&mut self, run: Option<Run>) {
+        if let (Some((_, mut translator)), Some(run)) = (self.run.take(), run) {
+            translator.end_as(&run, &mut self.out);
+        }
+    }
+
+    /// Tells what the journal has of the run after `after`.
+    async fn catch_up(&mut self, after: Position) -> Result<(), Fault> {
+        let Some(state) = self.caller.agent.state(self.thread_id).await? else { return Ok(()) };
+        let Some((live, translator)) = &mut self.run else { return Ok(()) };
+        let (had, run_id) = (self.out.had().seq.max(after.seq), Some(live.run_id));
+        let is_missed = |message: &&Arc<StateMessage>| message.seq > had && message.run_id == run_id;
+        let missed: Vec<_> = state.messages.iter().filter(is_missed).cloned().collect();
+        self.out.instead(after, head(Some(&state), after));
+        translator.catch_up((&state, &missed), &mut self.out);
+        Ok(())
+    }
+
+    /// Finds out what a client has not had that comes with a place, as far as nothing tells it by itself.
+    async fn look_behind(&mut self) -> Result<(), Fault> {
+        let thread = self.caller.agent.store().thread(self.thread_id).await.map_err(agent::Error::from)?;
+        let last_seq = thread.map_or(0, |thread| thread.last_seq);
+        let had = self.out.had();
+        if had.seq > last_seq {
+            // It is a place of another thread or server.
+            self.out.forget_since();
+            return self.passed_by(Position { seq: last_seq, sub: 0 }).await;
+        }
+        let newest = Newest::of(&self.caller, self.thread_id).await?;
+        match newest.has_missed((&self.gateway, &self.caller), had.seq).await? {
+            true => self.retell(had, newest).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Tells what the journal has of runs that came and went unseen. One that works is told of by itself.
+    async fn passed_by(&mut self, had: Position) -> Result<(), Fault> {
+        let newest = Newest::of(&self.caller, self.thread_id).await?;
+        self.retell(had, newest).await
+    }
+
+    async fn retell(&mut self, had: Position, newest: Newest) -> Result<(), Fault> {
+        let mut runs = newest.ended_behind(&self.caller, had.seq).await?;
+        runs.sort_unstable();
+        if runs.is_empty() {
+            runs.extend(newest.ended().next().map(|run_id| (had.seq, run_id)));
+        }
+        let Some(state) = self.caller.agent.state(self.thread_id).await? else { return Ok(()) };
+        let is_over = |message: &StateMessage| message.run_id.is_none_or(|run_id| newest.has_ended(run_id));
+        let is_missed = |message: &&Arc<StateMessage>| message.seq > had.seq && is_over(message);
+        let missed: Vec<_> = state.messages.iter().filter(is_missed).cloned().collect();
+        self.had_whole.extend(newest.ended());
+        let at = missed.last().map_or(had, |message| Position { seq: message.seq, sub: 0 });
+        let mut rest = missed.as_slice();
+        for (index, (_, run_id)) in runs.iter().enumerate() {
+            let (run, request) = runs::found(&self.caller, self.thread_id, *run_id).await?;
+            let mut translator = Translator::new(runs::about(&run, &request));
+            self.out.of(run.run_id, run.created_at);
+            self.out.instead(had, at);
+            match runs.get(index + 1) {
+                Some((next, _)) => {
+                    let (own, later) = rest.split_at(rest.partition_point(|message| message.seq < *next));
+                    translator.retell(own, &mut self.out);
+                    rest = later;
+                }
+                None => translator.catch_up((&state, rest), &mut self.out),
+            }
+            translator.end_as(&run, &mut self.out);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,42 @@
+//! Whether a value contains another one, as searches ask: an object contains one with fewer fields, a list one whose
+//! elements it has all.
+
+use serde_json::{Map, Value};
+
+/// Returns whether `whole` has every field of `part`.
+pub(crate) fn has_fields(whole: &Map<String, Value>, part: &Map<String, Value>) -> bool {
+    part.iter().all(|(key, value)| whole.get(key).is_some_and(|own| contains(own, value)))
+}
+
+/// Returns whether `whole` contains `part`.
+pub(crate) fn contains(whole: &Value, part: &Value) -> bool {
+    match (whole, part) {
+        (Value::Object(whole), Value::Object(part)) => has_fields(whole, part),
+        (Value::Array(whole), Value::Array(part)) => {
+            part.iter().all(|value| whole.iter().any(|own| contains(own, value)))
+        }
+        (whole, part) => whole == part,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(whole: Value, part: Value, expected: bool) {
+        assert_eq!(contains(&whole, &part), expected, "{whole} contains {part}");
+    }
+
+    #[test]
+    fn an_object_contains_one_with_fewer_fields() {
+        check(json!({"a": 1, "b": {"c": 2, "d": 3}}), json!({"b": {"c": 2}}), true);
+        check(json!({"a": 1}), json!({}), true);
+        check(json!({"a": 1}), json!({"a": 2}), false);
+        check(json!({"a": 1}), json!({"a": null}), false);
+        check(json!({"a": [{"x": 1, "y": 2}, 3]}), json!({"a": [{"x": 1}]}), true);
+        check(json!({"a": [1]}), json!({"a": 1}), false);
+        check(json!("a"), json!("a"), true);
+    }
+}

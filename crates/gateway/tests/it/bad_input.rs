@@ -1,0 +1,151 @@
+//! Requests that cannot be done: each is refused with a status that tells why and a text that names what is wrong, and
+//! none of them is a failure of the server.
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::world::{As, World, answer};
+
+const NONE: &str = "018f0000-0000-7000-8000-00000000000f";
+
+/// Method, path (`{t}` is a thread that is there, `{n}` an id of nothing), body, status, and a part of the text.
+const CASES: &[(&str, &str, &str, u16, &str)] = &[
+    ("GET", "/nothing/here", "", 404, "Not Found"),
+    ("POST", "/nothing/here", "{}", 404, "Not Found"),
+    ("PUT", "/threads", "{}", 405, "Method Not Allowed"),
+    ("DELETE", "/assistants/search", "", 405, "Method Not Allowed"),
+    ("POST", "/assistants", "{}", 404, "Not Found"),
+    // Ids.
+    ("GET", "/threads/nothing", "", 422, "Invalid thread ID: must be a UUID"),
+    ("GET", "/threads/{n}", "", 404, "not found"),
+    ("PATCH", "/threads/{n}", "{}", 404, "not found"),
+    ("DELETE", "/threads/{n}", "", 404, "not found"),
+    ("POST", "/threads/{n}/copy", "", 404, "not found"),
+    ("GET", "/threads/{n}/state", "", 404, "not found"),
+    ("POST", "/threads/{n}/state", "{}", 404, "not found"),
+    ("POST", "/threads/{n}/history", "{}", 404, "not found"),
+    ("GET", "/threads/%ff/state", "", 422, "UTF-8"),
+    ("GET", "/threads/..%2f..%2fetc", "", 422, "must be a UUID"),
+    ("GET", "/assistants/other", "", 422, "Invalid assistant"),
+    ("GET", "/assistants/{n}/graph", "", 404, "not found"),
+    // Bodies that are not JSON, or no object.
+    ("POST", "/threads", "", 422, "Invalid JSON in request body"),
+    ("POST", "/threads", "{", 422, "Invalid JSON in request body"),
+    ("POST", "/threads", "[]", 422, "must be a JSON object"),
+    ("POST", "/threads", "null", 422, "must be a JSON object"),
+    ("POST", "/threads", "\"x\"", 422, "must be a JSON object"),
+    ("POST", "/threads/search", "{\"metadata\":{\"a\":\"\\ud800\"}}", 422, "Invalid JSON"),
+    // Fields.
+    ("POST", "/threads", "{\"thread_id\":\"x\"}", 422, "`thread_id`"),
+    ("POST", "/threads", "{\"thread_id\":3}", 422, "`thread_id`"),
+    ("POST", "/threads", "{\"metadata\":[]}", 422, "`metadata`"),
+    ("POST", "/threads", "{\"if_exists\":\"ignore\"}", 422, "`if_exists`"),
+    (
+        "POST",
+        "/threads",
+        "{\"supersteps\":[{\"updates\":[{\"values\":3}]}]}",
+        422,
+        "`supersteps[0].updates[0].values`",
+    ),
+    ("PATCH", "/threads/{t}", "{\"metadata\":\"x\"}", 422, "`metadata`"),
+    ("POST", "/threads/search", "{\"limit\":0}", 422, "`limit`"),
+    ("POST", "/threads/search", "{\"limit\":1001}", 422, "`limit`"),
+    ("POST", "/threads/search", "{\"limit\":-1}", 422, "`limit`"),
+    ("POST", "/threads/search", "{\"offset\":-1}", 422, "`offset`"),
+    ("POST", "/threads/search", "{\"offset\":18446744073709551615}", 422, "`offset`"),
+    ("POST", "/threads/search", "{\"status\":\"done\"}", 422, "`status`"),
+    ("POST", "/threads/search", "{\"ids\":[\"x\"]}", 422, "Invalid thread ID"),
+    ("POST", "/threads/search", "{\"sort_by\":\"name\"}", 422, "`sort_by`"),
+    ("POST", "/threads/search", "{\"sort_order\":\"up\"}", 422, "`sort_order`"),
+    ("POST", "/threads/search", "{\"select\":[\"secret\"]}", 422, "`select`"),
+    ("POST", "/threads/search", "{\"extract\":{\"a\":\"x[\"}}", 422, "`extract.a`"),
+    ("POST", "/threads/count", "{\"status\":3}", 422, "`status`"),
+    ("POST", "/assistants/search", "{\"limit\":5000}", 422, "`limit`"),
+    ("POST", "/assistants/search", "{\"metadata\":3}", 422, "`metadata`"),
+    ("POST", "/threads/{t}/history", "{\"limit\":0}", 422, "`limit`"),
+    ("POST", "/threads/{t}/history", "{\"before\":3}", 422, "`before`"),
+    ("POST", "/threads/{t}/history", "{\"before\":\"nothing\"}", 404, "checkpoint"),
+    ("GET", "/threads/{t}/history?limit=x", "", 422, "`limit`"),
+    ("GET", "/threads/{t}/state?subgraphs=perhaps", "", 422, "`subgraphs`"),
+    ("GET", "/threads/{t}/state/nothing", "", 404, "checkpoint"),
+    ("POST", "/threads/{t}/state/checkpoint", "{}", 422, "`checkpoint`"),
+    ("POST", "/threads/{t}/state", "{\"values\":[1]}", 400, "`values`"),
+    ("POST", "/threads/{t}/state", "{\"as_node\":3}", 422, "`as_node`"),
+    ("GET", "/ok?check_db=perhaps", "", 422, "`check_db`"),
+    // The store.
+    ("PUT", "/store/items", "{\"namespace\":[],\"key\":\"k\",\"value\":{}}", 400, "namespace is empty"),
+    ("PUT", "/store/items", "{\"namespace\":[\"langgraph\"],\"key\":\"k\",\"value\":{}}", 400, "reserved"),
+    ("PUT", "/store/items", "{\"namespace\":[\"a.b\"],\"key\":\"k\",\"value\":{}}", 422, "a.b"),
+    ("PUT", "/store/items", "{\"namespace\":[\"\"],\"key\":\"k\",\"value\":{}}", 422, "label"),
+    ("PUT", "/store/items", "{\"namespace\":[\"a\"],\"key\":\"k\",\"value\":3}", 422, "`value`"),
+    ("PUT", "/store/items", "{\"namespace\":[\"a\"],\"value\":{}}", 422, "`key`"),
+    ("GET", "/store/items?namespace=a", "", 422, "`key`"),
+    ("GET", "/store/items?key=k", "", 400, "namespace is empty"),
+    ("POST", "/store/items/search", "{\"filter\":{\"a\":{\"$near\":1}}}", 422, "$near"),
+    ("POST", "/store/items/search", "{\"limit\":0}", 422, "`limit`"),
+    ("POST", "/store/namespaces", "{\"prefix\":\"a\"}", 422, "`prefix`"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_done_is_refused_and_named() {
+    let world = World::start().await;
+    let thread = world.talk(As::Local, "hello").await;
+    for (method, path, body, expected, part) in CASES {
+        let path = path.replace("{t}", &thread).replace("{n}", NONE);
+        let request = world.request(As::Local, method.parse().unwrap(), &path).body(*body);
+        let (status, answer) = answer(request.send().await.unwrap()).await;
+        assert_eq!(status.as_u16(), *expected, "{method} {path} {body}: {answer}");
+        let detail = answer["detail"].as_str().unwrap_or_default();
+        assert!(detail.contains(part), "{method} {path} {body}: {answer}");
+        assert!(answer["code"].is_string(), "{answer}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_fields_and_odd_content_types_are_no_matter() {
+    let world = World::start().await;
+    let thread = world.thread(As::Local).await;
+    let (status, _) =
+        world.post("/threads", &json!({"unknown": {"x": 1}, "ttl": null, "metadata": null})).await;
+    assert_eq!(status, 200);
+    let request =
+        world.request(As::Local, Method::POST, "/threads/search").header("content-type", "text/plain");
+    assert_eq!(request.body("{}").send().await.unwrap().status(), 200);
+    let request = world.request(As::Local, Method::GET, &format!("/threads/{thread}?include=ttl&x=y"));
+    assert_eq!(request.header("content-type", "application/json").send().await.unwrap().status(), 200);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_with_a_slash_too_much_leads_to_the_right_one() {
+    let world = World::start().await;
+    let thread = world.thread(As::Local).await;
+    let request = world.request(As::Local, Method::GET, &format!("/threads/{thread}/?x=y"));
+    let (status, body) = answer(request.send().await.unwrap()).await;
+    assert_eq!((status.as_u16(), &body["thread_id"]), (200, &json!(thread)));
+    let (status, _) = world.get("//evil.example/").await;
+    assert_eq!(status, 404);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_cut_in_the_middle_changes_nothing_and_harms_nobody() {
+    use tokio::io::AsyncWriteExt as _;
+    let world = World::start().await;
+    for cut in [
+        "POST /threads HT",
+        "POST /threads HTTP/1.1\r\nhost: localhost\r\n",
+        "POST /threads HTTP/1.1\r\nhost: localhost\r\ncontent-length: 500\r\n\r\n{\"metadata\"",
+    ] {
+        let address = world.url.trim_start_matches("http://");
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        stream
+            .write_all(cut.replace("\r\n\r\n", &format!("\r\nx-api-key: {}\r\n\r\n", world.token)).as_bytes())
+            .await
+            .unwrap();
+        drop(stream);
+    }
+    assert_eq!(world.post("/threads/count", &json!({})).await.1, json!(0));
+    world.stop().await;
+}

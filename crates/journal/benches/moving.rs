@@ -1,0 +1,110 @@
+//! How fast a journal is copied from a file into PostgreSQL and back, with the comparison of every row and the search index, and
+//! how much memory that takes. The data is on the disk that holds the target folder, and the server syncs.
+//!
+//! `cargo bench -p journal --bench moving -- 1000` moves a journal of that many megabytes.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use cluster::{Cluster, Place, Settings};
+use jiff::Timestamp;
+use journal::moving::{self, End, Progress, Step, Watch};
+use journal::{Sqlite, Store, Transaction, Write};
+use protocol::{AssistantId, Message, NewEvent, Thread, ThreadId};
+
+/// Megabytes that are moved where nothing else is asked for.
+const MEGABYTES: usize = 100;
+/// Events of a thread.
+const EVENTS: usize = 1_000;
+/// Events of a transaction.
+const BATCH: usize = 100;
+/// Bytes of an event, about.
+const BYTES: usize = 1_000;
+
+fn main() {
+    let asked = std::env::args().skip(1).find_map(|text| text.parse().ok());
+    let threads = asked.unwrap_or(MEGABYTES) * 1_000_000 / BYTES / EVENTS;
+    let options = vec![("fsync", "on"), ("full_page_writes", "on"), ("shared_buffers", "256MB")];
+    let settings = Settings { place: Place::Disk, options, ..Settings::default() };
+    let server = Cluster::start_with(&settings).expect("PostgreSQL is installed");
+    let database = server.create_database().expect("the server runs");
+    let folder = tempfile::tempdir_in(".").expect("a folder can be made here");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let (first, back) = (folder.path().join("first.db"), folder.path().join("back.db"));
+        fill(&first, threads).await;
+        println!(
+            "{:>22} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10}",
+            "", "rows", "copy/s", "compare/s", "index/s", "all s", "peak MiB"
+        );
+        let there = || End::Server(database.socket_url());
+        measured("SQLite to PostgreSQL", End::File(first.clone()), there()).await;
+        measured("PostgreSQL to SQLite", there(), End::File(back)).await;
+        let began = Instant::now();
+        let file = folder.path().join("backup.db");
+        let made = moving::backup(End::File(first), file, Box::new(|_| ControlFlow::Continue(()))).await;
+        let bytes = made.expect("it is made").expect("nobody stopped it").bytes;
+        println!("backup of {} MiB in {:.1} s", bytes >> 20, began.elapsed().as_secs_f64());
+    });
+}
+
+async fn measured(what: &str, from: End, to: End) {
+    let (told, times) = std::sync::mpsc::channel();
+    let began = Instant::now();
+    let watch: Watch = Box::new(move |Progress { step, .. }: &Progress| {
+        // Nobody listens any more when the copy ended.
+        let _ = told.send((*step, began.elapsed()));
+        ControlFlow::Continue(())
+    });
+    let copied = moving::copy(from, to, watch).await.expect("it is copied");
+    let all = began.elapsed();
+    let mut ends = [Duration::ZERO; 3];
+    for (step, at) in times {
+        ends[match step {
+            Step::Copy => 0,
+            Step::Compare => 1,
+            Step::Index => 2,
+        }] = at;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a rate is shown")]
+    let rate = |from: Duration, to: Duration| copied.rows as f64 / (to - from).as_secs_f64();
+    println!(
+        "{what:>22} {:>9} {:>9.0} {:>9.0} {:>9.0} {:>9.1} {:>10}",
+        copied.rows,
+        rate(Duration::ZERO, ends[0]),
+        rate(ends[0], ends[1]),
+        rate(ends[1], ends[2]),
+        all.as_secs_f64(),
+        peak_mebibytes(),
+    );
+}
+
+async fn fill(path: &Path, threads: usize) {
+    let store = Sqlite::open(path).expect("the folder is empty");
+    let words = "and then the clock was passed in as an argument ".repeat(BYTES / 50);
+    for _ in 0..threads {
+        let thread_id = ThreadId::generate();
+        let now = Timestamp::now();
+        let created = Write::CreateThread(Thread::blank(thread_id, AssistantId::default(), now));
+        store.commit(Transaction { fence: None, writes: vec![created] }).await.expect("it is stored");
+        for batch in 0..EVENTS / BATCH {
+            let event = |at: usize| {
+                let message = Message::human(format!("{} {words}", batch * BATCH + at));
+                NewEvent::message(&message, now).expect("text is JSON")
+            };
+            let events = (0..BATCH).map(event).collect();
+            let writes = vec![Write::Append { thread_id, events }];
+            store.commit(Transaction { fence: None, writes }).await.expect("it is stored");
+        }
+    }
+    store.index().await.expect("it is indexed");
+}
+
+/// Returns the most memory that this process has had; 0 where the system does not tell.
+fn peak_mebibytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kibibytes = peak.and_then(|text| text.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kibibytes.unwrap_or_default() >> 10
+}

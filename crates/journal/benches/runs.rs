@@ -1,0 +1,214 @@
+//! What runs cost the one thread that writes, when many come at once: runs a second through the group commit, and
+//! microseconds of the writer a transaction. A run is what a server makes of one: what was asked for beside it, three
+//! commits. No model and no runtime is involved.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use journal::{Fence, RunPatch, Scoped, Sqlite, Store, ThreadPatch, Transaction, Write};
+use protocol::{
+    AiMessage, AssistantId, Block, Checkpoint, CheckpointId, CheckpointSource, EventType, Message, NewEvent,
+    Run, RunId, RunRequest, RunStatus, Scope, StopReason, Thread, ThreadId, ThreadStatus, Usage,
+};
+use serde_json::{Map, Value, json};
+
+/// Threads in which something runs at the same time.
+const AT_ONCE: usize = 128;
+const RUNS_EACH: usize = 100;
+const OWNER: &str = "host-1234-0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b";
+const LEASE: SignedDuration = SignedDuration::from_secs(30);
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
+    for kind in [Kind::Working, Kind::Waiting] {
+        runtime.block_on(measure(kind));
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    /// A run begins as it comes.
+    Working,
+    /// It waits in the queue before it begins.
+    Waiting,
+}
+
+async fn measure(kind: Kind) {
+    let folder = tempfile::tempdir_in(Path::new(env!("CARGO_TARGET_TMPDIR"))).expect("a writable folder");
+    let store: Arc<dyn Store> =
+        Arc::new(Sqlite::open(&folder.path().join("segue.db")).expect("an empty folder"));
+    let (begin, cpu) = (Instant::now(), writer_time());
+    let mut tasks = Vec::new();
+    for _ in 0..AT_ONCE {
+        let store: Arc<dyn Store> = Arc::new(Scoped::new(Arc::clone(&store), Scope::Owner(None)));
+        tasks.push(tokio::spawn(work(store, kind)));
+    }
+    let mut commits = Vec::new();
+    for task in tasks {
+        commits.extend(task.await.expect("no task panics"));
+    }
+    report(kind, (begin.elapsed(), writer_time().saturating_sub(cpu)), commits);
+}
+
+fn report(kind: Kind, (wall, cpu): (Duration, Duration), mut commits: Vec<Duration>) {
+    let runs = AT_ONCE * RUNS_EACH;
+    let each = |time: Duration, count: usize| time.as_secs_f64() * 1e6 / count as f64;
+    println!("{kind:?}: {:.0} runs a second, {AT_ONCE} at once", runs as f64 / wall.as_secs_f64());
+    println!("  writer: {:.1} µs a run, {:.1} µs a transaction", each(cpu, runs), each(cpu, commits.len()));
+    commits.sort_unstable();
+    let at = |part: f64| commits[(commits.len() as f64 * part) as usize];
+    println!("  {} commits: median {:?}, p99 {:?}", commits.len(), at(0.5), at(0.99));
+}
+
+/// Returns the processor's time that the threads which write have had, where the system tells.
+fn writer_time() -> Duration {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Duration::ZERO };
+    let time = |folder: &Path| {
+        let name = std::fs::read_to_string(folder.join("comm")).ok()?;
+        let stat = std::fs::read_to_string(folder.join("schedstat")).ok()?;
+        let nanos = stat.split(' ').next()?.parse().ok()?;
+        (name.trim() == "journal-writer").then(|| Duration::from_nanos(nanos))
+    };
+    threads.filter_map(|thread| time(&thread.ok()?.path())).sum()
+}
+
+/// One thread's runs, one after the other.
+struct Work {
+    store: Arc<dyn Store>,
+    thread_id: ThreadId,
+    before: Option<CheckpointId>,
+    commits: Vec<Duration>,
+}
+
+async fn work(store: Arc<dyn Store>, kind: Kind) -> Vec<Duration> {
+    let thread = Thread::blank(ThreadId::generate(), AssistantId::default(), Timestamp::UNIX_EPOCH);
+    let mut work = Work { store, thread_id: thread.thread_id, before: None, commits: Vec::new() };
+    work.commit(None, vec![Write::CreateThread(thread)]).await;
+    work.commits.clear();
+    for number in 0..RUNS_EACH {
+        work.run(number, kind).await;
+    }
+    work.commits
+}
+
+impl Work {
+    async fn commit(&mut self, fence: Option<Fence>, writes: Vec<Write>) {
+        let begin = Instant::now();
+        self.store.commit(Transaction { fence, writes }).await.expect("the disk has room");
+        self.commits.push(begin.elapsed());
+    }
+
+    async fn run(&mut self, number: usize, kind: Kind) {
+        let now = Timestamp::now();
+        let (run, thread_id) = (run(self.thread_id, now), self.thread_id);
+        let run_id = run.run_id;
+        let request = Write::PutRunRequest { run_id, thread_id, request: Box::new(request(number)) };
+        let mut first = vec![request];
+        if let Kind::Waiting = kind {
+            let waiting =
+                Run { status: RunStatus::Pending, lease_owner: None, lease_until: None, ..run.clone() };
+            first.push(Write::QueueRun(waiting));
+            self.commit(None, std::mem::take(&mut first)).await;
+        }
+        let started = json!({"how": "admitted", "model": run.model});
+        let prompt = Message::human(format!("Run {number}: please look at the importer again."));
+        let prompt = NewEvent::message(&prompt, now).expect("text is JSON").in_run(run_id);
+        let expected = Write::ExpectCheckpoint { thread_id, checkpoint_id: self.before };
+        first.extend([Write::AdmitRun(run), expected]);
+        first.push(Write::Append {
+            thread_id,
+            events: vec![prompt, fact(EventType::RunStarted, &started, run_id)],
+        });
+        first.push(self.status(ThreadStatus::Busy));
+        let checkpoint = self.checkpoint(run_id, 0, Some("model"));
+        first.push(Write::PutCheckpoint(checkpoint));
+        self.commit(None, first).await;
+        let answer = NewEvent::message(&answer(number), Timestamp::now()).expect("text is JSON");
+        self.step((run_id, 1, Some("after_agent")), vec![answer.in_run(run_id)]).await;
+        let ended = fact(EventType::RunEnded, &json!({"status": "success", "steps": 2}), run_id);
+        self.step((run_id, 2, None), vec![ended]).await;
+    }
+
+    /// Commits one step; one without a next node ends the run.
+    async fn step(&mut self, (run_id, step, next): (RunId, u64, Option<&str>), events: Vec<NewEvent>) {
+        let now = Timestamp::now();
+        let patch = RunPatch {
+            status: next.is_none().then_some(RunStatus::Success),
+            lease_until: next.is_some().then(|| now + LEASE),
+            add_usage: Some(Usage { input_tokens: 4_000, output_tokens: 90, ..Usage::default() }),
+            at: Some(now),
+            error: None,
+        };
+        let mut writes = Vec::new();
+        writes.extend(next.is_none().then(|| self.status(ThreadStatus::Idle)));
+        writes.push(Write::UpdateRun { run_id, patch });
+        writes.push(Write::Append { thread_id: self.thread_id, events });
+        let checkpoint = self.checkpoint(run_id, step, next);
+        writes.push(Write::PutCheckpoint(checkpoint));
+        self.commit(Some(Fence { run_id, owner: OWNER.to_owned() }), writes).await;
+    }
+
+    fn status(&self, status: ThreadStatus) -> Write {
+        let updated_at = Some(Timestamp::now());
+        let patch = ThreadPatch { status: Some(status), updated_at, ..ThreadPatch::default() };
+        Write::UpdateThread { thread_id: self.thread_id, patch }
+    }
+
+    fn checkpoint(&mut self, run_id: RunId, step: u64, next: Option<&str>) -> Checkpoint {
+        let checkpoint_id = CheckpointId::generate();
+        self.before = Some(checkpoint_id);
+        Checkpoint {
+            checkpoint_id,
+            thread_id: self.thread_id,
+            run_id,
+            step,
+            head_seq: 0,
+            next: next.map(str::to_owned),
+            channels: Map::from_iter([("_start".to_owned(), json!("message"))]),
+            activities: Vec::new(),
+            source: CheckpointSource::Loop,
+            created_at: Timestamp::now(),
+        }
+    }
+}
+
+fn fact(event_type: EventType, content: &Value, run_id: RunId) -> NewEvent {
+    NewEvent::new(event_type, content, Timestamp::now()).expect("JSON").in_run(run_id)
+}
+
+fn answer(number: usize) -> Message {
+    let text = format!("{number}: {}", "The loop ends one row early. ".repeat(8));
+    Message::Ai(AiMessage {
+        content: vec![Block::text(text)],
+        model: Some("anthropic/claude-sonnet-4".to_owned()),
+        stop: Some(StopReason::EndTurn),
+        ..AiMessage::default()
+    })
+}
+
+fn request(number: usize) -> RunRequest {
+    let content = format!("Run {number}: please look at the importer again.");
+    RunRequest {
+        input: Some(json!({"messages": [{"type": "human", "content": content}]})),
+        stream_mode: vec!["values".to_owned(), "messages-tuple".to_owned()],
+        ..RunRequest::default()
+    }
+}
+
+fn run(thread_id: ThreadId, now: Timestamp) -> Run {
+    Run {
+        run_id: RunId::generate(),
+        thread_id,
+        assistant_id: AssistantId::default(),
+        status: RunStatus::Running,
+        model: Some("anthropic/claude-sonnet-4".to_owned()),
+        error: None,
+        lease_owner: Some(OWNER.to_owned()),
+        lease_until: Some(now + LEASE),
+        usage: Usage::default(),
+        created_at: now,
+        updated_at: now,
+    }
+}

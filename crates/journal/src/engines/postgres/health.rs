@@ -1,0 +1,41 @@
+//! How a database is: counts, and rows that contradict each other. It repairs nothing.
+
+use super::faults::Place;
+use super::schema;
+use crate::engines::sql::Connection;
+use crate::tables::consistency::{self, PROBLEMS_MAX};
+use crate::tables::threads::Heads;
+use crate::{Health, HealthDepth, Result};
+
+/// Returns counts and, if asked, what is wrong.
+pub(super) fn check(connection: &pg::Connection, place: &Place, depth: HealthDepth) -> Result<Health> {
+    let heads = Heads::default();
+    let tables = Connection::Postgres(connection, &heads);
+    let (threads, events) = consistency::counts(&tables)?;
+    let bytes: i64 = tables
+        .prepare_cached("SELECT pg_database_size(current_database())")?
+        .query_row((), |row| row.get(0))?;
+    Ok(Health {
+        location: place.0.clone(),
+        schema_version: schema::version(connection, &place.0)?,
+        threads,
+        events,
+        bytes: bytes.unsigned_abs(),
+        problems: match depth {
+            HealthDepth::Counts => Vec::new(),
+            HealthDepth::Integrity => problems(connection)?,
+        },
+    })
+}
+
+fn problems(connection: &pg::Connection) -> Result<Vec<String>> {
+    let heads = Heads::default();
+    let tables = Connection::Postgres(connection, &heads);
+    let mut problems = Vec::new();
+    for query in consistency::CONTRADICTIONS {
+        let limited = format!("{query} LIMIT {PROBLEMS_MAX}");
+        problems.extend(tables.prepare_cached(&limited)?.query_map((), |row| row.get::<_, String>(0))?);
+    }
+    problems.extend(schema::differences(connection)?);
+    Ok(problems)
+}

@@ -1,0 +1,118 @@
+//! What makes a database whole whose rows are all there: numbers that are given out go on behind the highest, and what can be
+//! searched is in the index.
+
+use super::ends::Opened;
+use super::tables::TABLES;
+use super::{Progress, Purpose, Step, Watch, mark};
+use crate::Result;
+use crate::engines::sql::{Connection, Dialect};
+use crate::tables::memory::items;
+use crate::tables::search::texts::{self, Kind};
+use crate::tables::search::{CatchUp, index_batch};
+
+/// Texts that one transaction puts into the index.
+const TEXTS_MAX: i64 = 500;
+
+/// Makes the database whole, and returns whether it is: it was not stopped.
+pub(super) fn all(target: &Opened, purpose: Purpose, watch: &mut Watch) -> Result<bool> {
+    target.write(number_on)?;
+    // Messages and handoffs follow with the first search; nothing else puts these into the index.
+    for kind in [Kind::Summary, Kind::Item] {
+        let mut behind = 0;
+        while let Some(last) = target.write(|connection| put_texts(connection, kind, behind))? {
+            behind = last;
+        }
+    }
+    let is_stopped = match purpose {
+        Purpose::Move => !catch_up(target, watch)?,
+        Purpose::Backup => false,
+    };
+    if is_stopped {
+        return Ok(false);
+    }
+    target.write(|connection| {
+        if connection.dialect() == Dialect::Postgres {
+            // What was written without waiting for the disk is there with this.
+            connection.prepare_cached("SELECT set_config('synchronous_commit', 'on', true)")?.exists(())?;
+            for table in TABLES {
+                connection.execute(&format!("ANALYZE {}", table.name), ())?;
+            }
+        }
+        mark::end(connection)
+    })?;
+    Ok(true)
+}
+
+/// Puts messages and handoffs into the index, and returns whether all of them are: it was not stopped.
+fn catch_up(target: &Opened, watch: &mut Watch) -> Result<bool> {
+    loop {
+        let caught_up = target.write(index_batch)?;
+        let progress = target.write(indexed)?;
+        match (watch(&progress).is_continue(), caught_up) {
+            (false, _) => return Ok(false),
+            (true, CatchUp::Finished) => return Ok(true),
+            (true, CatchUp::Unfinished) => {}
+        }
+    }
+}
+
+/// Has PostgreSQL give out numbers behind the highest; SQLite does by itself.
+fn number_on(connection: &Connection) -> Result<()> {
+    if connection.dialect() == Dialect::Sqlite {
+        return Ok(());
+    }
+    for table in TABLES {
+        let Some(column) = table.numbered else { continue };
+        let name = table.name;
+        connection
+            .prepare_cached(&format!(
+                "SELECT CAST(setval(pg_get_serial_sequence('{name}', '{column}'), max({column})) AS TEXT)
+                 FROM {name} HAVING max({column}) IS NOT NULL"
+            ))?
+            .exists(())?;
+    }
+    let agents = connection
+        .prepare_cached("SELECT agent_key, turn_floor FROM agents ORDER BY agent_key")?
+        .query_map((), |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
+    for (key, floor) in agents {
+        connection.execute(&format!("CREATE SEQUENCE IF NOT EXISTS segue_turns_{key}"), ())?;
+        if floor > 0 {
+            connection
+                .prepare_cached(&format!("SELECT CAST(setval('segue_turns_{key}', ?1) AS TEXT)"))?
+                .exists([floor])?;
+        }
+    }
+    Ok(())
+}
+
+/// Puts texts into the index that no search would put there, and returns the key of the last one; `None` when there are none.
+fn put_texts(connection: &Connection, kind: Kind, behind: i64) -> Result<Option<i64>> {
+    let found: Vec<(i64, String)> = match kind {
+        Kind::Summary => connection
+            .prepare_cached(
+                "SELECT s.summary_key, m.summary_text FROM summaries s JOIN medium_term_memory m ON m.id = s.id
+                 WHERE s.summary_key > ?1 ORDER BY s.summary_key LIMIT ?2",
+            )?
+            .query_map([behind, TEXTS_MAX], |row| Ok((row.get(0)?, row.get(1)?)))?,
+        Kind::Item => items::texts_behind(connection, behind, TEXTS_MAX)?,
+        // They have rows of their own that say what is to be read.
+        Kind::Handoff => Vec::new(),
+    };
+    for (key, text) in &found {
+        texts::put(connection, kind, *key, text)?;
+    }
+    Ok(found.last().map(|(key, _)| *key))
+}
+
+/// Returns how far the index is.
+fn indexed(connection: &Connection) -> Result<Progress> {
+    connection
+        .prepare_cached(
+            "SELECT CAST(ifnull(sum(indexed_seq), 0) AS BIGINT), CAST(ifnull(sum(last_seq), 0) AS BIGINT)
+             FROM thread_heads WHERE updated_at IS NOT NULL",
+        )?
+        .query_row((), |row| {
+            let (done, total): (i64, i64) = (row.get(0)?, row.get(1)?);
+            Ok(Progress { step: Step::Index, done: done.unsigned_abs(), total: total.unsigned_abs() })
+        })
+}

@@ -1,0 +1,102 @@
+//! Lists of runs: those that run, those that wait, and pages of all of them.
+
+use crate::engines::sql::{Connection, ToValue};
+use protocol::{Run, RunStatus, ThreadId};
+
+use super::{COLUMNS, read};
+use crate::tables::columns::integer;
+use crate::tables::{owners, page_limit, threads};
+use crate::{Result, RunFilter};
+
+/// Returns the running runs, of one thread or of all, oldest first.
+pub(crate) fn active(connection: &Connection, thread_id: Option<ThreadId>) -> Result<Vec<Run>> {
+    at_status(connection, RunStatus::Running, thread_id)
+}
+
+/// Returns the runs that wait, of one thread or of all, oldest first.
+pub(crate) fn queued(connection: &Connection, thread_id: Option<ThreadId>) -> Result<Vec<Run>> {
+    at_status(connection, RunStatus::Pending, thread_id)
+}
+
+fn at_status(connection: &Connection, status: RunStatus, thread_id: Option<ThreadId>) -> Result<Vec<Run>> {
+    let mut statement = connection.prepare_cached(&at_status_sql(status, thread_id))?;
+    let parameters: Vec<String> = thread_id.iter().map(ToString::to_string).collect();
+    statement.query_map(&parameters[..], read)
+}
+
+/// The status is in it: the engine finds the rows through an index of their own only when it knows it.
+fn at_status_sql(status: RunStatus, thread_id: Option<ThreadId>) -> String {
+    let condition = if thread_id.is_some() { " AND h.thread_id = ?1" } else { "" };
+    format!(
+        "SELECT {COLUMNS} FROM runs r JOIN thread_heads h ON h.thread_key = r.thread_key
+         WHERE r.status = '{}'{condition} ORDER BY r.created_at, r.run_id",
+        status.as_str()
+    )
+}
+
+/// Returns a page of runs, newest first.
+pub(crate) fn list(connection: &Connection, filter: &RunFilter) -> Result<Vec<Run>> {
+    let (limit, offset) = (page_limit("runs", filter.limit)?, integer(filter.offset as u64));
+    let owner = owners::of(filter.scope.as_ref());
+    let key = match filter.thread_id {
+        Some(thread_id) => match threads::key(connection, thread_id)? {
+            Some(key) => Some(key),
+            None => return Ok(Vec::new()),
+        },
+        None => None,
+    };
+    let mut parameters: Vec<&dyn ToValue> = vec![&limit, &offset];
+    let mut conditions = String::new();
+    if let Some(key) = &key {
+        parameters.push(key);
+        conditions.push_str(&format!(" AND r.thread_key = ?{}", parameters.len()));
+    }
+    if let Some(owner) = &owner {
+        parameters.push(owner);
+        conditions.push_str(&format!(" AND h.owner = ?{}", parameters.len()));
+    }
+    let mut statement = connection.prepare_cached(&page_sql(&conditions, &filter.statuses))?;
+    let runs = statement.query_map(parameters.as_slice(), read)?;
+    Ok(runs)
+}
+
+fn page_sql(conditions: &str, statuses: &[RunStatus]) -> String {
+    let (of_status, order) = match statuses {
+        [] => (String::new(), "r.run_id"),
+        // Of the many runs there were these are few: they are found by an index of their own, and sorted.
+        [status @ (RunStatus::Running | RunStatus::Pending)] => {
+            (format!(" AND r.status = '{}'", status.as_str()), "+r.run_id")
+        }
+        several => {
+            let names = RunStatus::ALL.into_iter().filter(|status| several.contains(status));
+            let names: Vec<_> = names.map(RunStatus::as_str).collect();
+            (format!(" AND r.status IN ('{}')", names.join("', '")), "r.run_id")
+        }
+    };
+    format!(
+        "SELECT {COLUMNS} FROM runs r CROSS JOIN thread_heads h ON h.thread_key = r.thread_key
+         WHERE TRUE{conditions}{of_status} ORDER BY {order} DESC LIMIT ?1 OFFSET ?2"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::plan;
+
+    #[test]
+    fn what_runs_and_what_waits_is_found_by_an_index_of_its_own() {
+        for (status, index) in [(RunStatus::Running, "runs_active"), (RunStatus::Pending, "runs_queued")] {
+            for thread_id in [None, Some(ThreadId::generate())] {
+                let plan = plan(&at_status_sql(status, thread_id));
+                assert!(plan.iter().any(|step| step.contains(index)), "{plan:?}");
+                assert!(
+                    !plan.iter().any(|step| step.starts_with("SCAN") && !step.contains(index)),
+                    "{plan:?}"
+                );
+            }
+            let plan = plan(&page_sql(" AND h.owner = ?3", &[status]));
+            assert!(plan.iter().any(|step| step.contains(index)), "{plan:?}");
+        }
+    }
+}

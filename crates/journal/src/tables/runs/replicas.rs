@@ -1,0 +1,46 @@
+//! The processes that work on the same journal: which there are, and until when each certainly lives.
+
+use jiff::Timestamp;
+
+use crate::engines::sql::Connection;
+use crate::tables::columns::{instant, stored};
+use crate::{Replica, Result};
+
+/// Stores that a process lives; one that lives no longer is forgotten.
+pub(crate) fn announce(connection: &Connection, replica: &Replica, now: Timestamp) -> Result<()> {
+    if replica.alive_until < now {
+        return forget(connection, &replica.owner);
+    }
+    connection.execute(
+        "INSERT INTO replicas (owner, machine, alive_until) VALUES (?1, ?2, ?3)
+         ON CONFLICT (owner) DO UPDATE SET machine = excluded.machine, alive_until = excluded.alive_until",
+        (&replica.owner, &replica.machine, instant(replica.alive_until)),
+    )?;
+    Ok(())
+}
+
+fn forget(connection: &Connection, owner: &str) -> Result<()> {
+    connection.execute("DELETE FROM replicas WHERE owner = ?1", [owner])?;
+    Ok(())
+}
+
+/// Returns the present by the server's clock.
+pub(crate) fn clock(connection: &Connection) -> Result<Timestamp> {
+    let mut statement = connection.prepare_cached(
+        r#"SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS now"#,
+    )?;
+    statement.query_row((), |row| stored(row, "now"))
+}
+
+/// Returns all there are, also those of which nothing was heard any more.
+pub(crate) fn list(connection: &Connection) -> Result<Vec<Replica>> {
+    let mut statement =
+        connection.prepare_cached("SELECT owner, machine, alive_until FROM replicas ORDER BY owner")?;
+    statement.query_map((), |row| {
+        Ok(Replica {
+            owner: row.get("owner")?,
+            machine: row.get("machine")?,
+            alive_until: stored(row, "alive_until")?,
+        })
+    })
+}

@@ -1,0 +1,193 @@
+//! The index itself, as each engine keeps it: SQLite as an FTS5 table, PostgreSQL as a table of `tsvector`s. The words are the
+//! same in both, cut by the same rules (`words`). What a row stands for is not known here.
+
+use std::ops::{ControlFlow, Range};
+
+use super::words;
+use super::{beginning, spaced};
+use crate::Result;
+use crate::engines::sql::{Connection, Dialect};
+use crate::tables::columns::integer;
+
+/// The most pages of SQLite's index, of about 4 KB, that are merged at once. Of a larger one the rest is merged by and by,
+/// with what is indexed later.
+const PAGES_MAX: i64 = 2_000;
+
+/// An expression that finds rows, in the engine's language.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Expression(String);
+
+impl Expression {
+    /// Returns the expression that finds a word; `None` when it has no letter or digit. One of a script without spaces is
+    /// found where its characters follow each other.
+    pub(crate) fn word(dialect: Dialect, word: &str) -> Result<Option<Self>> {
+        if !word.chars().any(char::is_alphanumeric) {
+            return Ok(None);
+        }
+        Ok(match dialect {
+            Dialect::Sqlite => Some(Self(format!("\"{}\"", spaced(word).replace('"', "\"\"")))),
+            Dialect::Postgres => words::phrase(word)?.map(Self),
+        })
+    }
+
+    /// Returns what finds the rows that each of these finds.
+    pub(crate) fn all(dialect: Dialect, of: &[&Self]) -> Self {
+        Self::joined(of, if dialect == Dialect::Sqlite { " AND " } else { " & " })
+    }
+
+    /// Returns what finds the rows that any of these finds.
+    pub(crate) fn any(dialect: Dialect, of: &[&Self]) -> Self {
+        Self::joined(of, if dialect == Dialect::Sqlite { " OR " } else { " | " })
+    }
+
+    fn joined(of: &[&Self], operator: &str) -> Self {
+        let parts: Vec<&str> = of.iter().map(|part| part.0.as_str()).collect();
+        Self(format!("({})", parts.join(operator)))
+    }
+}
+
+/// Returns what finds the rows that hold any of the words; `None` when none of them can be found.
+pub(crate) fn any_of(dialect: Dialect, words: &[String]) -> Result<Option<String>> {
+    let mut found = Vec::with_capacity(words.len());
+    for word in words {
+        found.extend(Expression::word(dialect, word)?);
+    }
+    let parts: Vec<&Expression> = found.iter().collect();
+    Ok((!parts.is_empty()).then(|| Expression::any(dialect, &parts).0))
+}
+
+/// Returns the statement for the rows `?2 .. ?3` that `?1` finds, each with its score: the best first, and of equally good
+/// ones the one first kept last.
+pub(crate) const fn best_first(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Sqlite => {
+            "SELECT rowid, -rank FROM search_index WHERE search_index MATCH ?1 AND rowid >= ?2 AND rowid < ?3
+            ORDER BY rank, rowid DESC"
+        }
+        Dialect::Postgres => {
+            "SELECT rowid, CAST(ts_rank(words, q, 1) AS double precision) FROM search_index, CAST(CAST(?1 AS text) AS tsquery) q
+            WHERE words @@ q AND rowid >= ?2 AND rowid < ?3 ORDER BY 2 DESC, rowid DESC"
+        }
+    }
+}
+
+/// The order in which rows are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    Ascending,
+    Descending,
+}
+
+/// Shows each row of a range that an expression finds to `look`, until that has seen enough.
+pub(super) fn each_row(
+    connection: &Connection,
+    (expression, range): (&Expression, &Range<i64>),
+    order: Order,
+    mut look: impl FnMut(i64) -> Result<ControlFlow<()>>,
+) -> Result<()> {
+    let matching = match connection.dialect() {
+        Dialect::Sqlite => "search_index MATCH ?1",
+        Dialect::Postgres => "words @@ CAST(CAST(?1 AS text) AS tsquery)",
+    };
+    let direction = if order == Order::Descending { "DESC" } else { "ASC" };
+    connection
+        .prepare_cached(&format!(
+            "SELECT rowid FROM search_index WHERE {matching} AND rowid >= ?2 AND rowid < ?3 ORDER BY rowid {direction}"
+        ))?
+        .stream((&expression.0, range.start, range.end), |row| look(row.get(0)?))
+}
+
+/// Makes a text findable under a row that has none.
+pub(super) fn put(connection: &Connection, row: i64, text: &str) -> Result<()> {
+    let text = spaced(beginning(text));
+    match connection.dialect() {
+        Dialect::Sqlite => connection
+            .prepare_cached("INSERT INTO search_index (rowid, text) VALUES (?1, ?2)")?
+            .send((row, text)),
+        Dialect::Postgres => {
+            let (words, length) = words::vector(&text)?;
+            connection
+                .prepare_cached(
+                    "INSERT INTO search_index (rowid, words, length) VALUES (?1, CAST(CAST(?2 AS text) AS tsvector), ?3)",
+                )?
+                .send((row, words, integer(length)))
+        }
+    }
+}
+
+/// Makes a row unfindable; nothing when it is not there.
+pub(super) fn remove(connection: &Connection, row: i64) -> Result<()> {
+    connection.prepare_cached("DELETE FROM search_index WHERE rowid = ?1")?.send([row])
+}
+
+/// Returns how many words the texts of rows have; 0 for one that is not there.
+pub(super) fn lengths(connection: &Connection, rows: &[i64]) -> Result<Vec<u64>> {
+    match connection.dialect() {
+        // The engine keeps the lengths for its own ranking, as one number a column in its usual coding.
+        Dialect::Sqlite => {
+            let mut statement =
+                connection.prepare_cached("SELECT sz FROM search_index_docsize WHERE id = ?1")?;
+            let mut lengths = Vec::with_capacity(rows.len());
+            for row in rows {
+                let coded: Option<Vec<u8>> = statement.find([row], |row| row.get(0))?;
+                lengths.push(coded.map_or(0, |coded| decoded(&coded)));
+            }
+            Ok(lengths)
+        }
+        Dialect::Postgres => connection
+            .prepare_cached(
+                "SELECT coalesce(i.length, 0) FROM unnest(CAST(?1 AS bigint[])) WITH ORDINALITY AS wanted (rowid, place)
+                 LEFT JOIN search_index i ON i.rowid = wanted.rowid ORDER BY wanted.place",
+            )?
+            .query_map([crate::engines::sql::Value::Integers(rows.into())], |row| {
+                Ok(row.get::<_, i64>(0)?.unsigned_abs())
+            }),
+    }
+}
+
+/// Drops the words of deleted rows. SQLite only notes which rows are gone: their words are in the file until it merges what
+/// it has. The other engine forgets them when it next cleans its tables.
+pub(crate) fn purge(connection: &Connection) -> Result<()> {
+    if connection.dialect() == Dialect::Sqlite {
+        connection
+            .prepare_cached("INSERT INTO search_index (search_index, rank) VALUES ('merge', ?1)")?
+            .send([-PAGES_MAX])?;
+    }
+    Ok(())
+}
+
+/// Returns the number at the beginning of `bytes`: seven bits a byte, the highest first, the eighth bit set on all but the
+/// last.
+fn decoded(bytes: &[u8]) -> u64 {
+    const BYTES_MAX: usize = 8;
+    let mut number = 0;
+    for byte in bytes.iter().take(BYTES_MAX) {
+        number = number << 7 | u64::from(byte & 0x7f);
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    number
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_decoded_as_the_engine_codes_them() {
+        let connection = rusqlite::Connection::open_in_memory().unwrap();
+        connection
+            .execute_batch("CREATE VIRTUAL TABLE search_index USING fts5 (text, content = '')")
+            .unwrap();
+        let counts = [0, 1, 127, 128, 300, 20_000];
+        for (row, count) in (1_i64..).zip(counts) {
+            let text = "word ".repeat(count);
+            connection
+                .execute("INSERT INTO search_index (rowid, text) VALUES (?1, ?2)", (row, text))
+                .unwrap();
+        }
+        let found = lengths(&Connection::Sqlite(&connection), &[1, 2, 3, 4, 5, 6, 7]).unwrap();
+        assert_eq!(found, [0, 1, 127, 128, 300, 20_000, 0]);
+    }
+}

@@ -1,0 +1,232 @@
+//! What a search looks through: the rows its filters let through, as far as that can be told without reading what they
+//! stand for. The rest is asked when a place is read.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ops::Range;
+
+use crate::engines::sql::Connection;
+use jiff::Timestamp;
+
+use super::texts::{self, Kind};
+use super::{belonging, index_row, seq_of, thread_of};
+use crate::tables::columns::{stored, time};
+use crate::tables::events::rewinds::Superseding;
+use crate::tables::{owners, threads};
+use crate::{FoundKind, Result, SearchQuery};
+
+/// What a search looks through.
+pub(super) struct Scope<'a> {
+    connection: &'a Connection<'a>,
+    query: &'a SearchQuery,
+    /// The number that the events of the one thread are stored under.
+    thread_key: Option<i64>,
+    /// What is known of the threads that were met; `None` for one that is not looked through.
+    threads: HashMap<i64, Option<Part>>,
+    /// The texts beside messages that were met, and whether each is looked through.
+    texts: HashMap<i64, bool>,
+}
+
+/// The part of a thread that is looked through.
+struct Part {
+    /// Where it begins.
+    from_seq: i64,
+    superseded: Superseding,
+    copied: Option<Copied>,
+}
+
+/// What a fork copied.
+#[derive(Clone, Copy)]
+struct Copied {
+    /// The number of the thread it was said in.
+    from: i64,
+    /// The last seq; it is the same there.
+    until: i64,
+}
+
+impl<'a> Scope<'a> {
+    /// Returns what the query looks through.
+    pub(super) fn of(connection: &'a Connection<'a>, query: &'a SearchQuery) -> Result<Self> {
+        let thread_key = match query.thread_id {
+            // One that does not exist has no rows.
+            Some(thread_id) => Some(threads::key(connection, thread_id)?.unwrap_or(0)),
+            None => None,
+        };
+        Ok(Self { connection, query, thread_key, threads: HashMap::new(), texts: HashMap::new() })
+    }
+
+    /// Returns the rows that may be among what is looked for.
+    pub(super) fn ranges(&self) -> Result<Vec<Range<i64>>> {
+        let kinds = [
+            (FoundKind::Handoff, Kind::Handoff),
+            (FoundKind::Summary, Kind::Summary),
+            (FoundKind::Item, Kind::Item),
+        ];
+        let texts = kinds.into_iter().filter(|(kind, _)| self.is_wanted(*kind));
+        let mut ranges: Vec<Range<i64>> = texts.map(|(_, kind)| texts::rows(kind)).collect();
+        if self.is_wanted(FoundKind::Message) {
+            ranges.push(match self.thread_key {
+                Some(key) => index_row(key, 0)..index_row(key + 1, 0),
+                None => self.rows_of_threads()?,
+            });
+        }
+        Ok(ranges)
+    }
+
+    /// Returns the rows from the first to the last thread that is looked through. Threads are numbered as they begin, so
+    /// that lately active ones are mostly near each other.
+    fn rows_of_threads(&self) -> Result<Range<i64>> {
+        let owner = owners::of(self.query.scope.as_ref());
+        if self.query.assistant_id.is_none() && self.query.since.is_none() && owner.is_none() {
+            return Ok(0..i64::MAX);
+        }
+        self.connection
+            .prepare_cached(
+                "SELECT ifnull(min(thread_key), 0), ifnull(max(thread_key) + 1, 0) FROM thread_heads
+                 WHERE updated_at IS NOT NULL AND (CAST(?1 AS TEXT) IS NULL OR assistant_id = ?1)
+                     AND (CAST(?2 AS TEXT) IS NULL OR updated_at >= ?2) AND (CAST(?3 AS TEXT) IS NULL OR owner = ?3)",
+            )?
+            .query_row(
+                (self.query.assistant_id.as_ref().map(|id| id.as_str()), self.query.since.map(time), owner),
+                |row| Ok(index_row(row.get(0)?, 0)..index_row(row.get(1)?, 0)),
+            )
+    }
+
+    fn is_wanted(&self, kind: FoundKind) -> bool {
+        match self.query.kinds[..] {
+            [] => kind != FoundKind::Item,
+            _ => self.query.kinds.contains(&kind),
+        }
+    }
+
+    /// Returns how many messages there are among them.
+    pub(super) fn rows(&self) -> Result<u64> {
+        let messages: i64 = self
+            .connection
+            .prepare_cached(
+                "SELECT CAST(ifnull(sum(message_count), 0) AS BIGINT) FROM thread_heads
+                 WHERE updated_at IS NOT NULL AND (CAST(?1 AS BIGINT) IS NULL OR thread_key = ?1)
+                     AND (CAST(?2 AS TEXT) IS NULL OR assistant_id = ?2) AND (CAST(?3 AS TEXT) IS NULL OR owner = ?3)",
+            )?
+            .query_row(
+                (
+                    self.thread_key,
+                    self.query.assistant_id.as_ref().map(|id| id.as_str()),
+                    owners::of(self.query.scope.as_ref()),
+                ),
+                |row| row.get(0),
+            )?;
+        Ok(messages.unsigned_abs())
+    }
+
+    /// Returns whether the row is looked through, as far as can be told without reading its text.
+    pub(super) fn admits(&mut self, row: i64) -> Result<bool> {
+        if let Some((kind, key)) = texts::of_row(row) {
+            return match self.texts.get(&row) {
+                Some(is_admitted) => Ok(*is_admitted),
+                None => {
+                    let is_admitted = belonging::is_text_of(self.connection, (kind, key), self.query)?;
+                    self.texts.insert(row, is_admitted);
+                    Ok(is_admitted)
+                }
+            };
+        }
+        let (key, seq) = (thread_of(row), seq_of(row));
+        if !self.shows(key, seq)? {
+            return Ok(false);
+        }
+        let copied = self.part(key)?.and_then(|part| part.copied).filter(|copied| seq <= copied.until);
+        match copied {
+            // It is found where it was said, if that is looked through too; else every fork would answer in its place.
+            Some(copied) if self.thread_key.is_none() => Ok(!self.shows(copied.from, seq)?),
+            Some(_) | None => Ok(true),
+        }
+    }
+
+    fn shows(&mut self, key: i64, seq: i64) -> Result<bool> {
+        let part = self.part(key)?;
+        Ok(part.is_some_and(|part| seq >= part.from_seq && !part.superseded.contains(seq)))
+    }
+
+    fn part(&mut self, key: i64) -> Result<Option<&Part>> {
+        Ok(match self.threads.entry(key) {
+            Entry::Occupied(known) => known.into_mut().as_ref(),
+            Entry::Vacant(unknown) => unknown.insert(part(self.connection, self.query, key)?).as_ref(),
+        })
+    }
+}
+
+/// Returns the part of the thread that the query looks through.
+fn part(connection: &Connection, query: &SearchQuery, key: i64) -> Result<Option<Part>> {
+    let head = connection
+        .prepare_cached(
+            "SELECT base_seq, copied_count FROM thread_heads WHERE thread_key = ?1 AND updated_at IS NOT NULL
+             AND (CAST(?2 AS TEXT) IS NULL OR assistant_id = ?2) AND (CAST(?3 AS TEXT) IS NULL OR updated_at >= ?3)
+             AND (CAST(?4 AS TEXT) IS NULL OR owner = ?4)",
+        )?
+        .find(
+            (
+                key,
+                query.assistant_id.as_ref().map(|id| id.as_str()),
+                query.since.map(time),
+                owners::of(query.scope.as_ref()),
+            ),
+            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)? > 0)),
+        )?;
+    let Some((base_seq, has_copied)) = head else { return Ok(None) };
+    let from_seq = match query.since {
+        Some(since) => first_seq_since(connection, key, since)?,
+        None => 0,
+    };
+    // What a deleted thread of the same id had said is not there any longer.
+    let from_seq = if has_copied { from_seq } else { from_seq.max(base_seq + 1) };
+    let copied = if has_copied { copied(connection, key, base_seq)? } else { None };
+    Ok(Some(Part { from_seq, superseded: Superseding::of(connection, key)?, copied }))
+}
+
+/// Returns what the thread copied of its parent; `None` when the parent is gone, or it copied another thread.
+fn copied(connection: &Connection, key: i64, base_seq: i64) -> Result<Option<Copied>> {
+    let from = connection
+        .prepare_cached(
+            "SELECT p.thread_key FROM threads t JOIN threads p ON p.thread_id = t.parent_id
+             JOIN events c ON c.thread_key = t.thread_key
+             JOIN events o ON o.thread_key = p.thread_key AND o.seq = c.seq AND o.event_id = c.event_id
+             WHERE t.thread_key = ?1
+                 AND c.seq = (SELECT max(seq) FROM events WHERE thread_key = ?1 AND seq <= ?2)",
+        )?
+        .find((key, base_seq), |row| row.get(0))?;
+    Ok(from.map(|from| Copied { from, until: base_seq }))
+}
+
+/// Returns a seq before which nothing of the thread was said since that time: its events are in the order of their times,
+/// as far as clocks go.
+fn first_seq_since(connection: &Connection, key: i64, since: Timestamp) -> Result<i64> {
+    // Most threads were begun since then, or all was said in them before.
+    let (mut low, mut high) = match next_event(connection, key, 0)? {
+        Some((seq, at)) if at < since => (seq + 1, last_seq(connection, key)? + 1),
+        Some(_) | None => return Ok(0),
+    };
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match next_event(connection, key, middle)? {
+            Some((seq, at)) if at < since => low = seq + 1,
+            Some(_) | None => high = middle,
+        }
+    }
+    Ok(low)
+}
+
+/// Returns the first event at or behind a seq, and when it happened.
+fn next_event(connection: &Connection, key: i64, seq: i64) -> Result<Option<(i64, Timestamp)>> {
+    connection
+        .prepare_cached(
+            "SELECT seq, created_at FROM events WHERE thread_key = ?1 AND seq >= ?2 ORDER BY seq LIMIT 1",
+        )?
+        .find((key, seq), |row| Ok((row.get("seq")?, stored(row, "created_at")?)))
+}
+
+fn last_seq(connection: &Connection, key: i64) -> Result<i64> {
+    connection
+        .prepare_cached("SELECT last_seq FROM thread_heads WHERE thread_key = ?1")?
+        .query_row([key], |row| row.get(0))
+}

@@ -1,0 +1,360 @@
+//! What two owners and the person at the machine have in one journal: none reads, lists or changes anything of another. Each
+//! has the same things under the same names.
+
+mod belongings;
+mod reads;
+mod writes;
+
+use journal::{
+    Error, FoundKind, HandoffFilter, ItemQuery, NamespaceQuery, OutboxQuery, RunFilter, Scoped, SearchQuery,
+    Store, ThreadFilter, Write,
+};
+use protocol::{AssistantId, Scope, Thread, ThreadId, UserId};
+
+use self::belongings::{Belongings, absent, furnish, labels};
+use crate::conformance::Subject;
+use crate::conformance::fixtures::{at, commit, handoff, human, run, thread};
+
+fn owner(name: &str) -> Option<UserId> {
+    (!name.is_empty()).then(|| name.parse().unwrap())
+}
+
+fn assistant(name: &str) -> AssistantId {
+    AssistantId::default().owned_by(owner(name).as_ref())
+}
+
+fn scoped(store: &Subject, name: &str) -> Scoped {
+    Scoped::new(store.clone(), Scope::Owner(owner(name)))
+}
+
+/// Who there is; `""` is the person at the machine.
+const OWNERS: [&str; 3] = ["", "alice", "al"];
+
+/// Gives everybody the same things.
+async fn all_furnished(store: &Subject) -> Vec<(&'static str, Scoped, Belongings)> {
+    let mut all = Vec::new();
+    for name in OWNERS {
+        let own = scoped(store, name);
+        let belongings = furnish(&own, name).await;
+        all.push((name, own, belongings));
+    }
+    all
+}
+
+pub async fn k1_a11_of_others_nothing_is_read(store: Subject) {
+    let all = all_furnished(&store).await;
+    let nothing = reads::of(&all[0].1, &absent()).await;
+    for (name, own, belongings) in &all {
+        // Asked twice: what was found to be another's is not remembered as one's own.
+        for _ in 0..2 {
+            for (other, _, theirs) in all.iter().filter(|(other, ..)| other != name) {
+                let found = reads::of(own, theirs).await;
+                for ((what, found), (_, nothing)) in found.iter().zip(&nothing) {
+                    assert_eq!(found, nothing, "`{name}` reads {what} of `{other}`");
+                }
+            }
+        }
+        for ((what, found), (_, nothing)) in reads::of(own, belongings).await.iter().zip(&nothing) {
+            assert_ne!(found, nothing, "`{name}` reads {what} of their own");
+        }
+        // One who begins anew finds the same.
+        let fresh = scoped(&store, name);
+        assert_eq!(reads::of(&fresh, belongings).await, reads::of(own, belongings).await);
+    }
+}
+
+pub async fn k1_a11_what_has_the_same_name_is_ones_own(store: Subject) {
+    assert_eq!(
+        reads::unasked(),
+        Vec::<&str>::new(),
+        "every method of a store is asked about what others have"
+    );
+    let all = all_furnished(&store).await;
+    for (name, own, mine) in &all {
+        let told = reads::by_name(own).await;
+        let [outbox, import, ..] = &told[..] else { panic!("{told:?}") };
+        assert!(outbox.1.contains(&format!("String({name:?})")) && outbox.1.matches("kind:").count() == 1);
+        assert!(import.1.contains(&format!("{:?}", mine.thread_id)) && import.1.contains("\"session\""));
+        for (what, found) in &told {
+            for (other, _, theirs) in all.iter().filter(|(other, ..)| other != name) {
+                let ids = [theirs.thread_id.to_string(), theirs.key_id.clone()];
+                // The person at the machine gives keys to others.
+                let is_shown =
+                    ids.iter().any(|id| found.contains(id)) && !(name.is_empty() && *what == "all keys");
+                assert!(!is_shown, "`{name}` reads {what} of `{other}`: {found}");
+            }
+        }
+        for (other, _, theirs) in &all {
+            let may = !other.is_empty() && (other == name || name.is_empty());
+            assert_eq!(
+                own.key(&theirs.key_id).await.unwrap().is_some(),
+                may,
+                "`{name}` and a key of `{other}`"
+            );
+        }
+    }
+}
+
+pub async fn k1_one_worker_does_the_work_of_everybody(store: Subject) {
+    let all = all_furnished(&store).await;
+    let due = store.outbox(OutboxQuery::of("kind", 10)).await.unwrap();
+    let mut keys: Vec<&str> = due.iter().map(|item| item.key.as_str()).collect();
+    keys.sort_unstable();
+    assert_eq!(keys, ["@al/key", "@alice/key", "key"]);
+    for item in &due {
+        let (kind, key) = (item.kind.clone(), item.key.clone());
+        commit(&*store, vec![Write::Dequeue { kind, key, created_at: Some(item.created_at) }]).await.unwrap();
+    }
+    for (_, own, _) in &all {
+        assert_eq!(own.outbox(OutboxQuery::of("kind", 10)).await.unwrap(), []);
+    }
+}
+
+pub async fn k1_a11_lists_are_ones_own(store: Subject) {
+    let all = all_furnished(&store).await;
+    for (name, own, mine) in &all {
+        let threads = own.threads(ThreadFilter { limit: 50, ..ThreadFilter::default() }).await.unwrap();
+        let expected = [mine.child_id, mine.thread_id];
+        assert_eq!(threads.iter().map(|thread| thread.thread_id).collect::<Vec<_>>(), expected, "{name}");
+        assert_eq!(own.thread_count(ThreadFilter::default()).await.unwrap(), 2);
+        // Whatever scope is asked for, it is one's own.
+        for scope in OWNERS.map(|other| Scope::Owner(owner(other))).into_iter().chain([Scope::Everyone]) {
+            assert_eq!(own.threads(ThreadFilter::of(scope.clone(), 50)).await.unwrap(), threads);
+            let mut ids = own.threads_by_prefix("", &scope).await.unwrap();
+            ids.sort();
+            assert!(ids.len() == 2 && expected.iter().all(|id| ids.contains(id)), "{name}");
+            assert_eq!(own.runs_by_prefix("", &scope).await.unwrap(), [mine.run_id, mine.queued_id]);
+            let filter = RunFilter { scope: Some(scope.clone()), limit: 50, ..RunFilter::default() };
+            let runs = own.runs(filter).await.unwrap();
+            assert_eq!(runs.iter().map(|run| run.run_id).collect::<Vec<_>>(), [mine.queued_id, mine.run_id]);
+            let filter = HandoffFilter { scope: Some(scope.clone()), ..HandoffFilter::default() };
+            let handoffs = own.handoffs(filter).await.unwrap();
+            assert_eq!(handoffs.iter().map(|one| one.handoff_id).collect::<Vec<_>>(), [mine.handoff_id]);
+            let query = ItemQuery { scope: Some(scope.clone()), limit: 50, ..ItemQuery::default() };
+            let items = own.items(query).await.unwrap();
+            assert_eq!(items.len(), 2, "{name}");
+            assert!(items.iter().all(|found| found.item.value["of"] == *name));
+            let query = NamespaceQuery { scope: Some(scope.clone()), limit: 50, ..NamespaceQuery::default() };
+            let namespaces = own.namespaces(query).await.unwrap();
+            let agents = vec!["agents".to_owned(), mine.assistant_id.to_string(), "notes".to_owned()];
+            assert_eq!(namespaces, [agents, labels("birds")]);
+            let query = SearchQuery { scope: Some(scope), ..everything() };
+            let hits = own.search(query).await.unwrap();
+            assert_eq!(hits.len(), 5, "{name}: {hits:?}");
+            assert!(hits.iter().all(|hit| hit.snippet.contains(&mine.word)), "{name}: {hits:?}");
+        }
+        assert_eq!(own.active_runs(None).await.unwrap().len(), 1);
+        assert_eq!(own.queued_runs(None).await.unwrap().len(), 1);
+        assert_eq!(own.unfinished_checkpoints().await.unwrap().len(), 1);
+        let page = own.outbox(OutboxQuery::of("kind", 1)).await.unwrap();
+        assert_eq!(page.iter().map(|item| item.key.as_str()).collect::<Vec<_>>(), ["key"]);
+        assert_eq!(own.outbox_item("kind", "key").await.unwrap(), page.first().cloned());
+        let rest = OutboxQuery { after: Some(page[0].place()), ..OutboxQuery::of("kind", 1) };
+        assert_eq!(own.outbox(rest).await.unwrap(), [], "{name}");
+        assert_eq!(own.memory_counts(&mine.assistant_id).await.unwrap().items, 2);
+    }
+}
+
+/// A search for the word that everybody has.
+fn everything() -> SearchQuery {
+    let kinds = vec![FoundKind::Message, FoundKind::Summary, FoundKind::Handoff, FoundKind::Item];
+    SearchQuery { words: vec!["heron".to_owned()], kinds, limit: 50, ..SearchQuery::default() }
+}
+
+pub async fn k1_a11_to_others_nothing_is_written(store: Subject) {
+    let all = all_furnished(&store).await;
+    let mut before = Vec::new();
+    for (_, own, mine) in &all {
+        before.push(reads::of(own, mine).await);
+    }
+    let kinds = writes::kinds(&writes::all(&all[0].2));
+    assert_eq!(kinds, (0..writes::KINDS).collect(), "every kind of write is tried");
+    for (name, own, _) in &all {
+        for (other, _, theirs) in all.iter().filter(|(other, ..)| other != name) {
+            for write in writes::all(theirs) {
+                if name.is_empty() && writes::is_of_key(&write) {
+                    continue;
+                }
+                // What fails, fails for want of it; the rest is their own, or there was nothing to be done.
+                let told = writes::told(&commit(own, vec![write.clone()]).await);
+                let is_told = ["done", "no ", "another "].iter().any(|begin| told.starts_with(begin));
+                assert!(is_told, "`{name}` writes to `{other}`: {write:?}: {told}");
+            }
+            let fence = journal::Fence { run_id: theirs.run_id, owner: "one".to_owned() };
+            let fenced = journal::Transaction { fence: Some(fence), writes: Vec::new() };
+            let fenced = own.commit(fenced).await;
+            assert!(matches!(fenced, Err(Error::NotFound { what: "run", .. })), "{fenced:?}");
+        }
+    }
+    for ((name, own, mine), before) in all.iter().zip(before) {
+        assert_eq!(reads::of(own, mine).await, before, "`{name}` has what they had");
+    }
+}
+
+pub async fn k1_a11_what_is_anothers_is_not_told_from_what_is_not_there(store: Subject) {
+    let all = all_furnished(&store).await;
+    for (name, own, _) in &all {
+        for (other, _, theirs) in all.iter().filter(|(other, ..)| other != name) {
+            for (foreign, absent) in writes::all(theirs).into_iter().zip(writes::all(&absent())) {
+                // An id of one's own choice is the one thing that can be found to be taken.
+                if writes::is_new(&foreign) || name.is_empty() && writes::is_of_key(&foreign) {
+                    continue;
+                }
+                let told = writes::told(&commit(own, vec![foreign.clone()]).await);
+                let expected = writes::told(&commit(own, vec![absent]).await);
+                assert_eq!(told, expected, "`{name}` of `{other}`: {foreign:?}");
+            }
+        }
+    }
+}
+
+pub async fn k1_a11_what_two_owners_keep_under_one_name_is_two_things(store: Subject) {
+    let all = all_furnished(&store).await;
+    for (_, own, mine) in &all[1..] {
+        let delete = Write::DeleteItem { namespace: labels("birds"), key: "heron".to_owned() };
+        let done = Write::Dequeue { kind: "kind".to_owned(), key: "key".to_owned(), created_at: None };
+        commit(own, vec![delete, done]).await.unwrap();
+        assert_eq!(own.item(&labels("birds"), "heron").await.unwrap(), None);
+        assert_eq!(own.outbox(OutboxQuery::of("kind", 10)).await.unwrap(), []);
+        commit(own, vec![Write::DeleteThread { thread_id: mine.child_id }]).await.unwrap();
+    }
+    let (_, machine, mine) = &all[0];
+    let item = machine.item(&labels("birds"), "heron").await.unwrap().unwrap();
+    assert_eq!((item.namespace, &item.value["of"]), (labels("birds"), &serde_json::json!("")));
+    assert_eq!(machine.outbox(OutboxQuery::of("kind", 10)).await.unwrap()[0].payload, serde_json::json!(""));
+    assert_eq!(machine.import_source("session").await.unwrap().unwrap().thread_id, mine.thread_id);
+    // Nobody at the machine has a name that begins like those of others.
+    for (namespace, key) in [("@alice/birds", "heron"), ("@bob", "k"), ("@", "k")] {
+        assert_eq!(machine.item(&labels(namespace), key).await.unwrap(), None);
+        let item = belongings::item((namespace, key), "");
+        let refused = commit(machine, vec![Write::PutItem(item)]).await;
+        assert!(matches!(refused, Err(Error::Invalid { .. })), "{namespace}: {refused:?}");
+    }
+    assert_eq!(machine.outbox(OutboxQuery::of("@alice/kind", 10)).await.unwrap(), []);
+    assert_eq!(machine.import_source("@alice/session").await.unwrap(), None);
+    // What an owner's labels begin with is theirs to say.
+    let (_, alice, _) = &all[1];
+    commit(alice, vec![Write::PutItem(belongings::item(("@al/birds", "grebe"), "alice"))]).await.unwrap();
+    assert_eq!(all[2].1.item(&labels("birds"), "grebe").await.unwrap(), None);
+    assert!(alice.item(&labels("@al/birds"), "grebe").await.unwrap().is_some());
+    let notes = format!("agents/{}/notes", all[1].2.assistant_id);
+    for (query, expected) in [
+        (namespaces(), vec!["@al/birds", &notes]),
+        (NamespaceQuery { suffix: labels("*/birds"), ..namespaces() }, vec!["@al/birds"]),
+        (NamespaceQuery { suffix: labels("*/*/*/birds"), ..namespaces() }, vec![]),
+        (NamespaceQuery { prefix: labels("*"), depth_max: Some(1), ..namespaces() }, vec!["@al", "agents"]),
+        (NamespaceQuery { prefix: labels("birds"), ..namespaces() }, vec![]),
+        (NamespaceQuery { offset: 1, limit: 1, ..namespaces() }, vec![&notes]),
+    ] {
+        let found = alice.namespaces(query.clone()).await.unwrap();
+        assert_eq!(found, expected.into_iter().map(labels).collect::<Vec<_>>(), "{query:?}");
+    }
+}
+
+fn namespaces() -> NamespaceQuery {
+    NamespaceQuery { limit: 50, ..NamespaceQuery::default() }
+}
+
+pub async fn k1_an_id_is_nobody_elses_for_ever(store: Subject) {
+    let (alice, bob) = (scoped(&store, "alice"), scoped(&store, "bob"));
+    let of = |name: &str, thread_id| Thread { assistant_id: assistant(name), thread_id, ..thread() };
+    let thread_id = ThreadId::generate();
+    let create = |name: &str| vec![Write::CreateThread(of(name, thread_id))];
+    commit(&alice, create("alice")).await.unwrap();
+    for _ in 0..2 {
+        for (name, own) in [("bob", &bob as &dyn Store), ("bob", &*store), ("", &*store)] {
+            let taken = commit(own, create(name)).await;
+            assert!(matches!(taken, Err(Error::Differs { what: "thread", .. })), "{name}: {taken:?}");
+        }
+        // Nor may anybody make one for another.
+        let foreign = commit(&bob, vec![Write::CreateThread(of("alice", ThreadId::generate()))]).await;
+        assert!(matches!(foreign, Err(Error::NotFound { what: "assistant", .. })), "{foreign:?}");
+        commit(&alice, vec![Write::DeleteThread { thread_id }]).await.ok();
+    }
+    commit(&alice, create("alice")).await.unwrap();
+    assert!(alice.thread(thread_id).await.unwrap().is_some());
+}
+
+pub async fn k1_what_belongs_to_a_thread_belongs_to_its_owner(store: Subject) {
+    let thread = Thread { assistant_id: assistant("alice"), ..thread() };
+    let thread_id = thread.thread_id;
+    commit(&*store, vec![Write::CreateThread(thread)]).await.unwrap();
+    // Not even who may write everything mixes what two people have.
+    for name in ["", "bob"] {
+        let run = protocol::Run { assistant_id: assistant(name), ..run(thread_id, "one") };
+        let waiting = protocol::Run { status: protocol::RunStatus::Pending, ..run.clone() };
+        let handoff = protocol::Handoff { assistant_id: assistant(name), ..handoff(thread_id, 1) };
+        for write in [Write::AdmitRun(run), Write::QueueRun(waiting), Write::CreateHandoff(handoff)] {
+            let refused = commit(&*store, vec![write]).await;
+            assert!(matches!(refused, Err(Error::Invalid { .. })), "{name}: {refused:?}");
+        }
+    }
+}
+
+pub async fn k1_a_transaction_may_name_what_it_makes(store: Subject) {
+    let alice = scoped(&store, "alice");
+    let parent = Thread { assistant_id: assistant("alice"), ..thread() };
+    let child = Thread {
+        parent_id: Some(parent.thread_id),
+        ..Thread { thread_id: ThreadId::generate(), ..parent.clone() }
+    };
+    let (thread_id, into) = (parent.thread_id, child.thread_id);
+    let run = protocol::Run { assistant_id: assistant("alice"), ..run(thread_id, "one") };
+    let handoff = protocol::Handoff {
+        assistant_id: assistant("alice"),
+        child_thread_id: into,
+        ..handoff(thread_id, 1)
+    };
+    let writes = vec![
+        Write::CreateThread(parent),
+        Write::Append { thread_id, events: vec![human("hello")] },
+        Write::CreateThread(child),
+        Write::CopyEvents { from: thread_id, until: None, into },
+        Write::AdmitRun(run.clone()),
+        Write::UpdateRun {
+            run_id: run.run_id,
+            patch: journal::RunPatch { at: Some(at(2)), ..Default::default() },
+        },
+        Write::CreateHandoff(handoff.clone()),
+        Write::PutProposal(crate::conformance::fixtures::proposal(&handoff, 0, "text")),
+        Write::ForgetHandoff { handoff_id: handoff.handoff_id },
+    ];
+    // The last one fails, because the handoff has a proposal: nothing of it is remembered as one's own.
+    let refused = commit(&alice, writes.clone()).await;
+    assert!(matches!(refused, Err(Error::Differs { what: "handoff", .. })), "{refused:?}");
+    let bobs = Thread { assistant_id: assistant("bob"), thread_id, ..thread() };
+    commit(&*store, vec![Write::CreateThread(bobs)]).await.unwrap();
+    let late = commit(&alice, vec![Write::Append { thread_id, events: vec![human("mine?")] }]).await;
+    assert!(matches!(late, Err(Error::NotFound { what: "thread", .. })), "{late:?}");
+    let scope = scoped(&store, "carol");
+    assert!(matches!(
+        commit(&scope, writes[..8].to_vec()).await,
+        Err(Error::NotFound { what: "assistant", .. })
+    ));
+}
+
+pub async fn everyone_sees_what_is_asked_for(store: Subject) {
+    let all = all_furnished(&store).await;
+    let everyone = Scoped::new(store.clone(), Scope::Everyone);
+    assert!(matches!(
+        everyone.threads(ThreadFilter { limit: 9, ..Default::default() }).await,
+        Err(Error::Invalid { .. })
+    ));
+    for (scope, count) in
+        [(Scope::Everyone, 6), (Scope::Owner(owner("alice")), 2), (Scope::Owner(owner("bob")), 0)]
+    {
+        let threads = everyone.threads(ThreadFilter::of(scope.clone(), 50)).await.unwrap();
+        assert_eq!(
+            (threads.len(), everyone.thread_count(ThreadFilter::of(scope, 0)).await.unwrap()),
+            (count, count as u64)
+        );
+    }
+    assert_eq!(everyone.active_runs(None).await.unwrap().len(), 3);
+    for (_, own, mine) in &all {
+        assert_eq!(everyone.thread(mine.thread_id).await.unwrap(), own.thread(mine.thread_id).await.unwrap());
+    }
+    let rooted = everyone.item(&labels("@alice/birds"), "heron").await.unwrap().unwrap();
+    assert_eq!(rooted.value["of"], "alice");
+    let hits = everyone.search(everything()).await.unwrap();
+    assert_eq!(hits.len(), 15);
+}

@@ -1,0 +1,190 @@
+//! Every kind of write, aimed at what somebody has.
+
+use std::collections::BTreeSet;
+
+use journal::{
+    Committed, Error, HandoffPatch, ImportSource, OutboxItem, Planned, Result, RunPatch, ThreadPatch,
+    Transfer, Write,
+};
+use protocol::{Decision, Decisions, HandoffStatus, Rating, Run, RunStatus, SummaryId, Thread, ThreadStatus};
+use serde_json::json;
+
+use super::belongings::{Belongings, artifact, item, key};
+use crate::conformance::fixtures::{at, checkpoint, feedback, human, thread};
+
+/// How many kinds of write there are.
+pub const KINDS: usize = 38;
+
+/// Writes that would change what is theirs.
+pub fn all(theirs: &Belongings) -> Vec<Write> {
+    let mut writes = to_threads(theirs);
+    writes.extend(to_runs(theirs));
+    writes.extend(to_memory(theirs));
+    writes
+}
+
+fn to_threads(theirs: &Belongings) -> Vec<Write> {
+    let thread_id = theirs.thread_id;
+    let patch = ThreadPatch { status: Some(ThreadStatus::Error), ..ThreadPatch::default() };
+    vec![
+        Write::CreateThread(Thread { thread_id, assistant_id: theirs.assistant_id.clone(), ..thread() }),
+        Write::UpdateThread { thread_id, patch },
+        Write::SettleThread { thread_id },
+        Write::DeleteThread { thread_id: theirs.child_id },
+        Write::Append { thread_id, events: vec![human("foreign words")] },
+        Write::Rewind { thread_id: theirs.child_id, keep_seq: 0, at: at(2) },
+        Write::CopyEvents { from: thread_id, until: None, into: theirs.child_id },
+        Write::PutArtifact(artifact(thread_id, "somebody")),
+        Write::ExpectCheckpoint { thread_id, checkpoint_id: Some(theirs.checkpoint_id) },
+        Write::ExpectCheckpoint { thread_id, checkpoint_id: None },
+        Write::ExpectContext(Planned { thread_id, last_seq: 9 }),
+        Write::PutFeedback(feedback(&theirs.run, Rating::Down, 2)),
+        Write::RemoveFeedback {
+            thread_id,
+            run_id: theirs.run_id,
+            user_id: protocol::RunFeedback::LOCAL.to_owned(),
+        },
+    ]
+}
+
+fn to_runs(theirs: &Belongings) -> Vec<Write> {
+    let (thread_id, run_id) = (theirs.thread_id, theirs.run_id);
+    let ended = RunPatch { status: Some(RunStatus::Cancelled), ..RunPatch::default() };
+    let approval = Decisions { decisions: vec![Decision::Approve { args: None, summary_sha256: None }] };
+    let interrupt = protocol::Interrupt {
+        interrupt_id: protocol::InterruptId::derive(run_id, 7, "approval"),
+        ..theirs.interrupt.clone()
+    };
+    vec![
+        Write::QueueRun(Run { status: RunStatus::Pending, ..theirs.run.clone() }),
+        Write::AdmitRun(theirs.run.clone()),
+        Write::BeginRun(theirs.run.clone()),
+        Write::PutRunRequest { run_id, thread_id, request: Box::default() },
+        Write::ForgetRun { run_id: theirs.queued_id },
+        Write::UpdateRun { run_id, patch: ended },
+        Write::ReclaimRun { run_id, owner: "two".to_owned(), now: at(999), lease_until: at(1_000) },
+        Write::PutCheckpoint(checkpoint(&theirs.run, 9)),
+        Write::RaiseInterrupt(interrupt),
+        Write::ResolveInterrupt { interrupt_id: theirs.interrupt_id, decisions: Some(approval), at: at(2) },
+        Write::ExpectPending { interrupt_id: theirs.interrupt_id },
+        Write::RestoreCheckpoint { thread_id, run_id },
+        Write::CreateHandoff(theirs.handoff.clone()),
+        Write::MoveHandoff {
+            handoff_id: theirs.handoff_id,
+            from: HandoffStatus::Requested,
+            to: HandoffStatus::Declined,
+            patch: HandoffPatch::default(),
+            at: at(2),
+        },
+        Write::PutProposal(protocol::Proposal { iteration: 1, ..theirs.proposal.clone() }),
+        Write::ForgetHandoff { handoff_id: theirs.handoff_id },
+    ]
+}
+
+fn to_memory(theirs: &Belongings) -> Vec<Write> {
+    let (thread_id, user_id) = (theirs.thread_id, "somebody".parse().unwrap());
+    let summary = protocol::MediumTermSummary {
+        id: SummaryId::generate(),
+        turn_range_start: 2,
+        turn_range_end: 2,
+        ..theirs.summary.clone()
+    };
+    let threads = vec![Planned { thread_id, last_seq: 99 }];
+    let source = ImportSource {
+        source_key: "session".to_owned(),
+        thread_id,
+        entries: 9,
+        chain: String::new(),
+        updated_at: at(2),
+    };
+    let due = OutboxItem {
+        kind: "kind".to_owned(),
+        key: "other".to_owned(),
+        payload: json!(1),
+        attempts: 0,
+        created_at: at(2),
+    };
+    vec![
+        Write::TransferTurns(Transfer { summary, thread_id: Some(thread_id), turns: 1, threads }),
+        Write::RestoreTurns { summary_ids: vec![theirs.summary_id], scope: None },
+        Write::PutItem(item(("grebes", "k"), "somebody")),
+        Write::DeleteItem { namespace: vec!["grebes".to_owned()], key: "k".to_owned() },
+        Write::PutKey(key(theirs, user_id)),
+        Write::RevokeKey { key_id: theirs.key_id.clone(), at: at(2) },
+        Write::Enqueue(due.clone()),
+        Write::ChangeQueued { payload: due.payload.clone(), attempts: due.attempts, was: due },
+        Write::Dequeue { kind: "kind".to_owned(), key: "other".to_owned(), created_at: None },
+        Write::PutImport { source, expected: None },
+    ]
+}
+
+/// Returns the number of a kind of write. A new one gets the next number, and an aim in [`all`].
+fn kind(write: &Write) -> usize {
+    match write {
+        Write::CreateThread(_) => 0,
+        Write::UpdateThread { .. } => 1,
+        Write::DeleteThread { .. } => 2,
+        Write::Append { .. } => 3,
+        Write::Rewind { .. } => 4,
+        Write::CopyEvents { .. } => 5,
+        Write::PutArtifact(_) => 6,
+        Write::ExpectCheckpoint { .. } => 7,
+        Write::ExpectContext(_) => 8,
+        Write::QueueRun(_) => 9,
+        Write::AdmitRun(_) => 10,
+        Write::PutRunRequest { .. } => 11,
+        Write::ForgetRun { .. } => 12,
+        Write::UpdateRun { .. } => 13,
+        Write::ReclaimRun { .. } => 14,
+        Write::PutCheckpoint(_) => 15,
+        Write::RaiseInterrupt(_) => 16,
+        Write::ResolveInterrupt { .. } => 17,
+        Write::CreateHandoff(_) => 18,
+        Write::MoveHandoff { .. } => 19,
+        Write::PutProposal(_) => 20,
+        Write::ForgetHandoff { .. } => 21,
+        Write::PutFeedback(_) => 22,
+        Write::RemoveFeedback { .. } => 23,
+        Write::TransferTurns(_) => 24,
+        Write::RestoreTurns { .. } => 25,
+        Write::PutItem(_) => 26,
+        Write::DeleteItem { .. } => 27,
+        Write::PutKey(_) => 28,
+        Write::RevokeKey { .. } => 29,
+        Write::Enqueue(_) => 30,
+        Write::Dequeue { .. } => 31,
+        Write::PutImport { .. } => 32,
+        Write::ChangeQueued { .. } => 33,
+        Write::SettleThread { .. } => 34,
+        Write::ExpectPending { .. } => 35,
+        Write::BeginRun(_) => 36,
+        Write::RestoreCheckpoint { .. } => 37,
+        Write::Announce { .. } => 38,
+        Write::ReleaseRuns { .. } => 39,
+        Write::ClaimRuns(_) => 40,
+    }
+}
+
+pub fn kinds(writes: &[Write]) -> BTreeSet<usize> {
+    writes.iter().map(kind).collect()
+}
+
+/// Returns what a caller can tell from the outcome, whatever ids it is about.
+pub fn told(outcome: &Result<Committed>) -> String {
+    match outcome {
+        Ok(_) => "done".to_owned(),
+        Err(Error::NotFound { what, .. }) => format!("no {what}"),
+        Err(Error::Differs { what, .. }) => format!("another {what}"),
+        Err(other) => format!("{other:?}"),
+    }
+}
+
+/// Whether the write takes an id that nobody has yet.
+pub const fn is_new(write: &Write) -> bool {
+    matches!(write, Write::CreateThread(_))
+}
+
+/// Whether the write is about keys, which the person at the machine gives to others.
+pub const fn is_of_key(write: &Write) -> bool {
+    matches!(write, Write::PutKey(_) | Write::RevokeKey { .. })
+}

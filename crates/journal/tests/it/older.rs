@@ -1,0 +1,142 @@
+//! Databases of older versions: what later migrations made is taken back, and made again when the file is opened.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use journal::{ItemQuery, Scoped, Sqlite, Store, Superseded, Write};
+use protocol::{Item, Scope, StepPoint};
+use rusqlite::Connection;
+
+use crate::conformance::fixtures::{ai, append, at, checkpoint, commit, create, fact, human, result, run};
+
+/// The newest version there is.
+pub const NEWEST: u32 = 5;
+
+/// What the third migration made.
+const SINCE_VERSION_2: &str = "
+    DELETE FROM search_index WHERE rowid IN (SELECT handoff_key - (2 << 48) FROM handoff_index);
+    DROP TRIGGER handoff_index_gone;
+    DROP TABLE handoff_index;";
+
+/// What the fourth migration made.
+const SINCE_VERSION_3: &str = "
+    DROP INDEX thread_heads_recent;
+    ALTER TABLE thread_heads DROP COLUMN owner;
+    CREATE INDEX thread_heads_recent ON thread_heads (updated_at DESC, thread_id DESC)
+        WHERE updated_at IS NOT NULL AND in_subagent = 0;
+    DROP INDEX threads_created;
+    ALTER TABLE threads DROP COLUMN owner;
+    CREATE INDEX threads_created ON threads (created_at DESC, thread_id DESC);
+    DROP INDEX runs_active;
+    CREATE UNIQUE INDEX runs_active ON runs (thread_key) WHERE status IN ('pending', 'running');
+    DROP INDEX runs_queued;
+    ALTER TABLE runs DROP COLUMN began;
+    DROP TABLE run_requests;
+    ALTER TABLE steps DROP COLUMN source;
+    ALTER TABLE steps DROP COLUMN input_seq;
+    ALTER TABLE steps DROP COLUMN number;
+    ALTER TABLE checkpoints DROP COLUMN source;
+    ALTER TABLE checkpoints DROP COLUMN number;
+    DROP INDEX outbox_oldest;
+    DROP TABLE checkpoints_left;
+    DROP INDEX events_rewinds;
+    DROP TABLE api_keys;";
+
+/// What the fifth migration made.
+const SINCE_VERSION_4: &str = "DROP TABLE replicas;";
+
+/// Takes the database at `path` back to that version of the schema.
+pub fn make(path: &Path, version: u32) {
+    let raw = Connection::open(path).unwrap();
+    for (made, since) in [(4, SINCE_VERSION_4), (3, SINCE_VERSION_3), (2, SINCE_VERSION_2)] {
+        if version <= made {
+            raw.execute_batch(since).unwrap();
+        }
+    }
+    raw.execute("DELETE FROM schema_migrations WHERE version > ?1", [version]).unwrap();
+    raw.pragma_update(None, "user_version", version).unwrap();
+}
+
+async fn points(store: &Sqlite, thread_id: protocol::ThreadId) -> Vec<StepPoint> {
+    store.checkpoints(thread_id, None, 50, Superseded::Shown).await.unwrap()
+}
+
+#[tokio::test]
+async fn points_of_an_older_database_get_the_numbers_they_would_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    let store = Sqlite::open(&path).unwrap();
+    let mut threads = Vec::new();
+    for number in 0..3 {
+        let thread_id = create(&store).await;
+        for turn in 0..3 {
+            let run = run(thread_id, "one");
+            let said = match (number + turn) % 3 {
+                0 => vec![result("c", "not done"), human("go on")],
+                1 => vec![human("begin")],
+                _ => Vec::new(),
+            };
+            let said = said.into_iter().map(|event| event.in_run(run.run_id)).collect();
+            let writes = vec![
+                Write::AdmitRun(run.clone()),
+                Write::Append { thread_id, events: said },
+                Write::PutCheckpoint(checkpoint(&run, 0)),
+            ];
+            commit(&store, writes).await.unwrap();
+            append(&store, thread_id, vec![ai("so be it").in_run(run.run_id)]).await.unwrap();
+            let patch =
+                journal::RunPatch { status: Some(protocol::RunStatus::Success), ..Default::default() };
+            let ended = Write::UpdateRun { run_id: run.run_id, patch };
+            commit(&store, vec![Write::PutCheckpoint(checkpoint(&run, 1)), ended]).await.unwrap();
+        }
+        threads.push((thread_id, points(&store, thread_id).await));
+    }
+    let numbers: Vec<i64> = threads[0].1.iter().map(|point| point.number).collect();
+    assert_eq!(numbers, [6, 5, 4, 3, 1, 0]);
+    drop(store);
+    make(&path, 3);
+    let store = Sqlite::open(&path).unwrap();
+    for (thread_id, points_before) in threads {
+        assert_eq!(points(&store, thread_id).await, points_before);
+    }
+    let problems = store.health(journal::HealthDepth::Integrity).await.unwrap().problems;
+    assert_eq!(problems, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn k1_what_the_person_at_the_machine_kept_stays_theirs_and_going_back_is_told_from_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    let store = Sqlite::open(&path).unwrap();
+    let thread_id = create(&store).await;
+    let run = run(thread_id, "one");
+    let rewound = protocol::EventType::ThreadRewound;
+    let rewound = fact(rewound, &serde_json::json!({"keep_seq": 1, "superseded": 1}));
+    let said = vec![human("begin").in_run(run.run_id), ai("so be it").in_run(run.run_id)];
+    let writes = vec![
+        Write::AdmitRun(run.clone()),
+        Write::Append { thread_id, events: said },
+        Write::PutCheckpoint(checkpoint(&run, 0)),
+        Write::Append { thread_id, events: vec![rewound] },
+        Write::PutCheckpoint(checkpoint(&run, 1)),
+        Write::Append { thread_id, events: vec![ai("again").in_run(run.run_id)] },
+        Write::PutCheckpoint(checkpoint(&run, 2)),
+    ];
+    commit(&store, writes).await.unwrap();
+    let items = ["@alice", "_@alice", "birds"].map(|label| Item {
+        namespace: vec![label.to_owned()],
+        key: "heron".to_owned(),
+        value: serde_json::Map::new(),
+        created_at: at(1),
+        updated_at: at(1),
+    });
+    commit(&store, items.iter().cloned().map(Write::PutItem).collect()).await.unwrap();
+    drop(store);
+    make(&path, 3);
+    let store = Sqlite::open(&path).unwrap();
+    let sources: Vec<_> = points(&store, thread_id).await.iter().map(|point| point.source.as_str()).collect();
+    assert_eq!(sources, ["loop", "rewind", "loop"]);
+    let machine = Scoped::new(Arc::new(store), Scope::Owner(None));
+    let all = machine.items(ItemQuery { limit: 9, ..ItemQuery::default() }).await.unwrap();
+    assert_eq!(all.len(), items.len(), "{all:?}");
+}

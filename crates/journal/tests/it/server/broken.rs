@@ -1,0 +1,259 @@
+//! The journal on ways that are slow or break, on servers that stop, crash, stand still or are full, and in a process that
+//! was stopped in the middle of something.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cluster::{Cluster, Cut, Database, Proxy};
+use journal::{Error, Fence, PoolSettings, Postgres, RunPatch, Store, Transaction, Write};
+use protocol::{Run, RunStatus, Seq, ThreadId};
+
+use crate::backends::POOL;
+use crate::conformance::fixtures::{
+    ai, all_events, append, at, checkpoint, commit, create, create_run, human, run, seqs, trace,
+};
+use crate::server::races::is_sound;
+
+const CHILD_URL: &str = "JOURNAL_POSTGRES_CHILD_URL";
+const CHILD_RUN: &str = "JOURNAL_POSTGRES_CHILD_RUN";
+
+/// Half of what a journey to the server and back takes.
+const HALF_WAY: Duration = Duration::from_millis(40);
+/// The most journeys of a run's admission, step and end together.
+const RUN_JOURNEYS_MAX: u128 = 16;
+
+async fn behind_a_proxy(settings: PoolSettings) -> (Database, Proxy, Postgres) {
+    let database = Database::create().unwrap();
+    let proxy = Proxy::start(database.address()).unwrap();
+    let store = Postgres::open(&database.url_through(proxy.address()), settings).await.unwrap();
+    (database, proxy, store)
+}
+
+/// Returns how many journeys something takes, the best of some: news of what was done before may be in the way.
+async fn journeys<F: Future<Output = ()>>(proxy: &Proxy, mut work: impl FnMut() -> F) -> u128 {
+    // What is done for the first time is prepared, on each connection.
+    for _ in 0..8 {
+        work().await;
+    }
+    proxy.delay(HALF_WAY, HALF_WAY);
+    let mut best = u128::MAX;
+    for _ in 0..5 {
+        let begun = Instant::now();
+        work().await;
+        best = best.min(begun.elapsed().as_millis() / (2 * HALF_WAY).as_millis());
+    }
+    proxy.delay(Duration::ZERO, Duration::ZERO);
+    best
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_usual_takes_few_journeys_to_the_server() {
+    let (_database, proxy, store) = behind_a_proxy(PoolSettings { max: 2, ..POOL }).await;
+    let (store, thread_id) = (&store, create(&store).await);
+    let said =
+        journeys(&proxy, async || drop(append(store, thread_id, vec![human("q"), ai("a")]).await.unwrap()));
+    let said = said.await;
+    let many = || async { drop(append(store, thread_id, (0..100).map(trace).collect()).await.unwrap()) };
+    let many = journeys(&proxy, many).await;
+    let looked = journeys(&proxy, async || assert!(store.thread(thread_id).await.unwrap().is_some())).await;
+    let worked = journeys(&proxy, async || whole_run(store, thread_id).await).await;
+    eprintln!(
+        "journeys: an append {said}, a long one {many}, a look {looked}, a run of three commits {worked}"
+    );
+    assert!(said <= 2 && many <= 2 && looked <= 1 && worked <= RUN_JOURNEYS_MAX);
+}
+
+/// A run as the runtime has it: an admission, a step and an end, one transaction each.
+async fn whole_run(store: &Postgres, thread_id: ThreadId) {
+    let run = run(thread_id, "one");
+    let fence = Some(Fence { run_id: run.run_id, owner: "one".to_owned() });
+    let said =
+        |event: protocol::NewEvent| Write::Append { thread_id, events: vec![event.in_run(run.run_id)] };
+    let patch = RunPatch { status: Some(RunStatus::Success), ..RunPatch::default() };
+    let admission =
+        vec![Write::AdmitRun(run.clone()), said(human("q")), Write::PutCheckpoint(checkpoint(&run, 0))];
+    commit(store, admission).await.unwrap();
+    let step = vec![said(ai("a")), Write::PutCheckpoint(checkpoint(&run, 1))];
+    store.commit(Transaction { fence: fence.clone(), writes: step }).await.unwrap();
+    let end = vec![
+        said(trace(1)),
+        Write::PutCheckpoint(checkpoint(&run, 2)),
+        Write::UpdateRun { run_id: run.run_id, patch },
+        Write::SettleThread { thread_id },
+    ];
+    store.commit(Transaction { fence, writes: end }).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a8_m2_cut_anywhere_an_append_is_there_once() {
+    let (_database, proxy, store) = behind_a_proxy(PoolSettings { max: 1, ..POOL }).await;
+    let thread_id = create(&store).await;
+    let mut given: Vec<Seq> = Vec::new();
+    let cuts = (0..1_400).step_by(23).flat_map(|bytes| [Cut::ToServer(bytes), Cut::ToClient(bytes)]);
+    for cut in cuts.chain([Cut::Answer("COMMIT"), Cut::Request("COMMIT")]) {
+        proxy.cut_at(cut);
+        let seqs = append(&store, thread_id, vec![trace(1), trace(2)]).await;
+        given.extend(seqs.unwrap_or_else(|error| panic!("{cut:?}: {error}")));
+    }
+    assert_eq!(given, (1..=given.len() as u64).collect::<Vec<_>>());
+    assert_eq!(seqs(&all_events(&store, thread_id, &[]).await), given);
+    assert!(store.pool().broken > 30, "{:?}", store.pool());
+    is_sound(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn j9_a_database_that_cannot_be_reached_is_told_and_used_again_when_it_can() {
+    let (_database, proxy, store) =
+        behind_a_proxy(PoolSettings { patience: Duration::from_secs(1), ..POOL }).await;
+    let thread_id = create(&store).await;
+    proxy.refuse();
+    proxy.cut();
+    let begun = Instant::now();
+    let told = append(&store, thread_id, vec![trace(1)]).await.unwrap_err();
+    assert!(matches!(told, Error::Unreachable { .. }), "{told}");
+    let told = store.thread(thread_id).await.unwrap_err();
+    assert!(matches!(told, Error::Unreachable { .. }), "{told}");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    proxy.pass();
+    assert_eq!(append(&store, thread_id, vec![trace(1)]).await.unwrap(), [1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a3_no_acknowledged_event_is_lost_or_doubled_by_a_server_that_stops_or_crashes() {
+    let cluster = Cluster::start().unwrap();
+    let database = cluster.create_database().unwrap();
+    let store = Arc::new(Postgres::open(&database.socket_url(), POOL).await.unwrap());
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let mut writers = Vec::new();
+    for _ in 0..6 {
+        let thread_id = create(&*store).await;
+        let (store, stopped) = (Arc::clone(&store), stopped.clone());
+        writers.push(tokio::spawn(async move {
+            let (mut acknowledged, mut in_doubt) = (Vec::new(), 0);
+            while !*stopped.borrow() {
+                match append(&*store, thread_id, vec![trace(1), trace(2)]).await {
+                    Ok(seqs) => acknowledged.extend(seqs),
+                    Err(Error::Unsettled { .. }) => in_doubt += 1,
+                    Err(Error::Unreachable { .. }) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            (thread_id, acknowledged, in_doubt)
+        }));
+    }
+    for round in 0..6 {
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        if round % 3 == 0 { cluster.stop() } else { cluster.crash() }.unwrap();
+        cluster.begin().unwrap();
+    }
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    stop.send(true).unwrap();
+    for writer in writers {
+        let (thread_id, acknowledged, in_doubt) = writer.await.unwrap();
+        let stored = seqs(&all_events(&*store, thread_id, &[]).await);
+        assert_eq!(stored, (1..=stored.len() as u64).collect::<Vec<_>>());
+        let unacknowledged = stored.iter().filter(|seq| acknowledged.binary_search(seq).is_err()).count();
+        assert_eq!(
+            stored.len(),
+            acknowledged.len() + unacknowledged,
+            "all that is acknowledged is there, once"
+        );
+        assert!(unacknowledged <= 2 * in_doubt, "{unacknowledged} refused and written, {in_doubt} in doubt");
+    }
+    is_sound(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_is_told_and_leaves_nothing_half_written() {
+    let Some(cluster) = Cluster::on_small_disk(170).unwrap() else { return };
+    let database = cluster.create_database().unwrap();
+    let store = Postgres::open(&database.socket_url(), POOL).await.unwrap();
+    let thread_id = create(&store).await;
+    let first = append(&store, thread_id, vec![human("before")]).await.unwrap();
+    cluster.fill_disk().unwrap();
+    // What cannot be compressed takes the room it seems to.
+    let noise: String =
+        (0..200_000_u64).map(|n| format!("{:x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
+    let mut stored = first;
+    let told = loop {
+        match append(&store, thread_id, vec![human(&noise), human("behind it")]).await {
+            Ok(seqs) => stored.extend(seqs),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(told, Error::DiskFull { .. }), "{told}");
+    assert_eq!(seqs(&all_events(&store, thread_id, &[]).await), stored);
+    cluster.free_disk().unwrap();
+    stored.extend(append(&store, thread_id, vec![human(&noise), human("after")]).await.unwrap());
+    assert_eq!(seqs(&all_events(&store, thread_id, &[]).await), stored);
+    is_sound(&store).await;
+}
+
+/// The work of a child: it appends for a run until it is told that the run is no longer its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn in_a_child() {
+    let Ok(url) = std::env::var(CHILD_URL) else { return };
+    let store = Postgres::open(&url, POOL).await.unwrap();
+    let run = store.run(std::env::var(CHILD_RUN).unwrap().parse().unwrap()).await.unwrap().unwrap();
+    let fence = Fence { run_id: run.run_id, owner: "child".to_owned() };
+    loop {
+        match store.commit(appending(&run, &fence, 0)).await {
+            Ok(committed) => println!("\nacknowledged {}", committed.seqs[0][0]),
+            Err(Error::Fenced { .. }) => break,
+            // The server has ended the connections it had when it was stopped.
+            Err(Error::Unreachable { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    println!("\nfenced");
+}
+
+fn appending(run: &Run, fence: &Fence, number: u64) -> Transaction {
+    let events = vec![trace(number).in_run(run.run_id)];
+    Transaction {
+        fence: Some(fence.clone()),
+        writes: vec![Write::Append { thread_id: run.thread_id, events }],
+    }
+}
+
+fn signal(signal: &str, process: u32) {
+    assert!(Command::new("kill").args([signal, &process.to_string()]).status().unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn j3_a_process_that_was_stopped_beyond_its_lease_writes_nothing_when_it_wakes() {
+    let database = Database::create().unwrap();
+    let store = Postgres::open(&database.socket_url(), POOL).await.unwrap();
+    let run = create_run(&store, "child").await;
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "server::broken::in_a_child", "--nocapture"])
+        .env(CHILD_URL, database.socket_url())
+        .env(CHILD_RUN, run.run_id.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line == "acknowledged 20"));
+    signal("-STOP", child.id());
+    // If it was in the middle of a transaction, the server lets go of what it holds after a while.
+    let reclaim =
+        Write::ReclaimRun { run_id: run.run_id, owner: "new".to_owned(), now: at(100), lease_until: at(200) };
+    let begun = Instant::now();
+    commit(&store, vec![reclaim]).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    let fence = Fence { run_id: run.run_id, owner: "new".to_owned() };
+    let first = store.commit(appending(&run, &fence, 1)).await.unwrap().seqs[0][0];
+    signal("-CONT", child.id());
+    let said: Vec<String> = lines.collect();
+    assert!(child.wait().unwrap().success() && said.iter().any(|line| line == "fenced"), "{said:?}");
+    assert!(!said.contains(&format!("acknowledged {first}")));
+    let stored = all_events(&store, run.thread_id, &[]).await;
+    assert_eq!(
+        stored.last().map(|event| event.seq),
+        Some(first),
+        "nothing is behind what the new owner wrote"
+    );
+    is_sound(&store).await;
+}

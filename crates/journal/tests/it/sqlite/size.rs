@@ -1,0 +1,116 @@
+//! What turns take on disk, beside their messages. How long a commit takes is measured by the benches.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use journal::{RunPatch, Sqlite, Write};
+use protocol::{CheckpointId, EventType, NewEvent, Run, RunRequest, RunStatus, ThreadId};
+use serde_json::json;
+
+use crate::conformance::fixtures::{ai, calls, checkpoint, commit, create, fact, human, result, run};
+
+/// Threads that are worked in at once: their rows lie between each other.
+const THREADS: usize = 4;
+/// Enough that what is left free on the last page of each table is little.
+const TURNS_PER_THREAD: usize = 100;
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Answer,
+    ToolCall,
+}
+
+#[tokio::test]
+async fn turns_take_at_most_1_3_of_their_messages_and_a_kibibyte() {
+    for kind in [Kind::Answer, Kind::ToolCall] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("segue.db");
+        drop(Sqlite::open(&path).unwrap());
+        let empty = length(&path);
+        let store = Arc::new(Sqlite::open(&path).unwrap());
+        let mut threads = Vec::new();
+        for _ in 0..THREADS {
+            let thread_id = create(&*store).await;
+            threads.push(tokio::spawn(work(Arc::clone(&store), thread_id, kind)));
+        }
+        let mut messages = 0;
+        for thread in threads {
+            messages += thread.await.unwrap();
+        }
+        drop(store);
+        let turns = (THREADS * TURNS_PER_THREAD) as u64;
+        let (bytes, messages) = ((length(&path) - empty) / turns, messages / turns);
+        println!("{kind:?}: {bytes} bytes a turn, {messages} of them messages");
+        assert!(bytes * 10 <= messages * 13 + 10_240, "{kind:?}: {bytes} bytes a turn for {messages}");
+    }
+}
+
+/// The length of the closed database, which has no log beside it.
+fn length(path: &Path) -> u64 {
+    assert!(!path.with_extension("db-wal").exists());
+    std::fs::metadata(path).unwrap().len()
+}
+
+/// Returns the bytes of the messages of all turns.
+async fn work(store: Arc<Sqlite>, thread_id: ThreadId, kind: Kind) -> u64 {
+    let mut turn = Turn { store, run: run(thread_id, "host-1234"), before: None, messages: 0 };
+    for number in 0..TURNS_PER_THREAD {
+        turn.run = run(thread_id, "host-1234");
+        turn.perform(number, kind).await;
+    }
+    turn.messages
+}
+
+/// A turn being performed: each step in a commit of its own, as a run commits it.
+struct Turn {
+    store: Arc<Sqlite>,
+    run: Run,
+    before: Option<CheckpointId>,
+    messages: u64,
+}
+
+impl Turn {
+    async fn perform(&mut self, number: usize, kind: Kind) {
+        let prompt =
+            human(&format!("Turn {number}: please look at the importer again, it drops the last row."));
+        let started = fact(EventType::RunStarted, &json!({"how": "admitted", "model": "scripted/one"}));
+        let admitted = Write::AdmitRun(self.run.clone());
+        let expected = Write::ExpectCheckpoint { thread_id: self.run.thread_id, checkpoint_id: self.before };
+        self.step(0, vec![admitted, expected, self.asked()], vec![prompt, started]).await;
+        if let Kind::ToolCall = kind {
+            let id = format!("toolu_01A09q90qw90lq917835lq{number}");
+            self.step(1, Vec::new(), vec![calls(&[&id])]).await;
+            let lines = "    let row = reader.next_row().await?; // the last one\n".repeat(12);
+            self.step(2, Vec::new(), vec![result(&id, &lines)]).await;
+        }
+        let answer = ai(&"The loop ends one row early, because the count excludes the header. ".repeat(4));
+        let ended = fact(EventType::RunEnded, &json!({"status": "success", "steps": 3}));
+        let patch = RunPatch { status: Some(RunStatus::Success), ..RunPatch::default() };
+        let done = Write::UpdateRun { run_id: self.run.run_id, patch };
+        self.step(3, vec![done], vec![answer, ended]).await;
+    }
+
+    /// What a client asked for, as it is kept once the run has begun.
+    fn asked(&self) -> Write {
+        let request = RunRequest {
+            input: Some(json!({"messages": [{"type": "human", "content": "It drops the last row."}]})),
+            stream_mode: ["values", "messages-tuple", "custom"].map(str::to_owned).into(),
+            stream_subgraphs: true,
+            stream_resumable: true,
+            ..RunRequest::default()
+        };
+        let (run_id, thread_id) = (self.run.run_id, self.run.thread_id);
+        Write::PutRunRequest { run_id, thread_id, request: Box::new(request.begun()) }
+    }
+
+    async fn step(&mut self, number: u64, mut writes: Vec<Write>, events: Vec<NewEvent>) {
+        let thread_id = self.run.thread_id;
+        let said = events.iter().filter(|event| event.event_type.category() == protocol::Category::Message);
+        self.messages += said.map(|event| event.content.get().len() as u64).sum::<u64>();
+        let events = events.into_iter().map(|event| event.in_run(self.run.run_id)).collect();
+        let point = checkpoint(&self.run, number);
+        self.before = Some(point.checkpoint_id);
+        writes.extend([Write::Append { thread_id, events }, Write::PutCheckpoint(point)]);
+        commit(&*self.store, writes).await.unwrap();
+    }
+}

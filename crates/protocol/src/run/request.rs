@@ -1,0 +1,236 @@
+//! What a client asked a run for: kept beside the run, as it came in while it waits, so that it can begin later, in whatever
+//! process, and afterwards without the messages, which the thread has then. What it means is decided where runs are admitted.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::CheckpointId;
+
+/// What a client asked a run for; what it did not say is not stored either.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunRequest {
+    /// What is put in: an object begins a turn, `None` goes on where the thread stands.
+    #[serde(skip_serializing_if = "is_unsaid")]
+    pub input: Option<Value>,
+    /// An answer, a change of the state, a place to go; it wins over `input`.
+    #[serde(skip_serializing_if = "is_unsaid")]
+    pub command: Option<Command>,
+    /// The point of the thread's past to begin at; `None` means where it stands.
+    #[serde(skip_serializing_if = "is_unsaid")]
+    pub checkpoint_id: Option<CheckpointId>,
+    /// Nodes to stop before; `*` means every node.
+    #[serde(skip_serializing_if = "is_unsaid")]
+    pub interrupt_before: Vec<String>,
+    /// Nodes to stop behind; `*` means every node.
+    #[serde(skip_serializing_if = "is_unsaid")]
+    pub interrupt_after: Vec<String>,
+    /// `tags`, `recursion_limit`, `configurable`, as the client sent them.
+    #[serde(skip_serializing_if = "is_unsaid")]
+    pub config: Map<String, Value>,
+    /// The static context, as the client sent it.
+    #[serde(skip_serializing_if = "is_unsaid")]
+    pub context: Option<Value>,
+    /// Notes of the client about the run.
+    #[serde(skip_serializing_if = "is_unsaid")]
+    pub metadata: Map<String, Value>,
+    /// What of the run is streamed.
+    #[serde(skip_serializing_if = "is_unsaid")]
+    pub stream_mode: Vec<String>,
+    /// Whether what happens in sub-agents is streamed too.
+    #[serde(skip_serializing_if = "is_unsaid")]
+    pub stream_subgraphs: bool,
+    /// Whether the stream is kept for those who come back.
+    #[serde(skip_serializing_if = "is_unsaid")]
+    pub stream_resumable: bool,
+    /// What becomes of the run when the client that began it goes away.
+    #[serde(skip_serializing_if = "is_unsaid")]
+    pub on_disconnect: OnDisconnect,
+    /// What becomes of it when the thread is busy.
+    #[serde(skip_serializing_if = "is_unsaid")]
+    pub multitask_strategy: Multitask,
+    /// Where to tell of its end.
+    #[serde(skip_serializing_if = "is_unsaid")]
+    pub webhook: Option<String>,
+    /// Whether the thread is deleted at its end.
+    #[serde(skip_serializing_if = "is_unsaid")]
+    pub temporary: bool,
+    /// Whether an answer to a question that does not wait is refused.
+    #[serde(skip_serializing_if = "is_unsaid")]
+    pub strict_resume: bool,
+    /// How often the client wants checkpoints; kept for it to read back, every step is durable.
+    #[serde(skip_serializing_if = "is_unsaid")]
+    pub durability: Option<String>,
+}
+
+/// Returns whether a client that says nothing says this.
+fn is_unsaid<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// The field, or the name in a pair, under which messages are put in.
+const MESSAGES: &str = "messages";
+
+impl RunRequest {
+    /// Returns the request without the messages that were put in, and what they hold: once its run has begun, they are
+    /// events of the thread. Of the address that is told of its end the query is not kept: it may hold a key.
+    #[must_use]
+    pub fn begun(&self) -> Self {
+        let command = self
+            .command
+            .as_ref()
+            .map(|command| Command { resume: command.resume.clone(), ..command.beside_messages() });
+        Self {
+            input: self.input_beside_messages(),
+            command,
+            checkpoint_id: self.checkpoint_id,
+            interrupt_before: self.interrupt_before.clone(),
+            interrupt_after: self.interrupt_after.clone(),
+            config: self.config.clone(),
+            context: self.context.clone(),
+            metadata: self.metadata.clone(),
+            stream_mode: self.stream_mode.clone(),
+            stream_subgraphs: self.stream_subgraphs,
+            stream_resumable: self.stream_resumable,
+            on_disconnect: self.on_disconnect,
+            multitask_strategy: self.multitask_strategy,
+            webhook: self.webhook_place().map(str::to_owned),
+            temporary: self.temporary,
+            strict_resume: self.strict_resume,
+            durability: self.durability.clone(),
+        }
+    }
+
+    /// Returns what is put in beside messages.
+    #[must_use]
+    pub fn input_beside_messages(&self) -> Option<Value> {
+        self.input.as_ref().map(without_messages)
+    }
+
+    /// Returns the address that is told of the run's end, without the query.
+    #[must_use]
+    pub fn webhook_place(&self) -> Option<&str> {
+        self.webhook.as_deref().and_then(|address| address.split(['?', '#']).next())
+    }
+}
+
+/// Returns an object, or a list of pairs, without the messages in it.
+fn without_messages(values: &Value) -> Value {
+    match values {
+        Value::Object(fields) => fields_without_messages(fields).into(),
+        Value::Array(pairs) => pairs.iter().filter(|pair| pair[0] != MESSAGES).cloned().collect(),
+        value => value.clone(),
+    }
+}
+
+fn fields_without_messages(fields: &Map<String, Value>) -> Map<String, Value> {
+    let kept = fields.iter().filter(|(name, _)| *name != MESSAGES);
+    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// Returns a place to go without the messages that are put in there.
+fn without_input(place: &Value) -> Value {
+    match place {
+        Value::Object(fields) => {
+            let kept = fields.iter().map(|(name, value)| match name.as_str() {
+                "input" => (name.clone(), without_messages(value)),
+                _ => (name.clone(), value.clone()),
+            });
+            kept.collect::<Map<_, _>>().into()
+        }
+        place => place.clone(),
+    }
+}
+
+/// What a client commands instead of putting something in.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Command {
+    /// An answer to what the thread asks. `null` is none: clients send it beside a place to go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resume: Option<Value>,
+    /// A change of the state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub update: Option<Value>,
+    /// A node, several, or `{node, input}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goto: Option<Value>,
+}
+
+impl Command {
+    /// Returns what is commanded beside messages and the answer.
+    #[must_use]
+    pub fn beside_messages(&self) -> Self {
+        Self {
+            resume: None,
+            update: self.update.as_ref().map(without_messages),
+            goto: self.goto.as_ref().map(|goto| match goto {
+                Value::Array(places) => places.iter().map(without_input).collect(),
+                place => without_input(place),
+            }),
+        }
+    }
+}
+
+/// What becomes of a run when the client that began it goes away.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnDisconnect {
+    /// It goes on.
+    #[default]
+    Continue,
+    /// It is cancelled.
+    Cancel,
+}
+
+/// What becomes of a new run on a busy thread.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Multitask {
+    /// It waits for its turn.
+    #[default]
+    Enqueue,
+    /// It is refused.
+    Reject,
+    /// The one that works is stopped, and what it did stays.
+    Interrupt,
+    /// The one that works is stopped, and what it did is taken back.
+    Rollback,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a20_what_was_said_is_not_kept_a_second_time_beside_the_run() {
+        let said = json!({"messages": [{"role": "user", "content": "x"}], "colour": "red"});
+        let check = |asked: Value, expected: Value| {
+            let asked: RunRequest = serde_json::from_value(asked).unwrap();
+            let expected: RunRequest = serde_json::from_value(expected).unwrap();
+            assert_eq!(asked.begun(), expected);
+            assert_eq!(expected.begun(), expected);
+        };
+        let webhook = "http://127.0.0.1/";
+        check(
+            json!({"input": said, "metadata": {"messages": 1}, "webhook": webhook, "durability": "sync"}),
+            json!({"input": {"colour": "red"}, "metadata": {"messages": 1}, "webhook": webhook, "durability": "sync"}),
+        );
+        check(
+            json!({"webhook": "http://127.0.0.1/told?key=x#y"}),
+            json!({"webhook": "http://127.0.0.1/told"}),
+        );
+        check(json!({"input": null, "temporary": true}), json!({"input": null, "temporary": true}));
+        check(
+            json!({"command": {"resume": "yes", "update": [["messages", said], ["colour", "red"]]}}),
+            json!({"command": {"resume": "yes", "update": [["colour", "red"]]}}),
+        );
+        let kept = json!([{"node": "model", "input": {"colour": "red"}}, "tools"]);
+        check(
+            json!({"command": {"update": said, "goto": [{"node": "model", "input": said}, "tools"]}}),
+            json!({"command": {"update": {"colour": "red"}, "goto": kept}}),
+        );
+    }
+}

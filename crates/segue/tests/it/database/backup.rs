@@ -1,0 +1,53 @@
+//! Backups: files that open like any other database.
+
+use std::os::unix::fs::PermissionsExt;
+
+use cluster::Database;
+
+use crate::sandbox::Sandbox;
+
+#[test]
+fn a_backup_opens_like_any_database_and_only_its_owner_reads_it() {
+    let server = Database::create().unwrap();
+    for database_url in [None, Some(server.socket_url())] {
+        let mut sandbox = Sandbox::new().in_a_file();
+        if let Some(url) = &database_url {
+            sandbox.set("SEGUE_DATABASE_URL", url);
+        }
+        let path = sandbox.session();
+        assert_eq!(sandbox.run(&["import", &path]).code, 0);
+        let before = sandbox.threads();
+        let made = sandbox.json(&["db", "backup", "--json"]);
+        let file = made["path"].as_str().unwrap().to_owned();
+        let metadata = std::fs::metadata(&file).unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+        assert_eq!(Some(metadata.len()), made["bytes"].as_u64());
+        let beside: Vec<_> = std::fs::read_dir(sandbox.home().join("backups"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert_eq!(beside.len(), 1, "nothing else is left: {beside:?}");
+
+        let backup = format!("sqlite:{file}");
+        let there = |args: &[&str]| {
+            let args: Vec<&str> = args.iter().copied().chain(["--json", "--database-url", &backup]).collect();
+            sandbox.json(&args)
+        };
+        assert_eq!(there(&["threads", "list"]).as_array().unwrap(), &before);
+        assert_ne!(there(&["search", "clock"])["hits"].as_array().map(Vec::len), Some(0));
+        let checks = there(&["doctor"]);
+        let is_fine = |check: &serde_json::Value| check["verdict"] != "fail";
+        assert!(checks.as_array().unwrap().iter().all(is_fine), "{checks}");
+        sandbox.run(&["db", "backup", "--to", &file]).assert_told(2, "there is a file of that name");
+    }
+}
+
+#[test]
+fn a_backup_that_cannot_be_written_leaves_nothing() {
+    let sandbox = Sandbox::new().in_a_file();
+    sandbox.run(&["db", "backup", "--to", "x.db"]).assert_told(2, "find the database");
+    assert_eq!(sandbox.run(&["db", "migrate"]).code, 0);
+    sandbox.run(&["db", "backup", "--to", "none/x.db"]).assert_told(1, "none/x.db");
+    let folder = sandbox.file("plain", "");
+    sandbox.run(&["db", "backup", "--to", &format!("{folder}/x.db")]).assert_told(1, "x.db");
+}

@@ -1,0 +1,254 @@
+//! Copies of whole databases, both ways between the engines: row for row, gone on with wherever they stopped, and compared.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use cluster::{Cut, Database, Proxy};
+use rusqlite::Connection;
+use rusqlite::types::Value as Stored;
+use serde_json::Value;
+
+use super::address::pg_connection;
+use crate::sandbox::Sandbox;
+
+/// What is made anew, or not copied at all.
+const LEFT_OUT: [&str; 4] = ["schema_migrations", "replicas", "sqlite_", "search_index"];
+
+/// A home with something in every table: what the program puts there, and what it can read but hardly ever writes.
+fn furnished() -> Sandbox {
+    let sandbox = Sandbox::new().in_a_file();
+    let run = |args: &[&str]| {
+        let ended = sandbox.run(args);
+        assert!(ended.code == 0 || ended.code == 3, "{args:?}: {ended:?}");
+    };
+    let path = sandbox.session();
+    run(&["import", &path]);
+    run(&["threads", "fork", "last"]);
+    run(&["threads", "rewind", "last", "4"]);
+    run(&["threads", "rename", "last", "Grüße, 世界"]);
+    run(&["remember", "The clock is passed in."]);
+    run(&["store", "put", "notes/birds", "heron", "{\"legs\": 2}"]);
+    run(&["keys", "create", "alice", "--label", "laptop"]);
+    let accept = sandbox.file("accept.json", "{\"decisions\":[{\"type\":\"approve\"}]}");
+    let first = sandbox.threads().last().unwrap()["thread_id"].as_str().unwrap().to_owned();
+    run(&["handoff", &first, "--decision-file", &accept]);
+    run(&["search", "clock"]);
+    let connection = Connection::open(sandbox.home().join("segue.db")).unwrap();
+    connection.execute_batch(&oddities()).unwrap();
+    sandbox
+}
+
+/// Moments beyond the years that fit into nanoseconds, texts with NULs and with the character that stands before an escaped one,
+/// rows of tables that the commands above leave empty.
+const ODDITIES: &str = "
+    PRAGMA foreign_keys = ON;
+    INSERT INTO thread_heads (thread_key, thread_id, last_seq, base_seq, updated_at) VALUES (4000, 'gone', 9, 9, NULL);
+    INSERT INTO thread_heads (thread_key, thread_id, last_seq, assistant_id, status, updated_at, in_subagent)
+        VALUES (5000, '01890000-0000-7000-8000-000000000001', 3, 'agent@bob', 'idle', '2026-01-01T00:00:00.000000000Z', 0);
+    INSERT INTO threads (thread_key, thread_id, assistant_id, name, metadata, created_at)
+        VALUES (5000, '01890000-0000-7000-8000-000000000001', 'agent@bob', 'a' || char(0) || 'b', '{}', '2026-01-01T00:00:00.000000000Z');
+    INSERT INTO events (event_row, thread_key, seq, event_id, category, event_type, created_at, turn_index, event_key, content) VALUES
+        (900001, 5000, 1, randomblob(16), 'trace', 'x', '0001-01-01T00:00:00.000000000Z', 42, 'a' || char(0) || 'b', '1'),
+        (900002, 5000, 2, randomblob(16), 'trace', 'x', -1, NULL, char(0) || char(1114110), '\"' || char(1114110) || '0' || char(1114110) || '\"'),
+        (900003, 5000, 3, randomblob(16), 'trace', 'x', 9223372036854775807, NULL, NULL, '\"";
+
+/// All of them; one text is long.
+fn oddities() -> String {
+    let long = "long ".repeat(300_000);
+    format!("{ODDITIES}{long}\"');
+    INSERT INTO superseded VALUES (5000, 1, 2);
+    INSERT INTO runs (run_id, thread_key, assistant_id, status, lease_owner, lease_until, input_tokens, output_tokens,
+            cache_read_tokens, cache_write_tokens, first_seq, last_seq, created_at, updated_at, began) VALUES
+        (x'0001', 5000, 'agent@bob', 'success', NULL, NULL, 1, 2, 3, 4, 1, 3, 5, 6, 1),
+        (x'0002', 5000, 'agent@bob', 'pending', 'somebody', 1700000000000000001, 0, 0, 0, 0, 0, 0, 7, 8, 0);
+    INSERT INTO run_requests VALUES (x'0002', '{{\"a\":1}}', '{{}}');
+    INSERT INTO run_feedback VALUES (5000, x'0001', 'bob', -1, 'no' || char(0), 9, 10);
+    INSERT INTO checkpoints (thread_key, checkpoint_id, run_id, step, head_seq, channels, private, activities, created_at)
+        VALUES (5000, x'01', x'0001', 1, 3, '{{}}', '{{}}', '[]', 11);
+    INSERT INTO steps (thread_key, head_seq, checkpoint_id, run_id, step, created_at, source, number)
+        VALUES (5000, 3, x'01', x'0001', 1, 11, 'rewind', 2);
+    INSERT INTO checkpoints_left VALUES (5000, x'0001', x'01', '{{}}', '2026-01-01T00:00:00.000000000Z');
+    INSERT INTO artifact_bytes VALUES (x'abcd', randomblob(3000000)), (x'00', x'');
+    INSERT INTO artifacts VALUES (5000, x'abcd', 'image/png', 12), (5000, x'00', 'text/plain', 12);
+    INSERT INTO interrupts (rowid, interrupt_id, thread_id, run_id, node, payload, status, raised_seq, created_at) VALUES
+        (77, 'zz', '01890000-0000-7000-8000-000000000001', 'r', 'n', '{{}}', 'pending', 3, '2026-01-01T00:00:00.000000000Z'),
+        (78, 'aa', '01890000-0000-7000-8000-000000000001', 'r', 'n', '{{}}', 'pending', 3, '2026-01-01T00:00:00.000000000Z');
+    INSERT INTO outbox VALUES ('k', 'a' || char(0), 'p', 0, '2026-01-01T00:00:00.000000000Z'), ('k', 'a' || char(1), 'p', 1, 't'),
+        ('k', 'a' || char(1114110), 'p', 1, 't');
+    INSERT INTO medium_term_memory VALUES ('m1', 'agent@bob', 'Of herons.', 1, 2, '2026-01-01T00:00:00.000000000Z');
+    INSERT INTO summaries VALUES (31, 'm1', 2, 5000);
+    INSERT INTO summary_threads VALUES (5000, 3, 31);
+    INSERT INTO dissolved_summaries VALUES (5000, 'm0');
+    INSERT INTO agents (agent_key, agent_id, turn_floor) VALUES (55, 'agent@bob', 41);
+    INSERT INTO turns VALUES (55, 42, 900001, 1, 31);")
+}
+
+/// Every row of every table that is copied, as it is stored.
+fn rows(path: &Path) -> BTreeMap<String, Vec<Vec<Stored>>> {
+    let connection = Connection::open(path).unwrap();
+    let mut names = connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'").unwrap();
+    let names: Vec<String> =
+        names.query_map([], |row| row.get(0)).unwrap().map(|name| name.unwrap()).collect();
+    let mut all = BTreeMap::new();
+    for name in names.into_iter().filter(|name| !LEFT_OUT.iter().any(|left| name.starts_with(left))) {
+        let select = match name.as_str() {
+            // How far search has read, and what it has to read again, is its own matter; a floor may rise to the turns there are.
+            "thread_heads" => "SELECT thread_key, thread_id, last_seq, base_seq, copied_count, message_count, has_prompt,
+                in_subagent, assistant_id, status, updated_at, owner FROM thread_heads".to_owned(),
+            "handoff_index" => "SELECT handoff_key, handoff_id FROM handoff_index".to_owned(),
+            "agents" => "SELECT agent_key, agent_id, max(turn_floor,
+                ifnull((SELECT max(turn_index) FROM turns WHERE turns.agent_key = agents.agent_key), 0)) FROM agents".to_owned(),
+            "interrupts" => "SELECT rowid, * FROM interrupts".to_owned(),
+            name => format!("SELECT * FROM {name}"),
+        };
+        let mut statement = connection.prepare(&select).unwrap();
+        let width = statement.column_count();
+        let read = |row: &rusqlite::Row<'_>| {
+            (0..width).map(|at| row.get(at)).collect::<rusqlite::Result<Vec<Stored>>>()
+        };
+        let mut rows: Vec<Vec<Stored>> =
+            statement.query_map([], read).unwrap().map(|row| row.unwrap()).collect();
+        rows.sort_by_key(|row| format!("{row:?}"));
+        all.insert(name, rows);
+    }
+    all
+}
+
+fn copy(sandbox: &Sandbox, from: &str, to: &str) -> Value {
+    sandbox.json(&["db", "copy", "--from", from, "--to", to, "--json"])
+}
+
+#[test]
+fn everything_is_the_same_after_a_copy_to_the_other_engine_and_back() {
+    let (sandbox, database, second) = (furnished(), Database::create().unwrap(), Database::create().unwrap());
+    let home = sandbox.home().join("segue.db");
+    let (file, back) = (format!("sqlite:{}", home.display()), sandbox.work().join("back.db"));
+    let before = rows(&home);
+    for (name, rows) in &before {
+        assert!(!rows.is_empty(), "something is in {name}");
+    }
+    let (there, other) = (database.socket_url(), second.url());
+    let told = copy(&sandbox, &file, &there);
+    assert_eq!((&told["outcome"], &told["is_resumed"]), (&"whole".into(), &false.into()), "{told}");
+    assert_eq!(told["tables"].as_array().unwrap().len(), before.len(), "{told}");
+    let of_the_same_kind = copy(&sandbox, &there, &other);
+    assert_eq!(of_the_same_kind["tables"], told["tables"], "from server to server");
+    let home_again = copy(&sandbox, &other, &format!("sqlite:{}", back.display()));
+    assert_eq!(home_again["tables"], told["tables"], "from the server into a file");
+    let after = rows(&back);
+    for (name, rows) in &before {
+        assert_eq!(rows, &after[name], "{name}");
+    }
+    for url in [&there, &other, &format!("sqlite:{}", back.display())] {
+        works_on(&sandbox, url, &file);
+    }
+}
+
+/// Checks that whoever goes on there finds the same, and gives out no number twice.
+fn works_on(sandbox: &Sandbox, url: &str, before: &str) {
+    let at = |url: &str, args: &[&str]| {
+        let args: Vec<&str> = args.iter().copied().chain(["--json", "--database-url", url]).collect();
+        sandbox.json(&args)
+    };
+    for args in [
+        &["threads", "list"][..],
+        &["history", "last"],
+        &["search", "clock"],
+        &["keys", "list"],
+        &["handoffs", "stats"],
+    ] {
+        assert_eq!(at(url, args), at(before, args), "{args:?} in {url}");
+    }
+    assert_eq!(at(url, &["search", "heron"])["hits"], at(before, &["search", "heron"])["hits"]);
+    let checks = at(url, &["doctor"]);
+    let fails: Vec<_> =
+        checks.as_array().unwrap().iter().filter(|check| check["verdict"] == "fail").collect();
+    assert!(fails.is_empty(), "{fails:?}");
+    let more = sandbox.file("more.jsonl", crate::sandbox::session().replace("11111111", "22222222"));
+    let imported = at(url, &["import", &more]);
+    assert_eq!(imported["threads"][0]["is_new"], true, "{imported}");
+    assert_eq!(at(url, &["threads", "fork", "last"])["parent_kind"], "fork");
+}
+
+#[test]
+fn a_copy_that_was_killed_goes_on_and_a_value_that_differs_is_found() {
+    let (sandbox, database) = (furnished(), Database::create().unwrap());
+    let proxy = Proxy::start(database.address()).unwrap();
+    let file = format!("sqlite:{}", sandbox.home().join("segue.db").display());
+    let (slow, there) = (database.url_through(proxy.address()), database.url());
+    proxy.delay(Duration::from_millis(4), Duration::from_millis(4));
+    let args = ["db", "copy", "--from", &file, "--to", &slow, "--json"];
+    let mut child = sandbox.command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let server = pg_connection(&there);
+    let has = |sql: &str| server.query(sql, &[]).is_ok_and(|rows| !rows.is_empty());
+    while !has("SELECT 1 FROM events LIMIT 1") {
+        assert!(child.try_wait().unwrap().is_none(), "it is killed in the middle");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let refused = sandbox.run(&["threads", "list", "--database-url", &there]);
+    refused.assert_told(1, "is not finished");
+    sandbox.run(&["db", "copy", "--from", &there, "--to", "sqlite:x.db"]).assert_told(1, "is not finished");
+    let other = Sandbox::new().in_a_file();
+    assert_eq!(other.run(&["db", "migrate"]).code, 0);
+    other.run(&["db", "copy", "--to", &there]).assert_told(1, "is not finished");
+
+    // Nobody may have been quicker than the server noticed that the client is gone.
+    while has(
+        "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+    ) {}
+    server
+        .batch(
+            "UPDATE events SET content = '\"flipped\"' WHERE event_row = (SELECT min(event_row) FROM events)",
+        )
+        .unwrap();
+    server.batch("DELETE FROM events WHERE event_row = (SELECT min(event_row) + 1 FROM events)").unwrap();
+    server.batch("INSERT INTO outbox VALUES ('extra', 'x', 'p', 0, 't')").unwrap();
+    // The source is named as it was, and so is the target: only the way there is another.
+    let told = sandbox.json(&["db", "copy", "--from", &file, "--to", &there, "--json"]);
+    assert_eq!(
+        (&told["outcome"], &told["is_resumed"], &told["changed_rows"]),
+        (&"whole".into(), &true.into(), &2.into()),
+        "{told}"
+    );
+    let back = sandbox.work().join("back.db");
+    copy(&sandbox, &there, &format!("sqlite:{}", back.display()));
+    assert_eq!(rows(&sandbox.home().join("segue.db"))["events"], rows(&back)["events"]);
+    assert_eq!(rows(&sandbox.home().join("segue.db"))["outbox"], rows(&back)["outbox"]);
+}
+
+#[test]
+fn a_connection_that_breaks_stops_a_copy_and_the_next_call_goes_on() {
+    let (sandbox, database) = (furnished(), Database::create().unwrap());
+    let proxy = Proxy::start(database.address()).unwrap();
+    let file = format!("sqlite:{}", sandbox.home().join("segue.db").display());
+    let url = database.url_through(proxy.address());
+    for place in
+        [Cut::Request("COMMIT"), Cut::Answer("COMMIT"), Cut::ToServer(200_000), Cut::ToClient(50_000)]
+    {
+        proxy.cut_at(place);
+        let ended = sandbox.run(&["db", "copy", "--from", &file, "--to", &url]);
+        ended.assert_told(1, "reach postgres://segue@");
+        proxy.pass();
+    }
+    let told = copy(&sandbox, &file, &url);
+    assert_eq!(told["outcome"], "whole", "{told}");
+}
+
+#[test]
+fn only_an_empty_database_is_copied_into() {
+    let (sandbox, database) = (furnished(), Database::create().unwrap());
+    let url = database.socket_url();
+    assert_eq!(sandbox.run(&["store", "put", "notes", "a", "{\"b\": 1}", "--database-url", &url]).code, 0);
+    sandbox.run(&["db", "copy", "--to", &url]).assert_told(2, "it is not empty");
+    let home = format!("sqlite:{}", sandbox.home().join("segue.db").display());
+    sandbox.run(&["db", "copy", "--to", &home]).assert_told(2, "it is the database to copy");
+    sandbox.run(&["db", "copy", "--from", &url, "--to", &url]).assert_told(2, "it is the database to copy");
+    sandbox
+        .run(&["db", "copy", "--from", "sqlite:none.db", "--to", &url])
+        .assert_told(2, "find the database");
+    sandbox.run(&["db", "copy", "--to", "mysql://a:hunter2@h/d"]).assert_told(1, "it begins neither with");
+    assert_eq!(sandbox.run(&["db", "copy"]).code, 2);
+}

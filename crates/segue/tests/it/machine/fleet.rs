@@ -1,0 +1,182 @@
+//! Several servers on one database, wherever that is, and runs that are under way in them.
+
+use std::collections::HashSet;
+
+use rustix::process::Signal;
+use scripted::{Gate, Place, Reply, Script, Server};
+use serde_json::{Value, json};
+
+use super::sandbox::Sandbox;
+use super::serving::Serving;
+use crate::serve::client::{Answer, Api};
+
+/// The gate at which the last answers wait.
+pub const GATE: &str = "end";
+
+/// Where the servers keep what happened.
+pub enum Store {
+    /// In the home folder they share.
+    Sqlite,
+    /// In a database of their own, until this ends.
+    Postgres(cluster::Database),
+}
+
+/// Servers of one model, on one database.
+pub struct Fleet {
+    pub sandbox: Sandbox,
+    pub model: Server,
+    pub servers: Vec<Serving>,
+    _store: Store,
+}
+
+/// A run, and its thread.
+#[derive(Debug, Clone)]
+pub struct Begun {
+    pub thread: String,
+    pub run: String,
+}
+
+/// What the journal has of a run.
+#[derive(Debug)]
+pub struct Left {
+    /// What its tool calls printed, in order; a call that was interrupted printed nothing.
+    pub results: Vec<String>,
+    /// How its last answer is.
+    pub answer: String,
+    pub status: String,
+}
+
+impl Fleet {
+    /// Starts so many servers whose leases have that length. In each run the model calls a tool so many times, which notes
+    /// that it was called; then it answers, once the gate is open.
+    pub fn start(store: Store, count: usize, (lease_seconds, calls): (u32, usize)) -> Self {
+        let note = |call: usize| {
+            // What is printed and noted is like nothing else that is.
+            let command = "id=$(cat /proc/sys/kernel/random/uuid); echo $id >> noted; sleep 0.1; echo $id";
+            let call = (format!("c{call}"), call);
+            Reply::text("I look.")
+                .and_call(&call.0, "execute", json!({"command": command}))
+                .when_turn_is(1, call.1)
+        };
+        let mut replies: Vec<Reply> = (1..=calls).map(|call| note(call).repeated()).collect();
+        let gate = Some(Gate { name: GATE.to_owned(), at: Place::Start });
+        replies.push(Reply { gate, ..Reply::text("Done.") }.repeated());
+        let model = Server::start(Script::new(replies)).unwrap();
+        let mut sandbox = Sandbox::new().with_model(&model);
+        if let Store::Postgres(database) = &store {
+            sandbox.set("SEGUE_DATABASE_URL", &database.socket_url());
+        }
+        let config =
+            format!("[serve]\nlease_seconds = {lease_seconds}\n[permissions]\nallow = [\"execute\"]\n");
+        std::fs::create_dir_all(sandbox.home()).unwrap();
+        std::fs::write(sandbox.home().join("config.toml"), config).unwrap();
+        let servers = (0..count).map(|_| Serving::start(&sandbox)).collect();
+        Self { sandbox, model, servers, _store: store }
+    }
+
+    /// Begins so many runs, each on a thread of its own, in that server.
+    pub fn begin(&self, server: usize, count: usize) -> Vec<Begun> {
+        let api = self.api(server);
+        let body = json!({
+            "assistant_id": "agent", "input": {"messages": [{"role": "user", "content": "go"}]},
+            "stream_mode": ["updates", "values"], "stream_resumable": true,
+        });
+        let begin = |_| {
+            let thread = api.post("/threads", &json!({})).json()["thread_id"].as_str().unwrap().to_owned();
+            let run = api.post(&format!("/threads/{thread}/runs"), &body).json();
+            Begun { thread, run: run["run_id"].as_str().unwrap().to_owned() }
+        };
+        (0..count).map(begin).collect()
+    }
+
+    pub fn api(&self, server: usize) -> Api {
+        crate::serve::owner(&self.servers[server])
+    }
+
+    pub fn signal(&self, server: usize, signal: Signal) {
+        self.servers[server].signal(signal);
+    }
+
+    /// Reads what a server tells of a run from its beginning to its end, behind this call.
+    pub fn follow(&self, server: usize, begun: &Begun) -> std::thread::JoinHandle<Answer> {
+        let (api, path) = (self.api(server), format!("/threads/{}/runs/{}/stream", begun.thread, begun.run));
+        std::thread::spawn(move || api.send("GET", &path, &["last-event-id: -1"], b""))
+    }
+
+    /// Returns a figure of a server.
+    pub fn figure(&self, server: usize, name: &str) -> u64 {
+        let text = self.api(server).get("/metrics").text();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{text}"));
+        line.trim().parse().unwrap()
+    }
+
+    /// Returns what was noted by all calls of the tool so far.
+    pub fn noted(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.sandbox.work().join("noted")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Waits until `what` holds.
+    pub fn until(&self, mut what: impl FnMut(&Self) -> bool) {
+        while !what(self) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits for the run's end, and returns what the journal has of it, as that server sees it.
+    pub fn left(&self, server: usize, begun: &Begun) -> Left {
+        let api = self.api(server);
+        let joined = api.get(&format!("/threads/{}/runs/{}/join", begun.thread, begun.run));
+        assert_eq!(joined.status, 200, "{joined:?}");
+        let row = api.get(&format!("/threads/{}/runs/{}", begun.thread, begun.run)).json();
+        let state = api.get(&format!("/threads/{}/state", begun.thread)).json();
+        let messages = state["values"]["messages"].as_array().unwrap_or_else(|| panic!("{state}"));
+        let text = |message: &Value| message["content"].as_str().unwrap_or_default().trim().to_owned();
+        let results = messages.iter().filter(|message| message["type"] == "tool").map(text).collect();
+        let answer = messages.last().map(text).unwrap_or_default();
+        Left { results, answer, status: row["status"].as_str().unwrap().to_owned() }
+    }
+
+    /// Checks that every run ended once, with each result, and that no call was made again whose result was stored.
+    #[track_caller]
+    pub fn check(&self, server: usize, (runs, calls): (&[Begun], usize)) {
+        let noted = self.noted();
+        let (mut stored, mut interrupted) = (HashSet::new(), 0);
+        for begun in runs {
+            let left = self.left(server, begun);
+            assert_eq!(
+                (left.status.as_str(), left.answer.as_str()),
+                ("success", "Done."),
+                "{begun:?} {left:?}"
+            );
+            assert_eq!(left.results.len(), calls, "{left:?}");
+            for result in left.results {
+                match noted.iter().find(|id| result.contains(id.as_str())) {
+                    Some(id) => assert!(stored.insert(id.clone()), "a result is there twice"),
+                    // Nobody knows whether it was made: it is not made again.
+                    None => interrupted += 1,
+                }
+            }
+        }
+        let lost = noted.iter().filter(|id| !stored.contains(*id)).count();
+        assert!(
+            lost <= interrupted,
+            "{lost} calls were made whose results are nowhere, {interrupted} were interrupted"
+        );
+        assert_eq!(noted.iter().collect::<HashSet<_>>().len(), noted.len());
+    }
+}
+
+/// Returns the ids of the events that were told, and the names of all.
+pub fn told(answer: &Answer) -> (Vec<(u64, u64, u64)>, Vec<String>) {
+    let (mut ids, mut names) = (Vec::new(), Vec::new());
+    for line in answer.text().lines() {
+        if let Some(id) = line.strip_prefix("id: ") {
+            let parts: Vec<u64> = id.split('-').map(|part| part.parse().unwrap()).collect();
+            ids.push((parts[0], parts[1], parts[2]));
+        } else if let Some(name) = line.strip_prefix("event: ") {
+            names.push(name.to_owned());
+        }
+    }
+    (ids, names)
+}

@@ -1,0 +1,116 @@
+//! A client that writes requests by hand: one connection a request, no library between a test and the wire.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// How long an answer may take before the test fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A client of a server.
+#[derive(Debug, Clone)]
+pub struct Api {
+    pub addr: String,
+    /// What it shows as `x-api-key`.
+    pub key: Option<String>,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("{} {}", self.status, self.text()))
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// Checks that the request was refused with that status, and a text that contains `what`.
+    #[track_caller]
+    pub fn assert_refused(&self, status: u16, what: &str) {
+        assert_eq!(self.status, status, "{}", self.text());
+        let envelope = self.json();
+        assert!(envelope["detail"].as_str().unwrap().contains(what), "{what}: {envelope}");
+        assert!(envelope["code"].is_string(), "{envelope}");
+    }
+}
+
+impl Api {
+    pub fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, &[], b"")
+    }
+
+    pub fn delete(&self, path: &str) -> Answer {
+        self.send("DELETE", path, &[], b"")
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send("POST", path, &["content-type: application/json"], body.to_string().as_bytes())
+    }
+
+    pub fn put(&self, path: &str, body: &Value) -> Answer {
+        self.send("PUT", path, &["content-type: application/json"], body.to_string().as_bytes())
+    }
+
+    pub fn send(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Answer {
+        let mut connection = TcpStream::connect(&self.addr).unwrap();
+        connection.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n", self.addr);
+        for header in headers {
+            head.push_str(&format!("{header}\r\n"));
+        }
+        if let Some(key) = &self.key {
+            head.push_str(&format!("x-api-key: {key}\r\n"));
+        }
+        head.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
+        connection.write_all(head.as_bytes()).unwrap();
+        // A server that refuses the head need not read the body.
+        let _ = connection.write_all(body);
+        let mut bytes = Vec::new();
+        let _ = connection.read_to_end(&mut bytes);
+        answer(&bytes)
+    }
+}
+
+fn answer(bytes: &[u8]) -> Answer {
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("an answer has a head");
+    let head = std::str::from_utf8(&bytes[..end]).unwrap();
+    let mut lines = head.lines();
+    let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+    let headers: Vec<(String, String)> = lines
+        .map(|line| line.split_once(':').unwrap())
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+        .collect();
+    let is_chunked = headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked");
+    let body = &bytes[end + 4..];
+    let body = if is_chunked { unchunked(body) } else { body.to_vec() };
+    Answer { status, headers, body }
+}
+
+fn unchunked(mut rest: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    while let Some(end) = rest.windows(2).position(|two| two == b"\r\n") {
+        let size = std::str::from_utf8(&rest[..end]).unwrap();
+        let size = usize::from_str_radix(size.split(';').next().unwrap(), 16).unwrap();
+        if size == 0 {
+            break;
+        }
+        body.extend_from_slice(&rest[end + 2..end + 2 + size]);
+        rest = &rest[end + 4 + size..];
+    }
+    body
+}

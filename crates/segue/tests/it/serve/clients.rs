@@ -1,0 +1,149 @@
+//! Clients of the Agent Server API as their users have them, unmodified, against the real binary: the SDKs from PyPI and
+//! npm, `RemoteGraph`, React's `useStream` in jsdom, `@langchain/react`, and a generator of requests that reads
+//! the OpenAPI document. Their suites are in `tests/clients`; `cargo xtask test` installs what they need.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use scripted::{Script, Server};
+
+use crate::sandbox::Sandbox;
+use crate::serving::Serving;
+
+/// The SDKs that JavaScript clients are locked to.
+const CURRENT: &str = "@langchain/langgraph-sdk";
+const AGENT_CHAT_UI: &str = "sdk-1.8.10";
+const DEEP_AGENTS_UI: &str = "sdk-1.0.3";
+const DEER_FLOW: &str = "sdk-1.6.0";
+const TAGGED_LATEST: &str = "sdk-2.0.0";
+
+/// A served gateway with the model that the suites expect.
+struct World {
+    model: Server,
+    serving: Serving,
+    sandbox: Sandbox,
+}
+
+impl World {
+    fn new() -> Self {
+        let script = std::fs::read_to_string(suites().join("model.json")).unwrap();
+        let model = Server::start(serde_json::from_str::<Script>(&script).unwrap()).unwrap();
+        let sandbox = Sandbox::new().with_model(&model);
+        Self { serving: Serving::start(&sandbox), model, sandbox }
+    }
+
+    /// Runs a suite; what it prints is the failure's message.
+    fn passes(&self, command: &mut Command) {
+        command.args([self.serving.url(), &self.serving.key(), self.model.url()]);
+        succeeds(command);
+    }
+}
+
+fn succeeds(command: &mut Command) {
+    let ended = command
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}; `cargo xtask test` installs the clients"));
+    let told = [ended.stdout, ended.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(ended.status.success(), "{}", told.concat());
+}
+
+fn suites() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
+}
+
+fn python() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/clients/bin/python")
+}
+
+fn python_suite(name: &str) {
+    World::new().passes(Command::new(python()).arg(suites().join(name)));
+}
+
+fn javascript_suite(name: &str, sdk: &str) {
+    World::new().passes(Command::new("node").arg(suites().join(name)).arg(sdk));
+}
+
+#[test]
+fn the_python_sdk_works() {
+    python_suite("python_sdk.py");
+}
+
+#[test]
+fn remote_graph_works() {
+    python_suite("remote_graph.py");
+}
+
+#[test]
+fn the_javascript_sdk_works() {
+    javascript_suite("javascript_sdk.mjs", CURRENT);
+}
+
+#[test]
+fn the_javascript_sdk_that_npm_calls_the_latest_works() {
+    javascript_suite("javascript_sdk.mjs", TAGGED_LATEST);
+}
+
+#[test]
+fn an_old_javascript_sdk_works() {
+    javascript_suite("javascript_sdk.mjs", DEEP_AGENTS_UI);
+}
+
+#[test]
+fn use_stream_works() {
+    javascript_suite("use_stream.mjs", CURRENT);
+}
+
+#[test]
+fn use_stream_of_the_latest_tag_works() {
+    javascript_suite("use_stream.mjs", TAGGED_LATEST);
+}
+
+#[test]
+fn use_stream_of_agent_chat_ui_works() {
+    javascript_suite("use_stream.mjs", AGENT_CHAT_UI);
+}
+
+#[test]
+fn use_stream_of_deep_agents_ui_works() {
+    javascript_suite("use_stream.mjs", DEEP_AGENTS_UI);
+}
+
+#[test]
+fn use_stream_of_deer_flow_works() {
+    javascript_suite("use_stream.mjs", DEER_FLOW);
+}
+
+#[test]
+fn langchain_react_works() {
+    javascript_suite("react.mjs", "@langchain/react");
+}
+
+#[test]
+fn generated_requests_meet_no_server_error_and_no_answer_outside_the_schema() {
+    let world = World::new();
+    let (url, key) = (world.serving.url(), world.serving.key());
+    let mut command = Command::new(python());
+    command.args(["-m", "schemathesis.cli", "run", &format!("{url}/openapi.json")]);
+    command.args(["--header", &format!("x-api-key: {key}")]);
+    command.args([
+        "--checks",
+        "not_a_server_error,response_schema_conformance,content_type_conformance,status_code_conformance",
+    ]);
+    command.args([
+        "--max-examples",
+        "20",
+        "--seed",
+        "7",
+        "--generation-deterministic",
+        "--request-timeout",
+        "20",
+    ]);
+    // Streams stay open by design, and a deletion of everything would leave nothing to ask about.
+    command.args(["--exclude-path-regex", "/stream"]);
+    command.current_dir(world.sandbox.work());
+    succeeds(&mut command);
+}

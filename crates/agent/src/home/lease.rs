@@ -3,10 +3,10 @@
 //! over its runs at once, without waiting for their leases to end.
 
 use std::collections::HashSet;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{DirEntry, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use journal::{Reach, Replica, Store, Transaction, Write};
@@ -21,6 +21,12 @@ use crate::{Error, Result};
 
 /// How long a process may live on without having said so, in leases: what it let wait is not taken from it sooner.
 const ALIVE_LEASES: u32 = 1;
+
+/// Processes of this home that are known to be gone by the locks they left, at most: of those before, the leases have ended.
+const LEFT_MAX: usize = 256;
+
+/// How long the lock of a process that is gone is kept: as long as a lease can be.
+const LEFT_FOR: Duration = Duration::from_secs(3_600);
 
 /// The leases of the processes that share a journal, this one among them.
 pub(crate) struct Leases {
@@ -44,7 +50,7 @@ impl Leases {
         if let Some(owner) = self.owner.get() {
             return Ok(&owner.lease);
         }
-        let claimed = Owner::claim(&self.folder, self.length)?;
+        let claimed = Owner::claim(&self.folder, (self.length, self.store.reach()))?;
         Ok(&self.owner.get_or_init(|| claimed).lease)
     }
 
@@ -98,6 +104,9 @@ impl Leases {
     }
 
     async fn say(&self, lease: &Lease) -> Result<()> {
+        if let Some(owner) = self.owner.get() {
+            owner.touch();
+        }
         lease.set_clock(self.store.clock().await?);
         let alive = self.length * ALIVE_LEASES;
         self.put(lease, lease.now().saturating_add(alive).unwrap_or(Timestamp::MAX)).await
@@ -124,6 +133,12 @@ impl Leases {
             Trace::None => self.store.reach() == Reach::Machine,
             Trace::Held => false,
         }
+    }
+
+    /// Returns the processes of this home that are certainly gone, the youngest of them where there are many: they left their
+    /// locks here, as those of another machine did not.
+    pub(crate) fn left(&self) -> Vec<String> {
+        left(&self.folder)
     }
 
     /// Returns the processes that certainly live, as far as they say so.
@@ -199,27 +214,40 @@ async fn say_again(leases: Weak<Leases>, lease: Lease, over: CancellationToken) 
 struct Owner {
     lease: Lease,
     path: PathBuf,
+    reach: Reach,
     // Held for its lock, which the system drops with the process.
-    _lock: File,
+    lock: File,
 }
 
 impl Owner {
     /// Takes a name in `folder`. It is like no other on any machine.
-    fn claim(folder: &Path, length: Duration) -> Result<Self> {
+    fn claim(folder: &Path, (length, reach): (Duration, Reach)) -> Result<Self> {
         create_private(folder)?;
+        clear(folder);
         let name = Uuid::now_v7().simple().to_string();
         let path = folder.join(&name);
         let failed = |error: std::io::Error| Error::Home { path: path.clone(), reason: error.to_string() };
         let lock = OpenOptions::new().create_new(true).write(true).open(&path).map_err(failed)?;
         lock.lock().map_err(failed)?;
-        Ok(Self { lease: Lease::new(name, length), path, _lock: lock })
+        Ok(Self { lease: Lease::new(name, length), path, reach, lock })
+    }
+
+    /// Shows by the time of its lock that it lives.
+    fn touch(&self) {
+        // Without it the lock is taken for older than it is, and what it tells is known by the end of leases.
+        let _ = self.lock.set_modified(SystemTime::now());
     }
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // A file that stays behind is harmless: its lock is free, so its owner counts as gone.
-        let _ = std::fs::remove_file(&self.path);
+        match self.reach {
+            // A file that stays behind is harmless: its lock is free, so its owner counts as gone.
+            Reach::Machine => drop(std::fs::remove_file(&self.path)),
+            // Without the file nobody could tell that it is gone and not on another machine, and what it was in the middle of
+            // would wait for the end of its lease.
+            Reach::Network => self.touch(),
+        }
     }
 }
 
@@ -247,18 +275,82 @@ fn trace(folder: &Path, owner: &str) -> Trace {
     }
 }
 
+/// Removes locks that were left so long ago that no lease of their processes can last.
+fn clear(folder: &Path) {
+    let is_old = |file: &DirEntry| {
+        let modified = file.metadata().and_then(|facts| facts.modified());
+        modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > LEFT_FOR))
+    };
+    for file in std::fs::read_dir(folder).into_iter().flatten().flatten().filter(is_old) {
+        if file.file_name().to_str().is_some_and(|name| trace(folder, name) == Trace::Left) {
+            // Whoever else clears may have been faster.
+            let _ = std::fs::remove_file(file.path());
+        }
+    }
+}
+
+/// Returns the names of the processes that left their locks in that folder. A folder that cannot be read tells of nobody.
+fn left(folder: &Path) -> Vec<String> {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = files.filter_map(|file| file.file_name().into_string().ok()).collect();
+    // Names begin with the time at which they were taken.
+    names.sort_unstable_by(|one, other| other.cmp(one));
+    names.into_iter().filter(|name| trace(folder, name) == Trace::Left).take(LEFT_MAX).collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    fn claimed(folder: &Path, reach: Reach) -> Owner {
+        Owner::claim(folder, (Duration::from_secs(30), reach)).unwrap()
+    }
 
     #[test]
     fn j2_a_process_that_ended_is_known_to_be_gone() {
         let folder = tempfile::tempdir().unwrap();
-        let owner = Owner::claim(folder.path(), Duration::from_secs(30)).unwrap();
+        let owner = claimed(folder.path(), Reach::Machine);
         let name = owner.lease.owner().to_owned();
         assert_eq!(trace(folder.path(), &name), Trace::Held);
         drop(owner);
         assert_ne!(trace(folder.path(), &name), Trace::Held);
         assert_eq!(trace(folder.path(), "../segue.db"), Trace::Held, "a name that is no name proves nothing");
+    }
+
+    #[test]
+    fn j2_of_a_home_those_are_gone_that_left_their_locks_there() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(left(&folder.path().join("nothing")), Vec::<String>::new());
+        let living = claimed(folder.path(), Reach::Network);
+        let killed = Uuid::now_v7().simple().to_string();
+        for name in [killed.as_str(), "notes.txt"] {
+            File::create_new(folder.path().join(name)).unwrap();
+        }
+        assert_eq!(left(folder.path()), [killed.as_str()]);
+        let ended = living.lease.owner().to_owned();
+        drop(living);
+        assert_eq!(left(folder.path()).iter().collect::<BTreeSet<_>>(), BTreeSet::from([&killed, &ended]));
+    }
+
+    #[test]
+    fn a_lock_that_was_left_is_kept_as_long_as_a_lease_can_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let (living, just_now) =
+            (claimed(folder.path(), Reach::Network), claimed(folder.path(), Reach::Network));
+        let (lives, just_ended) = (living.lease.owner().to_owned(), just_now.lease.owner().to_owned());
+        let long_ago = Uuid::now_v7().simple().to_string();
+        let file = File::create_new(folder.path().join(&long_ago)).unwrap();
+        for lock in [&file, &living.lock, &just_now.lock] {
+            lock.set_modified(SystemTime::now() - LEFT_FOR * 2).unwrap();
+        }
+        drop((file, just_now));
+        let next = claimed(folder.path(), Reach::Network);
+        assert_eq!(
+            [lives, just_ended, long_ago].map(|name| trace(folder.path(), &name)),
+            [Trace::Held, Trace::Left, Trace::None]
+        );
+        drop((living, next));
     }
 }

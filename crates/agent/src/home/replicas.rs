@@ -69,7 +69,8 @@ impl Agent {
     /// Returns the processes that are known to be gone although their leases may last.
     async fn gone(&self) -> Result<Vec<String>> {
         if self.journal.reach() == Reach::Network {
-            return Ok(Vec::new());
+            // Of those of other homes nothing is known here but what they say of themselves.
+            return Ok(self.leases.left());
         }
         let working = self.journal.active_runs(None).await?.into_iter().filter_map(|run| run.lease_owner);
         let known = self.journal.replicas().await?.into_iter().map(|replica| replica.owner);

@@ -161,6 +161,10 @@ async fn j4_of_several_servers_that_stop_a_run_all_are_answered() {
     let thread = ThreadId::generate();
     let mut slow = say(&servers[0], thread, "slow").await;
     begun(&mut slow.live).await;
+    // Each has read once, so that none is still connecting when another's stop has had its effect: that run had ended before.
+    for dispatch in &servers {
+        assert_eq!(status(dispatch, &slow).await, Some(RunStatus::Running));
+    }
     let stop = |dispatch: &Arc<Dispatch>| {
         let dispatch = Arc::clone(dispatch);
         let run_id = slow.run.run_id;

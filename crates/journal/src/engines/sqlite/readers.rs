@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::connect;
 use super::faults::Place;
@@ -18,26 +19,34 @@ const READERS_MAX: usize = 4;
 pub(crate) struct Readers {
     place: Arc<Place>,
     lock_wait: Duration,
-    free: Semaphore,
+    free: Arc<Semaphore>,
     idle: Mutex<Vec<Connection>>,
 }
 
 impl Readers {
     /// Returns a pool without any connection yet.
     pub(crate) fn new(place: Arc<Place>, lock_wait: Duration) -> Self {
-        Self { place, lock_wait, free: Semaphore::new(READERS_MAX), idle: Mutex::new(Vec::new()) }
+        let free = Arc::new(Semaphore::new(READERS_MAX));
+        Self { place, lock_wait, free, idle: Mutex::new(Vec::new()) }
     }
 
-    /// Answers `question` on one of the connections.
+    /// Answers `question` on one of the connections. It waits for one on a task of its own: leave that is given to a caller who
+    /// is not polled for a while, because it waits for something else that asks here, would be nobody's.
     pub(crate) async fn ask<T: Send + 'static>(
         self: &Arc<Self>,
         question: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let _permit = self.free.acquire().await.map_err(|_| Error::Closed)?;
         let readers = Arc::clone(self);
-        let answer = tokio::task::spawn_blocking(move || readers.answer(question)).await;
-        // A question that panicked took its connection with it; nothing else is affected.
-        answer.unwrap_or(Err(Error::Closed))
+        let asked = tokio::spawn(async move {
+            let permit = Arc::clone(&readers.free).acquire_owned().await.map_err(|_| Error::Closed)?;
+            let answering = move || {
+                let _permit = permit;
+                readers.answer(question)
+            };
+            // A question that panicked took its connection with it; nothing else is affected.
+            tokio::task::spawn_blocking(answering).await.unwrap_or(Err(Error::Closed))
+        });
+        AbortOnDropHandle::new(asked).await.unwrap_or(Err(Error::Closed))
     }
 
     /// Answers `question` here and now if a connection is free, else as [`Readers::ask`] does. For what is found by an
@@ -48,10 +57,10 @@ impl Readers {
         question: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let is_open = !self.idle.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
-        match self.free.try_acquire() {
-            Ok(_permit) if is_open => self.answer(question),
-            _ => self.ask(question).await,
+        if is_open && let Ok(_permit) = self.free.try_acquire() {
+            return self.answer(question);
         }
+        self.ask(question).await
     }
 
     fn answer<T>(&self, question: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {

@@ -74,3 +74,51 @@ impl Readers {
         answer
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use futures::poll;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_asks_and_is_not_polled_any_more_keeps_nobody_from_reading() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("some.db");
+        Connection::open(&path).unwrap().execute_batch("CREATE TABLE some (x)").unwrap();
+        let readers = Arc::new(Readers::new(Arc::new(Place(path)), Duration::from_secs(1)));
+        let (ready, begun) = mpsc::channel();
+        let slow = std::array::from_fn::<_, READERS_MAX, _>(|_| {
+            let (goes_on, waits) = mpsc::channel::<()>();
+            let (readers, ready) = (Arc::clone(&readers), ready.clone());
+            let asking = async move {
+                let question = move |_: &Connection| {
+                    ready.send(()).unwrap();
+                    Ok(waits.recv().unwrap())
+                };
+                readers.ask(question).await
+            };
+            (tokio::spawn(asking), goes_on)
+        });
+        let all_begun = tokio::task::spawn_blocking(move || begun.iter().take(READERS_MAX).count());
+        assert_eq!(all_begun.await.unwrap(), READERS_MAX);
+        let mut forgotten = std::array::from_fn::<_, { 2 * READERS_MAX }, _>(|number| {
+            Box::pin(readers.look(move |_| Ok(number)))
+        });
+        for asking in &mut forgotten {
+            assert!(poll!(asking).is_pending());
+        }
+        for (asking, goes_on) in slow {
+            goes_on.send(()).unwrap();
+            asking.await.unwrap().unwrap();
+        }
+        for _ in 0..READERS_MAX {
+            assert_eq!(readers.ask(|_| Ok("answered")).await.unwrap(), "answered");
+        }
+        for (number, asking) in forgotten.into_iter().enumerate() {
+            assert_eq!(asking.await.unwrap(), number);
+        }
+    }
+}

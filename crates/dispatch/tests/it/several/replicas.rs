@@ -7,7 +7,7 @@ use std::time::Duration;
 use dispatch::{CancelAction, Dispatch, Limits, Recovered};
 use jiff::Timestamp;
 use journal::{Replica, Transaction, Write};
-use protocol::{Multitask, RunRequest, RunStatus, ThreadId};
+use protocol::{Multitask, RunRequest, RunStatus, Scope, ThreadId};
 
 use crate::webhooks::GRACE;
 use crate::world::{
@@ -183,7 +183,7 @@ async fn j2_a_server_that_was_late_to_say_that_it_lives_takes_nothing_from_itsel
     let mut slow = say(&dispatch, thread, "slow").await;
     begun(&mut slow.live).await;
     let mut behind = say(&dispatch, thread, "behind").await;
-    let agent = dispatch.agent(&LOCAL);
+    let agent = dispatch.agent(&Scope::Everyone);
     let store = agent.store();
     let replica = store.replicas().await.unwrap().pop().unwrap();
     let now = replica.alive_until;

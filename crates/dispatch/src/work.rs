@@ -323,10 +323,13 @@ impl Dispatch {
         }
     }
 
-    /// Leaves the thread of a run that had begun and came to its end without its driver.
+    /// Leaves the thread of a run that had begun and came to its end without its driver. Where that cannot be seen, the thread
+    /// is held until it can.
     async fn came_to_nothing(self: &Arc<Self>, agent: &Agent, stream: &Arc<Stream>) -> Rested {
-        self.tell_end(agent, stream).await;
-        self.ended(agent, stream).await
+        match self.tell_end(agent, stream).await {
+            Told::End => self.ended(agent, stream).await,
+            Told::Nothing => self.hold(stream),
+        }
     }
 
     /// Leaves the thread of a run that somebody else ended: what was done there this stream has not told, and its readers go on

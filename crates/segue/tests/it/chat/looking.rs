@@ -1,16 +1,21 @@
 //! `/history` in a chat: pages, and markers opened to their summary and their originals.
 
-use scripted::Server;
+use scripted::{Reply, Script, Server};
 
-use crate::compact::{condensing, long_thread};
+use crate::compact::{MEMORY_INSTRUCTIONS, long_thread, record};
 use crate::sandbox::Sandbox;
 use crate::terminal::Terminal;
 
-/// A thread of 60 messages, all but the last four of them condensed.
+/// A thread of 60 messages, all but the last four of them condensed, and gone to memory: what were still due would be tried by
+/// every chat behind its opening, which tells what the thread has cost.
 fn condensed() -> (Server, Sandbox) {
-    let server = condensing();
+    let summary =
+        Reply::text("The person asked about modules, one after the other; each parses line by line.");
+    let summary = summary.when_body_contains(MEMORY_INSTRUCTIONS);
+    let server = Server::start(Script::new([record().repeated(), summary.repeated()])).unwrap();
     let sandbox = long_thread(Sandbox::new().with_model(&server), 30);
     assert_eq!(sandbox.run(&["compact", "last", "--keep", "4"]).code, 0);
+    assert_eq!(sandbox.run(&["memory", "settle"]).stdout, "Nothing is due.\n");
     (server, sandbox)
 }
 

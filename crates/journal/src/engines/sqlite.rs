@@ -80,7 +80,7 @@ impl Sqlite {
         check_whole(&Connection::Sqlite(&connection), &place.0.display().to_string())
             .map_err(|error| place.explain(error))?;
         let readers = Arc::new(Readers::new(Arc::clone(&place), options.lock_wait));
-        Self::start(connection, place, Some(readers))
+        Self::start((connection, options.lock_wait), place, Some(readers))
     }
 
     /// Opens an empty database that ends when it is dropped.
@@ -90,16 +90,16 @@ impl Sqlite {
     pub fn in_memory() -> Result<Self> {
         let place = Arc::new(Place(PathBuf::from(":memory:")));
         let connection = connect::memory(&place)?;
-        Self::start(connection, place, None)
+        Self::start((connection, OpenOptions::default().lock_wait), place, None)
     }
 
     fn start(
-        connection: rusqlite::Connection,
+        (connection, lock_wait): (rusqlite::Connection, Duration),
         place: Arc<Place>,
         readers: Option<Arc<Readers>>,
     ) -> Result<Self> {
         let (sender, receiver) = mpsc::channel(QUEUE_MAX);
-        let writer = Writer::new(connection, Arc::clone(&place), receiver);
+        let writer = Writer::new(connection, Arc::clone(&place), (receiver, lock_wait));
         let thread = std::thread::Builder::new()
             .name("journal-writer".to_owned())
             .spawn(move || writer.run())

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Seek, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use journal::{Error, EventQuery, HealthDepth, OpenOptions, Sqlite, Store, Write};
@@ -139,6 +140,29 @@ fn a_folder_without_permission_is_denied() {
         Err(error) => assert!(matches!(error, Error::Denied { .. }), "{error:?}"),
         Ok(_) => println!("not tested: this user may write everywhere"),
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_writes_without_rest_keeps_no_other_out() {
+    let (_folder, path) = database().await;
+    let busy = Arc::new(Sqlite::open(&path).unwrap());
+    let writers: Vec<_> = (0..8)
+        .map(|_| {
+            let busy = Arc::clone(&busy);
+            tokio::spawn(async move {
+                let thread_id = create(&*busy).await;
+                loop {
+                    let messages = (0..500).map(|number| human(&format!("{number}")));
+                    append(&*busy, thread_id, messages.collect()).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    let other = Sqlite::open(&path).unwrap();
+    for _ in 0..10 {
+        commit(&other, vec![Write::CreateThread(thread())]).await.unwrap();
+    }
+    writers.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 
 use super::faults::Place;
@@ -19,6 +19,14 @@ pub(crate) const GROUP_MAX: usize = 256;
 pub(crate) const QUEUE_MAX: usize = 1_024;
 /// How long a commit waits for as many transactions as recent ones had. A sync takes several times as long.
 const GATHER_MAX: Duration = Duration::from_micros(100);
+
+/// How often a transaction is begun anew while another process writes. The engine's own waiting tries ten times a second, and
+/// misses the moments between the transactions of one that writes without rest.
+const BEGIN_RETRY: Duration = Duration::from_millis(1);
+/// How long this process writes without rest. Then it leaves [`REST`] to the others, who would wait in vain otherwise.
+const WRITING_MAX: Duration = Duration::from_millis(100);
+/// A few tries of another process.
+const REST: Duration = Duration::from_millis(5);
 
 /// What part of the transactions expected is given up with each commit that had fewer.
 const EXPECTED_DECAY: usize = 8;
@@ -55,17 +63,27 @@ pub(crate) struct Writer {
     index_waiters: Vec<oneshot::Sender<Result<()>>>,
     /// Transactions that recent commits had.
     expected: usize,
+    /// How long another process is waited for.
+    lock_wait: Duration,
+    /// Since when this one writes without rest, and when it was last at work.
+    writing: (Instant, Instant),
 }
 
 impl Writer {
-    /// Returns a writer for `connection`, fed by `jobs`.
-    pub(crate) fn new(connection: Connection, place: Arc<Place>, jobs: mpsc::Receiver<Job>) -> Self {
-        Self { connection, place, jobs, held: None, index_waiters: Vec::new(), expected: 0 }
+    /// Returns a writer for `connection`, fed by `jobs`, that waits so long for other processes.
+    pub(crate) fn new(
+        connection: Connection,
+        place: Arc<Place>,
+        (jobs, lock_wait): (mpsc::Receiver<Job>, Duration),
+    ) -> Self {
+        let (index_waiters, writing) = (Vec::new(), (Instant::now(), Instant::now()));
+        Self { connection, place, jobs, held: None, index_waiters, expected: 0, lock_wait, writing }
     }
 
     /// Works until the queue is closed and everything in it is done.
     pub(crate) fn run(mut self) {
         while let Some(job) = self.next() {
+            self.rest();
             match job {
                 Some(Job::Commit(first)) => {
                     let group = self.gather(first);
@@ -77,7 +95,34 @@ impl Writer {
                 None => {}
             }
             self.catch_up();
+            self.writing.1 = Instant::now();
         }
+    }
+
+    /// Lets other processes begin what they have to write, if this one has written for long.
+    fn rest(&mut self) {
+        let (since, last) = self.writing;
+        if last.elapsed() < REST {
+            if since.elapsed() < WRITING_MAX {
+                return;
+            }
+            std::thread::sleep(REST);
+        }
+        self.writing.0 = Instant::now();
+    }
+
+    /// Begins a transaction once no other process is in the middle of one.
+    fn begin(&self) -> rusqlite::Result<()> {
+        let deadline = Instant::now() + self.lock_wait;
+        self.connection.busy_timeout(Duration::ZERO)?;
+        let begun = loop {
+            match run(&self.connection, "BEGIN IMMEDIATE") {
+                Err(error) if is_busy(&error) && Instant::now() < deadline => std::thread::sleep(BEGIN_RETRY),
+                outcome => break outcome,
+            }
+        };
+        self.connection.busy_timeout(self.lock_wait)?;
+        begun
     }
 
     /// Returns the next job; `Some(None)` when there is none but the index is behind, `None` at the end.
@@ -151,7 +196,7 @@ impl Writer {
         &self,
         work: impl FnOnce() -> rusqlite::Result<Result<T>>,
     ) -> rusqlite::Result<Result<T>> {
-        run(&self.connection, "BEGIN IMMEDIATE")?;
+        self.begin()?;
         let outcome = match work() {
             Ok(Ok(done)) => run(&self.connection, "COMMIT").map(|()| Ok(done)),
             failed => failed,
@@ -203,6 +248,10 @@ fn engine_failure(error: Error) -> rusqlite::Error {
         Error::Sqlite(engine) => engine,
         other => rusqlite::Error::ToSqlConversionFailure(Box::new(other)),
     }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
 fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {

@@ -11,6 +11,8 @@ async fn j2_of_the_processes_that_are_left_one_tells_what_another_owed() {
     let desk = Desk::new([]).await;
     let process = || desk.world.agent_under(&desk.server, ("", Policy::Ask));
     let (gone, one, two) = (process(), process(), process());
+    // On a server's database a process lives as long as it says so; whoever serves does.
+    gone.announce().await.unwrap();
     let thread = blank(&gone).await;
     let (run_id, webhook) = (RunId::generate(), "https://example.com/told?key=x");
     gone.queue(run_id, thread, &request(json!({"input": {}, "webhook": webhook}))).await.unwrap();

@@ -1,5 +1,7 @@
 //! Several servers on one database, wherever that is, and runs that are under way in them.
 
+mod reader;
+
 use std::collections::HashSet;
 
 use rustix::process::Signal;
@@ -10,8 +12,22 @@ use super::sandbox::Sandbox;
 use super::serving::Serving;
 use crate::serve::client::{Answer, Api};
 
+pub use reader::{Readers, Story};
+
 /// The gate at which the last answers wait.
 pub const GATE: &str = "end";
+
+/// The settings of all servers. A busy machine makes connections wait, and runs wait at gates for as long as a test takes.
+const CONFIG: &str = "
+[serve]
+lease_seconds = LEASE
+[permissions]
+allow = [\"execute\"]
+[database]
+wait_seconds = 60
+[providers.anthropic]
+idle_seconds = 600
+";
 
 /// Where the servers keep what happened.
 pub enum Store {
@@ -26,7 +42,7 @@ pub struct Fleet {
     pub sandbox: Sandbox,
     pub model: Server,
     pub servers: Vec<Serving>,
-    _store: Store,
+    store: Store,
 }
 
 /// A run, and its thread.
@@ -61,32 +77,41 @@ impl Fleet {
         let mut replies: Vec<Reply> = (1..=calls).map(|call| note(call).repeated()).collect();
         let gate = Some(Gate { name: GATE.to_owned(), at: Place::Start });
         replies.push(Reply { gate, ..Reply::text("Done.") }.repeated());
-        let model = Server::start(Script::new(replies)).unwrap();
+        Self::playing(store, (count, lease_seconds), Script::new(replies))
+    }
+
+    /// Starts so many servers whose leases have that length, with a model that plays that script.
+    pub fn playing(store: Store, (count, lease_seconds): (usize, u32), script: Script) -> Self {
+        let model = Server::start(script).unwrap();
         let mut sandbox = Sandbox::new().with_model(&model);
         if let Store::Postgres(database) = &store {
             sandbox.set("SEGUE_DATABASE_URL", &database.socket_url());
         }
-        let config =
-            format!("[serve]\nlease_seconds = {lease_seconds}\n[permissions]\nallow = [\"execute\"]\n");
+        let config = CONFIG.replace("LEASE", &lease_seconds.to_string());
         std::fs::create_dir_all(sandbox.home()).unwrap();
         std::fs::write(sandbox.home().join("config.toml"), config).unwrap();
         let servers = (0..count).map(|_| Serving::start(&sandbox)).collect();
-        Self { sandbox, model, servers, _store: store }
+        Self { sandbox, model, servers, store }
     }
 
     /// Begins so many runs, each on a thread of its own, in that server.
     pub fn begin(&self, server: usize, count: usize) -> Vec<Begun> {
         let api = self.api(server);
-        let body = json!({
-            "assistant_id": "agent", "input": {"messages": [{"role": "user", "content": "go"}]},
-            "stream_mode": ["updates", "values"], "stream_resumable": true,
-        });
-        let begin = |_| {
-            let thread = api.post("/threads", &json!({})).json()["thread_id"].as_str().unwrap().to_owned();
-            let run = api.post(&format!("/threads/{thread}/runs"), &body).json();
-            Begun { thread, run: run["run_id"].as_str().unwrap().to_owned() }
-        };
-        (0..count).map(begin).collect()
+        (0..count).map(|_| begin(&api, "go", &["updates", "values"])).collect()
+    }
+
+    /// Puts a new server in the place of one, which goes on or not.
+    pub fn replace(&mut self, server: usize) -> Serving {
+        std::mem::replace(&mut self.servers[server], Serving::start(&self.sandbox))
+    }
+
+    /// Returns what the database says, one text a row, where it is one that can be asked.
+    pub fn rows(&self, sql: &str) -> Vec<String> {
+        let Store::Postgres(database) = &self.store else { panic!("{sql}: it is a file") };
+        let url = database.socket_url().parse().unwrap();
+        let connection = pg::Connection::open(&url, |sql| sql.into()).unwrap();
+        let rows = connection.query(sql, &[]).unwrap();
+        rows.iter().map(|row| row.text(0).unwrap().unwrap_or_default()).collect()
     }
 
     pub fn api(&self, server: usize) -> Api {
@@ -165,6 +190,17 @@ impl Fleet {
         );
         assert_eq!(noted.iter().collect::<HashSet<_>>().len(), noted.len());
     }
+}
+
+/// Begins a run that is asked this, on a thread of its own, and told in these modes.
+pub fn begin(api: &Api, text: &str, modes: &[&str]) -> Begun {
+    let body = json!({
+        "assistant_id": "agent", "input": {"messages": [{"role": "user", "content": text}]},
+        "stream_mode": modes, "stream_resumable": true,
+    });
+    let thread = api.post("/threads", &json!({})).json()["thread_id"].as_str().unwrap().to_owned();
+    let run = api.post(&format!("/threads/{thread}/runs"), &body).json();
+    Begun { thread, run: run["run_id"].as_str().unwrap().to_owned() }
 }
 
 /// Returns the ids of the events that were told, and the names of all.

@@ -1,6 +1,8 @@
 //! Several servers on one database: one is killed, stopped for longer than its lease, or told to end, with runs under way;
 //! the others go on with these, and whoever looks on sees each thing once.
 
+mod storm;
+
 use rustix::process::Signal;
 
 use crate::fleet::{Begun, Fleet, GATE, Store, told};
@@ -37,11 +39,13 @@ fn killed(store: Store) {
     assert_eq!(fleet.figure(0, "segue_runs_taken_over_total"), RUNS as u64);
 }
 
-/// A server is stopped for longer than its lease; what it tries when it wakes is refused.
+/// A server is stopped for longer than its lease; what it tries when it wakes is refused, and who looked on there is told what
+/// the other one did.
 fn paused(store: Store) {
     let fleet = Fleet::start(store, 2, (2, 3));
     let runs = fleet.begin(0, RUNS);
     let readers: Vec<_> = runs.iter().map(|run| fleet.follow(1, run)).collect();
+    let held: Vec<_> = runs.iter().map(|run| fleet.follow(0, run)).collect();
     // All wait for the last answer.
     fleet.until(|fleet| fleet.model.calls() >= RUNS * 4);
     fleet.signal(0, Signal::STOP);
@@ -57,6 +61,7 @@ fn paused(store: Store) {
     fleet.signal(0, Signal::CONT);
     fleet.until(|fleet| fleet.figure(0, "segue_runs_lost_total") == RUNS as u64);
     assert_eq!(runs.iter().map(last_seq).collect::<Vec<_>>(), before, "it wrote nothing");
+    is_told_once(held);
     fleet.check(0, (&runs, 3));
 }
 

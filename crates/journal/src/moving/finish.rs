@@ -8,7 +8,7 @@ use crate::Result;
 use crate::engines::sql::{Connection, Dialect};
 use crate::tables::memory::items;
 use crate::tables::search::texts::{self, Kind};
-use crate::tables::search::{CatchUp, index_batch};
+use crate::tables::search::{CatchUp, Pass, index_batch};
 
 /// Texts that one transaction puts into the index.
 const TEXTS_MAX: i64 = 500;
@@ -80,13 +80,14 @@ fn raise(connection: &Connection, (agent_key, floor): (i64, i64)) -> Result<()> 
 
 /// Puts messages and handoffs into the index, and returns whether all of them are: it was not stopped.
 fn catch_up(target: &Opened, watch: &mut Watch) -> Result<bool> {
+    let mut pass = Pass::default();
     loop {
-        let caught_up = target.write(index_batch)?;
+        let caught_up = target.write(|connection| index_batch(connection, pass))?;
         let progress = target.write(indexed)?;
         match (watch(&progress).is_continue(), caught_up) {
             (false, _) => return Ok(false),
             (true, CatchUp::Finished) => return Ok(true),
-            (true, CatchUp::Unfinished) => {}
+            (true, CatchUp::Unfinished(next)) => pass = next,
         }
     }
 }

@@ -279,3 +279,14 @@ fn last_seq(connection: &Connection, key: i64) -> Result<i64> {
         .prepare_cached("SELECT last_seq FROM thread_heads WHERE thread_key = ?1")?
         .query_row([key], |row| row.get(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_follow_each_other_are_one_part() {
+        assert_eq!(runs(&[]), Vec::<Range<i64>>::new());
+        assert_eq!(runs(&[3, 4, 5, 9]), [rows_of(3, 5), rows_of(9, 9)]);
+    }
+}

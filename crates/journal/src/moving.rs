@@ -6,6 +6,7 @@
 //! and a call that was stopped anywhere is gone on with by the next.
 
 mod backup;
+mod changes;
 mod compare;
 mod ends;
 mod fill;
@@ -22,6 +23,7 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
+use self::changes::Moment;
 use self::compare::Checked;
 use self::ends::Opened;
 use self::tables::TABLES;
@@ -160,32 +162,46 @@ fn copy_now((from, to): (&End, &End), purpose: Purpose, mut watch: Watch) -> Res
         tables: Vec::new(),
     };
     let ends = Ends { source: &source, target: &target };
-    let (before, is_equal) = source.snapshot(|rows| {
-        let before = state(rows).map_err(|error| source.told(error))?;
-        if !fill::all(ends, rows, (&before, &mut copied.rows), &mut watch)? {
-            return Ok((before, false));
+    let mut moment = source.snapshot(|rows| {
+        let counts = counts(rows).map_err(|error| source.told(error))?;
+        let moment = Moment::of(rows).map_err(|error| source.told(error))?;
+        if !fill::all(ends, rows, (&counts, &mut copied.rows), &mut watch)? {
+            return Ok(None);
         }
-        let is_equal = match compare::all(ends, rows, &before, &mut watch)? {
-            Some(Checked { tables, changed_rows }) => {
-                (copied.tables, copied.changed_rows) = (tables, changed_rows);
-                true
-            }
-            None => false,
-        };
-        Ok((before, is_equal))
+        let checked = compare::all(ends, rows, &counts, &mut watch)?;
+        Ok(checked.map(|Checked { tables, changed_rows }| {
+            (copied.tables, copied.changed_rows) = (tables, changed_rows);
+            moment
+        }))
     })?;
-    if !is_equal {
-        return Ok(copied);
-    }
-    let is_moved_on = || state(&source.tables()).map(|now| now != before).map_err(|error| source.told(error));
-    if purpose == Purpose::Move && is_moved_on()? {
-        copied.outcome = Outcome::SourceChanged;
-        return Ok(copied);
-    }
-    if finish::all(&target, purpose, &mut watch)? {
-        copied.outcome = Outcome::Whole;
-    }
+    let Some(moment) = &mut moment else { return Ok(copied) };
+    copied.outcome = finished(ends, (moment, &copied.tables), purpose, &mut watch)?;
     Ok(copied)
+}
+
+/// Makes the target whole, which has every row, unless the source is another one by then. That is looked for before the index
+/// is made, which takes long, and again behind it.
+fn finished(
+    ends: Ends<'_>,
+    (moment, tables): (&mut Moment, &[TableSum]),
+    purpose: Purpose,
+    watch: &mut Watch,
+) -> Result<Outcome> {
+    let mut missed = |watch: &mut Watch| match purpose {
+        Purpose::Move => moment.missed(ends.source, tables, watch),
+        Purpose::Backup => Ok(None),
+    };
+    if let Some(outcome) = missed(watch)? {
+        return Ok(outcome);
+    }
+    if !finish::prepare(ends, purpose, watch)? {
+        return Ok(Outcome::Stopped);
+    }
+    if let Some(outcome) = missed(watch)? {
+        return Ok(outcome);
+    }
+    finish::end(ends.target)?;
+    Ok(Outcome::Whole)
 }
 
 /// The two databases of a copy.
@@ -195,14 +211,13 @@ struct Ends<'a> {
     target: &'a Opened,
 }
 
-/// How many rows each table has, and something that is another when they were changed.
-type State = Vec<(u64, Option<String>)>;
+/// How many rows each table has.
+type Counts = Vec<u64>;
 
-fn state(connection: &Connection) -> Result<State> {
+fn counts(connection: &Connection) -> Result<Counts> {
     let one = |table: &tables::Table| {
-        connection
-            .prepare_cached(&table.state())?
-            .query_row((), |row| Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get(1)?)))
+        let count = connection.prepare_cached(&table.count())?.query_row((), |row| row.get::<_, i64>(0))?;
+        Ok(count.unsigned_abs())
     };
     TABLES.iter().map(one).collect()
 }

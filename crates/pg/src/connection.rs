@@ -19,7 +19,8 @@ use crate::{Error, Result, Row, Taking, Target, Value, tls};
 
 /// Statements that a connection keeps prepared. Ours are fewer; those put together from a client's filter may be more.
 const STATEMENTS_MAX: usize = 512;
-/// How long an answer may take before the connection counts as lost. The server gives up on a statement before.
+/// How long an answer may take before the connection counts as lost, unless somebody is patient. The server gives up on a
+/// statement before.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(75);
 
 /// What every connection asks of its session. What is committed survives a power cut of the server, whatever its own
@@ -62,6 +63,8 @@ pub struct Connection {
     is_lost: Cell<bool>,
     /// Whether something was begun that has not come to an end.
     is_used: Cell<bool>,
+    /// How long an answer may take; `None` while it may take as long as the server lives.
+    limit: Cell<Option<Duration>>,
     /// Which life of the server this is.
     server: Arc<str>,
 }
@@ -123,6 +126,7 @@ impl Connection {
             cursors: Cell::new(0),
             is_lost: Cell::new(false),
             is_used: Cell::new(false),
+            limit: Cell::new(Some(ANSWERED_WITHIN)),
             server,
         })
     }
@@ -150,6 +154,29 @@ impl Connection {
     /// Returns whether nothing can be asked any longer.
     pub(crate) fn is_lost(&self) -> bool {
         self.is_lost.get() || self.client.is_closed()
+    }
+
+    /// Has every statement take as long as it needs from here on: for one that reads or cleans whole tables. That the server is
+    /// gone is found out by the way there alone.
+    ///
+    /// # Errors
+    /// As [`Self::query`].
+    pub fn be_patient(&self) -> Result<()> {
+        self.batch("SET statement_timeout = 0")?;
+        self.limit.set(None);
+        Ok(())
+    }
+
+    /// Has the statements of `work` take as long as they need. Only within a snapshot or a transaction.
+    ///
+    /// # Errors
+    /// Those of `work`, and as [`Self::query`].
+    pub fn patiently<T, E: From<Error>>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        self.batch("SET LOCAL statement_timeout = 0")?;
+        let limit = self.limit.replace(None);
+        let done = work();
+        self.limit.set(limit);
+        done
     }
 
     /// Returns all rows that a statement gives.
@@ -218,12 +245,11 @@ impl Connection {
     /// Sends a statement without waiting for its answer: a failure is told by the next one that waits.
     ///
     /// # Errors
-    /// When the statement is unknown to the server, or one sent before failed.
+    /// When the statement is unknown to the server or cannot be sent, or one sent before failed.
     pub fn send(&self, sql: &str, values: Vec<Value<'static>>) -> Result<()> {
         let statement = self.prepared(sql)?;
         let client = Arc::clone(&self.client);
-        self.dispatch(Box::pin(async move { client.execute_raw(&statement, values).await }));
-        Ok(())
+        Ok(self.dispatch(Box::pin(async move { client.execute_raw(&statement, values).await }))?)
     }
 
     /// Performs several statements without parameters.
@@ -307,7 +333,7 @@ impl Connection {
             let told = rows.first().map(|row| row.try_get(0)).transpose()?;
             *known.lock().unwrap_or_else(PoisonError::into_inner) = told;
             Ok(0)
-        }));
+        }))?;
         Ok(number)
     }
 
@@ -341,18 +367,26 @@ impl Connection {
     fn send_plain(&self, sql: impl Into<Cow<'static, str>>) {
         let sql = sql.into();
         let client = Arc::clone(&self.client);
-        self.dispatch(Box::pin(async move { client.batch_execute(&sql).await.map(|()| 0) }));
+        if let Err(error) =
+            self.dispatch(Box::pin(async move { client.batch_execute(&sql).await.map(|()| 0) }))
+        {
+            // The connection is closed: whoever waits next is told.
+            let answer = Box::pin(std::future::ready(Err(error)));
+            self.sent.borrow_mut().push(Sent { answer, is_told: true });
+        }
     }
 
-    /// Has a statement go out with the next one that waits, in order.
-    fn dispatch(&self, mut answer: Answer) {
+    /// Has a statement go out with the next one that waits, in order. What fails before it goes out, because a value cannot be
+    /// written as the server takes it, is told at once: the server, which knows nothing of it, would commit all the rest.
+    fn dispatch(&self, mut answer: Answer) -> Result<(), tokio_postgres::Error> {
         // The first look at it puts its bytes into the connection's queue.
-        let answer = match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            // A connection that is closed answers at once; an answer is asked for no second time.
-            Poll::Ready(answered) => Box::pin(std::future::ready(answered)),
-            Poll::Pending => answer,
-        };
-        self.sent.borrow_mut().push(Sent { answer, is_told: true });
+        match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answered) => answered.map(|_| ()),
+            Poll::Pending => {
+                self.sent.borrow_mut().push(Sent { answer, is_told: true });
+                Ok(())
+            }
+        }
     }
 
     fn prepared(&self, sql: &str) -> Result<Statement> {
@@ -383,13 +417,14 @@ impl Connection {
         };
         let before = std::mem::take(&mut *self.sent.borrow_mut());
         // Within it, so that the time is this runtime's: the one around may be about to end.
-        let answered = async { tokio::time::timeout(ANSWERED_WITHIN, in_order(before, answer)).await };
-        let answered = runtime.block_on(answered);
-        let outcome = answered.map_or_else(
-            |_| {
-                self.is_lost.set(true);
-                Err(Error::Unreachable(format!("no answer within {} s", ANSWERED_WITHIN.as_secs())))
-            },
+        let answered = async {
+            match self.limit.get() {
+                Some(limit) => tokio::time::timeout(limit, in_order(before, answer)).await.map_err(|_| limit),
+                None => Ok(in_order(before, answer).await),
+            }
+        };
+        let outcome = runtime.block_on(answered).map_or_else(
+            |limit| Err(Error::Unreachable(format!("no answer within {} s", limit.as_secs()))),
             |answer| answer.map_err(Error::from),
         );
         if matches!(outcome, Err(Error::Unreachable(_))) {

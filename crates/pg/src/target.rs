@@ -18,6 +18,10 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(20);
 /// How long a connection is silent before the way is tried.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
+/// Between two such tries, and how many of them in a row are in vain before the connection counts as lost: whoever waits for a
+/// statement without a limit finds out by them that the server is gone.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const KEEPALIVES_MAX: u32 = 4;
 
 /// A database's address, and how the way there is secured.
 #[derive(Clone)]
@@ -78,7 +82,10 @@ impl FromStr for Target {
             config.host("localhost");
         }
         config.tcp_user_timeout(ACKNOWLEDGED_WITHIN);
-        config.keepalives_idle(KEEPALIVE_IDLE);
+        config
+            .keepalives_idle(KEEPALIVE_IDLE)
+            .keepalives_interval(KEEPALIVE_INTERVAL)
+            .keepalives_retries(KEEPALIVES_MAX);
         Ok(Self { config, verification })
     }
 }

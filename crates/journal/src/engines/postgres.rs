@@ -5,6 +5,7 @@ mod dialect;
 mod faults;
 mod groups;
 mod health;
+mod indexing;
 pub(crate) mod locks;
 mod news;
 mod plain;
@@ -21,13 +22,13 @@ pub(crate) use self::plain::{Plain, version as plain_version};
 
 use self::faults::Place;
 use self::groups::Groups;
+use self::indexing::Indexing;
 use self::news::Telling;
 use crate::engines::Engine;
 use crate::engines::sql::Connection;
 use crate::moving::check_whole;
 use crate::news::News;
 use crate::tables::replicas;
-use crate::tables::search::{self, CatchUp};
 use crate::tables::threads::Heads;
 use crate::{Committed, Health, HealthDepth, Reach, Result, Transaction};
 
@@ -41,6 +42,7 @@ struct Inner {
     news: News,
     telling: Telling,
     groups: Groups,
+    indexing: Indexing,
 }
 
 impl Postgres {
@@ -62,7 +64,7 @@ impl Postgres {
         let news = News::default();
         let telling = Telling::begin(pool.clone(), news.clone());
         let groups = Groups::begin(&pool);
-        Ok(Self(Arc::new(Inner { pool, place, news, telling, groups })))
+        Ok(Self(Arc::new(Inner { pool, place, news, telling, groups, indexing: Indexing::default() })))
     }
 
     /// Returns whether `url` is the address of such a database.
@@ -122,16 +124,7 @@ impl Engine for Postgres {
     }
 
     async fn catch_up(&self) -> Result<()> {
-        // Most searches find nothing to catch up with, and need not wait for who does.
-        while self.read(search::is_behind).await? {
-            let batch = self.0.pool.write(vec![locks::INDEX], |connection| {
-                search::index_batch(&Connection::Postgres(connection, &Heads::default()))
-            });
-            if batch.await.map_err(|error| self.0.place.told(error))? == CatchUp::Finished {
-                break;
-            }
-        }
-        Ok(())
+        self.0.indexing.catch_up(&self.0.pool).await.map_err(|error| self.0.place.told(error))
     }
 
     async fn checked(&self, depth: HealthDepth) -> Result<Health> {

@@ -117,8 +117,11 @@ impl Part {
         Ok(part)
     }
 
-    /// Gives it its name, once all of it is on the disk; returns how large it is.
+    /// Gives it its name, once all of it is on the disk; returns how large it is. A log beside it would not go along.
     fn becomes(&self, path: &Path) -> std::io::Result<u64> {
+        if fs::metadata(self.beside_it("-wal")).is_ok_and(|log| log.len() > 0) {
+            return Err(std::io::Error::other("its write-ahead log could not be written back into it"));
+        }
         let file = File::open(&self.path)?;
         file.sync_all()?;
         // Unlike a renaming, a second name replaces nothing that came to be there meanwhile.
@@ -136,11 +139,15 @@ impl Part {
     /// Removes it, with what the engine may have beside it.
     fn remove(&self) {
         for suffix in ["", "-wal", "-shm", "-journal"] {
-            let mut name = self.path.as_os_str().to_owned();
-            name.push(suffix);
             // Most are not there.
-            let _ = fs::remove_file(name);
+            let _ = fs::remove_file(self.beside_it(suffix));
         }
+    }
+
+    fn beside_it(&self, suffix: &str) -> PathBuf {
+        let mut name = self.path.as_os_str().to_owned();
+        name.push(suffix);
+        name.into()
     }
 }
 
@@ -155,5 +162,21 @@ fn failed(path: &Path, source: std::io::Error) -> Error {
         std::io::ErrorKind::StorageFull => Error::DiskFull { path: path.to_owned() },
         std::io::ErrorKind::PermissionDenied => Error::Denied { path: path.to_owned() },
         _ => Error::Io { path: path.to_owned(), source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_whose_log_was_not_written_back_gets_no_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("backup.db");
+        let part = Part::beside(&path).unwrap();
+        fs::write(part.beside_it("-wal"), "rows").unwrap();
+        assert!(part.becomes(&path).is_err() && !path.exists());
+        fs::write(part.beside_it("-wal"), "").unwrap();
+        assert!(part.becomes(&path).is_ok() && path.exists());
     }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::ends::Opened;
 use super::rows::{Sum, Values};
 use super::tables::{TABLES, Table};
-use super::{Ends, Progress, State, Step, TableSum, Watch};
+use super::{Counts, Ends, Progress, Step, TableSum, Watch, finish};
 use crate::engines::sql::Connection;
 use crate::{Error, Result};
 
@@ -21,16 +21,18 @@ pub(super) struct Checked {
 pub(super) fn all(
     ends: Ends<'_>,
     source: &Connection,
-    state: &State,
+    counts: &Counts,
     watch: &mut Watch,
 ) -> Result<Option<Checked>> {
-    let total = state.iter().map(|(rows, _)| 2 * rows).sum();
+    let total = counts.iter().map(|rows| 2 * rows).sum();
     let mut progress = Progress { step: Step::Compare, done: 0, total };
     let mut checked = Checked { tables: Vec::with_capacity(TABLES.len()), changed_rows: 0 };
     for table in TABLES {
         let mut look = Look { ends, source, table, progress: &mut progress, watch };
         let Some((mut ours, mut theirs)) = look.both()? else { return Ok(None) };
         if ours != theirs {
+            // What is in the index may be of rows that are about to change.
+            finish::forget_index(ends.target)?;
             let Some(changed) = look.mend()? else { return Ok(None) };
             checked.changed_rows += changed;
             let Some(again) = look.both()? else { return Ok(None) };
@@ -70,7 +72,7 @@ impl Side {
     }
 }
 
-impl Look<'_> {
+impl<'a> Look<'a> {
     /// Returns the sums of the rows in the source and in the target.
     fn both(&mut self) -> Result<Option<(Sum, Sum)>> {
         let Some(ours) = self.sum(Side::Source)? else { return Ok(None) };
@@ -78,19 +80,8 @@ impl Look<'_> {
     }
 
     fn sum(&mut self, side: Side) -> Result<Option<Sum>> {
-        let mut sum = Sum::default();
-        let mut behind = None;
-        loop {
-            let page = self.page(side, behind.as_deref())?;
-            let Some(last) = page.last() else { return Ok(Some(sum)) };
-            behind = Some(self.table.key_of(last).to_vec());
-            for row in &page {
-                sum.add(self.table.digest(row)?);
-            }
-            if !self.goes_on(page.len()) {
-                return Ok(None);
-            }
-        }
+        let (connection, end) = self.side(side);
+        self.table.sum(&connection, |rows| self.goes_on(rows)).map_err(|error| end.told(error))
     }
 
     /// Makes the target's rows those of the source, and returns how many were not: what is of another moment goes first, so that
@@ -174,7 +165,7 @@ impl Look<'_> {
         self.table.find(&connection, key).map_err(|error| end.told(error))
     }
 
-    const fn side(&self, side: Side) -> (Connection<'_>, &Opened) {
+    const fn side(&self, side: Side) -> (Connection<'a>, &'a Opened) {
         match side {
             Side::Source => (*self.source, self.ends.source),
             Side::Target => (self.ends.target.tables(), self.ends.target),

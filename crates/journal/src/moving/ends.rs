@@ -105,6 +105,14 @@ impl Opened {
         }
     }
 
+    /// Has all that was written where it stays: in the file itself. A server sees to that.
+    pub(super) fn settle(&self) -> Result<()> {
+        match self {
+            Self::Sqlite(plain) => plain.settle(),
+            Self::Postgres(_) => Ok(()),
+        }
+    }
+
     /// Answers questions about one moment, however many they are and however long it takes.
     pub(super) fn snapshot<T>(&self, work: impl FnOnce(&Connection<'_>) -> Result<T>) -> Result<T> {
         match self {

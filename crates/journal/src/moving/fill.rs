@@ -3,7 +3,7 @@
 
 use super::rows::Values;
 use super::tables::{TABLES, Table};
-use super::{Ends, Progress, State, Step, Watch};
+use super::{Counts, Ends, Progress, Step, Watch};
 use crate::Result;
 use crate::engines::sql::Connection;
 
@@ -16,13 +16,12 @@ const BYTES_MAX: usize = 4 << 20;
 pub(super) fn all(
     ends: Ends<'_>,
     source: &Connection,
-    (state, copied): (&State, &mut u64),
+    (counts, copied): (&Counts, &mut u64),
     watch: &mut Watch,
 ) -> Result<bool> {
-    let mut progress =
-        Progress { step: Step::Copy, done: 0, total: state.iter().map(|(rows, _)| rows).sum() };
+    let mut progress = Progress { step: Step::Copy, done: 0, total: counts.iter().sum() };
     let mut before = 0;
-    for (table, (rows, _)) in TABLES.iter().zip(state) {
+    for (table, rows) in TABLES.iter().zip(counts) {
         let mut one = Filling { ends, table, copied, progress: &mut progress };
         if !one.fill(source, watch)? {
             return Ok(false);

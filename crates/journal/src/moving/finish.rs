@@ -2,20 +2,25 @@
 //! searched is in the index.
 
 use super::ends::Opened;
-use super::tables::TABLES;
-use super::{Progress, Purpose, Step, Watch, mark};
+use super::tables::{self, TABLES};
+use super::{Ends, Progress, Purpose, Step, Watch, mark};
 use crate::Result;
 use crate::engines::sql::{Connection, Dialect};
 use crate::tables::memory::items;
 use crate::tables::search::texts::{self, Kind};
-use crate::tables::search::{CatchUp, index_batch};
+use crate::tables::search::{CatchUp, Pass, index_batch};
 
 /// Texts that one transaction puts into the index.
 const TEXTS_MAX: i64 = 500;
 
-/// Makes the database whole, and returns whether it is: it was not stopped.
-pub(super) fn all(target: &Opened, purpose: Purpose, watch: &mut Watch) -> Result<bool> {
-    target.write(number_on)?;
+/// Has numbers go on behind the highest and the index hold what can be searched; returns whether it does: it was not stopped.
+pub(super) fn prepare(ends: Ends<'_>, purpose: Purpose, watch: &mut Watch) -> Result<bool> {
+    let Ends { source, target } = ends;
+    let floors = floors(&source.tables()).map_err(|error| source.told(error))?;
+    target.write(|connection| {
+        floors.iter().try_for_each(|floor| raise(connection, *floor))?;
+        number_on(connection)
+    })?;
     // Messages and handoffs follow with the first search; nothing else puts these into the index.
     for kind in [Kind::Summary, Kind::Item] {
         let mut behind = 0;
@@ -23,13 +28,16 @@ pub(super) fn all(target: &Opened, purpose: Purpose, watch: &mut Watch) -> Resul
             behind = last;
         }
     }
-    let is_stopped = match purpose {
-        Purpose::Move => !catch_up(target, watch)?,
-        Purpose::Backup => false,
-    };
-    if is_stopped {
-        return Ok(false);
+    match purpose {
+        Purpose::Move => catch_up(target, watch),
+        Purpose::Backup => Ok(true),
     }
+}
+
+/// Says that the database is whole, which outlives a power cut from here on.
+pub(super) fn end(target: &Opened) -> Result<()> {
+    // Where there is no room for it, nobody uses what is there.
+    target.settle()?;
     target.write(|connection| {
         if connection.dialect() == Dialect::Postgres {
             // What was written without waiting for the disk is there with this.
@@ -40,18 +48,46 @@ pub(super) fn all(target: &Opened, purpose: Purpose, watch: &mut Watch) -> Resul
         }
         mark::end(connection)
     })?;
-    Ok(true)
+    target.settle()
+}
+
+/// Empties the search index, which is made again of all there is.
+pub(super) fn forget_index(target: &Opened) -> Result<()> {
+    target.write(|connection| {
+        let forget = match connection.dialect() {
+            Dialect::Sqlite => "INSERT INTO search_index (search_index) VALUES ('delete-all')",
+            Dialect::Postgres => "DELETE FROM search_index",
+        };
+        connection.execute(forget, ())?;
+        connection.execute("UPDATE thread_heads SET indexed_seq = 0 WHERE indexed_seq > 0", ())?;
+        connection.execute("UPDATE handoff_index SET is_due = 1 WHERE is_due = 0", ()).map(|_| ())
+    })
+}
+
+/// Returns the agents, each with the highest number of a turn that it ever had.
+fn floors(connection: &Connection) -> Result<Vec<(i64, i64)>> {
+    connection
+        .prepare_cached(&tables::floors(connection.dialect()))?
+        .query_map((), |row| Ok((row.get(0)?, row.get(1)?)))
+}
+
+/// Has an agent's turns go on behind a number, unless they go on behind a higher one.
+fn raise(connection: &Connection, (agent_key, floor): (i64, i64)) -> Result<()> {
+    connection
+        .prepare_cached("UPDATE agents SET turn_floor = ?2 WHERE agent_key = ?1 AND turn_floor < ?2")?
+        .send((agent_key, floor))
 }
 
 /// Puts messages and handoffs into the index, and returns whether all of them are: it was not stopped.
 fn catch_up(target: &Opened, watch: &mut Watch) -> Result<bool> {
+    let mut pass = Pass::default();
     loop {
-        let caught_up = target.write(index_batch)?;
+        let caught_up = target.write(|connection| index_batch(connection, pass))?;
         let progress = target.write(indexed)?;
         match (watch(&progress).is_continue(), caught_up) {
             (false, _) => return Ok(false),
             (true, CatchUp::Finished) => return Ok(true),
-            (true, CatchUp::Unfinished) => {}
+            (true, CatchUp::Unfinished(next)) => pass = next,
         }
     }
 }

@@ -1,9 +1,12 @@
 //! The mark in a database that is being copied into: a table that says where from. As long as it is there, nobody uses the
 //! database.
 
+use jiff::Timestamp;
+
 use super::ends::Opened;
 use super::tables::TABLES;
 use crate::engines::sql::{Connection, Dialect};
+use crate::tables::replicas;
 use crate::{Error, Result};
 
 /// Refuses a database that a copy was begun into and that is not whole yet.
@@ -22,6 +25,10 @@ pub(super) fn begin(source: &Opened, target: &Opened) -> Result<bool> {
     let (from, to) = (source.location(), target.location());
     if from == to {
         return Err(same(to));
+    }
+    if is_served(&target.tables()).map_err(|error| target.told(error))? {
+        let reason = "another segue uses it, or was killed a moment ago; stop it first".to_owned();
+        return Err(Error::Unfit { location: to, reason });
     }
     match begun_from(&target.tables()).map_err(|error| target.told(error))? {
         Some(begun) if begun == from => return Ok(true),
@@ -58,6 +65,15 @@ fn begun_from(connection: &Connection) -> Result<Option<String>> {
         return Ok(None);
     }
     connection.prepare_cached("SELECT source FROM segue_copying")?.find((), |row| row.get(0))
+}
+
+/// Returns whether any process lives, by the database's clock, that works on this journal, however little is in it yet.
+fn is_served(connection: &Connection) -> Result<bool> {
+    let now = match connection.dialect() {
+        Dialect::Sqlite => Timestamp::now(),
+        Dialect::Postgres => replicas::clock(connection)?,
+    };
+    Ok(replicas::list(connection)?.iter().any(|replica| replica.alive_until >= now))
 }
 
 fn is_empty(connection: &Connection) -> Result<bool> {

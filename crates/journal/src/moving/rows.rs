@@ -46,6 +46,27 @@ impl Table {
         Ok(page)
     }
 
+    /// Returns the sum of all rows; `None` when `goes_on`, which is told of some more of them each time, says so.
+    pub(super) fn sum(
+        &self,
+        connection: &Connection,
+        mut goes_on: impl FnMut(usize) -> bool,
+    ) -> Result<Option<Sum>> {
+        let mut sum = Sum::default();
+        let mut behind = None;
+        loop {
+            let Page { rows, .. } = self.page(connection, behind.as_deref())?;
+            let Some(last) = rows.last() else { return Ok(Some(sum)) };
+            behind = Some(self.key_of(last).to_vec());
+            for row in &rows {
+                sum.add(self.digest(row)?);
+            }
+            if !goes_on(rows.len()) {
+                return Ok(None);
+            }
+        }
+    }
+
     /// Returns the row with a key, or `None`.
     pub(super) fn find(&self, connection: &Connection, key: &[Value<'static>]) -> Result<Option<Values>> {
         connection.prepare_cached(&self.one(connection.dialect()))?.find(key, |row| self.read(row))
@@ -110,6 +131,7 @@ impl Table {
         let mut hash = Sha256::new();
         for (value, column) in row.iter().zip(self.columns) {
             match (value, column.kind) {
+                (_, Kind::TurnFloor) => {}
                 (Value::Null, _) => hash.update([0]),
                 (value, Kind::Instant) => {
                     let Stored(moment) = Stored::<Timestamp>::from_value(value.clone())?;

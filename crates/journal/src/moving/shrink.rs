@@ -8,14 +8,15 @@ use crate::Result;
 /// tables take it up again. Others may use the database meanwhile, but nobody writes to a file.
 ///
 /// # Errors
-/// When the database cannot be opened or written.
+/// When the database cannot be opened or written; [`crate::Error::Locked`] when another process went on reading what was deleted
+/// from a file, which is in it as long as that does.
 pub async fn shrink(end: End) -> Result<()> {
     blocking(move || {
         let opened = Opened::source(&end)?;
         let shrunk = check_whole(&opened.tables(), &opened.location()).and_then(|()| match &opened {
-            Opened::Sqlite(_) => opened.batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE);"),
+            // As long as the log has not gone into the file, what was deleted is still there.
+            Opened::Sqlite(_) => opened.batch("VACUUM").and_then(|()| opened.settle()),
             Opened::Postgres(_) => {
-                opened.batch("SET statement_timeout = 0")?;
                 let names = TABLES.iter().map(|table| table.name).chain(["search_index"]);
                 names.into_iter().try_for_each(|name| opened.batch(&format!("VACUUM {name}")))
             }

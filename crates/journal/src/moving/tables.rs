@@ -11,8 +11,6 @@ pub(super) struct Table {
     pub(super) columns: &'static [Column],
     /// How many of the columns are the primary key.
     pub(super) keys: usize,
-    /// A sum, a maximum or the like, that is another one when rows were changed and their number is the same.
-    pub(super) changes: &'static str,
     /// Whether a row is never taken out, because rows of other tables that stay name it: it is changed where it is.
     pub(super) is_kept: bool,
     /// The most rows that are read at once: fewer where one may be large.
@@ -36,7 +34,7 @@ pub(super) enum Kind {
     /// A moment: nanoseconds or text in SQLite, text in PostgreSQL.
     Instant,
     /// The highest number of a turn that an agent ever had, as far as the engine knows it: from a column, from its turns, or
-    /// from the sequence that gives them out.
+    /// from the sequence that gives them out, which belongs to no moment. It is not compared, but only ever raised.
     TurnFloor,
 }
 
@@ -51,49 +49,44 @@ const fn instant(name: &'static str) -> Column {
     Column { name, kind: Kind::Instant }
 }
 
-const fn table(name: &'static str, keys: usize, changes: &'static str, columns: &'static [Column]) -> Table {
-    Table { name, columns, keys, changes, is_kept: false, rows_max: ROWS_MAX, numbered: None }
+const fn table(name: &'static str, keys: usize, columns: &'static [Column]) -> Table {
+    Table { name, columns, keys, is_kept: false, rows_max: ROWS_MAX, numbered: None }
 }
 
 /// A table with one key, which is a number that PostgreSQL gives out.
-const fn numbered(name: &'static str, changes: &'static str, columns: &'static [Column]) -> Table {
-    Table { numbered: Some(columns[0].name), ..table(name, 1, changes, columns) }
+const fn numbered(name: &'static str, columns: &'static [Column]) -> Table {
+    Table { numbered: Some(columns[0].name), ..table(name, 1, columns) }
 }
 
 /// Every table, but for these: the search index, which is made anew; the versions of the schema, which each engine counts for
 /// itself; and the processes that live. How far search has read, and which handoffs it has to read again, begins anew too.
 pub(super) const TABLES: &[Table] = &[
-    Table { is_kept: true, ..numbered("thread_heads", "sum(last_seq)", THREAD_HEADS) },
-    table("threads", 1, "max(created_at)", THREADS),
-    numbered("events", "max(event_row)", EVENTS),
-    table("superseded", 2, "sum(last_seq)", &[plain("thread_key"), plain("first_seq"), plain("last_seq")]),
-    table("runs", 1, "max(updated_at)", RUNS),
-    table("run_requests", 1, "count(metadata)", &[plain("run_id"), plain("metadata"), plain("request")]),
-    table("run_feedback", 3, "max(updated_at)", RUN_FEEDBACK),
-    table("checkpoints", 1, "max(created_at)", CHECKPOINTS),
-    table("steps", 3, "max(created_at)", STEPS),
-    table("checkpoints_left", 1, "max(left_at)", CHECKPOINTS_LEFT),
-    table("artifacts", 2, "max(created_at)", ARTIFACTS),
-    Table { rows_max: 1, ..table("artifact_bytes", 1, "count(bytes)", &[plain("sha256"), plain("bytes")]) },
-    Table { numbered: Some("rowid"), ..table("interrupts", 1, "max(resolved_at)", INTERRUPTS) },
-    table("handoffs", 1, "max(updated_at)", HANDOFFS),
-    table("proposals", 2, "max(created_at)", PROPOSALS),
-    table("outbox", 2, "max(created_at)", OUTBOX),
-    table("imports", 1, "max(updated_at)", IMPORTS),
-    numbered("agents", "sum(turn_floor)", AGENTS),
-    table("turns", 2, "sum(archived)", TURNS),
-    table("medium_term_memory", 1, "max(created_at)", MEDIUM_TERM_MEMORY),
-    numbered("summaries", "sum(turn_count)", SUMMARIES),
-    table(
-        "summary_threads",
-        3,
-        "sum(last_seq)",
-        &[plain("thread_key"), plain("last_seq"), plain("summary_key")],
-    ),
-    table("dissolved_summaries", 2, "max(id)", &[plain("thread_key"), plain("id")]),
-    numbered("items", "max(updated_at)", ITEMS),
-    table("api_keys", 1, "max(revoked_at)", API_KEYS),
-    numbered("handoff_index", "max(handoff_key)", &[plain("handoff_key"), plain("handoff_id")]),
+    Table { is_kept: true, ..numbered("thread_heads", THREAD_HEADS) },
+    table("threads", 1, THREADS),
+    numbered("events", EVENTS),
+    table("superseded", 2, &[plain("thread_key"), plain("first_seq"), plain("last_seq")]),
+    table("runs", 1, RUNS),
+    table("run_requests", 1, &[plain("run_id"), plain("metadata"), plain("request")]),
+    table("run_feedback", 3, RUN_FEEDBACK),
+    table("checkpoints", 1, CHECKPOINTS),
+    table("steps", 3, STEPS),
+    table("checkpoints_left", 1, CHECKPOINTS_LEFT),
+    table("artifacts", 2, ARTIFACTS),
+    Table { rows_max: 1, ..table("artifact_bytes", 1, &[plain("sha256"), plain("bytes")]) },
+    Table { numbered: Some("rowid"), ..table("interrupts", 1, INTERRUPTS) },
+    table("handoffs", 1, HANDOFFS),
+    table("proposals", 2, PROPOSALS),
+    table("outbox", 2, OUTBOX),
+    table("imports", 1, IMPORTS),
+    numbered("agents", AGENTS),
+    table("turns", 2, TURNS),
+    table("medium_term_memory", 1, MEDIUM_TERM_MEMORY),
+    numbered("summaries", SUMMARIES),
+    table("summary_threads", 3, &[plain("thread_key"), plain("last_seq"), plain("summary_key")]),
+    table("dissolved_summaries", 2, &[plain("thread_key"), plain("id")]),
+    numbered("items", ITEMS),
+    table("api_keys", 1, API_KEYS),
+    numbered("handoff_index", &[plain("handoff_key"), plain("handoff_id")]),
 ];
 
 const THREAD_HEADS: &[Column] = &[
@@ -277,6 +270,11 @@ const fn turn_floor(dialect: Dialect) -> &'static str {
     }
 }
 
+/// Returns the statement for the agents, each with the highest number of a turn that it ever had.
+pub(super) fn floors(dialect: Dialect) -> String {
+    format!("SELECT agent_key, {} FROM agents ORDER BY agent_key", turn_floor(dialect))
+}
+
 impl Column {
     /// Returns how it is read.
     fn read(&self, dialect: Dialect) -> &'static str {
@@ -350,9 +348,9 @@ impl Table {
         format!("{} ON CONFLICT ({}) DO UPDATE SET {}", self.insert(1), self.key(), set.join(", "))
     }
 
-    /// Returns the statement for what is another text when rows were added, removed or changed.
-    pub(super) fn state(&self) -> String {
-        format!("SELECT count(*), CAST({} AS TEXT) FROM {}", self.changes, self.name)
+    /// Returns the statement for how many rows there are.
+    pub(super) fn count(&self) -> String {
+        format!("SELECT count(*) FROM {}", self.name)
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use super::tables::TABLES;
-use super::{End, Outcome, Watch, copy};
+use super::{End, Outcome, Step, Watch, copy};
 use crate::Error;
 
 /// What is not copied, each for its reason.
@@ -95,6 +95,7 @@ fn the_list_is_the_schema_of_postgresql() {
 /// A file with these threads' heads in it.
 fn filled(path: &Path, threads: std::ops::Range<i64>) {
     let plain = crate::engines::sqlite::Plain::open(path).unwrap();
+    plain.connection.execute_batch("BEGIN").unwrap();
     for key in threads {
         plain
             .connection
@@ -104,10 +105,28 @@ fn filled(path: &Path, threads: std::ops::Range<i64>) {
             )
             .unwrap();
     }
+    plain.connection.execute_batch("COMMIT").unwrap();
 }
 
 fn on_and_on() -> Watch {
     Box::new(|_| ControlFlow::Continue(()))
+}
+
+/// Copies outside of any runtime.
+fn moved(from: End, to: End, watch: Watch) -> crate::Result<super::Copied> {
+    super::copy_now((&from, &to), super::Purpose::Move, watch)
+}
+
+/// When something happens in a copy.
+const STEPS: [Step; 3] = [Step::Copy, Step::Compare, Step::Index];
+
+fn heads(path: &Path) -> Vec<(i64, i64, Option<String>)> {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    let mut statement = connection
+        .prepare("SELECT thread_key, last_seq, status FROM thread_heads ORDER BY thread_key")
+        .unwrap();
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+    rows.map(|row| row.unwrap()).collect()
 }
 
 fn rows(path: &Path) -> Vec<(i64, i64)> {
@@ -140,24 +159,125 @@ async fn a_copy_that_was_stopped_goes_on_and_what_changed_meanwhile_comes_over()
     assert!(crate::Sqlite::open(&to).is_ok());
 }
 
-#[tokio::test]
-async fn what_is_written_to_the_source_while_it_is_copied_is_noticed() {
-    let folder = tempfile::tempdir().unwrap();
-    let (from, to) = (folder.path().join("from.db"), folder.path().join("to.db"));
-    filled(&from, 1..10);
-    let (source, target) = (End::File(from.clone()), End::File(to.clone()));
-    let mut writes = Some(rusqlite::Connection::open(&from).unwrap());
-    let meanwhile: Watch = Box::new(move |_| {
-        if let Some(connection) = writes.take() {
-            connection.execute_batch("UPDATE thread_heads SET last_seq = 9 WHERE thread_key = 2").unwrap();
+/// Returns who does something at the first look at a step.
+fn once_at(step: Step, work: impl FnOnce() + Send + 'static) -> Watch {
+    let mut work = Some(work);
+    Box::new(move |progress| {
+        if progress.step == step
+            && let Some(work) = work.take()
+        {
+            work();
         }
         ControlFlow::Continue(())
+    })
+}
+
+#[tokio::test]
+async fn what_is_written_to_the_source_while_it_is_copied_is_noticed() {
+    let changes = [
+        "UPDATE thread_heads SET last_seq = 9 WHERE thread_key = 2",
+        "UPDATE thread_heads SET status = 'busy' WHERE thread_key = 2",
+        "UPDATE thread_heads SET status = CASE thread_key WHEN 2 THEN 'a' ELSE 'b' END WHERE thread_key < 4",
+    ];
+    for (change, step) in changes.into_iter().flat_map(|change| STEPS.map(|step| (change, step))) {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("from.db"), folder.path().join("to.db"));
+        filled(&from, 1..10);
+        let (source, target) = (End::File(from.clone()), End::File(to.clone()));
+        let other = rusqlite::Connection::open(&from).unwrap();
+        let meanwhile = once_at(step, move || other.execute_batch(change).unwrap());
+        let first = copy(source.clone(), target.clone(), meanwhile).await.unwrap();
+        assert_eq!(first.outcome, Outcome::SourceChanged, "{step:?}: {change}");
+        let second = copy(source, target, on_and_on()).await.unwrap();
+        assert_eq!(second.outcome, Outcome::Whole, "{step:?}: {change}");
+        assert!(second.changed_rows > 0, "{step:?}: {change}");
+        assert_eq!(heads(&from), heads(&to), "{step:?}: {change}");
+    }
+}
+
+#[test]
+fn that_somebody_lives_or_gives_out_a_number_is_no_change_of_the_source() {
+    let database = cluster::Database::create().unwrap();
+    let url = database.socket_url();
+    let other = crate::engines::postgres::Plain::open(&url).unwrap();
+    other
+        .connection
+        .batch(
+            "INSERT INTO agents (agent_key, agent_id) VALUES (1, 'one'); CREATE SEQUENCE segue_turns_1;
+             SELECT setval('segue_turns_1', 5)",
+        )
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("to.db");
+    let meanwhile: Watch = Box::new(move |_| {
+        let happens =
+            "INSERT INTO replicas VALUES ('a', 'b', 'c') ON CONFLICT (owner) DO UPDATE SET machine = 'd';
+            SELECT nextval('segue_turns_1')";
+        other.connection.batch(happens).unwrap();
+        ControlFlow::Continue(())
     });
-    let first = copy(source.clone(), target.clone(), meanwhile).await.unwrap();
-    assert_eq!(first.outcome, Outcome::SourceChanged);
-    let second = copy(source, target, on_and_on()).await.unwrap();
-    assert_eq!((second.outcome, second.changed_rows), (Outcome::Whole, 1));
-    assert_eq!(rows(&from), rows(&to));
+    let copied = moved(End::Server(url.clone()), End::File(to.clone()), meanwhile).unwrap();
+    assert_eq!((copied.outcome, copied.changed_rows), (Outcome::Whole, 0), "{copied:?}");
+    let floor = |path: &Path| -> i64 {
+        let connection = rusqlite::Connection::open(path).unwrap();
+        connection.query_row("SELECT turn_floor FROM agents", [], |row| row.get(0)).unwrap()
+    };
+    assert!(floor(&to) > 5, "what was given out while it was copied is not given out again: {}", floor(&to));
+
+    let changed = crate::engines::postgres::Plain::open(&url).unwrap();
+    let head = "INSERT INTO thread_heads (thread_id, status) VALUES ('x', 'idle') ON CONFLICT (thread_id) DO UPDATE SET status = 'busy'";
+    changed.connection.batch(head).unwrap();
+    let (source, target) = (End::Server(url.clone()), End::File(folder.path().join("other.db")));
+    let meanwhile = once_at(Step::Compare, move || changed.connection.batch(head).unwrap());
+    let first = moved(source.clone(), target.clone(), meanwhile).unwrap();
+    let second = moved(source, target, on_and_on()).unwrap();
+    assert_eq!(
+        (first.outcome, second.outcome, second.changed_rows),
+        (Outcome::SourceChanged, Outcome::Whole, 1)
+    );
+}
+
+#[test]
+fn a_database_that_somebody_serves_is_not_copied_into() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from.db");
+    filled(&from, 1..3);
+    let database = cluster::Database::create().unwrap();
+    let served = crate::engines::postgres::Plain::open(&database.socket_url()).unwrap();
+    let lives = |seconds: i64| {
+        let until = "to_char((clock_timestamp() + make_interval(secs => $1)) AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US000\"Z\"')";
+        let announced = format!(
+            "INSERT INTO replicas VALUES ('a', 'b', {until}) ON CONFLICT (owner) DO UPDATE SET alive_until = excluded.alive_until"
+        );
+        served.connection.execute(&announced, &[seconds.into()]).unwrap();
+    };
+    let ends = || (End::File(from.clone()), End::Server(database.socket_url()));
+    lives(600);
+    let (source, target) = ends();
+    let refused = moved(source, target, on_and_on()).unwrap_err();
+    assert!(matches!(&refused, Error::Unfit { reason, .. } if reason.contains("uses it")), "{refused}");
+    lives(-1);
+    let (source, target) = ends();
+    assert_eq!(moved(source, target, on_and_on()).unwrap().outcome, Outcome::Whole);
+}
+
+#[test]
+fn a_log_that_somebody_reads_is_not_said_to_be_written_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    filled(&path, 1..3);
+    let plain = crate::engines::sqlite::Plain::open(&path).unwrap();
+    plain.connection.busy_timeout(std::time::Duration::ZERO).unwrap();
+    let reader = rusqlite::Connection::open(&path).unwrap();
+    reader.execute_batch("BEGIN").unwrap();
+    assert_eq!(reader.query_row("SELECT count(*) FROM thread_heads", [], |row| row.get(0)), Ok(2));
+    plain.connection.execute_batch("DELETE FROM thread_heads").unwrap();
+    let told = plain.settle().unwrap_err();
+    assert!(matches!(&told, Error::Locked { .. }), "{told}");
+    reader.execute_batch("COMMIT").unwrap();
+    plain.settle().unwrap();
+    let log = std::fs::metadata(folder.path().join("segue.db-wal")).unwrap();
+    assert_eq!(log.len(), 0);
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ mod scope;
 pub(crate) mod texts;
 mod words;
 
-pub(crate) use catch_up::{CatchUp, index_batch, is_behind};
+pub(crate) use catch_up::{CatchUp, Pass, index_batch, is_behind};
 pub(crate) use find::find;
 pub(crate) use index::purge;
 pub(crate) use rank::rank;

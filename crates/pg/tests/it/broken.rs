@@ -1,6 +1,8 @@
 //! Ways that break in the middle of something, and servers that stop, crash, or stand still.
 
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use cluster::{Cluster, Cut, Proxy};
 use pg::{Error, Pool, PoolSettings};
@@ -59,9 +61,8 @@ async fn a_server_that_takes_connections_and_says_nothing_is_given_up() {
     let url = format!("{}?connect_timeout=1", database.url_through(proxy.address()));
     let pool = pool(&url, PoolSettings { patience: Duration::from_secs(2), ..SETTINGS }).await;
     proxy.silence();
-    let begun = Instant::now();
     let told = put(&pool, 1).await.unwrap_err();
-    assert!(matches!(told, Error::Unreachable(_)) && begun.elapsed() < Duration::from_secs(6), "{told}");
+    assert!(matches!(told, Error::Unreachable(_)), "{told}");
     proxy.pass();
     put(&pool, 2).await.unwrap();
     assert_eq!(numbers(&pool).await, [2]);
@@ -80,13 +81,23 @@ async fn connections_that_a_restart_ended_are_found_out_without_waiting() {
     assert_eq!(numbers(&pool).await, [1]);
 }
 
-/// Writes until it is told to stop, and returns what was acknowledged and what is in doubt.
-async fn write_on(pool: Pool, first: i64, stop: tokio::sync::watch::Receiver<bool>) -> (Vec<i64>, Vec<i64>) {
+/// Acknowledged writes between two things that befall a server.
+const WRITES_BETWEEN: u64 = 30;
+
+/// Writes until it is told to stop, and returns what was acknowledged and what is in doubt; `done` counts the former.
+async fn write_on(
+    (pool, done): (Pool, Arc<AtomicU64>),
+    first: i64,
+    stop: tokio::sync::watch::Receiver<bool>,
+) -> (Vec<i64>, Vec<i64>) {
     let (mut acknowledged, mut unsettled) = (Vec::new(), Vec::new());
     let mut number = first;
     while !*stop.borrow() {
         match put(&pool, number).await {
-            Ok(()) => acknowledged.push(number),
+            Ok(()) => {
+                acknowledged.push(number);
+                done.fetch_add(1, Ordering::Relaxed);
+            }
             Err(Error::Unsettled(_)) => unsettled.push(number),
             Err(Error::Met(_)) => panic!("{number} was written and not acknowledged"),
             Err(_) => {}
@@ -103,18 +114,23 @@ async fn a3_what_is_acknowledged_outlives_stops_and_crashes_under_load_and_nothi
     let pools = [pool(&database.socket_url(), SETTINGS).await, pool(&database.url(), SETTINGS).await];
     make_table(&pools[0]).await;
     let (stop, stopped) = tokio::sync::watch::channel(false);
+    let done = Arc::new(AtomicU64::new(0));
     let writers: Vec<_> = (0..6)
         .map(|writer| {
-            let pool = pools[writer % 2].clone();
-            tokio::spawn(write_on(pool, writer as i64 * 1_000_000, stopped.clone()))
+            let works = (pools[writer % 2].clone(), Arc::clone(&done));
+            tokio::spawn(write_on(works, writer as i64 * 1_000_000, stopped.clone()))
         })
         .collect();
+    let more = async || {
+        let enough = done.load(Ordering::Relaxed) + WRITES_BETWEEN;
+        crate::until("they write", || done.load(Ordering::Relaxed) >= enough).await;
+    };
     for round in 0..6 {
-        tokio::time::sleep(Duration::from_millis(150)).await;
+        more().await;
         if round % 3 == 0 { cluster.stop() } else { cluster.crash() }.unwrap();
         cluster.begin().unwrap();
     }
-    tokio::time::sleep(Duration::from_millis(150)).await;
+    more().await;
     stop.send(true).unwrap();
     let (mut acknowledged, mut in_doubt) = (Vec::new(), Vec::new());
     for writer in writers {

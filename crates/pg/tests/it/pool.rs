@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cluster::{Cluster, Settings};
 use pg::{Error, PoolSettings, Taking};
@@ -83,17 +83,17 @@ async fn who_waits_longer_than_patience_is_told_that_all_are_in_use() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_cannot_be_let_in_is_told_at_once_and_why() {
     let database = cluster::Database::create().unwrap();
-    let begun = Instant::now();
+    // Who waited for something would wait longer than a test may take.
+    let settings = PoolSettings { patience: Duration::from_secs(3_600), ..SETTINGS };
     let wrong = database.url().replace("segue:segue@", "segue:secret@");
-    let told = pool(&wrong, SETTINGS).await.with(|db| db.batch("SELECT 1")).await.unwrap_err();
+    let told = pool(&wrong, settings).await.with(|db| db.batch("SELECT 1")).await.unwrap_err();
     assert!(matches!(told, Error::Refused(_)) && !told.to_string().contains("secret"), "{told}");
     let unknown = database.socket_url().replace("/test_", "/no_test_");
-    let told = pool(&unknown, SETTINGS).await.read(numbers_on).await.unwrap_err();
+    let told = pool(&unknown, settings).await.read(numbers_on).await.unwrap_err();
     assert!(matches!(told, Error::Refused(_)), "{told}");
     let nobody = "postgres://a@127.0.0.1:9/d";
-    let told = pool(nobody, SETTINGS).await.with(|db| db.batch("SELECT 1")).await.unwrap_err();
+    let told = pool(nobody, settings).await.with(|db| db.batch("SELECT 1")).await.unwrap_err();
     assert!(matches!(told, Error::Unreachable(_)), "{told}");
-    assert!(begun.elapsed() < Duration::from_secs(5));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -74,6 +74,40 @@ async fn a8_a_statement_sent_that_fails_is_told_by_the_next_and_nothing_is_writt
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a8_a_statement_that_cannot_be_sent_is_told_and_nothing_is_written() {
+    let (_database, pool) = scene().await;
+    // From here on its end is prepared, and waits for nothing.
+    put(&pool, 7).await.unwrap();
+    let failed = pool.write(vec![], |db| {
+        db.send("INSERT INTO t VALUES ($1)", vec![1.into()])?;
+        // No number of the server's kind has so many bits.
+        db.send("INSERT INTO t VALUES (CAST($1 AS int))", vec![i64::MAX.into()])?;
+        db.send("INSERT INTO t VALUES ($1)", vec![2.into()])
+    });
+    let told = failed.await.unwrap_err();
+    assert!(matches!(told, Error::Malformed(_)), "{told}");
+    assert_eq!(numbers(&pool).await, [7]);
+    assert_eq!(pool.figures().broken, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_who_is_patient_has_no_limit() {
+    let (database, pool) = scene().await;
+    let shown = |db: &Connection| db.query("SHOW statement_timeout", &[])?[0].text(0);
+    let during = pool.read(move |db| db.patiently(|| shown(db))).await.unwrap();
+    assert_eq!(during.as_deref(), Some("0"));
+    let usual = pool.with(shown).await.unwrap();
+    assert_eq!((usual.as_deref(), pool.figures().created), (Some("1min"), 1));
+    let url = database.socket_url();
+    let always = tokio::task::spawn_blocking(move || {
+        let db = Connection::open(&url.parse().unwrap(), crate::as_it_is)?;
+        db.be_patient()?;
+        db.snapshot(shown)
+    });
+    assert_eq!(always.await.unwrap().unwrap().as_deref(), Some("0"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_sent_is_seen_by_what_follows() {
     let (_database, pool) = scene().await;
     let seen = pool.write(vec![], |db| {

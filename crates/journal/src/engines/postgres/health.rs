@@ -7,8 +7,15 @@ use crate::tables::consistency::{self, PROBLEMS_MAX};
 use crate::tables::threads::Heads;
 use crate::{Health, HealthDepth, Result};
 
-/// Returns counts and, if asked, what is wrong.
+/// Returns counts and, if asked, what is wrong, however long it takes to read everything.
 pub(super) fn check(connection: &pg::Connection, place: &Place, depth: HealthDepth) -> Result<Health> {
+    match depth {
+        HealthDepth::Counts => look(connection, place, depth),
+        HealthDepth::Integrity => connection.patiently(|| look(connection, place, depth)),
+    }
+}
+
+fn look(connection: &pg::Connection, place: &Place, depth: HealthDepth) -> Result<Health> {
     let heads = Heads::default();
     let tables = Connection::Postgres(connection, &heads);
     let (threads, events) = consistency::counts(&tables)?;

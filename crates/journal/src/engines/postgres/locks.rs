@@ -5,7 +5,8 @@
 use protocol::{ApiKey, Checkpoint, CheckpointSource, Item, ThreadId};
 use uuid::Uuid;
 
-use crate::{OutboxItem, Transaction, Transfer, Write};
+use crate::engines::sql::Connection;
+use crate::{OutboxItem, Result, Transaction, Transfer, Write};
 
 /// Held by whoever changes the search index in more than one place.
 pub(super) const INDEX: i64 = 0x5365_6775_0002;
@@ -13,6 +14,13 @@ pub(super) const INDEX: i64 = 0x5365_6775_0002;
 /// whose hashes begin alike. There are few of them: a server has room for some thousands of locks.
 const ARTIFACTS: i64 = 0x5365_6775_1000;
 const ARTIFACT_LOCKS: u8 = 64;
+
+/// Takes [`INDEX`] until the transaction ends, unless somebody has it; returns whether it did.
+pub(super) fn try_index(connection: &Connection) -> Result<bool> {
+    connection
+        .prepare_cached("SELECT CAST(pg_try_advisory_xact_lock(?1) AS INT)")?
+        .query_row([INDEX], |row| Ok(row.get::<_, i64>(0)? != 0))
+}
 
 /// Returns the locks of a transaction, in the one order in which all take theirs.
 pub(super) fn of(transaction: &Transaction) -> Vec<i64> {

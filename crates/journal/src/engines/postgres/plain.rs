@@ -30,11 +30,13 @@ impl Plain {
         Ok(plain)
     }
 
+    /// Whole tables are read and cleaned with it: no statement has a limit.
     fn connect(url: &str) -> Result<Self> {
         let target: Target = url.parse().map_err(|error| Place(super::url_place(url)).explain(error))?;
         let target = target.named(APPLICATION);
         let place = Place(target.to_string());
-        match Connection::open(&target, dialect::translated) {
+        let connection = Connection::open(&target, dialect::translated);
+        match connection.and_then(|connection| connection.be_patient().map(|()| connection)) {
             Ok(connection) => Ok(Self { connection, heads: Heads::default(), place }),
             Err(error) => Err(place.explain(error)),
         }

@@ -13,6 +13,9 @@ use crate::{Error, Result};
 /// How long to wait for another process that writes to the file.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 
+/// How often a log is tried to be written back, each time for as long as [`LOCK_WAIT`]: another process may read something long.
+const SETTLE_TRIES: usize = 6;
+
 /// A connection, and where it goes.
 pub(crate) struct Plain {
     pub(crate) connection: Connection,
@@ -34,6 +37,22 @@ impl Plain {
             "PRAGMA locking_mode = EXCLUSIVE; PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE; COMMIT;",
         );
         held.map_err(|error| self.told(error.into()))
+    }
+
+    /// Writes everything back from the log into the file, on the disk, and leaves the log empty.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] while another process goes on reading what the file had before.
+    pub(crate) fn settle(&self) -> Result<()> {
+        for _ in 0..SETTLE_TRIES {
+            // That somebody was in the way is no failure of the statement: its answer tells.
+            let is_in_the_way =
+                self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
+            if !is_in_the_way.map_err(|error| self.told(error.into()))? {
+                return Ok(());
+            }
+        }
+        Err(Error::Locked { path: self.place.0.clone() })
     }
 
     /// Returns where it goes.

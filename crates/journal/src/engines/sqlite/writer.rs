@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::faults::Place;
 use crate::engines::perform::perform;
 use crate::engines::sql;
-use crate::tables::search::{self, CatchUp};
+use crate::tables::search::{self, CatchUp, Pass};
 use crate::{Committed, Error, Result, Transaction};
 
 /// Transactions one commit takes together.
@@ -227,7 +227,7 @@ impl Writer {
             return;
         }
         let outcome = self.index_batch();
-        if matches!(outcome, Ok(CatchUp::Unfinished)) {
+        if matches!(outcome, Ok(CatchUp::Unfinished(_))) {
             return;
         }
         let failure = outcome.err();
@@ -237,8 +237,11 @@ impl Writer {
     }
 
     fn index_batch(&self) -> rusqlite::Result<CatchUp> {
-        self.in_transaction(|| Ok(search::index_batch(&sql::Connection::Sqlite(&self.connection))))?
-            .map_err(engine_failure)
+        // Whoever came to wait meanwhile is answered with the others, so that it begins at the first thread each time.
+        self.in_transaction(|| {
+            Ok(search::index_batch(&sql::Connection::Sqlite(&self.connection), Pass::default()))
+        })?
+        .map_err(engine_failure)
     }
 }
 

@@ -9,7 +9,7 @@ use std::ops::{ControlFlow, Range};
 
 use crate::engines::sql::Connection;
 
-use super::index::{self, Expression, Order};
+use super::index::{self, Among, Expression, Order};
 use super::lengths;
 use crate::{Require, Result};
 
@@ -32,6 +32,8 @@ pub(super) struct Question<'a> {
     pub(super) require: Require,
     /// The rows that are looked through.
     pub(super) ranges: &'a [Range<i64>],
+    /// Which messages of them.
+    pub(super) among: &'a Among,
     /// How many rows there are in these ranges, about.
     pub(super) rows: u64,
     /// How many candidates are needed.
@@ -68,7 +70,7 @@ pub(super) fn candidates(
     question: &Question<'_>,
     admits: &mut Admits<'_>,
 ) -> Result<Candidates> {
-    let mut reading = Reading { connection, ranges: question.ranges, admits };
+    let mut reading = Reading { connection, ranges: question.ranges, among: question.among, admits };
     let said: Vec<(usize, &Expression)> = question
         .phrases
         .iter()
@@ -114,6 +116,7 @@ type Counts = Vec<(usize, Option<usize>)>;
 struct Reading<'a, 'b> {
     connection: &'a Connection<'a>,
     ranges: &'a [Range<i64>],
+    among: &'a Among,
     admits: &'a mut Admits<'b>,
 }
 
@@ -182,8 +185,12 @@ impl Reading<'_, '_> {
         }
         let mut entries = merged(rows.into_iter().map(|row| (row, 0)).collect());
         let ranges = reached(self.ranges, &entries);
-        let mut narrowed =
-            Reading { connection: self.connection, ranges: &ranges, admits: &mut *self.admits };
+        let mut narrowed = Reading {
+            connection: self.connection,
+            ranges: &ranges,
+            among: self.among,
+            admits: &mut *self.admits,
+        };
         for (word, phrase) in words {
             let rows = narrowed.rows(&narrowed.all(&[phrase, first]), Order::Ascending, usize::MAX)?;
             hold(&mut entries, *word, &rows);
@@ -200,7 +207,7 @@ impl Reading<'_, '_> {
         let mut found = Vec::new();
         for range in self.ranges {
             let most = found.len().saturating_add(limit);
-            index::each_row(self.connection, (expression, range), order, |row| {
+            index::each_row(self.connection, expression, (range, self.among), order, |row| {
                 if (self.admits)(row)? {
                     found.push(row);
                 }

@@ -20,37 +20,50 @@ const BATCH_THREADS_MAX: usize = 100;
 /// Handoffs one batch indexes.
 const BATCH_HANDOFFS_MAX: usize = 100;
 
+/// How far a pass over all threads is. When one is at its end, everything that was stored when it began is in the index, however
+/// busy the threads are that it has passed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Pass {
+    /// The number of the first thread it has before it.
+    first: i64,
+}
+
 /// Whether a batch left anything to index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CatchUp {
-    /// There is more.
-    Unfinished,
-    /// The index has every message committed so far.
+    /// There is more; the pass goes on there.
+    Unfinished(Pass),
+    /// The index has every message that was committed when the pass began.
     Finished,
 }
 
-/// Returns whether anything was stored since that the index has not.
-pub(crate) fn is_behind(connection: &Connection) -> Result<bool> {
+/// Returns whether anything was stored since, as far as the pass has it before it, that the index has not.
+pub(crate) fn is_behind(connection: &Connection, pass: Pass) -> Result<bool> {
     connection
         .prepare_cached(
-            "SELECT 1 FROM thread_heads WHERE indexed_seq < last_seq AND updated_at IS NOT NULL
+            "SELECT 1 FROM thread_heads WHERE indexed_seq < last_seq AND updated_at IS NOT NULL AND thread_key >= ?1
              UNION ALL SELECT 1 FROM handoff_index WHERE is_due = 1 LIMIT 1",
         )?
-        .exists(())
+        .exists([pass.first])
 }
 
 /// Indexes one bounded batch of messages; the caller commits.
-pub(crate) fn index_batch(connection: &Connection) -> Result<CatchUp> {
-    let heads = connection
+pub(crate) fn index_batch(connection: &Connection, pass: Pass) -> Result<CatchUp> {
+    let heads: Vec<(i64, i64, i64)> = connection
         .prepare_cached(
             "SELECT thread_key, indexed_seq, last_seq FROM thread_heads
-             WHERE indexed_seq < last_seq AND updated_at IS NOT NULL ORDER BY thread_key LIMIT ?1",
+             WHERE indexed_seq < last_seq AND updated_at IS NOT NULL AND thread_key >= ?1 ORDER BY thread_key LIMIT ?2",
         )?
-        .query_map([integer(BATCH_THREADS_MAX as u64)], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        .query_map([pass.first, integer(BATCH_THREADS_MAX as u64)], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?;
     let mut budget = Budget { rows: BATCH_ROWS_MAX, bytes: BATCH_BYTES_MAX };
     let mut reached = Vec::with_capacity(heads.len());
+    let mut next = pass;
     for (key, indexed_seq, last_seq) in &heads {
-        reached.push((key, index_thread(connection, *key, (*indexed_seq, *last_seq), &mut budget)?));
+        let seq = index_thread(connection, *key, (*indexed_seq, *last_seq), &mut budget)?;
+        next.first = if seq < *last_seq { *key } else { *key + 1 };
+        reached.push((key, seq));
         if budget.is_spent() {
             break;
         }
@@ -60,11 +73,8 @@ pub(crate) fn index_batch(connection: &Connection) -> Result<CatchUp> {
     let mut note =
         connection.prepare_cached("UPDATE thread_heads SET indexed_seq = ?2 WHERE thread_key = ?1")?;
     reached.into_iter().try_for_each(|reached| note.send(reached))?;
-    if budget.is_spent() {
-        return Ok(CatchUp::Unfinished);
-    }
-    let is_full = heads.len() == BATCH_THREADS_MAX || handoffs == BATCH_HANDOFFS_MAX;
-    Ok(if is_full { CatchUp::Unfinished } else { CatchUp::Finished })
+    let is_full = budget.is_spent() || heads.len() == BATCH_THREADS_MAX || handoffs == BATCH_HANDOFFS_MAX;
+    Ok(if is_full { CatchUp::Unfinished(next) } else { CatchUp::Finished })
 }
 
 struct Budget {
@@ -125,4 +135,31 @@ fn index_handoffs(connection: &Connection) -> Result<usize> {
         }
     }
     Ok(due.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_ends_with_all_that_was_there_when_it_began_however_busy_others_are() {
+        let sqlite = crate::engines::sqlite::memory().unwrap();
+        let stored = "WITH RECURSIVE keys (key) AS (VALUES (1) UNION ALL SELECT key + 1 FROM keys WHERE key < 250)
+            INSERT INTO thread_heads (thread_key, thread_id, last_seq, updated_at) SELECT key, 'thread ' || key, 1, 'now' FROM keys";
+        sqlite.execute_batch(stored).unwrap();
+        let connection = Connection::Sqlite(&sqlite);
+        let mut pass = Pass::default();
+        let mut batches = 1;
+        while let CatchUp::Unfinished(next) = index_batch(&connection, pass).unwrap() {
+            (pass, batches) = (next, batches + 1);
+            // More threads than a batch looks at are said something in again.
+            sqlite
+                .execute_batch("UPDATE thread_heads SET last_seq = last_seq + 1 WHERE thread_key <= 150")
+                .unwrap();
+            assert!(batches < 10);
+        }
+        let left = "SELECT count(*) FROM thread_heads WHERE indexed_seq = 0";
+        assert_eq!((batches, sqlite.query_row(left, [], |row| row.get(0))), (3, Ok(0)));
+        assert!(is_behind(&connection, Pass::default()).unwrap() && !is_behind(&connection, pass).unwrap());
+    }
 }

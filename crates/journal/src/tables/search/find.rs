@@ -22,10 +22,16 @@ pub(crate) fn find(connection: &Connection, query: &SearchQuery) -> Result<Vec<H
     check_words(query.words.len())?;
     let phrases = phrases(connection, &query.words)?;
     let mut scope = Scope::of(connection, query)?;
-    let ranges = scope.ranges()?;
+    let (ranges, among) = scope.ranges()?;
     let rows = scope.rows()?;
-    let question =
-        Question { phrases: &phrases, require: query.require, ranges: &ranges, rows, limit: query.limit };
+    let question = Question {
+        phrases: &phrases,
+        require: query.require,
+        ranges: &ranges,
+        among: &among,
+        rows,
+        limit: query.limit,
+    };
     let mut candidates = candidates(connection, &question, &mut |row| scope.admits(row))?;
     favour_dates(connection, query, &mut candidates.best)?;
     let found = read(connection, query, candidates)?;

@@ -6,7 +6,7 @@ use std::ops::{ControlFlow, Range};
 use super::words;
 use super::{beginning, spaced};
 use crate::Result;
-use crate::engines::sql::{Connection, Dialect};
+use crate::engines::sql::{Connection, Dialect, Row, Value};
 use crate::tables::columns::integer;
 
 /// The most pages of SQLite's index, of about 4 KB, that are merged at once. Of a larger one the rest is merged by and by,
@@ -78,23 +78,60 @@ pub(super) enum Order {
     Descending,
 }
 
+/// Which messages of a range are looked through, as far as the engine is to know: whoever reads the rows asks again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Among {
+    /// Any.
+    All,
+    /// Those of these threads, which have so few that reading all of them takes less time than looking at everybody's that hold
+    /// a word.
+    Threads(Vec<i64>),
+    /// Those of an assistant, of an owner, or of both.
+    Of {
+        /// The assistant's id.
+        assistant_id: Option<String>,
+        /// The owner, as the column has it.
+        owner: Option<String>,
+    },
+}
+
 /// Shows each row of a range that an expression finds to `look`, until that has seen enough.
 pub(super) fn each_row(
     connection: &Connection,
-    (expression, range): (&Expression, &Range<i64>),
+    expression: &Expression,
+    (range, among): (&Range<i64>, &Among),
     order: Order,
     mut look: impl FnMut(i64) -> Result<ControlFlow<()>>,
 ) -> Result<()> {
+    let direction = if order == Order::Descending { "DESC" } else { "ASC" };
+    let (text, first, end) = (&expression.0, range.start, range.end);
     let matching = match connection.dialect() {
         Dialect::Sqlite => "search_index MATCH ?1",
         Dialect::Postgres => "words @@ CAST(CAST(?1 AS text) AS tsquery)",
     };
-    let direction = if order == Order::Descending { "DESC" } else { "ASC" };
-    connection
-        .prepare_cached(&format!(
-            "SELECT rowid FROM search_index WHERE {matching} AND rowid >= ?2 AND rowid < ?3 ORDER BY rowid {direction}"
-        ))?
-        .stream((&expression.0, range.start, range.end), |row| look(row.get(0)?))
+    let bounded = format!("{matching} AND rowid >= ?2 AND rowid < ?3");
+    let mut look = |row: &Row<'_>| look(row.get(0)?);
+    match (connection.dialect(), among) {
+        (Dialect::Postgres, Among::Threads(keys)) if first >= 0 => connection
+            .prepare_cached(&format!(
+                // The fence keeps the engine from looking for the word among everybody's messages.
+                "SELECT rowid FROM unnest(CAST(?4 AS bigint[])) AS own (key), LATERAL (
+                     SELECT rowid, words FROM search_index WHERE rowid >= own.key << 32 AND rowid < (own.key + 1) << 32 OFFSET 0) s
+                 WHERE {bounded} ORDER BY rowid {direction}"
+            ))?
+            .stream((text, first, end, Value::Integers(keys.into())), &mut look),
+        (Dialect::Postgres, Among::Of { assistant_id, owner }) if first >= 0 => connection
+            .prepare_cached(&format!(
+                "SELECT rowid FROM search_index WHERE {bounded} AND EXISTS (
+                     SELECT 1 FROM thread_heads h WHERE h.thread_key = search_index.rowid >> 32
+                         AND (CAST(?4 AS TEXT) IS NULL OR h.assistant_id = ?4) AND (CAST(?5 AS TEXT) IS NULL OR h.owner = ?5))
+                 ORDER BY rowid {direction}"
+            ))?
+            .stream((text, first, end, assistant_id.as_deref(), owner.as_deref()), &mut look),
+        _ => connection
+            .prepare_cached(&format!("SELECT rowid FROM search_index WHERE {bounded} ORDER BY rowid {direction}"))?
+            .stream((text, first, end), &mut look),
+    }
 }
 
 /// Makes a text findable under a row that has none.
@@ -139,7 +176,7 @@ pub(super) fn lengths(connection: &Connection, rows: &[i64]) -> Result<Vec<u64>>
                 "SELECT coalesce(i.length, 0) FROM unnest(CAST(?1 AS bigint[])) WITH ORDINALITY AS wanted (rowid, place)
                  LEFT JOIN search_index i ON i.rowid = wanted.rowid ORDER BY wanted.place",
             )?
-            .query_map([crate::engines::sql::Value::Integers(rows.into())], |row| {
+            .query_map([Value::Integers(rows.into())], |row| {
                 Ok(row.get::<_, i64>(0)?.unsigned_abs())
             }),
     }

@@ -8,6 +8,7 @@ use crate::engines::sql::Connection;
 use protocol::ThreadId;
 
 use super::candidates::{Question, candidates};
+use super::index::Among;
 use super::{check_words, index_row, phrases, seq_of, thread_of};
 use crate::tables::columns::integer;
 use crate::tables::events::rewinds::Superseding;
@@ -36,8 +37,14 @@ pub(crate) fn rank(connection: &Connection, query: &RankQuery) -> Result<Vec<Ran
         rows += last_seq.min(before).unsigned_abs();
         parts.insert(key, (part.thread_id, Superseding::of(connection, key)?));
     }
-    let question =
-        Question { phrases: &phrases, require: Require::Any, ranges: &ranges, rows, limit: query.limit };
+    let question = Question {
+        phrases: &phrases,
+        require: Require::Any,
+        ranges: &ranges,
+        among: &Among::All,
+        rows,
+        limit: query.limit,
+    };
     let mut is_visible = |row: i64| {
         Ok(parts.get(&thread_of(row)).is_some_and(|(_, superseded)| !superseded.contains(seq_of(row))))
     };

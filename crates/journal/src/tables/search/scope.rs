@@ -5,15 +5,27 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Range;
 
-use crate::engines::sql::Connection;
+use crate::engines::sql::{Connection, Dialect};
 use jiff::Timestamp;
 
+use super::index::Among;
 use super::texts::{self, Kind};
 use super::{belonging, index_row, seq_of, thread_of};
 use crate::tables::columns::{stored, time};
 use crate::tables::events::rewinds::Superseding;
 use crate::tables::{owners, threads};
 use crate::{FoundKind, Result, SearchQuery};
+
+/// The most threads, and messages in them, that are looked through one by one: of more, what holds a word is looked for among
+/// everybody's.
+const THREADS_MAX: i64 = 1_000;
+const MESSAGES_MAX: i64 = 20_000;
+/// The most parts that SQLite's index is asked for: each costs about as much as to pass by a hundred rows.
+const RUNS_MAX: usize = 64;
+/// The threads that are looked through: of an assistant (`?1`), since a time (`?2`), of an owner (`?3`).
+const THREADS_LOOKED_THROUGH: &str =
+    "updated_at IS NOT NULL AND (CAST(?1 AS TEXT) IS NULL OR assistant_id = ?1)
+    AND (CAST(?2 AS TEXT) IS NULL OR updated_at >= ?2) AND (CAST(?3 AS TEXT) IS NULL OR owner = ?3)";
 
 /// What a search looks through.
 pub(super) struct Scope<'a> {
@@ -55,8 +67,8 @@ impl<'a> Scope<'a> {
         Ok(Self { connection, query, thread_key, threads: HashMap::new(), texts: HashMap::new() })
     }
 
-    /// Returns the rows that may be among what is looked for.
-    pub(super) fn ranges(&self) -> Result<Vec<Range<i64>>> {
+    /// Returns the rows that may be among what is looked for, and which messages of them.
+    pub(super) fn ranges(&self) -> Result<(Vec<Range<i64>>, Among)> {
         let kinds = [
             (FoundKind::Handoff, Kind::Handoff),
             (FoundKind::Summary, Kind::Summary),
@@ -64,32 +76,65 @@ impl<'a> Scope<'a> {
         ];
         let texts = kinds.into_iter().filter(|(kind, _)| self.is_wanted(*kind));
         let mut ranges: Vec<Range<i64>> = texts.map(|(_, kind)| texts::rows(kind)).collect();
-        if self.is_wanted(FoundKind::Message) {
-            ranges.push(match self.thread_key {
-                Some(key) => index_row(key, 0)..index_row(key + 1, 0),
-                None => self.rows_of_threads()?,
-            });
+        if !self.is_wanted(FoundKind::Message) {
+            return Ok((ranges, Among::All));
         }
-        Ok(ranges)
+        if let Some(key) = self.thread_key {
+            ranges.push(rows_of(key, key));
+            return Ok((ranges, Among::All));
+        }
+        let (assistant_id, owner) = self.whose();
+        if assistant_id.is_none() && owner.is_none() && self.query.since.is_none() {
+            ranges.push(0..i64::MAX);
+            return Ok((ranges, Among::All));
+        }
+        let Some(keys) = self.few_threads()? else {
+            ranges.push(self.rows_of_threads()?);
+            let [assistant_id, owner] = [assistant_id, owner].map(|whose| whose.map(str::to_owned));
+            return Ok((ranges, Among::Of { assistant_id, owner }));
+        };
+        let runs = runs(&keys);
+        match (self.connection.dialect(), (keys.first(), keys.last())) {
+            (_, (None, _) | (_, None)) => {}
+            (Dialect::Sqlite, _) if runs.len() <= RUNS_MAX => ranges.extend(runs),
+            (_, (Some(first), Some(last))) => ranges.push(rows_of(*first, *last)),
+        }
+        Ok((ranges, Among::Threads(keys)))
+    }
+
+    /// Returns of which assistant and of which owner the threads are that are looked through.
+    fn whose(&self) -> (Option<&str>, Option<&str>) {
+        let SearchQuery { assistant_id, scope, .. } = self.query;
+        (assistant_id.as_ref().map(|id| id.as_str()), owners::of(scope.as_ref()))
+    }
+
+    /// Returns the threads that are looked through, in order; `None` when they, or the messages in them, are too many.
+    fn few_threads(&self) -> Result<Option<Vec<i64>>> {
+        let (assistant_id, owner) = self.whose();
+        let found: Vec<(i64, i64)> = self
+            .connection
+            .prepare_cached(&format!(
+                "SELECT thread_key, message_count FROM thread_heads WHERE {THREADS_LOOKED_THROUGH} ORDER BY thread_key LIMIT ?4"
+            ))?
+            .query_map((assistant_id, self.query.since.map(time), owner, THREADS_MAX + 1), |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?;
+        let messages: i64 = found.iter().map(|(_, messages)| messages).sum();
+        let are_few = found.len() as i64 <= THREADS_MAX && messages <= MESSAGES_MAX;
+        Ok(are_few.then(|| found.into_iter().map(|(key, _)| key).collect()))
     }
 
     /// Returns the rows from the first to the last thread that is looked through. Threads are numbered as they begin, so
     /// that lately active ones are mostly near each other.
     fn rows_of_threads(&self) -> Result<Range<i64>> {
-        let owner = owners::of(self.query.scope.as_ref());
-        if self.query.assistant_id.is_none() && self.query.since.is_none() && owner.is_none() {
-            return Ok(0..i64::MAX);
-        }
+        let (assistant_id, owner) = self.whose();
         self.connection
-            .prepare_cached(
-                "SELECT ifnull(min(thread_key), 0), ifnull(max(thread_key) + 1, 0) FROM thread_heads
-                 WHERE updated_at IS NOT NULL AND (CAST(?1 AS TEXT) IS NULL OR assistant_id = ?1)
-                     AND (CAST(?2 AS TEXT) IS NULL OR updated_at >= ?2) AND (CAST(?3 AS TEXT) IS NULL OR owner = ?3)",
-            )?
-            .query_row(
-                (self.query.assistant_id.as_ref().map(|id| id.as_str()), self.query.since.map(time), owner),
-                |row| Ok(index_row(row.get(0)?, 0)..index_row(row.get(1)?, 0)),
-            )
+            .prepare_cached(&format!(
+                "SELECT ifnull(min(thread_key), 0), ifnull(max(thread_key), -1) FROM thread_heads WHERE {THREADS_LOOKED_THROUGH}"
+            ))?
+            .query_row((assistant_id, self.query.since.map(time), owner), |row| {
+                Ok(rows_of(row.get(0)?, row.get(1)?))
+            })
     }
 
     fn is_wanted(&self, kind: FoundKind) -> bool {
@@ -101,6 +146,7 @@ impl<'a> Scope<'a> {
 
     /// Returns how many messages there are among them.
     pub(super) fn rows(&self) -> Result<u64> {
+        let (assistant_id, owner) = self.whose();
         let messages: i64 = self
             .connection
             .prepare_cached(
@@ -108,14 +154,7 @@ impl<'a> Scope<'a> {
                  WHERE updated_at IS NOT NULL AND (CAST(?1 AS BIGINT) IS NULL OR thread_key = ?1)
                      AND (CAST(?2 AS TEXT) IS NULL OR assistant_id = ?2) AND (CAST(?3 AS TEXT) IS NULL OR owner = ?3)",
             )?
-            .query_row(
-                (
-                    self.thread_key,
-                    self.query.assistant_id.as_ref().map(|id| id.as_str()),
-                    owners::of(self.query.scope.as_ref()),
-                ),
-                |row| row.get(0),
-            )?;
+            .query_row((self.thread_key, assistant_id, owner), |row| row.get(0))?;
         Ok(messages.unsigned_abs())
     }
 
@@ -154,6 +193,16 @@ impl<'a> Scope<'a> {
             Entry::Vacant(unknown) => unknown.insert(part(self.connection, self.query, key)?).as_ref(),
         })
     }
+}
+
+/// Returns the rows from the first to the last of these threads.
+const fn rows_of(first: i64, last: i64) -> Range<i64> {
+    index_row(first, 0)..index_row(last + 1, 0)
+}
+
+/// Returns the rows of threads, of those that follow each other together.
+fn runs(keys: &[i64]) -> Vec<Range<i64>> {
+    keys.chunk_by(|one, next| one + 1 == *next).map(|run| rows_of(run[0], run[run.len() - 1])).collect()
 }
 
 /// Returns the part of the thread that the query looks through.
@@ -229,4 +278,15 @@ fn last_seq(connection: &Connection, key: i64) -> Result<i64> {
     connection
         .prepare_cached("SELECT last_seq FROM thread_heads WHERE thread_key = ?1")?
         .query_row([key], |row| row.get(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_follow_each_other_are_one_part() {
+        assert_eq!(runs(&[]), Vec::<Range<i64>>::new());
+        assert_eq!(runs(&[3, 4, 5, 9]), [rows_of(3, 5), rows_of(9, 9)]);
+    }
 }

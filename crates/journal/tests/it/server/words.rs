@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use journal::{Require, SearchQuery, Sqlite, Store};
-use protocol::{Seq, ThreadId};
+use journal::{Place, Require, SearchQuery, Sqlite, Store, Write};
+use protocol::{AssistantId, Scope, Seq, Thread, ThreadId};
 
-use crate::conformance::fixtures::{append, create, human, messages, search_for};
+use crate::conformance::fixtures::{append, at, commit, create, human, messages, search_for};
 use crate::server::races::{is_sound, processes};
 
 /// What texts and questions are made of.
@@ -184,4 +184,52 @@ async fn a11_texts_beyond_every_limit_of_the_index_are_kept_and_found() {
     }
     assert_eq!(messages(&*both.postgres, "word").await.len(), 1);
     is_sound(&both.postgres).await;
+}
+
+/// More threads than are looked through one by one.
+const MANY: usize = 1_010;
+/// Threads of one transaction.
+const TOGETHER: usize = 101;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn k1_who_has_few_threads_and_who_has_many_find_their_own() {
+    let (_database, stores) = processes(1).await;
+    let store = &*stores[0];
+    let [ann, bob]: [AssistantId; 2] = ["agent@ann", "agent@bob"].map(|id| id.parse().unwrap());
+    let mut said: Vec<(AssistantId, ThreadId)> = Vec::new();
+    for first in (0..MANY).step_by(TOGETHER) {
+        let mut writes = Vec::new();
+        for number in first..first + TOGETHER {
+            let whose = if number % 250 == 1 { &ann } else { &bob };
+            let thread_id = ThreadId::generate();
+            let text = if number % 100 == 1 { "a heron" } else { "a duck" };
+            writes.push(Write::CreateThread(Thread::blank(thread_id, whose.clone(), at(1))));
+            writes.push(Write::Append { thread_id, events: vec![human(text)] });
+            if number % 100 == 1 {
+                said.push((whose.clone(), thread_id));
+            }
+        }
+        commit(store, writes).await.unwrap();
+    }
+    for whose in [&ann, &bob] {
+        let own: BTreeSet<ThreadId> =
+            said.iter().filter(|(by, _)| by == whose).map(|(_, thread_id)| *thread_id).collect();
+        assert!(own.len() > 2);
+        let scope = Some(Scope::Owner(whose.owner()));
+        let queries = [
+            SearchQuery { scope, ..search_for("heron") },
+            SearchQuery { assistant_id: Some(whose.clone()), ..search_for("heron") },
+        ];
+        for query in queries {
+            let found = store.search(query).await.unwrap();
+            let found: Vec<ThreadId> = found
+                .iter()
+                .filter_map(|hit| match &hit.place {
+                    Place::Message { thread_id, .. } => Some(*thread_id),
+                    _ => None,
+                })
+                .collect();
+            assert_eq!((found.len(), found.into_iter().collect::<BTreeSet<_>>()), (own.len(), own.clone()));
+        }
+    }
 }

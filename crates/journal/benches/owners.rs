@@ -1,0 +1,93 @@
+//! What a search costs one of many owners of a journal: 500 owners with 10,000 threads of 20 messages, of which 2 % hold the word.
+//! The last owner has as much as a quarter of all others together. The threads of all lie between each other.
+//!
+//! `cargo bench -p journal --bench owners` prints the table; it takes a few minutes, most of it to store the journal.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cluster::Cluster;
+use jiff::Timestamp;
+use journal::{PoolSettings, Postgres, SearchQuery, Sqlite, Store, Transaction, Write};
+use protocol::{AssistantId, Message, NewEvent, Scope, Thread, ThreadId, UserId};
+
+const OWNERS: usize = 500;
+const THREADS: usize = 10_000;
+const MESSAGES: usize = 20;
+/// One of so many messages holds the word.
+const RARE: usize = 50;
+/// One of so many threads is the last owner's.
+const SHARE: usize = 5;
+/// Threads of one transaction.
+const BATCH: usize = 50;
+/// How often each search is measured.
+const ROUNDS: usize = 21;
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let folder = tempfile::tempdir().expect("a folder");
+        let sqlite = Sqlite::open(&folder.path().join("segue.db")).expect("the folder is empty");
+        measured("SQLite", Arc::new(sqlite)).await;
+        let server = Cluster::start().expect("PostgreSQL is installed");
+        let database = server.create_database().expect("the server runs");
+        let pool = PoolSettings {
+            min_idle: 1,
+            max: 4,
+            idle: Duration::from_secs(300),
+            lifetime: Duration::from_secs(3_600),
+            patience: Duration::from_secs(30),
+        };
+        let store = Postgres::open(&database.socket_url(), pool).await.expect("an empty database");
+        measured("PostgreSQL", Arc::new(store)).await;
+        drop(database);
+    });
+}
+
+async fn measured(what: &str, store: Arc<dyn Store>) {
+    fill(&*store).await;
+    store.index().await.expect("it is indexed");
+    for (whose, owner) in [("one of many", Some(7)), ("the largest", Some(OWNERS - 1)), ("everyone", None)] {
+        let scope = owner.map(|owner| Scope::Owner(Some(user(owner))));
+        let query =
+            SearchQuery { words: vec!["heron".to_owned()], limit: 10, scope, ..SearchQuery::default() };
+        let mut times = Vec::with_capacity(ROUNDS);
+        let mut hits = 0;
+        for _ in 0..ROUNDS {
+            let began = Instant::now();
+            hits = store.search(query.clone()).await.expect("it is found").len();
+            times.push(began.elapsed());
+        }
+        times.sort_unstable();
+        println!(
+            "{what:>10} {whose:>12}: {:>8.2} ms, {hits} hits",
+            times[ROUNDS / 2].as_secs_f64() * 1_000.0
+        );
+    }
+}
+
+async fn fill(store: &dyn Store) {
+    for batch in 0..THREADS / BATCH {
+        let threads = (0..BATCH).flat_map(|at| thread(batch * BATCH + at));
+        let transaction = Transaction { fence: None, writes: threads.collect() };
+        store.commit(transaction).await.expect("it is stored");
+    }
+}
+
+fn user(number: usize) -> UserId {
+    format!("user{number}").parse().expect("a name")
+}
+
+fn thread(number: usize) -> [Write; 2] {
+    let owner = if number.is_multiple_of(SHARE) { OWNERS - 1 } else { number % (OWNERS - 1) };
+    let assistant: AssistantId = format!("agent@{}", user(owner)).parse().expect("a name");
+    let (thread_id, now) = (ThreadId::generate(), Timestamp::now());
+    let message = |at: usize| {
+        let mixed = (number * MESSAGES + at).wrapping_mul(0x9e37_79b1) >> 8;
+        let word = if mixed.is_multiple_of(RARE) { "heron" } else { "duck" };
+        let text = format!("{number} {at} {word} {}", "a sentence of some length ".repeat(8));
+        NewEvent::message(&Message::human(text), now).expect("text is JSON")
+    };
+    let events = (0..MESSAGES).map(message).collect();
+    [Write::CreateThread(Thread::blank(thread_id, assistant, now)), Write::Append { thread_id, events }]
+}

@@ -213,7 +213,10 @@ impl Driver {
                     if !drive.is_immediate(&node) {
                         drive.flush().await?;
                     }
-                    drive.run(&turn, &node, (&answers, entry)).await?
+                    tokio::select! {
+                        ran = drive.run(&turn, &node, (&answers, entry)) => ran?,
+                        () = drive.held.lost.cancelled() => return Err(drive.lost().await),
+                    }
                 }
                 Effect::Commit { update, ending } => {
                     drive.commit(&turn, update, ending.as_ref()).await?;
@@ -280,7 +283,6 @@ impl Drive<'_> {
                     is_late = true;
                     cancel.cancel();
                 }
-                () = self.held.lost.cancelled() => return Err(self.lost().await),
                 () = news.changed(), if !self.cancel.is_cancelled() => self.look_for_stop().await?,
                 () = tokio::time::sleep_until(self.look_at()), if !self.cancel.is_cancelled() => {
                     self.look_for_stop().await?;
@@ -332,9 +334,9 @@ impl Drive<'_> {
         Fence { run_id: self.run_id, owner: self.driver.lease.owner().to_owned() }
     }
 
-    /// Returns why the run is another process's.
+    /// Returns why the run is not this process's any more.
     async fn lost(&self) -> crate::Error {
-        lease::lost(&*self.driver.store, self.fence()).await.unwrap_or_else(|error| error)
+        lease::lost(&*self.driver.store, self.fence()).await
     }
 
     fn head(&self) -> Seq {

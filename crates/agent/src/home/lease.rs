@@ -1,22 +1,21 @@
-//! Which processes live. Each has a name in leases, and says of itself, as long as it looks after runs, that it lives. On one
-//! machine it also holds a lock on a file of its own; whoever can take that lock knows that the process is gone and may take
-//! over its runs at once, without waiting for their leases to end.
+//! Which processes live. Each has a name in leases, and says of itself, as long as it looks after runs, that it lives. It also
+//! holds a lock on a file of its own; whoever finds that lock free on the same machine knows that the process is gone and may
+//! take over its runs at once, without waiting for their leases to end. How the locks lie in their folder is not known here.
 
 use std::collections::HashSet;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, Weak};
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use journal::{Reach, Replica, Store, Transaction, Write};
 use protocol::Run;
 use runtime::Lease;
+use tokio::sync::OnceCell;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use uuid::Uuid;
 
+use super::locks::{self, Held, Trace};
 use super::machine;
-use crate::home::create_private;
 use crate::{Error, Result};
 
 /// How long a process may live on without having said so, in leases: what it let wait is not taken from it sooner.
@@ -27,30 +26,50 @@ pub(crate) struct Leases {
     folder: PathBuf,
     store: Arc<dyn Store>,
     length: Duration,
-    owner: OnceLock<Owner>,
-    announced: tokio::sync::OnceCell<DropGuard>,
+    owner: OnceCell<Owner>,
+    announced: OnceCell<DropGuard>,
 }
 
 impl Leases {
     /// Returns the leases of processes that keep their locks in `folder`, each of that length. Nothing is written before this
     /// process needs a name.
     pub(crate) fn new(folder: PathBuf, store: Arc<dyn Store>, length: Duration) -> Self {
-        let (owner, announced) = (OnceLock::new(), tokio::sync::OnceCell::new());
+        let (owner, announced) = (OnceCell::new(), OnceCell::new());
         Self { folder, store, length, owner, announced }
     }
 
-    /// Returns how this process holds runs.
-    pub(crate) fn lease(&self) -> Result<&Lease> {
-        if let Some(owner) = self.owner.get() {
-            return Ok(&owner.lease);
-        }
-        let claimed = Owner::claim(&self.folder, self.length)?;
-        Ok(&self.owner.get_or_init(|| claimed).lease)
+    /// Returns how this process holds runs. The first time it takes a name and looks at the clock that all go by: the first
+    /// lease is as long as the others are.
+    ///
+    /// # Errors
+    /// When the folder cannot be written, or the journal fails.
+    pub(crate) async fn lease(&self) -> Result<&Lease> {
+        let owner = self
+            .owner
+            .get_or_try_init(async || {
+                let held = Held::claim(&self.folder)?;
+                let lease = Lease::new(held.name().to_owned(), self.length);
+                lease.set_clock(self.store.clock().await?);
+                if let Err(error) = self.tidy().await {
+                    tracing::debug!(%error, "failed to remove the locks of processes that are gone");
+                }
+                Ok::<_, Error>(Owner { lease, _held: held })
+            })
+            .await?;
+        Ok(&owner.lease)
     }
 
     /// Returns the name of this process, taking one the first time.
-    pub(crate) fn name(&self) -> Result<&str> {
-        Ok(self.lease()?.owner())
+    ///
+    /// # Errors
+    /// As for [`Self::lease`].
+    pub(crate) async fn name(&self) -> Result<&str> {
+        Ok(self.lease().await?.owner())
+    }
+
+    /// Returns whether that is the name of this process.
+    pub(crate) fn is_own(&self, owner: &str) -> bool {
+        self.owner.get().is_some_and(|own| own.lease.owner() == owner)
     }
 
     /// Returns the present by the clock that all go by.
@@ -65,7 +84,7 @@ impl Leases {
     pub(crate) async fn announce(self: &Arc<Self>) -> Result<()> {
         self.announced
             .get_or_try_init(async || {
-                let lease = self.lease()?.clone();
+                let lease = self.lease().await?.clone();
                 self.say(&lease).await?;
                 let over = CancellationToken::new();
                 tokio::spawn(say_again(Arc::downgrade(self), lease, over.clone()));
@@ -116,14 +135,32 @@ impl Leases {
         run.lease_owner.as_deref().is_none_or(|owner| self.is_gone(owner))
     }
 
-    /// Returns whether the process of that name is certainly gone, as far as this machine knows.
+    /// Returns whether the process of that name is certainly gone, as far as this machine knows: it left its lock. One that has
+    /// none here may live in a place from which it cannot be seen.
     pub(crate) fn is_gone(&self, owner: &str) -> bool {
-        match trace(&self.folder, owner) {
-            Trace::Left => true,
-            // Where all have this folder, it is one that was cleaned up; elsewhere it may never have been here.
-            Trace::None => self.store.reach() == Reach::Machine,
-            Trace::Held => false,
+        locks::trace(&self.folder, owner) == Trace::Left
+    }
+
+    /// Returns the processes of this machine that are certainly gone, the youngest of them where there are many: they left
+    /// their locks here, as those of another machine did not.
+    pub(crate) fn left(&self) -> Vec<String> {
+        locks::left(&self.folder)
+    }
+
+    /// Removes the locks of processes that are gone and that nothing names any more, so that they need not be looked at again.
+    async fn tidy(&self) -> Result<()> {
+        // What is gone names nothing anew: the journal is read after it was seen to be gone.
+        let spent = locks::spent(&self.folder);
+        if spent.is_empty() {
+            return Ok(());
         }
+        let mut runs = self.store.active_runs(None).await?;
+        runs.extend(self.store.queued_runs(None).await?);
+        let replicas = self.store.replicas().await?.into_iter().map(|replica| replica.owner);
+        let named: HashSet<String> =
+            runs.into_iter().filter_map(|run| run.lease_owner).chain(replicas).collect();
+        locks::remove(&self.folder, spent.into_iter().filter(|name| !named.contains(name)));
+        Ok(())
     }
 
     /// Returns the processes that certainly live, as far as they say so.
@@ -136,10 +173,14 @@ impl Leases {
         Ok(replicas.filter(|replica| replica.alive_until >= now).map(|replica| replica.owner).collect())
     }
 
-    /// Returns whether the process of that name is gone, or can do nothing any more: on one machine its lock tells, on several
-    /// that it is none of the `living`.
+    /// Returns whether the process of that name is gone, or can do nothing any more: where its lock tells nothing, because it is
+    /// none of the `living`.
     pub(crate) fn has_gone(&self, owner: &str, living: &HashSet<String>) -> bool {
-        self.is_gone(owner) || self.store.reach() == Reach::Network && !living.contains(owner)
+        match locks::trace(&self.folder, owner) {
+            Trace::Left => true,
+            Trace::Held if self.store.reach() == Reach::Machine => false,
+            Trace::Held | Trace::Unknown => !living.contains(owner),
+        }
     }
 
     /// Returns whether every other process that looks after runs is certainly gone.
@@ -158,12 +199,12 @@ impl Leases {
     /// known to be gone.
     ///
     /// # Errors
-    /// [`journal::Error::Busy`] when its process may live.
-    pub(crate) fn ended(&self, run: &Run) -> Result<Timestamp> {
-        let now = self.now();
+    /// [`journal::Error::Busy`] when its process may live; those of [`Self::lease`].
+    pub(crate) async fn ended(&self, run: &Run) -> Result<Timestamp> {
+        let now = self.lease().await?.now();
         let Some(until) = run.lease_until.filter(|until| *until >= now) else { return Ok(now) };
         let owner = run.lease_owner.as_deref().unwrap_or_default();
-        if owner == self.name()? || !self.is_gone(owner) {
+        if self.is_own(owner) || !self.is_gone(owner) {
             return Err(journal::Error::Busy { thread_id: run.thread_id, run_id: run.run_id }.into());
         }
         Ok(until + jiff::SignedDuration::from_millis(1))
@@ -194,71 +235,9 @@ async fn say_again(leases: Weak<Leases>, lease: Lease, over: CancellationToken) 
     }
 }
 
-/// The name of this process in leases, valid as long as this value lives.
+/// How this process holds runs, and what tells others that it lives.
 #[derive(Debug)]
 struct Owner {
     lease: Lease,
-    path: PathBuf,
-    // Held for its lock, which the system drops with the process.
-    _lock: File,
-}
-
-impl Owner {
-    /// Takes a name in `folder`. It is like no other on any machine.
-    fn claim(folder: &Path, length: Duration) -> Result<Self> {
-        create_private(folder)?;
-        let name = Uuid::now_v7().simple().to_string();
-        let path = folder.join(&name);
-        let failed = |error: std::io::Error| Error::Home { path: path.clone(), reason: error.to_string() };
-        let lock = OpenOptions::new().create_new(true).write(true).open(&path).map_err(failed)?;
-        lock.lock().map_err(failed)?;
-        Ok(Self { lease: Lease::new(name, length), path, _lock: lock })
-    }
-}
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        // A file that stays behind is harmless: its lock is free, so its owner counts as gone.
-        let _ = std::fs::remove_file(&self.path);
-    }
-}
-
-/// What there is of a process in this home.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Trace {
-    /// It holds its lock, or nobody can tell.
-    Held,
-    /// Its lock, which nobody holds any more.
-    Left,
-    /// Nothing.
-    None,
-}
-
-/// Returns what there is of the process of that name.
-fn trace(folder: &Path, owner: &str) -> Trace {
-    if owner.is_empty() || !owner.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Trace::Held;
-    }
-    match OpenOptions::new().write(true).open(folder.join(owner)) {
-        Ok(file) if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) => Trace::Held,
-        Ok(_) => Trace::Left,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Trace::None,
-        Err(_) => Trace::Held,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn j2_a_process_that_ended_is_known_to_be_gone() {
-        let folder = tempfile::tempdir().unwrap();
-        let owner = Owner::claim(folder.path(), Duration::from_secs(30)).unwrap();
-        let name = owner.lease.owner().to_owned();
-        assert_eq!(trace(folder.path(), &name), Trace::Held);
-        drop(owner);
-        assert_ne!(trace(folder.path(), &name), Trace::Held);
-        assert_eq!(trace(folder.path(), "../segue.db"), Trace::Held, "a name that is no name proves nothing");
-    }
+    _held: Held,
 }

@@ -26,6 +26,15 @@ const LEFT: &str = "its process ended before it was done";
 /// The key of a thread's metadata that names the folder it was begun in.
 pub const WORKSPACE_KEY: &str = "workspace";
 
+/// Which threads a sweep goes through.
+#[derive(Clone, Copy)]
+enum Swept {
+    /// Those of runs that were cut off, too.
+    CutOff,
+    /// Those on which no run is.
+    AtRest,
+}
+
 impl Agent {
     /// Creates a blank thread, which remembers the folder it was begun in.
     ///
@@ -79,6 +88,22 @@ impl Agent {
     /// # Errors
     /// When the journal cannot be read.
     pub async fn sweep(&self, frames: &Frames, cancel: &CancellationToken) -> Result<()> {
+        self.sweep_through(Swept::CutOff, (frames, cancel)).await
+    }
+
+    /// Does the same for threads that are at rest: runs that were cut off are gone on with by whoever calls this.
+    ///
+    /// # Errors
+    /// As for [`Self::sweep`].
+    pub async fn sweep_at_rest(&self, frames: &Frames, cancel: &CancellationToken) -> Result<()> {
+        self.sweep_through(Swept::AtRest, (frames, cancel)).await
+    }
+
+    async fn sweep_through(
+        &self,
+        swept: Swept,
+        (frames, cancel): (&Frames, &CancellationToken),
+    ) -> Result<()> {
         self.mirror.start();
         for checkpoint in self.store.unfinished_checkpoints().await? {
             let thread_id = checkpoint.thread_id;
@@ -87,7 +112,11 @@ impl Agent {
                 Purpose::Turn | Purpose::Compaction => continue,
                 Purpose::Handoff | Purpose::Rest | Purpose::Drop => {}
             }
-            match self.recover(thread_id, &Frames::default(), cancel).await {
+            let done = match swept {
+                Swept::CutOff => self.recover(thread_id, &Frames::default(), cancel).await,
+                Swept::AtRest => self.finish_at_rest(thread_id, cancel).await,
+            };
+            match done {
                 Ok(_) => {}
                 Err(error) if error.class() == Class::Conflict => {}
                 Err(error) => {
@@ -97,6 +126,24 @@ impl Agent {
             }
         }
         Ok(())
+    }
+
+    async fn finish_at_rest(
+        &self,
+        thread_id: ThreadId,
+        cancel: &CancellationToken,
+    ) -> Result<Option<RunEnd>> {
+        let agent = self.of_whom(thread_id).await?;
+        match agent.store.active_runs(Some(thread_id)).await?.is_empty() {
+            true => agent.finish(thread_id, (&Frames::default(), cancel)).await,
+            false => Ok(None),
+        }
+    }
+
+    /// Returns the agent that reads and writes as whoever the thread belongs to.
+    async fn of_whom(&self, thread_id: ThreadId) -> Result<Self> {
+        let owner = self.thread(thread_id).await?.assistant_id.owner();
+        Ok(self.scoped(Scope::Owner(owner)))
     }
 
     /// Goes on where a run of the thread was cut off by a crash, and does what it left to do. Nothing that was
@@ -111,15 +158,22 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> Result<Option<RunEnd>> {
         if self.scope == Scope::Everyone {
-            // A turn reads and writes as whoever it belongs to.
-            let owner = self.thread(thread_id).await?.assistant_id.owner();
-            let agent = self.scoped(Scope::Owner(owner));
+            let agent = self.of_whom(thread_id).await?;
             return Box::pin(agent.recover(thread_id, frames, cancel)).await;
         }
         if let Some(run) = self.store.active_runs(Some(thread_id)).await?.into_iter().next() {
             let ended = Taken::Ended(self.leases.ended(&run).await?);
             return self.take_over(&run, ended, (frames, cancel)).await;
         }
+        self.finish(thread_id, (frames, cancel)).await
+    }
+
+    /// Does what a thread that is at rest was left to do.
+    async fn finish(
+        &self,
+        thread_id: ThreadId,
+        (frames, cancel): (&Frames, &CancellationToken),
+    ) -> Result<Option<RunEnd>> {
         let opened = self.models.open();
         match self.store.checkpoint(thread_id).await? {
             Some(checkpoint) if !checkpoint.activities.is_empty() => {

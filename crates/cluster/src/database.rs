@@ -55,6 +55,27 @@ impl Database {
         self.running.server.execute_in(&self.name, statements)
     }
 
+    /// Performs a statement as somebody who may read anything, and returns the first column of what it answers.
+    ///
+    /// # Errors
+    /// What the server says of it.
+    pub fn texts(&self, statement: &str) -> Result<Vec<String>, Error> {
+        self.running.server.texts_in(&self.name, statement)
+    }
+
+    /// Returns every row of every table, each after the name of its table.
+    ///
+    /// # Errors
+    /// What the server says of it.
+    pub fn rows(&self) -> Result<Vec<String>, Error> {
+        let mut rows = Vec::new();
+        for table in self.texts("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")? {
+            let select = format!("SELECT '{table}: ' || stored::text FROM \"{table}\" stored ORDER BY 1");
+            rows.extend(self.texts(&select)?);
+        }
+        Ok(rows)
+    }
+
     /// Returns its URL over the server's socket, without a password: what a test uses unless it is about the network.
     #[must_use]
     pub fn socket_url(&self) -> String {

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use tokio_postgres::SimpleQueryMessage;
+
 use crate::Error;
 use crate::programs::Programs;
 
@@ -171,13 +173,18 @@ impl Server {
 
     /// Performs statements in a database.
     pub fn execute_in(&self, database: &str, statement: &str) -> Result<(), Error> {
+        self.texts_in(database, statement).map(drop)
+    }
+
+    /// Performs statements in a database, and returns the first column of what they answer.
+    pub fn texts_in(&self, database: &str, statement: &str) -> Result<Vec<String>, Error> {
         let mut config = tokio_postgres::Config::new();
         config.host_path(&self.folder).port(self.port).user(ADMIN).dbname(database);
         let failed = |source| Error::Statement { statement: statement.to_owned(), source };
         let perform = async {
             let (client, connection) = config.connect(tokio_postgres::NoTls).await.map_err(failed)?;
             let talk = tokio::spawn(connection);
-            let result = client.batch_execute(statement).await.map_err(failed);
+            let result = client.simple_query(statement).await.map_err(failed);
             talk.abort();
             result
         };
@@ -190,8 +197,13 @@ impl Server {
             answered.unwrap_or(Err(Error::Silent { statement: statement.to_owned() }))
         };
         // A thread of its own, for the caller may be in a runtime, where nothing may block on another one.
-        std::thread::scope(|scope| scope.spawn(ask).join())
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let messages = std::thread::scope(|scope| scope.spawn(ask).join())
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let first = |message: SimpleQueryMessage| match message {
+            SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or_default().to_owned()),
+            _ => None,
+        };
+        Ok(messages.into_iter().filter_map(first).collect())
     }
 
     /// Makes an empty database of that name.

@@ -80,10 +80,7 @@ impl Dispatch {
                 return Ok(run);
             }
             match self.streams.get(run_id) {
-                Some(stream) if !stream.closed.is_cancelled() => tokio::select! {
-                    () = stream.closed.cancelled() => {}
-                    waited = self.wait_a_moment() => waited?,
-                },
+                Some(stream) if !stream.closed.is_cancelled() => stream.closed.cancelled().await,
                 // It is driven by another process.
                 Some(_) | None => self.wait_for(&mut news).await?,
             }

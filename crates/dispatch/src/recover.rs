@@ -58,7 +58,7 @@ impl Dispatch {
         let (nobody, never) = (Frames::default(), CancellationToken::new());
         let swept = tokio::select! {
             () = self.halt.cancelled() => return,
-            swept = self.everyone.sweep(&nobody, &never) => swept,
+            swept = self.everyone.sweep_at_rest(&nobody, &never) => swept,
         };
         if let Err(error) = swept {
             tracing::warn!(%error, "failed to do what earlier processes had left to do");
@@ -103,10 +103,12 @@ impl Dispatch {
     async fn look_for_left(self: &Arc<Self>, limit: usize) -> Result<Recovered> {
         let mut recovered = Recovered::default();
         self.pass_by(limit).await?;
-        let left = self.everyone.unclaimed(limit).await?;
+        let mut left = self.everyone.unclaimed(limit).await?;
+        // What works or waits here is not taken from this process by itself, which was late to say that it lives.
+        left.retain(|run| !self.streams.is_open(run.run_id));
         let (working, waiting): (Vec<Run>, Vec<Run>) =
             left.into_iter().partition(|run| run.status == RunStatus::Running);
-        for run in working.into_iter().filter(|run| !self.streams.is_open(run.run_id)) {
+        for run in working {
             // Where it is gone on with in another folder, it is left to that; where it is in the way here, its line sees to it.
             let held = Working::new(Who::Elsewhere, CancellationToken::new());
             if self.is_of_here(&run).await && self.lines().enter(run.thread_id, held) == Entered::First {

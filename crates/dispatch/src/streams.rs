@@ -75,7 +75,7 @@ impl Streams {
         Self { registry: Mutex::default(), retention, bytes_max }
     }
 
-    /// Adds the stream of a run that waits here or is about to begin. Who read of it in another process goes on with this one.
+    /// Adds the stream of a run that waits here or is about to begin. Who reads of it in another stream goes on with this one.
     pub(crate) fn open(&self, stream: &Arc<Stream>) {
         let mut registry = self.registry();
         let before = registry.by_run.insert(stream.run_id, Arc::clone(stream));
@@ -83,9 +83,7 @@ impl Streams {
             registry.temporary.insert(stream.run_id);
         }
         drop(registry);
-        if let Some(before) = before.filter(|before| before.driven == Driven::Elsewhere) {
-            before.closed.cancel();
-        }
+        before.inspect(|before| before.closed.cancel());
     }
 
     /// Adds the stream of a run that works in another process, unless there is one of it; returns the one there is.

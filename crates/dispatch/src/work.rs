@@ -156,7 +156,7 @@ impl Dispatch {
     /// Finds out what became of a run whose driver failed: the journal may have failed, or another process took it over.
     async fn cut_off(self: &Arc<Self>, agent: &Agent, stream: &Arc<Stream>, problem: String) -> Rested {
         match agent.store().run(stream.run_id).await {
-            Ok(Some(run)) if !run.status.is_active() => return self.came_to_nothing(agent, stream).await,
+            Ok(Some(run)) if !run.status.is_active() => return self.ended_elsewhere(agent, stream).await,
             // It never was durable.
             Ok(None) => {
                 stream.tell_end(RunStatus::Error, Some(problem));
@@ -323,9 +323,19 @@ impl Dispatch {
         }
     }
 
-    /// Leaves the thread of a run that had begun and came to its end without its driver.
+    /// Leaves the thread of a run that had begun and came to its end without its driver. Where that cannot be seen, the thread
+    /// is held until it can.
     async fn came_to_nothing(self: &Arc<Self>, agent: &Agent, stream: &Arc<Stream>) -> Rested {
-        self.tell_end(agent, stream).await;
+        match self.tell_end(agent, stream).await {
+            Told::End => self.ended(agent, stream).await,
+            Told::Nothing => self.hold(stream),
+        }
+    }
+
+    /// Leaves the thread of a run that somebody else ended: what was done there this stream has not told, and its readers go on
+    /// with what the journal tells.
+    async fn ended_elsewhere(self: &Arc<Self>, agent: &Agent, stream: &Arc<Stream>) -> Rested {
+        self.streams.discard(stream);
         self.ended(agent, stream).await
     }
 
@@ -479,7 +489,7 @@ impl Dispatch {
         let problem = match ended {
             Ok(Ok(Some(end))) if end.run_id == run_id => return self.ended(&agent, &stream).await,
             // It ended before it could be taken over, or cannot go on in this version.
-            Ok(Ok(_)) => return self.came_to_nothing(&agent, &stream).await,
+            Ok(Ok(_)) => return self.ended_elsewhere(&agent, &stream).await,
             Ok(Err(error)) if error.is_halted() => return Rested::Halted,
             Ok(Err(error)) if error.class() == Class::Conflict => {
                 self.note_lost(&error);

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use bb8::{ErrorSink, ManageConnection, PooledConnection, QueueStrategy, RunError};
 use tokio::sync::watch;
+use tokio::task::JoinError;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::connection::{Connection, Dialect, Ended};
 use crate::{Error, Result, Row, Target, Value};
@@ -148,7 +150,9 @@ impl Pool {
         T: Send + 'static,
         E: From<Error> + Passing + Send + 'static,
     {
-        self.again_and_again(move |connection| connection.snapshot(&work).map(Ended::Committed)).await
+        let pool = self.clone();
+        let snapshot = move |connection: &Connection| connection.snapshot(&work).map(Ended::Committed);
+        aside(async move { pool.again_and_again(snapshot).await }).await
     }
 
     /// Performs what `work` does together, or nothing of it, and once: after taking these locks, and all of it again when
@@ -166,8 +170,9 @@ impl Pool {
         T: Send + 'static,
         E: From<Error> + Passing + Send + 'static,
     {
-        let taking = taking.into();
-        self.again_and_again(move |connection| connection.transaction(&taking, &work)).await
+        let (pool, taking) = (self.clone(), taking.into());
+        let transaction = move |connection: &Connection| connection.transaction(&taking, &work);
+        aside(async move { pool.again_and_again(transaction).await }).await
     }
 
     /// Performs statements that are no transaction of ours, or bring their own, once.
@@ -182,8 +187,12 @@ impl Pool {
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
-        let connection = self.connection().await?;
-        blocking(move || used(&connection, work)).await
+        let pool = self.clone();
+        aside(async move {
+            let connection = pool.connection().await?;
+            blocking(move || used(&connection, work)).await
+        })
+        .await
     }
 
     async fn again_and_again<T, E>(
@@ -330,16 +339,27 @@ impl ErrorSink<Error> for Failures {
     }
 }
 
+/// Does work on a task of its own, as long as the caller waits for it: a connection that is given to a caller who is not polled
+/// for a while, because it waits for something else that needs one, would be nobody's.
+async fn aside<T, E>(work: impl Future<Output = Result<T, E>> + Send + 'static) -> Result<T, E>
+where
+    T: Send + 'static,
+    E: From<Error> + Send + 'static,
+{
+    AbortOnDropHandle::new(tokio::spawn(work)).await.unwrap_or_else(|error| Err(ended(&error).into()))
+}
+
 /// Does what blocks where it may.
 async fn blocking<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
 where
     T: Send + 'static,
     E: From<Error> + Send + 'static,
 {
-    let ended = tokio::task::spawn_blocking(work).await;
-    ended.unwrap_or_else(|error| {
-        Err(Error::Unreachable(format!("the work on a connection ended: {error}")).into())
-    })
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(ended(&error).into()))
+}
+
+fn ended(error: &JoinError) -> Error {
+    Error::Unreachable(format!("the work on a connection ended: {error}"))
 }
 
 /// Makes connections.

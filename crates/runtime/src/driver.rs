@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::{BoxFuture, Fuse, FusedFuture};
 use journal::{Fence, Store, ThreadNews};
 use protocol::{Checkpoint, Interrupt, PendingActivity, RunId, RunStatus, Seq, ThreadId, Usage};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -213,10 +215,7 @@ impl Driver {
                     if !drive.is_immediate(&node) {
                         drive.flush().await?;
                     }
-                    tokio::select! {
-                        ran = drive.run(&turn, &node, (&answers, entry)) => ran?,
-                        () = drive.held.lost.cancelled() => return Err(drive.lost().await),
-                    }
+                    drive.run(&turn, &node, (&answers, entry)).await?
                 }
                 Effect::Commit { update, ending } => {
                     drive.commit(&turn, update, ending.as_ref()).await?;
@@ -267,25 +266,50 @@ impl Drive<'_> {
             unwritten: self.owed.writes(),
             context: None,
         });
+        match self.beside((work, &cancel), &mut recorded).await? {
+            Some(input) => Ok(input),
+            None => Err(self.lost().await),
+        }
+    }
+
+    /// Does a node's work while writing down what it hands over and looking whether it is to stop: all at once, since the work
+    /// may need what the others wait for. Returns what it hands on; `None` when another process may have the run.
+    async fn beside(
+        &self,
+        (work, cancel): (impl Future<Output = std::result::Result<Update, Failure>>, &CancellationToken),
+        recorded: &mut UnboundedReceiver<Recorded>,
+    ) -> Result<Option<Input>> {
         tokio::pin!(work);
         let mut is_late = false;
         let mut news = self.news.clone();
+        let mut aside: Fuse<BoxFuture<'_, Result<()>>> = Fuse::terminated();
         loop {
+            let is_idle = aside.is_terminated();
+            let may_look = is_idle && !self.cancel.is_cancelled();
             tokio::select! {
                 biased;
-                Some((events, writes)) = recorded.recv() => self.record(events, writes).await?,
-                done = &mut work => return Ok(match with_recorded(done, &mut recorded) {
-                    Ok(update) if is_late => stop(update, RunStatus::Timeout, "its time is up"),
-                    done => Input::Ran(done),
-                }),
+                written = &mut aside, if !is_idle => written?,
+                Some((events, writes)) = recorded.recv(), if is_idle => {
+                    aside = self.record(events, writes).boxed().fuse();
+                }
+                done = &mut work => {
+                    if !is_idle {
+                        aside.await?;
+                    }
+                    return Ok(Some(match with_recorded(done, recorded) {
+                        Ok(update) if is_late => stop(update, RunStatus::Timeout, "its time is up"),
+                        done => Input::Ran(done),
+                    }));
+                }
                 () = at(self.deadline), if !is_late => {
                     // The node returns what it has.
                     is_late = true;
                     cancel.cancel();
                 }
-                () = news.changed(), if !self.cancel.is_cancelled() => self.look_for_stop().await?,
-                () = tokio::time::sleep_until(self.look_at()), if !self.cancel.is_cancelled() => {
-                    self.look_for_stop().await?;
+                () = self.held.lost.cancelled() => return Ok(None),
+                () = news.changed(), if may_look => aside = self.look_for_stop().boxed().fuse(),
+                () = tokio::time::sleep_until(self.look_at()), if may_look => {
+                    aside = self.look_for_stop().boxed().fuse();
                 }
             }
         }

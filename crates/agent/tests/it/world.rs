@@ -1,6 +1,7 @@
 //! A home folder of its own, a session to import, and an agent over a journal that can be made to crash.
 
 mod dying;
+mod stored;
 mod told;
 
 use std::path::{Path, PathBuf};
@@ -42,7 +43,7 @@ const URL: &str = "database-url";
 pub struct World {
     folder: PathBuf,
     /// Where it keeps what happened, when that is to be on a server; other processes read it from a file.
-    _database: Option<cluster::Database>,
+    database: Option<cluster::Database>,
     _removed_at_end: Option<TempDir>,
 }
 
@@ -53,12 +54,12 @@ impl World {
         if let Some(database) = &database {
             std::fs::write(folder.path().join(URL), database.socket_url()).unwrap();
         }
-        Self { folder: folder.path().to_owned(), _database: database, _removed_at_end: Some(folder) }
+        Self { folder: folder.path().to_owned(), database, _removed_at_end: Some(folder) }
     }
 
     /// Returns the world that another process made.
     pub fn at(folder: PathBuf) -> Self {
-        Self { folder, _database: None, _removed_at_end: None }
+        Self { folder, database: None, _removed_at_end: None }
     }
 
     pub fn folder(&self) -> &Path {

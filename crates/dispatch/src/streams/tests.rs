@@ -43,6 +43,17 @@ fn i1_a_resumable_stream_is_kept_for_a_while_and_another_is_not() {
 }
 
 #[test]
+fn i1_who_reads_a_stream_that_another_takes_the_place_of_is_told_to_go_on_with_that() {
+    let streams = streams(120, usize::MAX);
+    let before = begun(&streams, ThreadId::generate(), true);
+    let ids = (before.run_id, before.thread_id);
+    let after = Arc::new(Stream::new(ids, &local(), &RunRequest::default()));
+    streams.open(&after);
+    assert!(before.closed.is_cancelled() && !after.closed.is_cancelled());
+    assert!(Arc::ptr_eq(&streams.get(ids.0).unwrap(), &after));
+}
+
+#[test]
 fn i6_what_is_kept_is_bounded_in_bytes_and_the_oldest_go_first() {
     let (thread, now) = (ThreadId::generate(), Instant::now());
     let (all, one) = (streams(120, usize::MAX), streams(120, usize::MAX));

@@ -1,35 +1,44 @@
 //! A home folder, a scripted model, and a dispatch over an agent that talks to it.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use agent::{Agent, Frame, Home, Item, Policy, Settings};
 use dispatch::{Created, Dispatch, Error, Figures, IfNotExists, Limits, Live, NewRun};
-use futures::FutureExt;
 use protocol::{Event, Message, Run, RunId, RunRequest, RunStatus, Scope, ThreadId};
 use scripted::{Gate, Place, Reply, Script, Server};
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::runtime::Runtime;
 
 const MODEL: &str = "anthropic/claude-test";
 
 /// The gate of [`gated`].
 pub const GATE: &str = "gate";
 
+/// The file that has the URL of a world's database, where that is on a server.
+const URL: &str = "database-url";
+
 pub struct World {
     folder: PathBuf,
+    /// Where it keeps what happened, when that is to be on a server; other processes read its URL from a file.
+    _database: Option<cluster::Database>,
     _removed_at_end: Option<TempDir>,
 }
 
 impl World {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self { folder: folder.path().to_owned(), _removed_at_end: Some(folder) }
+        let database = cluster::Database::where_wanted().unwrap();
+        if let Some(database) = &database {
+            std::fs::write(folder.path().join(URL), database.socket_url()).unwrap();
+        }
+        Self { folder: folder.path().to_owned(), _database: database, _removed_at_end: Some(folder) }
     }
 
     /// Returns the world that another process made.
     pub fn at(folder: PathBuf) -> Self {
-        Self { folder, _removed_at_end: None }
+        Self { folder, _database: None, _removed_at_end: None }
     }
 
     pub fn folder(&self) -> &Path {
@@ -57,12 +66,13 @@ impl World {
     pub fn agent_in(&self, workspace: &str) -> Agent {
         let workspace = self.folder.join(workspace);
         std::fs::create_dir_all(&workspace).unwrap();
-        let settings = Settings {
+        let url = std::fs::read_to_string(self.folder.join(URL)).ok();
+        opened(Settings {
+            database: url.map(|url| url.parse().unwrap()),
             model: Some(MODEL.to_owned()),
             approve: Policy::Allow,
             ..Settings::new(self.home(), workspace)
-        };
-        Agent::open(settings).now_or_never().expect("a journal in a file is opened without waiting").unwrap()
+        })
     }
 
     /// Returns a dispatch over the model `server` plays.
@@ -74,6 +84,14 @@ impl World {
     fn home(&self) -> Home {
         Home::locate(Some(self.folder.join("home").as_os_str())).unwrap()
     }
+}
+
+/// Opens an agent. Its connections to a server are kept on a runtime that lasts as long as the process: a test's own has no
+/// time for them where it waits for the agent.
+fn opened(settings: Settings) -> Agent {
+    static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+    let opened = std::thread::spawn(|| RUNTIME.block_on(Agent::open(settings)));
+    opened.join().unwrap().unwrap()
 }
 
 /// The person at the machine.

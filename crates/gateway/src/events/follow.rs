@@ -198,13 +198,12 @@ impl Follow {
         let is_whole = behind().is_some_and(|mut live| !matches!(live.try_next(), Some(Item::Gap { .. })));
         let next = if is_whole { behind() } else { now };
         match (next, &mut self.run) {
-            (Some(next), Some((live, _))) => *live = next,
-            (Some(_) | None, _) => {
-                let run = self.ended_run().await?;
-                self.end_as(run);
+            (Some(next), Some((live, _))) => {
+                *live = next;
+                Ok(())
             }
+            (Some(_) | None, _) => self.over().await,
         }
-        Ok(())
     }
 
     /// Leaves a run whose stream is over. One whose end was not told here is looked up: it has ended, or goes on elsewhere.
@@ -245,13 +244,6 @@ impl Follow {
             (Some(_) | None, _) => self.run = None,
         }
         Ok(())
-    }
-
-    /// Returns the run's row, if that says that it has ended. One that was taken back has none.
-    async fn ended_run(&self) -> Result<Option<Run>, Fault> {
-        let Some((live, _)) = &self.run else { return Ok(None) };
-        let run = self.caller.agent.store().run(live.run_id).await.map_err(agent::Error::from)?;
-        Ok(run.filter(|run| !run.status.is_active()))
     }
 
     fn end_as(&mut self, run: Option<Run>) {

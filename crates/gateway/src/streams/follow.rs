@@ -83,6 +83,15 @@ enum Source {
     Over,
 }
 
+/// What became of the rest of a run where its stream ends before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// Nobody has told it yet.
+    Untold,
+    /// What is durable of it was told just now.
+    Told,
+}
+
 impl Follow {
     /// Returns a follower of all that `live` tells.
     pub(crate) fn new((gateway, caller): (Gateway, Caller), about: About, live: Live, view: View) -> Self {
@@ -209,7 +218,7 @@ impl Follow {
                     self.translator.frame(position, &frame, &mut self.out);
                 }
                 Some(Item::Gap { after }) => return self.lost(after).await,
-                None => return self.ended().await,
+                None => return self.ended(Rest::Untold).await,
             }
             let Source::Live(live) = &mut self.source else { return Ok(()) };
             if self.out.len() >= CHUNK_BYTES {
@@ -237,6 +246,7 @@ impl Follow {
             }
         }
         self.out.forget_cursor();
+        self.out.passed();
         // Where nothing follows, nothing is begun.
         if (began || gap) && !self.is_told_to_the_end {
             self.out.tell("metadata", &json!({"run_id": self.about.run_id, "attempt": 1}));
@@ -285,15 +295,22 @@ impl Follow {
         self.out.cursor().at.max(self.out.place())
     }
 
-    /// Goes on with a run that goes on without the stream it had: in another one of this process, or in another process.
-    async fn go_on(&mut self, run: &Run) -> Result<(), Fault> {
-        let had = self.had();
-        self.out.had(all_at(had));
-        let place = Some(StreamPosition { seq: had.seq, sub: had.sub, n: 0 });
-        if let Some(live) = self.gateway.dispatch.follow(&self.caller.scope, run, place).await? {
+    /// Goes on with a run whose stream ended before it: in another one of this process, or with what the journal tells. `None`
+    /// where there is nothing to go on with.
+    async fn go_on(&mut self, run: &Run) -> Result<Option<()>, Fault> {
+        // What was read and not sent is read again: whoever has had nothing of it loses nothing with it.
+        let had = self.out.last();
+        let place = StreamPosition { seq: had.at.seq, sub: had.at.sub, n: had.n };
+        let (dispatch, scope) = (&self.gateway.dispatch, &self.caller.scope);
+        let live = match dispatch.follow(scope, run, Some(place)).await? {
+            None => dispatch.retold(scope, run).await?.and_then(|live| live.again(place)),
+            live => live,
+        };
+        Ok(live.map(|live| {
+            self.out.had(had);
+            self.translator.lose_sight();
             self.source = Source::Live(live);
-        }
-        Ok(())
+        }))
     }
 
     /// Tells that frames were lost, then what the journal has instead; from there on the stream goes on.
@@ -319,7 +336,7 @@ impl Follow {
         }
         self.out.had(latest);
         if matches!(self.source, Source::Over) {
-            return self.ended().await;
+            return self.ended(Rest::Told).await;
         }
         Ok(())
     }
@@ -329,7 +346,7 @@ impl Follow {
     }
 
     /// Ends the stream where nothing follows: at the run's end, or where this server lost sight of it.
-    async fn ended(&mut self) -> Result<(), Fault> {
+    async fn ended(&mut self, rest: Rest) -> Result<(), Fault> {
         if let Source::Live(ended) = std::mem::replace(&mut self.source, Source::Over) {
             self.held.get_or_insert(ended);
         }
@@ -338,20 +355,17 @@ impl Follow {
             return Ok(());
         }
         match self.caller.agent.store().run(self.about.run_id).await.map_err(agent::Error::from)? {
-            Some(run) if run.status.is_active() => {
-                if self.gateway.closing.is_cancelled() {
-                    Ok(())
-                } else {
-                    self.go_on(&run).await
+            Some(run) if run.status.is_active() && self.gateway.closing.is_cancelled() => {}
+            Some(run) if run.status.is_active() || rest == Rest::Untold => {
+                if self.go_on(&run).await?.is_none() && !run.status.is_active() {
+                    self.end_with(&run, self.had()).await?;
                 }
             }
-            Some(run) => self.end_with(&run, self.had()).await,
+            Some(run) => self.end_with(&run, self.had()).await?,
             // It was taken back, and everything it did.
-            None => {
-                self.finish();
-                Ok(())
-            }
+            None => self.finish(),
         }
+        Ok(())
     }
 
     fn finish(&mut self) {
@@ -400,5 +414,5 @@ impl Drop for StopBehind {
 /// Returns the place of the newest message of a state.
 pub(crate) fn head(state: Option<&State>, or: Position) -> Position {
     let newest = state.and_then(|state| state.messages.iter().map(|message| message.seq).max());
-    newest.map_or(or, |seq| Position { seq, sub: 0 }).max(Position { seq: or.seq, sub: 0 })
+    newest.map_or(or, |seq| Position { seq, sub: 0 }).max(or)
 }

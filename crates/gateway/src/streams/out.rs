@@ -92,6 +92,8 @@ pub(crate) struct Out {
     ids: Ids,
     /// The last event the reader has had.
     after: Option<EventId>,
+    /// The last event that was written, or that the reader came too late for.
+    written: EventId,
     at: Position,
     /// Where within the run the next events come from; nothing is its root.
     within: Arc<str>,
@@ -99,7 +101,8 @@ pub(crate) struct Out {
 
 impl Out {
     pub(crate) fn new(modes: Modes, ids: Ids) -> Self {
-        Self { bytes: BytesMut::new(), modes, ids, after: None, at: Position::default(), within: "".into() }
+        let (at, within) = (Position::default(), "".into());
+        Self { bytes: BytesMut::new(), modes, ids, after: None, written: EventId { at, n: 0 }, at, within }
     }
 
     /// Says which frame the next events come of.
@@ -126,6 +129,7 @@ impl Out {
     /// Writes an event, if the reader gets it.
     pub(crate) fn send(&mut self, slot: Slot, name: impl Display, data: &impl Serialize) {
         if self.wants(slot) {
+            self.written = self.written.max(self.id(slot));
             let id = (self.ids == Ids::Sent).then(|| self.id(slot));
             sse::write(&mut self.bytes, Named(name, &self.within), data, id);
         }
@@ -173,6 +177,16 @@ impl Out {
     /// Returns the last event that the reader has had; the beginning when nothing is known of that.
     pub(crate) fn cursor(&self) -> EventId {
         self.after.unwrap_or(EventId { at: Position::default(), n: 0 })
+    }
+
+    /// Returns the last event that the reader has had, here or before it came.
+    pub(crate) fn last(&self) -> EventId {
+        self.cursor().max(self.written)
+    }
+
+    /// Notes that what was told so far was not for this reader.
+    pub(crate) fn passed(&mut self) {
+        self.written = all_at(self.at);
     }
 
     /// Leaves out everything until the cursor is forgotten.

@@ -1,24 +1,28 @@
 //! A server on a port of its own over a home of its own, and clients that send it requests.
 
+mod folder;
+
 use std::path::Path;
 
-use agent::{Agent, CancellationToken, Home};
+use agent::{Agent, CancellationToken};
 use dispatch::{Dispatch, Limits, WebhookTargets};
 use gateway::{Auth, Settings, Token};
 use protocol::Scope;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use scripted::{Reply, Script, Server};
 use serde_json::Value;
-use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+
+pub use self::folder::Folder;
+use self::folder::{database, home};
 
 /// A server, with everything it needs.
 pub struct World {
     pub url: String,
     pub token: String,
     pub agent: Agent,
-    pub folder: TempDir,
+    pub folder: Folder,
     pub model: Server,
     client: reqwest::Client,
     shutdown: CancellationToken,
@@ -51,27 +55,27 @@ impl World {
     /// Returns one whose model plays the script.
     pub async fn playing(script: Script, change: impl FnOnce(Settings) -> Settings) -> Self {
         let model = Server::start(script).unwrap();
-        let folder = tempfile::tempdir().unwrap();
+        let folder = Folder::new();
         configure(folder.path(), &model);
         Self::on((model, folder), change).await
     }
 
     /// Returns one that goes on in the folder of another.
-    pub async fn on((model, folder): (Server, TempDir), change: impl FnOnce(Settings) -> Settings) -> Self {
+    pub async fn on((model, folder): (Server, Folder), change: impl FnOnce(Settings) -> Settings) -> Self {
         let served = serve(folder.path(), change).await;
         Self::of(served, (model, folder))
     }
 
     /// Returns one that tells every address of the ends of runs, those of this machine too.
     pub async fn telling_anybody(script: Script) -> Self {
-        let (model, folder) = (Server::start(script).unwrap(), tempfile::tempdir().unwrap());
+        let (model, folder) = (Server::start(script).unwrap(), Folder::new());
         configure(folder.path(), &model);
         let limits = Limits { webhook_targets: WebhookTargets::Any, ..Limits::default() };
         let served = serve_within(folder.path(), limits, |settings| settings).await;
         Self::of(served, (model, folder))
     }
 
-    fn of(served: Served, (model, folder): (Server, TempDir)) -> Self {
+    fn of(served: Served, (model, folder): (Server, Folder)) -> Self {
         let Served { url, token, agent, shutdown, served } = served;
         Self { url, token, agent, folder, model, client: reqwest::Client::new(), shutdown, served }
     }
@@ -145,7 +149,7 @@ impl World {
     }
 
     /// Stops the server, and waits until it has.
-    pub async fn stop(self) -> TempDir {
+    pub async fn stop(self) -> Folder {
         self.shutdown.cancel();
         self.served.await.unwrap().unwrap();
         self.folder
@@ -187,6 +191,7 @@ async fn serve_within(folder: &Path, limits: Limits, change: impl FnOnce(Setting
     std::fs::create_dir_all(&workspace).unwrap();
     let settings = agent::Settings::new(home.clone(), workspace);
     let settings = agent::Settings { model: Some("anthropic/claude-test".to_owned()), ..settings };
+    let settings = agent::Settings { database: database(folder), ..settings };
     let agent = Agent::open(settings).await.unwrap();
     let dispatch = Dispatch::new(agent.clone(), limits);
     dispatch.recover().await.unwrap();
@@ -197,10 +202,6 @@ async fn serve_within(folder: &Path, limits: Limits, change: impl FnOnce(Setting
     let shutdown = CancellationToken::new();
     let served = tokio::spawn(gateway::serve(listener, dispatch, settings, shutdown.clone()));
     Served { url, token: token.expose().to_owned(), agent, shutdown, served }
-}
-
-fn home(folder: &Path) -> Home {
-    Home::locate(Some(folder.join("home").as_os_str())).unwrap()
 }
 
 /// Returns status and JSON of an answer; what is no JSON is a text.

@@ -2,7 +2,6 @@
 
 use agent::{CompactionRequest, Error, HandoffRequest, HistoryItem, HistoryQuery, Keep, Policy};
 use protocol::{CompactionTrigger, EventType, HandoffStatus, RunStatus};
-use rusqlite::types::Value as Cell;
 use scripted::{Reply, Script, Server};
 use serde_json::json;
 
@@ -11,26 +10,6 @@ use super::{
     record, reported, sent, split, turns, unreported, with_large,
 };
 use crate::world::{DRAFT, DRAFT_PROMPT, MODEL, World, approve, assert_paired, decisions, messages, quiet};
-
-/// Returns every row of every table.
-fn rows(world: &World) -> Vec<String> {
-    let connection = rusqlite::Connection::open(world.home().database()).unwrap();
-    let mut tables = connection
-        .prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' ORDER BY name")
-        .unwrap();
-    let names: Vec<String> = tables.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
-    let mut rows = Vec::new();
-    for name in names {
-        let mut statement = connection.prepare(&format!("SELECT * FROM \"{name}\"")).unwrap();
-        let columns = statement.column_count();
-        let mut found = statement.query([]).unwrap();
-        while let Some(row) = found.next().unwrap() {
-            let cells: Vec<Cell> = (0..columns).map(|at| row.get(at).unwrap()).collect();
-            rows.push(format!("{name} {cells:?}"));
-        }
-    }
-    rows
-}
 
 #[tokio::test]
 async fn e16_a_person_condenses_with_a_model_and_is_told_what_was_done() {
@@ -104,17 +83,17 @@ async fn g15_a_preview_is_what_would_be_stored_and_stores_nothing() {
     let (world, server) = (World::new(), good_server());
     let agent = agent_of(&world, &server, (200_000, ""));
     let thread = filled(&agent, 3_000).await;
-    let before = rows(&world);
+    let before = world.rows();
     let (frames, cancel) = quiet();
     let request = CompactionRequest::default();
     let shown = agent.preview_compaction(thread, &request, &frames, &cancel).await.unwrap();
     assert_eq!((shown.is_stored, shown.marker.is_none()), (false, true));
-    assert_eq!(rows(&world), before, "not a byte");
+    assert_eq!(world.rows(), before, "not a byte");
     let stored = compacted(&agent, thread).await.unwrap();
     let mut expected = stored.compaction;
     (expected.duration_ms, expected.step) = (shown.compaction.duration_ms, shown.compaction.step);
     assert_eq!(shown.compaction, expected);
-    assert_ne!(rows(&world), before);
+    assert_ne!(world.rows(), before);
 }
 
 /// Lets the model call the tool in a turn of a thread whose newest request had so many tokens.

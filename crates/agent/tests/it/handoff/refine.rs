@@ -234,11 +234,7 @@ async fn j7_a_handoff_that_nobody_decides_is_given_up_and_says_so() {
     let (agent, old) = pending_of(world.agent(), &world).await;
     let id = old.handoff.handoff_id;
     drop(agent);
-    let database = rusqlite::Connection::open(world.home().database()).unwrap();
-    let aged =
-        database.execute("UPDATE handoffs SET updated_at = '2020' || substr(updated_at, 5)", []).unwrap();
-    assert_eq!(aged, 1);
-    drop(database);
+    world.change("UPDATE handoffs SET updated_at = '2020' || substr(updated_at, 5)");
     let agent = world.agent();
     let (frames, cancel) = quiet();
     let late = agent.decide_handoff(id, &approve(&old), &frames, &cancel).await;

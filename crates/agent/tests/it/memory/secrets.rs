@@ -19,20 +19,14 @@ const PLACES: [(&str, &str); 4] = [
     ("medium_term_memory", "summary_text"),
     ("items", "key || value || namespace"),
     ("outbox", "key || payload"),
-    ("events WHERE event_type IN ('turns_archived', 'model_called')", "content || ifnull(metadata, '')"),
+    ("events WHERE event_type IN ('turns_archived', 'model_called')", "content || coalesce(metadata, '')"),
 ];
 
 /// Returns everything that memory keeps: its tables, what waits to be done with the drafts it has, what is told and traced of
 /// it in threads, and agent.md.
 fn kept(world: &World) -> String {
-    let connection = rusqlite::Connection::open(world.home().database()).unwrap();
-    let mut all = String::new();
-    for (table, columns) in PLACES {
-        let mut rows = connection.prepare(&format!("SELECT {columns} FROM {table}")).unwrap();
-        let texts = rows.query_map([], |row| row.get::<_, String>(0)).unwrap();
-        texts.for_each(|text| all.push_str(&text.unwrap()));
-    }
-    all + &world.read_agent_md()
+    let told = |(table, columns)| world.asked(&format!("SELECT {columns} FROM {table}")).concat();
+    PLACES.map(told).concat() + &world.read_agent_md()
 }
 
 /// Returns what a search for a secret's neighbours shows of summaries and items.

@@ -4,8 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dispatch::{CancelAction, Dispatch, Limits};
-use protocol::{Multitask, RunRequest, RunStatus, ThreadId};
+use dispatch::{CancelAction, Dispatch, Limits, Recovered};
+use jiff::Timestamp;
+use journal::{Replica, Transaction, Write};
+use protocol::{Multitask, RunRequest, RunStatus, Scope, ThreadId};
 
 use crate::webhooks::GRACE;
 use crate::world::{
@@ -161,6 +163,10 @@ async fn j4_of_several_servers_that_stop_a_run_all_are_answered() {
     let thread = ThreadId::generate();
     let mut slow = say(&servers[0], thread, "slow").await;
     begun(&mut slow.live).await;
+    // Each has read once, so that none is still connecting when another's stop has had its effect: that run had ended before.
+    for dispatch in &servers {
+        assert_eq!(status(dispatch, &slow).await, Some(RunStatus::Running));
+    }
     let stop = |dispatch: &Arc<Dispatch>| {
         let dispatch = Arc::clone(dispatch);
         let run_id = slow.run.run_id;
@@ -171,4 +177,29 @@ async fn j4_of_several_servers_that_stop_a_run_all_are_answered() {
     }
     assert_eq!(ended(&frames(&mut slow.live).await), [RunStatus::Cancelled]);
     assert_eq!(row(&servers[2], slow.run.run_id).await.unwrap().status, RunStatus::Cancelled);
+}
+
+#[tokio::test]
+async fn j2_a_server_that_was_late_to_say_that_it_lives_takes_nothing_from_itself() {
+    let (world, server) = (World::new(), gated("slow"));
+    let dispatch = world.over(&server);
+    let thread = ThreadId::generate();
+    let mut slow = say(&dispatch, thread, "slow").await;
+    begun(&mut slow.live).await;
+    let mut behind = say(&dispatch, thread, "behind").await;
+    let agent = dispatch.agent(&Scope::Everyone);
+    let store = agent.store();
+    let replica = store.replicas().await.unwrap().pop().unwrap();
+    let now = replica.alive_until;
+    let late = Replica { alive_until: Timestamp::UNIX_EPOCH, ..replica };
+    store
+        .commit(Transaction { fence: None, writes: vec![Write::Announce { replica: late, now }] })
+        .await
+        .unwrap();
+    let nothing = Recovered::default();
+    assert_eq!(dispatch.recover().await.unwrap(), nothing);
+    server.open(GATE);
+    for created in [&mut slow, &mut behind] {
+        assert_eq!(ended(&frames(&mut created.live).await), [RunStatus::Success]);
+    }
 }

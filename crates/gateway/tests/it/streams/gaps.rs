@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::sse::{Event, Events, data, names};
-use crate::world::{As, World, configure};
+use crate::world::{As, Folder, World, configure};
 
 /// More than a ring keeps.
 const PIECES: usize = 9_000;
@@ -27,7 +27,7 @@ fn whole() -> String {
 
 /// Returns a server whose model has room for very much.
 async fn playing(replies: impl IntoIterator<Item = Reply>) -> World {
-    let (model, folder) = (Server::start(Script::new(replies)).unwrap(), tempfile::tempdir().unwrap());
+    let (model, folder) = (Server::start(Script::new(replies)).unwrap(), Folder::new());
     configure(folder.path(), &model);
     let config = folder.path().join("home/config.toml");
     let settings = std::fs::read_to_string(&config).unwrap() + "context_tokens = 100000000\n";

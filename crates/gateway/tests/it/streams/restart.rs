@@ -8,10 +8,9 @@ use std::process::{Child, Command, Stdio};
 use reqwest::{Method, RequestBuilder};
 use scripted::{Call, Gate, Place, Reply, Script, Server};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use crate::sse::{Event, Events, data, names};
-use crate::world::{As, World, configure, serve};
+use crate::world::{As, Folder, World, configure, serve};
 
 /// Tells the other process where its folder is.
 const FOLDER: &str = "SEGUE_TEST_GATEWAY_FOLDER";
@@ -35,7 +34,7 @@ struct Beside {
 }
 
 impl Beside {
-    fn start(folder: &TempDir) -> Self {
+    fn start(folder: &Folder) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["--exact", "streams::restart::process_beside", "--nocapture"])
@@ -123,7 +122,7 @@ fn last_id(events: &[Event]) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn j2_a_client_that_comes_back_after_a_kill_is_told_each_thing_once() {
-    let (model, folder) = (model(), tempfile::tempdir().unwrap());
+    let (model, folder) = (model(), Folder::new());
     configure(folder.path(), &model);
     let mut beside = Beside::start(&folder);
     let thread = uuid::Uuid::now_v7().to_string();
@@ -192,7 +191,7 @@ async fn j2_fifty_clients_of_a_server_that_is_killed_are_told_each_thing_once_by
     let answer = |gate| gated(Reply::pieces(["It is ", "empty."]), gate).when_turn_is(1, 2);
     let replies =
         [looks.repeated()].into_iter().chain(vec![answer("never"); RUNS]).chain([answer("end").repeated()]);
-    let (model, folder) = (Server::start(Script::new(replies)).unwrap(), tempfile::tempdir().unwrap());
+    let (model, folder) = (Server::start(Script::new(replies)).unwrap(), Folder::new());
     configure(folder.path(), &model);
     let mut beside = Beside::start(&folder);
     let body = json!({

@@ -14,11 +14,16 @@ use crate::sandbox::{Ended, Sandbox};
 
 /// Everything that is stored, and agent.md.
 fn stored(sandbox: &Sandbox, without: &[&str]) -> String {
+    let mut all = format!("agent.md: {:?}\n", sandbox.agent_md());
+    if let Some(database) = sandbox.database() {
+        let is_looked_at = |row: &String| without.iter().all(|name| !row.starts_with(&format!("{name}: ")));
+        all.extend(database.rows().unwrap().into_iter().filter(is_looked_at).map(|row| row + "\n"));
+        return all;
+    }
     let database = Connection::open(sandbox.home().join("segue.db")).unwrap();
     let names = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name";
     let mut names = database.prepare(names).unwrap();
     let names: Vec<String> = names.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
-    let mut all = format!("agent.md: {:?}\n", sandbox.agent_md());
     for name in names.iter().filter(|name| !without.contains(&name.as_str())) {
         let mut rows = database.prepare(&format!("SELECT * FROM \"{name}\"")).unwrap();
         let columns = rows.column_count();

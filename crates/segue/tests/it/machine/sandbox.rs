@@ -38,6 +38,11 @@ impl Sandbox {
         self
     }
 
+    /// Returns the database on a server, where it has one.
+    pub const fn database(&self) -> Option<&cluster::Database> {
+        self.database.as_ref()
+    }
+
     /// Changes what is stored behind the program's back.
     pub fn change(&self, sql: &str) {
         match &self.database {

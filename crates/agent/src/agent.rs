@@ -153,7 +153,8 @@ impl Agent {
         let config = Arc::new(config);
         let models = Arc::new(Models::new(Arc::clone(&config), settings.model.clone()));
         let lease = config.serve.lease();
-        let leases = Arc::new(Leases::new(settings.home.processes(), Arc::clone(&store), lease));
+        let locks = database::processes(settings.database.as_ref(), &settings.home);
+        let leases = Arc::new(Leases::new(locks, Arc::clone(&store), lease));
         let scope = Scope::Owner(settings.assistant_id.owner());
         let mirror = crate::handoffs::mirror::open(&config, settings.database.as_ref(), Arc::clone(&store))?;
         Ok(Self {

@@ -147,7 +147,7 @@ impl Agent {
                 new
             }
         };
-        self.driving(assembly)
+        self.driving(assembly).await
     }
 
     async fn assemble(&self, parts: &Parts) -> Result<Assembly> {
@@ -219,7 +219,7 @@ impl Agent {
             // A tool's work is done to its end.
             driver: Driver {
                 halt: CancellationToken::new(),
-                ..self.driving(Assembly { graph: Arc::new(graph), activities: Activities::default() })?
+                ..self.driving(Assembly { graph: Arc::new(graph), activities: Activities::default() }).await?
             },
             assistant_id: assistant_id.clone(),
             model: Some(model.name().to_string()),
@@ -227,14 +227,14 @@ impl Agent {
         })
     }
 
-    fn driving(&self, Assembly { graph, activities }: Assembly) -> Result<Driver> {
+    async fn driving(&self, Assembly { graph, activities }: Assembly) -> Result<Driver> {
         let run = &self.config.run;
         let seconds_max = self.settings.limits.seconds_max.or(run.seconds_max);
         Ok(Driver {
             store: Arc::clone(&self.store),
             graph,
             activities,
-            lease: self.leases.lease()?.clone(),
+            lease: self.leases.lease().await?.clone(),
             limits: Limits { steps_max: run.steps_max, time_max: seconds_max.map(Duration::from_secs) },
             breakpoints: Breakpoints::default(),
             halt: self.halt.clone(),

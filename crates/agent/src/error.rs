@@ -412,6 +412,7 @@ impl Error {
                 runtime::Error::Journal(error) => database::class(error),
                 runtime::Error::Rejected { .. } => Class::User,
                 runtime::Error::Outrun => Class::Conflict,
+                runtime::Error::LeaseEnded { .. } => Class::Store,
                 _ => Class::Internal,
             },
             Self::Model(error) => match error {
@@ -434,6 +435,11 @@ impl Error {
     /// Returns whether a run stopped between two steps because this process is about to end.
     pub const fn is_halted(&self) -> bool {
         matches!(self, Self::Runtime(runtime::Error::Halted))
+    }
+
+    /// Returns whether nobody could say in time that this process works on a run, for no fault of the run.
+    pub const fn is_lease_end(&self) -> bool {
+        matches!(self, Self::Runtime(runtime::Error::LeaseEnded { .. }))
     }
 
     /// Returns whether what was named is not there, or is somebody else's, which looks the same.

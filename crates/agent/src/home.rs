@@ -1,9 +1,11 @@
-//! The home folder: where everything Segue keeps lives, and with which permissions. Nothing is written outside it.
+//! The home folder: where everything Segue keeps lives, and with which permissions. Nothing is written outside it, but for a
+//! journal that is elsewhere.
 
 pub(crate) mod config;
 pub(crate) mod database;
 mod keys;
 pub(crate) mod lease;
+mod locks;
 pub(crate) mod machine;
 pub(crate) mod moving;
 mod replicas;
@@ -14,6 +16,9 @@ use etcetera::BaseStrategy;
 use protocol::AssistantId;
 
 use crate::{Error, Result};
+
+/// The folder of the locks by which processes tell that they live.
+const PROCESSES: &str = "processes";
 
 /// `$SEGUE_HOME`, or `segue` in the platform's data folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,9 +84,9 @@ impl Home {
         self.root.join("agents").join(assistant_id.as_str()).join("agent.md")
     }
 
-    /// Returns the folder of the locks by which processes tell that they live.
+    /// Returns the folder of the locks by which processes tell that they live, unless the journal is a file elsewhere.
     pub(crate) fn processes(&self) -> PathBuf {
-        self.root.join("processes")
+        self.root.join(PROCESSES)
     }
 }
 

@@ -203,7 +203,7 @@ impl Agent {
             model: None,
             error: None,
             // Who began it knows that it waits; another process looks after it once this one is gone.
-            lease_owner: Some(self.leases.name()?.to_owned()),
+            lease_owner: Some(self.leases.name().await?.to_owned()),
             lease_until: None,
             usage: Usage::default(),
             created_at: now,
@@ -217,7 +217,7 @@ impl Agent {
             Write::PutRunRequest { run_id, thread_id, request: Box::new(request.clone()) },
             Write::UpdateThread { thread_id, patch },
         ];
-        writes.extend(self.owed(run_id, request)?);
+        writes.extend(self.owed(run_id, request).await?);
         self.store.commit(Transaction { fence: None, writes }).await?;
         Ok(run)
     }

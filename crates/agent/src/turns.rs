@@ -162,7 +162,7 @@ impl Agent {
             return Box::pin(agent.recover(thread_id, frames, cancel)).await;
         }
         if let Some(run) = self.store.active_runs(Some(thread_id)).await?.into_iter().next() {
-            let ended = Taken::Ended(self.leases.ended(&run)?);
+            let ended = Taken::Ended(self.leases.ended(&run).await?);
             return self.take_over(&run, ended, (frames, cancel)).await;
         }
         self.finish(thread_id, (frames, cancel)).await
@@ -233,7 +233,7 @@ impl Agent {
 
     /// Ends a run that was cut off, without going on with it.
     async fn end_taken(&self, run: &Run, taken: Taken) -> Result<()> {
-        let lease = self.leases.lease()?;
+        let lease = self.leases.lease().await?;
         match taken {
             Taken::Claimed => runtime::fail(&*self.store, run, lease.owner(), (LEFT, lease.now())).await?,
             Taken::Ended(now) => runtime::give_up(&*self.store, run, lease, now).await?,
@@ -393,8 +393,8 @@ impl Agent {
     /// [`journal::Error::Busy`] when its process may live; when the journal fails.
     pub async fn end_cut_off(&self, thread_id: ThreadId) -> Result<()> {
         if let Some(run) = self.store.active_runs(Some(thread_id)).await?.into_iter().next() {
-            let now = self.leases.ended(&run)?;
-            runtime::give_up(&*self.store, &run, self.leases.lease()?, now).await?;
+            let now = self.leases.ended(&run).await?;
+            runtime::give_up(&*self.store, &run, self.leases.lease().await?, now).await?;
         }
         Ok(())
     }
@@ -412,7 +412,7 @@ impl Agent {
         match run.status {
             RunStatus::Running => {
                 let now = Timestamp::now();
-                runtime::fail(&*self.store, &run, self.leases.name()?, (why, now)).await?;
+                runtime::fail(&*self.store, &run, self.leases.name().await?, (why, now)).await?;
                 Ok(true)
             }
             RunStatus::Pending => self.end_queued(run_id, RunStatus::Error, why).await,

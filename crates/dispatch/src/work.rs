@@ -495,6 +495,7 @@ impl Dispatch {
                 self.note_lost(&error);
                 return self.hold(&stream);
             }
+            Ok(Err(error)) if error.is_lease_end() => return self.hold(&stream),
             Ok(Err(error)) => error.to_string(),
             Err(_) => return self.fell(&agent, &stream).await,
         };

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use journal::{OutboxItem, OutboxQuery, PAGE_ROWS_MAX, Store};
+use journal::Store;
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -30,7 +30,7 @@ pub use error::Error;
 pub(crate) use rows::enqueue;
 pub use rows::{MIRROR_KIND, decided_at, follow_deletion};
 pub use settings::Settings;
-pub use state::MirrorStatus;
+pub use state::{MirrorStatus, Rejected};
 pub use table::Rows;
 
 /// The mirror, as this process has it. Clones are the same one.
@@ -61,6 +61,8 @@ pub struct MirrorReport {
     pub last_error_at: Option<Timestamp>,
     /// What to do about it.
     pub hint: Option<String>,
+    /// The summary that was rejected last, as long as it waits.
+    pub rejected: Option<Rejected>,
 }
 
 /// The work behind.
@@ -194,6 +196,7 @@ impl Mirror {
                 last_error: None,
                 last_error_at: None,
                 hint: None,
+                rejected: None,
             });
         };
         let state = worker.courier.state().await?;
@@ -206,6 +209,7 @@ impl Mirror {
             last_error: state.error,
             last_error_at: state.failed_at,
             hint: state.hint,
+            rejected: worker.courier.still_rejected(state.rejected).await?,
         })
     }
 
@@ -216,17 +220,7 @@ impl Mirror {
 
     /// Returns how many items wait, and since when the oldest does.
     async fn waiting(&self) -> Result<(u64, Option<Timestamp>), Error> {
-        let mut page = OutboxQuery::of(MIRROR_KIND, PAGE_ROWS_MAX);
-        let (mut count, mut oldest) = (0, None);
-        loop {
-            let items = self.store.outbox(page.clone()).await?;
-            count += items.len() as u64;
-            oldest = oldest.or(items.first().map(|item| item.created_at));
-            if items.len() < page.limit {
-                return Ok((count, oldest));
-            }
-            page.after = items.last().map(OutboxItem::place);
-        }
+        Ok(self.store.outbox_waiting(MIRROR_KIND, None).await?)
     }
 }
 

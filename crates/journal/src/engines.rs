@@ -253,6 +253,11 @@ impl<E: Engine> Store for E {
         if is_small { self.look(question).await } else { self.ask(question).await }
     }
 
+    async fn outbox_waiting(&self, kind: &str, scope: Option<Scope>) -> Result<(u64, Option<Timestamp>)> {
+        let kind = kind.to_owned();
+        self.ask(move |db| keyed::outbox_waiting(db, &kind, scope.as_ref())).await
+    }
+
     async fn outbox_item(&self, kind: &str, key: &str) -> Result<Option<OutboxItem>> {
         let (kind, key) = (kind.to_owned(), key.to_owned());
         self.look(move |db| keyed::outbox_item(db, &kind, &key)).await

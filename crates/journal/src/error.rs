@@ -203,6 +203,11 @@ impl Error {
         Self::NotFound { what, id: id.to_string() }
     }
 
+    /// Returns whether what is stored is not what it should be, which may be so of the row that was read alone.
+    pub const fn is_damage(&self) -> bool {
+        matches!(self, Self::Corrupt { .. } | Self::Json(_) | Self::Id(_) | Self::Malformed(_))
+    }
+
     /// Returns whether the same call may succeed later without anyone changing anything.
     pub const fn is_retryable(&self) -> bool {
         matches!(self, Self::Busy { .. } | Self::Locked { .. } | Self::Unreachable { .. })

@@ -372,6 +372,10 @@ impl Store for Scoped {
         Ok(items.filter_map(|item| Some(OutboxItem { key: self.root.own_key(&item.key)?, ..item })).collect())
     }
 
+    async fn outbox_waiting(&self, kind: &str, scope: Option<Scope>) -> Result<(u64, Option<Timestamp>)> {
+        self.inner.outbox_waiting(kind, self.narrowed(scope)).await
+    }
+
     async fn outbox_item(&self, kind: &str, key: &str) -> Result<Option<OutboxItem>> {
         let Some(rooted) = self.root.key(key) else { return Ok(None) };
         let item = self.inner.outbox_item(kind, &rooted).await?;

@@ -213,6 +213,10 @@ pub trait Store: Send + Sync {
     /// items, under the keys they were put under.
     async fn outbox(&self, query: OutboxQuery) -> Result<Vec<OutboxItem>>;
 
+    /// Returns how many items of a kind are in the outbox, and when the oldest was added; those of a scope, or `None` for
+    /// everybody's. A [`crate::Scoped`] store counts its own.
+    async fn outbox_waiting(&self, kind: &str, scope: Option<Scope>) -> Result<(u64, Option<Timestamp>)>;
+
     /// Returns the item of the outbox under a key, or `None`. The key is as [`Self::outbox`] shows it.
     async fn outbox_item(&self, kind: &str, key: &str) -> Result<Option<OutboxItem>>;
 

@@ -273,7 +273,7 @@ impl Drive<'_> {
     }
 
     /// Does a node's work while writing down what it hands over and looking whether it is to stop: all at once, since the work
-    /// may need what the others wait for. Returns what it hands on; `None` when another process has the run.
+    /// may need what the others wait for. Returns what it hands on; `None` when another process may have the run.
     async fn beside(
         &self,
         (work, cancel): (impl Future<Output = std::result::Result<Update, Failure>>, &CancellationToken),
@@ -358,9 +358,9 @@ impl Drive<'_> {
         Fence { run_id: self.run_id, owner: self.driver.lease.owner().to_owned() }
     }
 
-    /// Returns why the run is another process's.
+    /// Returns why the run is not this process's any more.
     async fn lost(&self) -> crate::Error {
-        lease::lost(&*self.driver.store, self.fence()).await.unwrap_or_else(|error| error)
+        lease::lost(&*self.driver.store, self.fence()).await
     }
 
     fn head(&self) -> Seq {

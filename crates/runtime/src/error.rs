@@ -1,6 +1,6 @@
 //! What can go wrong between a client and a run. A failing run is not an error: it is a [`crate::RunEnd`].
 
-use protocol::InterruptId;
+use protocol::{InterruptId, RunId};
 
 /// Why an answer to an interrupt cannot be taken; the interrupt stays pending.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +54,13 @@ pub enum Error {
     /// The process is about to end: the run has come to the end of a step, and goes on in the next process.
     #[error("go on with the run: the program is about to end")]
     Halted,
+    /// Nobody could say in time that this process works on the run: another one may have it. It is as it was stored last, and
+    /// whoever reaches the journal goes on with it.
+    #[error("go on with run {run_id}: its lease ended before the journal could be written")]
+    LeaseEnded {
+        /// The run.
+        run_id: RunId,
+    },
     /// A step could not be written as JSON.
     #[error("write a step as JSON")]
     Json(#[from] serde_json::Error),

@@ -119,7 +119,7 @@ impl Task {
     async fn take_up(&self, thread_id: ThreadId, args: &Args, context: &ToolContext) -> Result<Standing> {
         let store = &self.driver.store;
         if let Some(run) = store.active_runs(Some(thread_id)).await?.into_iter().next() {
-            let now = self.leases.ended(&run)?;
+            let now = self.leases.ended(&run).await?;
             let admitted =
                 runtime::reclaim(&**store, &run, &self.driver.lease, runtime::Taken::Ended(now)).await?;
             return Ok(Standing::Runs(admitted));

@@ -10,6 +10,7 @@ use journal::{PoolSettings, Postgres};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
+use super::{Home, PROCESSES};
 use crate::{Error, Result};
 
 /// What the address of a file begins with.
@@ -152,6 +153,19 @@ pub(crate) fn choose(asked: Option<&Database>, config: &DatabaseConfig, file: &P
     })
 }
 
+/// Returns the folder of the locks by which processes tell that they live: beside the file the journal is in, where everybody
+/// finds it who has that open, from whatever home; or else in the home folder.
+pub(crate) fn processes(database: Option<&Database>, home: &Home) -> PathBuf {
+    let file = match database {
+        Some(Database::Server(_)) => return home.processes(),
+        Some(Database::File(path)) => path.clone(),
+        None => home.database(),
+    };
+    // Whatever links lead to the file, its companions lie beside it, as SQLite's own do.
+    let file = file.canonicalize().unwrap_or(file);
+    file.parent().map_or_else(|| home.processes(), |folder| folder.join(PROCESSES))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,6 +192,27 @@ mod tests {
         check("sqlite:/x?mode=ro", "no options");
         check("mysql://ann:hunter2@db.example/segue", "begins neither");
         check("", "begins neither");
+    }
+
+    #[test]
+    fn j8_of_whatever_home_the_locks_lie_beside_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let home = |name: &str| Home::locate(Some(root.join(name).as_os_str())).unwrap();
+        let file = root.join("srv").join("segue.db");
+        std::fs::create_dir(root.join("srv")).unwrap();
+        std::fs::write(&file, "").unwrap();
+        let (one, other) = (home("one"), home("other"));
+        let beside = root.join("srv").join("processes");
+        assert_eq!(processes(Some(&Database::File(file.clone())), &one), beside);
+        #[cfg(unix)]
+        {
+            let link = root.join("linked.db");
+            std::os::unix::fs::symlink(&file, &link).unwrap();
+            assert_eq!(processes(Some(&Database::File(link)), &other), beside);
+        }
+        assert_eq!(processes(None, &other), other.processes());
+        assert_eq!(processes(Some(&Database::Server("postgres://h/d".into())), &one), one.processes());
     }
 
     #[test]

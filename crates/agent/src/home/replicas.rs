@@ -1,7 +1,6 @@
 //! Several processes on one journal: saying that this one lives, taking what those that are gone have left, and whether it is
 //! safe to be one of them. What is done with a run that was taken is not decided here.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use journal::{Claim, Reach, Replica, Transaction, Unclaimed, Write};
@@ -46,7 +45,7 @@ impl Agent {
     /// # Errors
     /// When the journal fails.
     pub async fn unclaimed(&self, limit: usize) -> Result<Vec<Run>> {
-        let query = Unclaimed { now: self.leases.now(), gone: self.gone().await?, limit };
+        let query = Unclaimed { now: self.leases.lease().await?.now(), gone: self.leases.left(), limit };
         Ok(self.journal.unclaimed(query).await?)
     }
 
@@ -59,23 +58,11 @@ impl Agent {
         if run_ids.is_empty() {
             return Ok(Vec::new());
         }
-        let (lease, gone) = (self.leases.lease()?, self.gone().await?);
+        let (lease, gone) = (self.leases.lease().await?, self.leases.left());
         let (owner, now, lease_until) = (lease.owner().to_owned(), lease.now(), lease.until());
         let claim = Write::ClaimRuns(Claim { run_ids, owner, now, lease_until, gone });
         let committed = self.journal.commit(Transaction { fence: None, writes: vec![claim] }).await?;
         Ok(committed.claimed)
-    }
-
-    /// Returns the processes that are known to be gone although their leases may last.
-    async fn gone(&self) -> Result<Vec<String>> {
-        if self.journal.reach() == Reach::Network {
-            // Of those of other homes nothing is known here but what they say of themselves.
-            return Ok(self.leases.left());
-        }
-        let working = self.journal.active_runs(None).await?.into_iter().filter_map(|run| run.lease_owner);
-        let known = self.journal.replicas().await?.into_iter().map(|replica| replica.owner);
-        let owners: BTreeSet<String> = working.chain(known).collect();
-        Ok(owners.into_iter().filter(|owner| self.leases.is_gone(owner)).collect())
     }
 
     /// Returns whether nobody works on the run any more: its process is certainly gone, or its lease has ended. Of a run
@@ -88,7 +75,7 @@ impl Agent {
 
     /// Returns whether this process works on the run, or is to begin it.
     pub fn is_ours(&self, run: &Run) -> bool {
-        run.lease_owner.is_some() && run.lease_owner.as_deref() == self.leases.name().ok()
+        run.lease_owner.as_deref().is_some_and(|owner| self.leases.is_own(owner))
     }
 
     /// Returns whether no other process looks after runs of this journal.

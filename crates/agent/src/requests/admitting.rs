@@ -278,7 +278,7 @@ impl Admitting<'_> {
         let (mut driver, model) = self.driver(purpose).await?;
         bind(&mut driver, self.request)?;
         let PutIn { back_to, mut update, .. } = put_in;
-        update.writes.extend(self.kept()?);
+        update.writes.extend(self.kept().await?);
         let leaves = head.as_ref().filter(|head| start.node.is_none() || start.node != head.next);
         if let (None, Some(head)) = (&back_to, leaves) {
             let mut channels = head.channels.clone();
@@ -294,7 +294,7 @@ impl Admitting<'_> {
         start.head = Head::Read(head.map(Box::new));
         let admission = self.admission(model.as_ref(), &driver);
         let admitted = runtime::admit(&*agent.store, &driver.graph, &admission, start).await?;
-        self.begun((driver, admitted), model.as_ref())
+        self.begun((driver, admitted), model.as_ref()).await
     }
 
     /// Answers what waits. Where other questions of the step still do, the run ends with the answers stored.
@@ -347,12 +347,12 @@ impl Admitting<'_> {
             is_alone?;
             return Ok(self.answer_some(&decisions, (head, others)).await?);
         }
-        with.writes.extend(self.kept()?);
+        with.writes.extend(self.kept().await?);
         let given: Vec<(&Interrupt, &Decisions)> =
             decisions.iter().map(|(interrupt, decisions)| (*interrupt, decisions)).collect();
         let admission = self.admission(model.as_ref(), &driver);
         match runtime::resume(&*agent.store, &driver.graph, &admission, &given, with).await? {
-            Some(admitted) => self.begun((driver, admitted), model.as_ref()),
+            Some(admitted) => self.begun((driver, admitted), model.as_ref()).await,
             // A question that nobody saw came up meanwhile.
             None => {
                 let mut others = agent.pending(self.thread_id()).await?;
@@ -437,18 +437,18 @@ impl Admitting<'_> {
         }
     }
 
-    fn begun(&self, work: (Driver, Admitted), model: Option<&Arc<dyn ChatModel>>) -> Tried<Begun> {
-        let run = self.row(model.map(|model| model.name().to_string()))?;
+    async fn begun(&self, work: (Driver, Admitted), model: Option<&Arc<dyn ChatModel>>) -> Tried<Begun> {
+        let run = self.row(model.map(|model| model.name().to_string())).await?;
         let (run_id, thread_id) = (self.run_id, self.thread_id());
         Ok(Begun { run, run_id, thread_id, work: Work::Driven(Box::new(work)) })
     }
 
     /// Returns the writes that keep what was asked and who is to be told, and say on the thread whose it is.
-    fn kept(&self) -> Result<Vec<Write>> {
+    async fn kept(&self) -> Result<Vec<Write>> {
         let (run_id, thread_id) = (self.run_id, self.thread_id());
         let request = Write::PutRunRequest { run_id, thread_id, request: Box::new(self.request.begun()) };
         let stamp = stamped(self.thread).map(|patch: ThreadPatch| Write::UpdateThread { thread_id, patch });
-        let owed = self.agent.owed(run_id, self.request)?;
+        let owed = self.agent.owed(run_id, self.request).await?;
         Ok([request].into_iter().chain(stamp).chain(owed).collect())
     }
 }

@@ -161,7 +161,7 @@ impl Admitting<'_> {
         (head, pending): (Option<Checkpoint>, Vec<Interrupt>),
     ) -> Result<Begun> {
         let (run_id, thread_id, now) = (self.run_id, self.thread.thread_id, self.now);
-        let run = self.row(None)?;
+        let run = self.row(None).await?;
         let status = outcome.status();
         let patch = self.leaving(&outcome, &pending);
         let error = match &outcome {
@@ -183,7 +183,7 @@ impl Admitting<'_> {
             writes.push(Write::UpdateThread { thread_id, patch });
         }
         writes.push(Write::SettleThread { thread_id });
-        writes.extend(self.agent.owed(run_id, self.request)?);
+        writes.extend(self.agent.owed(run_id, self.request).await?);
         let committed = match self.agent.store.commit(Transaction { fence: None, writes }).await {
             Err(error) if error.is_other_checkpoint() => return Err(runtime::Error::Outrun.into()),
             Err(journal::Error::AlreadyDecided { interrupt_id })
@@ -217,7 +217,7 @@ impl Admitting<'_> {
     }
 
     /// Returns the run's row as it begins.
-    pub(super) fn row(&self, model: Option<String>) -> Result<Run> {
+    pub(super) async fn row(&self, model: Option<String>) -> Result<Run> {
         Ok(Run {
             run_id: self.run_id,
             thread_id: self.thread.thread_id,
@@ -225,7 +225,7 @@ impl Admitting<'_> {
             status: RunStatus::Running,
             model,
             error: None,
-            lease_owner: Some(self.agent.leases.name()?.to_owned()),
+            lease_owner: Some(self.agent.leases.name().await?.to_owned()),
             lease_until: Some(self.now),
             usage: Usage::default(),
             created_at: self.now,

@@ -53,7 +53,7 @@ impl Agent {
     /// # Errors
     /// When the journal fails, or this process has no name.
     pub async fn webhooks_due(&self, after: Option<OutboxPlace>, limit: usize) -> Result<Webhooks> {
-        let here = self.leases.name()?;
+        let here = self.leases.name().await?;
         let items = self.store.outbox(OutboxQuery { after, ..OutboxQuery::of(KIND, limit) }).await?;
         let next = if items.len() < limit { None } else { items.last().map(OutboxItem::place) };
         let living = self.leases.living().await?;
@@ -83,7 +83,7 @@ impl Agent {
     /// # Errors
     /// When the journal fails, or this process has no name.
     pub async fn claim_webhook(&self, webhook: &mut Webhook) -> Result<bool> {
-        let here = self.leases.name()?.to_owned();
+        let here = self.leases.name().await?.to_owned();
         if webhook.process == here {
             return Ok(true);
         }
@@ -132,9 +132,9 @@ impl Agent {
     }
 
     /// Returns the write that keeps what is to be told of the run's end.
-    pub(super) fn owed(&self, run_id: RunId, request: &RunRequest) -> Result<Option<Write>> {
+    pub(super) async fn owed(&self, run_id: RunId, request: &RunRequest) -> Result<Option<Write>> {
         let Some(url) = request.webhook.clone() else { return Ok(None) };
-        let stored = Stored { run_id, url, process: self.leases.name()?.to_owned() };
+        let stored = Stored { run_id, url, process: self.leases.name().await?.to_owned() };
         let (kind, key, payload) = (KIND.to_owned(), run_id.to_string(), serde_json::to_value(stored)?);
         let item = OutboxItem { kind, key, payload, attempts: 0, created_at: Timestamp::now() };
         Ok(Some(Write::Enqueue(item)))

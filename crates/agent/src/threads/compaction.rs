@@ -171,7 +171,7 @@ impl Agent {
         let planned = Planned { thread_id, last_seq: self.thread(thread_id).await?.last_seq };
         if let Some(run) = self.store.active_runs(Some(thread_id)).await?.into_iter().next() {
             // One whose process is gone goes on with what is sent then.
-            self.leases.ended(&run)?;
+            self.leases.ended(&run).await?;
         }
         let (model, frame_tokens) = (self.models.open()?, self.frame_tokens(thread_id).await?);
         let name = model.as_ref().map(|model| model.name().to_string()).unwrap_or_default();

@@ -14,13 +14,16 @@ use serde::{Deserialize, Serialize};
 use super::Error;
 use super::rows::{self, MIRROR_KIND, Row};
 use super::settings::ATTEMPT_MAX;
-use super::state::{MirrorStatus, State, Turn};
+use super::state::{MirrorStatus, Rejected, State, Turn};
 use super::table::{self, Rows};
 
 /// The outbox kind under which the state is kept: one item, of all processes.
 const STATE_KIND: &str = "mirror_state";
 /// Its key.
 const STATE_KEY: &str = "mirror";
+
+/// What is noted under on an item that was not taken.
+const ERROR: &str = "error";
 
 /// Rows that are sent together.
 const BATCH_ROWS: usize = 100;
@@ -107,20 +110,38 @@ impl Courier {
         Ok(item.and_then(|item| State::deserialize(item.payload).ok()).unwrap_or_default())
     }
 
+    /// Returns what was rejected, unless it has left the outbox or something took its place there.
+    pub(super) async fn still_rejected(&self, rejected: Option<Rejected>) -> Result<Option<Rejected>, Error> {
+        let Some(rejected) = rejected else { return Ok(None) };
+        let item = self.store.outbox_item(MIRROR_KIND, &rejected.handoff_id).await?;
+        Ok(item.and_then(|item| item.payload.get(ERROR).is_some().then_some(rejected)))
+    }
+
     /// Sends some items, and takes them out of the outbox.
     async fn send(&self, items: Vec<OutboxItem>) -> Result<Delivered, Error> {
-        let mut rows = Vec::new();
-        for item in &items {
-            rows.push(rows::row(&*self.store, item).await?);
-        }
-        let all: Vec<Row> = rows.iter().flatten().cloned().collect();
-        match self.put(&all).await {
-            Ok(()) => {
-                let sent = items.len() as u64;
-                self.note_success(items.iter().map(taken).collect()).await?;
-                Ok(Delivered { sent, rejected: 0 })
+        let (mut readable, mut rejected) = (Vec::new(), 0);
+        for item in items {
+            match rows::row(&*self.store, &item).await {
+                Ok(row) => readable.push((item, row)),
+                Err(error) if error.is_damage() => {
+                    self.note_rejected(item, &format!("failed to {error}")).await?;
+                    rejected += 1;
+                }
+                Err(error) => return Err(error.into()),
             }
-            Err(Error::Rejected { .. }) => self.send_singly(items.into_iter().zip(rows)).await,
+        }
+        let all: Vec<Row> = readable.iter().filter_map(|(_, row)| row.clone()).collect();
+        match self.put(&all).await {
+            Ok(()) if readable.is_empty() => Ok(Delivered { sent: 0, rejected }),
+            Ok(()) => {
+                let sent = readable.len() as u64;
+                self.note_success(readable.iter().map(|(item, _)| taken(item)).collect()).await?;
+                Ok(Delivered { sent, rejected })
+            }
+            Err(Error::Rejected { .. }) => {
+                let singly = self.send_singly(readable.into_iter()).await?;
+                Ok(Delivered { rejected: rejected + singly.rejected, ..singly })
+            }
             Err(error) => self.note_failure(error, all.first()).await,
         }
     }
@@ -250,8 +271,11 @@ impl Courier {
             item.key
         );
         let (mut payload, attempts) = (item.payload.clone(), item.attempts.saturating_add(1));
-        payload["error"] = reason.into();
-        let writes = vec![Write::ChangeQueued { was: item, payload, attempts }];
+        payload[ERROR] = reason.into();
+        let rejected = Rejected { handoff_id: item.key.clone(), reason: reason.to_owned() };
+        let state = State { rejected: Some(rejected), ..self.state().await? };
+        let state = keep(&state, Timestamp::now());
+        let writes = vec![Write::ChangeQueued { was: item, payload, attempts }, state];
         match self.store.commit(Transaction { fence: None, writes }).await {
             Ok(_) | Err(journal::Error::Differs { .. }) => Ok(()),
             Err(error) => Err(error.into()),

@@ -53,6 +53,17 @@ pub(crate) struct State {
     pub(crate) hint: Option<String>,
     /// When the last attempt succeeded.
     pub(crate) delivered_at: Option<Timestamp>,
+    /// What was rejected last; it may have been taken since.
+    pub(crate) rejected: Option<Rejected>,
+}
+
+/// A summary that was not taken because of what is in it, or that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rejected {
+    /// The handoff, behind `@`, its owner and a slash where it is a user's.
+    pub handoff_id: String,
+    /// Why.
+    pub reason: String,
 }
 
 /// Something that is told when it happens, and once.
@@ -84,6 +95,7 @@ impl State {
             error: Some(error),
             hint,
             delivered_at: self.delivered_at,
+            rejected: self.rejected.clone(),
         };
         let turn = (self.status(), next.status());
         (next, (turn == (MirrorStatus::Ok, MirrorStatus::Degraded)).then_some(Turn::Degraded))
@@ -91,7 +103,8 @@ impl State {
 
     /// Returns the state after an attempt that succeeded.
     pub(crate) fn succeeded(&self, now: Timestamp) -> (Self, Option<Turn>) {
-        let next = Self { delivered_at: Some(now), ..Self::default() };
+        let (delivered_at, rejected) = (Some(now), self.rejected.clone());
+        let next = Self { delivered_at, rejected, ..Self::default() };
         (next, (self.status() == MirrorStatus::Degraded).then_some(Turn::Recovered))
     }
 

@@ -20,8 +20,9 @@ const VIEWS_VERSION: &str = "Segue 1";
 const MAKING: i64 = 0x5365_6775_654d;
 /// The code of an UPSERT whose key the table does not have.
 const NO_SUCH_KEY: &str = "42P10";
-/// Codes that begin so are about what is written, not about the way there or the table.
-const DATA: &str = "22";
+/// Codes that begin so are about what is written, not about the way there or the table: data, constraints, limits, and what a
+/// trigger says.
+const DATA: [&str; 4] = ["22", "23", "54", "P0"];
 /// What a server says that takes no writes at all.
 const STANDBY: &str = "read-only transaction";
 
@@ -98,9 +99,11 @@ pub(super) async fn upsert((pool, user): (&Pool, &str), rows: &[Row], now: Times
     let written = pool.with(move |connection| connection.execute(UPSERT, &values)).await;
     written.map_err(|error| match error {
         pg::Error::Statement { code, message } if code == NO_SUCH_KEY => Error::Columns { found: message },
-        pg::Error::Statement { code, message } if code.starts_with(DATA) => {
+        pg::Error::Statement { code, message } if DATA.iter().any(|class| code.starts_with(class)) => {
             Error::Rejected { reason: message }
         }
+        // The table's own key is met by writing over what is there: it is another's.
+        pg::Error::Met(reason) => Error::Rejected { reason },
         error => denied(error, || format!("GRANT SELECT, INSERT, UPDATE ON thread_summaries TO {user}")),
     })
 }

@@ -8,13 +8,13 @@ mod scene;
 use std::sync::Arc;
 
 use jiff::SignedDuration;
-use journal::{Transaction, Write};
+use journal::{Postgres, Transaction, Write};
 use protocol::HandoffId;
 use scene::{Scene, at, mirror, mirror_at};
 
-use super::rows::Row;
+use super::rows::{self, Row};
 use super::table;
-use super::{Delivered, MirrorStatus};
+use super::{Delivered, MirrorStatus, Settings};
 
 fn row(handoff_id: HandoffId, text: &str) -> Row {
     Row {
@@ -185,6 +185,71 @@ async fn g16_a_row_that_is_refused_for_what_is_in_it_holds_up_no_other() {
     scene.batch("ALTER TABLE thread_summaries ALTER COLUMN summary_md TYPE text");
     assert_eq!(mirror.flush(&mut |_| {}).await.unwrap(), Delivered { sent: 1, rejected: 0 });
     assert_eq!(scene.texts(), ["one", "much too long", "two"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g16_a_row_that_an_operators_own_rule_refuses_holds_up_no_other() {
+    let rules = [
+        ("ALTER TABLE thread_summaries ADD CHECK (summary_md <> 'bad')", "check constraint"),
+        ("CREATE UNIQUE INDEX once ON thread_summaries (summary_md)", "unique constraint"),
+        (
+            "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS
+                 $$BEGIN IF NEW.summary_md = 'bad' THEN RAISE 'not that one'; END IF; RETURN NEW; END$$;
+             CREATE TRIGGER no BEFORE INSERT ON thread_summaries FOR EACH ROW EXECUTE FUNCTION no()",
+            "not that one",
+        ),
+    ];
+    for (rule, told) in rules {
+        let scene = Scene::new();
+        let mirror = mirror(&scene);
+        let first = if told.starts_with("unique") { "bad" } else { "one" };
+        scene.accept(first).await;
+        mirror.flush(&mut |_| {}).await.unwrap();
+        scene.batch(rule);
+        let bad = scene.accept("bad").await;
+        scene.accept("two").await;
+        assert_eq!(mirror.flush(&mut |_| {}).await.unwrap(), Delivered { sent: 1, rejected: 1 }, "{told}");
+        assert_eq!(scene.texts(), [first, "two"]);
+        let report = mirror.report().await.unwrap();
+        let rejected = report.rejected.unwrap();
+        assert_eq!((report.status, rejected.handoff_id), (MirrorStatus::Ok, bad.handoff_id.to_string()));
+        assert!(rejected.reason.contains(told), "{}", rejected.reason);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g16_who_is_killed_between_the_row_and_the_outbox_leaves_the_row_once() {
+    let scene = Scene::new();
+    let handoff = scene.accept("once").await;
+    // What a process did that was killed then.
+    let pool = scene.pool().await;
+    let user = table::prepare(&pool).await.unwrap();
+    let row = rows::row(&*scene.store, &scene.item(&handoff)).await.unwrap().unwrap();
+    assert_eq!(table::upsert((&pool, &user), &[row], jiff::Timestamp::now()).await.unwrap(), 1);
+    let mirror = mirror(&scene);
+    assert_eq!(mirror.flush(&mut |_| {}).await.unwrap(), Delivered { sent: 1, rejected: 0 });
+    assert_eq!((scene.texts(), mirror.report().await.unwrap().waiting), (vec!["once".to_owned()], 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g16_a_row_that_cannot_be_read_holds_up_no_other() {
+    let database = cluster::Database::create().unwrap();
+    let pool = Settings::default().pool();
+    let store = Postgres::open(&database.socket_url(), pool).await.unwrap();
+    let scene = Scene { store: Arc::new(store), database };
+    for text in ["one", "damaged", "two"] {
+        scene.accept(text).await;
+    }
+    scene.batch("UPDATE proposals SET summary_json = '{' WHERE summary_md = 'damaged'");
+    let mirror = mirror(&scene);
+    assert_eq!(mirror.flush(&mut |_| {}).await.unwrap(), Delivered { sent: 2, rejected: 1 });
+    assert_eq!(scene.texts(), ["one", "two"]);
+    assert!(mirror.report().await.unwrap().rejected.is_some());
+    scene.batch(
+        "UPDATE proposals SET summary_json = (SELECT summary_json FROM proposals WHERE summary_md = 'one')",
+    );
+    assert_eq!(mirror.flush(&mut |_| {}).await.unwrap(), Delivered { sent: 1, rejected: 0 });
+    assert_eq!(mirror.report().await.unwrap().rejected, None, "it was taken");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use protocol::Scope;
 use serde_json::Value;
 
-use super::columns::{count, integer, json, json_column, stored, time};
+use super::columns::{count, integer, json, json_column, stored, stored_option, time};
 use super::{owners, page_limit, threads};
 use crate::owned::bounds;
 use crate::{Error, ImportSource, ImportedSoFar, OutboxItem, OutboxQuery, Result};
@@ -84,6 +84,23 @@ pub(crate) fn outbox(connection: &Connection, query: &OutboxQuery) -> Result<Vec
 const OUTBOX_PAGE: &str = "SELECT kind, key, payload, attempts, created_at FROM outbox
     WHERE kind = ?1 AND (created_at, key) > (?2, ?3) AND (CAST(?4 AS TEXT) IS NULL OR (key >= ?4 AND key < ?5) = ?6)
     ORDER BY created_at, key LIMIT ?7";
+
+/// Returns how many items of a kind there are, and when the oldest was added.
+pub(crate) fn outbox_waiting(
+    connection: &Connection,
+    kind: &str,
+    scope: Option<&Scope>,
+) -> Result<(u64, Option<Timestamp>)> {
+    let (first, end, inside) = keys_of(scope);
+    connection
+        .prepare_cached(
+            "SELECT count(*) AS items, min(created_at) AS oldest FROM outbox
+             WHERE kind = ?1 AND (CAST(?2 AS TEXT) IS NULL OR (key >= ?2 AND key < ?3) = ?4)",
+        )?
+        .query_row((kind, first, end, inside), |row| {
+            Ok((count(row, "items")?, stored_option(row, "oldest")?))
+        })
+}
 
 /// Returns the bounds of the keys of a scope, the second one outside, and whether its keys are inside them.
 fn keys_of(scope: Option<&Scope>) -> (Option<String>, Option<String>, bool) {

@@ -276,7 +276,7 @@ against_every_backend! {
         a_ranking_has_its_limits;
 }
 
-/// What holds between owners needs a store of everybody's.
+/// What holds between owners, and of processes, needs a store of everybody's.
 macro_rules! against_every_store {
     ($($rooms:tt)*) => {
         mod owners {
@@ -300,4 +300,6 @@ against_every_store! {
         k1_what_belongs_to_a_thread_belongs_to_its_owner
         k1_a_transaction_may_name_what_it_makes
         everyone_sees_what_is_asked_for;
+    queue:
+        j2_a_process_that_said_nothing_for_a_day_is_forgotten;
 }

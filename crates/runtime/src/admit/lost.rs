@@ -117,7 +117,10 @@ pub async fn reclaim(store: &dyn Store, run: &Run, lease: &Lease, taken: Taken) 
     let taking = match taken {
         Taken::Claimed => {
             let fence = Some(Fence { run_id: run.run_id, owner: lease.owner().to_owned() });
-            Transaction { fence, writes: vec![told] }
+            // However long ago it was claimed.
+            let patch =
+                journal::RunPatch { lease_until: Some(lease.until()), ..journal::RunPatch::default() };
+            Transaction { fence, writes: vec![Write::UpdateRun { run_id: run.run_id, patch }, told] }
         }
         Taken::Ended(now) => Transaction { fence: None, writes: vec![taking(run, lease, now), told] },
     };

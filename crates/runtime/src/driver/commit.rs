@@ -100,12 +100,15 @@ impl Drive<'_> {
     async fn write(&self, owed: Owed) -> Result<()> {
         let Owed { writes, parts, is_admission } = owed;
         let fence = (!is_admission).then(|| self.fence());
+        let (at, renews) = (tokio::time::Instant::now(), is_admission || writes.iter().any(is_renewal));
         let committed = self.driver.store.commit(Transaction { fence, writes }).await;
         let committed = match committed.map_err(Error::from) {
             Err(error) if is_admission && is_outrun(&error) => return Err(Error::Outrun),
             committed => committed?,
         };
-        self.held.was_renewed();
+        if renews {
+            self.held.was_renewed(at);
+        }
         if is_admission {
             // The admission's own events are the first.
             let begun = parts.first().and_then(|part| committed.seqs.get(part.append)?.iter().copied().max());
@@ -255,6 +258,10 @@ impl Drive<'_> {
         };
         Ok(event)
     }
+}
+
+const fn is_renewal(write: &Write) -> bool {
+    matches!(write, Write::UpdateRun { patch: RunPatch { lease_until: Some(_), .. }, .. })
 }
 
 const fn thread_status(status: RunStatus) -> ThreadStatus {

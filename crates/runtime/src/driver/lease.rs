@@ -10,7 +10,7 @@ use journal::{Fence, RunPatch, Store, Transaction, Write};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::Result;
+use crate::Error;
 
 /// How long a run may stay silent before another process may take it over, unless set.
 pub const LEASE_SECONDS: u32 = 30;
@@ -20,6 +20,9 @@ const RENEWALS: u32 = 3;
 
 /// How long it waits until a renewal that failed is tried again.
 const RETRY: Duration = Duration::from_millis(500);
+
+/// How long the journal may take to answer who has a run that is lost here.
+const ANSWER: Duration = Duration::from_secs(1);
 
 /// The name of a process in leases, and how it holds runs. Clones share one clock.
 #[derive(Debug, Clone)]
@@ -57,7 +60,7 @@ impl Lease {
         self.now().saturating_add(self.length).unwrap_or(Timestamp::MAX)
     }
 
-    /// Notes what that clock shows at the present.
+    /// Notes what that clock shows at the present; whoever takes leases does so before the first one, and again and again.
     pub fn set_clock(&self, now: Timestamp) {
         let ahead = now.duration_since(Timestamp::now()).as_micros();
         self.ahead.store(i64::try_from(ahead).unwrap_or_default(), Ordering::Relaxed);
@@ -73,7 +76,7 @@ impl From<&str> for Lease {
 /// A run's lease while the run works; it is renewed, on a task of its own, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// Cancelled when another process has the run.
+    /// Cancelled when another process has the run, or may have it: its lease ended before anybody could renew it.
     pub(crate) lost: CancellationToken,
     renewed: Arc<Mutex<Instant>>,
     _until_dropped: DropGuard,
@@ -96,9 +99,9 @@ impl Held {
         Self { lost, renewed, _until_dropped: over.drop_guard() }
     }
 
-    /// Notes that the lease was renewed with something else that was written.
-    pub(crate) fn was_renewed(&self) {
-        *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    /// Notes that the lease was renewed with something else that was begun to be written at that time.
+    pub(crate) fn was_renewed(&self, at: Instant) {
+        *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = at;
     }
 }
 
@@ -115,19 +118,34 @@ impl Renewing {
         loop {
             tokio::time::sleep_until(due).await;
             due = self.due();
-            if due > Instant::now() {
+            let asked = Instant::now();
+            if due > asked {
                 continue;
             }
-            match self.renew().await {
-                Ok(()) => {
-                    *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+            // Who was paused for longer than the lease finds out at once whether another process has the run.
+            let patience = self.end().max(asked + RETRY);
+            match tokio::time::timeout_at(patience, self.renew()).await {
+                Ok(Ok(())) => {
+                    *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = asked;
                     due = self.due();
                 }
-                Err(journal::Error::Fenced { .. }) => return,
-                // While nobody can renew a lease, nobody can take one either.
-                Err(_) => due = Instant::now() + RETRY,
+                Ok(Err(journal::Error::Fenced { .. })) => return,
+                Ok(Err(_)) | Err(_) => {
+                    due = Instant::now() + RETRY;
+                    if due >= self.end() {
+                        tokio::time::sleep_until(self.end()).await;
+                    }
+                    // Whoever reaches the journal may take it from here on.
+                    if self.end() <= Instant::now() {
+                        return;
+                    }
+                }
             }
         }
+    }
+
+    fn end(&self) -> Instant {
+        *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) + self.lease.length
     }
 
     fn due(&self) -> Instant {
@@ -135,18 +153,26 @@ impl Renewing {
     }
 
     async fn renew(&self) -> journal::Result<()> {
+        self.lease.set_clock(self.store.clock().await?);
         let patch = RunPatch { lease_until: Some(self.lease.until()), ..RunPatch::default() };
         let writes = vec![Write::UpdateRun { run_id: self.fence.run_id, patch }];
         self.store.commit(Transaction { fence: Some(self.fence.clone()), writes }).await.map(drop)
     }
 }
 
-/// Returns what says that another process has the run, or that it has ended.
-pub(crate) async fn lost(store: &dyn Store, fence: Fence) -> Result<crate::Error> {
-    let run = store.run(fence.run_id).await?;
+/// Returns what says that another process has the run, that it has ended, or, where that cannot be found out or is not so, that
+/// this process has it no more.
+pub(crate) async fn lost(store: &dyn Store, fence: Fence) -> Error {
+    let run_id = fence.run_id;
+    let Ok(Ok(run)) = tokio::time::timeout(ANSWER, store.run(run_id)).await else {
+        return Error::LeaseEnded { run_id };
+    };
     let (status, owner) = match run {
         Some(run) => (run.status, run.lease_owner.unwrap_or_default()),
         None => (protocol::RunStatus::Cancelled, String::new()),
     };
-    Ok(journal::Error::Fenced { run_id: fence.run_id, status, owner }.into())
+    match status == protocol::RunStatus::Running && owner == fence.owner {
+        true => Error::LeaseEnded { run_id },
+        false => journal::Error::Fenced { run_id, status, owner }.into(),
+    }
 }

@@ -1,10 +1,14 @@
 //! Several processes on one journal: one works in a thread, others look on, stop it, or work beside it.
 
-use agent::{CancellationToken, Frame, Frames, Item};
+use agent::{Agent, CancellationToken, Class, Database, Frame, Frames, Home, Item, Settings};
+use jiff::{SignedDuration, Timestamp};
 use protocol::{RunStatus, ThreadStatus};
 use scripted::{Fault, Reply, Script, Server};
 
-use crate::world::{World, answering, quiet, texts};
+use crate::world::{Dying, MODEL, World, answering, quiet, texts};
+
+/// The shortest leases there are.
+const SHORT: &str = "[serve]\nlease_seconds = 2\n";
 
 #[tokio::test]
 async fn j4_a_run_is_stopped_from_another_process_once_and_the_thread_goes_on() {
@@ -115,4 +119,88 @@ async fn j2_a_run_whose_process_ended_is_taken_up_at_the_next_message_and_its_pr
     let run = &two.events(thread).await.unwrap()[1..];
     let ended = run.iter().filter(|event| event.event_type == "run_ended").count();
     assert_eq!(ended, 2, "each run has one end");
+    let three = world.agent_with(&server);
+    assert_eq!(three.unclaimed(10).await.unwrap(), []);
+    let locks = std::fs::read_dir(world.home().root().join("processes")).unwrap();
+    assert_eq!(locks.count(), 2, "the lock of a process that nothing names any more is gone");
+}
+
+#[tokio::test]
+async fn j8_of_two_homes_on_one_file_neither_takes_what_the_other_works_on() {
+    let world = World::new();
+    let server = Server::start(Script::new([Reply::fault(Fault::Hang)])).unwrap();
+    world.configure(&server);
+    let database = Database::File(world.folder().join("shared.db"));
+    let open = async |home: &str| {
+        let home = Home::locate(Some(world.folder().join(home).as_os_str())).unwrap();
+        let settings = Settings { home, database: Some(database.clone()), ..world.settings(MODEL) };
+        Agent::open(settings).await.unwrap()
+    };
+    let (one, two) = (open("home").await, open("elsewhere").await);
+    let thread = one.create_thread(None).await.unwrap().thread_id;
+    let (frames, cancel) = quiet();
+    let looked = async {
+        server.called(1).await;
+        assert_eq!(two.unclaimed(10).await.unwrap(), []);
+        let taken = two.recover(thread, &frames, &cancel).await;
+        assert_eq!(taken.unwrap_err().class(), Class::Conflict);
+    };
+    tokio::select! {
+        end = one.send(thread, "Begin.", &frames, &cancel) => panic!("it hangs: {end:?}"),
+        () = looked => {}
+    }
+    drop(one);
+    assert_eq!(two.unclaimed(10).await.unwrap().len(), 1, "its lock is seen from the other home");
+}
+
+#[tokio::test]
+async fn j3_where_the_machines_clock_is_wrong_leases_go_by_the_one_of_the_journal() {
+    let world = World::new();
+    let server = Server::start(Script::new([Reply::fault(Fault::Hang)])).unwrap();
+    world.configure_with(&server, SHORT);
+    let journal = Dying::never(world.store());
+    journal.goes_ahead(SignedDuration::from_mins(5));
+    let one = world.agent_over(journal.clone(), MODEL);
+    let thread = one.create_thread(None).await.unwrap().thread_id;
+    let (frames, cancel) = quiet();
+    let lasts = async || {
+        let run = one.store().active_runs(Some(thread)).await.unwrap().remove(0);
+        run.lease_until.unwrap().duration_since(Timestamp::now())
+    };
+    let looked = async {
+        server.called(1).await;
+        assert!(lasts().await > SignedDuration::from_mins(4), "the first lease");
+        journal.goes_ahead(SignedDuration::from_hours(1));
+        while lasts().await < SignedDuration::from_mins(50) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        end = one.send(thread, "Begin.", &frames, &cancel) => panic!("it hangs: {end:?}"),
+        () = looked => {}
+    }
+}
+
+#[tokio::test]
+async fn j3_a_run_whose_renewal_hangs_is_let_go_when_its_lease_ends_and_goes_on_where_the_journal_is_reached()
+{
+    let world = World::new();
+    let replies = [Reply::fault(Fault::Hang), Reply::text("Done.")];
+    let server = Server::start(Script::new(replies)).unwrap();
+    world.configure_with(&server, SHORT);
+    let journal = Dying::never(world.store());
+    let one = world.agent_over(journal.clone(), MODEL);
+    let thread = one.create_thread(None).await.unwrap().thread_id;
+    let (frames, cancel) = quiet();
+    let (end, ()) = tokio::join!(one.send(thread, "Begin.", &frames, &cancel), async {
+        server.called(1).await;
+        journal.hangs(true);
+    });
+    let error = end.unwrap_err();
+    assert!(error.is_lease_end(), "{error}");
+    journal.hangs(false);
+    assert_eq!(one.unclaimed(10).await.unwrap().len(), 1, "whoever reaches it may take it, this process too");
+    let end = one.recover(thread, &frames, &cancel).await.unwrap().unwrap();
+    assert_eq!(end.status, RunStatus::Success, "{end:?}");
+    assert_eq!(texts(&one, thread).await, ["Begin.", "Done."]);
 }

@@ -1,7 +1,7 @@
 //! A journal whose process dies before or after one of its commits, or is outrun by another one right before it, and
 //! otherwise does what the journal under it does.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -25,13 +25,31 @@ pub struct Dying {
     lookups: AtomicUsize,
     boundary: usize,
     meanwhile: Mutex<Option<BoxFuture<'static, ()>>>,
+    ahead: Mutex<jiff::SignedDuration>,
+    hangs: AtomicBool,
 }
 
 impl Dying {
     /// Dies at `boundary`: an even one lies before the commit number `boundary / 2`, an odd one after it.
     pub fn at(inner: Arc<dyn Store>, boundary: usize) -> Arc<Self> {
         let (commits, lookups) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Arc::new(Self { inner, commits, lookups, boundary, meanwhile: Mutex::default() })
+        let (meanwhile, ahead, hangs) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
+        Arc::new(Self { inner, commits, lookups, boundary, meanwhile, ahead, hangs })
+    }
+
+    /// Lives on.
+    pub fn never(inner: Arc<dyn Store>) -> Arc<Self> {
+        Self::at(inner, usize::MAX)
+    }
+
+    /// Has the journal's clock be so far ahead of the machine's.
+    pub fn goes_ahead(&self, by: jiff::SignedDuration) {
+        *self.ahead.lock().unwrap() = by;
+    }
+
+    /// Says whether no commit is answered that is begun from here on.
+    pub fn hangs(&self, hangs: bool) {
+        self.hangs.store(hangs, Ordering::SeqCst);
     }
 
     /// Has another process do something right before the next commit.
@@ -55,6 +73,9 @@ impl Store for Dying {
         let meanwhile = self.meanwhile.lock().unwrap().take();
         if let Some(work) = meanwhile {
             work.await;
+        }
+        if self.hangs.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
         }
         let number = self.commits.fetch_add(1, Ordering::SeqCst);
         if self.boundary == number * 2 {
@@ -182,6 +203,13 @@ impl Store for Dying {
     async fn outbox(&self, query: OutboxQuery) -> journal::Result<Vec<OutboxItem>> {
         self.inner.outbox(query).await
     }
+    async fn outbox_waiting(
+        &self,
+        kind: &str,
+        scope: Option<Scope>,
+    ) -> journal::Result<(u64, Option<jiff::Timestamp>)> {
+        self.inner.outbox_waiting(kind, scope).await
+    }
     async fn outbox_item(&self, kind: &str, key: &str) -> journal::Result<Option<OutboxItem>> {
         self.inner.outbox_item(kind, key).await
     }
@@ -222,7 +250,7 @@ impl Store for Dying {
         self.inner.replicas().await
     }
     async fn clock(&self) -> journal::Result<jiff::Timestamp> {
-        self.inner.clock().await
+        Ok(self.inner.clock().await? + *self.ahead.lock().unwrap())
     }
     fn reach(&self) -> journal::Reach {
         self.inner.reach()

@@ -49,6 +49,7 @@ mod tests {
             last_error: Some("reach the database".to_owned()),
             last_error_at: None,
             hint: None,
+            rejected: None,
         }
     }
 

@@ -1,12 +1,15 @@
 //! The processes that work on the same journal: which there are, and until when each certainly lives.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
-use crate::engines::sql::Connection;
+use crate::engines::sql::{Connection, Dialect};
 use crate::tables::columns::{instant, stored};
 use crate::{Replica, Result};
 
-/// Stores that a process lives; one that lives no longer is forgotten.
+/// How long a process is known of which nothing was heard any more.
+const KNOWN_FOR: SignedDuration = SignedDuration::from_hours(24);
+
+/// Stores that a process lives; one that lives no longer is forgotten, and so are those that said nothing for long.
 pub(crate) fn announce(connection: &Connection, replica: &Replica, now: Timestamp) -> Result<()> {
     if replica.alive_until < now {
         return forget(connection, &replica.owner);
@@ -15,6 +18,22 @@ pub(crate) fn announce(connection: &Connection, replica: &Replica, now: Timestam
         "INSERT INTO replicas (owner, machine, alive_until) VALUES (?1, ?2, ?3)
          ON CONFLICT (owner) DO UPDATE SET machine = excluded.machine, alive_until = excluded.alive_until",
         (&replica.owner, &replica.machine, instant(replica.alive_until)),
+    )?;
+    forget_silent(connection, now)
+}
+
+fn forget_silent(connection: &Connection, now: Timestamp) -> Result<()> {
+    let Ok(long_ago) = now.checked_sub(KNOWN_FOR) else { return Ok(()) };
+    let lock = match connection.dialect() {
+        Dialect::Sqlite => "",
+        // Several forget them at the same time, and one that was silent may speak again.
+        Dialect::Postgres => " FOR UPDATE SKIP LOCKED",
+    };
+    connection.execute(
+        &format!(
+            "DELETE FROM replicas WHERE owner IN (SELECT owner FROM replicas WHERE alive_until < ?1{lock})"
+        ),
+        [instant(long_ago)],
     )?;
     Ok(())
 }

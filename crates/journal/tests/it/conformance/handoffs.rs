@@ -238,8 +238,10 @@ pub async fn the_outbox_is_read_in_pages(store: Subject) {
         let (kind, created_at) = ("due".to_owned(), at(second));
         Write::Enqueue(OutboxItem { kind, key, payload: json!(null), attempts: 0, created_at })
     };
+    assert_eq!(store.outbox_waiting("due", None).await.unwrap(), (0, None));
     let items = (0..7).map(|number| item(format!("k{number}"), 9 - number / 3));
     commit(&*store, items.collect()).await.unwrap();
+    assert_eq!(store.outbox_waiting("due", None).await.unwrap(), (7, Some(at(7))));
     let (mut query, mut keys) = (OutboxQuery::of("due", 2), Vec::new());
     loop {
         let page = store.outbox(query.clone()).await.unwrap();

@@ -116,6 +116,9 @@ fn show(
     if let (Some(error), Some(at)) = (&report.last_error, report.last_error_at) {
         line("last error", &format!("{}: failed to {error}", ago(now, at)))?;
     }
+    if let Some(rejected) = &report.rejected {
+        line("rejected", &format!("handoff {}: {}", rejected.handoff_id, rejected.reason))?;
+    }
     Ok(())
 }
 

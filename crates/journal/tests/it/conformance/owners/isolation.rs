@@ -149,6 +149,7 @@ pub async fn k1_a11_lists_are_ones_own(store: Subject) {
         let page = own.outbox(OutboxQuery::of("kind", 1)).await.unwrap();
         assert_eq!(page.iter().map(|item| item.key.as_str()).collect::<Vec<_>>(), ["key"]);
         assert_eq!(own.outbox_item("kind", "key").await.unwrap(), page.first().cloned());
+        assert_eq!(own.outbox_waiting("kind", None).await.unwrap(), (1, Some(page[0].created_at)));
         let rest = OutboxQuery { after: Some(page[0].place()), ..OutboxQuery::of("kind", 1) };
         assert_eq!(own.outbox(rest).await.unwrap(), [], "{name}");
         assert_eq!(own.memory_counts(&mine.assistant_id).await.unwrap().items, 2);

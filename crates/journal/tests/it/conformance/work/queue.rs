@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use journal::{Error, PAGE_ROWS_MAX, RunFilter, RunPatch, ThreadPatch, Write};
+use journal::{Error, PAGE_ROWS_MAX, Replica, RunFilter, RunPatch, ThreadPatch, Write};
 use protocol::{Checkpoint, Interrupt, Rating, Run, RunId, RunRequest, RunStatus, ThreadId, ThreadStatus};
 use serde_json::json;
 
@@ -337,6 +337,21 @@ pub async fn a_question_is_expected_to_wait(store: Subject) {
         "{late:?}"
     );
     assert_eq!(store.pending_interrupts(run.thread_id).await.unwrap().len(), 1, "nothing was written");
+}
+
+pub async fn j2_a_process_that_said_nothing_for_a_day_is_forgotten(store: Subject) {
+    const DAY: i64 = 86_400;
+    let says = async |owner: &str, second: i64| {
+        let replica =
+            Replica { owner: owner.to_owned(), machine: "here".to_owned(), alive_until: at(second + 30) };
+        commit(&*store, vec![Write::Announce { replica, now: at(second) }]).await.unwrap();
+        let known = store.replicas().await.unwrap();
+        known.into_iter().map(|replica| replica.owner).collect::<Vec<_>>()
+    };
+    says("killed", 0).await;
+    assert_eq!(says("living", DAY + 30).await, ["killed", "living"]);
+    assert_eq!(says("living", DAY + 31).await, ["living"]);
+    assert_eq!(says("killed", 2 * DAY).await, ["killed", "living"], "it was asleep");
 }
 
 pub async fn h3_a_run_that_waits_goes_with_its_thread(store: Subject) {

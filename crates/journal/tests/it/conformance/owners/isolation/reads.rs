@@ -123,6 +123,7 @@ pub async fn by_name(own: &Scoped) -> Vec<(&'static str, String)> {
         ("items", told(own.items(items).await)),
         ("namespaces", told(own.namespaces(namespaces).await)),
         ("all keys", told(own.keys().await)),
+        ("how much waits in the outbox", told(own.outbox_waiting("kind", None).await)),
         ("an item of the outbox", told(own.outbox_item("kind", "key").await)),
         ("a key that is not there", told(own.key("none").await)),
     ]

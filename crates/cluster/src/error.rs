@@ -17,16 +17,6 @@ pub enum Error {
     /// PostgreSQL refuses to run as root, and there is nobody else.
     #[error("run a server as root: neither `postgres` nor `nobody` is a user of this machine")]
     NoUser,
-    /// No disk can be mounted that is small enough to be filled.
-    #[error(
-        "mount a small disk: {said}; run the tests as root, or set {variable}=1 to go without those that need one"
-    )]
-    NoSmallDisk {
-        /// Why not.
-        said: String,
-        /// What is set where tests go without one.
-        variable: &'static str,
-    },
     /// A program failed.
     #[error("run `{program}`: {said}")]
     Program {

@@ -34,7 +34,9 @@ fn median(mut times: Vec<Duration>) -> Duration {
 
 #[test]
 fn m12_a_thousand_handoffs_while_the_database_is_down_wait_for_nothing_and_are_all_there_afterwards() {
+    // Both keep what happened in a file: it is the mirror that is away.
     let mirrored = Mirrored::new();
+    let mirrored = Mirrored { sandbox: mirrored.sandbox.in_a_file(), ..mirrored };
     mirrored.proxy.refuse();
     let plain = Sandbox::new().in_a_file();
     let (with, without) = (Serving::start(&mirrored.sandbox), Serving::start(&plain));

@@ -83,6 +83,8 @@ impl Agent {
     /// # Errors
     /// When the journal fails, or this process has no name.
     pub async fn claim_webhook(&self, webhook: &mut Webhook) -> Result<bool> {
+        // Others leave it to this process as long as that says that it lives.
+        self.leases.announce().await?;
         let here = self.leases.name().await?.to_owned();
         if webhook.process == here {
             return Ok(true);

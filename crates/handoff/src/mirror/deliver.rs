@@ -113,7 +113,7 @@ impl Courier {
     /// Returns what was rejected, unless it has left the outbox or something took its place there.
     pub(super) async fn still_rejected(&self, rejected: Option<Rejected>) -> Result<Option<Rejected>, Error> {
         let Some(rejected) = rejected else { return Ok(None) };
-        let item = self.store.outbox_item(MIRROR_KIND, &rejected.handoff_id).await?;
+        let item = self.store.outbox_item(MIRROR_KIND, &rejected.key).await?;
         Ok(item.and_then(|item| item.payload.get(ERROR).is_some().then_some(rejected)))
     }
 
@@ -272,7 +272,7 @@ impl Courier {
         );
         let (mut payload, attempts) = (item.payload.clone(), item.attempts.saturating_add(1));
         payload[ERROR] = reason.into();
-        let rejected = Rejected { handoff_id: item.key.clone(), reason: reason.to_owned() };
+        let rejected = Rejected { key: item.key.clone(), reason: reason.to_owned() };
         let state = State { rejected: Some(rejected), ..self.state().await? };
         let state = keep(&state, Timestamp::now());
         let writes = vec![Write::ChangeQueued { was: item, payload, attempts }, state];

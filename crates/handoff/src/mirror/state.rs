@@ -60,8 +60,8 @@ pub(crate) struct State {
 /// A summary that was not taken because of what is in it, or that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rejected {
-    /// The handoff, behind `@`, its owner and a slash where it is a user's.
-    pub handoff_id: String,
+    /// Its key in the outbox: the handoff, behind `@`, its owner and a slash where it is a user's.
+    pub key: String,
     /// Why.
     pub reason: String,
 }

@@ -212,7 +212,7 @@ async fn g16_a_row_that_an_operators_own_rule_refuses_holds_up_no_other() {
         assert_eq!(scene.texts(), [first, "two"]);
         let report = mirror.report().await.unwrap();
         let rejected = report.rejected.unwrap();
-        assert_eq!((report.status, rejected.handoff_id), (MirrorStatus::Ok, bad.handoff_id.to_string()));
+        assert_eq!((report.status, rejected.key), (MirrorStatus::Ok, bad.handoff_id.to_string()));
         assert!(rejected.reason.contains(told), "{}", rejected.reason);
     }
 }

@@ -117,7 +117,7 @@ fn show(
         line("last error", &format!("{}: failed to {error}", ago(now, at)))?;
     }
     if let Some(rejected) = &report.rejected {
-        line("rejected", &format!("handoff {}: {}", rejected.handoff_id, rejected.reason))?;
+        line("rejected", &format!("handoff {}: {}", rejected.key, rejected.reason))?;
     }
     Ok(())
 }

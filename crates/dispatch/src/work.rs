@@ -361,7 +361,7 @@ impl Dispatch {
     /// Waits until no other process works on the thread, or is to go first. A run whose process is gone is gone on with here.
     async fn wait_elsewhere(self: &Arc<Self>, thread_id: ThreadId) -> Rested {
         let mut news = self.everyone.store().news().of(thread_id);
-        let (mut attempts, mut looks) = (0, 0);
+        let (mut attempts, mut looks, mut failures) = (0, 0, 0);
         loop {
             looks += 1;
             let mut pause = POLL;
@@ -385,8 +385,8 @@ impl Dispatch {
                     Some(_) => {}
                 },
                 Err(error) => {
-                    attempts += 1;
-                    if attempts > ATTEMPTS_MAX {
+                    failures += 1;
+                    if failures > ATTEMPTS_MAX {
                         tracing::warn!(thread.id = %thread_id, %error, "failed to see what works on thread {thread_id}");
                         break;
                     }

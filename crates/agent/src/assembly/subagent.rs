@@ -17,14 +17,17 @@ use runtime::{Admission, Admitted, Driver, Repeat, RunEnd, Start, Tool, ToolCont
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::Result;
 use crate::assembly::Purpose;
 use crate::home::lease::Leases;
+use crate::{Class, Result};
 
 const DESCRIPTION: &str = include_str!("prompts/task.md");
 
 /// The name of the tool.
 pub(crate) const TASK_TOOL: &str = "task";
+
+/// How long it waits until it looks again for a journal that was away for as long as a lease.
+const RETRY: Duration = Duration::from_millis(500);
 
 /// Events read at a time on the way back to the answer or the question of a call.
 const ANSWER_PAGE_ROWS: usize = 16;
@@ -82,9 +85,22 @@ impl Tool for Task {
             Ok(_) => return ToolOutput::error("the prompt is empty; say what is to be done"),
             Err(error) => return ToolOutput::error(format!("bad arguments: {error}")),
         };
-        match self.work(&args, context).await {
-            Ok(output) => output,
-            Err(error) => ToolOutput::error(format!("the sub-agent could not work: failed to {error}")),
+        let mut is_let_go = false;
+        loop {
+            let error = match self.work(&args, context).await {
+                Ok(output) => return output,
+                Err(error) => error,
+            };
+            // It goes on when the journal is back; if this process has lost the run that calls, too, this is dropped.
+            is_let_go |= error.is_lease_end();
+            let is_tried_again = is_let_go && matches!(error.class(), Class::Store | Class::Conflict);
+            if !is_tried_again || context.cancel.is_cancelled() {
+                return ToolOutput::error(format!("the sub-agent could not work: failed to {error}"));
+            }
+            tokio::select! {
+                () = tokio::time::sleep(RETRY) => {}
+                () = context.cancel.cancelled() => {}
+            }
         }
     }
 }

@@ -61,7 +61,10 @@ impl Live {
         let position = after.map(|after| Position { seq: after.seq, sub: after.sub }).unwrap_or_default();
         let knows = match () {
             () if stream.has_lost(position) => Knows::Lost(position),
-            () if after.is_some() && stream.is_ahead(position) => Knows::Ahead(position),
+            // Behind everything is no place of its own.
+            () if after.is_some() && position.seq < Seq::MAX && stream.is_ahead(position) => {
+                Knows::Ahead(position)
+            }
             () => Knows::Same,
         };
         // From the beginning is a place too: frames that the ring no longer keeps are told as lost.

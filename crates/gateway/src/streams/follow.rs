@@ -46,6 +46,8 @@ pub(crate) struct Follow {
     heartbeat: Interval,
     /// Whether the run's own end was told.
     is_told_to_the_end: bool,
+    /// Whether what the journal tells of an ended run was gone on with: there is no more to it than that.
+    is_read_again: bool,
     /// Whether the client was told that frames are missing before the next one.
     is_told_of_gap: bool,
     /// What the client came with, where it had to be read anew: going away from it may stop the run.
@@ -106,6 +108,7 @@ impl Follow {
             source: Source::Over,
             heartbeat: sse::heartbeat(),
             is_told_to_the_end: false,
+            is_read_again: false,
             is_told_of_gap: false,
             held: None,
             _stops: None,
@@ -356,7 +359,8 @@ impl Follow {
         }
         match self.caller.agent.store().run(self.about.run_id).await.map_err(agent::Error::from)? {
             Some(run) if run.status.is_active() && self.gateway.closing.is_cancelled() => {}
-            Some(run) if run.status.is_active() || rest == Rest::Untold => {
+            Some(run) if run.status.is_active() || (rest == Rest::Untold && !self.is_read_again) => {
+                self.is_read_again = !run.status.is_active();
                 if self.go_on(&run).await?.is_none() && !run.status.is_active() {
                     self.end_with(&run, self.had()).await?;
                 }

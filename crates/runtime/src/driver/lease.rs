@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use journal::{Fence, RunPatch, Store, Transaction, Write};
+use journal::{Fence, Reach, RunPatch, Store, Transaction, Write};
 use tokio::time::Instant;
+use tokio::time::error::Elapsed;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::Error;
@@ -20,6 +21,9 @@ const RENEWALS: u32 = 3;
 
 /// How long it waits until a renewal that failed is tried again.
 const RETRY: Duration = Duration::from_millis(500);
+
+/// How long a renewal may take that comes after the lease has ended.
+const LATE: Duration = Duration::from_secs(5);
 
 /// How long the journal may take to answer who has a run that is lost here.
 const ANSWER: Duration = Duration::from_secs(1);
@@ -122,14 +126,14 @@ impl Renewing {
             if due > asked {
                 continue;
             }
-            // Who was paused for longer than the lease finds out at once whether another process has the run.
-            let patience = self.end().max(asked + RETRY);
-            match tokio::time::timeout_at(patience, self.renew()).await {
+            match self.renew_in_time(asked).await {
                 Ok(Ok(())) => {
                     *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = asked;
                     due = self.due();
                 }
                 Ok(Err(journal::Error::Fenced { .. })) => return,
+                // While a file cannot be written, nobody can take a lease either.
+                Ok(Err(_)) if self.store.reach() == Reach::Machine => due = Instant::now() + RETRY,
                 Ok(Err(_)) | Err(_) => {
                     due = Instant::now() + RETRY;
                     if due >= self.end() {
@@ -142,6 +146,16 @@ impl Renewing {
                 }
             }
         }
+    }
+
+    /// Renews it as long as it lasts. Who was paused for longer than that finds out whether another process has the run.
+    async fn renew_in_time(&self, asked: Instant) -> Result<journal::Result<()>, Elapsed> {
+        if self.store.reach() == Reach::Machine {
+            return Ok(self.renew().await);
+        }
+        let end = self.end();
+        let patience = if asked < end { end } else { asked + LATE };
+        tokio::time::timeout_at(patience, self.renew()).await
     }
 
     fn end(&self) -> Instant {

@@ -73,7 +73,7 @@ impl Client {
         let mut answer = String::new();
         self.send("POST", path, &body.to_string()).read_to_string(&mut answer).expect("it answers");
         let (_, body) = answer.split_once("\r\n\r\n").expect("an answer has a head");
-        serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}"))
+        serde_json::from_str(body).expect("an answer is JSON")
     }
 
     /// Sends a request and returns what comes. The older version has a body end with the connection, and not in pieces.
@@ -93,5 +93,5 @@ impl Client {
 }
 
 fn text(answer: &Value, name: &str) -> String {
-    answer[name].as_str().unwrap_or_else(|| panic!("no {name}: {answer}")).to_owned()
+    answer[name].as_str().expect("it is in the answer").to_owned()
 }

@@ -189,6 +189,7 @@ async fn j3_a_run_whose_renewal_hangs_is_let_go_when_its_lease_ends_and_goes_on_
     let server = Server::start(Script::new(replies)).unwrap();
     world.configure_with(&server, SHORT);
     let journal = Dying::never(world.store());
+    journal.is_far();
     let one = world.agent_over(journal.clone(), MODEL);
     let thread = one.create_thread(None).await.unwrap().thread_id;
     let (frames, cancel) = quiet();

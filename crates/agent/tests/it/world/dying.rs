@@ -27,14 +27,16 @@ pub struct Dying {
     meanwhile: Mutex<Option<BoxFuture<'static, ()>>>,
     ahead: Mutex<jiff::SignedDuration>,
     hangs: AtomicBool,
+    is_far: AtomicBool,
 }
 
 impl Dying {
     /// Dies at `boundary`: an even one lies before the commit number `boundary / 2`, an odd one after it.
     pub fn at(inner: Arc<dyn Store>, boundary: usize) -> Arc<Self> {
         let (commits, lookups) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let (meanwhile, ahead, hangs) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
-        Arc::new(Self { inner, commits, lookups, boundary, meanwhile, ahead, hangs })
+        let (meanwhile, ahead) = (Mutex::default(), Mutex::default());
+        let (hangs, is_far) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { inner, commits, lookups, boundary, meanwhile, ahead, hangs, is_far })
     }
 
     /// Lives on.
@@ -45,6 +47,11 @@ impl Dying {
     /// Has the journal's clock be so far ahead of the machine's.
     pub fn goes_ahead(&self, by: jiff::SignedDuration) {
         *self.ahead.lock().unwrap() = by;
+    }
+
+    /// Is taken for a journal on another machine, which others may reach when this one cannot.
+    pub fn is_far(&self) {
+        self.is_far.store(true, Ordering::SeqCst);
     }
 
     /// Says whether no commit is answered that is begun from here on.
@@ -253,7 +260,10 @@ impl Store for Dying {
         Ok(self.inner.clock().await? + *self.ahead.lock().unwrap())
     }
     fn reach(&self) -> journal::Reach {
-        self.inner.reach()
+        match self.is_far.load(Ordering::SeqCst) {
+            true => journal::Reach::Network,
+            false => self.inner.reach(),
+        }
     }
     fn news(&self) -> journal::News {
         self.inner.news()

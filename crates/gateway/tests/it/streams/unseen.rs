@@ -372,3 +372,23 @@ async fn s9_a_task_has_one_id_in_the_stream_the_state_and_the_thread() {
     assert!(steps.is_sorted(), "{steps:?}");
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i1_a_place_that_nobody_gave_in_a_run_that_others_came_after_is_told_its_end() {
+    let world = playing([held("one"), held("two")]).await;
+    let thread = world.thread(As::Local).await;
+    let mut runs = Vec::new();
+    for (number, said) in [(1, "one"), (2, "two")] {
+        runs.push(begin(&world, &thread, &json!({"stream_resumable": true})).await);
+        world.model.called(number).await;
+        world.model.open(said);
+        world.get(&format!("/threads/{thread}/runs/{}/join", runs[number - 1])).await;
+    }
+    let path = format!("/threads/{thread}/runs/{}/stream", runs[0]);
+    for place in ["17", "3-0-0"] {
+        let again = world.request(As::Local, Method::GET, &path).header("last-event-id", place);
+        let told = Events::of(again).await.rest().await;
+        assert_eq!(told.last().unwrap().name, "end", "{place}: {:?}", names(&told));
+    }
+    world.stop().await;
+}

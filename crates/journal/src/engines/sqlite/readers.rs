@@ -96,7 +96,8 @@ mod tests {
             let asking = async move {
                 let question = move |_: &Connection| {
                     ready.send(()).unwrap();
-                    Ok(waits.recv().unwrap())
+                    waits.recv().unwrap();
+                    Ok(())
                 };
                 readers.ask(question).await
             };

@@ -105,12 +105,16 @@ async fn i1_a_slow_reader_is_told_of_one_gap_and_then_what_the_journal_has() {
     world.stop().await;
 }
 
+/// A piece of a large answer, in bytes, and how many there are: more than a ring keeps, and far more than a connection holds in
+/// the buffers of both its ends.
+const LARGE: (usize, usize) = (22 * 450, 1_800);
+
 /// An answer that falls out of the ring, and of which no connection holds the whole; then a look at the folder.
 fn large(gate: &str) -> Reply {
     let call = Call { id: gate.to_owned(), name: "ls".into(), args: json!({"path": "."}) };
     let gate = Some(Gate { name: gate.to_owned(), at: Place::Start });
     Reply {
-        text: vec!["all work and no play. ".repeat(45); PIECES],
+        text: vec!["all work and no play. ".repeat(LARGE.0 / 22); LARGE.1],
         calls: vec![call],
         gate,
         ..Reply::default()
@@ -153,7 +157,7 @@ async fn i1_a_reader_that_falls_behind_twice_is_told_twice_and_hears_of_the_end(
     for had in [&slow_had, &followed_had] {
         assert_eq!(had.iter().filter(|event| event.name == "gap").count(), 2, "{:?}", names(had));
         let state = *data(had, "values").last().unwrap();
-        assert_eq!(state["messages"][3]["content"].as_str().unwrap().len(), PIECES * 22 * 45);
+        assert_eq!(state["messages"][3]["content"].as_str().unwrap().len(), LARGE.0 * LARGE.1);
         let seqs = had.iter().filter_map(|event| event.id.as_ref()?.split('-').next()?.parse::<u64>().ok());
         assert!(seqs.clone().all(|seq| seq < 1_000), "{:?}", seqs.max());
         assert_eq!(data(had, "error").len(), 1, "{:?}", names(had));

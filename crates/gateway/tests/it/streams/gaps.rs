@@ -105,9 +105,9 @@ async fn i1_a_slow_reader_is_told_of_one_gap_and_then_what_the_journal_has() {
     world.stop().await;
 }
 
-/// A piece of a large answer, in bytes, and how many there are: more than a ring keeps, and far more than a connection holds in
-/// the buffers of both its ends.
-const LARGE: (usize, usize) = (22 * 450, 1_800);
+/// A piece of a large answer, in bytes, and how many there are: the pieces are more than a ring keeps, the whole is what a ring
+/// keeps by itself and far more than a connection holds in the buffers of both its ends.
+const LARGE: (usize, usize) = (22 * 75, PIECES);
 
 /// An answer that falls out of the ring, and of which no connection holds the whole; then a look at the folder.
 fn large(gate: &str) -> Reply {

@@ -120,14 +120,24 @@ async fn conclude(
     imported: Option<&ImportReport>,
 ) -> Outcome {
     let thread = context.agent.find_thread(&pending.handoff.parent_thread_id.to_string()).await?;
-    if context.format == Format::Text {
-        let (screen, id) = (&context.screen, context.short_id(thread.thread_id).await);
-        let from = format!("Handoff of {id} {}", threads::title(&thread));
-        screen.line(screen.style.dim(shorten(&from, screen.columns)))?;
-        review::show(context, pending).await?;
+    let shown = match context.format {
+        Format::Text => show(context, (&thread, pending)).await,
+        Format::Json => Ok(()),
+    };
+    match (shown, &answer) {
+        // An answer that was given before it was shown does not depend on whether somebody reads on.
+        (Err(Failure::OutputClosed), Answer::Given(_) | Answer::Apply | Answer::Preview) => {}
+        (shown, _) => shown?,
     }
     let reached = settle(context, pending, answer).await?;
     finish(context, Ended { pending, reached, before: thread.last_seq, imported }).await
+}
+
+async fn show(context: &Context, (thread, pending): (&Thread, &PendingHandoff)) -> Result<(), Failure> {
+    let (screen, id) = (&context.screen, context.short_id(thread.thread_id).await);
+    let from = format!("Handoff of {id} {}", threads::title(thread));
+    screen.line(screen.style.dim(shorten(&from, screen.columns)))?;
+    review::show(context, pending).await
 }
 
 /// Tells where the way goes on after a handoff was accepted.

@@ -195,3 +195,14 @@ fn a_reader_that_goes_away_ends_the_program_quietly() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
 }
+
+#[test]
+fn g3_an_answer_that_was_given_counts_though_nobody_reads_on() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.command(&["handoff", &sandbox.session(), "--apply"]);
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    child.wait().unwrap();
+    let threads = sandbox.threads();
+    assert!(threads.iter().any(|thread| thread["parent_kind"] == "handoff"), "{threads:?}");
+}

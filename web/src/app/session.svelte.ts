@@ -1,0 +1,59 @@
+// What the whole page knows: whether it was let in, who answers, whether the server is there, which handoffs wait.
+import { ApiError, keepToken, onRefused } from "../api/client";
+import { api } from "../api/endpoints";
+import type { AgentInfo, ListedHandoff } from "../api/types";
+
+/** Milliseconds between looks at what waits for a person; none while nobody looks at the page. */
+const LOOK_EVERY_MS = 5_000;
+
+export const session = $state<{
+  /** `asking` until the server has answered once; `refused` when it wants a token. */
+  state: "asking" | "refused" | "in";
+  agent: AgentInfo | null;
+  /** Whether the last request reached the server. */
+  online: boolean;
+  pending: ListedHandoff[];
+}>({ state: "asking", agent: null, online: true, pending: [] });
+
+let timer: ReturnType<typeof setTimeout> | undefined;
+
+onRefused(() => {
+  session.state = "refused";
+});
+
+/** Looks whether the server lets us in, and from then on what waits. */
+export async function enter(): Promise<void> {
+  clearTimeout(timer);
+  try {
+    session.agent = await api.agent();
+    session.state = "in";
+    session.online = true;
+    await look();
+  } catch (error) {
+    session.online = !(error instanceof ApiError && error.status === 0);
+    if (session.state !== "refused") timer = setTimeout(() => void enter(), LOOK_EVERY_MS);
+  }
+}
+
+/** Enters with a token that a person typed. */
+export async function enterWith(secret: string): Promise<void> {
+  keepToken(secret);
+  session.state = "asking";
+  await enter();
+}
+
+/** Looks at once; whoever changed something calls it. */
+export async function look(): Promise<void> {
+  clearTimeout(timer);
+  try {
+    if (document.visibilityState === "visible") session.pending = (await api.handoffs()).handoffs;
+    session.online = true;
+  } catch (error) {
+    session.online = !(error instanceof ApiError && error.status === 0);
+  }
+  timer = setTimeout(() => void look(), LOOK_EVERY_MS);
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (session.state === "in" && document.visibilityState === "visible") void look();
+});

@@ -1,0 +1,27 @@
+// How the page is built: into the gateway's folder, from where the program embeds it. The same sources give the same bytes.
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  base: "./",
+  plugins: [svelte()],
+  build: {
+    outDir: "../crates/gateway/page",
+    emptyOutDir: true,
+    target: "es2022",
+    // Nothing is inlined: the policy of the page lets nothing but files of its own run.
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    reportCompressedSize: false,
+  },
+  // While the page is worked on, a server of Segue answers for it: SEGUE_URL=http://127.0.0.1:2024 npm run dev
+  server: {
+    proxy: Object.fromEntries(
+      ["/api", "/threads", "/runs", "/assistants", "/info"].map((path) => [
+        path,
+        process.env.SEGUE_URL ?? "http://127.0.0.1:2024",
+      ]),
+    ),
+  },
+  test: { include: ["src/**/*.test.ts"] },
+});

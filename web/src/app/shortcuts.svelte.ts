@@ -1,5 +1,6 @@
 // The keys of the page: components say which they answer while they are there, and `?` shows them all. Keys without a
 // modifier are the text's own while one writes.
+import { untrack } from "svelte";
 
 export interface Shortcut {
   /** As it is shown and matched: `?`, `g t`, `j`, `Escape`, `Mod+Enter` (Ctrl, or ⌘ on a Mac). */
@@ -11,11 +12,17 @@ export interface Shortcut {
   run: (event: KeyboardEvent) => void;
 }
 
-export const shortcuts = $state<{ known: Shortcut[] }>({ known: [] });
+class Known {
+  // Raw, so that what was added is found again by identity.
+  known = $state.raw<Shortcut[]>([]);
+}
+
+export const shortcuts = new Known();
 
 /** Registers keys and returns what takes them back: made for `$effect`. */
 export function register(added: Shortcut[]): () => void {
-  shortcuts.known = [...shortcuts.known, ...added];
+  // An effect that registers must not run again because others do.
+  untrack(() => (shortcuts.known = [...shortcuts.known, ...added]));
   return () => {
     shortcuts.known = shortcuts.known.filter((shortcut) => !added.includes(shortcut));
   };

@@ -16,6 +16,8 @@ export interface ThreadRow {
   tokens: number | null;
   parent_id: string | null;
   parent_kind: "handoff" | "fork" | "subagent" | null;
+  /** What the parent is called. */
+  parent_title?: string | null;
   handoff_id: string | null;
   pending_handoff_id: string | null;
   created_at: string;
@@ -368,6 +370,8 @@ export interface Run {
   created_at: string;
   updated_at: string;
   metadata: JsonObject;
+  /** What it was asked with; a message is in here until the run begins. */
+  kwargs?: { input: { messages?: { content: Json }[] } | null };
 }
 
 /** Who answers here. */

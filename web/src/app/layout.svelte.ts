@@ -1,8 +1,9 @@
-// Whether the list of threads is shown where the screen is too narrow for it to be there always.
+// What is open beside the places: the list of threads where the screen is too narrow for it to be there always, and the keys.
 const narrow = matchMedia("(max-width: 800px)");
 
 class Layout {
   open = $state(false);
+  help = $state(false);
   narrow = $state(narrow.matches);
 
   constructor() {

@@ -1,13 +1,27 @@
-// What can be done with a thread, from the list and from its own page. Each says what it did and why it failed; where one
-// goes afterwards is part of it.
+// What can be done with a thread, from the list and from its own page. Each says why it failed; where one goes afterwards is
+// part of it.
+import { api } from "../api/endpoints";
+import type { ThreadRow } from "../api/types";
 import { failed, notify } from "../app/notices.svelte";
 import { go, router, to } from "../app/router.svelte";
-import { api } from "../api/endpoints";
+import type { MenuItem } from "../ui/menu";
+import { titleOf } from "../ui/format";
+import { changed, gone, ongoing } from "./ongoing.svelte";
+
+/** Milliseconds for which a deletion can be taken back. */
+export const UNDO_MS = 8_000;
+
+/** What the actions have to know of a thread. */
+export type Known = Pick<ThreadRow, "thread_id" | "name" | "first_prompt"> & { title?: string | null };
+
+/** Deletions that were not sent yet. */
+const waiting = new Map<string, ReturnType<typeof setTimeout>>();
 
 /** Makes a thread and goes there. Returns its id, or nothing when that failed. */
 export async function createThread(): Promise<string | null> {
   try {
     const { thread_id } = await api.createThread();
+    changed();
     go(to.thread(thread_id));
     return thread_id;
   } catch (error) {
@@ -16,10 +30,16 @@ export async function createThread(): Promise<string | null> {
   }
 }
 
+/** Opens the dialog that asks for a name. */
+export function askName(thread: Known): void {
+  ongoing.naming = { id: thread.thread_id, title: titleOf(thread), name: thread.name };
+}
+
 /** Gives a thread a name. Returns whether it has it. */
 export async function renameThread(id: string, name: string): Promise<boolean> {
   try {
     await api.renameThread(id, name);
+    changed();
     return true;
   } catch (error) {
     failed("The thread was not renamed", error);
@@ -31,6 +51,7 @@ export async function renameThread(id: string, name: string): Promise<boolean> {
 export async function forkThread(id: string, keepSeq?: number): Promise<string | null> {
   try {
     const fork = await api.forkThread(id, keepSeq);
+    changed();
     go(to.thread(fork.thread_id));
     return fork.thread_id;
   } catch (error) {
@@ -40,19 +61,75 @@ export async function forkThread(id: string, keepSeq?: number): Promise<string |
 }
 
 /** Saves the transcript as a file. */
-export async function exportThread(id: string, format: "md" | "json"): Promise<void> {
+export async function exportThread(thread: Known, format: "md" | "json"): Promise<void> {
   try {
-    const answer = await api.exportThread(id, format);
-    save(await answer.blob(), `segue-${id}.${format}`);
+    const answer = await api.exportThread(thread.thread_id, format);
+    save(await answer.blob(), `${fileName(thread)}.${format}`);
   } catch (error) {
     failed("The thread was not exported", error);
   }
 }
 
-/** Deletes a thread in a few seconds, unless that is taken back. */
-export function deleteWithUndo(thread: { id: string; title: string }): void {
-  if ("thread" in router.route && router.route.thread === thread.id) go(to.home());
-  notify(`Deleted “${thread.title}”`);
+/** Deletes a thread in a few seconds, unless that is taken back. It is out of sight at once. */
+export function deleteWithUndo(thread: Known): void {
+  const id = thread.thread_id;
+  if (waiting.has(id)) return;
+  const left = "thread" in router.route && router.route.thread === id ? location.hash : null;
+  gone.add(id);
+  if (left) go(to.home());
+  waiting.set(
+    id,
+    setTimeout(() => void remove(id), UNDO_MS),
+  );
+  const undo = () => {
+    clearTimeout(waiting.get(id));
+    // Too late once it was sent.
+    if (!waiting.delete(id)) return;
+    gone.delete(id);
+    if (left && router.route.page === "home") go(left);
+  };
+  notify(`“${titleOf(thread)}” was deleted`, { action: { label: "Undo", run: undo }, ms: UNDO_MS });
+}
+
+/** Returns what a thread's menu offers everywhere; `remove` may do more than delete it. */
+export function threadMenu<T extends Known>(
+  thread: T,
+  remove: (thread: T) => void = deleteWithUndo,
+): MenuItem[] {
+  return [
+    { label: "Rename…", icon: "edit", keys: "F2", run: () => askName(thread) },
+    { label: "Fork", icon: "fork", run: () => void forkThread(thread.thread_id) },
+    { label: "Export as Markdown", icon: "download", run: () => void exportThread(thread, "md") },
+    { label: "Export as JSON", icon: "download", run: () => void exportThread(thread, "json") },
+    { label: "Delete", icon: "trash", tone: "bad", keys: "Delete", run: () => remove(thread) },
+  ];
+}
+
+async function remove(id: string, init?: RequestInit): Promise<void> {
+  waiting.delete(id);
+  try {
+    await api.deleteThread(id, init);
+  } catch (error) {
+    gone.delete(id);
+    failed("The thread was not deleted", error);
+  }
+  changed();
+}
+
+// Whoever closes the page has said what they want, and nobody is there to take it back.
+addEventListener("pagehide", () => {
+  for (const [id, timer] of waiting) {
+    clearTimeout(timer);
+    void remove(id, { keepalive: true });
+  }
+});
+
+function fileName(thread: Known): string {
+  const words = titleOf(thread)
+    .normalize("NFKD")
+    .replace(/[^\p{L}\p{N}]+/gu, "-")
+    .replace(/^-|-$/g, "");
+  return words.slice(0, 60) || thread.thread_id;
 }
 
 function save(file: Blob, name: string): void {
@@ -60,5 +137,6 @@ function save(file: Blob, name: string): void {
   link.href = URL.createObjectURL(file);
   link.download = name;
   link.click();
-  URL.revokeObjectURL(link.href);
+  // The browser reads it in its own time.
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }

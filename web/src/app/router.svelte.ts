@@ -9,7 +9,7 @@ export type Route =
   | { page: "handoffs" }
   | { page: "handoff"; handoff: string }
   | { page: "search"; q: string; thread: string | null }
-  | { page: "memory" }
+  | { page: "memory"; summary: string | null }
   | { page: "unknown" };
 
 /** The addresses of the page's places. */
@@ -24,7 +24,7 @@ export const to = {
     const query = new URLSearchParams({ ...(q && { q }), ...(thread && { thread }) }).toString();
     return `#/search${query ? `?${query}` : ""}`;
   },
-  memory: () => "#/memory",
+  memory: (summary?: string) => `#/memory${summary ? `?summary=${encodeURIComponent(summary)}` : ""}`,
 };
 
 /** Reads an address. */
@@ -43,7 +43,7 @@ export function parse(hash: string): Route {
     return { page: "trace", thread: second, run: fourth };
   if (first === "handoffs") return second ? { page: "handoff", handoff: second } : { page: "handoffs" };
   if (first === "search") return { page: "search", q: query.get("q") ?? "", thread: query.get("thread") };
-  if (first === "memory") return { page: "memory" };
+  if (first === "memory") return { page: "memory", summary: query.get("summary") };
   return { page: "unknown" };
 }
 

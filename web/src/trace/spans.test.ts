@@ -1,0 +1,213 @@
+import { describe, expect, test } from "vitest";
+import type { JournalEvent, JsonObject } from "../api/types";
+import { place, ticks } from "./axis";
+import { allTokens, trace } from "./spans";
+
+const T0 = Date.parse("2026-03-01T09:00:00Z");
+const USAGE = { input_tokens: 100, output_tokens: 20, cache_read_tokens: 5, cache_write_tokens: 0 };
+
+function event(seq: number, ms: number, event_type: string, content: JsonObject = {}): JournalEvent {
+  return {
+    thread_id: "t",
+    seq,
+    event_id: `e${seq}`,
+    run_id: "r",
+    event_type,
+    category: event_type.endsWith("_message") ? "message" : "lifecycle",
+    content,
+    metadata: null,
+    created_at: new Date(T0 + ms).toISOString(),
+  };
+}
+
+const human = event(2, 0, "human_message", { content: [{ type: "text", text: "Look around\nplease" }] });
+const started = event(3, 0, "run_started", { how: "admitted", model: "anthropic/one" });
+const memory = event(4, 10, "memory_read", { sources: [] });
+const calling = event(5, 1_000, "ai_message", {
+  content: [
+    { type: "text", text: "I will." },
+    { type: "tool_call", id: "c1", name: "ls", args: { path: "src" } },
+    { type: "tool_call", id: "c2", name: "execute", args: { command: "make" } },
+  ],
+  model: "anthropic/one",
+  usage: USAGE,
+});
+const result = (seq: number, ms: number, id: string, more: JsonObject = {}) =>
+  event(seq, ms, "tool_message", { call_id: id, name: "x", content: [], status: "success", ...more });
+const ended = (seq: number, ms: number) => event(seq, ms, "run_ended", { status: "success", steps: 3 });
+
+const run = (status: string, ms = 0) => ({ status, created_at: new Date(T0 + ms).toISOString() });
+
+/** A span a line: kind, label, detail, where it is, how it stands. */
+function drawn(events: JournalEvent[], status = "success", now = T0 + 9_000, created = 0): string[] {
+  return trace(events, run(status, created), now).spans.map(
+    (span) =>
+      `${"  ".repeat(span.depth - 1)}${span.kind} ${span.label}${span.detail ? ` (${span.detail})` : ""} ` +
+      `${span.start - T0}..${span.end - T0}${span.state === "done" ? "" : ` ${span.state}`}`,
+  );
+}
+
+describe("a run as spans", () => {
+  test("an answer begins where the event before it is, a call where it was made", () => {
+    const events = [
+      human,
+      started,
+      memory,
+      calling,
+      result(6, 1_500, "c1"),
+      result(7, 3_000, "c2"),
+      ended(8, 3_001),
+    ];
+    expect(drawn(events)).toEqual([
+      "human Message (Look around) 0..0",
+      "note Began (one) 0..0",
+      "model one (I will.) 10..1000",
+      "  tool ls (src) 1000..1500",
+      "  tool execute (make) 1000..3000",
+      "note Ended (success) 3001..3001",
+    ]);
+  });
+
+  test("the order in which events come changes nothing", () => {
+    const events = [
+      human,
+      started,
+      memory,
+      calling,
+      result(6, 1_500, "c1"),
+      result(7, 3_000, "c2"),
+      ended(8, 3_001),
+    ];
+    expect(drawn(events.toReversed())).toEqual(drawn(events));
+  });
+
+  test("a measured duration counts more than what is before", () => {
+    const events = [
+      started,
+      calling,
+      result(6, 5_000, "c1", { duration_ms: 300 }),
+      result(7, 5_000, "c2"),
+      ended(8, 5_001),
+    ];
+    expect(drawn(events)).toContain("  tool ls (src) 4700..5000");
+    expect(drawn(events)).toContain("  tool execute (make) 1000..5000");
+  });
+
+  test("a call begins when it was allowed, and one of an earlier run is known by its result", () => {
+    const resumed = event(10, 0, "run_started", { how: "resumed", model: "anthropic/one" });
+    const decided = event(11, 50, "tool_call_decided", {
+      call_id: "c9",
+      tool: "execute",
+      decision: "approve",
+      by: "person",
+    });
+    expect(drawn([resumed, decided, result(12, 2_000, "c9", { status: "error" }), ended(13, 2_001)])).toEqual(
+      ["note Began (resumed · one) 0..0", "tool execute 50..2000 failed", "note Ended (success) 2001..2001"],
+    );
+  });
+
+  test("what a question stops waits, and the run ends there", () => {
+    const asked = event(6, 1_200, "run_interrupted", { interrupt_ids: ["i"], actions: ["execute"] });
+    const told = trace([started, calling, asked], run("success"), T0 + 60_000);
+    expect(told.state).toBe("asked");
+    expect(told.end - T0).toBe(1_200);
+    expect(drawn([started, calling, asked])).toEqual([
+      "note Began (one) 0..0",
+      "model one (I will.) 0..1000",
+      "  tool ls (src) 1000..1200 waiting",
+      "  tool execute (make) 1000..1200 waiting",
+      "question Stopped to ask (execute) 1200..1200 waiting",
+    ]);
+  });
+
+  test("what goes on ends now: the answer, or the calls it waits for", () => {
+    expect(drawn([started], "running")).toEqual(["note Began (one) 0..0", "model Model 0..9000 working"]);
+    expect(drawn([started, calling, result(6, 1_500, "c1")], "running")).toEqual([
+      "note Began (one) 0..0",
+      "model one (I will.) 0..1000",
+      "  tool ls (src) 1000..1500",
+      "  tool execute (make) 1000..9000 working",
+    ]);
+    expect(drawn([], "pending")).toEqual([]);
+  });
+
+  test("calls without a result are lost when the run is over, though no event says that it is", () => {
+    expect(drawn([started, calling], "error").at(-1)).toBe("  tool execute (make) 1000..1000 lost");
+  });
+
+  test("waiting in line is told when it can be felt", () => {
+    expect(drawn([started, ended(4, 1)], "success", T0, -5_000)[0]).toBe("queue Waited in line -5000..0");
+    expect(drawn([started, ended(4, 1)], "success", T0, -50)[0]).toBe("note Began (one) 0..0");
+  });
+
+  test("condensing holds its calls of the model, and tokens are counted once", () => {
+    const called = event(4, 2_000, "model_called", {
+      purpose: "compaction",
+      model: "anthropic/one",
+      usage: USAGE,
+    });
+    const condensed = event(5, 2_000, "middleware:summarize", {
+      trigger: "auto",
+      replaced_count: 12,
+      tokens_before: 150_000,
+      tokens_after: 18_000,
+      duration_ms: 1_500,
+      usage: USAGE,
+    });
+    const told = trace([started, called, condensed, ended(6, 2_001)], run("success"), T0);
+    expect(drawn([started, called, condensed, ended(6, 2_001)])).toEqual([
+      "note Began (one) 0..0",
+      "compaction 12 messages condensed (auto · 150,000 → 18,000 tokens) 500..2000",
+      "  internal one (compaction) 500..2000",
+      "note Ended (success) 2001..2001",
+    ]);
+    expect(allTokens(told.totals.internal)).toBe(125);
+    expect(allTokens(told.totals.all)).toBe(125);
+  });
+
+  test("a failure gives its reason, a sub-agent its tokens and its thread", () => {
+    const sub = event(6, 1_900, "subagent_ended", {
+      call_id: "c1",
+      thread_id: "s",
+      status: "success",
+      usage: USAGE,
+    });
+    const failed = event(8, 2_000, "run_failed", { kind: "model", message: "no such thing" });
+    const told = trace([started, calling, sub, result(7, 1_950, "c1"), failed], run("error"), T0);
+    expect(told).toMatchObject({ state: "error", error: "no such thing" });
+    expect(told.spans.find((span) => span.id === "c1")).toMatchObject({ thread: "s", state: "done" });
+    expect(allTokens(told.totals.subagents)).toBe(125);
+    expect(allTokens(told.totals.all)).toBe(250);
+  });
+
+  test("a23_an event of a later version is shown by its name", () => {
+    expect(drawn([started, event(4, 5, "kettle_boiled", { reason: "hot" }), ended(5, 6)])[1]).toBe(
+      "note kettle boiled (hot) 5..5",
+    );
+  });
+
+  test("no span is outside the run or ends before it begins, whatever the clock did", () => {
+    const back = [started, calling, result(6, 200, "c1"), event(7, 100, "model_called", {}), ended(8, 50)];
+    const told = trace(back, run("success"), T0);
+    for (const span of told.spans) {
+      expect(span.end).toBeGreaterThanOrEqual(span.start);
+      expect(span.start).toBeGreaterThanOrEqual(told.start);
+      expect(span.end).toBeLessThanOrEqual(told.end);
+    }
+  });
+});
+
+describe("the ruler", () => {
+  test("is round and has few lines", () => {
+    expect(ticks(4_400)).toEqual([0, 1_000, 2_000, 3_000, 4_000]);
+    expect(ticks(90)).toEqual([0, 20, 40, 60, 80]);
+    expect(ticks(0)).toEqual([0]);
+    for (const length of [1, 7, 999, 61_000, 86_400_000]) expect(ticks(length).length).toBeLessThanOrEqual(6);
+  });
+
+  test("puts everything inside", () => {
+    expect(place({ start: 10, end: 10 }, { start: 0, end: 10 })).toEqual({ left: 100, width: 0 });
+    expect(place({ start: 5, end: 10 }, { start: 0, end: 10 })).toEqual({ left: 50, width: 50 });
+    expect(place({ start: 0, end: 0 }, { start: 0, end: 0 })).toEqual({ left: 0, width: 0 });
+  });
+});

@@ -67,6 +67,14 @@ export const api = {
       stream_resumable: true,
       stream_subgraphs: true,
     }),
+  /** Goes on where the last run failed or was stopped; nothing is said anew. */
+  again: (id: string) =>
+    call<Run>("POST", `/threads/${id}/runs`, {
+      assistant_id: "agent",
+      input: null,
+      stream_resumable: true,
+      stream_subgraphs: true,
+    }),
   /** Answers a question that is not a handoff's. */
   resume: (id: string, interruptId: string, decisions: Decision[]) =>
     call<Run>("POST", `/threads/${id}/runs`, {
@@ -91,7 +99,7 @@ export const api = {
 
   handOff: (id: string, options: { goal?: string; messages?: number; preview?: boolean } = {}) =>
     call<PendingHandoff>("POST", `${thread(id)}/handoffs`, options),
-  handoffs: (q: { status?: string; thread_id?: string } = {}) =>
+  handoffs: (q: { status?: string; thread_id?: string; limit?: number } = {}) =>
     call<{ handoffs: ListedHandoff[] }>("GET", `/api/handoffs${query(q)}`),
   handoff: (id: string) => call<HandoffReview>("GET", `/api/handoffs/${id}`),
   decideHandoff: (id: string, decision: Decision) =>

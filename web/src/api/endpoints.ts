@@ -8,16 +8,20 @@ import type {
   Decision,
   HandoffReview,
   HistoryPage,
+  ImportReport,
   JournalEvent,
   Json,
   JsonObject,
   Lineage,
   ListedHandoff,
   MemoryStats,
+  Models,
   PendingHandoff,
+  Remembered,
   Run,
   RunFeedback,
   SearchResults,
+  StoredSummary,
   ThreadDetail,
   ThreadRow,
   ThreadRows,
@@ -36,6 +40,13 @@ export interface HistoryQuery {
 
 export const api = {
   agent: () => call<AgentInfo>("GET", "/api/agent"),
+  models: () => call<Models>("GET", "/api/models"),
+  /** Sends a session of another agent as it is. */
+  importSession: async (file: File, signal?: AbortSignal) => {
+    const path = `/api/import${query({ name: file.name })}`;
+    const headers = { "content-type": "application/octet-stream" };
+    return (await (await send(path, { method: "POST", body: file, headers, signal })).json()) as ImportReport;
+  },
 
   threads: (q: { q?: string; state?: ThreadState; limit?: number; offset?: number }, signal?: AbortSignal) =>
     call<ThreadRows>("GET", `/api/threads${query(q)}`, undefined, { signal }),
@@ -113,7 +124,7 @@ export const api = {
   agentMd: () => call<AgentMd>("GET", "/api/memory/agent_md"),
   writeAgentMd: (text: string, sha256: string) =>
     call<AgentMd>("PUT", "/api/memory/agent_md", { text, sha256 }),
-  remember: (text: string) => call<JsonObject>("POST", "/api/memory/remember", { text }),
+  remember: (text: string) => call<Remembered>("POST", "/api/memory/remember", { text }),
   summaries: (limit = 20) =>
-    call<{ summaries: JsonObject[] }>("GET", `/api/memory/summaries${query({ limit })}`),
+    call<{ summaries: StoredSummary[] }>("GET", `/api/memory/summaries${query({ limit })}`),
 };

@@ -362,6 +362,29 @@ export interface AgentMd {
   is_cut: boolean;
 }
 
+/** What became of a sentence that was to be kept. */
+export interface Remembered {
+  line: string;
+  was_known: boolean;
+  /** Secrets that were kept out of it. */
+  withheld: number;
+  bytes: number;
+  bytes_max: number;
+}
+/** A summary that stands for old turns. */
+export interface StoredSummary {
+  id: string;
+  agent_id: string;
+  summary_text: string;
+  turn_range_start: number;
+  turn_range_end: number;
+  created_at: string;
+  /** The thread of its first turn; `null` when that was deleted. */
+  thread_id: string | null;
+  /** How many turns it stands for. */
+  turns: number;
+}
+
 /** A run, as the Agent Server API has it. */
 export interface Run {
   run_id: string;
@@ -381,4 +404,29 @@ export interface AgentInfo {
   workspace: string | null;
   model: string | null;
   version: string;
+}
+
+/** Which models there are to work with. */
+export interface Models {
+  /** `provider/name`; null when none is set. */
+  default: string | null;
+  default_from: string | null;
+  /** Why the default cannot be used. */
+  problem: string | null;
+  providers: { provider: string; configured: boolean; reason: string | null }[];
+}
+
+/** What became of a session file. */
+export interface ImportReport {
+  threads: {
+    thread_id: string;
+    name: string | null;
+    first_prompt: string | null;
+    format: string;
+    events_new: number;
+    events_total: number;
+    is_new: boolean;
+  }[];
+  problems: { line: number | null; reason: string }[];
+  bytes: number;
 }

@@ -1,5 +1,6 @@
 // What can be done with a thread, from the list and from its own page. Each says why it failed; where one goes afterwards is
 // part of it.
+import { ApiError } from "../api/client";
 import { api } from "../api/endpoints";
 import type { ThreadRow } from "../api/types";
 import { failed, notify } from "../app/notices.svelte";
@@ -28,6 +29,30 @@ export async function createThread(): Promise<string | null> {
     failed("The thread was not created", error);
     return null;
   }
+}
+
+/** Makes a thread with its first message and goes there. Returns whether it was taken. */
+export async function beginThread(text: string): Promise<boolean> {
+  let id: string;
+  try {
+    id = (await api.createThread()).thread_id;
+  } catch (error) {
+    failed("The thread was not created", error);
+    return false;
+  }
+  try {
+    await api.run(id, text);
+  } catch (error) {
+    failed("The message was not sent", error);
+    // A thread with nothing in it is nobody's. Without an answer nobody knows whether the message arrived: then it stays.
+    const isRefused = error instanceof ApiError && error.status > 0;
+    if (isRefused) await api.deleteThread(id).catch(() => undefined);
+    changed();
+    return false;
+  }
+  changed();
+  go(to.thread(id));
+  return true;
 }
 
 /** Opens the dialog that asks for a name. */

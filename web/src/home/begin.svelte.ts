@@ -1,6 +1,6 @@
 // Beginning a thread: there is none before its first message, so that nobody's list fills with empty ones.
-import { layout } from "./layout.svelte";
-import { go, to } from "./router.svelte";
+import { layout } from "../app/layout.svelte";
+import { go, to } from "../app/router.svelte";
 
 /** Whether somebody wants to write the first message; the composer of the beginning takes it. */
 export const begin = $state({ isWanted: false });

@@ -16,8 +16,12 @@ import type {
 export interface Working {
   /** When it began, by this browser's clock. */
   since: number;
-  /** What it printed so far. */
+  /** The end of what it printed so far. */
   output: string;
+  /** What a sub-agent does at the moment, in a word: the tool it works with, or `thinking`. */
+  doing: string | null;
+  /** The thread a sub-agent works in. */
+  thread: string | null;
 }
 
 /** A call of a tool, with what became of it. */
@@ -49,19 +53,29 @@ export type Item =
 
 /** Puts entries in, each once, in the order of `seq`. Of two with the same `seq` the one that came later counts. */
 export function merge(known: readonly Entry[], added: readonly Entry[]): Entry[] {
-  const first = added[0];
-  const last = known.at(-1);
-  if (!first) return [...known];
-  // The common case, a page behind the last one, costs nothing of what is there.
-  if (!last) return sorted(added);
   const bySeq = new Map<number, Entry>();
   for (const entry of known) bySeq.set(entry.seq, entry);
   for (const entry of added) bySeq.set(entry.seq, entry);
-  return sorted([...bySeq.values()]);
+  return [...bySeq.values()].sort((a, b) => a.seq - b.seq);
 }
 
-function sorted(entries: readonly Entry[]): Entry[] {
-  return [...entries].sort((a, b) => a.seq - b.seq);
+const unratedOnes = new WeakMap<AiEntry, AiEntry>();
+
+/** The entry without the field that says that it can be rated: the same each time. */
+export function unrated(entry: AiEntry): AiEntry {
+  const known = unratedOnes.get(entry);
+  if (known) return known;
+  const { feedback: _, ...rest } = entry;
+  unratedOnes.set(entry, rest);
+  return rest;
+}
+
+/** What is known of the thread beside the entries that are there. */
+export interface Around {
+  /** The markers that were taken back, by `seq`, wherever that is told. */
+  undone: ReadonlySet<number>;
+  /** The run that works: its answers can be rated when it has ended. */
+  active: string | null;
 }
 
 /** Returns what is drawn. A result stands with its call; only where the call is on another page it stands for itself. */
@@ -69,14 +83,13 @@ export function items(
   entries: readonly Entry[],
   working: ReadonlyMap<string, Working> = new Map(),
   saying: readonly Saying[] = [],
+  around: Around = { undone: new Set(), active: null },
 ): Item[] {
   const drawn: Item[] = [];
   const open = new Map<string, Call>();
-  const undone = new Set(
-    entries.flatMap((entry) =>
-      entry.type === "summary_undone" && !entry.superseded ? [entry.marker_seq] : [],
-    ),
-  );
+  const undone = new Set(around.undone);
+  for (const entry of entries)
+    if (entry.type === "summary_undone" && !entry.superseded) undone.add(entry.marker_seq);
   for (const entry of entries) {
     const { id: key, seq } = entry;
     switch (entry.type) {
@@ -98,7 +111,8 @@ export function items(
             : [],
         );
         for (const call of calls) open.set(call.id, call);
-        drawn.push({ kind: "ai", key, seq, entry, calls });
+        const isActive = "feedback" in entry && entry.run_id === around.active;
+        drawn.push({ kind: "ai", key, seq, entry: isActive ? unrated(entry) : entry, calls });
         break;
       }
       case "tool": {

@@ -1,0 +1,267 @@
+// All that the page of one thread knows: what the journal has, what is being said, how the thread stands, and what can be
+// done with it. What waits for the server is done here; what it looks like is the components'.
+import { failed, notify } from "../app/notices.svelte";
+import { look as lookAtHandoffs } from "../app/session.svelte";
+import { ApiError } from "../api/client";
+import { api } from "../api/endpoints";
+import type { Context, Entry, Run, ThreadDetail } from "../api/types";
+import { Feed } from "./feed.svelte";
+import { Live } from "./live.svelte";
+import type { News } from "./said";
+
+/** Milliseconds between looks at how the thread stands, in case that nothing told of a change. */
+const LOOK_MS = 4_000;
+/** Markers and runs that are looked at: more than fit on any screen. */
+const MARKERS_MAX = 500;
+const RUNS_MAX = 50;
+
+/** A message that waits in line. */
+export interface Queued {
+  run: string;
+  text: string;
+}
+
+export type Stands = "idle" | "working" | "asks" | "failed";
+
+export class Thread {
+  readonly feed: Feed;
+  readonly live: Live;
+  detail = $state.raw<ThreadDetail | null>(null);
+  context = $state.raw<Context | null>(null);
+  queue = $state.raw<Queued[]>([]);
+  /** Every marker and every undoing of one, wherever in the thread. */
+  markers = $state.raw<Entry[]>([]);
+  /** Why the last run failed, where it failed before somebody looked. */
+  private earlierFailure = $state<string | null>(null);
+  stopping = $state(false);
+  compactionAsked = $state(false);
+
+  private looking: Promise<void> | null = null;
+  private lookAgain = false;
+  private looksWithoutRun = 0;
+  private dismissed: string | null = null;
+
+  constructor(readonly id: string) {
+    this.feed = new Feed(id);
+    this.live = new Live(id, (news) => void this.heard(news));
+  }
+
+  get stands(): Stands {
+    if (this.live.run || this.detail?.active_run) return "working";
+    if ((this.detail?.interrupts.length ?? 0) > 0) return "asks";
+    return this.failure ? "failed" : "idle";
+  }
+
+  get failure(): string | null {
+    return this.live.failure ?? this.earlierFailure;
+  }
+
+  /** Opens and follows the thread; the returned function lets go of it. */
+  start(at: number | null): () => void {
+    const stop = this.live.start();
+    void this.feed.open(at).then(() => this.readNew());
+    void this.look();
+    void this.measure();
+    void this.readMarkers();
+    const timer = setInterval(() => {
+      if (document.visibilityState === "visible") void this.look();
+    }, LOOK_MS);
+    return () => {
+      clearInterval(timer);
+      stop();
+    };
+  }
+
+  /** Looks at how the thread stands. */
+  look(): Promise<void> {
+    if (this.looking) {
+      this.lookAgain = true;
+      return this.looking;
+    }
+    this.looking = (async () => {
+      do {
+        this.lookAgain = false;
+        await this.lookOnce();
+      } while (this.lookAgain);
+    })().finally(() => (this.looking = null));
+    return this.looking;
+  }
+
+  /** Says something. Returns whether it was taken. */
+  async say(text: string): Promise<boolean> {
+    try {
+      await api.run(this.id, text);
+    } catch (error) {
+      failed("The message was not sent", error);
+      return false;
+    }
+    this.dismiss();
+    await Promise.all([this.look(), this.readNew()]);
+    return true;
+  }
+
+  /** Stops the run. */
+  async stop(): Promise<void> {
+    const run = this.live.run?.id || this.detail?.active_run?.run_id;
+    if (!run || this.stopping) return;
+    this.stopping = true;
+    try {
+      await api.cancel(this.id, run);
+    } catch (error) {
+      // It came to its end meanwhile.
+      if (!(error instanceof ApiError && error.status === 409)) failed("The run was not stopped", error);
+    }
+    await this.look();
+    this.stopping = false;
+  }
+
+  /** Takes a message out of the line. Returns its text. */
+  async withdraw(queued: Queued): Promise<void> {
+    try {
+      await api.cancel(this.id, queued.run);
+      await this.look();
+    } catch (error) {
+      failed("The message was not taken back", error);
+    }
+  }
+
+  /** Lets the run go on that failed. */
+  async again(): Promise<void> {
+    try {
+      await api.again(this.id);
+      this.dismiss();
+      await this.look();
+    } catch (error) {
+      failed("It was not tried again", error);
+    }
+  }
+
+  /** Condenses the conversation for the model. */
+  async compact(focus?: string): Promise<void> {
+    this.compactionAsked = true;
+    try {
+      const { outcome, reason } = await api.compact(this.id, focus ? { focus } : {});
+      if (outcome === "nothing") notify("There is nothing to condense", { hint: reason ?? null });
+    } catch (error) {
+      failed("The conversation was not condensed", error);
+    }
+    this.compactionAsked = false;
+    await this.changed();
+  }
+
+  /** Takes the newest compaction back. */
+  async uncompact(): Promise<void> {
+    try {
+      await api.uncompact(this.id);
+      notify("The model is sent the original messages again");
+    } catch (error) {
+      failed("The compaction was not taken back", error);
+    }
+    await this.changed();
+  }
+
+  /** Reads what somebody's act may have changed. */
+  async changed(): Promise<void> {
+    await Promise.all([this.look(), this.readNew(), this.measure(), this.readMarkers()]);
+  }
+
+  /** Takes the note away that the last run failed. */
+  dismiss(): void {
+    this.dismissed = this.detail?.updated_at ?? null;
+    this.earlierFailure = null;
+    this.live.dismiss();
+  }
+
+  private async heard(news: News): Promise<void> {
+    if (news.handoff) void lookAtHandoffs();
+    if (news.state || news.ended) void this.look();
+    if (news.ended) void this.measure();
+    if (news.rewritten) await this.feed.reread().catch(() => undefined);
+    if (news.stored) await this.readNew();
+    if (news.markers) void this.readMarkers();
+  }
+
+  /** Reads what was stored, then forgets what was said of it. */
+  private async readNew(): Promise<void> {
+    const told = this.live.position;
+    try {
+      await this.feed.sync();
+      this.live.settle(told);
+    } catch (error) {
+      // The connection is lost or the server gone; both say so, and both are tried again.
+      if (error instanceof ApiError && error.status === 404) this.feed.state = "missing";
+    }
+  }
+
+  private async lookOnce(): Promise<void> {
+    const before = this.detail;
+    let detail: ThreadDetail;
+    try {
+      detail = await api.thread(this.id);
+    } catch {
+      // Whether the server is there is said by the page as a whole.
+      return;
+    }
+    this.detail = detail;
+    this.looksWithoutRun = detail.active_run ? 0 : this.looksWithoutRun + 1;
+    // What told of the run's beginning was lost before it told of its end.
+    if (this.live.run && this.looksWithoutRun > 1) this.live.over();
+    if (before && detail.last_seq > before.last_seq) void this.readNew();
+    if (before?.active_run && !detail.active_run) void this.measure();
+    await this.lookInLine(detail);
+    await this.lookForFailure(detail, before);
+  }
+
+  private async lookInLine(detail: ThreadDetail): Promise<void> {
+    if (detail.pending_runs === 0) {
+      this.queue = [];
+      return;
+    }
+    const runs = await api.runs(this.id, RUNS_MAX).catch(() => [] as Run[]);
+    this.queue = runs
+      .filter((run) => run.status === "pending")
+      .map((run) => ({ run: run.run_id, text: saidIn(run) }))
+      .filter(({ text }) => text !== "")
+      .reverse();
+  }
+
+  private async lookForFailure(detail: ThreadDetail, before: ThreadDetail | null): Promise<void> {
+    if (detail.state !== "error") {
+      this.earlierFailure = null;
+      return;
+    }
+    if (before?.updated_at === detail.updated_at || this.dismissed === detail.updated_at) return;
+    this.earlierFailure = await this.reason().catch(() => null);
+  }
+
+  private async reason(): Promise<string | null> {
+    const [run] = await api.runs(this.id, 1);
+    if (!run || !["error", "timeout"].includes(run.status)) return null;
+    let after: number | undefined;
+    do {
+      const page = await api.runEvents(this.id, run.run_id, after);
+      const event = page.events.find(({ event_type }) => event_type === "run_failed");
+      if (typeof event?.content.message === "string") return event.content.message;
+      after = page.next_after ?? undefined;
+    } while (after !== undefined);
+    return "The last run failed.";
+  }
+
+  private async measure(): Promise<void> {
+    this.context = await api.context(this.id).catch(() => this.context);
+  }
+
+  private async readMarkers(): Promise<void> {
+    const page = await api.history(this.id, { shown: "markers", limit: MARKERS_MAX }).catch(() => null);
+    if (page) this.markers = page.entries;
+  }
+}
+
+function saidIn(run: Run): string {
+  const content = run.kwargs?.input?.messages?.at(-1)?.content;
+  if (typeof content === "string") return content;
+  if (!Array.isArray(content)) return "";
+  return content
+    .map((block) => (block && typeof block === "object" && "text" in block ? String(block.text) : ""))
+    .join("\n");
+}

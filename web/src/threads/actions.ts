@@ -116,17 +116,14 @@ export function deleteWithUndo(thread: Known): void {
   notify(`“${titleOf(thread)}” was deleted`, { action: { label: "Undo", run: undo }, ms: UNDO_MS });
 }
 
-/** Returns what a thread's menu offers everywhere; `remove` may do more than delete it. */
-export function threadMenu<T extends Known>(
-  thread: T,
-  remove: (thread: T) => void = deleteWithUndo,
-): MenuItem[] {
+/** Returns what a thread's menu offers everywhere. */
+export function threadMenu(thread: Known): MenuItem[] {
   return [
-    { label: "Rename…", icon: "edit", keys: "F2", run: () => askName(thread) },
+    { label: "Rename…", icon: "edit", run: () => askName(thread) },
     { label: "Fork", icon: "fork", run: () => void forkThread(thread.thread_id) },
     { label: "Export as Markdown", icon: "download", run: () => void exportThread(thread, "md") },
     { label: "Export as JSON", icon: "download", run: () => void exportThread(thread, "json") },
-    { label: "Delete", icon: "trash", tone: "bad", keys: "Delete", run: () => remove(thread) },
+    { label: "Delete", icon: "trash", tone: "bad", run: () => deleteWithUndo(thread) },
   ];
 }
 

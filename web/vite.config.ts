@@ -13,6 +13,7 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
+    license: { fileName: "licences.md" },
   },
   // While the page is worked on, a server of Segue answers for it: SEGUE_URL=http://127.0.0.1:2024 npm run dev
   server: {

@@ -59,6 +59,7 @@ pub use handoff::{
 pub use journal::moving::{BackedUp, Copied, Migrated, Outcome as CopyOutcome, Step as MoveStep, TableSum};
 pub use journal::view::{
     ArchiveMarker, BoundaryEntry, CallHeader, HistoryEntry, HistoryItem, SummaryMarker, UndoneEntry,
+    listed as history_entry,
 };
 pub use journal::{AnyNews, News, ThreadNews};
 pub use journal::{

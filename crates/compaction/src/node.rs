@@ -1,6 +1,8 @@
 //! The node that condenses a conversation: plans, summarises, and returns one event. Nothing is stored before the
 //! summary is there, so that a crash leaves the conversation as it was.
 
+mod telling;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,6 +20,8 @@ use crate::before::{self, BeforeCompaction, DueCompaction, FailedHook, Said};
 use crate::compactor::{Compactor, STUCK_CHANNEL, Stuck, TOO_LARGE_HINT};
 use crate::plan::{Measured, Plan, Planned, Wanted};
 use crate::summary::{self, Called, EXTRACTIVE, Options, Source, Stopped, Told};
+
+use telling::{Outcome, Telling};
 
 /// The name of the node.
 pub const COMPACTION_NODE: &str = "compaction";
@@ -95,9 +99,11 @@ impl Node for CompactionNode {
             Planned::Ready(plan) => *plan,
         };
         let request = plan.sizes.request;
+        let mut telling = Telling::begin(step.frames, &plan, wanted.trigger);
         match self.compactor.work(plan, &wanted, (step.step, step.frames, step.cancel)).await {
             Work::Stopped(calls) => {
                 traced(&mut update, &calls, now)?;
+                telling.came(Outcome::Stopped);
                 Ok(update)
             }
             Work::Done(plan, worked) => {
@@ -108,14 +114,19 @@ impl Node for CompactionNode {
                     Some(reason) => refused(reason),
                     None => match self.asked(&step, (&plan, &worked), now).await {
                         Said::Effect { writes, failed } => {
+                            telling.came(Outcome::Condensed);
                             return stored(update, (plan, worked), (writes, &failed), now);
                         }
                         Said::Vetoed { by, reason } => {
                             CompactionFailed { vetoed_by: Some(by.to_owned()), ..refused(reason) }
                         }
-                        Said::Stopped => return Ok(update),
+                        Said::Stopped => {
+                            telling.came(Outcome::Stopped);
+                            return Ok(update);
+                        }
                     },
                 };
+                telling.came(Outcome::Failed(failed.reason.clone()));
                 update.events.push(NewEvent::new(EventType::CompactionFailed, &failed, now)?);
                 self.note_stuck(&step, &wanted, (&mut update, request));
                 helpless(&wanted, update, &failed.reason)

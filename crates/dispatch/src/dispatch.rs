@@ -122,6 +122,11 @@ impl Dispatch {
         ThreadLive::of(self, scope, thread_id)
     }
 
+    /// Tells those who follow the thread that something was stored that no run tells of.
+    pub fn tell_changed(&self, scope: &Scope, thread_id: ThreadId) {
+        self.streams.changed(&(thread_id, scope.clone()));
+    }
+
     /// Lets go of the streams that are kept of a thread: it was removed, and whoever makes one of the same id begins anew.
     pub fn forget_streams(&self, scope: &Scope, thread_id: ThreadId) {
         self.streams.forget(&(thread_id, scope.clone()));

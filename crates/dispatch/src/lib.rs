@@ -32,7 +32,7 @@ pub use error::Error;
 pub use limits::Limits;
 pub use recover::Recovered;
 pub use streams::live::{Live, StreamPosition};
-pub use streams::thread::{ThreadItem, ThreadLive};
+pub use streams::thread::{Changes, ThreadItem, ThreadLive};
 pub use webhooks::target::{Refusal, WebhookTargets};
 pub use webhooks::{Ended, Render};
 pub use work::exclusive::Alone;

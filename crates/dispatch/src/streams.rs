@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use protocol::{RunId, Scope, ThreadId};
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 use self::stream::{Driven, Stream};
 use crate::limits::{Limits, STREAM_FIXED_BYTES, THREAD_RUNS_BEHIND_MAX};
@@ -49,10 +49,25 @@ struct OfThread {
     runs: VecDeque<RunId>,
     /// Tells readers over runs of each run that begins.
     begun: Option<broadcast::Sender<RunId>>,
+    /// Tells them that something may have been stored that no run tells of, however often.
+    changed: watch::Sender<()>,
     /// Readers over runs.
     readers: usize,
     /// The runs they were told of, or that were over when the first of them came.
     told: HashSet<RunId>,
+}
+
+/// What a reader over the runs of a thread begins with.
+#[derive(Debug)]
+pub(crate) struct Following {
+    /// The runs that there are streams of.
+    pub(crate) runs: VecDeque<RunId>,
+    /// Tells of those that begin from here on.
+    pub(crate) begun: broadcast::Receiver<RunId>,
+    /// Tells that something may have been stored beside runs.
+    pub(crate) changed: watch::Receiver<()>,
+    /// Whether nobody else follows the thread.
+    pub(crate) is_first: IsFirst,
 }
 
 /// Whether a reader over runs is the first of its thread.
@@ -169,13 +184,8 @@ impl Streams {
         self.get(run_id).filter(|stream| stream.driven == Driven::Here)
     }
 
-    /// Returns the thread's runs that there are streams of, what tells of those that begin from here on, and whether nobody
-    /// else follows it.
-    pub(crate) fn follow(
-        &self,
-        scope: &Scope,
-        thread_id: ThreadId,
-    ) -> (VecDeque<RunId>, broadcast::Receiver<RunId>, IsFirst) {
+    /// Returns what a reader over the runs of the thread begins with.
+    pub(crate) fn follow(&self, scope: &Scope, thread_id: ThreadId) -> Following {
         let mut registry = self.registry();
         let of_thread = registry.by_thread.entry((thread_id, scope.clone())).or_default();
         of_thread.readers += 1;
@@ -183,12 +193,19 @@ impl Streams {
         of_thread.told.extend(&of_thread.runs);
         let begun = of_thread.begun.get_or_insert_with(|| broadcast::Sender::new(THREAD_RUNS_BEHIND_MAX));
         let begun = begun.subscribe();
-        let runs = of_thread.runs.clone();
+        let (changed, runs) = (of_thread.changed.subscribe(), of_thread.runs.clone());
         // Those that work stay for this reader.
         for run_id in &runs {
             registry.by_run.get(run_id).into_iter().for_each(|stream| stream.keep());
         }
-        (runs, begun, is_first)
+        Following { runs, begun, changed, is_first }
+    }
+
+    /// Tells those who follow the thread that something may have been stored that no run tells of.
+    pub(crate) fn changed(&self, whose: &Whose) {
+        if let Some(of_thread) = self.registry().by_thread.get(whose) {
+            of_thread.changed.send_replace(());
+        }
     }
 
     /// Lets go of what nobody follows any more. Each reader over runs of a thread calls it as it leaves.

@@ -6,6 +6,7 @@ mod filter;
 mod follow;
 mod out;
 mod said;
+mod stored;
 mod translate;
 
 use utoipa_axum::router::OpenApiRouter;

@@ -12,6 +12,7 @@ use serde_json::Value;
 pub use context::context;
 pub use history::{
     ArchiveMarker, BoundaryEntry, CallHeader, HistoryEntry, HistoryItem, SummaryMarker, UndoneEntry, history,
+    listed,
 };
 
 /// What an event is to the views.

@@ -174,6 +174,7 @@ async fn watch(dispatch: Weak<Dispatch>, whose: (ThreadId, Scope), mut news: Thr
                 tracing::warn!(thread.id = %whose.0, %error, "failed to look for runs of other processes on thread {}", whose.0)
             }
         }
+        dispatch.streams.changed(&whose);
         let closing = dispatch.closing.clone();
         drop(dispatch);
         tokio::select! {

@@ -79,7 +79,7 @@ fn i6_what_is_kept_is_bounded_in_bytes_and_the_oldest_go_first() {
 fn i1_what_follows_a_thread_keeps_its_runs_and_is_told_of_new_ones() {
     let (streams, thread, now) = (streams(120, usize::MAX), ThreadId::generate(), Instant::now());
     let before = begun(&streams, thread, false);
-    let (runs, mut told, _) = streams.follow(&local(), thread);
+    let Following { runs, begun: mut told, .. } = streams.follow(&local(), thread);
     assert_eq!(runs, [before.run_id]);
     let other = begun(&streams, ThreadId::generate(), false);
     let after = begun(&streams, thread, false);
@@ -97,7 +97,7 @@ fn k1_whoever_follows_a_foreign_thread_sees_nothing() {
     let (streams, thread) = (streams(120, usize::MAX), ThreadId::generate());
     begun(&streams, thread, true);
     let alice = Scope::Owner(Some("alice".parse().unwrap()));
-    let (runs, mut told, _) = streams.follow(&alice, thread);
+    let Following { runs, begun: mut told, .. } = streams.follow(&alice, thread);
     begun(&streams, thread, true);
     assert!(runs.is_empty() && told.try_recv().is_err());
     streams.unfollow(&(thread, alice.clone()));

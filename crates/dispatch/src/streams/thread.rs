@@ -6,10 +6,11 @@ use std::sync::{Arc, Weak};
 use protocol::{RunId, Scope, ThreadId};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::sync::watch;
 
 use crate::dispatch::Dispatch;
-use crate::streams::IsFirst;
 use crate::streams::live::Live;
+use crate::streams::{Following, IsFirst};
 
 /// A reader of a thread over its runs. The thread need not exist yet.
 #[derive(Debug)]
@@ -19,6 +20,7 @@ pub struct ThreadLive {
     /// Runs that there were streams of when the reader came.
     before: VecDeque<RunId>,
     begun: Receiver<RunId>,
+    changed: watch::Receiver<()>,
 }
 
 /// What a reader of a thread is given.
@@ -30,14 +32,39 @@ pub enum ThreadItem {
     Gap,
 }
 
+/// Tells that something may have been stored on a thread that no run tells of: a name, what somebody took back. It is in the
+/// journal.
+#[derive(Debug, Clone)]
+pub struct Changes(watch::Receiver<()>);
+
+impl Changes {
+    /// Returns when that happened since the last call, however often; never again once nobody follows the thread.
+    pub async fn next(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending().await
+        }
+    }
+}
+
 impl ThreadLive {
     /// Returns a reader of the runs that there are streams of, and of every one that begins.
     pub(crate) fn of(dispatch: &Arc<Dispatch>, scope: &Scope, thread_id: ThreadId) -> Self {
-        let (before, begun, is_first) = dispatch.streams.follow(scope, thread_id);
+        let Following { runs, begun, changed, is_first } = dispatch.streams.follow(scope, thread_id);
         if is_first == IsFirst::Yes {
             dispatch.watch_thread(scope, thread_id);
         }
-        Self { dispatch: Arc::downgrade(dispatch), whose: (thread_id, scope.clone()), before, begun }
+        Self {
+            dispatch: Arc::downgrade(dispatch),
+            whose: (thread_id, scope.clone()),
+            before: runs,
+            begun,
+            changed,
+        }
+    }
+
+    /// Returns what tells of what no run tells.
+    pub fn changes(&self) -> Changes {
+        Changes(self.changed.clone())
     }
 
     /// Returns the next run, once there is one; `None` when the server stops.

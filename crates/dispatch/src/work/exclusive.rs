@@ -73,6 +73,7 @@ impl Dispatch {
         let working = self.tasks.spawn(async move {
             let (frames, told) = Frames::channel();
             let doing = work(Alone { cancel: grant.cancel.clone(), frames });
+            let whose = (thread_id, scope.clone());
             let mut shown = Shown::new(&dispatch, (scope, thread_id), grant.cancel.clone());
             let done = tokio::select! {
                 biased;
@@ -81,6 +82,7 @@ impl Dispatch {
             };
             // Who is answered finds the thread free of this.
             grant.give_back().await;
+            dispatch.streams.changed(&whose);
             done
         });
         working.await.map_err(|_| Error::CutOff)?.ok_or(Error::ShuttingDown)

@@ -6,8 +6,21 @@ use utoipa::ToSchema;
 use crate::error::Fault;
 
 /// The channels there are, beside `custom:<name>`.
-const CHANNELS: [&str; 9] =
-    ["values", "updates", "messages", "tools", "lifecycle", "input", "checkpoints", "tasks", "custom"];
+const CHANNELS: [&str; 10] = [
+    "values",
+    "updates",
+    "messages",
+    "tools",
+    "lifecycle",
+    "input",
+    "checkpoints",
+    "tasks",
+    "custom",
+    HISTORY,
+];
+
+/// Segue's own channel: every event that is stored, as the history shows it.
+pub(super) const HISTORY: &str = "history";
 
 /// The most channels or namespaces of one request.
 const ENTRIES_MAX: usize = 64;
@@ -17,7 +30,7 @@ const ENTRIES_MAX: usize = 64;
 #[serde(default)]
 pub(super) struct FilterBody {
     /// What sorts of event: `values`, `updates`, `messages`, `tools`, `lifecycle`, `input`, `checkpoints`, `tasks`, `custom`,
-    /// `custom:<name>`.
+    /// `custom:<name>`, `history`.
     channels: Option<Vec<String>>,
     /// Where they come from: each is the beginning of a namespace.
     namespaces: Option<Vec<Vec<String>>>,

@@ -4,18 +4,19 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use agent::{Item, Position, StateMessage};
+use agent::{Frame, Item, Position, StateMessage};
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::Response;
-use dispatch::{Live, StreamPosition, ThreadItem, ThreadLive};
+use dispatch::{Changes, Live, StreamPosition, ThreadItem, ThreadLive};
 use futures::{Stream, stream};
 use http::StatusCode;
 use protocol::{Run, RunId, ThreadId};
 use tokio::time::Interval;
 
-use super::filter::{Filter, FilterBody};
+use super::filter::{Filter, FilterBody, HISTORY};
 use super::out::Out;
+use super::stored::{self, BesideRuns};
 use super::translate::Translator;
 use crate::error::{Envelope, Fault};
 use crate::extract::{Body, Caller, InThread};
@@ -43,7 +44,9 @@ pub(super) async fn events(
     Body(body): Body<FilterBody>,
 ) -> Result<Response, Fault> {
     let filter = body.filter()?;
-    Ok(sse::response(Follow::new((gateway, caller), thread_id, filter).chunks()))
+    let mut follow = Follow::new((gateway, caller), thread_id, filter);
+    follow.look_beside().await?;
+    Ok(sse::response(follow.chunks()))
 }
 
 /// A thread, followed for one client.
@@ -53,6 +56,10 @@ struct Follow {
     thread_id: ThreadId,
     live: ThreadLive,
     run: Option<(Live, Translator)>,
+    /// What no run tells of, if that is wanted.
+    beside: Option<BesideRuns>,
+    /// When there may be some of it.
+    changes: Option<Changes>,
     /// Whether it came with a place, and it is not known yet whether it is behind.
     may_be_behind: bool,
     /// Runs that had ended when others had passed unseen: the client has had them, or was told of them then.
@@ -69,6 +76,8 @@ impl Follow {
             thread_id,
             live,
             run: None,
+            beside: None,
+            changes: None,
             may_be_behind: filter.since > 0,
             had_whole: HashSet::new(),
             out: Out::new(filter),
@@ -105,7 +114,10 @@ impl Follow {
     /// Waits for something to tell; `None` when the server goes.
     async fn advance(&mut self) -> Option<Result<(), Fault>> {
         if std::mem::take(&mut self.may_be_behind) {
-            return Some(self.look_behind().await);
+            return Some(match self.look_behind().await {
+                Ok(()) => self.tell_beside().await,
+                Err(fault) => Err(fault),
+            });
         }
         let closing = self.gateway.closing.clone();
         let Some((live, _)) = &mut self.run else {
@@ -117,6 +129,7 @@ impl Follow {
                     return Some(Ok(()));
                 }
                 item = self.live.next() => item?,
+                () = changed(&mut self.changes) => return Some(self.tell_beside().await),
             };
             return Some(match item {
                 ThreadItem::Run(live) if self.had_whole.contains(&live.run_id) => Ok(()),
@@ -133,6 +146,24 @@ impl Follow {
             item = live.next() => item,
         };
         Some(self.gather(item).await)
+    }
+
+    /// Notes from where on it tells what no run tells of. What a client reads of the thread once it is answered is there by
+    /// then, or told.
+    async fn look_beside(&mut self) -> Result<(), Fault> {
+        if self.out.filter.has(HISTORY) {
+            self.changes = Some(self.live.changes());
+            let had = self.out.had().seq;
+            self.beside = Some(BesideRuns::of(&self.caller, self.thread_id, had).await?);
+        }
+        Ok(())
+    }
+
+    async fn tell_beside(&mut self) -> Result<(), Fault> {
+        match &mut self.beside {
+            Some(beside) => beside.tell(&self.caller, &mut self.out).await,
+            None => Ok(()),
+        }
     }
 
     async fn begin(&mut self, mut live: Live) -> Result<(), Fault> {
@@ -172,9 +203,16 @@ impl Follow {
                         translator.give(&frame, need.read(&self.caller.agent).await?);
                     }
                     translator.frame(position, &frame, &mut self.out);
+                    if let (Some(beside), Frame::RunStarted { run_id, .. }) = (&self.beside, &*frame) {
+                        let admitted = (*run_id, position.seq);
+                        beside.tell_admission(&self.caller, admitted, &mut self.out).await?;
+                    }
                 }
                 Some(Item::Gap { after }) => return self.lost(after).await,
-                None => return self.over().await,
+                None => {
+                    self.over().await?;
+                    return if self.run.is_none() { self.tell_beside().await } else { Ok(()) };
+                }
             }
             if self.out.len() >= CHUNK_BYTES {
                 return Ok(());
@@ -260,6 +298,7 @@ impl Follow {
         let is_missed = |message: &&Arc<StateMessage>| message.seq > had && message.run_id == run_id;
         let missed: Vec<_> = state.messages.iter().filter(is_missed).cloned().collect();
         self.out.instead(after, head(Some(&state), after));
+        stored::missed(had, &mut self.out);
         translator.catch_up((&state, &missed), &mut self.out);
         Ok(())
     }
@@ -305,6 +344,9 @@ impl Follow {
             let mut translator = Translator::new(runs::about(&run, &request));
             self.out.of(run.run_id, run.created_at);
             self.out.instead(had, at);
+            if index == 0 {
+                stored::missed(had.seq, &mut self.out);
+            }
             match runs.get(index + 1) {
                 Some((next, _)) => {
                     let (own, later) = rest.split_at(rest.partition_point(|message| message.seq < *next));
@@ -316,5 +358,12 @@ impl Follow {
             translator.end_as(&run, &mut self.out);
         }
         Ok(())
+    }
+}
+
+async fn changed(changes: &mut Option<Changes>) {
+    match changes {
+        Some(changes) => changes.next().await,
+        None => std::future::pending().await,
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use agent::{Position, STEP_BITS};
 use bytes::{Bytes, BytesMut};
 use jiff::Timestamp;
-use protocol::RunId;
+use protocol::{RunId, Seq};
 use serde::Serialize;
 
 use super::filter::Filter;
@@ -99,6 +99,14 @@ impl Out {
     pub(super) fn of(&mut self, run_id: RunId, since: Timestamp) {
         self.run_id = Some(run_id);
         self.clock = self.clock.max(since);
+    }
+
+    /// Says that what follows comes of no run, and was stored at `seq`. What came before is not gone back behind.
+    pub(super) fn beside_runs(&mut self, seq: Seq) {
+        self.run_id = None;
+        if seq > self.at.seq {
+            self.at(Position { seq, sub: 0 });
+        }
     }
 
     /// Says which frame the next events come of.

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::out::{Out, Told};
 use super::said::{Kind, Saying, result};
+use super::stored;
 use crate::streams::about::{About, Step};
 use crate::streams::need::{Given, Need, Points};
 use crate::streams::transcript::{Raws, Transcript, changes_transcript, raw};
@@ -169,7 +170,10 @@ impl Translator {
                 self.custom("progress", &json!({"what": what, "done": done, "total": total}), out);
             }
             Frame::Notice { text } => self.custom("notice", &json!({"text": text}), out),
-            Frame::Event(event) => self.event(event, out),
+            Frame::Event(event) => {
+                self.event(event, out);
+                stored::tell(event, out);
+            }
             Frame::Updates { node, channels } => self.wrote(node, channels, out),
             Frame::Values { channels, .. } => self.stands(channels, out),
             Frame::Interrupted(interrupt) => self.asks(interrupt, out),
@@ -287,6 +291,7 @@ impl Translator {
                 let cause = json!({"type": "toolCall", "tool_call_id": call_id});
                 let mut told = json!({"event": "started", "graph_name": graph_name, "cause": cause});
                 told["namespace"] = self.namespace();
+                told["thread_id"] = json!(self.about.held_in);
                 told
             }
         });

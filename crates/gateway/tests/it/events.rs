@@ -1,5 +1,7 @@
 //! The event-streaming protocol: commands in, numbered events out.
 
+mod stored;
+
 use reqwest::Method;
 use scripted::{Call, Gate, Place, Reply, Script};
 use serde_json::{Value, json};

@@ -214,7 +214,7 @@ pub fn history(events: &[Event]) -> Vec<HistoryEntry> {
 }
 
 /// Returns what is on a page of the event: what people are shown of it, without the bytes of media.
-pub(crate) fn listed(event: &Event) -> Option<HistoryEntry> {
+pub fn listed(event: &Event) -> Option<HistoryEntry> {
     let mut entry = entry(event)?;
     if let HistoryItem::Message(message) = &mut entry.what {
         let content = match message {

@@ -133,10 +133,13 @@ async fn s19_2_a_subagent_is_told_by_the_protocol_in_the_namespace_of_its_call()
         let namespace = json!([format!("tools:{call}")]);
         let cause = json!({"type": "toolCall", "tool_call_id": call});
         let [started, ended] = &*within(call, "lifecycle") else { panic!("{told:?}") };
-        assert_eq!(
-            *started,
-            json!({"event": "started", "graph_name": "agent", "cause": cause, "namespace": namespace})
-        );
+        let begun = json!({
+            "event": "started", "graph_name": "agent", "cause": cause, "namespace": namespace,
+            "thread_id": started["thread_id"],
+        });
+        assert_eq!(*started, begun);
+        let own = started["thread_id"].as_str().unwrap();
+        assert_eq!(world.get(&format!("/threads/{own}")).await.0, 200, "who wants more reads its thread");
         assert_eq!(*ended, json!({"event": "completed", "graph_name": "agent", "namespace": namespace}));
         assert!(!within(call, "values").is_empty() && !within(call, "updates").is_empty());
     }

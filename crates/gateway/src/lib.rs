@@ -10,6 +10,7 @@ mod error;
 mod events;
 mod extract;
 mod own;
+mod page;
 mod resources;
 mod runs;
 mod security;

@@ -18,6 +18,7 @@ use protocol::Scope;
 
 use crate::error::Fault;
 use crate::extract::Caller;
+use crate::page;
 use crate::server::Gateway;
 
 use identity::Identity;
@@ -89,7 +90,8 @@ async fn admit(door: &Door, headers: &HeaderMap) -> Result<(Caller, Option<Strin
 }
 
 fn is_open(method: &Method, path: &str) -> bool {
-    (method == Method::GET || method == Method::HEAD) && OPEN_PATHS.contains(&path)
+    let is_read = method == Method::GET || method == Method::HEAD;
+    is_read && (OPEN_PATHS.contains(&path) || path.starts_with(page::ASSETS))
 }
 
 #[cfg(test)]
@@ -98,11 +100,21 @@ mod tests {
 
     #[test]
     fn k2_only_what_tells_nothing_of_anyone_is_answered_to_anybody() {
-        for path in ["/ok", "/info", "/", "/docs", "/openapi.json"] {
+        for path in ["/ok", "/info", "/", "/docs", "/openapi.json", "/assets/index-1.js"] {
             assert!(is_open(&Method::GET, path), "{path}");
             assert!(!is_open(&Method::POST, path), "{path}");
         }
-        for path in ["/metrics", "/threads", "/api/memory", "/ok/", "//ok", "/OK", "/threads/search"] {
+        for path in [
+            "/metrics",
+            "/threads",
+            "/api/memory",
+            "/ok/",
+            "//ok",
+            "/OK",
+            "/threads/search",
+            "/assets",
+            "/api/assets/x",
+        ] {
             assert!(!is_open(&Method::GET, path), "{path}");
         }
     }

@@ -25,7 +25,7 @@ use crate::error::Fault;
 use crate::security::places::Places;
 use crate::security::{self, Door};
 use crate::wire::webhook;
-use crate::{Result, Settings, events, own, resources, runs};
+use crate::{Result, Settings, events, own, page, resources, runs};
 
 use metrics::Counters;
 
@@ -90,6 +90,7 @@ fn router(gateway: Gateway) -> Router {
     let body_bytes_max = gateway.settings.limits.body_bytes_max;
     router
         .merge(resources::docs::pages(described))
+        .merge(page::routes())
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .with_state(gateway.clone())

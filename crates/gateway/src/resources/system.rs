@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::header;
+use http::{HeaderMap, HeaderValue, header};
 use protocol::Scope;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -12,6 +12,7 @@ use utoipa_axum::routes;
 
 use crate::error::{Envelope, Fault};
 use crate::extract::{Caller, Params};
+use crate::page;
 use crate::server::Gateway;
 use crate::server::metrics::{mirror, pool};
 use crate::wire::AnyObject;
@@ -20,6 +21,7 @@ use crate::wire::AnyObject;
 pub(crate) fn routes() -> OpenApiRouter<Gateway> {
     OpenApiRouter::new()
         .routes(routes!(root))
+        .layer(page::smaller())
         .routes(routes!(ok))
         .routes(routes!(info))
         .routes(routes!(metrics))
@@ -67,11 +69,16 @@ struct Host {
     kind: &'static str,
 }
 
-/// Says that the server works.
+/// Says that the server works; a browser is shown the page.
 #[utoipa::path(get, path = "/", tag = "system", security(()), params(("check_db" = Option<bool>, Query, description = "Whether to look into the database too.")),
-    responses((status = 200, body = Health), (status = 422, body = Envelope), (status = 503, body = Envelope)))]
-async fn root(gateway: State<Gateway>, params: Params) -> Result<Json<Health>, Fault> {
-    ok(gateway, params).await
+    responses((status = 200, content((Health = "application/json"), (String = "text/html"))), (status = 422, body = Envelope), (status = 503, body = Envelope)))]
+async fn root(gateway: State<Gateway>, params: Params, headers: HeaderMap) -> Result<Response, Fault> {
+    let mut response = match page::is_wanted(&headers) {
+        true => page::index(&headers),
+        false => ok(gateway, params).await?.into_response(),
+    };
+    response.headers_mut().append(header::VARY, HeaderValue::from_static("accept"));
+    Ok(response)
 }
 
 /// Says that the server works.

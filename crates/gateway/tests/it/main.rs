@@ -8,6 +8,8 @@ mod door;
 mod events;
 #[cfg(test)]
 mod isolation;
+#[cfg(test)]
+mod page;
 mod resources;
 #[cfg(test)]
 mod runs;

@@ -183,6 +183,8 @@ export interface ActionRequest {
   name: string;
   description: string;
   args: JsonObject;
+  /** What helps to decide: `call_id`, `command` or `diff`, `warnings`, `rule`, `subagent`. */
+  details?: JsonObject;
 }
 export interface ReviewConfig {
   action_name: string;
@@ -381,6 +383,8 @@ export interface StoredSummary {
   created_at: string;
   /** The thread of its first turn; `null` when that was deleted. */
   thread_id: string | null;
+  /** The place of its first turn there. */
+  first_seq?: number | null;
   /** How many turns it stands for. */
   turns: number;
 }

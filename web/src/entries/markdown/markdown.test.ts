@@ -1,0 +1,319 @@
+// What Markdown is read as: like a parser that others wrote where the text is tame, and as harmless text, soon, where it is not.
+import { readFileSync } from "node:fs";
+import { lexer, type Token, type Tokens } from "marked";
+import { describe, expect, test } from "vitest";
+import { type Block, blocks } from "./blocks";
+import { Growing } from "./growing";
+import { type Inline, inlines, textOf } from "./inlines";
+import { says, target } from "./links";
+
+/** Writes inline marks so that one can read them. */
+function drawn(found: Inline[]): string {
+  const one = (inline: Inline): string => {
+    switch (inline.type) {
+      case "text":
+        return inline.text;
+      case "code":
+        return `\`${inline.text}\``;
+      case "break":
+        return "<br>";
+      case "link":
+        return `${inline.image ? "!" : ""}<${drawn(inline.inlines)}|${inline.href}>`;
+      default:
+        return `<${inline.type}>${drawn(inline.inlines)}</>`;
+    }
+  };
+  return found.map(one).join("");
+}
+const read = (text: string) => drawn(inlines(text));
+
+/** Writes blocks so that one can read them. */
+function outline(found: Block[]): string {
+  const one = (block: Block): string => {
+    switch (block.type) {
+      case "paragraph":
+        return `p(${block.text})`;
+      case "heading":
+        return `h${block.depth}(${block.text})`;
+      case "code":
+        return `code${block.lang ? `:${block.lang}` : ""}${block.open ? "…" : ""}(${block.text})`;
+      case "quote":
+        return `quote(${outline(block.blocks)})`;
+      case "list": {
+        const items = block.items.map(
+          ({ done, blocks }) => `${done === null ? "" : done ? "x " : "_ "}${outline(blocks)}`,
+        );
+        return `${block.first === null ? "ul" : `ol${block.first}`}${block.loose ? "~" : ""}(${items.join("; ")})`;
+      }
+      case "table":
+        return `table(${[block.head, ...block.rows].map((row) => row.join("|")).join("; ")})`;
+      case "rule":
+        return "rule";
+    }
+  };
+  return found.map(one).join(" ");
+}
+const shape = (text: string) => outline(blocks(text));
+
+describe("blocks", () => {
+  test.each([
+    ["", ""],
+    ["a\nb\n\nc", "p(a\nb) p(c)"],
+    ["# A #\n## B\ntext\n#hash", "h1(A) h2(B) p(text\n#hash)"],
+    ["A\n===\nB\n---\n\n---", "h1(A) h2(B) rule"],
+    ["```rust\nfn a() {}\n\n  b\n```\nc", "code:rust(fn a() {}\n\n  b) p(c)"],
+    ["````\n```\n````", "code(```)"],
+    ["~~~\na", "code…(a)"],
+    ["```js", "code:js…()"],
+    ["text\n```\na\n```", "p(text) code(a)"],
+    ["``` a ` b", "p(``` a ` b)"],
+    ["    a\n\n      b\nc", "code(a\n\n  b) p(c)"],
+    ["> a\nb\n> c\n\nd", "quote(p(a\nb\nc)) p(d)"],
+    ["> > a", "quote(quote(p(a)))"],
+    ["> ```\n> a\n> ```\nb", "quote(code(a)) p(b)"],
+    ["- a\n- b\n  - c\n- d", "ul(p(a); p(b) ul(p(c)); p(d))"],
+    ["- a\n\n- b", "ul~(p(a); p(b))"],
+    ["1. a\n\n   b\n2. c", "ol1~(p(a) p(b); p(c))"],
+    ["3) a\n4) b\n- c", "ol3(p(a); p(b)) ul(p(c))"],
+    ["- [ ] a\n- [x] b\n- [y] c", "ul(_ p(a); x p(b); p([y] c))"],
+    ["- a\nlazy\n\nb", "ul(p(a\nlazy)) p(b)"],
+    ["- a\n\n  ```\n  x\n\n  y\n  ```\n- b", "ul~(p(a) code(x\n\ny); p(b))"],
+    ["1. a\n    - b\n    - c\n2. d", "ol1(p(a) ul(p(b); p(c)); p(d))"],
+    ["- a\n\n\n\nb", "ul(p(a)) p(b)"],
+    ["*\n- a", "ul() ul(p(a))"],
+    ["* * *", "rule"],
+    ["In\n1986. a", "p(In\n1986. a)"],
+    ["In\n1. a", "p(In) ol1(p(a))"],
+    ["| a | b |\n| --- | :-: |\n| 1 | `x\\|y` |\n| 2\n\nc", "table(a|b; 1|`x|y`; 2|) p(c)"],
+    ["text\na | b\n--|--\n1 | 2", "p(text) table(a|b; 1|2)"],
+    ["a | b\n--", "h2(a | b)"],
+    ["<script>alert(1)</script>\n\n<div>\n# A", "p(<script>alert(1)</script>) p(<div>) h1(A)"],
+    ["a\r\n\r\n- b\r\n- c", "p(a) ul(p(b); p(c))"],
+  ])("%j", (text, expected) => expect(shape(text)).toBe(expected));
+});
+
+describe("inlines", () => {
+  test.each([
+    [
+      "*a* **b** ***c*** _d_ __e__ ~~f~~ ~g~",
+      "<em>a</> <strong>b</> <em><strong>c</></> <em>d</> <strong>e</> <del>f</> ~g~",
+    ],
+    ["snake_case_name 2 * 3 * 4 **a*b", "snake_case_name 2 * 3 * 4 **a*b"],
+    ["**a *b* c** *a **b** c*", "<strong>a <em>b</> c</> <em>a <strong>b</> c</>"],
+    ["`a` ``b`c`` `` ` `` `x", "`a` `b`c` ``` `x"],
+    ["`*a*` \\*a\\* \\a", "`*a*` *a* \\a"],
+    ['[a](https://b.c) [a](<b c> "t") [a]( b )', "<a|https://b.c> <a|b c> <a|b>"],
+    ["[a](b(c)d) [a] [a](b c) [a](b", "<a|b(c)d> [a] [a](b c) [a](b"],
+    ["[**a** `b`](c) ![d](e)", "<<strong>a</> `b`|c> !<d|e>"],
+    ["[a [b](c) d](e)", "[a <b|c> d](e)"],
+    ["[https://a.b](https://c.d)", "<https://a.b|https://c.d>"],
+    [
+      "see https://a.b/c_(d)_e, (https://a.b) or <https://x.y/*z*>.",
+      "see <https://a.b/c_(d)_e|https://a.b/c_(d)_e>, (<https://a.b|https://a.b>) or <https://x.y/*z*|https://x.y/*z*>.",
+    ],
+    ["**https://a.b**", "<strong><https://a.b|https://a.b></>"],
+    ["<me@a.b> xhttps://a.b <b>c</b>", "<me@a.b|mailto:me@a.b> xhttps://a.b <b>c</b>"],
+    ["a  \nb\\\nc\nd", "a<br>b<br>c\nd"],
+    ["&lt;b&gt; &#65;&#x42; &nope; &#0;", "<b> AB &nope; \ufffd"],
+    ["**a", "**a"],
+  ])("%j", (text, expected) => expect(read(text)).toBe(expected));
+
+  test("a number times a number is no emphasis, Chinese beside marks is", () => {
+    expect(read("5*3*2")).toBe("5<em>3</>2");
+    expect(read("**你好**世界")).toBe("<strong>你好</>世界");
+  });
+});
+
+/** Reduces what both know to what both say. */
+function kinds(tokens: Token[]): string {
+  return tokens
+    .flatMap((token) => {
+      switch (token.type) {
+        case "space":
+        case "def":
+          return [];
+        case "list":
+          return [`list(${(token as Tokens.List).items.map((item) => kinds(item.tokens)).join(";")})`];
+        case "blockquote":
+          return [`quote(${kinds(token.tokens ?? [])})`];
+        case "text":
+        case "html":
+          return ["paragraph"];
+        case "hr":
+          return ["rule"];
+        case "heading":
+          return [`heading${(token as Tokens.Heading).depth}`];
+        case "checkbox":
+          return [];
+        default:
+          return [token.type];
+      }
+    })
+    .join(" ");
+}
+function ownKinds(found: Block[]): string {
+  return found
+    .map((block) => {
+      if (block.type === "list") return `list(${block.items.map((item) => ownKinds(item.blocks)).join(";")})`;
+      if (block.type === "quote") return `quote(${ownKinds(block.blocks)})`;
+      return block.type === "heading" ? `heading${block.depth}` : block.type;
+    })
+    .join(" ");
+}
+
+test("documents have the blocks that another parser finds", () => {
+  const files = ["http.md", "history-json.md", "decisions.md", "run-json.md"].map(
+    (name) => `../crates/segue/docs/${name}`,
+  );
+  for (const file of [...files, "../README.md", "../ARCHITECTURE.md"]) {
+    const text = readFileSync(file, "utf8");
+    expect(ownKinds(blocks(text)), file).toBe(kinds(lexer(text)));
+  }
+});
+
+test("c5_an_answer_that_was_followed_is_the_one_that_is_read_at_once", () => {
+  const text = [
+    "# A\n\n1. a\n\n2. b\n   - c\n\n\n3. d\n\ntext\n\n```js\nlet a;\n\n// b\n```\n\n| a | b |\n| - | - |\n| 1 | 2 |\n\n",
+    "> q\n> r\n\n- x\n\n- y\n\nlast **one**\n===\n",
+  ].join("");
+  const growing = new Growing();
+  for (let end = 0; end <= text.length; end += 1)
+    expect(outline(growing.read(text.slice(0, end)))).toBe(shape(text.slice(0, end)));
+  expect(outline(growing.read("other"))).toBe("p(other)");
+});
+
+test("what is settled is not read again", () => {
+  const growing = new Growing();
+  const text = "para\n\n".repeat(1_000);
+  const before = growing.read(text);
+  const after = growing.read(`${text}more`);
+  expect(after.length).toBe(1_001);
+  expect(after.slice(0, 998).every((block, index) => block === before[index])).toBe(true);
+});
+
+describe("k7_links_lead_to_pages_and_mail_only", () => {
+  test.each([
+    "javascript:alert(1)",
+    "JaVaScRiPt:alert(1)",
+    " javascript:alert(1)",
+    "java\nscript:alert(1)",
+    "\u0001javascript:alert(1)",
+    "data:text/html,<script>alert(1)</script>",
+    "vbscript:x",
+    "file:///etc/passwd",
+    "blob:https://a/b",
+    "//evil.example",
+    "/relative",
+    "#hash",
+    "https:",
+    "https://",
+    "http:javascript:alert(1)\u0000",
+    "javascript&colon;alert(1)",
+    `https://a.b/${"a".repeat(5_000)}`,
+  ])("%j", (address) => expect(target(address)).toBeNull());
+
+  test("others lead where they say", () => {
+    expect(target("https://a.b/c?d=1&e=2")).toEqual({ href: "https://a.b/c?d=1&e=2", host: "a.b" });
+    expect(target("mailto:me@a.b")).toEqual({ href: "mailto:me@a.b", host: "me@a.b" });
+    // Letters that look like others are told apart by the host.
+    expect(target("https://p\u0430ypal.com")?.host).toBe("xn--pypal-4ve.com");
+    expect(target("https://good.example@evil.example/")?.host).toBe("evil.example");
+  });
+
+  test("entities cannot make another scheme", () => {
+    for (const text of ["[a](java&#115;cript:alert(1))", "[a](&#106;avascript:x)", "[a](javascript&#58;x)"]) {
+      const link = inlines(text).find((inline) => inline.type === "link");
+      expect(link && target(link.href)).toBeFalsy();
+    }
+  });
+
+  test("a link whose text is an address says so", () => {
+    const to = (address: string) => target(address) ?? { href: "", host: "" };
+    expect(says("https://a.b", to("https://a.b/"))).toBe(true);
+    expect(says("a.b", to("https://a.b/c"))).toBe(true);
+    expect(says("https://good.example", to("https://evil.example"))).toBe(false);
+    expect(says("the docs", to("https://a.b"))).toBe(false);
+  });
+});
+
+describe("k7_hostile_text_is_read_soon_and_flat", () => {
+  const many = 10_000;
+  const depthOf = (found: Block[]): number =>
+    Math.max(
+      0,
+      ...found.map((block) =>
+        block.type === "quote"
+          ? 1 + depthOf(block.blocks)
+          : block.type === "list"
+            ? 1 + Math.max(0, ...block.items.map((item) => depthOf(item.blocks)))
+            : 0,
+      ),
+    );
+  const inlineDepth = (found: Inline[]): number =>
+    Math.max(0, ...found.map((inline) => ("inlines" in inline ? 1 + inlineDepth(inline.inlines) : 0)));
+  const texts: [string, string][] = [
+    ["a line of a megabyte", "a".repeat(1_000_000)],
+    ["quotes in quotes", `${"> ".repeat(many)}a`],
+    ["quotes without blanks", `${">".repeat(many)}a\n`.repeat(5)],
+    ["lists in lists", `${"- ".repeat(many)}a`],
+    ["numbered lists in lists", `${"1. ".repeat(many)}a`],
+    [
+      "deeper and deeper lists",
+      Array.from({ length: 600 }, (_, depth) => `${"  ".repeat(depth)}- a`).join("\n"),
+    ],
+    ["items", "- a\n".repeat(50_000)],
+    ["empty items", "-\n".repeat(50_000)],
+    ["lazy lines", `- a\n${"b\n".repeat(50_000)}`],
+    ["brackets", "[".repeat(50_000)],
+    ["brackets closed", "[".repeat(20_000) + "]".repeat(20_000)],
+    ["links in links", `${"[a](b".repeat(8_000)}`],
+    ["links in brackets", `${"[".repeat(20_000)}${"[a](b) ".repeat(4_000)}`],
+    ["images in images", `${"![".repeat(10_000)}${"](a)".repeat(7_000)}`],
+    ["stars", "*a ".repeat(16_000)],
+    ["stars closed", "a* ".repeat(16_000)],
+    ["marks in marks", "*a _a ".repeat(4_000) + "a_ a* ".repeat(4_000)],
+    ["a row of stars", "*".repeat(50_000)],
+    ["stars that almost match", "a**b".repeat(12_000)],
+    ["backticks", Array.from({ length: 300 }, (_, count) => "`".repeat(count)).join(" ")],
+    ["backticks of one length", "` `` ".repeat(10_000)],
+    ["angle brackets", "<a:".repeat(16_000)],
+    ["addresses", "https://a.b/".repeat(4_000)],
+    ["full stops behind an address", `https://a.b/${".)".repeat(20_000)}`],
+    ["entities", "&#x202e;&".repeat(5_000)],
+    ["lines of blanks", `${" ".repeat(50_000)}\n`.repeat(10)],
+    ["a heading of hashes", `# ${"#".repeat(500_000)} a`],
+    ["a heading of blanks", `# ${" #".repeat(400_000)}a`],
+    ["rules that are none", `${"- ".repeat(300_000)}a`],
+    ["table rows", `a|b\n-|-\n${"|\n".repeat(50_000)}`],
+    ["a table that is none", `${"a|".repeat(100_000)}\n${"-|".repeat(100_000)}\n`.repeat(3)],
+    ["underlines", "a\n=\n".repeat(30_000)],
+    ["fences", "```\n".repeat(50_001)],
+    ["new lines", "\n".repeat(1_000_000)],
+    ["hard breaks", "a  \n".repeat(12_000)],
+    ["blanks before a line", `a\n${" ".repeat(3)}b\n`.repeat(30_000)],
+  ];
+  test.each(texts)(
+    "%s",
+    (_, text) => {
+      const begun = performance.now();
+      const found = blocks(text);
+      expect(depthOf(found)).toBeLessThanOrEqual(12);
+      const visit = (inner: Block[]): void => {
+        for (const block of inner) {
+          if (block.type === "paragraph" || block.type === "heading") {
+            expect(inlineDepth(inlines(block.text))).toBeLessThanOrEqual(13);
+          } else if (block.type === "quote") visit(block.blocks);
+          else if (block.type === "list") for (const item of block.items) visit(item.blocks);
+        }
+      };
+      visit(found);
+      if (process.env.TIMES) console.log(_, Math.round(performance.now() - begun));
+    },
+    5_000,
+  );
+
+  test("nothing is lost of what is no mark", () => {
+    const text = `<img src=x onerror="alert(1)"> ${"<b>".repeat(50)} [x](javascript:y) \u202e`;
+    expect(textOf(inlines(text))).toContain('<img src=x onerror="alert(1)">');
+  });
+});

@@ -19,6 +19,8 @@ export interface Compacting {
   trigger: string;
   /** How many messages it condenses. */
   count: number | null;
+  /** How large the next request would have been. */
+  tokens: number | null;
   reason: string | null;
 }
 
@@ -33,7 +35,7 @@ export interface Running {
 
 /** What the events that were taken mean for what is read from the server. */
 export interface News {
-  /** The journal has moved: there may be more to read. */
+  /** Something was stored that is shown: there is more to read. */
   stored: boolean;
   /** How the thread stands may have changed. */
   state: boolean;
@@ -92,10 +94,7 @@ export class Said {
     if (event.seq <= this.seq) return;
     this.seq = event.seq;
     const position = positionOf(event.seq);
-    if (position > this.position) {
-      this.position = position;
-      this.news.stored = true;
-    }
+    this.position = Math.max(this.position, position);
     const { namespace, data, timestamp } = event.params;
     if (namespace.length > 0) return this.within(namespace, event.method, data);
     if (event.method === "messages") this.said(data, position);
@@ -227,10 +226,11 @@ export class Said {
   private compacted(payload: JsonObject): void {
     const trigger = text(payload.trigger);
     if (payload.state === "began") {
-      const count = typeof payload.replaced_count === "number" ? payload.replaced_count : null;
-      this.compacting = { state: "compacting", trigger, count, reason: null };
+      const [count, tokens] = [number(payload.replaced_count), number(payload.tokens_before)];
+      this.compacting = { state: "compacting", trigger, count, tokens, reason: null };
     } else if (payload.state === "failed") {
-      this.compacting = { state: "failed", trigger, count: null, reason: text(payload.reason) || null };
+      const reason = text(payload.reason) || null;
+      this.compacting = { state: "failed", trigger, count: null, tokens: null, reason };
     } else {
       this.compacting = null;
     }
@@ -250,7 +250,8 @@ export class Said {
   }
 
   private stored(data: JsonObject): void {
-    this.news.stored = true;
+    // What has no entry is not shown in the history, so there is nothing to read.
+    if (data.entry !== null) this.news.stored = true;
     const [type, content] = [text(data.event_type), object(data.content)];
     if (data.event === "missed" || type === "thread_rewound") this.news.rewritten = true;
     if (type.startsWith("handoff_")) this.news.handoff = true;
@@ -268,6 +269,10 @@ export function quiet(): News {
 
 function text(value: Json | undefined): string {
   return typeof value === "string" ? value : "";
+}
+
+function number(value: Json | undefined): number | null {
+  return typeof value === "number" ? value : null;
 }
 
 function object(value: Json | undefined): JsonObject {

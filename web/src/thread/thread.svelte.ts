@@ -11,6 +11,8 @@ import type { News } from "./said";
 
 /** Milliseconds between looks at how the thread stands, in case that nothing told of a change. */
 const LOOK_MS = 4_000;
+/** Milliseconds after a change before the context is measured. */
+const MEASURE_MS = 250;
 /** Markers and runs that are looked at: more than fit on any screen. */
 const MARKERS_MAX = 500;
 const RUNS_MAX = 50;
@@ -38,8 +40,11 @@ export class Thread {
 
   private looking: Promise<void> | null = null;
   private lookAgain = false;
+  /** Messages that were taken back: the server says so a moment later. */
+  private withdrawn = new Set<string>();
   private looksWithoutRun = 0;
   private dismissed: string | null = null;
+  private measuring: ReturnType<typeof setTimeout> | undefined;
 
   constructor(readonly id: string) {
     this.feed = new Feed(id);
@@ -68,6 +73,7 @@ export class Thread {
     }, LOOK_MS);
     return () => {
       clearInterval(timer);
+      clearTimeout(this.measuring);
       stop();
     };
   }
@@ -115,14 +121,18 @@ export class Thread {
     this.stopping = false;
   }
 
-  /** Takes a message out of the line. Returns its text. */
-  async withdraw(queued: Queued): Promise<void> {
+  /** Takes a message out of the line. Returns whether it was there still. */
+  async withdraw(queued: Queued): Promise<boolean> {
     try {
       await api.cancel(this.id, queued.run);
-      await this.look();
     } catch (error) {
       failed("The message was not taken back", error);
+      void this.look();
+      return false;
     }
+    this.withdrawn.add(queued.run);
+    this.queue = this.queue.filter(({ run }) => run !== queued.run);
+    return true;
   }
 
   /** Lets the run go on that failed. */
@@ -175,7 +185,7 @@ export class Thread {
   private async heard(news: News): Promise<void> {
     if (news.handoff) void lookAtHandoffs();
     if (news.state || news.ended) void this.look();
-    if (news.ended) void this.measure();
+    if (news.ended || news.markers) this.measureSoon();
     if (news.rewritten) await this.feed.reread().catch(() => undefined);
     if (news.stored) await this.readNew();
     if (news.markers) void this.readMarkers();
@@ -207,7 +217,7 @@ export class Thread {
     // What told of the run's beginning was lost before it told of its end.
     if (this.live.run && this.looksWithoutRun > 1) this.live.over();
     if (before && detail.last_seq > before.last_seq) void this.readNew();
-    if (before?.active_run && !detail.active_run) void this.measure();
+    if (before?.active_run && !detail.active_run) this.measureSoon();
     await this.lookInLine(detail);
     await this.lookForFailure(detail, before);
   }
@@ -219,7 +229,7 @@ export class Thread {
     }
     const runs = await api.runs(this.id, RUNS_MAX).catch(() => [] as Run[]);
     this.queue = runs
-      .filter((run) => run.status === "pending")
+      .filter((run) => run.status === "pending" && !this.withdrawn.has(run.run_id))
       .map((run) => ({ run: run.run_id, text: saidIn(run) }))
       .filter(({ text }) => text !== "")
       .reverse();
@@ -245,6 +255,12 @@ export class Thread {
       after = page.next_after ?? undefined;
     } while (after !== undefined);
     return "The last run failed.";
+  }
+
+  /** Measures once for all that tells of the same change. */
+  private measureSoon(): void {
+    clearTimeout(this.measuring);
+    this.measuring = setTimeout(() => void this.measure(), MEASURE_MS);
   }
 
   private async measure(): Promise<void> {

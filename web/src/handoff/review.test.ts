@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { HandoffReview, PendingHandoff, Proposal, SummaryItem } from "../api/types";
-import { acceptedOf, changed, grouped, linesOf, pieces, reached } from "./review";
+import { acceptedOf, changed, grouped, linesOf, pieces, reached, sameAs } from "./review";
 
 const item = (kind: SummaryItem["kind"], text: string): SummaryItem => ({
   kind,
@@ -110,4 +110,11 @@ describe("g20_what others do meanwhile is noticed", () => {
   test("what is decided stays", () => {
     expect(changed(review("accepted", null), review("accepted", null))).toBe("none");
   });
+});
+
+test("a draft that has the text of an earlier one says of which", () => {
+  const proposals = ["a", "b", "a"].map(
+    (summary_sha256, iteration) => ({ summary_sha256, iteration }) as Proposal,
+  );
+  expect(proposals.map((proposal) => sameAs(proposal, proposals))).toEqual([null, null, 0]);
 });

@@ -32,6 +32,12 @@ export function isOwnText(proposal: Proposal): boolean {
   return proposal.summary_json.model === BY_A_PERSON;
 }
 
+/** The first iteration with the same text, where that is another one: one went back to it. */
+export function sameAs(proposal: Proposal, proposals: readonly Proposal[]): number | null {
+  const first = proposals.find((other) => other.summary_sha256 === proposal.summary_sha256);
+  return first && first.iteration < proposal.iteration ? first.iteration : null;
+}
+
 /** The proposal that was accepted: the newest with the accepted text. */
 export function acceptedOf(review: HandoffReview): Proposal | null {
   const sha = review.handoff.accepted_sha256;

@@ -43,6 +43,6 @@ function textOf(content: readonly Block[]): string {
 
 function cut(text: string): string {
   const flat = text.replace(/\s+/g, " ").trim();
-  const letters = [...flat.slice(0, 2 * BEGINNING_MAX)];
+  const letters = [...flat.slice(0, 2 * BEGINNING_MAX + 2)];
   return letters.length > BEGINNING_MAX ? `${letters.slice(0, BEGINNING_MAX).join("").trimEnd()}…` : flat;
 }

@@ -15,8 +15,8 @@ export const UNDO_MS = 8_000;
 /** What the actions have to know of a thread. */
 export type Known = Pick<ThreadRow, "thread_id" | "name" | "first_prompt"> & { title?: string | null };
 
-/** Deletions that were not sent yet. */
-const waiting = new Map<string, ReturnType<typeof setTimeout>>();
+/** Deletions that were not sent yet, and how each is taken back; the newest is the last. */
+const waiting = new Map<string, { timer: ReturnType<typeof setTimeout>; undo: () => void }>();
 
 /** Makes a thread and goes there. Returns its id, or nothing when that failed. */
 export async function createThread(): Promise<string | null> {
@@ -102,18 +102,25 @@ export function deleteWithUndo(thread: Known): void {
   const left = "thread" in router.route && router.route.thread === id ? location.hash : null;
   gone.add(id);
   if (left) go(to.home());
-  waiting.set(
-    id,
-    setTimeout(() => void remove(id), UNDO_MS),
-  );
   const undo = () => {
-    clearTimeout(waiting.get(id));
     // Too late once it was sent.
     if (!waiting.delete(id)) return;
+    clearTimeout(timer);
+    dismiss();
     gone.delete(id);
     if (left && router.route.page === "home") go(left);
   };
-  notify(`“${titleOf(thread)}” was deleted`, { action: { label: "Undo", run: undo }, ms: UNDO_MS });
+  const dismiss = notify(`“${titleOf(thread)}” was deleted`, {
+    action: { label: "Undo", run: undo },
+    ms: UNDO_MS,
+  });
+  const timer = setTimeout(() => void remove(id), UNDO_MS);
+  waiting.set(id, { timer, undo });
+}
+
+/** Takes the newest deletion back. */
+export function undoDelete(): void {
+  [...waiting.values()].at(-1)?.undo();
 }
 
 /** Returns what a thread's menu offers everywhere. */
@@ -140,7 +147,7 @@ async function remove(id: string, init?: RequestInit): Promise<void> {
 
 // Whoever closes the page has said what they want, and nobody is there to take it back.
 addEventListener("pagehide", () => {
-  for (const [id, timer] of waiting) {
+  for (const [id, { timer }] of waiting) {
     clearTimeout(timer);
     void remove(id, { keepalive: true });
   }

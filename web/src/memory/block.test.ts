@@ -10,11 +10,16 @@ const take = (text: string, block: string | null = "None recorded yet.") => {
 };
 
 describe("the part that Segue keeps", () => {
-  test("stands between the notes", () => {
+  test("stands between the notes, with its heading, on lines of its own", () => {
     expect(take(file("# Notes\n", "\n- be kind\n"))).toMatchObject({
       before: "# Notes\n",
-      managed: BLOCK,
-      after: "\n- be kind\n",
+      managed: `${BLOCK}\n`,
+      after: "- be kind\n",
+    });
+    expect(take(file("a\n\n## Recent Thread Snapshot\n", "\n"))).toMatchObject({
+      before: "a\n\n",
+      managed: `## Recent Thread Snapshot\n${BLOCK}\n`,
+      after: "",
     });
     expect(take("only notes\n", null)).toMatchObject({ before: "only notes\n", managed: "", after: "" });
   });
@@ -22,7 +27,7 @@ describe("the part that Segue keeps", () => {
   test("is found beside tags in a code fence that hold something else, and not guessed", () => {
     const fenced = "```\n<current_thread_summary>\nexample\n</current_thread_summary>\n```\n";
     expect(take(file(fenced, "\n")).before).toBe(fenced);
-    expect(split(file(BLOCK, ""), "None recorded yet.")).toBeNull();
+    expect(split(`${BLOCK}\n${BLOCK}`, "None recorded yet.")).toBeNull();
     expect(split("no block", "gone")).toBeNull();
     expect(split("<current_thread_summary>\nunclosed", "unclosed")).toBeNull();
   });
@@ -33,17 +38,27 @@ describe("the part that Segue keeps", () => {
       `\ufeff${file("x\n", "\n")}`,
       file("", ""),
       file("old\rmac\r", "\r\nmixed\n"),
+      file("## Recent Thread Snapshot\r\n  ", "  \r\n\r\n"),
     ]) {
       const parts = take(text);
       expect(join(parts, notesOf(parts))).toBe(text);
     }
   });
 
-  test("what is changed keeps the file's ends of lines", () => {
+  test("keeps its lines to itself, whatever is written before and after it", () => {
+    const parts = take(file("a\n", ""));
+    expect(join(parts, { before: "a", after: "b" })).toBe(file("a\n", "\nb"));
+    expect(join(parts, { before: "", after: "" })).toBe(file("", ""));
+  });
+
+  test("what is changed keeps the ends of lines that are there", () => {
     const parts = take(file("a\r\nb\r\n", "\r\nc\r\n"));
     const notes = notesOf(parts);
     expect(notes.before).toBe("a\nb\n");
     expect(join(parts, { ...notes, before: "a\nx\nb\n" })).toBe(file("a\r\nx\r\nb\r\n", "\r\nc\r\n"));
+    const mixed = take(file("a\nb\r\nc\n", "\n"));
+    expect(join(mixed, { before: "a\nb\nnew\nc\n", after: "" })).toBe(file("a\nb\r\nnew\r\nc\n", "\n"));
+    expect(join(mixed, { before: "b\nc\n", after: "" })).toBe(file("b\r\nc\n", "\n"));
   });
 });
 

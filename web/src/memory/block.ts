@@ -1,8 +1,8 @@
 // agent.md as a person changes it: what is theirs before and after the part that Segue keeps, and that part. Pure. Whether a
 // change is taken is the server's.
 
-const OPEN = "<current_thread_summary>";
-const CLOSE = "</current_thread_summary>";
+const MANAGED =
+  /(?:^## Recent Thread Snapshot[ \t]*(?:\r\n|\n|\r))?^ {0,3}<current_thread_summary>(?<block>[^]*?)<\/current_thread_summary>[ \t]*(?:\r\n|\n|\r|$(?![^]))/gm;
 const BOM = "\ufeff";
 
 /** The notes of a file, around the managed part. */
@@ -27,28 +27,39 @@ export function split(text: string, block: string | null): Parts | null {
   const rest = text.slice(mark.length);
   const lineEnd = rest.includes("\r\n") ? "\r\n" : "\n";
   if (block === null) return { mark, before: rest, managed: "", after: "", lineEnd };
-  const found: [number, number][] = [];
-  for (let at = rest.indexOf(OPEN); at >= 0; at = rest.indexOf(OPEN, at + 1)) {
-    const close = rest.indexOf(CLOSE, at);
-    if (close < 0) break;
-    if (rest.slice(at + OPEN.length, close).trim() === block.trim()) found.push([at, close + CLOSE.length]);
-  }
+  // The tags stand on lines of their own, which are part of it, as is the heading that Segue gives it.
+  const found = [...rest.matchAll(MANAGED)].filter((match) => match.groups?.block?.trim() === block.trim());
   const [only] = found;
   if (!only || found.length > 1) return null;
-  const [start, end] = only;
-  return {
-    mark,
-    before: rest.slice(0, start),
-    managed: rest.slice(start, end),
-    after: rest.slice(end),
-    lineEnd,
-  };
+  const [managed] = only;
+  const before = rest.slice(0, only.index);
+  return { mark, before, managed, after: rest.slice(only.index + managed.length), lineEnd };
 }
 
-/** Puts the file together with other notes. A field of a page knows one end of line only; the file keeps its own. */
+/** Puts the file together with other notes. */
 export function join(parts: Parts, notes: Notes): string {
-  const kept = (was: string, is: string) => (is === shown(was) ? was : is.replaceAll("\n", parts.lineEnd));
-  return parts.mark + kept(parts.before, notes.before) + parts.managed + kept(parts.after, notes.after);
+  const { mark, managed, lineEnd } = parts;
+  const [before, after] = [
+    ended(parts.before, notes.before, lineEnd),
+    ended(parts.after, notes.after, lineEnd),
+  ];
+  if (!managed) return mark + before;
+  const gap = (text: string, next: string) => (text && next && !/[\r\n]$/.test(text) ? lineEnd : "");
+  return mark + before + gap(before, managed) + managed + gap(managed, after) + after;
+}
+
+/** Gives lines the ends they had in the file: a field of a page knows one end of line only. */
+function ended(was: string, is: string, lineEnd: string): string {
+  if (is === shown(was)) return was;
+  const [before, lines] = [shown(was).split("\n"), is.split("\n")];
+  const ends = was.match(/\r\n|\n|\r/g) ?? [];
+  const { start, end } = changed(before, lines);
+  const isSame = (index: number) => index + 1 >= lines.length - (before.length - end);
+  const endOf = (index: number) =>
+    index < start ? ends[index] : isSame(index) ? ends[index - (lines.length - before.length)] : lineEnd;
+  return lines
+    .map((line, index) => line + (index + 1 < lines.length ? (endOf(index) ?? lineEnd) : ""))
+    .join("");
 }
 
 /** Text as a field shows it. */

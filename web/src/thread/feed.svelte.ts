@@ -18,8 +18,10 @@ import {
   type Window,
 } from "./window";
 
-/** Entries that are read at a time. */
-export const PAGE = 50;
+/** Entries that are read at a time while one scrolls. */
+export const PAGE = 30;
+/** Entries that are read when the window is opened. */
+const FIRST = 50;
 /** The most entries that are kept where the rest is far away. */
 export const KEPT = 250;
 /** The most pages that are read in a row to keep up; after that there is a hole to scroll over. */
@@ -49,7 +51,7 @@ export class Feed {
   async open(at: number | null): Promise<void> {
     const place = ++this.place;
     try {
-      const next = at === null ? opened(await this.page({})) : await this.around(at);
+      const next = at === null ? opened(await this.page({ limit: FIRST })) : await this.around(at);
       if (place !== this.place) return;
       this.window = next;
       this.state = "open";
@@ -139,8 +141,8 @@ export class Feed {
 
   private async around(at: number): Promise<Window> {
     const [before, after] = await Promise.all([
-      this.page({ before_seq: at, limit: PAGE / 2 }),
-      this.page({ after_seq: at - 1, limit: PAGE / 2 }),
+      this.page({ before_seq: at, limit: FIRST / 2 }),
+      this.page({ after_seq: at - 1, limit: FIRST / 2 }),
     ]);
     return around(before, after);
   }

@@ -65,6 +65,8 @@ export function positionOf(seq: number): number {
 }
 
 interface Message extends Saying {
+  /** What was stored when it began: it is shown when that is, so that an answer never stands before its question. */
+  behind: number;
   /** The position at which it was said to the end; it is stored there. */
   ended: number | null;
 }
@@ -88,6 +90,10 @@ export class Said {
   private works = new Map<string, Work>();
   private shown: ReadonlyMap<string, Working> | null = null;
   private news: News = quiet();
+  /** The position of the newest thing that was stored and is shown. */
+  private newest = 0;
+  /** The position up to which the journal was read. */
+  private read = 0;
 
   /** Takes an event in. One that was taken before is not taken again. */
   take(event: StreamEvent): void {
@@ -114,6 +120,7 @@ export class Said {
 
   /** Forgets what is stored up to there: it is read from the journal. */
   settle(readUpTo: number): void {
+    this.read = Math.max(this.read, readUpTo);
     const isStored = (thing: { ended: number | null }) => thing.ended !== null && thing.ended <= readUpTo;
     for (const [id, message] of this.messages) if (isStored(message)) this.messages.delete(id);
     for (const [id, work] of this.works) if (isStored(work)) this.works.delete(id);
@@ -134,7 +141,7 @@ export class Said {
   /** The answers that are being said, in the order in which they began. */
   saying(): Saying[] {
     return [...this.messages.values()]
-      .filter((message) => message.text !== "" || message.thinking !== "")
+      .filter(({ text: said, thinking, behind }) => (said !== "" || thinking !== "") && behind <= this.read)
       .map(({ id, thinking, text: said }) => ({ id, thinking, text: said }));
   }
 
@@ -151,7 +158,7 @@ export class Said {
     switch (data.event) {
       case "message-start":
         if (data.role !== "ai") return;
-        this.current = { id: text(data.id), thinking: "", text: "", ended: null };
+        this.current = { id: text(data.id), thinking: "", text: "", behind: this.newest, ended: null };
         this.messages.set(this.current.id, this.current);
         return;
       case "content-block-delta": {
@@ -251,7 +258,10 @@ export class Said {
 
   private stored(data: JsonObject): void {
     // What has no entry is not shown in the history, so there is nothing to read.
-    if (data.entry !== null) this.news.stored = true;
+    if (data.entry !== null) {
+      this.news.stored = true;
+      this.newest = this.position;
+    }
     const [type, content] = [text(data.event_type), object(data.content)];
     if (data.event === "missed" || type === "thread_rewound") this.news.rewritten = true;
     if (type.startsWith("handoff_")) this.news.handoff = true;

@@ -30,7 +30,7 @@ test("numbers are short where the last digits matter to nobody", () => {
 });
 
 test("durations are told as precisely as one can feel them, and never as sixty", () => {
-  const cases = [0, 80.4, 999.7, 1_000, 2_345, 59_949, 59_990, 60_000, 65_000, 119_900, 3_600_000];
+  const cases = [0, 80.4, 999.7, 1_000, 2_345, 59_949, 59_990, 60_000, 65_000, 119_900, 3_599_700, 7_500_000];
   expect(cases.map(duration)).toEqual([
     "0 ms",
     "80 ms",
@@ -42,7 +42,8 @@ test("durations are told as precisely as one can feel them, and never as sixty",
     "1 min 0 s",
     "1 min 5 s",
     "2 min 0 s",
-    "60 min 0 s",
+    "1 h 0 min",
+    "2 h 5 min",
   ]);
 });
 

@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import type { JsonObject } from "../../api/types";
 import type { Call } from "../../thread/items";
-import { about, editsOf, outcome, sortOf, stateOf, todosOf } from "./about";
+import { about, editsOf, folded, outcome, sortOf, stateOf, todosOf } from "./about";
 
 const call = (text: string | null, status: "success" | "error" = "success", name = "execute"): Call => ({
   id: "c",
@@ -48,6 +48,20 @@ test("what came of a call is said in a few words", () => {
   expect(outcome(call("The person declined this call: too early", "error"))).toBe("declined: too early");
   expect(stateOf(call("The person declined this call.", "error"))).toBe("refused");
   expect(stateOf(call(null))).toBe("waiting");
+});
+
+test("a change says how many lines come and go", () => {
+  const edit = {
+    ...call("ok", "success", "edit_file"),
+    args: { path: "a", old_string: "a\nb", new_string: "a\nc\nd" },
+  };
+  expect(outcome(edit)).toBe("+2 −1");
+  expect(outcome({ ...call("ok", "success", "write_file"), args: { path: "a", content: "a\nb\n" } })).toBe(
+    "2 lines",
+  );
+  expect(folded("edit", "/a/b/c.rs")).toEqual(["/a/b/", "c.rs"]);
+  expect(folded("read", "src/")).toEqual(["", "src/"]);
+  expect(folded("command", "ls /a/b")).toEqual(["", "ls /a/b"]);
 });
 
 test("tools of other agents are known by what they do", () => {

@@ -4,6 +4,7 @@ import type { Json, JsonObject } from "../../api/types";
 import type { Call } from "../../thread/items";
 import { counted } from "../../ui/format";
 import type { IconName } from "../../ui/icons";
+import { changes } from "../diff/lines";
 import { oneLine } from "../text/inert";
 import { lineCount } from "../text/output";
 
@@ -135,6 +136,24 @@ export function editsOf(args: JsonObject): { before: string; after: string }[] {
   return [...edit(args), ...more.filter(isObject).flatMap(edit)];
 }
 
+/** Characters of edits up to which their lines are compared only to count them. */
+const COUNTED_CHARS = 20_000;
+
+/** `+3 −1`: how many lines come and go. */
+function counts(edits: { before: string; after: string }[]): string {
+  const size = edits.reduce((sum, { before, after }) => sum + before.length + after.length, 0);
+  if (size === 0 || size > COUNTED_CHARS) return "changed";
+  const found = edits.map(({ before, after }) => changes(before, after));
+  const sum = (side: "added" | "removed") => found.reduce((all, change) => all + change[side], 0);
+  return `+${sum("added")} −${sum("removed")}`;
+}
+
+/** Returns a path in two: the folders, which may be cut, and the name, which may not. */
+export function folded(sort: Sort, text: string): [string, string] {
+  const cut = ["edit", "write", "read"].includes(sort) ? text.lastIndexOf("/", text.length - 2) + 1 : 0;
+  return cut > 0 ? [text.slice(0, cut), text.slice(cut)] : ["", text];
+}
+
 export type State = "running" | "waiting" | "done" | "failed" | "refused";
 
 /** Returns how the call stands. */
@@ -165,7 +184,11 @@ export function outcome(call: Call): string {
       return first ? oneLine(first, 160) : "failed";
     }
     case "done": {
-      if (sortOf(call.name) === "todos") return "";
+      const sort = sortOf(call.name);
+      if (sort === "todos") return "";
+      if (sort === "edit") return counts(editsOf(call.args));
+      if (sort === "write" && typeof call.args.content === "string")
+        return counted(lineCount(call.args.content), "line");
       const count = lineCount(said.trimEnd());
       if (count === 0)
         return call.result?.content.some(({ type }) => type === "media") ? "a file" : "no output";

@@ -1,6 +1,6 @@
 // What is coloured of code, and that hostile code is looked at soon.
 import { describe, expect, test } from "vitest";
-import { highlight, languageOf } from "./highlight";
+import { highlight } from "./highlight";
 
 /** Writes the parts so that one can read them: `kind‹text›`. */
 const drawn = (code: string, lang: string) =>
@@ -48,11 +48,6 @@ test.each([
   ["constructor", "let a", "let a"],
   ["", "let a", "let a"],
 ])("%s", (lang, code, expected) => expect(drawn(code, lang)).toBe(expected));
-
-test("a file's name says its language", () => {
-  expect(languageOf("src/a.RS")).toBe("rs");
-  expect(languageOf("Dockerfile")).toBe("dockerfile");
-});
 
 describe("hostile code is looked at soon, and nothing of it is lost", () => {
   const langs =

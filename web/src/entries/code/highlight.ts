@@ -231,12 +231,6 @@ function pattern(name: string): RegExp | null {
   return built;
 }
 
-/** Returns the language that a file's name says, or nothing. */
-export function languageOf(path: string): string {
-  const name = path.slice(Math.max(path.lastIndexOf("/"), path.lastIndexOf("\\")) + 1).toLowerCase();
-  return name.slice(name.lastIndexOf(".") + 1);
-}
-
 /** Returns the code in parts of one colour each. */
 export function highlight(code: string, lang: string): Part[] {
   const called = lang.toLowerCase().replace(/^\{?\.?|\}?$/g, "");

@@ -22,6 +22,8 @@ export interface ThreadRow {
   pending_handoff_id: string | null;
   created_at: string;
   updated_at: string;
+  /** What sort of session it was imported from. */
+  source?: string | null;
 }
 
 /** One task of the agent's list. */

@@ -1,7 +1,6 @@
 // The strokes of the page's icons, drawn on 16 by 16. How one is shown is `Icon.svelte`'s.
 export const icons = {
   "arrow-down": "M8 3v10M4 9l4 4 4-4",
-  "arrow-left": "M13 8H3m4-4L3 8l4 4",
   "arrow-right": "M3 8h10m-4-4 4 4-4 4",
   "arrow-up": "M8 13V3M4 7l4-4 4 4",
   chart: "M2.5 4h5M5.5 8h5M8.5 12h5",
@@ -17,13 +16,11 @@ export const icons = {
   download: "M8 2.5v8M4.5 7.5 8 11l3.5-3.5M3 13.5h10",
   edit: "m3 13 .8-3.2L11 2.6 13.4 5l-7.2 7.2zM9.4 4.2l2.4 2.4",
   error: "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12ZM8 4.8v3.8M8 11.1v.1",
-  external: "M9.5 2.5h4v4M13.5 2.5l-6 6M11.5 9.5v4h-9v-9h4",
   eye: "M1.5 8S4 3.5 8 3.5 14.5 8 14.5 8 12 12.5 8 12.5 1.5 8 1.5 8ZM8 9.8a1.8 1.8 0 1 0 0-3.6 1.8 1.8 0 0 0 0 3.6Z",
   file: "M4 1.8h5l3 3v9.4H4zM9 1.8v3h3",
   filter: "M2.5 4h11M4.5 8h7M6.5 12h3",
   folder: "M1.8 3.5h4.4l1.4 1.8h6.6V13H1.8z",
   fork: "M6 3.5a1.5 1.5 0 1 1-3 0 1.5 1.5 0 0 1 3 0ZM13 3.5a1.5 1.5 0 1 1-3 0 1.5 1.5 0 0 1 3 0ZM9.5 12.5a1.5 1.5 0 1 1-3 0 1.5 1.5 0 0 1 3 0ZM4.5 5v1.5A1.5 1.5 0 0 0 6 8h4a1.5 1.5 0 0 0 1.5-1.5V5M8 8v3",
-  grip: "M6 4v.1M10 4v.1M6 8v.1M10 8v.1M6 12v.1M10 12v.1",
   handoff: "M2.5 8h7m-3-3 3 3-3 3M10 2.5h3.5v11H10",
   help: "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12ZM6.2 6.4a1.8 1.8 0 1 1 2.5 1.7c-.5.2-.7.5-.7 1M8 11.2v.1",
   image: "M2 3h12v10H2zM5.5 6.5v.1M2 11l3.5-3 3 2.5 2-1.5 3.5 3",
@@ -38,7 +35,6 @@ export const icons = {
   minus: "M3 8h10",
   moon: "M13.5 9.5a6 6 0 0 1-7-7 6 6 0 1 0 7 7Z",
   more: "M3.2 8a.3.3 0 1 0 .6 0 .3.3 0 1 0-.6 0M7.7 8a.3.3 0 1 0 .6 0 .3.3 0 1 0-.6 0M12.2 8a.3.3 0 1 0 .6 0 .3.3 0 1 0-.6 0",
-  play: "M5 3.2v9.6L12.5 8z",
   plus: "M8 3v10M3 8h10",
   refresh: "M13 8a5 5 0 1 1-1.5-3.6L13 6M13 2.8V6H9.8",
   search: "M7 11.5a4.5 4.5 0 1 0 0-9 4.5 4.5 0 0 0 0 9Zm3.3-1.2L14 14",
@@ -59,8 +55,6 @@ export const icons = {
   upload: "M8 11V3M4.5 6.5 8 3l3.5 3.5M3 13.5h10",
   user: "M8 8a2.8 2.8 0 1 0 0-5.6A2.8 2.8 0 0 0 8 8ZM2.8 13.8a5.2 5.2 0 0 1 10.4 0",
   warning: "M8 2.5l6.2 10.8H1.8zM8 6.6v3M8 11.4v.1",
-  "zoom-in": "M7 11.5a4.5 4.5 0 1 0 0-9 4.5 4.5 0 0 0 0 9Zm3.3-1.2L14 14M7 5v4M5 7h4",
-  "zoom-out": "M7 11.5a4.5 4.5 0 1 0 0-9 4.5 4.5 0 0 0 0 9Zm3.3-1.2L14 14M5 7h4",
 } as const;
 
 export type IconName = keyof typeof icons;

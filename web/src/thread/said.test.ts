@@ -129,7 +129,7 @@ test("what a sub-agent does stays below its call", () => {
   expect(teller.said.saying()).toEqual([]);
 });
 
-test("c9_a_compaction_is_told_while_it_works_and_why_it_failed", () => {
+test("c5_a_compaction_is_told_while_it_works_and_why_it_failed", () => {
   const teller = new Teller();
   const compacting = (payload: JsonObject) => teller.at(9).tell("custom", { name: "compacting", payload });
   compacting({ state: "began", trigger: "auto", replaced_count: 15, tokens_before: 4340 });

@@ -3,11 +3,14 @@
 
 /** Pixels from the end within which one counts as being there. */
 const NEAR = 32;
+/** Items whose places are remembered. */
+const ANCHORS = 3;
 
 export class Scroll {
   /** Whether one is at the end, so that what is new is shown as it comes. */
   stuck = true;
-  private anchor: { item: HTMLElement; top: number } | null = null;
+  /** What one looks at, and where: the uppermost items, since the first of them may be drawn elsewhere the next time. */
+  private anchors: { item: HTMLElement; top: number }[] = [];
   private lastTop = 0;
 
   constructor(
@@ -38,9 +41,8 @@ export class Scroll {
       this.to(this.scroller.scrollHeight);
       return;
     }
-    const { anchor } = this;
-    if (!anchor) return;
-    if (!anchor.item.isConnected) return this.remember();
+    const anchor = this.anchors.find(({ item }) => item.isConnected);
+    if (!anchor) return this.remember();
     const moved = this.topOf(anchor.item) - anchor.top;
     if (Math.abs(moved) >= 1) this.to(this.scroller.scrollTop + moved);
   }
@@ -83,7 +85,9 @@ export class Scroll {
   }
 
   private remember(): void {
-    const item = this.first();
-    this.anchor = item && { item, top: this.topOf(item) };
+    this.anchors = [];
+    let item: Element | null = this.first();
+    for (; item instanceof HTMLElement && this.anchors.length < ANCHORS; item = item.nextElementSibling)
+      this.anchors.push({ item, top: this.topOf(item) });
   }
 }

@@ -1,17 +1,37 @@
 // The ruler over the bars. Pure.
 
-const STEPS = [1, 2, 5];
+const [SECOND, MINUTE, HOUR, DAY] = [1_000, 60_000, 3_600_000, 86_400_000];
+/** Distances that people count in, in milliseconds. */
+const STEPS = [
+  ...[1, 2, 5, 10, 20, 50, 100, 200, 500],
+  ...[1, 2, 5, 10, 15, 30].map((many) => many * SECOND),
+  ...[1, 2, 5, 10, 15, 30].map((many) => many * MINUTE),
+  ...[1, 2, 3, 6, 12].map((many) => many * HOUR),
+  ...[1, 2, 5, 10, 20, 50, 100].map((many) => many * DAY),
+];
 
-/** Round moments of a stretch, in milliseconds from its beginning, at most `most` of them and never its very end. */
-export function ticks(length: number, most = 5): number[] {
-  if (!(length > 0)) return [0];
-  let step = 1;
-  for (let exponent = 0; length / step > most; exponent++) {
-    const scale = 10 ** Math.floor(exponent / STEPS.length);
-    step = (STEPS[exponent % STEPS.length] ?? 1) * scale;
-  }
-  const found: number[] = [];
-  for (let at = 0; at < length * 0.97; at += step) found.push(at);
+export interface Tick {
+  /** Milliseconds from the beginning. */
+  at: number;
+  label: string;
+}
+
+/** Round moments of a stretch, `most` distances of them at the most, and none where its label would not fit. */
+export function ticks(length: number, most = 5): Tick[] {
+  const step = STEPS.find((step) => length / step <= most) ?? length / most;
+  const [unit, name] =
+    step < SECOND
+      ? [1, "ms"]
+      : step < MINUTE
+        ? [SECOND, "s"]
+        : step < HOUR
+          ? [MINUTE, "min"]
+          : step < DAY
+            ? [HOUR, "h"]
+            : [DAY, "d"];
+  const found: Tick[] = [{ at: 0, label: "0" }];
+  for (let at = step; at < length * 0.93; at += step)
+    found.push({ at, label: `${Math.round(at / unit)} ${name}` });
   return found;
 }
 

@@ -154,12 +154,12 @@ describe("a run as spans", () => {
       duration_ms: 1_500,
       usage: USAGE,
     });
-    const told = trace([started, called, condensed, ended(6, 2_001)], run("success"), T0);
-    expect(drawn([started, called, condensed, ended(6, 2_001)])).toEqual([
+    const told = trace([started, called, condensed, ended(6, 3_600)], run("success"), T0);
+    expect(drawn([started, called, condensed, ended(6, 3_600)])).toEqual([
       "note Began (one) 0..0",
-      "compaction 12 messages condensed (auto · 150,000 → 18,000 tokens) 500..2000",
-      "  internal one (compaction) 500..2000",
-      "note Ended (success) 2001..2001",
+      "compaction 12 messages condensed (auto · 150,000 → 18,000 tokens) 2000..3500",
+      "  internal one (compaction) 2000..3500",
+      "note Ended (success) 3600..3600",
     ]);
     expect(allTokens(told.totals.internal)).toBe(125);
     expect(allTokens(told.totals.all)).toBe(125);
@@ -197,12 +197,24 @@ describe("a run as spans", () => {
   });
 });
 
+test("events from before the run was listed are in their places all the same", () => {
+  expect(drawn([started, calling, ended(6, 1_001)], "success", T0, 60_000).slice(0, 2)).toEqual([
+    "note Began (one) 0..0",
+    "model one (I will.) 0..1000",
+  ]);
+  expect(trace([started, calling], run("success", 60_000), T0)).toMatchObject({ start: T0, end: T0 + 1_000 });
+});
+
 describe("the ruler", () => {
   test("is round and has few lines", () => {
-    expect(ticks(4_400)).toEqual([0, 1_000, 2_000, 3_000, 4_000]);
-    expect(ticks(90)).toEqual([0, 20, 40, 60, 80]);
-    expect(ticks(0)).toEqual([0]);
-    for (const length of [1, 7, 999, 61_000, 86_400_000]) expect(ticks(length).length).toBeLessThanOrEqual(6);
+    const labels = (length: number) => ticks(length).map(({ label }) => label);
+    expect(labels(4_400)).toEqual(["0", "1 s", "2 s", "3 s", "4 s"]);
+    expect(labels(90)).toEqual(["0", "20 ms", "40 ms", "60 ms", "80 ms"]);
+    expect(labels(200_000)).toEqual(["0", "1 min", "2 min", "3 min"]);
+    expect(labels(7_000_000)).toEqual(["0", "30 min", "60 min", "90 min"]);
+    expect(labels(0)).toEqual(["0"]);
+    for (const length of [1, 7, 999, 61_000, 86_400_000, 1e12])
+      expect(ticks(length).length).toBeLessThanOrEqual(6);
   });
 
   test("puts everything inside", () => {

@@ -142,7 +142,8 @@ class Folding {
   private beside: JournalEvent[] = [];
   /** Internal calls whose compaction has not come yet: one transaction stores both. */
   private internal: Span[] = [];
-  private before: number;
+  private before = 0;
+  private created = 0;
   private hasBegun = false;
   private state: RunState = "pending";
   private error: string | null = null;
@@ -150,16 +151,16 @@ class Folding {
   constructor(
     private readonly run: RunFacts,
     private readonly now: number,
-  ) {
-    this.before = Date.parse(run.created_at);
-  }
+  ) {}
 
   fold(events: JournalEvent[]): Trace {
+    const [first] = events;
+    this.created = Math.min(Date.parse(this.run.created_at), first ? Date.parse(first.created_at) : Infinity);
+    this.before = this.created;
     for (const event of events) this.take(event, Date.parse(event.created_at));
     this.close();
-    const created = Date.parse(this.run.created_at);
-    const start = this.spans.reduce((least, span) => Math.min(least, span.start), created);
-    const end = this.spans.reduce((most, span) => Math.max(most, span.end), Math.max(created, this.before));
+    const start = this.spans.reduce((least, span) => Math.min(least, span.start), this.created);
+    const end = this.spans.reduce((most, span) => Math.max(most, span.end), this.before);
     const { state, error, spans } = this;
     return { state, error, start, end, spans, totals: totalsOf(spans) };
   }
@@ -214,10 +215,8 @@ class Folding {
   }
 
   private begun(event: JournalEvent, at: number): void {
-    const created = Date.parse(this.run.created_at);
-    const waited = at - created;
-    if (!this.hasBegun && waited >= QUEUE_MS_MIN)
-      this.add({ id: "queue", kind: "queue", label: "Waited in line", start: created, end: at });
+    if (!this.hasBegun && at - this.created >= QUEUE_MS_MIN)
+      this.add({ id: "queue", kind: "queue", label: "Waited in line", start: this.created, end: at });
     const how = text(event.content.how);
     const label = this.hasBegun ? "Went on" : "Began";
     const detail = [how === "admitted" ? "" : how, modelName(text(event.content.model))].filter(Boolean);
@@ -319,21 +318,22 @@ class Folding {
 
   private condensed(event: JournalEvent, at: number): void {
     const { content } = event;
-    const start = this.startOf(event, at, this.before);
-    const sizes = `${number(content.tokens_before).toLocaleString("en")} → ${number(content.tokens_after).toLocaleString("en")} tokens`;
-    const span = this.stretch(event, at, {
+    const sizes = [content.tokens_before, content.tokens_after].map((tokens) =>
+      number(tokens).toLocaleString("en"),
+    );
+    // Its events carry the moment at which it began.
+    const end = at + number(content.duration_ms);
+    const span = this.stretch(event, end, {
       kind: "compaction",
       label: `${counted(number(content.replaced_count), "message")} condensed`,
-      detail: `${text(content.trigger)} · ${sizes}`,
-      start,
+      detail: `${text(content.trigger)} · ${sizes.join(" → ")} tokens`,
+      start: at,
       message: event.seq,
     });
+    this.before = Math.max(this.before, end);
     // Its calls of the model are part of it, and their tokens are counted there.
     const calls = this.internal.splice(0);
-    for (const call of calls) {
-      call.depth = 2;
-      call.start = Math.min(Math.max(call.start, start), call.end);
-    }
+    for (const call of calls) Object.assign(call, { depth: 2, start: at, end });
     const [first] = calls;
     if (!first) return;
     this.spans.splice(this.spans.indexOf(span), 1);

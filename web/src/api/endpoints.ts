@@ -111,7 +111,7 @@ export const api = {
       `${thread(id)}/runs/${run}/events${query({ after, limit: 1000 })}`,
     ),
   rate: (id: string, run: string, rating: 1 | -1, comment: string | null) =>
-    call<RunFeedback>("PUT", `${thread(id)}/runs/${run}/feedback`, { rating, comment }),
+    call<{ feedback: RunFeedback }>("PUT", `${thread(id)}/runs/${run}/feedback`, { rating, comment }),
   unrate: (id: string, run: string) => call<void>("DELETE", `${thread(id)}/runs/${run}/feedback`),
 
   handOff: (id: string, options: { goal?: string; messages?: number; preview?: boolean } = {}) =>

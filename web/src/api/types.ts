@@ -69,7 +69,7 @@ export interface Usage {
 export interface RunFeedback {
   run_id: string;
   rating: 1 | -1;
-  comment: string | null;
+  comment?: string | null;
   created_at: string;
   updated_at: string;
 }

@@ -160,7 +160,7 @@ export type State = "running" | "waiting" | "done" | "failed" | "refused";
 export function stateOf(call: Call): State {
   if (!call.result) return call.working ? "running" : "waiting";
   if (call.result.status !== "error") return "done";
-  return /^The person declined this call/.test(resultOf(call)) ? "refused" : "failed";
+  return /^(?:The person declined this call|Not done: )/.test(resultOf(call)) ? "refused" : "failed";
 }
 
 /** Returns the text of the result. */
@@ -176,6 +176,7 @@ export function outcome(call: Call): string {
     case "waiting":
       return "";
     case "refused": {
+      if (said.startsWith("Not done")) return oneLine(said, 160);
       const why = /^The person declined this call: ([^]*)/.exec(said)?.[1];
       return why ? `declined: ${oneLine(why, 120)}` : "declined";
     }

@@ -57,7 +57,7 @@ export function grouped(hits: readonly Hit[]): Group[] {
   const groups = new Map<string, Group>();
   for (const hit of hits) {
     const thread = threadOf(hit);
-    const name = hit.kind === "item" ? "Store" : "A thread that was deleted";
+    const name = hit.kind === "item" ? "The store" : "A thread that was deleted";
     const key = thread ?? name;
     const group = groups.get(key) ?? { key, thread, name, hits: [] };
     group.hits.push(hit);

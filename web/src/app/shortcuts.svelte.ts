@@ -38,7 +38,11 @@ function named(event: KeyboardEvent): string {
   return `${isMod ? "Mod+" : ""}${event.altKey ? "Alt+" : ""}${event.key}`;
 }
 
+/** What is chosen or ticked takes no text, so the keys of the page go on there. */
+const CHOSEN = ["radio", "checkbox", "range", "file", "button"];
+
 function isWriting(target: EventTarget | null): boolean {
+  if (target instanceof HTMLInputElement && CHOSEN.includes(target.type)) return false;
   return (
     target instanceof HTMLElement &&
     (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName))

@@ -40,6 +40,8 @@ export interface ThreadDetail extends ThreadRow {
   active_run: { run_id: string; status: string; created_at: string } | null;
   /** How many runs wait in line. */
   pending_runs: number;
+  /** The newest run, and why it failed if it did. */
+  last_run: { run_id: string; status: string; error: string | null; created_at: string } | null;
 }
 
 /** A page of the list. */

@@ -33,8 +33,6 @@ export class Thread {
   queue = $state.raw<Queued[]>([]);
   /** Every marker and every undoing of one, wherever in the thread. */
   markers = $state.raw<Entry[]>([]);
-  /** Why the last run failed, where it failed before somebody looked. */
-  private earlierFailure = $state<string | null>(null);
   stopping = $state(false);
   compactionAsked = $state(false);
 
@@ -43,7 +41,8 @@ export class Thread {
   /** Messages that were taken back: the server says so a moment later. */
   private withdrawn = new Set<string>();
   private looksWithoutRun = 0;
-  private dismissed: string | null = null;
+  /** The failed run of which one wants to hear no more. */
+  private dismissed = $state<string | null>(null);
   private measuring: ReturnType<typeof setTimeout> | undefined;
 
   constructor(readonly id: string) {
@@ -57,8 +56,12 @@ export class Thread {
     return this.failure ? "failed" : "idle";
   }
 
+  /** Why the last run failed. */
   get failure(): string | null {
-    return this.live.failure ?? this.earlierFailure;
+    if (this.live.failure) return this.live.failure;
+    const { detail } = this;
+    if (detail?.state !== "error" || detail.last_run?.run_id === this.dismissed) return null;
+    return detail.last_run?.error ?? "The last run failed.";
   }
 
   /** Opens and follows the thread; the returned function lets go of it. */
@@ -177,8 +180,7 @@ export class Thread {
 
   /** Takes the note away that the last run failed. */
   dismiss(): void {
-    this.dismissed = this.detail?.updated_at ?? null;
-    this.earlierFailure = null;
+    this.dismissed = this.detail?.last_run?.run_id ?? null;
     this.live.dismiss();
   }
 
@@ -212,14 +214,13 @@ export class Thread {
       // Whether the server is there is said by the page as a whole.
       return;
     }
-    this.detail = detail;
+    this.detail = settled(before, detail);
     this.looksWithoutRun = detail.active_run ? 0 : this.looksWithoutRun + 1;
     // What told of the run's beginning was lost before it told of its end.
     if (this.live.run && this.looksWithoutRun > 1) this.live.over();
     if (before && detail.last_seq > before.last_seq) void this.readNew();
     if (before?.active_run && !detail.active_run) this.measureSoon();
     await this.lookInLine(detail);
-    await this.lookForFailure(detail, before);
   }
 
   private async lookInLine(detail: ThreadDetail): Promise<void> {
@@ -233,28 +234,6 @@ export class Thread {
       .map((run) => ({ run: run.run_id, text: saidIn(run) }))
       .filter(({ text }) => text !== "")
       .reverse();
-  }
-
-  private async lookForFailure(detail: ThreadDetail, before: ThreadDetail | null): Promise<void> {
-    if (detail.state !== "error") {
-      this.earlierFailure = null;
-      return;
-    }
-    if (before?.updated_at === detail.updated_at || this.dismissed === detail.updated_at) return;
-    this.earlierFailure = await this.reason().catch(() => null);
-  }
-
-  private async reason(): Promise<string | null> {
-    const [run] = await api.runs(this.id, 1);
-    if (!run || !["error", "timeout"].includes(run.status)) return null;
-    let after: number | undefined;
-    do {
-      const page = await api.runEvents(this.id, run.run_id, after);
-      const event = page.events.find(({ event_type }) => event_type === "run_failed");
-      if (typeof event?.content.message === "string") return event.content.message;
-      after = page.next_after ?? undefined;
-    } while (after !== undefined);
-    return "The last run failed.";
   }
 
   /** Measures once for all that tells of the same change. */
@@ -271,6 +250,14 @@ export class Thread {
     const page = await api.history(this.id, { shown: "markers", limit: MARKERS_MAX }).catch(() => null);
     if (page) this.markers = page.entries;
   }
+}
+
+/** What was looked at, with the very things of before where nothing of them changed: nobody's answer is drawn anew under their hands. */
+function settled(before: ThreadDetail | null, next: ThreadDetail): ThreadDetail {
+  if (!before) return next;
+  if (JSON.stringify(before) === JSON.stringify(next)) return before;
+  const asked = new Map(before.interrupts.map((interrupt) => [interrupt.id, interrupt]));
+  return { ...next, interrupts: next.interrupts.map((interrupt) => asked.get(interrupt.id) ?? interrupt) };
 }
 
 function saidIn(run: Run): string {

@@ -67,10 +67,7 @@ export const api = {
     call<HistoryPage>("GET", `${thread(id)}/history/markers/${seq}/messages${query({ ...q })}`),
   /** The threads in which the sub-agents of its calls work. */
   subagents: (id: string) =>
-    call<{ subagents: { call_id: string; thread_id: string; status: string }[] }>(
-      "GET",
-      `${thread(id)}/subagents`,
-    ),
+    call<{ subagents: { call_id: string; thread_id: string }[] }>("GET", `${thread(id)}/subagents`),
   context: (id: string) => call<Context>("GET", `${thread(id)}/context`),
   compact: (id: string, options: { focus?: string; keep?: { messages: number } } = {}) =>
     call<{ outcome: string; reason?: string }>("POST", `${thread(id)}/compact`, options),

@@ -45,7 +45,7 @@ pub use threads::ThreadNode;
 pub use threads::compaction::{CompactionRequest, Condensed, Uncompacted};
 pub use threads::export::{export_json, export_markdown};
 pub use threads::import::{FoundSession, ImportProblem, ImportReport, ImportedThread};
-pub use threads::lineage::{Lineage, LineageThread};
+pub use threads::lineage::{Lineage, LineageThread, SubagentThread, SubagentsOf};
 pub use threads::pruning::{KeptThreads, Named, Prunable, PrunableThread, Pruned};
 pub use threads::rewind::{Prompt, Rewound};
 pub use turns::WORKSPACE_KEY;
@@ -64,7 +64,7 @@ pub use journal::view::{
 pub use journal::{AnyNews, News, ThreadNews};
 pub use journal::{
     Direction, EventQuery, FoundKind, HistoryPage, HistoryQuery, OutboxPlace, RunFilter, Shown, Sort, SortBy,
-    StoredSummary, Superseded, ThreadFilter,
+    StoredSummary, Subagents, Superseded, ThreadFilter,
 };
 pub use journal::{PoolFigures, ThreadSize};
 pub use ledger::redact;

@@ -12,6 +12,7 @@ mod lineage;
 mod memory;
 mod search;
 mod server;
+mod threads;
 mod written;
 
 use std::sync::Arc;
@@ -44,7 +45,7 @@ const REFUSALS: [(&str, &str); 8] = [
 pub(crate) fn routes() -> OpenApiRouter<Gateway> {
     let mut endpoints = endpoints();
     for item in endpoints.get_openapi_mut().paths.paths.values_mut() {
-        let methods = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
+        let methods = [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete];
         for operation in methods.into_iter().flatten() {
             for (status, text) in REFUSALS {
                 let told =
@@ -62,6 +63,10 @@ fn envelope() -> Content {
 
 fn endpoints() -> OpenApiRouter<Gateway> {
     OpenApiRouter::new()
+        .routes(routes!(threads::list))
+        .routes(routes!(threads::show, threads::rename))
+        .routes(routes!(threads::fork))
+        .routes(routes!(threads::subagents))
         .routes(routes!(history::page))
         .routes(routes!(history::marker))
         .routes(routes!(history::events))

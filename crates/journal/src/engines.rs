@@ -86,6 +86,11 @@ impl<E: Engine> Store for E {
         self.ask(move |db| events::size(db, thread_id)).await
     }
 
+    async fn thread_tokens(&self, thread_ids: &[ThreadId]) -> Result<Vec<(ThreadId, u64)>> {
+        let thread_ids = thread_ids.to_vec();
+        self.ask(move |db| runs::tokens(db, &thread_ids)).await
+    }
+
     async fn threads_by_prefix(&self, prefix: &str, scope: &Scope) -> Result<Vec<ThreadId>> {
         let (prefix, scope) = (prefix.to_owned(), scope.clone());
         self.ask(move |db| threads::by_prefix(db, &prefix, &scope)).await

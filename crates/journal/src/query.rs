@@ -133,6 +133,10 @@ pub struct ThreadFilter {
     /// Only those whose metadata contain this: every key with an equal value, where an object contains each object that
     /// has no other fields.
     pub metadata: Map<String, Value>,
+    /// Only those whose metadata have nothing of that name.
+    pub lacking: Option<&'static str>,
+    /// Only those whose name or first prompt contains this, in capitals or not.
+    pub text: Option<String>,
     /// The order.
     pub order: Sort,
     /// How many to skip.

@@ -153,6 +153,16 @@ impl Store for Scoped {
         }
     }
 
+    async fn thread_tokens(&self, thread_ids: &[ThreadId]) -> Result<Vec<(ThreadId, u64)>> {
+        let mut own = Vec::with_capacity(thread_ids.len());
+        for thread_id in thread_ids {
+            if self.has_thread(*thread_id).await? {
+                own.push(*thread_id);
+            }
+        }
+        self.inner.thread_tokens(&own).await
+    }
+
     async fn threads_by_prefix(&self, prefix: &str, scope: &Scope) -> Result<Vec<ThreadId>> {
         self.inner.threads_by_prefix(prefix, self.narrower(scope)).await
     }

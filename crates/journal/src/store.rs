@@ -82,6 +82,9 @@ pub trait Store: Send + Sync {
     /// not there holds nothing.
     async fn thread_size(&self, thread_id: ThreadId) -> Result<ThreadSize>;
 
+    /// Returns the tokens that the runs of each of the threads took together; a thread without runs is left out.
+    async fn thread_tokens(&self, thread_ids: &[ThreadId]) -> Result<Vec<(ThreadId, u64)>>;
+
     /// Returns up to ten ids of threads of a scope that begin with `prefix` (hyphens and case are ignored), sub-agents
     /// included. A [`crate::Scoped`] store puts its own in place of `scope`.
     async fn threads_by_prefix(&self, prefix: &str, scope: &Scope) -> Result<Vec<ThreadId>>;

@@ -1,5 +1,7 @@
 //! Looking at handoffs: those that wait, one with all its proposals, one by a part of its id. Nothing is decided here.
 
+use std::collections::BTreeMap;
+
 use journal::HandoffFilter;
 use protocol::{Handoff, HandoffId, HandoffStatus, Interrupt, InterruptId, Proposal, ThreadId};
 use serde::Serialize;
@@ -80,6 +82,17 @@ impl Agent {
             listed.push(self.listed(handoff).await?);
         }
         Ok(listed)
+    }
+
+    /// Returns the handoffs that wait for a decision, or are being drafted, by the threads they would hand off.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn waiting_handoffs(&self) -> Result<BTreeMap<ThreadId, HandoffId>> {
+        let statuses = HandoffStatus::ALL.into_iter().filter(|status| status.is_pending()).collect();
+        let waiting = self.store.handoffs(HandoffFilter { statuses, ..HandoffFilter::default() }).await?;
+        let waiting = waiting.into_iter().filter(|handoff| !self.is_old(handoff));
+        Ok(waiting.map(|handoff| (handoff.parent_thread_id, handoff.handoff_id)).collect())
     }
 
     async fn listed(&self, handoff: Handoff) -> Result<ListedHandoff> {

@@ -3,14 +3,18 @@
 
 use std::collections::BTreeSet;
 
-use journal::{Sort, ThreadFilter};
-use protocol::{Thread, ThreadId};
+use journal::{Direction, EventQuery, Sort, Subagents, ThreadFilter};
+use protocol::{EventType, ParentKind, Thread, ThreadId};
+use serde_json::Value;
 
 use crate::Result;
 use crate::agent::Agent;
 
 /// Threads of a tree that are read; the rest is left out, and said to be.
 const THREADS_MAX: usize = 1_000;
+
+/// Sub-agents of a thread that are read.
+const SUBAGENTS_MAX: usize = 200;
 
 /// The tree a thread belongs to.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +36,53 @@ pub struct LineageThread {
     pub depth: usize,
 }
 
+/// A thread that a sub-agent works in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SubagentThread {
+    /// The call it works for, if it is known.
+    pub call_id: Option<String>,
+    /// The thread.
+    pub thread: Thread,
+}
+
+/// The sub-agents that worked for a thread.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SubagentsOf {
+    /// Each of them, oldest first.
+    pub subagents: Vec<SubagentThread>,
+    /// Whether these are all.
+    pub is_complete: bool,
+}
+
 impl Agent {
+    /// Returns the sub-agents that worked for the thread itself; those that worked for these are theirs.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn subagents(&self, thread_id: ThreadId) -> Result<SubagentsOf> {
+        let filter = ThreadFilter {
+            parent_id: Some(thread_id),
+            subagents: Subagents::Shown,
+            order: Sort { direction: Direction::Ascending, ..Sort::NEWEST },
+            limit: SUBAGENTS_MAX + 1,
+            ..ThreadFilter::default()
+        };
+        let mut threads = self.store.threads(filter).await?;
+        let is_complete = threads.len() <= SUBAGENTS_MAX;
+        threads.truncate(SUBAGENTS_MAX);
+        threads.retain(|thread| thread.parent_kind == Some(ParentKind::Subagent));
+        let mut subagents = Vec::with_capacity(threads.len());
+        for thread in threads {
+            let types = vec![EventType::ThreadCreated];
+            let query = EventQuery { types, ..EventQuery::after(0, 1) };
+            let created = self.store.events(thread.thread_id, query).await?.pop();
+            let origin = created.map(|created| created.content_value()).unwrap_or_default();
+            let call_id = origin.get("call_id").and_then(Value::as_str).map(str::to_owned);
+            subagents.push(SubagentThread { call_id, thread });
+        }
+        Ok(SubagentsOf { subagents, is_complete })
+    }
+
     /// Returns the tree of the thread: handoffs and forks, from its oldest ancestor. Sub-agents are left out.
     ///
     /// # Errors

@@ -155,6 +155,8 @@ fn one_body(method: &Method, path: &str) -> Value {
         }
         ("PUT", "/api/threads/{thread_id}/runs/{run_id}/feedback") => json!({"rating": -1}),
         ("POST", "/api/threads/{thread_id}/compact" | "/api/threads/{thread_id}/uncompact") => json!({}),
+        ("PATCH", "/api/threads/{thread_id}") => json!({"name": "mine"}),
+        ("POST", "/api/threads/{thread_id}/fork") => json!({}),
         ("POST", "/api/threads/{thread_id}/rewind") => json!({"keep_seq": 0}),
         ("POST", "/api/threads/{thread_id}/handoffs") => json!({}),
         ("POST", "/api/handoffs/{handoff_id}/decision") => json!({"decisions": [{"type": "approve"}]}),

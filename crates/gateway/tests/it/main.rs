@@ -12,6 +12,8 @@ mod isolation;
 mod page;
 mod resources;
 #[cfg(test)]
+mod rows;
+#[cfg(test)]
 mod runs;
 #[cfg(test)]
 mod sse;

@@ -15,7 +15,7 @@ use super::threads::{Head, PREFIX_IDS_MAX};
 use super::{not_found, owners, threads};
 use crate::{Error, Fence, Result, RunPatch};
 
-pub(crate) use list::{active, list, queued};
+pub(crate) use list::{active, list, queued, tokens};
 
 /// Hex digits of a UUID.
 const UUID_DIGITS: usize = 32;

@@ -102,7 +102,9 @@ against_every_backend! {
         h2_creation_is_idempotent
         h2_metadata_is_patched_key_by_key
         h4_lists_are_ordered_and_paged
+        h4_a_list_has_the_threads_whose_name_or_first_words_contain_a_text
         h4_a_list_has_what_every_set_field_lets_through
+        h4_tokens_of_a_page_of_threads_are_told_at_once
         h4_a_list_can_be_sorted_by_what_people_see
         k1_nobody_lists_threads_without_saying_whose
         threads_of_sub_agents_are_listed_for_who_asks

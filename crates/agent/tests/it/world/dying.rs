@@ -106,6 +106,9 @@ impl Store for Dying {
     async fn thread_size(&self, thread_id: ThreadId) -> journal::Result<ThreadSize> {
         self.inner.thread_size(thread_id).await
     }
+    async fn thread_tokens(&self, thread_ids: &[ThreadId]) -> journal::Result<Vec<(ThreadId, u64)>> {
+        self.inner.thread_tokens(thread_ids).await
+    }
     async fn runs_by_prefix(&self, prefix: &str, scope: &Scope) -> journal::Result<Vec<RunId>> {
         self.inner.runs_by_prefix(prefix, scope).await
     }

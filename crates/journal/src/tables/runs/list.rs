@@ -4,9 +4,9 @@ use crate::engines::sql::{Connection, ToValue};
 use protocol::{Run, RunStatus, ThreadId};
 
 use super::{COLUMNS, read};
-use crate::tables::columns::integer;
+use crate::tables::columns::{integer, json, stored};
 use crate::tables::{owners, page_limit, threads};
-use crate::{Result, RunFilter};
+use crate::{Error, PAGE_ROWS_MAX, Result, RunFilter};
 
 /// Returns the running runs, of one thread or of all, oldest first.
 pub(crate) fn active(connection: &Connection, thread_id: Option<ThreadId>) -> Result<Vec<Run>> {
@@ -32,6 +32,24 @@ fn at_status_sql(status: RunStatus, thread_id: Option<ThreadId>) -> String {
          WHERE r.status = '{}'{condition} ORDER BY r.created_at, r.run_id",
         status.as_str()
     )
+}
+
+/// Returns the tokens of all runs of each of the threads.
+pub(crate) fn tokens(connection: &Connection, thread_ids: &[ThreadId]) -> Result<Vec<(ThreadId, u64)>> {
+    if thread_ids.len() > PAGE_ROWS_MAX {
+        let reason = format!("at most {PAGE_ROWS_MAX} are asked about at a time, not {}", thread_ids.len());
+        return Err(Error::Invalid { what: "tokens of threads", reason });
+    }
+    let ids: Vec<String> = thread_ids.iter().map(ToString::to_string).collect();
+    let mut statement = connection.prepare_cached(
+        "SELECT t.thread_id AS thread_id, CAST(sum(r.input_tokens + r.output_tokens) AS BIGINT) AS tokens
+         FROM threads t JOIN runs r ON r.thread_key = t.thread_key
+         WHERE t.thread_id IN (SELECT value FROM json_each(?1)) GROUP BY t.thread_id",
+    )?;
+    statement.query_map([json(&ids)?], |row| {
+        let tokens: i64 = row.get("tokens")?;
+        Ok((stored(row, "thread_id")?, tokens.unsigned_abs()))
+    })
 }
 
 /// Returns a page of runs, newest first.

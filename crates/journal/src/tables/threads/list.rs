@@ -103,6 +103,12 @@ impl Question {
             let names: Vec<_> = statuses.map(ThreadStatus::as_str).collect();
             question.sql.push_str(&format!(" AND h.status IN ('{}')", names.join("', '")));
         }
+        if let Some(key) = filter.lacking {
+            question.sql.push_str(&format!(" AND json_extract(t.metadata, '$.{key}') IS NULL"));
+        }
+        if let Some(text) = &filter.text {
+            question.add_text(text);
+        }
         Ok(question)
     }
 
@@ -114,12 +120,44 @@ impl Question {
         self.sql.push_str(&condition.replace('?', &place));
     }
 
+    /// Adds that the name or the first prompt contains the text. Engines know the capitals of ASCII alone, so that those of
+    /// other letters are looked for as they may be written.
+    fn add_text(&mut self, text: &str) {
+        let mut ways = vec![text.to_owned(), text.to_lowercase(), text.to_uppercase(), capitalised(text)];
+        if text.is_ascii() {
+            ways.truncate(1);
+        }
+        ways.sort_unstable();
+        ways.dedup();
+        let mut conditions = Vec::new();
+        for way in ways {
+            self.parameters.push(pattern(&way).into());
+            let place = self.parameters.len();
+            for column in ["t.name", "t.first_prompt"] {
+                conditions.push(format!("lower({column}) LIKE lower(?{place}) ESCAPE '!'"));
+            }
+        }
+        self.sql.push_str(&format!(" AND ({})", conditions.join(" OR ")));
+    }
+
     fn page(&mut self, filter: &ThreadFilter) {
         self.parameters.push(integer(filter.limit as u64).into());
         self.parameters.push(integer(filter.offset as u64).into());
         let count = self.parameters.len();
         self.sql.push_str(&format!(" LIMIT ?{} OFFSET ?{count}", count - 1));
     }
+}
+
+/// Returns what a text is like that contains this one, whose own wildcards stand for themselves.
+fn pattern(text: &str) -> String {
+    let escaped = text.replace('!', "!!").replace('%', "!%").replace('_', "!_");
+    format!("%{escaped}%")
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    let first: String = chars.next().into_iter().flat_map(char::to_uppercase).collect();
+    first + &chars.as_str().to_lowercase()
 }
 
 fn order(filter: &ThreadFilter) -> String {

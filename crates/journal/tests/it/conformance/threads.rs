@@ -1,12 +1,12 @@
 //! Threads: creation, changes, lists, prefixes, deletion, counters.
 
 use journal::{
-    Direction, Error, EventQuery, HandoffFilter, HealthDepth, ImportSource, PAGE_ROWS_MAX, Sort, SortBy,
-    Subagents, ThreadFilter, ThreadPatch, Write,
+    Direction, Error, EventQuery, HandoffFilter, HealthDepth, ImportSource, PAGE_ROWS_MAX, RunPatch, Sort,
+    SortBy, Subagents, ThreadFilter, ThreadPatch, Write,
 };
 use protocol::{
     AssistantId, HandoffStatus, Message, NewEvent, ParentKind, RunId, RunStatus, Scope, Thread, ThreadId,
-    ThreadStatus,
+    ThreadStatus, Usage,
 };
 use serde_json::{Map, Value, json};
 
@@ -163,6 +163,8 @@ pub async fn h4_a_list_has_what_every_set_field_lets_through(store: Subject) {
         (ThreadFilter { statuses: vec![ThreadStatus::Error, ThreadStatus::Busy], ..page(10) }, &[2, 1]),
         (ThreadFilter { statuses: vec![ThreadStatus::Interrupted], ..page(10) }, &[]),
         (ThreadFilter { statuses: vec![ThreadStatus::Idle], ..having(json!({"graph": "agent"})) }, &[0]),
+        (ThreadFilter { lacking: Some("tags"), ..page(10) }, &[3]),
+        (ThreadFilter { lacking: Some("graph"), statuses: vec![ThreadStatus::Busy], ..page(10) }, &[]),
     ] {
         let expected: Vec<ThreadId> = expected.iter().map(|at| all[*at]).collect();
         assert_eq!(ids(&store.threads(filter.clone()).await.unwrap()), expected, "{filter:?}");
@@ -174,6 +176,55 @@ pub async fn h4_a_list_has_what_every_set_field_lets_through(store: Subject) {
             assert_eq!(ids(&page), expected.iter().skip(offset).take(1).copied().collect::<Vec<_>>());
         }
     }
+}
+
+pub async fn h4_a_list_has_the_threads_whose_name_or_first_words_contain_a_text(store: Subject) {
+    let names = [Some("Mend the Kettle"), Some("100% of_it! \\ done"), None, Some("Äpfel und Überzüge")];
+    let mut all = Vec::new();
+    for (second, name) in (1..).zip(names) {
+        let thread = Thread { name: name.map(str::to_owned), updated_at: at(second), ..thread() };
+        all.push(thread.thread_id);
+        commit(&*store, vec![Write::CreateThread(thread)]).await.unwrap();
+    }
+    append(&*store, all[2], vec![human("why does my KETTLE leak?")]).await.unwrap();
+    for (text, expected) in [
+        ("kettle", &[2, 0][..]),
+        ("KETTLE LEAK", &[2]),
+        ("the k", &[0]),
+        ("0% of_", &[1]),
+        ("100%of", &[]),
+        ("%", &[1]),
+        ("_", &[1]),
+        ("!", &[1]),
+        ("\\", &[1]),
+        ("äpfel", &[3]),
+        ("überzüge", &[3]),
+        ("Überzüge", &[3]),
+        ("nothing", &[]),
+        ("' OR 1=1 --", &[]),
+    ] {
+        let filter = ThreadFilter { text: Some(text.to_owned()), ..page(10) };
+        let mut expected: Vec<ThreadId> = expected.iter().map(|at| all[*at]).collect();
+        let mut found = ids(&store.threads(filter.clone()).await.unwrap());
+        found.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(found, expected, "{text}");
+        assert_eq!(store.thread_count(filter).await.unwrap(), expected.len() as u64, "{text}");
+    }
+}
+
+pub async fn h4_tokens_of_a_page_of_threads_are_told_at_once(store: Subject) {
+    let (run, without) = (create_run(&*store, "one").await, create(&*store).await);
+    let add_usage =
+        Some(Usage { input_tokens: 7, output_tokens: 2, cache_read_tokens: 5, ..Usage::default() });
+    for _ in 0..2 {
+        let patch = RunPatch { add_usage, ..RunPatch::default() };
+        commit(&*store, vec![Write::UpdateRun { run_id: run.run_id, patch }]).await.unwrap();
+    }
+    let asked = [run.thread_id, without, ThreadId::generate()];
+    assert_eq!(store.thread_tokens(&asked).await.unwrap(), [(run.thread_id, 18)]);
+    let first = run.thread_id;
+    assert!(matches!(store.thread_tokens(&vec![first; PAGE_ROWS_MAX + 1]).await, Err(Error::Invalid { .. })));
 }
 
 pub async fn h4_a_list_can_be_sorted_by_what_people_see(store: Subject) {

@@ -5,7 +5,7 @@ use protocol::UserId;
 
 use super::Model;
 
-/// Serve the agent over HTTP, to LangGraph clients and to Segue's own
+/// Serve the agent over HTTP, to LangGraph clients and to Segue's own, and a page to browsers
 ///
 /// Clients on this machine show the token in `$SEGUE_HOME/token`, which is made at the first start; others show a key that
 /// `segue keys create` made. Ctrl-C or SIGTERM lets running turns reach a durable step, and the next start goes on with
@@ -27,6 +27,9 @@ pub(crate) struct Serve {
     /// Print the token, not only where it is
     #[arg(long, conflicts_with = "no_auth")]
     pub(crate) show_token: bool,
+    /// Open the page in your browser once the server answers
+    #[arg(long)]
+    pub(crate) open: bool,
     #[command(flatten)]
     pub(crate) model: Model,
 }

@@ -5,6 +5,7 @@ mod clients;
 mod guard;
 mod handoffs;
 mod looking;
+mod page;
 mod replicas;
 mod wrong;
 
@@ -158,10 +159,15 @@ fn j5_a_second_signal_does_not_wait_for_what_will_not_stop() {
     let mut command = sandbox.command(&["serve", "--addr", "127.0.0.1:0", "--show-token"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let said: Vec<String> = lines.by_ref().take(3).collect();
+    let said: Vec<String> = lines.by_ref().take(4).collect();
     let token = std::fs::read_to_string(sandbox.home().join("token")).unwrap();
     let addr = said[0].rsplit("http://").next().unwrap().to_owned();
-    assert!(said[1].contains(token.trim()) && said[2].ends_with("/docs"), "{said:?}");
+    assert_eq!(
+        said[1],
+        format!("Page        http://{addr}/"),
+        "a file is not told the token unless it is asked for"
+    );
+    assert!(said[2].contains(token.trim()) && said[3].ends_with("/docs"), "{said:?}");
     let api = Api { addr, key: Some(token.trim().to_owned()) };
     let thread = thread(&api);
     let body = json!({"assistant_id": "agent", "input": {"messages": [{"role": "user", "content": "go"}]}});

@@ -1,6 +1,8 @@
 //! `segue serve`: the agent over HTTP until somebody stops it. What a request may do is decided by the gateway; here it is
 //! told where to listen and whom to let in.
 
+mod page;
+
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,11 +41,16 @@ pub(crate) async fn run(context: Context, args: Serve) -> Outcome {
     let listener = TcpListener::bind(addr).await.map_err(|error| not_heard(addr, &error))?;
     let addr = listener.local_addr()?;
     let Context { agent, screen, format, .. } = context;
-    let about = About { addr, token_file: agent.home().token(), auth: settings.auth.clone(), args };
+    let (home, token_file) = (agent.home().root().to_owned(), agent.home().token());
+    let about = About { addr, home, token_file, auth: settings.auth.clone(), args };
     let dispatch = Dispatch::new(agent, RunLimits::default());
     let mut signals = Signals::take()?;
     let recovered = dispatch.recover().await?;
     about.tell((&screen, format), &recovered)?;
+    if about.args.open {
+        // The listener takes connections from here on; they are answered as soon as the server works.
+        page::open(&screen, &about.home, &about.page(page::Told::WithToken));
+    }
     let shutdown = CancellationToken::new();
     let serving = gateway::serve(listener, Arc::clone(&dispatch), settings, shutdown.clone());
     let mut serving = std::pin::pin!(serving);
@@ -80,12 +87,18 @@ const fn allow_open_files() {}
 /// What is told of a server that has begun.
 struct About {
     addr: SocketAddr,
+    home: std::path::PathBuf,
     token_file: std::path::PathBuf,
     auth: Auth,
     args: Serve,
 }
 
 impl About {
+    /// Returns where the page is.
+    fn page(&self, told: page::Told) -> String {
+        page::address(self.addr, &self.auth, told)
+    }
+
     fn tell(&self, (screen, format): (&Screen, Format), recovered: &Recovered) -> Result<(), Failure> {
         let url = format!("http://{}", self.addr);
         let token = match &self.auth {
@@ -95,6 +108,7 @@ impl About {
         if format == Format::Json {
             screen.line(json!({
                 "addr": self.addr, "url": url, "docs_url": format!("{url}/docs"),
+                "page": self.page(page::Told::WithoutToken),
                 "auth": match &self.auth { Auth::Token(_) => "token", Auth::Keys => "keys", Auth::Open => "none" },
                 "token_file": token.map(|_| &self.token_file),
                 "token": token.filter(|_| self.args.show_token).map(Token::expose),
@@ -110,6 +124,7 @@ impl About {
             (Auth::Keys, None) => "keys only; `segue keys list` shows them  (header x-api-key)".to_owned(),
             (Auth::Open | Auth::Token(_), None) => "none: everybody on this machine is let in".to_owned(),
         };
+        screen.line(format!("Page        {}", self.page(page::Told::to_whom_reads(&std::io::stdout()))))?;
         screen.line(format!("Token       {access}"))?;
         screen.line(format!("Docs        {url}/docs"))?;
         if let Some(text) = went_on(recovered) {

@@ -1,0 +1,86 @@
+//! The way to the page: its address, and a browser that is told to open it. The token is in the fragment of the address, which
+//! browsers send to nobody; it is told to a person alone, never to a file or in the arguments of a program that others may
+//! read.
+
+use std::io::{self, IsTerminal, Write as _};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use gateway::Auth;
+
+use crate::terminal::screen::Screen;
+
+/// Opens an address in the browser of the person at the machine.
+const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+
+/// The document that leads a browser to the page.
+const LEADING: &str = "open.html";
+
+/// What is told of the page's address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    /// The token, too: whoever opens it is let in.
+    WithToken,
+    /// Where it is; it asks for the token.
+    WithoutToken,
+}
+
+impl Told {
+    /// Returns what whoever reads there is told: a person sits at a terminal.
+    pub(super) fn to_whom_reads(output: &impl IsTerminal) -> Self {
+        if output.is_terminal() { Self::WithToken } else { Self::WithoutToken }
+    }
+}
+
+/// Returns where the page of a server is.
+pub(super) fn address(addr: SocketAddr, auth: &Auth, told: Told) -> String {
+    match (auth, told) {
+        (Auth::Token(token), Told::WithToken) => format!("http://{addr}/#token={}", token.expose()),
+        (Auth::Token(_) | Auth::Keys | Auth::Open, _) => format!("http://{addr}/"),
+    }
+}
+
+/// Opens the page; where nothing can, says so. `folder` is the person's own.
+pub(super) fn open(screen: &Screen, folder: &Path, address: &str) {
+    let opening = leading(folder, address).and_then(|leads| {
+        let mut opener = Command::new(OPENER);
+        opener.arg(leads).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+    });
+    match opening {
+        // It is waited for, so that nothing is left of it; how it ends is between it and the person.
+        Ok(mut opening) => drop(std::thread::spawn(move || opening.wait())),
+        Err(error) => screen.note(format!("warning: failed to open the page with `{OPENER}`: {error}")),
+    }
+}
+
+/// Writes a document that leads to the address, which only its owner can read: what a program is told as it is started can
+/// be read by everybody on the machine.
+fn leading(folder: &Path, address: &str) -> io::Result<PathBuf> {
+    let mut document = tempfile::NamedTempFile::new_in(folder)?;
+    writeln!(document, "<!doctype html><meta charset=\"utf-8\"><title>Segue</title>")?;
+    writeln!(document, "<meta http-equiv=\"refresh\" content=\"0; url={address}\">")?;
+    let path = folder.join(LEADING);
+    document.persist(&path)?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use gateway::Token;
+
+    use super::*;
+
+    #[test]
+    fn k2_the_token_is_in_the_fragment_and_only_for_who_may_see_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let token = Token::at(&folder.path().join("token")).unwrap();
+        let addr = SocketAddr::from(([127, 0, 0, 1], 2024));
+        let auth = Auth::Token(token.clone());
+        let whole = address(addr, &auth, Told::WithToken);
+        assert_eq!(whole, format!("http://127.0.0.1:2024/#token={}", token.expose()));
+        assert_eq!(address(addr, &auth, Told::WithoutToken), "http://127.0.0.1:2024/");
+        assert_eq!(address(addr, &Auth::Open, Told::WithToken), "http://127.0.0.1:2024/");
+        assert_eq!(Told::to_whom_reads(&std::fs::File::open(folder.path()).unwrap()), Told::WithoutToken);
+    }
+}

@@ -26,6 +26,8 @@ export function beginning(entry: Entry): Beginning {
       return { speaker: "Archived", text: cut(entry.summary), created_at };
     case "summary_undone":
       return { speaker: "Condensing taken back", text: "", created_at };
+    case "compaction_failed":
+      return { speaker: "Not condensed", text: cut(entry.reason), created_at };
     case "imported_boundary":
     case "imported_summary":
       return { speaker: "Imported", text: cut(entry.text), created_at };

@@ -3,13 +3,14 @@ import type { Proposal } from "../api/types";
 import {
   acceptEdit,
   added,
-  asText,
+  asMarkdown,
   begin,
   bytes,
   graphemes,
   isChanged,
   moved,
   problemsOf,
+  toMarkdown,
   type Edit,
 } from "./edit";
 
@@ -70,10 +71,22 @@ describe("g6_what breaks a limit is said, not sent", () => {
     ["title of 121", { title: "👍🏽".repeat(121) }, "The title has 121 characters, at most 120 are allowed."],
     ["title empty", { title: " " }, "The title is empty."],
     ["tldr of 201", { tldr: "x".repeat(201) }, "The TL;DR has 201 characters, at most 200 are allowed."],
-    ["no item", { items: [{ key: 0, kind: "blocker", text: " ", refs: [] }] }, "There is no item."],
+    [
+      "no item",
+      { items: [{ key: 0, kind: "blocker", text: " ", refs: [], unverified: null }] },
+      "There is no item.",
+    ],
     [
       "eight items",
-      { items: Array.from({ length: 8 }, (_, key) => ({ key, kind: "blocker", text: "x", refs: [] })) },
+      {
+        items: Array.from({ length: 8 }, (_, key) => ({
+          key,
+          kind: "blocker",
+          text: "x",
+          refs: [],
+          unverified: null,
+        })),
+      },
       "There are 8 items, at most 7 are allowed.",
     ],
     ["empty Markdown", { how: "markdown", markdown: "\n" }, "There is no text."],
@@ -115,8 +128,21 @@ test("g1_an edit is accepted in the place of the text it was made from", () => {
   });
 });
 
-test("what was typed can be kept as text", () => {
-  expect(asText(begin(proposal))).toBe(
-    "**Kettle**\nIt leaks.\n\n### Objective\n- Mend it\n\n### Next steps\n- Buy glue\n- Glue it\n\n### Artifacts\n- lid.rs\n",
+test("fields go on as Markdown, with the marks of what is as it was", () => {
+  const edit = begin(proposal);
+  expect(toMarkdown(edit, proposal).markdown).toBe(proposal.summary_md);
+  const items = edit.items.map((item) => (item.text === "Buy glue" ? { ...item, text: "Buy\nglue" } : item));
+  const own = toMarkdown({ ...edit, items }, proposal);
+  expect(own.how).toBe("markdown");
+  expect(own.markdown).toBe(
+    "**Kettle**\nIt leaks.\n\n### Objective\n- Mend it (unverified)\n\n### Next steps\n- Buy\n- glue\n- Glue it\n\n### Artifacts\n- lid.rs\n",
   );
+  expect(asMarkdown({ ...edit, items: edit.items.map((item) => ({ ...item, text: "x" })) })).not.toContain(
+    "unverified",
+  );
+});
+
+test("Markdown that was changed by hand is not written over", () => {
+  const edit = { ...begin(proposal), title: "Lid", isMarkdownOwn: true, markdown: "mine" };
+  expect(toMarkdown(edit, proposal).markdown).toBe("mine");
 });

@@ -28,6 +28,8 @@ export interface EditItem {
   kind: SummaryKind;
   text: string;
   refs: number[];
+  /** The text that could not be verified, for as long as it is that. */
+  unverified: string | null;
 }
 
 /** A summary that is being edited, in one of two ways. */
@@ -39,19 +41,33 @@ export interface Edit {
   tldr: string;
   items: EditItem[];
   markdown: string;
+  /** Whether the Markdown was changed by hand; the fields do not know of that. */
+  isMarkdownOwn: boolean;
 }
 
 export function begin(proposal: Proposal): Edit {
   const { title, tldr, body } = proposal.summary_json;
-  const items = body.map(({ kind, text, refs }, key) => ({ key, kind, text, refs }));
   return {
     sha256: proposal.summary_sha256,
     how: "fields",
     title,
     tldr,
-    items: inOrder(items),
+    items: itemsOf(body),
     markdown: proposal.summary_md,
+    isMarkdownOwn: false,
   };
+}
+
+function itemsOf(body: readonly SummaryItem[]): EditItem[] {
+  return inOrder(
+    body.map(({ kind, text, refs, verified }, key) => ({
+      key,
+      kind,
+      text,
+      refs,
+      unverified: verified ? null : text,
+    })),
+  );
 }
 
 const rank = new Map(KINDS.map(({ kind }, at) => [kind, at]));
@@ -74,14 +90,14 @@ export function moved(items: readonly EditItem[], key: number, by: -1 | 1): Edit
 
 export function added(items: readonly EditItem[], kind: SummaryKind): EditItem[] {
   const key = Math.max(-1, ...items.map((item) => item.key)) + 1;
-  return inOrder([...items, { key, kind, text: "", refs: [] }]);
+  return inOrder([...items, { key, kind, text: "", refs: [], unverified: null }]);
 }
 
 /** Whether anything differs from the proposal. */
 export function isChanged(edit: Edit, proposal: Proposal): boolean {
   if (edit.how === "markdown") return edit.markdown !== proposal.summary_md;
   const { title, tldr, body } = proposal.summary_json;
-  const items = inOrder(body.map(({ kind, text, refs }, key) => ({ key, kind, text, refs })));
+  const items = itemsOf(body);
   const plain = (of: readonly EditItem[]) => JSON.stringify(of.map(({ kind, text }) => [kind, text]));
   return edit.title !== title || edit.tldr !== tldr || plain(edit.items) !== plain(items);
 }
@@ -117,12 +133,26 @@ export function change(args: Extract<Decision, { type: "edit" }>["edited_action"
   return { type: "edit", edited_action: { name: "handoff_summary", args } };
 }
 
-/** The edit as text, for a person who wants to keep it. */
-export function asText(edit: Edit): string {
-  if (edit.how === "markdown") return edit.markdown;
+/** Goes on with the edit as Markdown, with what the fields hold. */
+export function toMarkdown(edit: Edit, proposal: Proposal): Edit {
+  if (edit.isMarkdownOwn) return { ...edit, how: "markdown" };
+  const isSame = !isChanged({ ...edit, how: "fields" }, proposal);
+  return { ...edit, how: "markdown", markdown: isSame ? proposal.summary_md : asMarkdown(edit) };
+}
+
+/** The mark of what could not be verified, as the server writes and reads it. */
+const UNVERIFIED = " (unverified)";
+
+/** The fields as Markdown, marks included. */
+export function asMarkdown(edit: Edit): string {
   const parts = KINDS.map(({ kind, heading }) => {
-    const lines = edit.items.filter((item) => item.kind === kind && item.text.trim());
-    return lines.length ? `### ${heading}\n${lines.map((item) => `- ${item.text}`).join("\n")}\n` : "";
+    const lines = edit.items
+      .filter((item) => item.kind === kind && item.text.trim())
+      .flatMap((item) => {
+        const mark = item.unverified === item.text ? UNVERIFIED : "";
+        return (item.text.trim() + mark).split("\n").map((line) => `- ${line}`);
+      });
+    return lines.length ? `### ${heading}\n${lines.join("\n")}\n` : "";
   });
   return [`**${edit.title}**\n${edit.tldr}\n`, ...parts.filter(Boolean)].join("\n");
 }

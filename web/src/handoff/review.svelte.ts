@@ -22,6 +22,8 @@ export class Review {
   /** Whether somebody else decided while this page was open. */
   isOvertaken = $state(false);
   problem = $state.raw<ApiError | null>(null);
+  /** Why the last decision was not taken, in the server's words. */
+  refusal = $state.raw<ApiError | null>(null);
   doing = $state<Doing | null>(null);
 
   private timer: ReturnType<typeof setTimeout> | undefined;
@@ -72,13 +74,15 @@ export class Review {
   async decide(doing: Doing, decision: Decision): Promise<DecidedHandoff | null> {
     if (this.doing) return null;
     this.doing = doing;
+    this.refusal = null;
     try {
       const decided = await api.decideHandoff(this.id, decision);
       await this.look("us");
       return decided;
     } catch (error) {
       this.doing = null;
-      failed(`${doing} failed`, error);
+      if (error instanceof ApiError && !this.isOver) this.refusal = error;
+      else failed(`${doing} failed`, error);
       await this.look();
       return null;
     } finally {

@@ -129,6 +129,11 @@ export interface UndoneEntry extends EntryBase {
   type: "summary_undone";
   marker_seq: number;
 }
+export interface CompactionFailedEntry extends EntryBase {
+  type: "compaction_failed";
+  trigger: string;
+  reason: string;
+}
 export interface ArchivedEntry extends EntryBase {
   type: "turns_archived";
   turn_count: number;
@@ -145,7 +150,14 @@ export interface ImportedEntry extends EntryBase {
 }
 /** An entry of a history. */
 export type Entry =
-  HumanEntry | AiEntry | ToolEntry | MarkerEntry | UndoneEntry | ArchivedEntry | ImportedEntry;
+  | HumanEntry
+  | AiEntry
+  | ToolEntry
+  | MarkerEntry
+  | UndoneEntry
+  | CompactionFailedEntry
+  | ArchivedEntry
+  | ImportedEntry;
 
 export interface HistoryPage {
   thread_id: string;

@@ -3,6 +3,7 @@
 import type {
   AiEntry,
   ArchivedEntry,
+  CompactionFailedEntry,
   Entry,
   HumanEntry,
   ImportedEntry,
@@ -47,6 +48,7 @@ export type Item =
   | { kind: "tool"; key: string; seq: number; entry: ToolEntry; call: Call }
   | { kind: "marker"; key: string; seq: number; entry: MarkerEntry; undone: boolean }
   | { kind: "undone"; key: string; seq: number; entry: UndoneEntry }
+  | { kind: "failed"; key: string; seq: number; entry: CompactionFailedEntry }
   | { kind: "archived"; key: string; seq: number; entry: ArchivedEntry }
   | { kind: "imported"; key: string; seq: number; entry: ImportedEntry }
   | { kind: "saying"; key: string; seq: number; saying: Saying };
@@ -135,6 +137,9 @@ export function items(
         break;
       case "summary_undone":
         drawn.push({ kind: "undone", key, seq, entry });
+        break;
+      case "compaction_failed":
+        drawn.push({ kind: "failed", key, seq, entry });
         break;
       case "turns_archived":
         drawn.push({ kind: "archived", key, seq, entry });

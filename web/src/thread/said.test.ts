@@ -136,6 +136,11 @@ test("c5_a_compaction_is_told_while_it_works_and_why_it_failed", () => {
   expect(teller.said.compacting).toMatchObject({ state: "compacting", count: 15, tokens: 4340 });
   compacting({ state: "failed", trigger: "auto", reason: "it would hardly be smaller" });
   expect(teller.said.compacting).toMatchObject({ state: "failed", reason: "it would hardly be smaller" });
+  teller.at(10).tell("history", { event: "stored", event_type: "compaction_failed", entry: {} });
+  teller.said.settle(9);
+  expect(teller.said.compacting).not.toBeNull();
+  teller.said.settle(10);
+  expect(teller.said.compacting).toBeNull();
   compacting({ state: "began", trigger: "manual" });
   compacting({ state: "condensed", trigger: "manual" });
   expect(teller.said.compacting).toBeNull();

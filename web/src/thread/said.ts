@@ -90,6 +90,8 @@ export class Said {
   private works = new Map<string, Work>();
   private shown: ReadonlyMap<string, Working> | null = null;
   private news: News = quiet();
+  /** Where it is stored that a compaction came to nothing. */
+  private failedAt: number | null = null;
   /** The position of the newest thing that was stored and is shown. */
   private newest = 0;
   /** The position up to which the journal was read. */
@@ -121,6 +123,9 @@ export class Said {
   /** Forgets what is stored up to there: it is read from the journal. */
   settle(readUpTo: number): void {
     this.read = Math.max(this.read, readUpTo);
+    if (this.failedAt !== null && this.failedAt <= readUpTo && this.compacting?.state === "failed") {
+      this.compacting = null;
+    }
     const isStored = (thing: { ended: number | null }) => thing.ended !== null && thing.ended <= readUpTo;
     for (const [id, message] of this.messages) if (isStored(message)) this.messages.delete(id);
     for (const [id, work] of this.works) if (isStored(work)) this.works.delete(id);
@@ -231,6 +236,7 @@ export class Said {
   }
 
   private compacted(payload: JsonObject): void {
+    this.failedAt = null;
     const trigger = text(payload.trigger);
     if (payload.state === "began") {
       const [count, tokens] = [number(payload.replaced_count), number(payload.tokens_before)];
@@ -261,6 +267,7 @@ export class Said {
     if (data.entry !== null) {
       this.news.stored = true;
       this.newest = this.position;
+      if (data.event_type === "compaction_failed") this.failedAt = this.position;
     }
     const [type, content] = [text(data.event_type), object(data.content)];
     if (data.event === "missed" || type === "thread_rewound") this.news.rewritten = true;

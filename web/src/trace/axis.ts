@@ -19,19 +19,20 @@ export interface Tick {
 /** Round moments of a stretch, `most` distances of them at the most, and none where its label would not fit. */
 export function ticks(length: number, most = 5): Tick[] {
   const step = STEPS.find((step) => length / step <= most) ?? length / most;
-  const [unit, name] =
-    step < SECOND
-      ? [1, "ms"]
-      : step < MINUTE
-        ? [SECOND, "s"]
-        : step < HOUR
-          ? [MINUTE, "min"]
-          : step < DAY
-            ? [HOUR, "h"]
-            : [DAY, "d"];
+  const isMillis = length < SECOND;
+  const [unit, name] = isMillis
+    ? [1, "ms"]
+    : step < MINUTE
+      ? [SECOND, "s"]
+      : step < HOUR
+        ? [MINUTE, "min"]
+        : step < DAY
+          ? [HOUR, "h"]
+          : [DAY, "d"];
+  const digits = !isMillis && step < SECOND ? 1 : 0;
   const found: Tick[] = [{ at: 0, label: "0" }];
   for (let at = step; at < length * 0.93; at += step)
-    found.push({ at, label: `${Math.round(at / unit)} ${name}` });
+    found.push({ at, label: `${(at / unit).toFixed(digits)} ${name}` });
   return found;
 }
 

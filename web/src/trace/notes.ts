@@ -1,5 +1,6 @@
 // How events that take no time are called in a trace. One that a later version writes is shown by its own name.
-import type { JournalEvent, Json } from "../api/types";
+import type { JournalEvent } from "../api/types";
+import { text } from "./read";
 
 interface Note {
   label: string;
@@ -35,8 +36,6 @@ const LABELS: Record<string, string> = {
 };
 /** What a note tells, the first of these that is there. */
 const DETAILS = ["reason", "feedback", "message", "goal", "name", "error"] as const;
-
-const text = (value: Json | undefined): string => (typeof value === "string" ? value : "");
 
 /** Names a moment of a run. */
 export function noteOf({ event_type, content }: JournalEvent): Note {

@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest";
 import type { JournalEvent, JsonObject } from "../api/types";
 import { place, ticks } from "./axis";
-import { allTokens, trace } from "./spans";
+import { allTokens } from "./read";
+import { trace } from "./spans";
 
 const T0 = Date.parse("2026-03-01T09:00:00Z");
 const USAGE = { input_tokens: 100, output_tokens: 20, cache_read_tokens: 5, cache_write_tokens: 0 };
@@ -210,6 +211,7 @@ describe("the ruler", () => {
     const labels = (length: number) => ticks(length).map(({ label }) => label);
     expect(labels(4_400)).toEqual(["0", "1 s", "2 s", "3 s", "4 s"]);
     expect(labels(90)).toEqual(["0", "20 ms", "40 ms", "60 ms", "80 ms"]);
+    expect(labels(1_900)).toEqual(["0", "0.5 s", "1.0 s", "1.5 s"]);
     expect(labels(200_000)).toEqual(["0", "1 min", "2 min", "3 min"]);
     expect(labels(7_000_000)).toEqual(["0", "30 min", "60 min", "90 min"]);
     expect(labels(0)).toEqual(["0"]);

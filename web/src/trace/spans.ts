@@ -3,9 +3,22 @@
 //
 // The journal holds what is done, not what begins. A model call therefore begins where the event before it is, a tool
 // call where it was allowed or called, unless the entry says how long it took.
-import type { Block, JournalEvent, Json, JsonObject, Usage } from "../api/types";
+import type { JournalEvent, JsonObject, Usage } from "../api/types";
 import { counted } from "../ui/format";
 import { noteOf } from "./notes";
+import {
+  argumentOf,
+  beginning,
+  blocksOf,
+  modelName,
+  NO_USAGE,
+  number,
+  object,
+  plus,
+  text,
+  textOf,
+  usageOf,
+} from "./read";
 
 export type SpanKind = "queue" | "human" | "model" | "tool" | "internal" | "compaction" | "question" | "note";
 /** `waiting`: a person has to answer; `lost`: the run ended before it did. */
@@ -67,69 +80,6 @@ export interface RunFacts {
 
 /** Milliseconds in line below which nothing is said of it. */
 const QUEUE_MS_MIN = 100;
-const NO_USAGE: Usage = { input_tokens: 0, output_tokens: 0, cache_read_tokens: 0, cache_write_tokens: 0 };
-
-/** Adds up. */
-export function plus(a: Usage, b: Usage | null): Usage {
-  if (!b) return a;
-  return {
-    input_tokens: a.input_tokens + b.input_tokens,
-    output_tokens: a.output_tokens + b.output_tokens,
-    cache_read_tokens: a.cache_read_tokens + b.cache_read_tokens,
-    cache_write_tokens: a.cache_write_tokens + b.cache_write_tokens,
-  };
-}
-
-/** All tokens that went to a model and came back. */
-export function allTokens(usage: Usage): number {
-  return usage.input_tokens + usage.output_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
-}
-
-const text = (value: Json | undefined): string => (typeof value === "string" ? value : "");
-const number = (value: Json | undefined): number => (typeof value === "number" ? value : 0);
-const object = (value: Json | undefined): JsonObject =>
-  value !== null && typeof value === "object" && !Array.isArray(value) ? value : {};
-
-function usageOf(value: Json | undefined): Usage | null {
-  if (value === undefined || value === null) return null;
-  const told = object(value);
-  return {
-    input_tokens: number(told.input_tokens),
-    output_tokens: number(told.output_tokens),
-    cache_read_tokens: number(told.cache_read_tokens),
-    cache_write_tokens: number(told.cache_write_tokens),
-  };
-}
-
-/** The blocks of a message. */
-export function blocksOf(event: JournalEvent): Block[] {
-  const content = event.content.content;
-  return Array.isArray(content) ? (content as Block[]) : [];
-}
-
-/** The text of a message. */
-export function textOf(event: JournalEvent): string {
-  const texts = blocksOf(event).map((block) => (block.type === "text" ? block.text : ""));
-  return texts.filter(Boolean).join("\n\n");
-}
-
-function beginning(words: string): string {
-  const line = words.trim().split("\n", 1)[0] ?? "";
-  return line.length > 120 ? `${line.slice(0, 119)}…` : line;
-}
-
-/** The argument by which people know a call. */
-export function argumentOf(args: JsonObject | null): string {
-  if (!args) return "";
-  const names = ["command", "file_path", "path", "pattern", "query", "url", "description", "prompt", "text"];
-  const found = names.find((name) => typeof args[name] === "string");
-  const [first] = Object.values(args);
-  return beginning(found ? text(args[found]) : typeof first === "string" ? first : "");
-}
-
-/** `claude-sonnet-4-5`, of `anthropic/claude-sonnet-4-5`. */
-const modelName = (model: string): string => model.slice(model.indexOf("/") + 1);
-
 /** Turns the events of a run, in any order, into what is drawn. `now` is where what goes on ends for the moment. */
 export function trace(events: readonly JournalEvent[], run: RunFacts, now: number): Trace {
   return new Folding(run, now).fold(events.toSorted((a, b) => a.seq - b.seq));

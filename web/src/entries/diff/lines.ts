@@ -1,6 +1,6 @@
 // What changed between two texts, line by line and in a changed line word by word; and the same read from a unified diff. How it
 // looks is `Diff.svelte`'s.
-import { diffArrays } from "diff";
+import { align } from "./align";
 
 export interface Word {
   text: string;
@@ -22,27 +22,27 @@ const CONTEXT_LINES = 3;
 /** Lines and characters of a line beyond which nothing is compared any more. */
 const LINES_MAX = 5_000;
 const WORDS_CHARS_MAX = 1_000;
-/** Steps after which two texts count as different throughout. */
-const EDITS_MAX = 2_000;
 
 /** Returns what changed from one text to another. */
 export function changes(before: string, after: string, path: string | null = null): Change {
   const [old, now] = [split(before), split(after)];
   const tooLong = old.length > LINES_MAX || now.length > LINES_MAX;
-  const parts = (tooLong ? undefined : diffArrays(old, now, { maxEditLength: EDITS_MAX })) ?? [
-    { removed: true, added: false, value: old },
-    { added: true, removed: false, value: now },
-  ];
+  const parts = tooLong
+    ? [
+        { is: "removed", value: old },
+        { is: "added", value: now },
+      ]
+    : align(old, now);
   const lines: Line[] = [];
   let [left, right] = [1, 1];
-  for (const { added, removed, value } of parts) {
+  for (const { is, value } of parts) {
     for (const text of value) {
-      const sign = added ? "+" : removed ? "-" : " ";
+      const sign = is === "added" ? "+" : is === "removed" ? "-" : " ";
       lines.push({
         sign,
         words: [{ text, changed: false }],
-        old: added ? null : left++,
-        new: removed ? null : right++,
+        old: sign === "+" ? null : left++,
+        new: sign === "-" ? null : right++,
       });
     }
   }
@@ -160,17 +160,17 @@ function compare(lines: Line[], from: number, to: number): void {
   if (!old || !now || !("words" in old) || !("words" in now)) return;
   const [before, after] = [textOf(old.words), textOf(now.words)];
   if (before.length > WORDS_CHARS_MAX || after.length > WORDS_CHARS_MAX) return;
-  const parts = diffArrays(wordsOf(before), wordsOf(after));
-  const kept = parts.filter((part) => !part.added && !part.removed);
+  const parts = align(wordsOf(before), wordsOf(after));
   // Lines that have little in common are two lines.
+  const kept = parts.filter(({ is }) => is === "same");
   const same = kept.reduce((sum, part) => sum + part.value.join("").trim().length, 0);
   if (same * 3 < Math.max(before.trim().length, after.trim().length)) return;
-  const side = (leaves: "added" | "removed", takes: "added" | "removed") =>
+  const side = (leaves: "added" | "removed") =>
     parts
-      .filter((part) => !part[leaves])
-      .map((part): Word => ({ text: part.value.join(""), changed: Boolean(part[takes]) }));
-  lines[from] = { ...old, words: side("added", "removed") };
-  lines[to] = { ...now, words: side("removed", "added") };
+      .filter(({ is }) => is !== leaves)
+      .map(({ is, value }): Word => ({ text: value.join(""), changed: is !== "same" }));
+  lines[from] = { ...old, words: side("added") };
+  lines[to] = { ...now, words: side("removed") };
 }
 
 const wordsOf = (text: string) => text.match(/[\p{L}\p{N}_]+|\s+|[^\p{L}\p{N}_\s]/gu) ?? [];

@@ -58,7 +58,7 @@ export class Feed {
       this.readUpTo = Math.max(this.readUpTo, lastSeq(next));
     } catch (error) {
       if (place !== this.place) return;
-      if (error instanceof ApiError && error.status === 404) this.state = "missing";
+      if (error instanceof ApiError && [404, 422].includes(error.status)) this.state = "missing";
       else if (this.state === "opening") this.state = "failed";
       if (this.state !== "missing") failed("The thread was not read", error);
     }

@@ -195,6 +195,7 @@ export class Thread {
 
   /** Reads what was stored, then forgets what was said of it. */
   private async readNew(): Promise<void> {
+    if (this.feed.state === "missing") return;
     const told = this.live.position;
     try {
       await this.feed.sync();
@@ -206,12 +207,14 @@ export class Thread {
   }
 
   private async lookOnce(): Promise<void> {
+    if (this.feed.state === "missing") return;
     const before = this.detail;
     let detail: ThreadDetail;
     try {
       detail = await api.thread(this.id);
-    } catch {
+    } catch (error) {
       // Whether the server is there is said by the page as a whole.
+      if (error instanceof ApiError && error.status === 404) this.feed.state = "missing";
       return;
     }
     this.detail = settled(before, detail);

@@ -10,7 +10,6 @@ mod error;
 mod events;
 mod extract;
 mod own;
-mod page;
 mod resources;
 mod runs;
 mod security;

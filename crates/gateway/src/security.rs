@@ -18,8 +18,7 @@ use protocol::Scope;
 
 use crate::error::Fault;
 use crate::extract::Caller;
-use crate::page;
-use crate::server::Gateway;
+use crate::server::{Gateway, page};
 
 use identity::Identity;
 use open::Open;

@@ -3,6 +3,7 @@
 
 mod connections;
 pub(crate) mod metrics;
+pub(crate) mod page;
 mod patient;
 pub(crate) mod settings;
 
@@ -25,7 +26,7 @@ use crate::error::Fault;
 use crate::security::places::Places;
 use crate::security::{self, Door};
 use crate::wire::webhook;
-use crate::{Result, Settings, events, own, page, resources, runs};
+use crate::{Result, Settings, events, own, resources, runs};
 
 use metrics::Counters;
 

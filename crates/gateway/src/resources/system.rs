@@ -12,9 +12,9 @@ use utoipa_axum::routes;
 
 use crate::error::{Envelope, Fault};
 use crate::extract::{Caller, Params};
-use crate::page;
 use crate::server::Gateway;
 use crate::server::metrics::{mirror, pool};
+use crate::server::page;
 use crate::wire::AnyObject;
 
 /// Returns the endpoints.

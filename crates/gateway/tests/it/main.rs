@@ -8,11 +8,7 @@ mod door;
 mod events;
 #[cfg(test)]
 mod isolation;
-#[cfg(test)]
-mod page;
 mod resources;
-#[cfg(test)]
-mod rows;
 #[cfg(test)]
 mod runs;
 #[cfg(test)]

@@ -1,6 +1,10 @@
 //! The endpoints that are not about runs.
 
 mod assistants;
+#[cfg(test)]
+mod page;
+#[cfg(test)]
+mod rows;
 mod states;
 mod store;
 mod system;

@@ -2,10 +2,12 @@
 
 pub mod catalog;
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use crate::ids::{EventId, RunId, ThreadId};
 use crate::message::Message;
@@ -16,6 +18,9 @@ pub type Seq = u64;
 
 /// JSON text kept exactly as it was written, so that reading and writing an event changes no byte.
 pub type RawJson = Box<RawValue>;
+
+/// The key of an event's metadata under which it is noted how many milliseconds it took what the event tells of.
+const DURATION_KEY: &str = "duration_ms";
 
 /// An event about to be appended; the journal gives it its `seq`.
 #[derive(Debug, Clone)]
@@ -107,6 +112,15 @@ impl NewEvent {
         self
     }
 
+    /// Notes how long it took what the event tells of: a model to answer, a tool to do its work.
+    ///
+    /// # Errors
+    /// Never in practice: a number is always JSON.
+    pub fn that_took(self, time: Duration) -> Result<Self, serde_json::Error> {
+        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.with_metadata(&Map::from_iter([(DURATION_KEY.to_owned(), Value::from(millis))]))
+    }
+
     /// Sets the metadata.
     ///
     /// # Errors
@@ -153,6 +167,12 @@ impl Event {
     /// Returns the content as a JSON value; `null` when it cannot be read.
     pub fn content_value(&self) -> Value {
         serde_json::from_str(self.content.get()).unwrap_or(Value::Null)
+    }
+
+    /// Returns the milliseconds that what it tells of took, if they are noted.
+    pub fn duration_ms(&self) -> Option<u64> {
+        let noted = self.metadata.as_ref().is_some_and(|raw| raw.get().contains(DURATION_KEY));
+        noted.then(|| self.metadata_value().get(DURATION_KEY).and_then(Value::as_u64)).flatten()
     }
 
     /// Returns the metadata as a JSON value; `null` when there is none.

@@ -47,6 +47,9 @@ pub struct HistoryEntry {
     /// The call that a tool's result answers, where it is not on the same page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call: Option<CallHeader>,
+    /// Milliseconds that the tool worked, or the model took to answer, where they are known. A marker has its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
     /// What a person thinks of the run: only at the last thing its model said, and only where feedback is asked for.
     /// `Some(None)` means that they have not said.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -237,6 +240,7 @@ fn entry(event: &Event) -> Option<HistoryEntry> {
         return None;
     }
     let (id, what) = item(event)?;
+    let duration_ms = matches!(what, HistoryItem::Message(_)).then(|| event.duration_ms()).flatten();
     Some(HistoryEntry {
         id,
         seq: event.seq,
@@ -245,6 +249,7 @@ fn entry(event: &Event) -> Option<HistoryEntry> {
         what,
         is_superseded: false,
         call: None,
+        duration_ms,
         feedback: None,
     })
 }

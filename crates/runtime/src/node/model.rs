@@ -1,6 +1,7 @@
 //! The node that asks the model: builds the request from the journal, streams the answer, returns it as one event.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use futures::StreamExt;
@@ -72,13 +73,14 @@ impl Node for ModelNode {
         let (fitted, estimated) = self.fit(&step, &mut request, &context)?;
         update.merge(fitted);
         let call = ModelCall { node: self, step: &step, rest: &self.hooks };
+        let begun = Instant::now();
         match call.run(request).await {
             Ok(ModelAnswer { answer, update: more }) => {
                 update.merge(more);
                 match answer {
                     Some(answer) => {
                         let estimated_tokens = answer.usage.map(|_| estimated);
-                        self.record(&step, update, AiMessage { estimated_tokens, ..answer })
+                        self.record(&step, update, (AiMessage { estimated_tokens, ..answer }, begun))
                     }
                     None => Ok(update),
                 }
@@ -193,7 +195,7 @@ impl ModelNode {
         step: &StepContext<'_>,
         request: &ChatRequest,
     ) -> Result<ModelAnswer, Failure> {
-        let mut partial = Partial::default();
+        let (mut partial, begun) = (Partial::default(), Instant::now());
         match self.stream(step, request, &mut partial).await {
             Ok(Some(answer)) => match emptiness(&answer) {
                 // After its tools a model may have nothing to add: the work is done.
@@ -206,7 +208,7 @@ impl ModelNode {
             Ok(None) => Ok(ModelAnswer { answer: Some(partial.incomplete()), ..ModelAnswer::default() }),
             Err(error) if partial.is_empty() => Err(error.into()),
             Err(error) => {
-                let kept = self.record(step, Update::default(), partial.incomplete())?;
+                let kept = self.record(step, Update::default(), (partial.incomplete(), begun))?;
                 Err(Failure::from(error).keeping(kept))
             }
         }
@@ -259,12 +261,12 @@ impl ModelNode {
         Failure::from(error).keeping(Update { usage, ..Update::default() })
     }
 
-    /// Returns `update` with the answer, under the id that was told with its first words.
+    /// Returns `update` with the answer, under the id that was told with its first words; `begun` is when it was asked for.
     fn record(
         &self,
         step: &StepContext<'_>,
         mut update: Update,
-        mut answer: AiMessage,
+        (mut answer, begun): (AiMessage, Instant),
     ) -> Result<Update, Failure> {
         answer.id = Some(step.message_id());
         answer.model.get_or_insert_with(|| self.model.name().to_string());
@@ -282,7 +284,7 @@ impl ModelNode {
             .iter()
             .any(|block| !matches!(block, Block::Text { text } if text.trim().is_empty()));
         if says {
-            update.events.push(NewEvent::message(&message, Timestamp::now())?);
+            update.events.push(NewEvent::message(&message, Timestamp::now())?.that_took(begun.elapsed())?);
         }
         Ok(update)
     }

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures::stream::FuturesUnordered;
@@ -72,7 +73,7 @@ impl Node for ToolsNode {
         let mut update = Update::default();
         let mut leaving = None;
         for (call, output) in calls.iter().zip(outputs) {
-            let Some(output) = output else { continue };
+            let Some((output, took)) = output else { continue };
             let output = match output.given {
                 Given::Later if leaving.is_some() => ToolOutput::error(ONE_AT_A_TIME),
                 Given::Later => {
@@ -84,7 +85,7 @@ impl Node for ToolsNode {
             let asks = output.interrupts.iter();
             update.asks.extend(asks.map(|payload| Ask { key: call.id.clone(), payload: payload.clone() }));
             if output.interrupts.is_empty() {
-                update.events.push(result(call, &output)?);
+                update.events.push(result(call, &output, took)?);
             }
             update.merge(output.update);
         }
@@ -133,11 +134,14 @@ impl ToolsNode {
         &self,
         step: &StepContext<'_>,
         calls: &[ToolCall],
-    ) -> Result<(Vec<Option<ToolOutput>>, Option<Failure>), Failure> {
+    ) -> Result<(Vec<Option<Made>>, Option<Failure>), Failure> {
         let (mut outputs, mut failure) = (vec![None; calls.len()], None);
-        let running = calls.iter().enumerate().map(async |(at, call)| (at, self.call(step, call).await));
+        let running = calls.iter().enumerate().map(async |(at, call)| {
+            let begun = Instant::now();
+            (at, self.call(step, call).await, begun.elapsed())
+        });
         let mut running: FuturesUnordered<_> = running.collect();
-        while let Some((at, output)) = running.next().await {
+        while let Some((at, output, took)) = running.next().await {
             let output = match output {
                 Ok(output) => output,
                 Err(failed) => {
@@ -148,9 +152,9 @@ impl ToolsNode {
             let repeat = self.tools.get(&calls[at].name).map_or(Repeat::Safe, |tool| tool.repeat());
             // While others run, the process may end; what cannot be made again must not be lost then.
             if !running.is_empty() && repeat == Repeat::Never && can_be_early(&output) {
-                step.early.record(vec![result(&calls[at], &output)?], output.update.writes);
+                step.early.record(vec![result(&calls[at], &output, took)?], output.update.writes);
             } else {
-                outputs[at] = Some(output);
+                outputs[at] = Some((output, took));
             }
         }
         Ok((outputs, failure))
@@ -205,6 +209,9 @@ impl ToolsNode {
     }
 }
 
+/// What a call returned, and how long it took.
+type Made = (ToolOutput, Duration);
+
 /// A result that changes the state waits for the step's end: state is part of the checkpoint.
 fn can_be_early(output: &ToolOutput) -> bool {
     let update = &output.update;
@@ -216,7 +223,7 @@ fn can_be_early(output: &ToolOutput) -> bool {
         && !update.diverts()
 }
 
-fn result(call: &ToolCall, output: &ToolOutput) -> Result<NewEvent, Failure> {
+fn result(call: &ToolCall, output: &ToolOutput, took: Duration) -> Result<NewEvent, Failure> {
     let message = Message::Tool(ToolMessage {
         id: None,
         call_id: call.id.clone(),
@@ -224,7 +231,7 @@ fn result(call: &ToolCall, output: &ToolOutput) -> Result<NewEvent, Failure> {
         content: output.content.clone(),
         status: output.status,
     });
-    Ok(NewEvent::message(&message, Timestamp::now())?)
+    Ok(NewEvent::message(&message, Timestamp::now())?.that_took(took)?)
 }
 
 /// Returns the calls of the newest answer that have no result, with the arguments a person gave them.

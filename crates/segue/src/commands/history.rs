@@ -183,7 +183,17 @@ mod tests {
 
     fn entry(seq: Seq, run_id: Option<RunId>, what: HistoryItem) -> HistoryEntry {
         let (created_at, id) = (Timestamp::UNIX_EPOCH, format!("m{seq}"));
-        HistoryEntry { id, seq, run_id, created_at, what, is_superseded: false, call: None, feedback: None }
+        HistoryEntry {
+            id,
+            seq,
+            run_id,
+            created_at,
+            what,
+            is_superseded: false,
+            call: None,
+            duration_ms: None,
+            feedback: None,
+        }
     }
 
     fn result() -> HistoryEntry {

@@ -66,6 +66,8 @@ async fn c5_b3_what_is_told_live_is_what_the_history_has() {
     let entries = entries(&seen);
     let types: Vec<&str> = entries.iter().map(|entry| entry["type"].as_str().unwrap()).collect();
     assert_eq!(types, ["human", "ai", "tool", "ai"]);
+    let is_timed: Vec<bool> = entries.iter().map(|entry| entry["duration_ms"].is_u64()).collect();
+    assert_eq!(is_timed, [false, true, true, true]);
     assert_eq!(entries, history(&world, &thread).await);
     let beside: Vec<&str> = seen
         .iter()

@@ -28,6 +28,11 @@ export function hides(text: string): boolean {
   return text.search(HIDDEN) >= 0;
 }
 
+/** Whether the text holds overrides or embeddings of the writing direction, which no prose needs. */
+export function reorders(text: string): boolean {
+  return /[\u202a-\u202e]/.test(text);
+}
+
 /** `U+202E` */
 export function codePoint(char: string): string {
   return `U+${(char.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;

@@ -26,6 +26,8 @@ const FIRST = 50;
 export const KEPT = 250;
 /** The most pages that are read in a row to keep up; after that there is a hole to scroll over. */
 const PAGES_BEHIND = 4;
+/** Milliseconds after a failure within which scrolling on does not ask again. */
+const REST_MS = 2_000;
 /** The most entries of one request. */
 const ENTRIES_MAX = 1000;
 
@@ -38,6 +40,7 @@ export class Feed {
   readUpTo = 0;
   /** Counts the times the window was opened elsewhere: answers to what was asked before are thrown away. */
   private place = 0;
+  private restUntil = 0;
   private syncing: Promise<void> | null = null;
   private again = false;
 
@@ -115,13 +118,14 @@ export class Feed {
   }
 
   private async extend(end: "older" | "newer", read: () => Promise<() => Window>): Promise<void> {
-    if (this.reading !== "none") return;
+    if (this.reading !== "none" || performance.now() < this.restUntil) return;
     const place = this.place;
     this.reading = end;
     try {
       const put = await read();
       if (place === this.place) this.window = put();
     } catch (error) {
+      this.restUntil = performance.now() + REST_MS;
       failed("The messages were not read", error);
     } finally {
       this.reading = "none";

@@ -9,8 +9,6 @@ export interface Part {
 
 /** Characters of code that is coloured; longer code is shown as it is. */
 const CHARS_MAX = 50_000;
-/** Lines are read up to here when something has to be closed on them. */
-const LINE = "[^\\n]{0,2000}";
 
 const SLASHES = "\\/\\/.*|\\/\\*[^]*?(?:\\*\\/|(?![^]))";
 const HASH = "(?<![^\\s;(&|])#.*";
@@ -163,7 +161,7 @@ const languages: Record<string, Rules> = {
     ["string", "^ {0,3}(?:`{3,}|~{3,})[^]*?(?:^ {0,3}(?:`{3,}|~{3,})[ \\t]*$|$(?![^]))|`[^`\\n]+`"],
     ["title", "^#{1,6} .*"],
     ["keyword", "^[ \\t]*(?:[-*+]|\\d{1,9}[.)])(?= )|^>"],
-    ["attr", `\\[${LINE.replace("\\n", "\\]\\[\\n")}\\](?=\\()`],
+    ["attr", "\\[[^\\]\\[\\n]{0,300}\\](?=\\()"],
   ],
 };
 

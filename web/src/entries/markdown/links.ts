@@ -12,7 +12,6 @@ const LENGTH_MAX = 4_000;
 export function target(address: string): Target | null {
   const plain = address.trim();
   // A browser would leave such characters out, and read another address than the one that is shown.
-  // eslint-disable-next-line no-control-regex
   if (!/^(?:https?|mailto):/i.test(plain) || plain.length > LENGTH_MAX || /[\x00-\x20\x7f]/.test(plain))
     return null;
   if (!URL.canParse(plain)) return null;

@@ -3,7 +3,6 @@
 
 // A sequence that nothing ends loses its introducer only.
 const SEQUENCE =
-  // eslint-disable-next-line no-control-regex
   /\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)|[ -/]*[0-~])|\x9b[0-?]*[ -/]*[@-~]/g;
 
 /** Returns the text without escape sequences; of a line that was overwritten, what was written last. */

@@ -8,7 +8,8 @@ export function scrollable(label: string) {
       if (scrolls === box.hasAttribute("tabindex")) return;
       if (scrolls) {
         box.tabIndex = 0;
-        box.setAttribute("role", "region");
+        // No landmark: there may be hundreds of them.
+        box.setAttribute("role", "group");
         box.setAttribute("aria-label", label);
       } else for (const name of ["tabindex", "role", "aria-label"]) box.removeAttribute(name);
     };

@@ -1,10 +1,11 @@
 // How the page is built: into the gateway's folder, from where the program embeds it. The same sources give the same bytes.
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vitest/config";
+import { budget } from "./budget.ts";
 
 export default defineConfig({
   base: "./",
-  plugins: [svelte()],
+  plugins: [svelte(), budget()],
   build: {
     outDir: "../crates/gateway/page",
     emptyOutDir: true,
@@ -13,6 +14,19 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
+    // What every place needs is one file, for many small ones are larger together.
+    rolldownOptions: {
+      output: {
+        codeSplitting: {
+          groups: [
+            {
+              name: "base",
+              test: /node_modules|\/src\/(ui|api|app)\/|\/src\/entries\/(text|markdown|code|diff)\//,
+            },
+          ],
+        },
+      },
+    },
     license: { fileName: "licences.md" },
   },
   // While the page is worked on, a server of Segue answers for it: SEGUE_URL=http://127.0.0.1:2024 npm run dev

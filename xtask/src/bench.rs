@@ -12,7 +12,7 @@ use toml_edit::{Document, Item};
 use crate::command::Command;
 use crate::metadata::Metadata;
 
-/// Runs every bench; an argument names a room, or `program`, to run alone.
+/// Runs every bench; an argument names a room, or `program` or `page`, to run alone.
 ///
 /// # Errors
 /// When the argument names nothing that has benches, or a bench fails.
@@ -21,11 +21,13 @@ pub fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
     match args {
         [] => {
             run_rooms(root, &rooms)?;
-            run_program(root)
+            run_program(root)?;
+            run_page(root)
         }
         [name] if name == "program" => run_program(root),
+        [name] if name == "page" => run_page(root),
         [name] if rooms.contains(name) => run_rooms(root, std::slice::from_ref(name)),
-        _ => bail!("run benches: name one of {}, program", rooms.join(", ")),
+        _ => bail!("run benches: name one of {}, program, page", rooms.join(", ")),
     }
 }
 
@@ -54,6 +56,13 @@ fn run_program(root: &Path) -> anyhow::Result<()> {
     Command::line("cargo build --locked --release -p segue -p scripted").run(root)?;
     let target = Metadata::read(root)?.target_folder;
     program::measure(&target.join("release").join("segue"), &target.join("bench"))
+}
+
+/// Measures the page in a browser, served by the built program.
+fn run_page(root: &Path) -> anyhow::Result<()> {
+    Command::line("cargo build --locked --release -p segue").run(root)?;
+    let program = Metadata::read(root)?.target_folder.join("release").join("segue");
+    Command::line("node web/bench/page.mjs").arg(program.to_string_lossy()).run(root)
 }
 
 /// Returns the rooms whose manifest declares a bench.

@@ -51,6 +51,11 @@ fn steps() -> Vec<Step> {
             "docs",
             Command::line("cargo doc --locked --workspace --no-deps").env("RUSTDOCFLAGS", "-D warnings"),
         ),
+        run("page: format", Command::line("npm run --silent --prefix web format:check")),
+        run("page: types", Command::line("npm run --silent --prefix web check")),
+        run("page: tests", Command::line("npm test --silent --prefix web")),
+        run("page: build", Command::line("npm run --silent --prefix web build -- --outDir ../target/page")),
+        run("page: as committed", Command::line("diff -r target/page crates/gateway/page")),
         run("tests", Command::line("cargo nextest run --locked --workspace")),
         run("tests on PostgreSQL", on_postgres()),
     ]
@@ -109,6 +114,11 @@ mod tests {
                 "cargo xtask tidy",
                 "cargo clippy --locked --workspace --all-targets -- -D warnings",
                 "RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps",
+                "npm run --silent --prefix web format:check",
+                "npm run --silent --prefix web check",
+                "npm test --silent --prefix web",
+                "npm run --silent --prefix web build -- --outDir ../target/page",
+                "diff -r target/page crates/gateway/page",
                 "cargo nextest run --locked --workspace",
                 format!(
                     "SEGUE_TEST_STORE=postgres cargo nextest run --locked --workspace -E 'kind(test) & ({ON_POSTGRES})'"

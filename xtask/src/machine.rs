@@ -75,13 +75,13 @@ const NEEDS: &[Need] = &[
     },
     Need {
         name: "node 20 or later",
-        why: "the JavaScript clients that the gateway is tested with run in it",
+        why: "builds the page; the JavaScript clients that the gateway is tested with run in it",
         check: "node -e process.exit(+(parseInt(process.versions.node)<20))",
         install: Install::Debian(&["nodejs"]),
     },
     Need {
         name: "npm",
-        why: "installs the JavaScript clients that the gateway is tested with",
+        why: "installs what the page is built with, and the JavaScript clients that the gateway is tested with",
         check: "npm --version",
         install: Install::Debian(&["npm"]),
     },
@@ -90,6 +90,18 @@ const NEEDS: &[Need] = &[
         why: "the gateway is tested with them as they are",
         check: "npm ls --silent --prefix crates/segue/tests/clients",
         install: Install::Commands(&["npm ci --prefix crates/segue/tests/clients"]),
+    },
+    Need {
+        name: "what the page is built and tested with",
+        why: "the page is built again and compared, and driven in a browser",
+        check: "npm ls --silent --prefix web",
+        install: Install::Commands(&["npm ci --prefix web"]),
+    },
+    Need {
+        name: "Chromium",
+        why: "the page is tested in it",
+        check: "chromium --version",
+        install: Install::Debian(&["chromium"]),
     },
     Need {
         name: "python with venv",

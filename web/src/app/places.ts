@@ -1,5 +1,7 @@
 // The places of the page: each is a file of its own, fetched when one goes there, or before that, once the page is at rest. So the
 // first look waits for no place but the one it is at.
+import { later } from "../thread/later";
+
 export const places = {
   thread: () => import("../thread/ThreadPage.svelte"),
   handoffs: () => import("../handoff/HandoffList.svelte"),
@@ -13,7 +15,8 @@ export const places = {
 /** Fetches the places when the browser has nothing else to do, so that going there waits for nothing. */
 export function fetchAhead(): void {
   const fetchAll = () => {
-    for (const fetchPlace of Object.values(places)) void fetchPlace().catch(() => undefined);
+    for (const fetchPlace of [...Object.values(places), ...Object.values(later)])
+      void fetchPlace().catch(() => undefined);
   };
   if ("requestIdleCallback" in window) requestIdleCallback(fetchAll);
   else setTimeout(fetchAll, 1_000);

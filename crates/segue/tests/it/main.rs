@@ -14,5 +14,6 @@ mod memory;
 mod run;
 mod serve;
 mod threads;
+mod web;
 
 use machine::{fleet, sandbox, serving, terminal};

@@ -1,0 +1,36 @@
+// How much a browser fetches before a thread can be read: the build fails when it is more. Other places are fetched when one goes there.
+import { gzipSync } from "node:zlib";
+import type { Plugin } from "vite";
+
+/** Bytes of scripts and styles, compressed as the server sends them. */
+const BYTES_MAX = 100_000;
+
+/** Where a thread is shown. */
+const THREAD = "/src/thread/ThreadPage.svelte";
+
+export function budget(): Plugin {
+  return {
+    name: "segue-budget",
+    generateBundle(_, bundle) {
+      const files = new Set<string>();
+      const add = (name: string): void => {
+        const file = bundle[name];
+        if (!file || files.has(name)) return;
+        files.add(name);
+        if (file.type !== "chunk") return;
+        file.viteMetadata?.importedCss.forEach(add);
+        file.imports.forEach(add);
+      };
+      for (const file of Object.values(bundle))
+        if (file.type === "chunk" && (file.isEntry || file.facadeModuleId?.endsWith(THREAD)))
+          add(file.fileName);
+      const bytes = [...files].reduce((sum, name) => {
+        const file = bundle[name];
+        const content = file?.type === "chunk" ? file.code : (file?.source ?? "");
+        return sum + gzipSync(content, { level: 9 }).length;
+      }, 0);
+      this.info(`${files.size} files, ${bytes} bytes compressed, before a thread can be read`);
+      if (bytes > BYTES_MAX) this.error(`a thread takes ${bytes} bytes, more than ${BYTES_MAX}`);
+    },
+  };
+}

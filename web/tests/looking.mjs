@@ -1,0 +1,101 @@
+// Finding things again: search, memory, the trace of a run, what fills the context.
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { ask, check, open, run, same, thread, turn, until } from "./suite.mjs";
+
+const file = join(process.env.SEGUE_HOME, "agents/agent/agent.md");
+
+run({
+  async "a search finds what was said and leads to its place"() {
+    const id = await thread();
+    await turn(id, "The lighthouse keeper sails on Tuesdays.");
+    const page = await open();
+    await page.keyboard.press("/");
+    await page.getByRole("searchbox", { name: "Search everything" }).fill("lighthouse keeper");
+    const hit = page
+      .getByRole("main")
+      .getByRole("link", { name: /#\d+.*lighthouse/is })
+      .first();
+    await hit.waitFor();
+    check(
+      (await page.locator("mark").allInnerTexts()).some((text) => /lighthouse/i.test(text)),
+      "the words are marked",
+    );
+    await hit.click();
+    await page.waitForURL((url) => url.hash.startsWith(`#/threads/${id}?at=`));
+    await page.getByRole("log").getByText("The lighthouse keeper sails on Tuesdays.").waitFor();
+    await page.goBack();
+    same(await page.getByRole("searchbox", { name: "Search everything" }).inputValue(), "lighthouse keeper");
+    await page.getByRole("searchbox", { name: "Search everything" }).fill("zyzzyva");
+    await page
+      .getByText(/nothing/i)
+      .first()
+      .waitFor();
+  },
+
+  async "f4 agent.md is changed around the part that Segue keeps; a change elsewhere is a conflict in which nothing is lost"() {
+    const parent = await thread();
+    await turn(parent, "Mend the kettle.");
+    const { handoff } = await ask("POST", `/api/threads/${parent}/handoffs`, {});
+    // An accepted handoff waits in agent.md for its child's first turn.
+    await ask("POST", `/api/handoffs/${handoff.handoff_id}/decision`, { decisions: [{ type: "approve" }] });
+    await ask("POST", "/api/memory/remember", { text: "We never raise timeouts." });
+    const page = await open("#/memory");
+    const field = page.getByRole("textbox", { name: /^Notes( before|$)/ });
+    await until(
+      async () => (await field.inputValue()).includes("We never raise timeouts."),
+      "what was remembered",
+    );
+    await page.getByRole("group", { name: "Managed by Segue" }).waitFor();
+    await field.fill(`${await field.inputValue()}\nKettles are blue.`);
+    await page.keyboard.press("Control+s");
+    await until(() => readFileSync(file, "utf8").includes("Kettles are blue."), "it is saved");
+    check(readFileSync(file, "utf8").includes("<current_thread_summary>"), "the part Segue keeps is there");
+    const change = (text, colour) => text.replace("Kettles are blue.", `Kettles are ${colour}.`);
+    await field.fill(change(await field.inputValue(), "green"));
+    writeFileSync(file, change(readFileSync(file, "utf8"), "red"));
+    await page.keyboard.press("Control+s");
+    await page
+      .getByRole("alert")
+      .getByText(/Kettles are red/)
+      .first()
+      .waitFor();
+    await page.getByRole("button", { name: "Go on with mine" }).click();
+    check((await field.inputValue()).includes("Kettles are green."), "what was typed is there");
+  },
+
+  async "a sentence is remembered"() {
+    const page = await open("#/memory");
+    await page.getByRole("textbox", { name: "Remember a sentence" }).fill("Teapots are red.");
+    await page.keyboard.press("Enter");
+    await until(() => readFileSync(file, "utf8").includes("Teapots are red."), "it is in agent.md");
+  },
+
+  async "a run is shown as a waterfall, with tokens and durations"() {
+    const id = await thread();
+    await turn(id, "Please [look around]");
+    const [last] = await ask("GET", `/threads/${id}/runs?limit=1`);
+    const page = await open(`#/threads/${id}/runs/${last.run_id}`);
+    const table = page.getByRole("table", { name: "What the run did" });
+    for (const name of [/ls/, /write_todos/]) await table.getByRole("button", { name }).first().waitFor();
+    const rows = await table.getByRole("row").allInnerTexts();
+    check(
+      rows.some((text) => /\d+(\.\d)? (ms|s)/.test(text)),
+      rows,
+    );
+    await table.getByRole("button", { name: /ls/ }).first().click();
+    await table.getByText('"path"').first().waitFor();
+  },
+
+  async "what fills the context is shown, part by part"() {
+    const id = await thread();
+    await turn(id, "Hello");
+    const page = await open(`#/threads/${id}`);
+    await page.getByRole("button", { name: /^Context/ }).click();
+    await page
+      .getByRole("dialog", { name: "What the model is sent" })
+      .getByText(/instructions/i)
+      .first()
+      .waitFor();
+  },
+});

@@ -1,0 +1,159 @@
+// Runs cases in a real browser against a real server, one after the other, and says which failed. Arguments: the server, its key, the
+// model behind it. Whatever the page complains about fails the case it happened in.
+import { chromium } from "playwright-core";
+
+const [, , url, key, modelUrl] = process.argv;
+
+export const server = { url, key, modelUrl };
+
+/** Milliseconds a case may take, and one expectation within it: bounds of what hangs, not measures. */
+const CASE_MS_MAX = 180_000;
+const EXPECT_MS_MAX = 20_000;
+
+export const WIDE = { width: 1280, height: 860 };
+export const PHONE = { width: 390, height: 844 };
+
+let browser;
+let problems = [];
+let contexts = [];
+
+export function check(condition, what) {
+  if (!condition)
+    throw new Error(typeof what === "string" ? what : JSON.stringify(what, null, 1)?.slice(0, 2_000));
+}
+
+export function same(found, expected) {
+  check(JSON.stringify(found) === JSON.stringify(expected), { found, expected });
+}
+
+/** Forgets what the page complained about, which was to happen. */
+export function forgive(pattern) {
+  const known = problems.filter((problem) => pattern.test(problem));
+  check(known.length > 0, `nothing was complained about like ${pattern}`);
+  problems = problems.filter((problem) => !pattern.test(problem));
+}
+
+/** Waits until what `look` finds is true; whoever looks says what was there instead. */
+export async function until(look, what) {
+  const begun = performance.now();
+  for (;;) {
+    const found = await look();
+    if (found) return found;
+    if (performance.now() - begun > EXPECT_MS_MAX) throw new Error(`it did not come true: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 30));
+  }
+}
+
+/** Lets the replies of the script go that wait at this gate. */
+export async function openGate(name) {
+  await fetch(`${modelUrl}/gates/${name}`);
+}
+
+/** A client of the HTTP API beside the page. */
+export async function api(method, path, body, base = url) {
+  const headers = { "x-api-key": key, ...(body === undefined ? {} : { "content-type": "application/json" }) };
+  const response = await fetch(`${base}${path}`, {
+    method,
+    headers,
+    body: body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body),
+  });
+  const text = await response.text();
+  const answer = text ? JSON.parse(text) : null;
+  return { status: response.status, answer };
+}
+
+/** The same, of what must succeed. */
+export async function ask(method, path, body) {
+  const { status, answer } = await api(method, path, body);
+  check(status < 300 && !answer?.__error__, { method, path, status, answer });
+  return answer;
+}
+
+/** Makes a thread. */
+export async function thread() {
+  return (await ask("POST", "/threads", {})).thread_id;
+}
+
+/** Does a turn and waits for its end. */
+export async function turn(id, text) {
+  return ask("POST", `/threads/${id}/runs/wait`, {
+    assistant_id: "agent",
+    input: { messages: [{ role: "user", content: text }] },
+  });
+}
+
+/** Opens the page in a browser window of its own, let in with the token, at an address behind the `#`. */
+export async function open(address = "#/", { size = WIDE, scheme = "light", base = url } = {}) {
+  const context = await browser.newContext({
+    viewport: size,
+    colorScheme: scheme,
+    acceptDownloads: true,
+    reducedMotion: "reduce",
+    permissions: ["clipboard-read", "clipboard-write"],
+  });
+  context.setDefaultTimeout(EXPECT_MS_MAX);
+  contexts.push(context);
+  const page = await context.newPage();
+  watch(page);
+  await page.goto(`${base}/#token=${key}`);
+  // On a narrow screen the list is there and out of reach.
+  await page.locator("#threads").waitFor({ state: "attached" });
+  if (address !== "#/") await page.evaluate((to) => (location.hash = to), address);
+  return page;
+}
+
+function watch(page) {
+  page.on("pageerror", (error) => problems.push(`error in the page: ${error.stack ?? error}`));
+  page.on("console", (message) => {
+    // A refused request is the server's answer, and the page's to show.
+    const isAnswer = /Failed to load resource|net::ERR_/.test(message.text());
+    if (["error", "warning"].includes(message.type()) && !isAnswer)
+      problems.push(`console: ${message.text()}`);
+  });
+}
+
+export async function run(cases) {
+  browser = await chromium.launch({
+    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+    args: ["--no-sandbox"],
+  });
+  const failed = [];
+  const wanted = process.env.ONLY ?? "";
+  for (const [name, work] of Object.entries(cases).filter(([name]) => name.includes(wanted))) {
+    problems = [];
+    contexts = [];
+    let timer;
+    const late = new Promise((_, reject) => {
+      timer = setTimeout(() => reject(new Error("it takes too long")), CASE_MS_MAX);
+    });
+    try {
+      await Promise.race([work(), late]);
+      check(problems.length === 0, problems.join("\n"));
+      console.log(`ok   ${name}`);
+    } catch (error) {
+      failed.push(name);
+      console.log(`FAIL ${name}\n${error?.stack ?? error}\n${problems.join("\n")}`);
+      if (process.env.SHOTS) await shoot(name);
+    } finally {
+      clearTimeout(timer);
+      await Promise.all(contexts.map((context) => context.close().catch(() => undefined)));
+    }
+  }
+  await browser.close();
+  const count = Object.keys(cases).length;
+  console.log(
+    failed.length
+      ? `${failed.length} of ${count} cases failed: ${failed.join(", ")}`
+      : `all ${count} cases passed`,
+  );
+  process.exit(failed.length ? 1 : 0);
+}
+
+/** Keeps what the page looked like when a case failed, in the folder SHOTS names. */
+async function shoot(name) {
+  const pages = contexts.flatMap((context) => context.pages());
+  for (const [index, page] of pages.entries())
+    await page
+      .screenshot({ path: `${process.env.SHOTS}/${name.replaceAll(/\W+/g, "_")}_${index}.png` })
+      .catch(() => undefined);
+}

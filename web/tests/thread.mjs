@@ -1,0 +1,325 @@
+// A conversation on the page: what is said as it is said, tools, sub-agents, questions, stopping; and the same after a reload, in the middle
+// of a turn, and after a lost connection.
+import { createServer, connect } from "node:net";
+import { ask, check, open, openGate, run, same, server, thread, turn, until } from "./suite.mjs";
+
+const log = (page) => page.getByRole("log", { name: "Conversation" });
+const message = (page) => page.getByRole("textbox", { name: "Message" });
+
+async function say(page, text) {
+  await message(page).fill(text);
+  await message(page).press("Enter");
+}
+
+/** What is shown of a conversation: its text, and what it is made of; what differs from moment to moment is left out. */
+async function drawn(page) {
+  return log(page).evaluate((log) => {
+    const copy = log.cloneNode(true);
+    for (const time of copy.querySelectorAll("time")) time.textContent = "";
+    const walk = (node) =>
+      node.nodeType === 3
+        ? node.textContent.trim()
+        : node.nodeType === 1
+          ? [
+              node.localName,
+              node.getAttribute("role"),
+              node.getAttribute("aria-label"),
+              ...[...node.childNodes].map(walk).filter((one) => one !== ""),
+            ]
+          : "";
+    return JSON.stringify([...copy.querySelectorAll("article, .marker, .call")].map(walk));
+  });
+}
+
+/** Waits until nothing runs in the thread. */
+const idle = (id) =>
+  until(async () => (await ask("GET", `/api/threads/${id}`)).state !== "running", "the run's end");
+
+/** A way to the server that can be cut. */
+async function wire() {
+  const { hostname, port } = new URL(server.url);
+  const sockets = new Set();
+  let isCut = false;
+  const listener = createServer((client) => {
+    if (isCut) return client.destroy();
+    const upstream = connect(Number(port), hostname);
+    for (const [from, to] of [
+      [client, upstream],
+      [upstream, client],
+    ]) {
+      sockets.add(from);
+      from.on("data", (data) => to.write(data));
+      from.on("close", () => (to.destroy(), sockets.delete(from)));
+      from.on("error", () => to.destroy());
+    }
+  });
+  await new Promise((resolve) => listener.listen(0, "127.0.0.1", resolve));
+  return {
+    url: `http://127.0.0.1:${listener.address().port}`,
+    cut() {
+      isCut = true;
+      for (const socket of sockets) socket.destroy();
+    },
+    mend() {
+      isCut = false;
+    },
+    close: () => listener.close(),
+  };
+}
+
+run({
+  async "a first message begins a thread, and the answer is drawn as Markdown"() {
+    const page = await open("#/");
+    await page.getByRole("textbox", { name: "First message" }).fill("What is it? [markdown]");
+    await page.keyboard.press("Enter");
+    await page.waitForURL(/#\/threads\//);
+    await log(page).getByRole("heading", { name: "Findings" }).waitFor();
+    await log(page).getByRole("cell", { name: "the clock is passed in" }).waitFor();
+    await log(page).getByRole("link", { name: "the documentation" }).waitFor();
+    await log(page).getByText("pub fn retry").waitFor();
+    const link = await log(page).getByRole("link", { name: "the documentation" }).getAttribute("rel");
+    check(link.includes("noopener") && link.includes("noreferrer"), link);
+  },
+
+  async "i7 reloaded in the middle of a turn, the page shows the same: the prompt, the reasoning, the answer, each once"() {
+    const id = await thread();
+    const page = await open(`#/threads/${id}`);
+    await say(page, "Mend it [held]");
+    await log(page).getByText("then the rest").waitFor();
+    const before = await log(page).innerText();
+    await page.reload();
+    await log(page).getByText("then the rest").waitFor();
+    const text = await log(page).innerText();
+    check(
+      text.indexOf("Mend it [held]") < text.indexOf("Thought") &&
+        text.indexOf("Thought") < text.indexOf("First the lid"),
+      { before, text },
+    );
+    for (const once of ["Mend it [held]", "First the lid"]) same(text.split(once).length, 2);
+    await page.getByRole("button", { name: "Stop the run" }).waitFor();
+    await openGate("held");
+    await idle(id);
+    await page.getByRole("button", { name: "Stop the run" }).waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Good answer" }).waitFor();
+    const live = await drawn(page);
+    await page.reload();
+    await page.getByRole("button", { name: "Good answer" }).waitFor();
+    same(await drawn(page), live);
+  },
+
+  async "i7 a connection that is lost in the middle of a turn is told and mended: nothing is missing, nothing twice"() {
+    const id = await thread();
+    const line = await wire();
+    const page = await open(`#/threads/${id}`, { base: line.url });
+    await say(page, "Mend it [held again]");
+    await log(page).getByText("then the rest").waitFor();
+    line.cut();
+    await page.getByText("Connection lost").waitFor();
+    await openGate("held-again");
+    await idle(id);
+    await ask("POST", `/threads/${id}/runs/wait`, {
+      assistant_id: "agent",
+      input: { messages: [{ role: "user", content: "And then? [markdown]" }] },
+    });
+    line.mend();
+    await page.getByText("Connection lost").waitFor({ state: "detached" });
+    await log(page).getByRole("heading", { name: "Findings" }).waitFor();
+    await until(
+      async () => (await page.getByRole("button", { name: "Good answer" }).count()) === 2,
+      "both answers can be rated",
+    );
+    const live = await drawn(page);
+    await page.reload();
+    await until(
+      async () => (await page.getByRole("button", { name: "Good answer" }).count()) === 2,
+      "both answers can be rated",
+    );
+    same(await drawn(page), live);
+    line.close();
+  },
+
+  async "tools are one line each, open to arguments and result, and the tasks are shown"() {
+    const id = await thread();
+    const page = await open(`#/threads/${id}`);
+    await say(page, "Please [look around]");
+    await log(page).getByText("There is a").waitFor();
+    const ls = log(page).getByRole("button", { name: /ls/ }).first();
+    same(await ls.getAttribute("aria-expanded"), "false");
+    await ls.focus();
+    await page.keyboard.press("Enter");
+    same(await ls.getAttribute("aria-expanded"), "true");
+    await page.getByRole("region", { name: "Tasks" }).getByText("Mend the spout").waitFor();
+  },
+
+  async "a command waits for its approval, shows itself, and runs once it is given"() {
+    const id = await thread();
+    const page = await open(`#/threads/${id}`);
+    await say(page, "Please [run it]");
+    const question = page.getByRole("region", { name: "Waiting for you" });
+    await question.getByText("printf 'one").first().waitFor();
+    await page.getByRole("listitem").filter({ hasText: "[run it]" }).getByText("needs you").waitFor();
+    await question.getByRole("button", { name: /^Approve/ }).click();
+    await log(page).getByText("It ran.").waitFor();
+    await question.waitFor({ state: "detached" });
+  },
+
+  async "a change of a file is shown as what changes, and a refusal is told to the model"() {
+    const id = await thread();
+    const page = await open(`#/threads/${id}`);
+    await say(page, "Please [write it]");
+    const question = page.getByRole("region", { name: "Waiting for you" });
+    await question.getByText("lid.txt").first().waitFor();
+    await question.getByText("two").first().waitFor();
+    await question
+      .getByRole("button", { name: /^Reject/ })
+      .first()
+      .click();
+    await question.getByRole("textbox").first().fill("not now");
+    await question
+      .getByRole("button", { name: /^Reject/ })
+      .last()
+      .click();
+    await log(page).getByText("It is written.").waitFor();
+    const page1 = await ask("GET", `/api/threads/${id}/history`);
+    check(JSON.stringify(page1.entries).includes("not now"), page1.entries);
+  },
+
+  async "k8 what hides in a command is made visible, and one answer is given to each of two"() {
+    const id = await thread();
+    const page = await open(`#/threads/${id}`);
+    await say(page, "Please [two of them]");
+    const question = page.getByRole("region", { name: "Waiting for you" });
+    await question.getByText("U+202E").first().waitFor();
+    check(!(await question.innerText()).includes("\u202e"), "nothing is turned around");
+    const actions = question.getByRole("group", { name: "Answers" });
+    same(await actions.count(), 2);
+    await actions
+      .nth(0)
+      .getByRole("button", { name: /^Approve/ })
+      .click();
+    await actions
+      .nth(1)
+      .getByRole("button", { name: /^Reject/ })
+      .click();
+    await question
+      .getByRole("button", { name: /^Reject/ })
+      .last()
+      .click();
+    await question.getByRole("button", { name: "Send 2 decisions" }).click();
+    await log(page).getByText("Both were answered.").waitFor();
+  },
+
+  async "what a sub-agent did is found under its call, after a reload too"() {
+    const id = await thread();
+    await turn(id, "Please [hand it on]");
+    const page = await open(`#/threads/${id}`);
+    await log(page).getByText("The spout was looked at.").waitFor();
+    await log(page)
+      .getByRole("button", { name: /Look at the spout/ })
+      .first()
+      .click();
+    await log(page)
+      .getByRole("region", { name: "What the sub-agent did" })
+      .getByText("The sub-agent saw a spout.")
+      .first()
+      .waitFor();
+  },
+
+  async "a run is stopped; what was said stays, marked as cut off"() {
+    const id = await thread();
+    const page = await open(`#/threads/${id}`);
+    await say(page, "Mend it [held for good]");
+    await log(page).getByText("then the rest").waitFor();
+    await page.getByRole("button", { name: "Stop the run" }).click();
+    await log(page)
+      .getByText(/cut off/)
+      .waitFor();
+    await page.reload();
+    await log(page)
+      .getByText(/cut off/)
+      .waitFor();
+    check((await log(page).innerText()).includes("First the lid"), "what was said is there");
+  },
+
+  async "a failed turn says why, and can be tried again; a message that could not be sent is not lost"() {
+    const id = await thread();
+    const page = await open(`#/threads/${id}`);
+    await say(page, "Please [fail]");
+    await page
+      .getByText(/no such thing/)
+      .first()
+      .waitFor();
+    await page.getByRole("button", { name: "Try again" }).waitFor();
+    await page.route("**/threads/*/runs", (route) => route.abort());
+    await say(page, "Words I want to keep");
+    await page
+      .getByText(/cannot be reached|failed/i)
+      .first()
+      .waitFor();
+    same(await message(page).inputValue(), "Words I want to keep");
+  },
+
+  async "b8 a long history pages in as one scrolls, in order, and a link leads to its place"() {
+    const lines = Array.from({ length: 400 }, (_, at) =>
+      JSON.stringify({
+        type: at % 2 ? "assistant" : "user",
+        uuid: `u${at}`,
+        parentUuid: at ? `u${at - 1}` : null,
+        sessionId: "long",
+        timestamp: new Date(1.7e12 + at * 1000).toISOString(),
+        message:
+          at % 2
+            ? {
+                role: "assistant",
+                id: `m${at}`,
+                model: "m",
+                content: [{ type: "text", text: `Answer number ${at}.` }],
+              }
+            : { role: "user", content: `Question number ${at}?` },
+      }),
+    );
+    const imported = await ask("POST", "/api/import?name=long.jsonl", lines.join("\n"));
+    const id = imported.threads[0].thread_id;
+    const page = await open(`#/threads/${id}`);
+    await log(page).getByText("Answer number 399.").waitFor();
+    const seen = new Set();
+    await log(page).hover();
+    await until(async () => {
+      for (const number of (await log(page).innerText()).matchAll(/number (\d+)/g))
+        seen.add(Number(number[1]));
+      await page.mouse.wheel(0, -2_000);
+      return seen.has(0);
+    }, "the first message");
+    same(seen.size, 400);
+    const { entries } = await ask("GET", `/api/threads/${id}/history?after_seq=99&limit=1`);
+    await page.goto(`${server.url}/#/threads/${id}?at=${entries[0].seq}`);
+    const text = entries[0].content[0].text;
+    await until(
+      async () =>
+        log(page)
+          .getByText(text, { exact: true })
+          .first()
+          .isVisible()
+          .catch(() => false),
+      text,
+    );
+    await page.getByRole("button", { name: /latest|newest/i }).click();
+    await log(page).getByText("Answer number 399.").waitFor();
+  },
+
+  async "another client's turn is shown as it happens"() {
+    const id = await thread();
+    const [one, two] = [await open(`#/threads/${id}`), await open(`#/threads/${id}`)];
+    await say(one, "What is it? [markdown]");
+    await log(two).getByText("What is it? [markdown]").waitFor();
+    await log(two).getByRole("heading", { name: "Findings" }).waitFor();
+    await two.getByRole("button", { name: "Good answer" }).waitFor();
+    await one.getByRole("button", { name: "Good answer" }).waitFor();
+    same(await drawn(two), await drawn(one));
+  },
+
+  async "k3 a thread that is nobody's is said not to be there"() {
+    const page = await open("#/threads/00000000-0000-7000-8000-000000000000");
+    await page.getByRole("heading", { name: "There is no such thread" }).waitFor();
+  },
+});

@@ -1,0 +1,166 @@
+// The list of threads: found, named, copied, taken out, removed and brought back; and a session of another agent brought in.
+import { readFileSync } from "node:fs";
+import { ask, check, open, PHONE, run, same, server, thread, turn, until } from "./suite.mjs";
+
+const list = (page) => page.getByRole("complementary", { name: "Threads" });
+const rows = (page) => list(page).getByRole("list", { name: "Threads" });
+const row = (page, name) => rows(page).getByRole("link", { name, exact: true });
+const exists = async (id) => {
+  const response = await fetch(`${server.url}/api/threads/${id}`, { headers: { "x-api-key": server.key } });
+  return response.status === 200;
+};
+
+async function named(name) {
+  const id = await thread();
+  await turn(id, `About ${name}.`);
+  await ask("PATCH", `/api/threads/${id}`, { name });
+  return id;
+}
+
+async function act(page, name, action) {
+  await row(page, name).hover();
+  await list(page)
+    .getByRole("button", { name: `Actions for ${name}` })
+    .click();
+  await page.getByRole("menuitem", { name: action }).click();
+}
+
+run({
+  async "threads are found by their words, also those that are far down"() {
+    await named("Teapot");
+    for (let made = 0; made < 120; made++) await thread();
+    const page = await open();
+    const total = (await ask("GET", "/api/threads?limit=1")).total;
+    check(total > 120, { total });
+    await page.keyboard.press("f");
+    await list(page).locator("input:focus").waitFor();
+    await page.keyboard.type("teapo");
+    await row(page, "Teapot").waitFor();
+    await until(async () => (await rows(page).getByRole("link").count()) === 1, "only what was looked for");
+    await page.keyboard.press("Escape");
+    await until(async () => (await rows(page).getByRole("link").count()) > 5, "all of them");
+    await rows(page).hover();
+    await until(async () => {
+      await page.mouse.wheel(0, 3_000);
+      return row(page, "Teapot")
+        .isVisible()
+        .catch(() => false);
+    }, "the oldest is reached by scrolling");
+  },
+
+  async "a thread is renamed, and every window shows it"() {
+    const id = await named("Old name");
+    const page = await open(`#/threads/${id}`);
+    await act(page, "Old name", "Rename…");
+    const field = page.getByRole("textbox", { name: "Name" });
+    await field.fill("A <b>new</b> name");
+    await page.keyboard.press("Enter");
+    await row(page, "A <b>new</b> name").waitFor();
+    await page.getByRole("heading", { name: "A <b>new</b> name" }).waitFor();
+    same((await ask("GET", `/api/threads/${id}`)).name, "A <b>new</b> name");
+  },
+
+  async "a thread that was deleted comes back by Undo; without it, it is gone"() {
+    const [kept, lost] = [await named("Keep me"), await named("Lose me")];
+    const page = await open(`#/threads/${kept}`);
+    await act(page, "Keep me", /^Delete/);
+    await row(page, "Keep me").waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Undo" }).click();
+    await row(page, "Keep me").waitFor();
+    await act(page, "Lose me", /^Delete/);
+    await page.close({ runBeforeUnload: true });
+    await until(async () => !(await exists(lost)), "it is gone, though the page was closed before its time");
+    check(await exists(kept), "the other one is there");
+  },
+
+  async "a fork has the whole transcript, and is marked as one"() {
+    const id = await named("Original");
+    const page = await open(`#/threads/${id}`);
+    await act(page, "Original", "Fork");
+    await page.waitForURL((url) => url.hash.startsWith("#/threads/") && !url.hash.includes(id));
+    await page.getByText("About Original.").waitFor();
+    await page
+      .getByText(/Fork of/)
+      .first()
+      .waitFor();
+  },
+
+  async "c6 a thread is taken out as a file, with everything in it"() {
+    const id = await named("Take me along");
+    const page = await open(`#/threads/${id}`);
+    const [download] = await Promise.all([
+      page.waitForEvent("download"),
+      act(page, "Take me along", /Markdown/),
+    ]);
+    check(download.suggestedFilename().endsWith(".md"), download.suggestedFilename());
+    const text = readFileSync(await download.path(), "utf8");
+    check(text.includes("About Take me along.") && text.includes("Heard."), text);
+  },
+
+  async "keys: a new thread, the way through the list, and what they all are"() {
+    await named("By key");
+    const page = await open();
+    await row(page, "By key").waitFor();
+    await page.keyboard.press("?");
+    const dialog = page.getByRole("dialog", { name: "Keys" });
+    for (const told of ["Begin a thread", "Filter the threads", "Search everything"])
+      await dialog.getByText(told).waitFor();
+    await page.keyboard.press("Escape");
+    await dialog.waitFor({ state: "hidden" });
+    await page.keyboard.press("f");
+    await list(page).locator("input:focus").waitFor();
+    await page.keyboard.type("By key");
+    await until(async () => (await rows(page).getByRole("link").count()) === 1, "only one");
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("Enter");
+    await page.waitForURL(/#\/threads\//);
+    await page.getByText("About By key.").waitFor();
+    await page.locator("body").click({ position: { x: 700, y: 400 } });
+    await page.keyboard.press("n");
+    await page.getByRole("textbox", { name: "First message" }).waitFor();
+  },
+
+  async "a session of another agent is brought in and opened"() {
+    const page = await open();
+    const session = ["Where is the lid?", "In the drawer."].map((text, at) => ({
+      type: at ? "assistant" : "user",
+      uuid: `u${at}`,
+      parentUuid: at ? "u0" : null,
+      sessionId: crypto.randomUUID(),
+      timestamp: "2026-01-01T00:00:00Z",
+      message: at
+        ? { role: "assistant", id: "m1", model: "m", content: [{ type: "text", text }] }
+        : { role: "user", content: text },
+    }));
+    session[1].sessionId = session[0].sessionId;
+    const file = {
+      name: "session.jsonl",
+      mimeType: "application/jsonl",
+      buffer: Buffer.from(session.map((line) => JSON.stringify(line)).join("\n")),
+    };
+    await page.getByLabel("Session files").setInputFiles(file);
+    await page
+      .getByRole("main")
+      .getByRole("link", { name: /Where is the lid/ })
+      .or(page.getByText("In the drawer."))
+      .first()
+      .waitFor();
+    const opened = page.getByRole("list", { name: "Imports" }).getByRole("link").first();
+    if (await opened.count()) await opened.click();
+    await page.getByText("In the drawer.").waitFor();
+  },
+
+  async "on a phone the list slides in, and nothing is wider than the screen"() {
+    const id = await named("Small");
+    const page = await open(`#/threads/${id}`, { size: PHONE });
+    await page.getByText("About Small.").waitFor();
+    await page
+      .getByRole("button", { name: /threads/i })
+      .first()
+      .click();
+    await row(page, "Small").click();
+    await page.getByText("About Small.").waitFor();
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    check(wide <= 0, { wide });
+  },
+});

@@ -86,9 +86,15 @@ pub(crate) fn append(connection: &Connection, thread_id: ThreadId, events: &[New
     Ok(appended)
 }
 
-/// Returns whether the event alone is no activity in its thread: nobody did anything there.
+/// Returns whether the event alone is no activity in its thread: nobody did anything there, or only gave it a name.
 const fn is_background(event_type: EventType) -> bool {
-    matches!(event_type, EventType::TurnsArchived | EventType::TurnsRestored | EventType::ModelCalled)
+    matches!(
+        event_type,
+        EventType::TurnsArchived
+            | EventType::TurnsRestored
+            | EventType::ModelCalled
+            | EventType::ThreadRenamed
+    )
 }
 
 /// Refuses what no store could give back unchanged as text.

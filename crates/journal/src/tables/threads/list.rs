@@ -131,10 +131,10 @@ impl Question {
         ways.dedup();
         let mut conditions = Vec::new();
         for way in ways {
-            self.parameters.push(pattern(&way).into());
+            self.parameters.push(pattern(&way.to_ascii_lowercase()).into());
             let place = self.parameters.len();
             for column in ["t.name", "t.first_prompt"] {
-                conditions.push(format!("lower({column}) LIKE lower(?{place}) ESCAPE '!'"));
+                conditions.push(format!("lower({column}) LIKE ?{place} ESCAPE '!'"));
             }
         }
         self.sql.push_str(&format!(" AND ({})", conditions.join(" OR ")));

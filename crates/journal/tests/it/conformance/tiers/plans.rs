@@ -106,6 +106,7 @@ pub async fn f7_what_happens_in_the_background_is_no_activity(store: Subject) {
         fact(EventType::TurnsArchived, &json!(told)),
         fact(EventType::TurnsRestored, &json!(TurnsRestored { archived_seqs: vec![2] })),
         called.clone(),
+        fact(EventType::ThreadRenamed, &json!({"name": "a name"})),
     ];
     for event in background {
         append(&*store, older, vec![at_time(event, at(30))]).await.unwrap();
@@ -115,9 +116,9 @@ pub async fn f7_what_happens_in_the_background_is_no_activity(store: Subject) {
         let threads = store.threads(filter).await.unwrap();
         threads.into_iter().map(|thread| (thread.thread_id, thread.updated_at, thread.last_seq)).collect()
     };
-    assert_eq!(recent(&*store).await, [(newer, at(20), 1), (older, at(10), 4)]);
+    assert_eq!(recent(&*store).await, [(newer, at(20), 1), (older, at(10), 5)]);
     // With something that somebody did, it is as late as that.
     let both = vec![at_time(called, at(50)), at_time(ai("a"), at(40))];
     append(&*store, older, both).await.unwrap();
-    assert_eq!(recent(&*store).await, [(older, at(40), 6), (newer, at(20), 1)]);
+    assert_eq!(recent(&*store).await, [(older, at(40), 7), (newer, at(20), 1)]);
 }

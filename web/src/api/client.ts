@@ -60,8 +60,10 @@ export async function call<T>(
   const headers = { ...(body === undefined ? {} : { "content-type": "application/json" }), ...init.headers };
   const payload = body === undefined ? undefined : JSON.stringify(body);
   const response = await send(path, { ...init, method, headers, body: payload });
-  if (response.status === 204) return undefined as T;
-  const answer = (await response.json()) as T;
+  const text = await response.text();
+  // What is only taken notice of is answered with nothing, whatever the status.
+  if (text === "") return undefined as T;
+  const answer = JSON.parse(text) as T;
   // What takes long is answered with 200 before its outcome is known.
   const late = (answer as { __error__?: Refusal } | null)?.__error__;
   if (late) throw refusal(late.status ?? 500, late);

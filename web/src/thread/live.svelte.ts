@@ -92,6 +92,7 @@ export class Live {
         this.state = "open";
         retry = RETRY_MS;
         this.drawFrom = performance.now() + SETTLE_MS;
+        this.said.again();
         // Whatever happened while nobody listened is in the journal.
         this.heard({ ...quiet(), stored: true, state: true });
       };
@@ -111,7 +112,7 @@ export class Live {
     const init = {
       method: "POST",
       headers: { "content-type": "application/json" },
-      body: JSON.stringify({ channels: CHANNELS, ...(this.said.seq > 0 && { since: this.said.seq }) }),
+      body: JSON.stringify({ channels: CHANNELS }),
       signal: connection.signal,
     };
     try {

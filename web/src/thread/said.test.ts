@@ -6,9 +6,10 @@ const PLACES = 2 ** 27;
 
 /** Tells events, each with a number of its own, at positions of the journal. */
 class Teller {
-  readonly said = new Said();
   private part = 0;
   private position = 0;
+
+  constructor(readonly said = new Said()) {}
 
   at(position: number): this {
     this.position = position;
@@ -180,4 +181,17 @@ test("a failed run says why, until another one works", () => {
 test("the position is the number without what counts within it", () => {
   expect(positionOf(402_654_208)).toBe(3);
   expect(positionOf(7 * PLACES + PLACES - 1)).toBe(7);
+});
+
+test("i7_what_is_said_anew_after_a_server_came_back_takes_the_place_of_what_was_said_before", () => {
+  const teller = new Teller();
+  teller.begins();
+  teller.delta("Long ago");
+  teller.said.settle(3);
+  expect(teller.said.saying().map(({ text }) => text)).toEqual(["Long ago"]);
+  teller.said.again();
+  const successor = new Teller(teller.said);
+  successor.begins("a2");
+  successor.delta("New");
+  expect(teller.said.saying().map(({ text }) => text)).toEqual(["New"]);
 });

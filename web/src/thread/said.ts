@@ -77,7 +77,7 @@ interface Work extends Working {
 
 /** The picture, drawn on from event to event. */
 export class Said {
-  /** The place behind which a lost connection goes on. */
+  /** The newest place that was told on this connection. */
   seq = 0;
   /** The newest position of the journal that was told. */
   position = 0;
@@ -131,6 +131,13 @@ export class Said {
     for (const [id, work] of this.works) if (isStored(work)) this.works.delete(id);
     this.shown = null;
     if (this.current && !this.messages.has(this.current.id)) this.current = null;
+  }
+
+  /** Forgets what is not stored: it is told again from its beginning. What a server has said that is gone, its successor says anew, at
+   *  the same places. */
+  again(): void {
+    this.seq = 0;
+    this.over();
   }
 
   /** Forgets everything of a run that is over. */

@@ -1,4 +1,4 @@
-// What the whole page knows: whether it was let in, who answers, whether the server is there, which handoffs wait.
+// What the whole page knows: whether it was let in, who answers, whether the server is there, what waits for a person.
 import { ApiError, keepToken, onRefused } from "../api/client";
 import { api } from "../api/endpoints";
 import type { AgentInfo, ListedHandoff } from "../api/types";
@@ -13,7 +13,9 @@ export const session = $state<{
   /** Whether the last request reached the server. */
   online: boolean;
   pending: ListedHandoff[];
-}>({ state: "asking", agent: null, online: true, pending: [] });
+  /** How many threads wait for a person: for a handoff's decision or for an approval. */
+  waiting: number;
+}>({ state: "asking", agent: null, online: true, pending: [], waiting: 0 });
 
 let timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -46,7 +48,7 @@ export async function enterWith(secret: string): Promise<void> {
 export async function look(): Promise<void> {
   clearTimeout(timer);
   try {
-    if (document.visibilityState === "visible") session.pending = (await api.handoffs()).handoffs;
+    if (document.visibilityState === "visible") await lookOnce();
     session.online = true;
   } catch (error) {
     session.online = !(error instanceof ApiError && error.status === 0);
@@ -57,3 +59,17 @@ export async function look(): Promise<void> {
 document.addEventListener("visibilitychange", () => {
   if (session.state === "in" && document.visibilityState === "visible") void look();
 });
+
+async function lookOnce(): Promise<void> {
+  const [{ handoffs }, { total }] = await Promise.all([
+    api.handoffs(),
+    api.threads({ state: "needs_you", limit: 1 }),
+  ]);
+  session.pending = handoffs;
+  session.waiting = total;
+}
+
+/** The title of a place, which says how many threads wait wherever one is. */
+export function titled(place: string): string {
+  return session.waiting > 0 ? `(${session.waiting}) ${place}` : place;
+}

@@ -24,7 +24,7 @@ export const PAGE = 30;
 const FIRST = 50;
 /** The most entries that are kept where the rest is far away. */
 export const KEPT = 250;
-/** The most pages that are read in a row to keep up; after that there is a hole to scroll over. */
+/** The most pages that are read in a row to keep up; who is at the end goes to the newest ones after that. */
 const PAGES_BEHIND = 4;
 /** Milliseconds after a failure within which scrolling on does not ask again. */
 const REST_MS = 2_000;
@@ -36,8 +36,8 @@ export class Feed {
   state = $state<"opening" | "open" | "missing" | "failed">("opening");
   /** Which end a page is being read for. */
   reading = $state<"none" | "older" | "newer">("none");
-  /** Everything in the journal up to here was read, or is behind the window. */
-  readUpTo = 0;
+  /** Whether one is at the end of what is shown; who scrolls says how that is known. */
+  isFollowed: () => boolean = () => true;
   /** Counts the times the window was opened elsewhere: answers to what was asked before are thrown away. */
   private place = 0;
   private restUntil = 0;
@@ -58,7 +58,6 @@ export class Feed {
       if (place !== this.place) return;
       this.window = next;
       this.state = "open";
-      this.readUpTo = Math.max(this.readUpTo, lastSeq(next));
     } catch (error) {
       if (place !== this.place) return;
       if (error instanceof ApiError && [404, 422].includes(error.status)) this.state = "missing";
@@ -105,11 +104,22 @@ export class Feed {
 
   /** Reads the window anew, because something of it may be gone. */
   async reread(): Promise<void> {
-    const place = this.place;
+    if (this.state !== "open") return;
+    const { place, atEnd } = this;
+    const { length } = this.window.entries;
     const asked = Math.max(0, firstSeq(this.window) - 1);
-    const limit = Math.min(ENTRIES_MAX, this.window.entries.length + PAGE);
-    const page = await this.page({ after_seq: asked, limit });
-    if (place === this.place) this.window = reread(this.window, asked, page);
+    const limit = Math.min(ENTRIES_MAX, length + PAGE);
+    const page = length > 0 ? await this.page({ after_seq: asked, limit }) : null;
+    // Nothing is left of it: what there is, is before it.
+    const newest = page?.entries.length ? null : await this.page({ limit: FIRST });
+    if (place !== this.place) return;
+    if (newest) {
+      this.place += 1;
+      this.window = opened(newest);
+    } else if (page) {
+      this.window = reread(this.window, asked, page);
+      if (atEnd && page.has_more_after) await this.catchUp();
+    }
   }
 
   /** Lets go of what is far away from where one reads. */
@@ -133,14 +143,20 @@ export class Feed {
   }
 
   private async readNew(): Promise<void> {
-    for (let pages = 0; pages < PAGES_BEHIND && this.atEnd; pages += 1) {
+    // With the first of several pages the window no longer is where the newest entries are, so that is asked once.
+    if (this.atEnd) await this.catchUp();
+  }
+
+  private async catchUp(): Promise<void> {
+    for (let pages = 0; pages < PAGES_BEHIND; pages += 1) {
       const [place, asked] = [this.place, lastSeq(this.window)];
       const page = await this.page({ after_seq: asked });
-      if (place !== this.place) continue;
+      // It was opened elsewhere meanwhile, perhaps before the newest entries were there.
+      if (place !== this.place) return this.readNew();
       this.window = newer(this.window, asked, page);
-      this.readUpTo = Math.max(this.readUpTo, lastSeq(this.window));
       if (!page.has_more_after) return;
     }
+    if (this.isFollowed()) await this.open(null);
   }
 
   private async around(at: number): Promise<Window> {

@@ -41,6 +41,8 @@ export class Thread {
   /** Messages that were taken back: the server says so a moment later. */
   private withdrawn = new Set<string>();
   private looksWithoutRun = 0;
+  /** Whether something of the window may be gone that was not read anew yet. */
+  private rewritten = false;
   /** The failed run of which one wants to hear no more. */
   private dismissed = $state<string | null>(null);
   private measuring: ReturnType<typeof setTimeout> | undefined;
@@ -188,9 +190,21 @@ export class Thread {
     if (news.handoff) void lookAtHandoffs();
     if (news.state || news.ended) void this.look();
     if (news.ended || news.markers) this.measureSoon();
-    if (news.rewritten) await this.feed.reread().catch(() => undefined);
+    this.rewritten ||= news.rewritten;
+    await this.reread();
     if (news.stored) await this.readNew();
     if (news.markers) void this.readMarkers();
+  }
+
+  /** Reads anew what may be gone; what could not be read is tried again with the next news or look. */
+  private async reread(): Promise<void> {
+    if (!this.rewritten) return;
+    this.rewritten = false;
+    try {
+      await this.feed.reread();
+    } catch {
+      this.rewritten = true;
+    }
   }
 
   /** Reads what was stored, then forgets what was said of it. */
@@ -218,6 +232,7 @@ export class Thread {
       return;
     }
     this.detail = settled(before, detail);
+    void this.reread();
     this.looksWithoutRun = detail.active_run ? 0 : this.looksWithoutRun + 1;
     // What told of the run's beginning was lost before it told of its end.
     if (this.live.run && this.looksWithoutRun > 1) this.live.over();

@@ -4,10 +4,12 @@ import {
   acceptEdit,
   added,
   asMarkdown,
+  baseOf,
   begin,
   bytes,
   graphemes,
   isChanged,
+  isWritten,
   moved,
   problemsOf,
   toMarkdown,
@@ -98,6 +100,19 @@ describe("g6_what breaks a limit is said, not sent", () => {
     const full = { ...edit, title: "👍🏽".repeat(120), tldr: "x".repeat(200) };
     expect(problemsOf(full)).toEqual([]);
   });
+});
+
+test("g1_an edit stays one of the draft it was made from when there is a newer one", () => {
+  const { summary_json } = proposal;
+  const newer = { ...proposal, summary_sha256: "def", summary_json: { ...summary_json, title: "Pot" } };
+  const edit = begin(proposal);
+  expect(isWritten(edit, [proposal, newer])).toBe(false);
+  const mine = { ...edit, title: "Lid" };
+  expect(isWritten(mine, [proposal, newer])).toBe(true);
+  expect(baseOf(mine, [proposal, newer])).toBe(proposal);
+  expect(acceptEdit(mine)).toMatchObject({ edited_action: { args: { summary_sha256: "abc" } } });
+  expect(acceptEdit(mine, "def")).toMatchObject({ edited_action: { args: { summary_sha256: "def" } } });
+  expect(isWritten(mine, [newer])).toBe(true);
 });
 
 test("g1_an edit is accepted in the place of the text it was made from", () => {

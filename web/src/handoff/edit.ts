@@ -34,7 +34,7 @@ export interface EditItem {
 
 /** A summary that is being edited, in one of two ways. */
 export interface Edit {
-  /** The text it was made from, and the one it takes the place of. */
+  /** The text it was made from; it stays that when there is a newer one. */
   sha256: string;
   how: "fields" | "markdown";
   title: string;
@@ -102,6 +102,23 @@ export function isChanged(edit: Edit, proposal: Proposal): boolean {
   return edit.title !== title || edit.tldr !== tldr || plain(edit.items) !== plain(items);
 }
 
+/** The draft an edit was made from; `null` where it is none of these. */
+export function baseOf(edit: Edit, proposals: readonly Proposal[]): Proposal | null {
+  return proposals.findLast((proposal) => proposal.summary_sha256 === edit.sha256) ?? null;
+}
+
+/** Whether a person wrote something: anything that differs from what they began with, whatever was drafted since. */
+export function isWritten(edit: Edit | null, proposals: readonly Proposal[]): edit is Edit {
+  if (!edit) return false;
+  const base = baseOf(edit, proposals);
+  return !base || isChanged(edit, base);
+}
+
+/** The text that an edit would be, as far as it can be told without the server. */
+export function textOf(edit: Edit): string {
+  return edit.how === "markdown" ? edit.markdown : asMarkdown(edit);
+}
+
 /** What keeps an edit from being accepted, in words; the server has the last word. */
 export function problemsOf(edit: Edit): string[] {
   if (edit.how === "markdown") return edit.markdown.trim() ? [] : ["There is no text."];
@@ -116,9 +133,11 @@ export function problemsOf(edit: Edit): string[] {
   ].filter(Boolean);
 }
 
-/** The decision that accepts the edit, in the place of the text it was made from and of no other. */
-export function acceptEdit(edit: Edit): Decision {
-  const summary_sha256 = edit.sha256;
+/**
+ * The decision that accepts the edit in the place of a text: the one it was made from, or a newer one that a person chose to leave
+ * out. The server takes it for no other.
+ */
+export function acceptEdit(edit: Edit, summary_sha256 = edit.sha256): Decision {
   if (edit.how === "markdown")
     return { type: "approve", summary_sha256, args: { summary_md: edit.markdown } };
   const body = edit.items
@@ -134,10 +153,10 @@ export function change(args: Extract<Decision, { type: "edit" }>["edited_action"
 }
 
 /** Goes on with the edit as Markdown, with what the fields hold. */
-export function toMarkdown(edit: Edit, proposal: Proposal): Edit {
+export function toMarkdown(edit: Edit, base: Proposal | null): Edit {
   if (edit.isMarkdownOwn) return { ...edit, how: "markdown" };
-  const isSame = !isChanged({ ...edit, how: "fields" }, proposal);
-  return { ...edit, how: "markdown", markdown: isSame ? proposal.summary_md : asMarkdown(edit) };
+  const isSame = base && !isChanged({ ...edit, how: "fields" }, base);
+  return { ...edit, how: "markdown", markdown: isSame ? base.summary_md : asMarkdown(edit) };
 }
 
 /** The mark of what could not be verified, as the server writes and reads it. */

@@ -1,19 +1,24 @@
 // What a person typed and did not send, kept in this tab: a look at a message and back loses nothing.
+import type { Proposal } from "../api/types";
+import { keepText, keptText } from "../app/kept";
+import { isWritten, type Edit } from "./edit";
+
 const name = (handoff: string, what: string) => `segue.handoff.${handoff}.${what}`;
 
 /** Keeps a value; `null` forgets it. */
 export function keep(handoff: string, what: string, value: unknown): void {
-  try {
-    if (value === null || value === "") sessionStorage.removeItem(name(handoff, what));
-    else sessionStorage.setItem(name(handoff, what), JSON.stringify(value));
-  } catch {
-    // A browser that keeps nothing still shows the page.
-  }
+  const isEmpty = value === null || value === "";
+  keepText("tab", name(handoff, what), isEmpty ? null : JSON.stringify(value));
+}
+
+/** Keeps an edit in which something was written. Before the drafts are known, nobody can say, and what was kept stays. */
+export function keepEdit(handoff: string, edit: Edit | null, proposals: readonly Proposal[] | null): void {
+  if (proposals) keep(handoff, "edit", isWritten(edit, proposals) ? edit : null);
 }
 
 export function kept<T>(handoff: string, what: string): T | null {
+  const text = keptText("tab", name(handoff, what));
   try {
-    const text = sessionStorage.getItem(name(handoff, what));
     return text === null ? null : (JSON.parse(text) as T);
   } catch {
     return null;

@@ -102,6 +102,14 @@ export async function open(address = "#/", { size = WIDE, scheme = "light", base
   return page;
 }
 
+/** Opens a browser window of somebody who was not let in, and whose complaints are nobody's business. */
+export async function stranger() {
+  const context = await browser.newContext({ viewport: WIDE });
+  context.setDefaultTimeout(EXPECT_MS_MAX);
+  contexts.push(context);
+  return context.newPage();
+}
+
 function watch(page) {
   page.on("pageerror", (error) => problems.push(`error in the page: ${error.stack ?? error}`));
   page.on("console", (message) => {
@@ -119,7 +127,9 @@ export async function run(cases) {
   });
   const failed = [];
   const wanted = process.env.ONLY ?? "";
-  for (const [name, work] of Object.entries(cases).filter(([name]) => name.includes(wanted))) {
+  const chosen = Object.entries(cases).filter(([name]) => name.includes(wanted));
+  if (chosen.length === 0) failed.push(`no case's name has ${JSON.stringify(wanted)} in it`);
+  for (const [name, work] of chosen) {
     problems = [];
     contexts = [];
     let timer;
@@ -140,7 +150,7 @@ export async function run(cases) {
     }
   }
   await browser.close();
-  const count = Object.keys(cases).length;
+  const count = chosen.length;
   console.log(
     failed.length
       ? `${failed.length} of ${count} cases failed: ${failed.join(", ")}`

@@ -13,7 +13,7 @@ async function say(page, text) {
 
 /** What is shown of a conversation: its text, and what it is made of; what differs from moment to moment is left out. */
 async function drawn(page) {
-  return log(page).evaluate((log) => {
+  const shown = await log(page).evaluate((log) => {
     const copy = log.cloneNode(true);
     for (const time of copy.querySelectorAll("time")) time.textContent = "";
     const walk = (node) =>
@@ -27,8 +27,10 @@ async function drawn(page) {
               ...[...node.childNodes].map(walk).filter((one) => one !== ""),
             ]
           : "";
-    return JSON.stringify([...copy.querySelectorAll("article, .marker, .call")].map(walk));
+    return [...copy.querySelectorAll("article, .marker, .call")].map(walk);
   });
+  check(shown.length > 0 && shown.flat(9).some((one) => one), "something is drawn");
+  return JSON.stringify(shown);
 }
 
 /** Waits until nothing runs in the thread. */
@@ -209,6 +211,51 @@ run({
     await log(page).getByText("Both were answered.").waitFor();
   },
 
+  async "a call runs with the arguments that a person changed"() {
+    const id = await thread();
+    const page = await open(`#/threads/${id}`);
+    await say(page, "Please [run it]");
+    const question = page.getByRole("region", { name: "Waiting for you" });
+    await question.getByRole("button", { name: /^Edit/ }).click();
+    await question.getByRole("textbox", { name: "command" }).fill("printf changed-by-hand");
+    await question.getByRole("button", { name: "Approve with these arguments" }).click();
+    await log(page).getByText("It ran.").waitFor();
+    const { entries } = await ask("GET", `/api/threads/${id}/history`);
+    const result = JSON.stringify(entries.filter(({ type }) => type === "tool"));
+    check(result.includes("changed-by-hand") && !result.includes("two"), result);
+  },
+
+  async "a person answers in place of a call, which then does not run"() {
+    const id = await thread();
+    const page = await open(`#/threads/${id}`);
+    await say(page, "Please [run it]");
+    const question = page.getByRole("region", { name: "Waiting for you" });
+    await question.getByRole("button", { name: /^Answer instead/ }).click();
+    const give = question.getByRole("button", { name: "Give this answer" });
+    check(await give.isDisabled(), "there is nothing to give yet");
+    await question.getByRole("textbox", { name: /What the agent reads/ }).fill("I ran it: all is well");
+    await give.click();
+    await log(page).getByText("It ran.").waitFor();
+    const { entries } = await ask("GET", `/api/threads/${id}/history`);
+    const result = JSON.stringify(entries.filter(({ type }) => type === "tool"));
+    check(result.includes("I ran it: all is well") && !result.includes("two"), result);
+  },
+
+  async "several calls are approved at once"() {
+    const id = await thread();
+    const page = await open(`#/threads/${id}`);
+    await say(page, "Please [two of them]");
+    await page
+      .getByRole("region", { name: "Waiting for you" })
+      .getByRole("button", { name: "Approve all" })
+      .click();
+    await log(page).getByText("Both were answered.").waitFor();
+    const { entries } = await ask("GET", `/api/threads/${id}/history`);
+    const results = entries.filter(({ type }) => type === "tool");
+    same(results.length, 2);
+    check(JSON.stringify(results[0]).includes("first"), results);
+  },
+
   async "what a sub-agent did is found under its call, after a reload too"() {
     const id = await thread();
     await turn(id, "Please [hand it on]");
@@ -219,7 +266,7 @@ run({
       .first()
       .click();
     await log(page)
-      .getByRole("region", { name: "What the sub-agent did" })
+      .getByRole("group", { name: "What the sub-agent did" })
       .getByText("The sub-agent saw a spout.")
       .first()
       .waitFor();
@@ -249,14 +296,27 @@ run({
       .getByText(/no such thing/)
       .first()
       .waitFor();
+    const failedRuns = async () =>
+      (await ask("GET", `/threads/${id}/runs?limit=10`)).filter(({ status }) => status === "error").length;
+    same(await failedRuns(), 1);
+    await page.getByRole("button", { name: "Try again" }).click();
+    await until(async () => (await failedRuns()) === 2, "it was tried again, and failed again");
     await page.getByRole("button", { name: "Try again" }).waitFor();
-    await page.route("**/threads/*/runs", (route) => route.abort());
-    await say(page, "Words I want to keep");
     await page
-      .getByText(/cannot be reached|failed/i)
+      .getByText(/no such thing/)
       .first()
       .waitFor();
+    await page.route("**/threads/*/runs", (route) => route.abort());
+    await say(page, "Words I want to keep");
+    await page.getByText("The message was not sent").first().waitFor();
     same(await message(page).inputValue(), "Words I want to keep");
+    await page.unroute("**/threads/*/runs");
+    await message(page).press("Enter");
+    await log(page).getByText("Words I want to keep").waitFor();
+    await until(
+      async () => (await message(page).inputValue()) === "",
+      "what was taken is not there any more",
+    );
   },
 
   async "b8 a long history pages in as one scrolls, in order, and a link leads to its place"() {

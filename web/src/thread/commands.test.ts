@@ -21,3 +21,9 @@ test("a known command is found with what follows it, anything else is a message"
   for (const message of ["/etc/hosts is empty", "/unknown", "/", "a /fork", "//fork"])
     expect(written(message)).toBeNull();
 });
+
+test("words after a command that takes none are a message, and nothing is done", () => {
+  expect(written("/fork the repo on GitHub and open a pull request")).toBeNull();
+  expect(written("/uncompact\nwhat you just condensed")).toBeNull();
+  expect(written("/compact the tests")).toMatchObject({ command: { name: "compact" }, rest: "the tests" });
+});

@@ -8,7 +8,7 @@ export interface Command {
   does: string;
 }
 
-export const COMMANDS: readonly Command[] = [
+const COMMANDS: readonly Command[] = [
   { name: "handoff", takes: "[goal]", does: "Go on in a new thread that knows a summary of this one" },
   { name: "compact", takes: "[focus]", does: "Condense older messages for the model" },
   { name: "uncompact", takes: "", does: "Take the newest compaction back" },
@@ -24,9 +24,16 @@ export function completions(text: string): readonly Command[] {
   return COMMANDS.filter(({ name }) => name.startsWith(begun.toLowerCase()));
 }
 
-/** The command that is written, and what follows it. Anything else with a `/` is a message like any. */
+/** Whether nothing of a command's word is left to complete: Enter then asks for it. */
+export function isWhole(text: string, { name }: Command): boolean {
+  return text.toLowerCase() === `/${name}`;
+}
+
+/** The command that is written, and what follows it. Anything else with a `/` is a message like any, as are words after a command
+ *  that takes none. */
 export function written(text: string): { command: Command; rest: string } | null {
   const [, name = "", rest = ""] = /^\/([a-z]+)(?:\s+([\s\S]*))?$/i.exec(text.trim()) ?? [];
   const command = COMMANDS.find((known) => known.name === name.toLowerCase());
-  return command ? { command, rest: rest.trim() } : null;
+  if (!command || (rest && !command.takes)) return null;
+  return { command, rest: rest.trim() };
 }

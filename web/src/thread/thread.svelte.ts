@@ -151,28 +151,34 @@ export class Thread {
     }
   }
 
-  /** Condenses the conversation for the model. */
-  async compact(focus?: string): Promise<void> {
+  /** Condenses the conversation for the model. Returns whether it was asked for without a failure. */
+  async compact(focus?: string): Promise<boolean> {
+    let isDone = true;
     this.compactionAsked = true;
     try {
       const { outcome, reason } = await api.compact(this.id, focus ? { focus } : {});
       if (outcome === "nothing") notify("There is nothing to condense", { hint: reason ?? null });
     } catch (error) {
       failed("The conversation was not condensed", error);
+      isDone = false;
     }
     this.compactionAsked = false;
     await this.changed();
+    return isDone;
   }
 
-  /** Takes the newest compaction back. */
-  async uncompact(): Promise<void> {
+  /** Takes the newest compaction back. Returns whether it was. */
+  async uncompact(): Promise<boolean> {
+    let isDone = true;
     try {
       await api.uncompact(this.id);
       notify("The model is sent the original messages again");
     } catch (error) {
       failed("The compaction was not taken back", error);
+      isDone = false;
     }
     await this.changed();
+    return isDone;
   }
 
   /** Reads what somebody's act may have changed. */

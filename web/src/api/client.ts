@@ -1,5 +1,6 @@
 // One request to the server and what it answers or refuses. What endpoints there are is in `endpoints.ts`; streams are in
 // `stream.ts`.
+import { keepText, keptText } from "../app/kept";
 import type { Json } from "./types";
 
 const TOKEN_KEY = "segue.token";
@@ -19,25 +20,29 @@ export class ApiError extends Error {
   }
 }
 
-let token = localStorage.getItem(TOKEN_KEY);
-let whenRefused: () => void = () => undefined;
+let token = keptText("browser", TOKEN_KEY);
+let whenRefused: (isShown: boolean) => void = () => undefined;
 
-/** Keeps the secret that requests show, in this browser. */
-export function keepToken(secret: string | null): void {
+/** Shows a secret with every request from now on. */
+export function showToken(secret: string): void {
   token = secret;
-  if (secret) localStorage.setItem(TOKEN_KEY, secret);
-  else localStorage.removeItem(TOKEN_KEY);
 }
 
-/** Says what happens when the server does not let us in. */
-export function onRefused(then: () => void): void {
+/** Keeps the secret that requests show in this browser, once the server has taken it. */
+export function keepToken(): void {
+  if (token) keepText("browser", TOKEN_KEY, token);
+}
+
+/** Says what happens when the server does not let us in, with a secret or for want of one. */
+export function onRefused(then: (isShown: boolean) => void): void {
   whenRefused = then;
 }
 
 /** Sends a request as it is and returns an answer that is no failure. */
 export async function send(path: string, init: RequestInit = {}): Promise<Response> {
   const headers = new Headers(init.headers);
-  if (token) headers.set("x-api-key", token);
+  const shown = token;
+  if (shown) headers.set("x-api-key", shown);
   let response: Response;
   try {
     response = await fetch(path, { ...init, headers });
@@ -46,7 +51,8 @@ export async function send(path: string, init: RequestInit = {}): Promise<Respon
     throw new ApiError(0, "unreachable", "The server cannot be reached.", "Is segue serve still running?");
   }
   if (response.ok) return response;
-  if (response.status === 401) whenRefused();
+  // A late answer to the secret before this one says nothing about this one.
+  if (response.status === 401 && shown === token) whenRefused(shown !== null);
   throw refusal(response.status, await response.json().catch(() => null));
 }
 

@@ -1,5 +1,5 @@
 // Where in the page one is, as the address says behind the `#`. What is drawn there is App's.
-import { keepToken } from "../api/client";
+import { showToken } from "../api/client";
 
 export type Route =
   | { page: "home" }
@@ -47,12 +47,20 @@ export function parse(hash: string): Route {
   return { page: "unknown" };
 }
 
+let whenTaken: () => void = () => undefined;
+
+/** Says what happens when an address with a token is opened where the page is already. */
+export function onToken(then: () => void): void {
+  whenTaken = then;
+}
+
 takeToken();
 export const router = $state<{ route: Route }>({ route: parse(location.hash) });
 
 addEventListener("hashchange", () => {
-  takeToken();
+  const isTaken = takeToken();
   router.route = parse(location.hash);
+  if (isTaken) whenTaken();
 });
 
 /** Goes to an address of `to`. */
@@ -64,10 +72,11 @@ export function go(address: string, how: "push" | "replace" = "push"): void {
   }
 }
 
-/** `segue serve` prints an address with the token behind the `#`, where no server and no log sees it; it leaves the address at once. */
-function takeToken(): void {
+/** `segue serve` prints an address with the token behind the `#`, where no server and no log sees it; it leaves the address at once. Returns whether there was one. */
+function takeToken(): boolean {
   const found = /^#token=([A-Za-z0-9_.-]+)$/.exec(location.hash)?.[1];
-  if (!found) return;
-  keepToken(found);
+  if (!found) return false;
+  showToken(found);
   history.replaceState(null, "", `${location.pathname}#/`);
+  return true;
 }

@@ -3,8 +3,12 @@ import { beforeAll, expect, test, vi } from "vitest";
 // What the module asks of a browser when it is read.
 const kept = new Map<string, string>();
 const place = { hash: "#token=secret-1.a_b", pathname: "/" };
+let onToken: (then: () => void) => void;
 let parse: (hash: string) => unknown;
 let to: typeof import("./router.svelte").to;
+let keepToken: () => void;
+const keptNow = () => kept.get("segue.token");
+let hashChanged = () => undefined as void;
 
 beforeAll(async () => {
   vi.stubGlobal("localStorage", {
@@ -17,13 +21,27 @@ beforeAll(async () => {
     replaceState: (_data: unknown, _title: string, address: string) =>
       (place.hash = address.slice(address.indexOf("#"))),
   });
-  vi.stubGlobal("addEventListener", () => undefined);
-  ({ parse, to } = await import("./router.svelte"));
+  vi.stubGlobal("addEventListener", (_: string, heard: () => void) => (hashChanged = heard));
+  ({ keepToken } = await import("../api/client"));
+  ({ onToken, parse, to } = await import("./router.svelte"));
 });
 
-test("a token is taken out of the address at once, and kept", () => {
-  expect(kept.get("segue.token")).toBe("secret-1.a_b");
+test("a token is taken out of the address at once, shown to the server, and kept once that has taken it", () => {
+  expect(keptNow()).toBeUndefined();
+  keepToken();
+  expect(keptNow()).toBe("secret-1.a_b");
   expect(place.hash).toBe("#/");
+});
+
+test("an address with a token that is opened where the page is already is entered with", () => {
+  let times = 0;
+  onToken(() => (times += 1));
+  place.hash = "#/memory";
+  hashChanged();
+  expect(times).toBe(0);
+  place.hash = "#token=secret-2";
+  hashChanged();
+  expect([times, place.hash]).toEqual([1, "#/"]);
 });
 
 test("every address that is made is read as what it was made of", () => {

@@ -1,10 +1,12 @@
 // Light or dark: what the system says, until the person says something else.
+import { keepText, keptText } from "./kept";
+
 export type Theme = "system" | "light" | "dark";
 
 const KEY = "segue.theme";
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-const stored = localStorage.getItem(KEY);
+const stored = keptText("browser", KEY);
 export const theme = $state<{ chosen: Theme }>({
   chosen: stored === "light" || stored === "dark" ? stored : "system",
 });
@@ -18,8 +20,7 @@ export function applyTheme(): void {
 /** Chooses a theme and keeps it in this browser. */
 export function chooseTheme(chosen: Theme): void {
   theme.chosen = chosen;
-  if (chosen === "system") localStorage.removeItem(KEY);
-  else localStorage.setItem(KEY, chosen);
+  keepText("browser", KEY, chosen === "system" ? null : chosen);
   applyTheme();
 }
 

@@ -3,6 +3,7 @@
 import { ApiError } from "../api/client";
 import { api } from "../api/endpoints";
 import type { AgentMd } from "../api/types";
+import { keepText, keptText } from "../app/kept";
 import { failed, notify } from "../app/notices.svelte";
 import { isSame, join, mergedNotes, notesOf, split, type Notes, type Parts } from "./block";
 
@@ -67,8 +68,8 @@ export class Editor {
     if (this.file && this.isDirty) {
       const { sha256 } = this.file;
       const draft: Draft = { sha256, base: this.base, notes: $state.snapshot(this.notes) };
-      sessionStorage.setItem(DRAFT_KEY, JSON.stringify(draft));
-    } else sessionStorage.removeItem(DRAFT_KEY);
+      keepText("tab", DRAFT_KEY, JSON.stringify(draft));
+    } else keepText("tab", DRAFT_KEY, null);
   }
 
   discard(): void {
@@ -173,7 +174,7 @@ export class Editor {
 
 function readDraft(): Draft | null {
   try {
-    return JSON.parse(sessionStorage.getItem(DRAFT_KEY) ?? "null") as Draft | null;
+    return JSON.parse(keptText("tab", DRAFT_KEY) ?? "null") as Draft | null;
   } catch {
     return null;
   }

@@ -1,22 +1,10 @@
 // What was written and not sent, for each thread, for as long as the tab is open.
+import { keepText, keptText } from "../app/kept";
 
 const key = (thread: string) => `segue.draft.${thread}`;
 
 /** Returns what was written to that thread. */
-export function draftOf(thread: string): string {
-  try {
-    return sessionStorage.getItem(key(thread)) ?? "";
-  } catch {
-    return "";
-  }
-}
+export const draftOf = (thread: string): string => keptText("tab", key(thread)) ?? "";
 
-/** Keeps what is written to that thread. Where the browser keeps nothing, it stays on the screen only. */
-export function keepDraft(thread: string, text: string): void {
-  try {
-    if (text) sessionStorage.setItem(key(thread), text);
-    else sessionStorage.removeItem(key(thread));
-  } catch {
-    // There is no room, or nothing may be kept here.
-  }
-}
+/** Keeps what is written to that thread. */
+export const keepDraft = (thread: string, text: string): void => keepText("tab", key(thread), text || null);

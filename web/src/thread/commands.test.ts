@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { completions, written } from "./commands";
+import { completions, isWhole, written } from "./commands";
 
 const names = (text: string) => completions(text).map(({ name }) => name);
 
@@ -26,4 +26,10 @@ test("words after a command that takes none are a message, and nothing is done",
   expect(written("/fork the repo on GitHub and open a pull request")).toBeNull();
   expect(written("/uncompact\nwhat you just condensed")).toBeNull();
   expect(written("/compact the tests")).toMatchObject({ command: { name: "compact" }, rest: "the tests" });
+});
+
+test("a word that is whole needs no completion, whatever of it is written large", () => {
+  const [compact] = completions("/compact");
+  expect(compact && isWhole("/Compact", compact)).toBe(true);
+  expect(compact && isWhole("/comp", compact)).toBe(false);
 });

@@ -1,7 +1,7 @@
 // Finding things again: search, memory, the trace of a run, what fills the context.
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { ask, check, open, run, same, thread, turn, until } from "./suite.mjs";
+import { ask, check, open, openGate, run, same, thread, turn, until } from "./suite.mjs";
 
 const file = join(process.env.SEGUE_HOME, "agents/agent/agent.md");
 
@@ -85,6 +85,21 @@ run({
     );
     await table.getByRole("button", { name: /ls/ }).first().click();
     await table.getByText('"path"').first().waitFor();
+  },
+
+  async "a run that works is shown as it stands, and to its end"() {
+    const id = await thread();
+    const { run_id } = await ask("POST", `/threads/${id}/runs`, {
+      assistant_id: "agent",
+      input: { messages: [{ role: "user", content: "Trace me [held trace]" }] },
+    });
+    const page = await open(`#/threads/${id}/runs/${run_id}`);
+    const state = page.getByLabel("The run in sum").getByRole("status");
+    await state.getByText("running", { exact: true }).waitFor();
+    await openGate("trace");
+    await state.getByText("success", { exact: true }).waitFor();
+    const table = page.getByRole("table", { name: "What the run did" });
+    check((await table.innerText()).includes("Traced."), await table.innerText());
   },
 
   async "what fills the context is shown, part by part"() {

@@ -17,7 +17,15 @@ export async function newest(thread: string, before?: number): Promise<{ entries
   return { entries: page.entries, more: page.has_more_before };
 }
 
-/** Returns what came after a position, as far as one page goes. */
+/** Returns all that came after a position. */
 export async function since(thread: string, after: number): Promise<Entry[]> {
-  return (await api.history(thread, { limit: PAGE, after_seq: after })).entries;
+  const entries: Entry[] = [];
+  let last = after;
+  for (;;) {
+    const page = await api.history(thread, { limit: PAGE, after_seq: last });
+    entries.push(...page.entries);
+    const reached = page.entries.at(-1)?.seq ?? last;
+    if (!page.has_more_after || reached <= last) return entries;
+    last = reached;
+  }
 }

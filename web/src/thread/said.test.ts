@@ -163,6 +163,20 @@ test("news says what is to be read, once", () => {
   expect(teller.said.takeNews()).toMatchObject({ stored: true, rewritten: true });
 });
 
+test("tasks that were written are looked at as soon as they are stored", () => {
+  const teller = new Teller();
+  const stored = (entry: object) =>
+    teller.tell("history", {
+      event: "stored",
+      event_type: "tool_message",
+      entry: { type: "tool", ...entry },
+    });
+  stored({ seq: 4, name: "ls" });
+  expect(teller.said.takeNews()).toMatchObject({ stored: true, state: false });
+  stored({ seq: 5, name: "write_todos" });
+  expect(teller.said.takeNews()).toMatchObject({ stored: true, state: true });
+});
+
 test("a failed run says why, until another one works", () => {
   const teller = new Teller();
   teller.begins();

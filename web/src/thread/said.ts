@@ -59,6 +59,9 @@ const STATE_EVENTS = new Set(["thread_renamed", "thread_rewound", "compaction_un
 
 const MARKER_EVENTS = new Set(["middleware:summarize", "compaction_undone", "thread_rewound"]);
 
+/** The tool whose result changes the list of tasks. */
+const TASKS_TOOL = "write_todos";
+
 /** The journal's position at which an event was told. */
 export function positionOf(seq: number): number {
   return Math.floor(seq / PLACES_PER_POSITION);
@@ -276,6 +279,8 @@ export class Said {
       this.newest = this.position;
       if (data.event_type === "compaction_failed") this.failedAt = this.position;
     }
+    // The list of tasks is part of how a thread stands.
+    if (TASKS_TOOL === nameOf(object(data.entry))) this.news.state = true;
     const [type, content] = [text(data.event_type), object(data.content)];
     if (data.event === "missed" || type === "thread_rewound") this.news.rewritten = true;
     if (type.startsWith("handoff_")) this.news.handoff = true;
@@ -289,6 +294,11 @@ export class Said {
 /** News of nothing. */
 export function quiet(): News {
   return { stored: false, state: false, rewritten: false, ended: false, handoff: false, markers: false };
+}
+
+/** The tool whose result an entry is. */
+function nameOf(entry: JsonObject): string {
+  return entry.type === "tool" ? text(entry.name) || text(object(entry.call).name) : "";
 }
 
 function text(value: Json | undefined): string {

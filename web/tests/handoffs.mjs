@@ -1,6 +1,6 @@
 // A handoff on the page: requested, reviewed, refined, edited, declined, accepted; by several clients; and where it leads.
 import { execFileSync } from "node:child_process";
-import { api, ask, check, open, openGate, run, same, thread, turn, until } from "./suite.mjs";
+import { api, ask, check, open, openGate, PHONE, run, same, thread, turn, until } from "./suite.mjs";
 
 /** A thread in which something was said. */
 async function kettle(text = "Please mend the kettle, and never raise the timeout.") {
@@ -97,11 +97,12 @@ run({
     const parent = await kettle();
     const { handoff } = await draft(parent);
     const page = await review(handoff.handoff_id);
+    const sent = [];
+    page.on("request", (request) => request.method() !== "GET" && sent.push(request.postData()));
     await page.keyboard.press("Enter");
     await page.keyboard.press("d");
     await page.getByRole("textbox", { name: /Decline/ }).fill("too early");
     await page.keyboard.press("Enter");
-    same((await handoffOf(handoff.handoff_id)).handoff.outcome, "pending");
     await button(page, "Decline the handoff").click();
     await page
       .getByText(/declined/i)
@@ -109,8 +110,52 @@ run({
       .waitFor();
     const { handoff: declined } = await handoffOf(handoff.handoff_id);
     same([declined.outcome, declined.child_thread_id], ["declined", null]);
+    // Requests leave in the order in which they were asked for: there was none before the button was pressed.
+    same(sent.length, 1);
+    check(sent[0].includes('"reject"') && sent[0].includes("too early"), sent);
     const { threads } = await ask("GET", `/api/threads/${parent}/lineage`);
     same(threads.length, 1);
+  },
+
+  async "ended as a preview, nothing is created, and it says so before it is done"() {
+    const parent = await kettle();
+    const { handoff } = await draft(parent);
+    const page = await review(handoff.handoff_id);
+    await button(page, "More").click();
+    await page.getByRole("menuitem", { name: "End it as a preview…" }).click();
+    await page.getByText("it cannot be accepted").waitFor();
+    await button(page, "Keep it waiting").click();
+    await button(page, "Accept").waitFor();
+    await button(page, "More").click();
+    await page.getByRole("menuitem", { name: "End it as a preview…" }).click();
+    await button(page, "End it as a preview").click();
+    await button(page, "End it as a preview").waitFor({ state: "detached" });
+    await page
+      .getByText(/preview/i)
+      .first()
+      .waitFor();
+    same(await button(page, "Accept").count(), 0);
+    const { handoff: ended } = await handoffOf(handoff.handoff_id);
+    same([ended.outcome, ended.child_thread_id], ["previewed", null]);
+    same((await ask("GET", `/api/threads/${parent}/lineage`)).threads.length, 1);
+  },
+
+  async "what goes along is shown, and an item leads to the message it is from"() {
+    const parent = await kettle();
+    await turn(parent, "Please [look around]");
+    const { handoff } = await draft(parent);
+    const page = await review(handoff.handoff_id);
+    const along = page.locator("section").filter({ has: page.getByRole("heading", { name: "Goes along" }) });
+    await along.getByText("Please [look around]").waitFor();
+    await along.getByText("Mend the spout").waitFor();
+    const link = page
+      .getByRole("main")
+      .getByRole("link", { name: /^Message \d+/ })
+      .first();
+    const seq = /\d+/.exec((await link.getAttribute("aria-label")) ?? (await link.innerText()))[0];
+    await link.click();
+    await page.waitForURL((url) => url.hash === `#/threads/${parent}?at=${seq}`);
+    await page.getByRole("log").getByText("Please mend the kettle").waitFor();
   },
 
   async "g20 two windows decide one handoff: the first counts, the second is told"() {
@@ -228,4 +273,63 @@ run({
     await page.keyboard.press("Enter");
     await page.waitForURL((url) => url.hash.startsWith(`#/threads/${fork.thread_id}`));
   },
+
+  async "a chain of fifty is folded, unfolds, and is gone through by key; nothing is wider than a phone"() {
+    const chain = [await kettle()];
+    while (chain.length < 50)
+      chain.push((await ask("POST", `/api/threads/${chain.at(-1)}/fork`, {})).thread_id);
+    const page = await open(`#/threads/${chain[25]}/lineage`, { size: PHONE });
+    const items = page.getByRole("treeitem");
+    await items.first().waitFor();
+    check((await items.count()) < 20, "its middle is folded");
+    await fits(page);
+    const folded = page.getByRole("treeitem", { expanded: false });
+    while ((await folded.count()) > 0) {
+      await folded.first().focus();
+      await page.keyboard.press("Enter");
+    }
+    await until(async () => (await items.count()) === 50, "every one of them");
+    await walked(page, 50);
+    await fits(page);
+    await page.keyboard.press("Enter");
+    await page.waitForURL((url) => url.hash.startsWith(`#/threads/${chain.at(-1)}`));
+  },
+
+  async "a thread with thirteen forks shows each, and leads to each by key; nothing is wider than a phone"() {
+    const hub = await kettle();
+    for (let made = 0; made < 13; made++) await ask("POST", `/api/threads/${hub}/fork`, {});
+    const page = await open(`#/threads/${hub}/lineage`, { size: PHONE });
+    await page.getByRole("treeitem").first().waitFor();
+    same(await page.getByRole("treeitem").count(), 14);
+    await walked(page, 14);
+    await fits(page);
+  },
 });
+
+/** Goes down from the first row of a family to its last, which has to be there after as many steps as there are rows. */
+async function walked(page, rows) {
+  const place = () => page.evaluate(() => document.activeElement?.getAttribute("data-row"));
+  await page.locator('[role="treeitem"][tabindex="0"]').focus();
+  await page.keyboard.press("Home");
+  for (let at = 0; at < rows; at++) {
+    await until(async () => (await place()) === String(at), `row ${at} has the focus`);
+    const box = await page.locator(":focus").boundingBox();
+    check(box && box.y >= 0 && box.y < PHONE.height && box.x >= 0 && box.x + box.width <= PHONE.width, {
+      at,
+      box,
+    });
+    await page.keyboard.press("ArrowDown");
+  }
+  same(await place(), String(rows - 1));
+}
+
+/** Sees to it that nothing is scrolled sideways. */
+async function fits(page) {
+  const wide = await page.evaluate(() =>
+    [...document.querySelectorAll("html, main, main *")]
+      .filter((one) => one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).overflowX !== "hidden")
+      .filter((one) => one.localName === "html" || /auto|scroll/.test(getComputedStyle(one).overflowX))
+      .map((one) => `${one.localName}.${one.className}: ${one.scrollWidth} in ${one.clientWidth}`),
+  );
+  same(wide, []);
+}

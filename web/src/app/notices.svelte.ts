@@ -2,7 +2,10 @@
 import { ApiError } from "../api/client";
 
 /** Milliseconds for which a message stays; one that can be undone stays as long as it can. */
-export const NOTICE_MS = 6_000;
+const NOTICE_MS = 6_000;
+
+/** Messages that are shown at once, beyond those that can be acted upon. */
+const SHOWN_MAX = 4;
 
 export interface Notice {
   id: number;
@@ -30,9 +33,15 @@ export function notify(
   const dismiss = () => {
     notices.shown = notices.shown.filter((notice) => notice.id !== id);
   };
-  notices.shown = [...notices.shown.slice(-3), { id, text, hint, tone, action }];
+  notices.shown = fitting([...notices.shown, { id, text, hint, tone, action }]);
   setTimeout(dismiss, ms);
   return dismiss;
+}
+
+/** Leaves the oldest messages out where there are too many; never one with a button, for that may be the only way back. */
+function fitting(all: Notice[]): Notice[] {
+  const isNewest = (at: number) => at >= all.length - SHOWN_MAX;
+  return all.filter((notice, at) => notice.action !== null || isNewest(at));
 }
 
 /** Shows why something failed, in the server's words. What was given up on purpose is no failure. */

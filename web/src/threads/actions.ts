@@ -7,10 +7,11 @@ import { failed, notify } from "../app/notices.svelte";
 import { go, router, to } from "../app/router.svelte";
 import type { MenuItem } from "../ui/menu";
 import { titleOf } from "../ui/format";
+import { save } from "../ui/save";
 import { changed, gone, ongoing } from "./ongoing.svelte";
 
 /** Milliseconds for which a deletion can be taken back. */
-export const UNDO_MS = 8_000;
+const UNDO_MS = 8_000;
 
 /** What the actions have to know of a thread. */
 export type Known = Pick<ThreadRow, "thread_id" | "name" | "first_prompt"> & { title?: string | null };
@@ -159,13 +160,4 @@ function fileName(thread: Known): string {
     .replace(/[^\p{L}\p{N}]+/gu, "-")
     .replace(/^-|-$/g, "");
   return words.slice(0, 60) || thread.thread_id;
-}
-
-function save(file: Blob, name: string): void {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(file);
-  link.download = name;
-  link.click();
-  // The browser reads it in its own time.
-  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }

@@ -1,5 +1,6 @@
 // K5, K7: whatever a model, a tool, a person or a file says is text. Nothing of it runs, loads, links or turns around what stands beside it.
-import { ask, check, forgive, open, run, same, server, thread, turn, until } from "./suite.mjs";
+import { createServer } from "node:http";
+import { ask, check, forgive, open, run, same, server, stranger, thread, turn, until } from "./suite.mjs";
 
 const EVIL = `<script>window.hacked = 1</script><img src=x onerror="window.hacked = 2">\u202egnp.exe`;
 
@@ -24,6 +25,13 @@ async function inert(page) {
   same(found, []);
 }
 
+/** Opens everything that opens within, also what is found in what was opened; menus act and show nothing of a thread. */
+async function unfold(within) {
+  const closed = within.locator('[aria-expanded="false"]:not([aria-haspopup])');
+  for (let left = 50; left > 0 && (await closed.count()) > 0; left--) await closed.first().click();
+  same(await closed.count(), 0);
+}
+
 /** Requests that left for elsewhere. */
 function strangers(page) {
   const seen = [];
@@ -32,6 +40,34 @@ function strangers(page) {
       seen.push(request.url());
   });
   return seen;
+}
+
+/** Waits until the words are shown, though marks may stand within them. */
+async function told(within, words) {
+  await until(
+    async () => (await within.allInnerTexts()).some((text) => text.replaceAll(/\s+/g, " ").includes(words)),
+    words,
+  );
+}
+
+/** Sees to it that a page of another origin that frames this one shows nothing of it. */
+async function framed() {
+  const host = createServer((_, response) => {
+    response.setHeader("content-type", "text/html");
+    response.end(`<h1>Another page</h1><iframe src="${server.url}/#token=${server.key}"></iframe>`);
+  });
+  await new Promise((resolve) => host.listen(0, "127.0.0.1", resolve));
+  const page = await stranger();
+  const refused = page.waitForEvent("console", (message) => /frame-ancestors/.test(message.text()));
+  // Waits for the frame, too.
+  await page.goto(`http://127.0.0.1:${host.address().port}/`);
+  await refused;
+  await page.getByRole("heading", { name: "Another page" }).waitFor();
+  const [, frame] = page.frames();
+  check(frame.url().startsWith("chrome-error:"), frame.url());
+  same(await frame.locator("#app, main, aside").count(), 0);
+  host.close();
+  host.closeAllConnections();
 }
 
 run({
@@ -47,8 +83,8 @@ run({
     await page.reload();
     await log.getByText("window.hacked = 6").waitFor();
     await inert(page);
-    for (const button of await log.getByRole("button", { expanded: false }).all())
-      await button.click().catch(() => undefined);
+    await unfold(log);
+    await log.getByText("window.hacked = 7").waitFor();
     await inert(page);
     same(left, []);
   },
@@ -57,26 +93,40 @@ run({
     const id = await thread();
     await turn(id, `Zebra ${EVIL}`);
     await ask("PATCH", `/api/threads/${id}`, { name: `Zebra ${EVIL}` });
+    const [{ run_id }] = await ask("GET", `/threads/${id}/runs?limit=1`);
+    await ask("PUT", `/api/threads/${id}/runs/${run_id}/feedback`, { rating: 1, comment: `Comment ${EVIL}` });
     const { handoff } = await ask("POST", `/api/threads/${id}/handoffs`, { goal: EVIL });
+    const body = ["objective", "next_step"].map((kind) => ({ kind, text: `Item ${EVIL}`, refs: [2] }));
+    const summary_json = { title: `Kettle ${EVIL}`, tldr: `In short ${EVIL}`, body };
     await ask("POST", `/api/handoffs/${handoff.handoff_id}/decision`, {
-      decisions: [{ type: "approve", args: { title: `Kettle ${EVIL}`, summary_md: undefined } }],
+      decisions: [{ type: "edit", edited_action: { name: "handoff_summary", args: { summary_json } } }],
     });
+    const { handoff: accepted } = await ask("GET", `/api/handoffs/${handoff.handoff_id}`);
     await ask("POST", "/api/memory/remember", { text: `Zebra ${EVIL}` });
-    for (const address of [
-      "#/",
-      "#/handoffs",
-      `#/handoffs/${handoff.handoff_id}`,
-      `#/threads/${id}/lineage`,
-      "#/search?q=zebra",
-      "#/memory",
-    ]) {
+    const places = {
+      "#/": ["Zebra"],
+      "#/handoffs": ["Kettle"],
+      [`#/handoffs/${handoff.handoff_id}`]: ["Kettle", "In short", "Item"],
+      [`#/threads/${id}`]: ["Zebra", "Comment"],
+      [`#/threads/${accepted.child_thread_id}`]: ["In short"],
+      [`#/threads/${id}/lineage`]: ["Zebra"],
+      [`#/threads/${id}/runs/${run_id}`]: ["Zebra"],
+      "#/search?q=zebra": ["Zebra"],
+    };
+    for (const [address, words] of Object.entries(places)) {
       const page = await open(address);
       const left = strangers(page);
-      await page.getByText("<script>window.hacked").first().waitFor({ state: "attached" });
+      const main = page.getByRole("main");
+      // The list at the side says some of it, too.
+      for (const word of words) await told(main, `${word} <script>window.hacked`);
       await inert(page);
       same(left, []);
       await page.context().close();
     }
+    const page = await open("#/memory");
+    const notes = page.getByRole("textbox", { name: /^Notes( before|$)/ });
+    await until(async () => (await notes.inputValue()).includes(EVIL.slice(0, 40)), "it is in the notes");
+    await inert(page);
   },
 
   async "k7 the policy stands: no script that was put in runs, and nobody may frame the page"() {
@@ -104,21 +154,29 @@ run({
       .catch(() => undefined);
     same(await page.evaluate(() => window.hacked ?? null), null);
     forgive(/TrustedScript/);
+    await framed();
   },
 
   async "k2 without the token nothing is told, and the token leaves the address at once"() {
     const page = await open();
     check(!page.url().includes("token"), page.url());
-    const stranger = await page.context().browser().newContext();
-    const their = await stranger.newPage();
+    for (const path of ["/api/threads", "/api/handoffs", "/api/memory", "/api/search?q=a"])
+      same([path, (await fetch(`${server.url}${path}`)).status], [path, 401]);
+    const their = await stranger();
+    const refused = () => their.waitForResponse((response) => response.status() === 401);
+    const first = refused();
     await their.goto(server.url);
-    await their.getByLabel("Token or key").fill("0".repeat(64));
+    await first;
+    const field = their.getByLabel("Token or key");
+    await field.fill("0".repeat(64));
+    const second = refused();
     await their.keyboard.press("Enter");
-    await their.getByLabel("Token or key").waitFor();
-    await their.getByLabel("Token or key").fill(server.key);
+    await second;
+    await their.getByRole("alert").waitFor();
+    same(await their.getByRole("complementary").count(), 0);
+    await field.fill(server.key);
     await their.keyboard.press("Enter");
     await their.getByRole("complementary", { name: "Threads" }).waitFor();
-    await stranger.close();
   },
 
   async "k7 an artifact that could act is given out as a file"() {
@@ -141,18 +199,24 @@ run({
       },
     });
     const page = await open(`#/threads/${id}`);
-    await page.getByRole("log").getByText("Look").waitFor();
-    await inert(page);
+    const log = page.getByRole("log");
+    await log.getByText("Look").waitFor();
     const { entries } = await ask("GET", `/api/threads/${id}/history`);
     const media = entries
       .flatMap((entry) => entry.content ?? [])
       .find((block) => block.type === "media" && block.sha256);
-    if (media) {
-      const response = await fetch(`${server.url}/api/threads/${id}/artifacts/${media.sha256}`, {
-        headers: { "x-api-key": server.key },
-      });
-      check(/attachment/.test(response.headers.get("content-disposition") ?? ""), [...response.headers]);
-    }
-    await until(async () => (await page.evaluate(() => window.hacked ?? null)) === null, "nothing ran");
+    check(media, entries);
+    const path = `/api/threads/${id}/artifacts/${media.sha256}`;
+    const response = await fetch(`${server.url}${path}`, { headers: { "x-api-key": server.key } });
+    check(/^attachment/.test(response.headers.get("content-disposition") ?? ""), [...response.headers]);
+    same(response.headers.get("x-content-type-options"), "nosniff");
+    await unfold(log);
+    same(await log.locator("img").count(), 0);
+    const [download] = await Promise.all([
+      page.waitForEvent("download"),
+      log.getByRole("button", { name: /^Save image\/svg/ }).click(),
+    ]);
+    check(!/\.(svg|html?)$/.test(download.suggestedFilename()), download.suggestedFilename());
+    await inert(page);
   },
 });

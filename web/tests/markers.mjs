@@ -1,5 +1,5 @@
 // Where messages were condensed: the card, live and after a reload, what it opens to, taking it back; and what a thumb lands on.
-import { ask, check, open, run, same, thread, turn, until } from "./suite.mjs";
+import { ask, check, open, openGate, run, same, thread, turn, until } from "./suite.mjs";
 
 const log = (page) => page.getByRole("log", { name: "Conversation" });
 const card = (page) => log(page).getByRole("button", { name: /messages condensed/ });
@@ -110,6 +110,43 @@ run({
     const { condensed } = await ask("GET", `/api/threads/${id}/context`);
     const { entries } = await ask("GET", `/api/threads/${id}/history?shown=markers`);
     same(condensed.marker_seq, entries[0].seq);
+  },
+
+  async "c5 that a conversation is being condensed is shown while it is, after a reload and in another window too"() {
+    const id = await long();
+    const [page, other] = [await open(`#/threads/${id}`), await open(`#/threads/${id}`)];
+    const going = (of) => log(of).getByText(/^Condensing \d+ messages…$/);
+    await log(other).getByText("Question 11").waitFor();
+    await page.getByRole("textbox", { name: "Message" }).fill("/compact [held summary]");
+    await page.keyboard.press("Enter");
+    for (const window of [page, other]) await going(window).waitFor();
+    const told = await going(page).innerText();
+    await page.reload();
+    await going(page).waitFor();
+    same([await going(page).innerText(), await going(other).innerText()], [told, told]);
+    same(await card(page).count(), 0);
+    await openGate("summary");
+    for (const window of [page, other]) {
+      await card(window).waitFor();
+      await going(window).waitFor({ state: "detached" });
+    }
+  },
+
+  async "c5 a conversation that could not be condensed says so and why, live and after a reload"() {
+    const id = await thread();
+    for (const text of ["One.", "Two.", "Three."]) await turn(id, text);
+    const page = await open(`#/threads/${id}`);
+    await log(page).getByText("Three.").waitFor();
+    const failure = log(page).getByRole("status").filter({ hasText: "Not condensed" });
+    same(await failure.count(), 0);
+    const { outcome, reason } = await ask("POST", `/api/threads/${id}/compact`, { keep: { messages: 1 } });
+    same(outcome, "nothing");
+    await failure.getByText(reason).waitFor();
+    const live = await failure.innerText();
+    await page.reload();
+    await failure.getByText(reason).waitFor();
+    same([await failure.count(), await failure.innerText()], [1, live]);
+    same(await card(page).count(), 0);
   },
 
   async "c9 a thread that was never condensed has no card"() {

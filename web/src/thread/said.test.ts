@@ -132,7 +132,8 @@ test("what a sub-agent does stays below its call", () => {
 
 test("c5_a_compaction_is_told_while_it_works_and_why_it_failed", () => {
   const teller = new Teller();
-  const compacting = (payload: JsonObject) => teller.at(9).tell("custom", { name: "compacting", payload });
+  const compacting = (payload: JsonObject) => teller.tell("custom", { name: "compacting", payload });
+  teller.at(9);
   compacting({ state: "began", trigger: "auto", replaced_count: 15, tokens_before: 4340 });
   expect(teller.said.compacting).toMatchObject({ state: "compacting", count: 15, tokens: 4340 });
   compacting({ state: "failed", trigger: "auto", reason: "it would hardly be smaller" });
@@ -141,6 +142,11 @@ test("c5_a_compaction_is_told_while_it_works_and_why_it_failed", () => {
   teller.said.settle(9);
   expect(teller.said.compacting).not.toBeNull();
   teller.said.settle(10);
+  expect(teller.said.compacting).toBeNull();
+  compacting({ state: "began", trigger: "auto" });
+  teller.at(12).tell("history", { event: "stored", event_type: "compaction_failed", entry: {} });
+  compacting({ state: "failed", trigger: "auto" });
+  teller.said.settle(12);
   expect(teller.said.compacting).toBeNull();
   compacting({ state: "began", trigger: "manual" });
   compacting({ state: "condensed", trigger: "manual" });

@@ -246,7 +246,8 @@ export class Said {
   }
 
   private compacted(payload: JsonObject): void {
-    this.failedAt = null;
+    // That it failed may be stored before it is told.
+    if (payload.state !== "failed") this.failedAt = null;
     const trigger = text(payload.trigger);
     if (payload.state === "began") {
       const [count, tokens] = [number(payload.replaced_count), number(payload.tokens_before)];

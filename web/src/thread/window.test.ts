@@ -126,7 +126,7 @@ test("b3_pages_snapshots_and_live_entries_give_one_order_however_they_come", () 
       if (!isWhole || !knowsBefore) expect.fail(`round ${round}, step ${step}: ${shown} of ${whole}`);
     }
   }
-});
+}, 60_000);
 
 test("b3_the_same_entries_in_any_order_are_drawn_the_same", () => {
   const random = numbers(7);

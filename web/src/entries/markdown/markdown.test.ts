@@ -297,7 +297,6 @@ describe("k7_hostile_text_is_read_soon_and_flat", () => {
   test.each(texts)(
     "%s",
     (_, text) => {
-      const begun = performance.now();
       const found = blocks(text);
       expect(depthOf(found)).toBeLessThanOrEqual(12);
       const visit = (inner: Block[]): void => {
@@ -309,7 +308,6 @@ describe("k7_hostile_text_is_read_soon_and_flat", () => {
         }
       };
       visit(found);
-      if (process.env.TIMES) console.log(_, Math.round(performance.now() - begun));
     },
     5_000,
   );

@@ -1,5 +1,6 @@
 // What is shown of files in messages, and how they are fetched: with the token, as bytes that never become a page of this origin.
 import { api } from "../../api/endpoints";
+import { save } from "../../ui/save";
 
 /** Pictures that a browser draws without running anything. */
 const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
@@ -34,11 +35,7 @@ export async function picture(thread: string, { sha256 = "", media_type }: Media
 export async function download(thread: string, { sha256 = "", media_type }: Media): Promise<void> {
   const bytes = await (await api.artifact(thread, sha256)).arrayBuffer();
   // Not under its own type: what is opened from here must not run as a page.
-  const address = URL.createObjectURL(new Blob([bytes], { type: "application/octet-stream" }));
+  const file = new Blob([bytes], { type: "application/octet-stream" });
   const ending = /^[a-z]+\/([a-z0-9]{1,8})$/.exec(media_type)?.[1] ?? "bin";
-  const link = document.createElement("a");
-  link.href = address;
-  link.download = `${sha256.slice(0, 12)}.${ending}`;
-  link.click();
-  URL.revokeObjectURL(address);
+  save(file, `${sha256.slice(0, 12)}.${ending}`);
 }

@@ -34,7 +34,7 @@ export function reorders(text: string): boolean {
 }
 
 /** `U+202E` */
-export function codePoint(char: string): string {
+function codePoint(char: string): string {
   return `U+${(char.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;
 }
 

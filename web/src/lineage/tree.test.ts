@@ -112,12 +112,19 @@ describe("lines", () => {
     ]);
   });
 
-  test("those that branch off share a trunk, and nothing is drawn twice", () => {
-    expect(lines(layOut(family("a b<a c~a"), "a"), measures)).toEqual([
+  test("those that branch off share a trunk, and forks draw nothing of it twice", () => {
+    expect(lines(layOut(family("a b~a c~a"), "a"), measures)).toEqual([
       { key: "b-trunk", kind: "trunk", d: "M2 5V11" },
-      { key: "b", kind: "handoff", d: "M2 11Q2 15 6 15" },
+      { key: "b", kind: "fork", d: "M2 11Q2 15 6 15" },
       { key: "c-trunk", kind: "trunk", d: "M2 11V21" },
       { key: "c", kind: "fork", d: "M2 21Q2 25 6 25" },
     ]);
+  });
+
+  test("a handoff is drawn as one the whole way, over the trunk of the forks before it", () => {
+    const straight = lines(layOut(family("a b~a c<a d<c"), "a"), measures);
+    expect(straight.find(({ key }) => key === "c")).toEqual({ key: "c", kind: "handoff", d: "M2 5V25" });
+    const aside = lines(layOut(family("a b~a c<a"), "a"), measures);
+    expect(aside.at(-1)).toEqual({ key: "c", kind: "handoff", d: "M2 5V21Q2 25 6 25" });
   });
 });

@@ -143,17 +143,21 @@ export function lines(rows: readonly Row[], { row, column, left }: Measures): Li
     const parent = child.parent === null ? undefined : rows[child.parent];
     if (!parent || child.parent === null) return;
     const kind = child.threads[0]?.parent_kind ?? "handoff";
-    const from = trunks.get(child.parent) ?? y(child.parent);
+    // A handoff is seen the whole way from where it came, over what it shares with others.
+    const isHandoff = kind === "handoff";
+    const above = y(child.parent);
+    const trunk = trunks.get(child.parent) ?? above;
+    const from = isHandoff ? above : trunk;
     if (child.column === parent.column) {
       drawn.push({ key: child.key, kind, d: `M${x(child)} ${from}V${y(at)}` });
       return;
     }
     const turn = y(at) - bend;
-    if (turn > from)
+    if (turn > from && !isHandoff)
       drawn.push({ key: `${child.key}-trunk`, kind: "trunk", d: `M${x(parent)} ${from}V${turn}` });
-    trunks.set(child.parent, Math.max(from, turn));
-    const to = x(child);
-    drawn.push({ key: child.key, kind, d: `M${x(parent)} ${turn}Q${x(parent)} ${y(at)} ${to} ${y(at)}` });
+    trunks.set(child.parent, Math.max(trunk, turn));
+    const begins = isHandoff ? `M${x(parent)} ${from}V${turn}` : `M${x(parent)} ${turn}`;
+    drawn.push({ key: child.key, kind, d: `${begins}Q${x(parent)} ${y(at)} ${x(child)} ${y(at)}` });
   });
   return drawn;
 }

@@ -1,7 +1,13 @@
 // How the page is built: into the gateway's folder, from where the program embeds it. The same sources give the same bytes.
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vitest/config";
 import { budget } from "./budget.ts";
+
+// What is served as an asset never changes under its name, so the name tells which packages the licences are of.
+const packages = createHash("sha256").update(readFileSync(new URL("package-lock.json", import.meta.url)));
+const licences = `assets/licences-${packages.digest("hex").slice(0, 8)}.txt`;
 
 export default defineConfig({
   base: "./",
@@ -27,8 +33,9 @@ export default defineConfig({
         },
       },
     },
-    license: { fileName: "licences.md" },
+    license: { fileName: licences },
   },
+  define: { "import.meta.env.LICENCES": JSON.stringify(licences) },
   // While the page is worked on, a server of Segue answers for it: SEGUE_URL=http://127.0.0.1:2024 npm run dev
   server: {
     proxy: Object.fromEntries(

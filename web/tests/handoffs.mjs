@@ -171,7 +171,7 @@ run({
       .getByText(/accepted/i)
       .first()
       .waitFor();
-    same(await decline.count(), 0);
+    await decline.waitFor({ state: "detached" });
     same((await handoffOf(handoff.handoff_id)).handoff.outcome, "accepted");
   },
 

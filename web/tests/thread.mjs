@@ -253,7 +253,8 @@ run({
     const { entries } = await ask("GET", `/api/threads/${id}/history`);
     const results = entries.filter(({ type }) => type === "tool");
     same(results.length, 2);
-    check(JSON.stringify(results[0]).includes("first"), results);
+    const first = results.find(({ call_id }) => call_id === "two1");
+    check(JSON.stringify(first).includes("first"), results);
   },
 
   async "what a sub-agent did is found under its call, after a reload too"() {

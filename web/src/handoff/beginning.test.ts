@@ -21,7 +21,7 @@ test("a message says who speaks and how it begins, whatever it is made of", () =
         { type: "text", text: "I look." },
       ],
     }),
-  ).toBe('Assistant: I look. ls {"path":"."}');
+  ).toBe("Assistant: I look. Calls ls: path .");
   expect(said({ type: "tool", name: "ls", content: [{ type: "text", text: "a file" }] })).toBe("ls: a file");
   expect(said({ type: "human", content: [{ type: "media", media_type: "image/png" }] })).toBe(
     "User: (image/png)",

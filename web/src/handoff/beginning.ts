@@ -1,5 +1,5 @@
 // How a message begins, in a few words and without what it is made of. Pure.
-import type { Block, Entry } from "../api/types";
+import type { Block, Entry, JsonObject } from "../api/types";
 
 /** Characters of a message that are shown. */
 const BEGINNING_MAX = 280;
@@ -37,10 +37,18 @@ export function beginning(entry: Entry): Beginning {
 function textOf(content: readonly Block[]): string {
   const said = content.flatMap((block) => (block.type === "text" ? [block.text] : []));
   const called = content.flatMap((block) =>
-    block.type === "tool_call" ? [`${block.name} ${JSON.stringify(block.args)}`] : [],
+    block.type === "tool_call" ? [`Calls ${block.name}${worded(block.args)}`] : [],
   );
   const shown = content.flatMap((block) => (block.type === "media" ? [`(${block.media_type})`] : []));
   return cut([...said, ...called, ...shown].join("\n"));
+}
+
+/** What a call is given, in words. */
+function worded(args: JsonObject): string {
+  const given = Object.entries(args).map(
+    ([name, value]) => `${name} ${typeof value === "string" ? value : JSON.stringify(value)}`,
+  );
+  return given.length > 0 ? `: ${given.join(", ")}` : "";
 }
 
 function cut(text: string): string {

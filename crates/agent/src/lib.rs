@@ -58,8 +58,8 @@ pub use handoff::{
 };
 pub use journal::moving::{BackedUp, Copied, Migrated, Outcome as CopyOutcome, Step as MoveStep, TableSum};
 pub use journal::view::{
-    ArchiveMarker, BoundaryEntry, CallHeader, HistoryEntry, HistoryItem, SummaryMarker, UndoneEntry,
-    listed as history_entry,
+    ArchiveMarker, BoundaryEntry, CallHeader, FailedEntry, HistoryEntry, HistoryItem, SummaryMarker,
+    UndoneEntry, listed as history_entry,
 };
 pub use journal::{AnyNews, News, ThreadNews};
 pub use journal::{

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 pub use context::context;
 pub use history::{
-    ArchiveMarker, BoundaryEntry, CallHeader, HistoryEntry, HistoryItem, SummaryMarker, UndoneEntry, history,
-    listed,
+    ArchiveMarker, BoundaryEntry, CallHeader, FailedEntry, HistoryEntry, HistoryItem, SummaryMarker,
+    UndoneEntry, history, listed,
 };
 
 /// What an event is to the views.
@@ -28,6 +28,8 @@ pub(crate) enum Part {
     Marker,
     /// A place where that was taken back.
     Undone,
+    /// A place where it was tried and nothing came of it.
+    Failed,
     /// A result that is sent as its ends.
     Clip,
     /// A place where a summary of memory took the place of old turns.
@@ -52,6 +54,7 @@ impl Part {
             EventType::ImportedSummary => Self::ImportedSummary,
             EventType::Compacted => Self::Marker,
             EventType::CompactionUndone => Self::Undone,
+            EventType::CompactionFailed => Self::Failed,
             EventType::ResultClipped => Self::Clip,
             EventType::TurnsArchived => Self::Archive,
             EventType::TurnsRestored => Self::Restored,
@@ -68,7 +71,6 @@ impl Part {
             | EventType::SubagentEnded
             | EventType::ModelCalled
             | EventType::MemoryRead
-            | EventType::CompactionFailed
             | EventType::HandoffRequested
             | EventType::HandoffProposed
             | EventType::HandoffRefined

@@ -27,6 +27,7 @@ pub fn export_markdown(thread: &Thread, entries: &[HistoryEntry]) -> String {
                 format!("Condensing taken back (marker {})", undone.marker_seq),
                 "_What it stood for is sent again._".to_owned(),
             ),
+            HistoryItem::Failed(failed) => ("Condensing failed".to_owned(), quoted(&failed.reason)),
             HistoryItem::Archived(archived) => {
                 let ArchiveMarker { turn_count, first_seq, last_seq, model, .. } = &**archived;
                 let told = format!("{turn_count} turns went to memory ({first_seq}–{last_seq}; {model})");
@@ -69,6 +70,7 @@ fn undone_marker(entry: &HistoryEntry) -> Option<Seq> {
         HistoryItem::Undone(undone) => Some(undone.marker_seq),
         HistoryItem::Message(_)
         | HistoryItem::Boundary(_)
+        | HistoryItem::Failed(_)
         | HistoryItem::Marker(_)
         | HistoryItem::Archived(_) => None,
     }

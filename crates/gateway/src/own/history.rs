@@ -59,7 +59,7 @@ struct EntryShape {
     /// When it was said.
     #[schema(format = DateTime)]
     created_at: String,
-    /// `human`, `ai`, `tool`, `summary_marker`, `summary_undone`, `turns_archived`, `imported_boundary` or
+    /// `human`, `ai`, `tool`, `summary_marker`, `summary_undone`, `compaction_failed`, `turns_archived`, `imported_boundary` or
     /// `imported_summary`.
     r#type: String,
     /// The blocks of a message.
@@ -161,7 +161,10 @@ fn stands_for(entry: &HistoryEntry) -> Option<(Seq, Seq)> {
     match &entry.what {
         HistoryItem::Marker(marker) => Some((marker.first_seq, marker.last_seq)),
         HistoryItem::Archived(marker) => Some((marker.first_seq, marker.last_seq)),
-        HistoryItem::Message(_) | HistoryItem::Boundary(_) | HistoryItem::Undone(_) => None,
+        HistoryItem::Message(_)
+        | HistoryItem::Boundary(_)
+        | HistoryItem::Failed(_)
+        | HistoryItem::Undone(_) => None,
     }
 }
 

@@ -180,6 +180,7 @@ pub fn transcript_message(event: &Event) -> Option<Message> {
         | Part::ImportedSummary
         | Part::Marker
         | Part::Undone
+        | Part::Failed
         | Part::Clip
         | Part::Archive
         | Part::Restored

@@ -79,7 +79,7 @@ impl Beginning {
                 Part::Archive => self.look_archived(event),
                 // What came back is told by what is no longer there.
                 Part::Clip | Part::Marker | Part::Boundary | Part::Restored => {}
-                Part::Message | Part::ImportedSummary | Part::Beside => {}
+                Part::Message | Part::ImportedSummary | Part::Failed | Part::Beside => {}
             }
             self.changed_seq = self.changed_seq.max(event.seq);
         }
@@ -191,7 +191,7 @@ pub fn changes_beginning(event: &Event) -> bool {
         Part::Boundary => !is_side(event),
         Part::Archive => archived(event).is_some(),
         Part::Marker | Part::Undone | Part::Clip | Part::Restored => true,
-        Part::Message | Part::ImportedSummary | Part::Beside => false,
+        Part::Message | Part::ImportedSummary | Part::Failed | Part::Beside => false,
     }
 }
 
@@ -211,6 +211,7 @@ fn contextual(event: &Event) -> Option<Message> {
         Part::Boundary
         | Part::Marker
         | Part::Undone
+        | Part::Failed
         | Part::Clip
         | Part::Archive
         | Part::Restored

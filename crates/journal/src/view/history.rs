@@ -3,8 +3,8 @@
 
 use jiff::Timestamp;
 use protocol::{
-    ArchiveReason, Block, Compaction, CompactionTrigger, CompactionUndone, Event, EventType, Message,
-    RunFeedback, RunId, Seq, SummaryId, ThreadId, TurnsArchived,
+    ArchiveReason, Block, Compaction, CompactionFailed, CompactionTrigger, CompactionUndone, Event,
+    EventType, Message, RunFeedback, RunId, Seq, SummaryId, ThreadId, TurnsArchived,
 };
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use super::media::name_media;
 use super::{Part, is_side, message_id};
 
 /// The types of event that people are shown.
-pub(crate) const SHOWN: [EventType; 8] = [
+pub(crate) const SHOWN: [EventType; 9] = [
     EventType::HumanMessage,
     EventType::AiMessage,
     EventType::ToolMessage,
@@ -20,6 +20,7 @@ pub(crate) const SHOWN: [EventType; 8] = [
     EventType::ImportedSummary,
     EventType::Compacted,
     EventType::CompactionUndone,
+    EventType::CompactionFailed,
     EventType::TurnsArchived,
 ];
 
@@ -68,6 +69,8 @@ pub enum HistoryItem {
     Marker(Box<SummaryMarker>),
     /// A place where a person took a compaction back.
     Undone(UndoneEntry),
+    /// A place where the conversation was to be condensed and was not.
+    Failed(FailedEntry),
     /// A place where old turns left what the model is sent, for a summary of memory.
     Archived(Box<ArchiveMarker>),
 }
@@ -154,6 +157,23 @@ pub struct UndoneEntry {
 impl UndoneEntry {
     /// What its `type` is; no message has it.
     pub const TYPE: &str = "summary_undone";
+}
+
+/// A place where the conversation was to be condensed and was not: nothing changed.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct FailedEntry {
+    /// [`FailedEntry::TYPE`].
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// Why it was to happen.
+    pub trigger: CompactionTrigger,
+    /// Why it did not, in words.
+    pub reason: String,
+}
+
+impl FailedEntry {
+    /// What its `type` is; no message has it.
+    pub const TYPE: &str = "compaction_failed";
 }
 
 /// A place where old turns left what the model is sent, for a summary of memory; they are in history all the same.
@@ -272,6 +292,11 @@ fn item(event: &Event) -> Option<(String, HistoryItem)> {
             let CompactionUndone { marker_seq, .. } = serde_json::from_str(event.content.get()).ok()?;
             let undone = UndoneEntry { kind: UndoneEntry::TYPE, marker_seq };
             (format!("summary-undone-{}", event.seq), HistoryItem::Undone(undone))
+        }
+        Part::Failed => {
+            let CompactionFailed { trigger, reason, .. } = serde_json::from_str(event.content.get()).ok()?;
+            let failed = FailedEntry { kind: FailedEntry::TYPE, trigger, reason };
+            (format!("compaction-failed-{}", event.seq), HistoryItem::Failed(failed))
         }
         Part::Archive => {
             let archived: TurnsArchived = serde_json::from_str(event.content.get()).ok()?;

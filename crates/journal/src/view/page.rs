@@ -282,6 +282,7 @@ fn without_call(entries: &[HistoryEntry]) -> Vec<usize> {
             }
             HistoryItem::Message(Message::Human(_))
             | HistoryItem::Boundary(_)
+            | HistoryItem::Failed(_)
             | HistoryItem::Marker(_)
             | HistoryItem::Undone(_)
             | HistoryItem::Archived(_) => {}

@@ -121,6 +121,7 @@ fn what_is_read_for_a_history_is_what_can_be_shown_of_one() {
         | Part::ImportedSummary
         | Part::Marker
         | Part::Undone
+        | Part::Failed
         | Part::Archive => true,
         Part::Clip | Part::Restored | Part::Beside => false,
     };
@@ -143,7 +144,10 @@ fn b4_history_is_complete_whatever_was_compacted() {
         .map(|entry| match &entry.what {
             HistoryItem::Message(message) => (entry.seq, message.text()),
             HistoryItem::Boundary(boundary) => (entry.seq, format!("{}: {}", boundary.kind, boundary.text)),
-            HistoryItem::Marker(_) | HistoryItem::Undone(_) | HistoryItem::Archived(_) => panic!("{entry:?}"),
+            HistoryItem::Marker(_)
+            | HistoryItem::Undone(_)
+            | HistoryItem::Failed(_)
+            | HistoryItem::Archived(_) => panic!("{entry:?}"),
         })
         .collect();
     let expected =

@@ -97,7 +97,10 @@ pub(crate) fn stands_for(entry: &HistoryEntry) -> Option<(Seq, Seq)> {
     match &entry.what {
         HistoryItem::Marker(marker) => Some((marker.first_seq, marker.last_seq)),
         HistoryItem::Archived(marker) => Some((marker.first_seq, marker.last_seq)),
-        HistoryItem::Message(_) | HistoryItem::Boundary(_) | HistoryItem::Undone(_) => None,
+        HistoryItem::Message(_)
+        | HistoryItem::Boundary(_)
+        | HistoryItem::Failed(_)
+        | HistoryItem::Undone(_) => None,
     }
 }
 
@@ -162,7 +165,7 @@ pub(crate) async fn show_page(
 mod tests {
     use std::collections::BTreeSet;
 
-    use agent::{ArchiveMarker, BoundaryEntry, CallHeader, SummaryMarker, UndoneEntry};
+    use agent::{ArchiveMarker, BoundaryEntry, CallHeader, FailedEntry, SummaryMarker, UndoneEntry};
     use jiff::Timestamp;
     use protocol::{
         ArchiveReason, Block, CompactionTrigger, Message, Rating, RunId, ToolMessage, ToolStatus,
@@ -269,6 +272,9 @@ mod tests {
             entry(seq, None, HistoryItem::Boundary(BoundaryEntry { kind, text: text.to_owned() }))
         };
         let undone = HistoryItem::Undone(UndoneEntry { kind: UndoneEntry::TYPE, marker_seq: 8 });
+        let reason = "the request would not become smaller".to_owned();
+        let failed = FailedEntry { kind: FailedEntry::TYPE, trigger: CompactionTrigger::Auto, reason };
+        let failed = HistoryItem::Failed(failed);
         let [rated, superseded] = answers();
         vec![
             boundary(1, "imported_boundary", "Conversation compacted"),
@@ -280,6 +286,7 @@ mod tests {
             marker(),
             HistoryEntry { id: "summary-undone-9".to_owned(), ..entry(9, Some(id(5)), undone) },
             archived(),
+            HistoryEntry { id: "compaction-failed-11".to_owned(), ..entry(11, Some(id(5)), failed) },
         ]
     }
 

@@ -191,7 +191,10 @@ fn e8_a_compaction_that_does_not_help_changes_nothing_and_one_line_says_why() {
     assert_eq!((told.code, told.stderr.as_str()), (0, ""), "{told:?}");
     let line = told.stdout.replace("\n  ", " ");
     assert!(line.starts_with("Nothing to condense: ") && line.lines().count() == 1, "{told:?}");
-    assert_eq!(entries(&sandbox), before);
+    assert_eq!(messages(&sandbox), before);
+    let last = entries(&sandbox).pop().unwrap();
+    assert_eq!((&last["type"], &last["trigger"]), (&json!("compaction_failed"), &json!("manual")));
+    assert!(sandbox.run(&["history", "last"]).stdout.contains("── nothing was condensed #"));
 }
 
 #[test]

@@ -14,6 +14,5 @@ mod memory;
 mod run;
 mod serve;
 mod threads;
-mod web;
 
 use machine::{fleet, sandbox, serving, terminal};

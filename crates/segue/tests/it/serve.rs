@@ -7,6 +7,7 @@ mod handoffs;
 mod looking;
 mod page;
 mod replicas;
+mod web;
 mod wrong;
 
 use std::io::{BufRead, BufReader};

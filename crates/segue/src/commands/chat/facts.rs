@@ -134,6 +134,7 @@ impl Chat {
             .filter_map(|entry| match entry.what {
                 HistoryItem::Message(message) => Some(message),
                 HistoryItem::Boundary(_)
+                | HistoryItem::Failed(_)
                 | HistoryItem::Marker(_)
                 | HistoryItem::Undone(_)
                 | HistoryItem::Archived(_) => None,

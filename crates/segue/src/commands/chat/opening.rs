@@ -62,13 +62,19 @@ async fn last_messages(context: &Context, thread_id: ThreadId) -> Result<(), Fai
             !message.text().trim().is_empty()
         }
         HistoryItem::Message(Message::Tool(_)) | HistoryItem::Boundary(_) => false,
-        HistoryItem::Marker(_) | HistoryItem::Undone(_) | HistoryItem::Archived(_) => false,
+        HistoryItem::Marker(_)
+        | HistoryItem::Undone(_)
+        | HistoryItem::Failed(_)
+        | HistoryItem::Archived(_) => false,
     };
     let said = page.entries.iter().rev().filter(|entry| is_said(entry));
     let first = said.take(MESSAGES_SHOWN_MAX).last().map_or(0, |entry| entry.seq);
     // A marker is no message, but says what became of them.
     let is_shown = |entry: &&HistoryEntry| match &entry.what {
-        HistoryItem::Marker(_) | HistoryItem::Undone(_) | HistoryItem::Archived(_) => true,
+        HistoryItem::Marker(_)
+        | HistoryItem::Undone(_)
+        | HistoryItem::Failed(_)
+        | HistoryItem::Archived(_) => true,
         HistoryItem::Message(_) | HistoryItem::Boundary(_) => is_said(entry),
     };
     let look = Look { lines_max: LINES_SHOWN_MAX, fold: Fold::Closed, marks: &marks, sought: None };

@@ -184,6 +184,7 @@ async fn answered(context: &Context, ended: &Ended<'_>) -> Result<Option<String>
         HistoryItem::Message(message @ Message::Ai(_)) => Some(message.text()),
         HistoryItem::Message(Message::Human(_) | Message::Tool(_)) => None,
         HistoryItem::Boundary(_)
+        | HistoryItem::Failed(_)
         | HistoryItem::Marker(_)
         | HistoryItem::Undone(_)
         | HistoryItem::Archived(_) => None,

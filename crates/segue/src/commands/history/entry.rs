@@ -77,6 +77,10 @@ pub(crate) fn show(screen: &Screen, entry: &HistoryEntry, look: Look<'_>) -> Res
             }
         }
         HistoryItem::Undone(undone) => screen.line(taken_back(screen, undone.marker_seq))?,
+        HistoryItem::Failed(failed) => {
+            let told = format!("── nothing was condensed #{} {at}: {}", entry.seq, failed.reason);
+            screen.line(style.dim(wrap(&told, screen.text_columns(), "", "   ")))?;
+        }
         HistoryItem::Archived(marker) => {
             for line in archive_card(screen, marker, (entry.seq, entry.created_at), look.fold) {
                 screen.line(line)?;
@@ -85,6 +89,7 @@ pub(crate) fn show(screen: &Screen, entry: &HistoryEntry, look: Look<'_>) -> Res
     }
     match &entry.what {
         HistoryItem::Boundary(_)
+        | HistoryItem::Failed(_)
         | HistoryItem::Marker(_)
         | HistoryItem::Undone(_)
         | HistoryItem::Archived(_)
@@ -93,6 +98,7 @@ pub(crate) fn show(screen: &Screen, entry: &HistoryEntry, look: Look<'_>) -> Res
             screen.line(style.dim(wrap(SUPERSEDED, screen.text_columns(), "   ", "   ")))?;
         }
         HistoryItem::Boundary(_)
+        | HistoryItem::Failed(_)
         | HistoryItem::Marker(_)
         | HistoryItem::Undone(_)
         | HistoryItem::Archived(_)

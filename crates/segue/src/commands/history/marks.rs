@@ -68,7 +68,10 @@ impl Marks {
             HistoryItem::Undone(undone) if !entry.is_superseded => {
                 self.taken_back.insert(undone.marker_seq);
             }
-            HistoryItem::Undone(_) | HistoryItem::Message(_) | HistoryItem::Boundary(_) => {}
+            HistoryItem::Undone(_)
+            | HistoryItem::Message(_)
+            | HistoryItem::Boundary(_)
+            | HistoryItem::Failed(_) => {}
         }
     }
 
@@ -86,6 +89,7 @@ impl Marks {
             HistoryItem::Marker(marker) => (marker.first_seq..=marker.last_seq).contains(&seq),
             HistoryItem::Message(_)
             | HistoryItem::Boundary(_)
+            | HistoryItem::Failed(_)
             | HistoryItem::Undone(_)
             | HistoryItem::Archived(_) => false,
         };
@@ -98,6 +102,7 @@ impl Marks {
             HistoryItem::Archived(marker) => (marker.first_seq..=marker.last_seq).contains(&seq),
             HistoryItem::Message(_)
             | HistoryItem::Boundary(_)
+            | HistoryItem::Failed(_)
             | HistoryItem::Undone(_)
             | HistoryItem::Marker(_) => false,
         };
@@ -115,7 +120,10 @@ impl Marks {
         let touches = |entry: &&HistoryEntry| match &entry.what {
             HistoryItem::Marker(marker) => marker.first_seq <= last && marker.last_seq >= first,
             HistoryItem::Archived(marker) => marker.first_seq <= last && marker.last_seq >= first,
-            HistoryItem::Message(_) | HistoryItem::Boundary(_) | HistoryItem::Undone(_) => false,
+            HistoryItem::Message(_)
+            | HistoryItem::Boundary(_)
+            | HistoryItem::Failed(_)
+            | HistoryItem::Undone(_) => false,
         };
         self.markers.iter().filter(touches).cloned().collect()
     }

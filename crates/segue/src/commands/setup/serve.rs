@@ -47,10 +47,9 @@ pub(crate) async fn run(context: Context, args: Serve) -> Outcome {
     let mut signals = Signals::take()?;
     let recovered = dispatch.recover().await?;
     about.tell((&screen, format), &recovered)?;
-    if about.args.open {
-        // The listener takes connections from here on; they are answered as soon as the server works.
-        page::open(&screen, &about.home, &about.page(page::Told::WithToken));
-    }
+    // The listener takes connections from here on; they are answered as soon as the server works.
+    let open = || page::open(&screen, &about.home, &about.page(page::Told::WithToken));
+    let _leading = about.args.open.then(open);
     let shutdown = CancellationToken::new();
     let serving = gateway::serve(listener, Arc::clone(&dispatch), settings, shutdown.clone());
     let mut serving = std::pin::pin!(serving);

@@ -341,6 +341,7 @@ fn told(entry: &journal::view::HistoryEntry) -> (Seq, String) {
         HistoryItem::Message(message) => message.text(),
         HistoryItem::Boundary(boundary) => boundary.text.clone(),
         HistoryItem::Marker(marker) => format!("condensed {}", marker.summary),
+        HistoryItem::Failed(failed) => format!("failed {}", failed.reason),
         HistoryItem::Undone(undone) => format!("undone {}", undone.marker_seq),
         HistoryItem::Archived(archived) => format!("archived {}", archived.summary),
     };

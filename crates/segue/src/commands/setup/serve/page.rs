@@ -14,7 +14,7 @@ use crate::terminal::screen::Screen;
 /// Opens an address in the browser of the person at the machine.
 const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
 
-/// The document that leads a browser to the page.
+/// The name of the document that leads a browser to the page.
 const LEADING: &str = "open.html";
 
 /// What is told of the page's address.
@@ -41,28 +41,44 @@ pub(super) fn address(addr: SocketAddr, auth: &Auth, told: Told) -> String {
     }
 }
 
-/// Opens the page; where nothing can, says so. `folder` is the person's own.
-pub(super) fn open(screen: &Screen, folder: &Path, address: &str) {
-    let opening = leading(folder, address).and_then(|leads| {
-        let mut opener = Command::new(OPENER);
-        opener.arg(leads).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
-    });
-    match opening {
-        // It is waited for, so that nothing is left of it; how it ends is between it and the person.
-        Ok(mut opening) => drop(std::thread::spawn(move || opening.wait())),
-        Err(error) => screen.note(format!("warning: failed to open the page with `{OPENER}`: {error}")),
+/// The document that leads to the page; it is gone with the server.
+pub(super) struct Leading(PathBuf);
+
+impl Drop for Leading {
+    fn drop(&mut self) {
+        // Whoever removed it before is right.
+        let _ = std::fs::remove_file(&self.0);
     }
+}
+
+/// Opens the page; where nothing can, says so. `folder` is the person's own.
+pub(super) fn open(screen: &Screen, folder: &Path, address: &str) -> Option<Leading> {
+    let opened = lead(folder, address);
+    if let Err(error) = &opened {
+        screen.note(format!("warning: failed to open the page with `{OPENER}`: {error}"));
+    }
+    opened.ok()
+}
+
+fn lead(folder: &Path, address: &str) -> io::Result<Leading> {
+    let leading = leading(folder, address)?;
+    let mut opener = Command::new(OPENER);
+    let silent = opener.arg(&leading.0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut opening = silent.spawn()?;
+    // It is waited for, so that nothing is left of it; how it ends is between it and the person.
+    drop(std::thread::spawn(move || opening.wait()));
+    Ok(leading)
 }
 
 /// Writes a document that leads to the address, which only its owner can read: what a program is told as it is started can
 /// be read by everybody on the machine.
-fn leading(folder: &Path, address: &str) -> io::Result<PathBuf> {
+fn leading(folder: &Path, address: &str) -> io::Result<Leading> {
     let mut document = tempfile::NamedTempFile::new_in(folder)?;
     writeln!(document, "<!doctype html><meta charset=\"utf-8\"><title>Segue</title>")?;
     writeln!(document, "<meta http-equiv=\"refresh\" content=\"0; url={address}\">")?;
     let path = folder.join(LEADING);
     document.persist(&path)?;
-    Ok(path)
+    Ok(Leading(path))
 }
 
 #[cfg(test)]

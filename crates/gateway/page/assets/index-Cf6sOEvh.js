@@ -1,1 +1,0 @@
-import{Et as e,b as t,j as n}from"./base-DvW9_IUq.js";n();var r=document.getElementById(`app`);r&&e(t,{target:r});

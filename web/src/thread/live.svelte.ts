@@ -79,7 +79,6 @@ export class Live {
   /** Takes the note away that something failed. */
   dismiss(): void {
     this.said.failure = null;
-    if (this.said.compacting?.state === "failed") this.said.compacting = null;
     this.draw();
   }
 

@@ -13,15 +13,13 @@ export interface StreamEvent {
   params: { namespace: string[]; timestamp: number; data: JsonObject };
 }
 
-/** A compaction that has begun and not come to its end, or came to nothing. */
+/** A compaction that has begun and not come to its end. What came of it is stored, and read like everything that is. */
 export interface Compacting {
-  state: "compacting" | "failed";
   trigger: string;
   /** How many messages it condenses. */
   count: number | null;
   /** How large the next request would have been. */
   tokens: number | null;
-  reason: string | null;
 }
 
 /** How a run stands, as the stream tells it. */
@@ -93,8 +91,6 @@ export class Said {
   private works = new Map<string, Work>();
   private shown: ReadonlyMap<string, Working> | null = null;
   private news: News = quiet();
-  /** Where it is stored that a compaction came to nothing. */
-  private failedAt: number | null = null;
   /** The position of the newest thing that was stored and is shown. */
   private newest = 0;
   /** The position up to which the journal was read. */
@@ -126,9 +122,6 @@ export class Said {
   /** Forgets what is stored up to there: it is read from the journal. */
   settle(readUpTo: number): void {
     this.read = Math.max(this.read, readUpTo);
-    if (this.failedAt !== null && this.failedAt <= readUpTo && this.compacting?.state === "failed") {
-      this.compacting = null;
-    }
     const isStored = (thing: { ended: number | null }) => thing.ended !== null && thing.ended <= readUpTo;
     for (const [id, message] of this.messages) if (isStored(message)) this.messages.delete(id);
     for (const [id, work] of this.works) if (isStored(work)) this.works.delete(id);
@@ -150,7 +143,7 @@ export class Said {
     this.messages.clear();
     this.works.clear();
     this.shown = null;
-    if (this.compacting?.state === "compacting") this.compacting = null;
+    this.compacting = null;
   }
 
   /** The answers that are being said, in the order in which they began. */
@@ -227,7 +220,7 @@ export class Said {
     // An answer that was cut off is stored as far as it came; what is not stored by now will not be.
     for (const thing of [...this.messages.values(), ...this.works.values()]) thing.ended ??= this.position;
     this.current = null;
-    if (this.compacting?.state === "compacting") this.compacting = null;
+    this.compacting = null;
   }
 
   private told(name: string, payload: JsonObject): void {
@@ -246,18 +239,8 @@ export class Said {
   }
 
   private compacted(payload: JsonObject): void {
-    // That it failed may be stored before it is told.
-    if (payload.state !== "failed") this.failedAt = null;
-    const trigger = text(payload.trigger);
-    if (payload.state === "began") {
-      const [count, tokens] = [number(payload.replaced_count), number(payload.tokens_before)];
-      this.compacting = { state: "compacting", trigger, count, tokens, reason: null };
-    } else if (payload.state === "failed") {
-      const reason = text(payload.reason) || null;
-      this.compacting = { state: "failed", trigger, count: null, tokens: null, reason };
-    } else {
-      this.compacting = null;
-    }
+    const [count, tokens] = [number(payload.replaced_count), number(payload.tokens_before)];
+    this.compacting = payload.state === "began" ? { trigger: text(payload.trigger), count, tokens } : null;
     this.news.stored = true;
     this.news.state = true;
   }
@@ -278,7 +261,6 @@ export class Said {
     if (data.entry !== null) {
       this.news.stored = true;
       this.newest = this.position;
-      if (data.event_type === "compaction_failed") this.failedAt = this.position;
     }
     // The list of tasks is part of how a thread stands.
     if (TASKS_TOOL === nameOf(object(data.entry))) this.news.state = true;

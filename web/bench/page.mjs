@@ -4,7 +4,7 @@ import { spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { chromium } from "playwright-core";
 
@@ -14,7 +14,7 @@ const FRAMES_PER_SECOND = 60;
 const SECONDS = 15;
 const ROUNDS = 5;
 
-const [, , program] = process.argv;
+const program = resolve(process.argv[2]);
 const home = mkdtempSync(join(tmpdir(), "segue-page-"));
 
 const WORDS =

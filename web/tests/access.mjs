@@ -39,7 +39,8 @@ async function furnish() {
   await turn(child, "Go on.");
   const waits = await ask("POST", `/api/threads/${child}/handoffs`, {});
   const asking = await thread();
-  await turn(asking, "Please [two of them]");
+  const asks = await turn(asking, "Please [two of them]");
+  check(asks.__interrupt__?.length > 0, asks);
   await ask("POST", "/api/memory/remember", { text: "Kettles are blue." });
   return {
     home: ["#/", (page) => page.getByRole("textbox", { name: "First message" })],

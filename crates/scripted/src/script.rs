@@ -88,6 +88,9 @@ pub struct Matcher {
     /// What some text of the body must contain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contains: Option<String>,
+    /// What some text of what a person said last must contain: not what was said before, nor what the model is told beside it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
     /// Which turn it must be: how often a person has spoken, what they say in one go counting once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn: Option<usize>,
@@ -314,6 +317,10 @@ impl Matcher {
         let when = || format.when(body());
         self.path.as_deref().is_none_or(|part| path.contains(part))
             && self.contains.as_deref().is_none_or(|part| holds(body(), part))
+            && self
+                .said
+                .as_deref()
+                .is_none_or(|part| format.said(body()).iter().any(|said| holds(said, part)))
             && self.turn.is_none_or(|turn| when().turn == turn)
             && self.step.is_none_or(|step| when().step == step)
     }

@@ -40,6 +40,21 @@ impl Format {
         When { step: when.step + 1, ..when }
     }
 
+    /// Returns what a person said last, which may be several messages.
+    pub(crate) fn said(self, body: &Value) -> &[Value] {
+        let messages = self.messages(body);
+        let (mut said, mut before) = (0..0, Who::Nobody);
+        for (at, message) in messages.iter().enumerate() {
+            let who = self.who(message, before);
+            if who == Who::Person {
+                let begin = if before == Who::Person { said.start } else { at };
+                said = begin..at + 1;
+            }
+            before = who;
+        }
+        &messages[said]
+    }
+
     fn messages(self, body: &Value) -> &[Value] {
         let field = match self {
             Self::Anthropic | Self::Chat => "messages",
@@ -129,6 +144,8 @@ mod tests {
             (Format::Gemini, gemini),
         ] {
             assert_eq!(format.when(&body), When { turn: 2, step: 2 }, "{format:?}");
+            assert_eq!(format.said(&body).len(), 1, "{format:?}");
+            assert!(format.said(&json!({})).is_empty(), "{format:?}");
             assert_eq!(format.when(&json!({})), When { turn: 0, step: 1 }, "{format:?}");
         }
     }

@@ -205,6 +205,20 @@ pub enum Error {
         /// The first of them.
         matches: Vec<RunId>,
     },
+    /// No run, thread or handoff has an id that begins so.
+    #[error("find a run, a thread or a handoff `{given}`")]
+    UnknownTraced {
+        /// What was given.
+        given: String,
+    },
+    /// Several of them do.
+    #[error("choose among {} that begin with `{prefix}`", matches.len())]
+    AmbiguousTraced {
+        /// What was given.
+        prefix: String,
+        /// What each is, with its id.
+        matches: Vec<String>,
+    },
     /// The thread has no such point in its past.
     #[error("find checkpoint `{given}` in thread {thread_id}")]
     UnknownCheckpoint {
@@ -350,6 +364,8 @@ const EXPIRED: &str = "ask for it again: `segue handoff THREAD`; `handoff.expire
                        long one waits";
 const AGAIN: &str = "run the same command again: it goes on where this one stopped";
 const REMEMBERED_RULES: &str = "mend or remove the file; it holds nothing but remembered rules";
+const TRACED: &str =
+    "`segue threads list`, `segue history THREAD` and `segue handoff --list` show ids; a beginning is enough";
 const RUNS: &str = "`segue history THREAD` shows the runs; the beginning of an id is enough";
 
 impl Error {
@@ -369,6 +385,8 @@ impl Error {
             | Self::NothingToUndo { .. }
             | Self::UnknownRun { .. }
             | Self::AmbiguousRun { .. }
+            | Self::UnknownTraced { .. }
+            | Self::AmbiguousTraced { .. }
             | Self::UnknownCheckpoint { .. }
             | Self::StateChange { .. }
             | Self::UnknownNode { .. }
@@ -484,6 +502,8 @@ impl Error {
             | Self::Decided { .. }
             | Self::NotDrafted { .. } => return self.handoff_hint(),
             Self::AmbiguousRun { matches, .. } => more_of(matches),
+            Self::AmbiguousTraced { matches, .. } => more_of(matches),
+            Self::UnknownTraced { .. } => TRACED.to_owned(),
             Self::CommentTooLong { .. } => "say it in fewer words".to_owned(),
             Self::UnknownCheckpoint { .. } => "the thread's history lists its checkpoints".to_owned(),
             Self::StateChange { .. } => "nothing was changed; mend the change and send it again".to_owned(),

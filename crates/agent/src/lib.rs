@@ -48,6 +48,7 @@ pub use threads::import::{FoundSession, ImportProblem, ImportReport, ImportedThr
 pub use threads::lineage::{Lineage, LineageThread, SubagentThread, SubagentsOf};
 pub use threads::pruning::{KeptThreads, Named, Prunable, PrunableThread, Pruned};
 pub use threads::rewind::{Prompt, Rewound};
+pub use threads::spans::Traced;
 pub use turns::WORKSPACE_KEY;
 
 pub use handoff::mirror::{Delivered, MirrorReport, MirrorStatus, Rows as MirrorRows};
@@ -80,6 +81,7 @@ pub use model::tokens::estimate as estimate_tokens;
 pub use runtime::{
     Cut, Frame, Frames, Item, Mode, Position, Retelling, Retold, RunEnd, STEP_BITS, Subscription, Within,
 };
+pub use telemetry::{Kind as SpanKind, Outcome as SpanOutcome, Span, SpanId, ToolCalled, TraceId};
 pub use tokio_util::sync::CancellationToken;
 pub use tools::permission::{Policy, Rule, Scope, looks_secret};
 

@@ -8,6 +8,7 @@ pub(crate) mod import;
 pub(crate) mod lineage;
 pub(crate) mod pruning;
 pub(crate) mod rewind;
+pub(crate) mod spans;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -102,12 +102,12 @@ impl Node for CompactionNode {
         let mut telling = Telling::begin(step.frames, &plan, wanted.trigger);
         match self.compactor.work(plan, &wanted, (step.step, step.frames, step.cancel)).await {
             Work::Stopped(calls) => {
-                traced(&mut update, &calls, now)?;
+                traced(&mut update, &calls)?;
                 telling.came(Outcome::Stopped);
                 Ok(update)
             }
             Work::Done(plan, worked) => {
-                traced(&mut update, worked.told.as_ref().map_or(&[], |told| &told.calls), now)?;
+                traced(&mut update, worked.told.as_ref().map_or(&[], |told| &told.calls))?;
                 let (plan, worked) = (*plan, *worked);
                 let refused = |reason| CompactionFailed { trigger: wanted.trigger, reason, vetoed_by: None };
                 let failed = match no_progress(&plan.sizes, worked.tokens_after) {
@@ -219,7 +219,7 @@ fn no_progress(sizes: &Measured, after: u64) -> Option<String> {
 }
 
 /// Adds what model calls took, and what is traced of them (A19).
-fn traced(update: &mut Update, calls: &[Called], now: Timestamp) -> Result<(), Failure> {
+fn traced(update: &mut Update, calls: &[Called]) -> Result<(), Failure> {
     for call in calls {
         let content = json!({
             "purpose": "compaction",
@@ -228,7 +228,9 @@ fn traced(update: &mut Update, calls: &[Called], now: Timestamp) -> Result<(), F
             "prompt_sha256": call.prompt_sha256,
             "problem": call.problem,
         });
-        update.events.push(NewEvent::new(EventType::ModelCalled, &content, now)?);
+        update
+            .events
+            .push(NewEvent::new(EventType::ModelCalled, &content, call.ended)?.that_took(call.took)?);
         update.usage.add(call.usage);
     }
     Ok(())

@@ -10,7 +10,9 @@ mod render;
 mod transcript;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use jiff::Timestamp;
 use ledger::{Goal, Ledger};
 use model::ChatModel;
 use protocol::{CarryOver, Compaction, CondensedSummary, Usage};
@@ -63,6 +65,10 @@ pub(crate) struct Called {
     pub prompt_sha256: String,
     /// Why nothing came of it, in one line.
     pub problem: Option<String>,
+    /// When it was answered, or failed.
+    pub ended: Timestamp,
+    /// How long that took.
+    pub took: Duration,
 }
 
 /// What came of it.

@@ -157,7 +157,7 @@ async fn perform(cli: Cli) -> Outcome {
         Some(Command::Compact(args)) => compact::run(&open(Asked::model(&args.model)).await?, args).await,
         Some(Command::Uncompact(args)) => compact::undo(&open(Asked::default()).await?, &args.thread).await,
         Some(Command::Feedback(args)) => run::feedback::run(&open(Asked::default()).await?, args).await,
-        Some(Command::Trace(args)) => run::trace::run(&open(Asked::default()).await?, &args.run).await,
+        Some(Command::Trace(args)) => run::trace::run(&open(Asked::default()).await?, &args).await,
         Some(Command::Serve(args)) => {
             let asked = Asked::model(&args.model);
             setup::serve::run(Context::open_to_serve(&global, asked).await?, args).await

@@ -19,6 +19,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("tools", &["protocol", "journal", "model", "runtime"]),
     ("mcp", &["protocol", "journal", "model", "runtime"]),
     ("memory", &["protocol", "journal", "model", "runtime", "ledger"]),
+    ("telemetry", &["protocol", "model", "ledger"]),
     ("handoff", &["protocol", "pg", "journal", "model", "runtime", "ledger", "memory"]),
     (
         "agent",
@@ -34,6 +35,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "mcp",
             "memory",
             "handoff",
+            "telemetry",
         ],
     ),
     ("dispatch", &["protocol", "agent"]),

@@ -218,7 +218,7 @@ impl Task {
         thread.name = Some(args.description.clone());
         thread.parent_id = Some(context.thread_id);
         thread.parent_kind = Some(ParentKind::Subagent);
-        let origin = json!({"origin": "subagent", "call_id": context.call_id});
+        let origin = json!({"origin": "subagent", "run_id": context.run_id, "call_id": context.call_id});
         let created = NewEvent::new(EventType::ThreadCreated, &origin, now)?.keyed("created");
         let writes = vec![Write::CreateThread(thread), Write::Append { thread_id, events: vec![created] }];
         self.driver.store.commit(Transaction { fence: None, writes }).await?;

@@ -121,16 +121,7 @@ impl Agent {
         if let Ok(handoff_id) = text.parse::<HandoffId>() {
             return self.handoff(handoff_id).await;
         }
-        let bare = |id: &str| id.replace('-', "").to_ascii_lowercase();
-        let prefix = bare(text.trim());
-        if prefix.is_empty() {
-            return Err(unknown());
-        }
-        let all = self.store.handoffs(HandoffFilter::default()).await?;
-        let mut matches: Vec<Handoff> = all
-            .into_iter()
-            .filter(|handoff| bare(&handoff.handoff_id.to_string()).starts_with(&prefix))
-            .collect();
+        let mut matches = self.handoffs_by_prefix(text).await?;
         match (matches.pop(), matches.is_empty()) {
             (None, _) => Err(unknown()),
             (Some(only), true) => Ok(only),
@@ -140,6 +131,18 @@ impl Agent {
                 Err(Error::AmbiguousHandoff { prefix: text.to_owned(), matches })
             }
         }
+    }
+
+    /// Returns the handoffs whose ids begin with `prefix`; hyphens and case are ignored. Nothing begins with an empty one.
+    pub(crate) async fn handoffs_by_prefix(&self, prefix: &str) -> Result<Vec<Handoff>> {
+        let bare = |id: &str| id.replace('-', "").to_ascii_lowercase();
+        let prefix = bare(prefix.trim());
+        if prefix.is_empty() {
+            return Ok(Vec::new());
+        }
+        let all = self.store.handoffs(HandoffFilter::default()).await?;
+        let begins = |handoff: &Handoff| bare(&handoff.handoff_id.to_string()).starts_with(&prefix);
+        Ok(all.into_iter().filter(begins).collect())
     }
 
     /// Returns the handoff as [`Agent::find_handoff`] does, which must be one of the thread.

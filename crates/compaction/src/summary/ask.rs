@@ -2,7 +2,9 @@
 //! request fits the model's window; which model is asked next is decided elsewhere.
 
 use std::sync::Arc;
+use std::time::Instant;
 
+use jiff::Timestamp;
 use minijinja::{Environment, UndefinedBehavior};
 use model::tokens::{self, truncate_graphemes};
 use model::{ChatModel, ChatRequest, inert};
@@ -131,6 +133,7 @@ impl Asking<'_> {
             answer_schema: Some(answer::schema()),
             ..ChatRequest::default()
         };
+        let begun = Instant::now();
         let answered = tokio::select! {
             answered = self.model.answer(&request) => answered,
             () = self.cancel.cancelled() => return Err(Fault::Stopped),
@@ -141,8 +144,14 @@ impl Asking<'_> {
             Ok(_) | Err(Fault::Stopped) => None,
             Err(Fault::TooLarge(problem) | Fault::Failed(problem)) => Some(problem.clone()),
         };
-        let model = self.model.name().to_string();
-        calls.push(Called { model, usage, prompt_sha256: prompt_sha256(), problem });
+        calls.push(Called {
+            model: self.model.name().to_string(),
+            usage,
+            prompt_sha256: prompt_sha256(),
+            problem,
+            ended: Timestamp::now(),
+            took: begun.elapsed(),
+        });
         read
     }
 

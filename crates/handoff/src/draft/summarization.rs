@@ -2,6 +2,7 @@
 //! no side effect; the proposal is stored by the step's commit, before anyone is asked.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -271,8 +272,10 @@ impl Asking<'_> {
         let name = self.model.name().to_string();
         self.step.frames.send(Frame::Progress { what: format!("draft with {name}"), done: 0, total: None });
         let trace = Trace::of(self.handoff, input.prompt.feedback.as_deref());
+        let begun = Instant::now();
         let drafted =
             draft::draft(self.model, &input.prompt, self.step.cancel).instrument(trace.span()).await;
+        let took = begun.elapsed();
         let (drafted, problem) = match drafted {
             Ok(drafted) => (Some(drafted), None),
             Err(DraftError::Stopped) => return Ok(Attempt::Stopped),
@@ -287,7 +290,9 @@ impl Asking<'_> {
             "purpose": "handoff_summary", "handoff_id": self.metadata.handoff_id, "model": name, "usage": usage,
             "prompt_sha256": draft::prompt_sha256(), "error": problem, "trace": trace,
         });
-        update.events.push(NewEvent::new(EventType::ModelCalled, &content, Timestamp::now())?);
+        update
+            .events
+            .push(NewEvent::new(EventType::ModelCalled, &content, Timestamp::now())?.that_took(took)?);
         let coverage = input.coverage;
         Ok(match (drafted, problem) {
             (Some(Drafted { title, tldr, body, .. }), _) => {

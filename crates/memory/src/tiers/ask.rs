@@ -2,7 +2,9 @@
 //! the model's window; what is done when there is no summary is decided elsewhere.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use ledger::phrase::weight;
 use ledger::withhold;
 use minijinja::{Environment, UndefinedBehavior};
@@ -52,6 +54,10 @@ pub(super) struct Called {
     pub prompt_sha256: String,
     /// Why nothing came of it, in one line.
     pub problem: Option<String>,
+    /// When it was answered, or failed.
+    pub ended: Timestamp,
+    /// How long that took.
+    pub took: Duration,
 }
 
 /// One model that is asked for one summary.
@@ -118,6 +124,7 @@ impl Asking<'_> {
             max_output_tokens: Some(self.answer_tokens()),
             ..ChatRequest::default()
         };
+        let begun = Instant::now();
         let answered = tokio::select! {
             answered = self.model.answer(&request) => answered.map_err(SummarizationError::Model),
             // What the provider had done until then nobody says.
@@ -126,7 +133,14 @@ impl Asking<'_> {
         let usage = answered.as_ref().ok().and_then(|answer| answer.usage).unwrap_or_default();
         let read = answered.and_then(|answer| self.read(answer));
         let problem = read.as_ref().err().map(ToString::to_string);
-        self.calls.push(Called { model: self.name(), usage, prompt_sha256: prompt_sha256(), problem });
+        self.calls.push(Called {
+            model: self.name(),
+            usage,
+            prompt_sha256: prompt_sha256(),
+            problem,
+            ended: Timestamp::now(),
+            took: begun.elapsed(),
+        });
         read
     }
 

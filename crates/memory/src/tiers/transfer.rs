@@ -178,7 +178,7 @@ impl SummarizationHandoff {
     pub(super) async fn leave_trace(&self, work: &mut Work) -> Result<(), SummarizationError> {
         let calls = std::mem::take(&mut work.calls);
         let Some(thread_id) = work.thread_id.filter(|_| !calls.is_empty()) else { return Ok(()) };
-        let writes = vec![Write::Append { thread_id, events: traced(&calls, Timestamp::now())? }];
+        let writes = vec![Write::Append { thread_id, events: traced(&calls)? }];
         match self.store.commit(Transaction { fence: None, writes }).await {
             // It was deleted, with what it had cost.
             Ok(_) | Err(journal::Error::NotFound { .. }) => Ok(()),
@@ -377,7 +377,7 @@ impl SummarizationHandoff {
         for (at, thread) in seen.threads.iter().enumerate() {
             let thread = &self.with_what_followed(request, *thread).await?;
             // The calls are told once.
-            let mut events = if at == 0 { traced(calls, now)? } else { Vec::new() };
+            let mut events = if at == 0 { traced(calls)? } else { Vec::new() };
             let archived = TurnsArchived {
                 model: told.model.clone(),
                 withheld,
@@ -451,7 +451,7 @@ fn archived(departure: &Departure, thread: &ThreadTurns, summary: &MediumTermSum
 }
 
 /// Returns what is traced of the calls (A19).
-pub(super) fn traced(calls: &[Called], now: Timestamp) -> Result<Vec<NewEvent>, serde_json::Error> {
+pub(super) fn traced(calls: &[Called]) -> Result<Vec<NewEvent>, serde_json::Error> {
     calls
         .iter()
         .map(|call| {
@@ -462,7 +462,7 @@ pub(super) fn traced(calls: &[Called], now: Timestamp) -> Result<Vec<NewEvent>, 
                 "prompt_sha256": call.prompt_sha256,
                 "problem": call.problem,
             });
-            NewEvent::new(EventType::ModelCalled, &content, now)
+            NewEvent::new(EventType::ModelCalled, &content, call.ended)?.that_took(call.took)
         })
         .collect()
 }

@@ -224,7 +224,7 @@ impl Tiering {
     ) -> Result<(), SummarizationError> {
         let mut writes = Vec::new();
         if !work.calls.is_empty() {
-            let events = traced(&work.calls, Timestamp::now())?;
+            let events = traced(&work.calls)?;
             writes.push(Write::Append { thread_id: due.thread_id, events });
         }
         let draft = work.draft.filter(Draft::is_paid);

@@ -79,11 +79,18 @@ impl Thumb {
     }
 }
 
-/// Print every event of a run, one a line
+/// Show what happened in a run, in a thread or for a handoff: what it did, how long that took and what it cost
 ///
-/// Nothing is left out: what was condensed or taken back since is there too.
+/// It is made from the journal, so nothing is left out: what was condensed or taken back since is there too.
 #[derive(Debug, Args)]
 pub(crate) struct Trace {
-    /// The beginning of the run's id, as `segue history` shows it, or `last`
-    pub(crate) run: String,
+    /// The beginning of an id of a run, a thread or a handoff; `last` is the newest run
+    #[arg(value_name = "RUN|THREAD|HANDOFF")]
+    pub(crate) what: String,
+    /// Go on as things happen, each told when it has ended
+    #[arg(long)]
+    pub(crate) follow: bool,
+    /// The events of a run as they are stored, one a line, and nothing made of them
+    #[arg(long, conflicts_with = "follow")]
+    pub(crate) events: bool,
 }

@@ -63,7 +63,7 @@ fn f7_a_trace_holds_every_event_of_a_run_one_a_line() {
     let sandbox = Sandbox::new().with_model(&server);
     sandbox.file("note.txt", "hi there\n");
     assert_eq!(sandbox.run(&["run", "-p", "what does\nit say?"]).code, 0);
-    let told = sandbox.run(&["trace", "last"]);
+    let told = sandbox.run(&["trace", "last", "--events"]);
     assert_eq!(told.code, 0, "{told:?}");
     for part in [
         "· success",
@@ -75,13 +75,13 @@ fn f7_a_trace_holds_every_event_of_a_run_one_a_line() {
     ] {
         assert!(told.stdout.contains(part), "{part}: {}", told.stdout);
     }
-    let lines = sandbox.run(&["trace", "last", "--json"]).stdout;
+    let lines = sandbox.run(&["trace", "last", "--events", "--json"]).stdout;
     let events: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(events.len() + 1, told.stdout.lines().count(), "one a line, below the run");
     assert!(events.windows(2).all(|pair| pair[0]["seq"].as_u64() < pair[1]["seq"].as_u64()));
     // What was taken back since is still of the run.
     assert_eq!(sandbox.run(&["threads", "rewind", "last", "1"]).code, 0);
     let run_id = events[0]["run_id"].as_str().unwrap();
-    let after = sandbox.run(&["trace", run_id, "--json"]).stdout;
+    let after = sandbox.run(&["trace", run_id, "--events", "--json"]).stdout;
     assert_eq!(after.lines().count(), events.len());
 }

@@ -1,4 +1,4 @@
-//! `segue trace`: every event of a run, one a line, as it was stored. It leaves nothing out and explains little.
+//! `segue trace --events`: every event of a run, one a line, as it was stored. It leaves nothing out and explains little.
 
 use std::io::Write;
 use std::time::Duration;
@@ -29,8 +29,8 @@ const TIME_COLUMNS: usize = 9;
 /// Columns of an event's type.
 const TYPE_COLUMNS: usize = 21;
 
-/// Performs the command.
-pub(crate) async fn run(context: &Context, prefix: &str) -> Outcome {
+/// Prints them.
+pub(super) async fn run(context: &Context, prefix: &str) -> Outcome {
     let run = context.agent.find_run(prefix).await?;
     if context.format == Format::Text {
         context.screen.line(context.screen.style.bold(head(&run)))?;

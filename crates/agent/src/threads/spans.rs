@@ -1,0 +1,172 @@
+//! What happened as spans: of a run, of a thread, of a handoff from its request to the clearing of the child's block. They are made
+//! from the journal when they are asked for. Sending them anywhere is `telemetry`'s.
+
+use journal::{EventQuery, Superseded};
+use model::prices;
+use protocol::{Event, EventType, Handoff, ParentKind, Run, RunId, Thread, ThreadId};
+use serde_json::Value;
+use telemetry::{Fold, Kind, Place, Span};
+
+use crate::agent::Agent;
+use crate::{Error, Result};
+
+/// What somebody wants to see the spans of.
+#[derive(Debug, Clone)]
+pub enum Traced {
+    /// A run.
+    Run(Run),
+    /// Everything that happened in a thread.
+    Thread(Thread),
+    /// A handoff.
+    Handoff(Handoff),
+}
+
+impl Agent {
+    /// Returns the run, the thread or the handoff whose id begins with `text`; `last` is the newest run.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTraced`] when there is none, [`Error::AmbiguousTraced`] when there is more than one.
+    pub async fn find_traced(&self, text: &str) -> Result<Traced> {
+        if text == "last" {
+            return Ok(Traced::Run(self.find_run(text).await?));
+        }
+        let unknown = || Error::UnknownTraced { given: text.to_owned() };
+        if text.trim().is_empty() {
+            return Err(unknown());
+        }
+        let runs = self.store.runs_by_prefix(text, &self.scope).await?;
+        let threads = self.store.threads_by_prefix(text, &self.scope).await?;
+        let handoffs = self.handoffs_by_prefix(text).await?;
+        match (runs.as_slice(), threads.as_slice(), handoffs.as_slice()) {
+            ([], [], []) => Err(unknown()),
+            ([run_id], [], []) => Ok(Traced::Run(self.store.run(*run_id).await?.ok_or_else(unknown)?)),
+            ([], [thread_id], []) => Ok(Traced::Thread(self.thread(*thread_id).await?)),
+            ([], [], [handoff]) => Ok(Traced::Handoff(handoff.clone())),
+            _ => {
+                let named = runs.iter().map(|id| format!("run {id}"));
+                let named = named.chain(threads.iter().map(|id| format!("thread {id}")));
+                let named = named.chain(handoffs.iter().map(|one| format!("handoff {}", one.handoff_id)));
+                Err(Error::AmbiguousTraced { prefix: text.to_owned(), matches: named.collect() })
+            }
+        }
+    }
+
+    /// Returns the spans of a run, those that ended in the order in which they did and behind them what is under way.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn run_spans(&self, run: &Run) -> Result<Vec<Span>> {
+        let mut fold = Fold::new(self.place_of(run.thread_id).await?);
+        self.fold_run(&mut fold, run.thread_id, run.run_id).await?;
+        Ok(all(fold))
+    }
+
+    /// Returns the spans of everything that happened in a thread, what was taken back since included.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn thread_spans(&self, thread_id: ThreadId) -> Result<Vec<Span>> {
+        let mut fold = Fold::new(self.place_of(thread_id).await?);
+        let mut after = 0;
+        loop {
+            let query = EventQuery {
+                superseded: Superseded::Shown,
+                ..EventQuery::after(after, journal::PAGE_ROWS_MAX)
+            };
+            let page = self.store.events(thread_id, query).await?;
+            let Some(last) = page.last() else { return Ok(all(fold)) };
+            after = last.seq;
+            page.iter().for_each(|event| fold.take(event));
+        }
+    }
+
+    /// Returns the spans of the runs a handoff was drafted, decided and accepted in, and of the clearing of the child's block.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn handoff_spans(&self, handoff: &Handoff) -> Result<Vec<Span>> {
+        let is_of_it = |event: &&Event| {
+            let content = event.content_value();
+            content.get("handoff_id").and_then(Value::as_str) == Some(&handoff.handoff_id.to_string())
+        };
+        let parent = handoff.parent_thread_id;
+        let mut fold = Fold::new(self.place_of(parent).await?);
+        let mut seen: Vec<RunId> = Vec::new();
+        for event in self.handoff_events(parent).await?.iter().filter(is_of_it) {
+            match event.run_id {
+                None => fold.take(event),
+                Some(run_id) if seen.contains(&run_id) => {}
+                Some(run_id) => {
+                    seen.push(run_id);
+                    self.fold_run(&mut fold, parent, run_id).await?;
+                }
+            }
+        }
+        let mut in_child = Fold::new(self.place_of(handoff.child_thread_id).await?);
+        for event in self.handoff_events(handoff.child_thread_id).await?.iter().filter(is_of_it) {
+            in_child.take(event);
+        }
+        let mut spans = all(fold);
+        spans.extend(all(in_child));
+        Ok(spans)
+    }
+
+    /// Returns what a call of a model cost in US dollars, if its price is known; nothing else has a cost of its own.
+    pub fn span_cost(&self, span: &Span) -> Option<f64> {
+        let (Kind::Model, Some(usage), Some(model)) = (span.kind, &span.usage, &span.model) else {
+            return None;
+        };
+        Some(prices::cost(usage, &prices::price(model, &self.config.prices)?))
+    }
+
+    async fn fold_run(&self, fold: &mut Fold, thread_id: ThreadId, run_id: RunId) -> Result<()> {
+        let mut after = 0;
+        loop {
+            let page = self.store.run_events(thread_id, run_id, after, journal::PAGE_ROWS_MAX).await?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = last.seq;
+            page.iter().for_each(|event| fold.take(event));
+        }
+    }
+
+    /// Returns what happened to handoffs in the thread; an unknown one has nothing.
+    async fn handoff_events(&self, thread_id: ThreadId) -> Result<Vec<Event>> {
+        let types: Vec<EventType> =
+            EventType::ALL.iter().copied().filter(|kind| kind.as_str().starts_with("handoff_")).collect();
+        let mut events: Vec<Event> = Vec::new();
+        loop {
+            let after = events.last().map_or(0, |event| event.seq);
+            let query = EventQuery {
+                types: types.clone(),
+                superseded: Superseded::Shown,
+                ..EventQuery::after(after, journal::PAGE_ROWS_MAX)
+            };
+            let page = self.store.events(thread_id, query).await?;
+            if page.is_empty() {
+                return Ok(events);
+            }
+            events.extend(page);
+        }
+    }
+
+    /// Returns where the runs of a thread belong. That of a sub-agent says so in its first event.
+    async fn place_of(&self, thread_id: ThreadId) -> Result<Place> {
+        let Some(thread) = self.store.thread(thread_id).await? else {
+            return Ok(Place { thread_id, assistant_id: self.assistant_id().to_string(), caller: None });
+        };
+        let assistant_id = thread.assistant_id.to_string();
+        if thread.parent_kind != Some(ParentKind::Subagent) {
+            return Ok(Place { thread_id, assistant_id, caller: None });
+        }
+        let query = EventQuery { types: vec![EventType::ThreadCreated], ..EventQuery::after(0, 1) };
+        let created = self.store.events(thread_id, query).await?.pop();
+        Ok(Place { thread_id, assistant_id, caller: created.as_ref().and_then(telemetry::caller) })
+    }
+}
+
+/// Returns everything of a fold: what ended, and what is under way.
+fn all(mut fold: Fold) -> Vec<Span> {
+    let mut spans = fold.finished();
+    spans.extend(fold.open());
+    spans
+}

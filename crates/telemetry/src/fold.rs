@@ -1,0 +1,274 @@
+//! Making spans: one thread's events in, in the order of `seq`, spans out as they end. Pure: it reads nothing, and whatever came
+//! before the first event it is given is unknown to it.
+//!
+//! The journal holds what was done, not what begins. A call of a model therefore begins where the event before it is, unless the
+//! event says how long it took; a call of a tool where it was asked for or allowed.
+
+mod handoff;
+mod run;
+mod text;
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+use protocol::{Event, EventType, HandoffId, RunId, ThreadId};
+use serde_json::{Map, Value, json};
+
+use crate::span::{Kind, Link, Outcome, Span, SpanId, TraceId};
+use run::OpenRun;
+
+/// Where a thread's runs belong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// The assistant that works in it.
+    pub assistant_id: String,
+    /// The run that gave the thread's sub-agent its task, and the call it was given with.
+    pub caller: Option<(RunId, String)>,
+}
+
+/// Returns the run that gave a sub-agent its task and the call it was given with, from the `thread_created` event of its thread.
+pub fn caller(created: &Event) -> Option<(RunId, String)> {
+    let content = created.content_value();
+    Some((text::field(&content, "run_id")?.parse().ok()?, text::field(&content, "call_id")?))
+}
+
+/// Draws the spans of one thread, event by event.
+#[derive(Debug)]
+pub struct Fold {
+    place: Place,
+    runs: HashMap<RunId, OpenRun>,
+    /// The run that stopped last to ask a person.
+    asked: Option<RunId>,
+    /// The run that ended last.
+    ended: Option<RunId>,
+    /// The run in which a handoff was accepted.
+    accepted: HashMap<HandoffId, RunId>,
+    /// The feedback the next draft of a handoff is made with.
+    feedback: HashMap<HandoffId, String>,
+    /// Calls of models outside any run, whose purpose comes with the event behind them.
+    background: Vec<Event>,
+    finished: Vec<Span>,
+}
+
+impl Fold {
+    /// Returns a fold that has seen nothing of the thread.
+    pub fn new(place: Place) -> Self {
+        Self {
+            place,
+            runs: HashMap::new(),
+            asked: None,
+            ended: None,
+            accepted: HashMap::new(),
+            feedback: HashMap::new(),
+            background: Vec::new(),
+            finished: Vec::new(),
+        }
+    }
+
+    /// Takes the next event.
+    pub fn take(&mut self, event: &Event) {
+        let Some(kind) = event.kind() else { return };
+        match event.run_id {
+            Some(run_id) => self.within(run_id, kind, event),
+            None => self.outside(kind, event),
+        }
+    }
+
+    /// Returns the spans that ended since the last call, in the order in which they did.
+    pub fn finished(&mut self) -> Vec<Span> {
+        std::mem::take(&mut self.finished)
+    }
+
+    /// Returns the spans that are under way.
+    pub fn open(&self) -> Vec<Span> {
+        let mut open: Vec<Span> = self.runs.values().flat_map(OpenRun::spans).cloned().collect();
+        open.sort_by_key(|span| (span.start, span.seq));
+        open
+    }
+
+    /// Returns whether nothing of the thread is under way.
+    pub fn is_idle(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    fn within(&mut self, run_id: RunId, kind: EventType, event: &Event) {
+        let content = event.content_value();
+        let at = event.created_at;
+        let asked = self.asked;
+        let place = &self.place;
+        let run = self.runs.entry(run_id).or_insert_with(|| OpenRun::begun(place, run_id, event));
+        match kind {
+            EventType::HumanMessage => run.said(event),
+            EventType::RunStarted => {
+                self.finished.extend(run.started(&content, event, asked.filter(|asked| *asked != run_id)));
+            }
+            EventType::MemoryRead => run.read_memory(&content),
+            EventType::AiMessage => self.finished.extend(run.answered(event)),
+            EventType::ToolCallDecided => run.decided(&content, event),
+            EventType::ToolMessage => self.finished.extend(run.returned(event)),
+            EventType::SubagentEnded => run.subagent(&content),
+            EventType::ModelCalled => self.finished.extend(run.called(&content, event)),
+            EventType::Compacted | EventType::CompactionFailed => {
+                self.finished.extend(run.condensed(kind, &content, event));
+            }
+            EventType::HandoffProposed => {
+                let feedback = handoff::id(&content).and_then(|id| self.feedback.remove(&id));
+                self.finished.extend(run.proposed(place, &content, event, feedback.as_deref()));
+            }
+            EventType::HandoffRequested
+            | EventType::HandoffReverted
+            | EventType::HandoffTruncated
+            | EventType::HandoffDeclined
+            | EventType::HandoffPreviewed
+            | EventType::HandoffExpired
+            | EventType::HandoffFailed
+            | EventType::HandoffRefined => {
+                if let (EventType::HandoffRefined, Some(id), Some(text)) =
+                    (kind, handoff::id(&content), text::field(&content, "feedback"))
+                {
+                    self.feedback.insert(id, text);
+                }
+                self.finished.push(run.handoff_decided(kind, &content, event));
+            }
+            EventType::HandoffAccepted => {
+                self.accepted.extend(handoff::id(&content).map(|id| (id, run_id)));
+                run.accepted(&content, event);
+            }
+            EventType::TurnsArchived => return self.archived(event),
+            EventType::HandoffSeeded => self.finished.extend(run.seeded(&content, event)),
+            EventType::RunInterrupted | EventType::RunFailed | EventType::RunEnded => {
+                self.finished.extend(run.ended(kind, &content, event));
+                self.runs.remove(&run_id);
+                self.ended = Some(run_id);
+                self.asked = (kind == EventType::RunInterrupted).then_some(run_id);
+                return;
+            }
+            _ => {}
+        }
+        run.passed(at);
+    }
+
+    fn outside(&mut self, kind: EventType, event: &Event) {
+        match kind {
+            EventType::ModelCalled => self.background.push(event.clone()),
+            EventType::TurnsArchived => self.archived(event),
+            EventType::HandoffCleaned => {
+                let within = self.ended;
+                self.finished.push(self.handoff_moment(Kind::Cleanup, "handoff_cleanup", within, event));
+            }
+            EventType::HandoffExpired | EventType::HandoffDeclined | EventType::HandoffFailed => {
+                self.finished.push(self.handoff_moment(Kind::Decision, kind.as_str(), self.asked, event));
+            }
+            _ => {}
+        }
+    }
+
+    /// Old turns became a summary: within a run, or in a trace of its own, with the calls it took.
+    fn archived(&mut self, event: &Event) {
+        let calls = std::mem::take(&mut self.background);
+        let content = event.content_value();
+        let first = calls.first().map_or(event.seq, |call| call.seq);
+        let (trace_id, parent) = match event.run_id {
+            Some(run_id) => (TraceId::of_run(run_id), Some(SpanId::of_run(run_id))),
+            None => (TraceId::of_event(event.thread_id, first), None),
+        };
+        let whole = SpanId::of_event(event.thread_id, event.seq, "transfer");
+        let mut start = event.created_at;
+        for call in &calls {
+            let mut span = run::model_span(&call.content_value(), call, call.created_at);
+            start = start.min(span.start);
+            span.trace_id = trace_id;
+            span.span_id = SpanId::of_event(call.thread_id, call.seq, "model");
+            span.parent_id = Some(whole);
+            self.finished.push(span);
+        }
+        let keys = ["reason", "summary_id", "turn_count", "turn_range_start", "turn_range_end", "model"];
+        let turns = content.get("turn_count").and_then(Value::as_u64).unwrap_or(0);
+        self.finished.push(Span {
+            detail: format!("{turns} turns"),
+            metadata: text::chosen(&content, &keys),
+            ..moment(Kind::Transfer, "transfer", (trace_id, whole, parent), event).began(start)
+        });
+    }
+
+    /// What happened to a handoff outside a run: within the run it belongs to, or in a trace of its own when that is unknown.
+    fn handoff_moment(&self, kind: Kind, name: &str, within: Option<RunId>, event: &Event) -> Span {
+        let content = event.content_value();
+        let handoff_id = handoff::id(&content);
+        let run_id = within.or_else(|| handoff_id.and_then(|id| self.accepted.get(&id).copied()));
+        let (trace_id, parent) = match run_id {
+            Some(run_id) => (TraceId::of_run(run_id), Some(SpanId::of_run(run_id))),
+            None => (TraceId::of_event(event.thread_id, event.seq), None),
+        };
+        let span_id = SpanId::of_event(event.thread_id, event.seq, name);
+        Span {
+            handoff_id,
+            run_id,
+            metadata: text::small(&content),
+            ..moment(kind, name, (trace_id, span_id, parent), event)
+        }
+    }
+}
+
+/// Returns the span of a moment, of which nothing is known but what it is.
+fn moment(
+    kind: Kind,
+    name: &str,
+    (trace_id, span_id, parent_id): (TraceId, SpanId, Option<SpanId>),
+    event: &Event,
+) -> Span {
+    Span {
+        trace_id,
+        span_id,
+        parent_id,
+        kind,
+        name: name.to_owned(),
+        detail: String::new(),
+        start: event.created_at,
+        end: Some(event.created_at),
+        outcome: Outcome::Done,
+        thread_id: event.thread_id,
+        run_id: event.run_id,
+        handoff_id: None,
+        model: None,
+        usage: None,
+        tool: None,
+        tags: Vec::new(),
+        metadata: Map::new(),
+        links: Vec::new(),
+        input: None,
+        output: None,
+        seq: event.seq,
+    }
+}
+
+impl Span {
+    /// Moves its beginning forward to `start`, if that is earlier.
+    fn began(mut self, start: Timestamp) -> Self {
+        self.start = self.start.min(start);
+        self
+    }
+
+    /// Ends it.
+    fn ended(mut self, event: &Event, outcome: Outcome) -> Self {
+        self.end = Some(event.created_at.max(self.start));
+        self.outcome = outcome;
+        self.seq = event.seq;
+        self
+    }
+}
+
+/// Returns the link to the question that a run stopped with.
+fn question_of(run_id: RunId) -> Link {
+    Link { trace_id: TraceId::of_run(run_id), span_id: SpanId::within(run_id, "interrupt") }
+}
+
+/// Returns a number as metadata holds it.
+fn number(value: u64) -> Value {
+    json!(value)
+}
+
+#[cfg(test)]
+mod tests;

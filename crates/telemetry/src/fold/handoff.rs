@@ -1,0 +1,145 @@
+//! Drafts and decisions of handoffs within a run: the span of each draft (contract §10), of what was decided, and of the
+//! acceptance.
+
+use protocol::{Event, EventType, HandoffId};
+use serde_json::{Map, Value, json};
+
+use super::run::OpenRun;
+use super::{Place, moment, text};
+use crate::span::{Kind, Outcome, Span, SpanId};
+
+/// Characters of the feedback that a trace shows (contract §10).
+const FEEDBACK_PREVIEW_CHARS: usize = 100;
+
+/// Returns the handoff that an event's content is about.
+pub(super) fn id(content: &Value) -> Option<HandoffId> {
+    content.get("handoff_id").and_then(Value::as_str).and_then(|text| text.parse().ok())
+}
+
+impl OpenRun {
+    /// A model was called for a draft: its span begins with the first call, and takes in those that follow.
+    pub(super) fn drafting(&mut self, trace: &Value, content: &Value, event: &Event) -> SpanId {
+        let name = text::field(trace, "name").unwrap_or_default();
+        let metadata = trace.get("metadata").map(text::small).unwrap_or_default();
+        let tags = trace.get("tags").and_then(Value::as_array).map(|tags| words(tags)).unwrap_or_default();
+        let start = self.start_of(event);
+        let draft = self.draft_span(&name, id(content), event);
+        match &mut self.draft {
+            Some(open) if open.span_id == draft.span_id => open.span_id,
+            open => {
+                let span_id = draft.span_id;
+                *open =
+                    Some(Span { end: None, outcome: Outcome::Working, metadata, tags, ..draft.began(start) });
+                span_id
+            }
+        }
+    }
+
+    /// A draft is stored. One that no model was called for has its span made here.
+    pub(super) fn proposed(
+        &mut self,
+        place: &Place,
+        content: &Value,
+        event: &Event,
+        feedback: Option<&str>,
+    ) -> Option<Span> {
+        let iteration = content.get("iteration").and_then(Value::as_u64).unwrap_or(0);
+        let mut draft = match self.draft.take() {
+            Some(draft) => draft,
+            None => {
+                let summary_type = if feedback.is_some() { "refinement" } else { "initial" };
+                let start = self.start_of(event);
+                let name = format!("generate_handoff_summary_iter_{iteration}");
+                let preview = ledger::redact(feedback.unwrap_or_default());
+                let preview: String = preview.chars().take(FEEDBACK_PREVIEW_CHARS).collect();
+                Span {
+                    tags: vec![
+                        "handoff-summary".to_owned(),
+                        format!("iteration-{iteration}"),
+                        summary_type.to_owned(),
+                    ],
+                    metadata: text::small(&json!({
+                        "handoff_iteration": iteration,
+                        "has_feedback": feedback.is_some(),
+                        "feedback_preview": preview,
+                        "summary_type": summary_type,
+                        "parent_thread_id": place.thread_id,
+                        "assistant_id": place.assistant_id,
+                        "handoff_id": id(content),
+                    })),
+                    ..self.draft_span(&name, id(content), event).began(start)
+                }
+            }
+        };
+        draft.metadata.extend(text::chosen(content, &["summary_sha256"]));
+        Some(draft.ended(event, Outcome::Done))
+    }
+
+    /// Something happened to a handoff at this moment.
+    pub(super) fn handoff_decided(&self, kind: EventType, content: &Value, event: &Event) -> Span {
+        let failed = || Outcome::Failed(text::brief(&text::field(content, "reason").unwrap_or_default()));
+        let outcome = if kind == EventType::HandoffFailed { failed() } else { Outcome::Done };
+        let keys = ["goal", "initiated_by", "iteration", "reverted_to", "tokens_before", "tokens_after"];
+        let mut metadata = text::chosen(content, &keys);
+        for key in ["feedback", "message"] {
+            let Some(said) = text::field(content, key) else { continue };
+            let preview: String = ledger::redact(&said).chars().take(FEEDBACK_PREVIEW_CHARS).collect();
+            metadata.insert(format!("{key}_preview"), Value::String(preview));
+        }
+        Span { outcome, metadata, ..self.of_handoff(Kind::Decision, kind.as_str(), content, event) }
+    }
+
+    /// The acceptance: done once the child's block is written.
+    pub(super) fn accepted(&mut self, content: &Value, event: &Event) {
+        let keys = ["handoff_id", "iteration", "summary_sha256", "child_thread_id"];
+        let span = Span {
+            end: None,
+            outcome: Outcome::Working,
+            metadata: text::chosen(content, &keys),
+            ..self.of_handoff(Kind::Accept, "accept_handoff", content, event)
+        };
+        let start = self.start_of(event);
+        self.accept = Some((span.began(start), event.created_at));
+    }
+
+    /// The block was written, or could not be: the child has its summary anyway.
+    pub(super) fn seeded(&mut self, content: &Value, event: &Event) -> Vec<Span> {
+        let accept = self.accept.take();
+        let start = accept.as_ref().map_or(event.created_at, |(_, at)| *at);
+        let outcome = match text::field(content, "error") {
+            Some(error) => Outcome::Failed(text::brief(&error)),
+            None => Outcome::Done,
+        };
+        let mut seed = Span {
+            outcome,
+            metadata: Map::new(),
+            ..self.of_handoff(Kind::Seed, "seed_agent_md", content, event).began(start)
+        };
+        if let Some((accept, _)) = &accept {
+            seed.parent_id = Some(accept.span_id);
+        }
+        let accept = accept.map(|(accept, _)| accept.ended(event, Outcome::Done));
+        [Some(seed), accept].into_iter().flatten().collect()
+    }
+
+    fn draft_span(&self, name: &str, handoff_id: Option<HandoffId>, event: &Event) -> Span {
+        let key = format!("draft:{}:{name}", handoff_id.map(|id| id.to_string()).unwrap_or_default());
+        let span_id = SpanId::within(self.run_id, &key);
+        Span {
+            handoff_id,
+            ..moment(Kind::Draft, name, (self.trace_id, span_id, Some(self.root.span_id)), event)
+        }
+    }
+
+    fn of_handoff(&self, kind: Kind, name: &str, content: &Value, event: &Event) -> Span {
+        let span_id = SpanId::within(self.run_id, &format!("{name}:{}", event.seq));
+        Span {
+            handoff_id: id(content),
+            ..moment(kind, name, (self.trace_id, span_id, Some(self.root.span_id)), event)
+        }
+    }
+}
+
+fn words(values: &[Value]) -> Vec<String> {
+    values.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}

@@ -1,0 +1,360 @@
+//! A run while it is under way: its span, the step it is at, and the calls that have not come to their end.
+
+use jiff::{SignedDuration, Timestamp};
+use protocol::{Block, Compaction, CompactionFailed, Event, EventType, Message, RunId, ToolStatus, Usage};
+use serde_json::{Map, Value};
+
+use super::{Place, moment, number, question_of, text};
+use crate::span::{Kind, Outcome, Span, SpanId, ToolCalled, TraceId};
+
+/// A run that has not ended.
+#[derive(Debug)]
+pub(super) struct OpenRun {
+    pub run_id: RunId,
+    pub trace_id: TraceId,
+    pub root: Span,
+    pub draft: Option<Span>,
+    /// The acceptance of a handoff, and when it was stored.
+    pub accept: Option<(Span, Timestamp)>,
+    step: Option<Span>,
+    steps: u64,
+    /// Calls of tools that have not returned, in the order in which they were made.
+    calls: Vec<Span>,
+    /// Calls of models for a compaction that is not stored yet.
+    internal: Vec<Span>,
+    /// What the next answer was made with.
+    memory: Option<Value>,
+    /// When the last thing happened.
+    before: Timestamp,
+}
+
+impl OpenRun {
+    /// Returns the run that `event` is the first of.
+    pub fn begun(place: &Place, run_id: RunId, event: &Event) -> Self {
+        let (trace_id, parent) = match &place.caller {
+            Some((caller, call_id)) => (TraceId::of_run(*caller), Some(tool_id(*caller, call_id))),
+            None => (TraceId::of_run(run_id), None),
+        };
+        let mut root = moment(Kind::Run, "run", (trace_id, SpanId::of_run(run_id), parent), event);
+        (root.end, root.outcome, root.run_id) = (None, Outcome::Working, Some(run_id));
+        root.metadata.insert("assistant_id".to_owned(), Value::String(place.assistant_id.clone()));
+        Self {
+            run_id,
+            trace_id,
+            root,
+            draft: None,
+            accept: None,
+            step: None,
+            steps: 0,
+            calls: Vec::new(),
+            internal: Vec::new(),
+            memory: None,
+            before: event.created_at,
+        }
+    }
+
+    /// Returns the spans that are under way, what they are in first.
+    pub fn spans(&self) -> impl Iterator<Item = &Span> {
+        let accept = self.accept.as_ref().map(|(span, _)| span);
+        std::iter::once(&self.root).chain(&self.step).chain(&self.calls).chain(&self.draft).chain(accept)
+    }
+
+    /// Notes that something happened at `at`.
+    pub fn passed(&mut self, at: Timestamp) {
+        self.before = self.before.max(at);
+    }
+
+    /// Returns when that began which `event` is the end of.
+    pub fn start_of(&self, event: &Event) -> Timestamp {
+        noted_start(event).unwrap_or(self.before).min(event.created_at)
+    }
+
+    /// A person said something, as a run begins or while it works.
+    pub fn said(&mut self, event: &Event) {
+        if self.root.input.is_none() {
+            self.root.input = text::said(event);
+        }
+    }
+
+    /// The run begins, or goes on after a question of an earlier one, or with another process.
+    pub fn started(&mut self, content: &Value, event: &Event, asked: Option<RunId>) -> Option<Span> {
+        let how = text::field(content, "how").unwrap_or_default();
+        self.root.model = text::field(content, "model").or(self.root.model.take());
+        let key = if how == "resumed" { "how".to_owned() } else { format!("how.{}", self.steps) };
+        if how != "admitted" && !how.is_empty() {
+            self.root.metadata.insert(key, Value::String(how.clone()));
+        }
+        let asked = question_of(asked.filter(|_| how == "resumed")?);
+        self.root.links.push(asked);
+        Some(Span { links: vec![asked], ..self.at(Kind::Resume, "resume", event) })
+    }
+
+    /// What the next answer is made with is in the context by now.
+    pub fn read_memory(&mut self, content: &Value) {
+        let sources = content.get("sources").and_then(Value::as_array);
+        let named = sources.into_iter().flatten().filter_map(|source| {
+            Some(format!("{}:{}", source.get("name")?.as_str()?, source.get("sha256")?.as_str()?))
+        });
+        self.memory = Some(Value::Array(named.map(Value::String).collect()));
+    }
+
+    /// A model answered: a step ends, and the next one begins.
+    pub fn answered(&mut self, event: &Event) -> Vec<Span> {
+        let mut ended = self.end_step(event, Outcome::Done);
+        let Some(Message::Ai(message)) = event.message() else { return ended };
+        self.steps += 1;
+        let start = self.start_of(event);
+        let step = Span {
+            end: None,
+            outcome: Outcome::Working,
+            span_id: SpanId::within(self.run_id, &format!("step:{}", event.seq)),
+            ..self.at(Kind::Step, &format!("step {}", self.steps), event)
+        }
+        .began(start);
+        let usage = message.usage.unwrap_or_default();
+        self.count(usage);
+        let mut answer = Span {
+            span_id: SpanId::within(self.run_id, &format!("model:{}", event.seq)),
+            parent_id: Some(step.span_id),
+            model: message.model.clone().or_else(|| self.root.model.clone()),
+            usage: message.usage,
+            outcome: if message.incomplete { Outcome::Stopped } else { Outcome::Done },
+            input: self.root.input.clone().filter(|_| self.steps == 1),
+            output: text::said(event),
+            ..self.at(Kind::Model, &named("chat", message.model.as_deref()), event)
+        }
+        .began(start);
+        if let Some(stop) = message.stop.and_then(|stop| serde_json::to_value(stop).ok()) {
+            answer.metadata.insert("finish_reason".to_owned(), stop);
+        }
+        if let Some(sources) = self.memory.take() {
+            answer.metadata.insert("memory".to_owned(), sources);
+        }
+        self.root.output = answer.output.clone();
+        ended.push(answer);
+        let step_id = step.span_id;
+        self.step = Some(step);
+        for block in &message.content {
+            let Block::ToolCall { id, name, args } = block else { continue };
+            let call = self.tool_span(id, name, Some(step_id), event);
+            self.calls.push(Span { input: Some(text::content(&args.to_string())), ..call });
+        }
+        if self.calls.is_empty() {
+            ended.extend(self.end_step(event, Outcome::Done));
+        }
+        ended
+    }
+
+    /// A call of a tool was allowed or refused: its work begins.
+    pub fn decided(&mut self, content: &Value, event: &Event) {
+        let Some(call_id) = text::field(content, "call_id") else { return };
+        let name = text::field(content, "tool").unwrap_or_default();
+        let call = self.call(&call_id, &name, event);
+        call.start = call.start.max(event.created_at);
+        call.metadata.extend(text::chosen(content, &["decision", "by", "rule"]));
+    }
+
+    /// A tool returned.
+    pub fn returned(&mut self, event: &Event) -> Vec<Span> {
+        let Some(Message::Tool(result)) = event.message() else { return Vec::new() };
+        self.call(&result.call_id, result.name.as_deref().unwrap_or("tool"), event);
+        let Some(index) = self.index_of(&result.call_id) else { return Vec::new() };
+        let mut call = self.calls.remove(index);
+        if let Some(start) = noted_start(event) {
+            call.start = call.start.max(start);
+        }
+        call.output = text::said(event);
+        let outcome = match result.status {
+            ToolStatus::Success => Outcome::Done,
+            ToolStatus::Error => Outcome::Failed(text::brief(call.output.as_deref().unwrap_or("it failed"))),
+        };
+        let mut ended = vec![call.ended(event, outcome)];
+        if self.calls.is_empty() {
+            ended.extend(self.end_step(event, Outcome::Done));
+        }
+        ended
+    }
+
+    /// A sub-agent came to its end: its call says in which thread it worked.
+    pub fn subagent(&mut self, content: &Value) {
+        let Some(index) = text::field(content, "call_id").and_then(|call_id| self.index_of(&call_id)) else {
+            return;
+        };
+        let thread = content.get("thread_id").cloned();
+        self.calls[index].metadata.extend(thread.map(|id| ("subagent_thread_id".to_owned(), id)));
+    }
+
+    /// A model was called for something other than an answer.
+    pub fn called(&mut self, content: &Value, event: &Event) -> Option<Span> {
+        let mut span = model_span(content, event, self.start_of(event));
+        span.trace_id = self.trace_id;
+        span.span_id = SpanId::within(self.run_id, &format!("model:{}", event.seq));
+        self.count(span.usage.unwrap_or_default());
+        if let Some(trace) = content.get("trace") {
+            span.parent_id = Some(self.drafting(trace, content, event));
+            return Some(span);
+        }
+        if text::field(content, "purpose").as_deref() == Some("compaction") {
+            self.internal.push(span);
+            return None;
+        }
+        span.parent_id = Some(self.root.span_id);
+        Some(span)
+    }
+
+    /// The conversation was condensed, or was not after all.
+    pub fn condensed(&mut self, kind: EventType, content: &Value, event: &Event) -> Vec<Span> {
+        let internal = std::mem::take(&mut self.internal);
+        let mut span = Span {
+            span_id: SpanId::within(self.run_id, &format!("compaction:{}", event.seq)),
+            ..self.at(Kind::Compaction, "compaction", event)
+        };
+        let start = internal.first().map_or(self.start_of(event), |call| call.start);
+        if kind == EventType::Compacted {
+            self.told(&mut span, event);
+        } else if let Ok(failed) = serde_json::from_str::<CompactionFailed>(event.content.get()) {
+            span.metadata = text::chosen(content, &["trigger", "vetoed_by"]);
+            span.outcome = Outcome::Failed(text::brief(&failed.reason));
+        }
+        let span = span.began(start);
+        let whole = span.span_id;
+        let calls = internal.into_iter().map(|call| Span { parent_id: Some(whole), ..call });
+        calls.chain([span.clone()]).collect()
+    }
+
+    /// The run came to its end: what has not, is cut off with it.
+    pub fn ended(&mut self, kind: EventType, content: &Value, event: &Event) -> Vec<Span> {
+        let outcome = match kind {
+            EventType::RunInterrupted => Outcome::Waiting,
+            EventType::RunFailed => {
+                Outcome::Failed(text::brief(&text::field(content, "message").unwrap_or_default()))
+            }
+            _ => match text::field(content, "status").as_deref() {
+                Some("success") => Outcome::Done,
+                Some("timeout") => Outcome::Failed("it took longer than it may".to_owned()),
+                _ => Outcome::Stopped,
+            },
+        };
+        let cut = match &outcome {
+            Outcome::Waiting => Outcome::Waiting,
+            Outcome::Done => Outcome::Done,
+            _ => Outcome::Stopped,
+        };
+        let mut ended = self.end_step(event, cut.clone());
+        let accept = self.accept.take().map(|(span, _)| span);
+        let open = self.internal.drain(..).map(|call| Span { parent_id: Some(self.root.span_id), ..call });
+        ended.extend(open);
+        ended.extend(self.draft.take().into_iter().chain(accept).map(|span| span.ended(event, cut.clone())));
+        if kind == EventType::RunInterrupted {
+            let keys = ["interrupt_ids", "actions"];
+            ended.push(Span {
+                outcome: Outcome::Waiting,
+                metadata: text::chosen(content, &keys),
+                ..self.at(Kind::Interrupt, "interrupt", event)
+            });
+        }
+        let mut root = self.root.clone().ended(event, outcome);
+        root.metadata.extend(text::chosen(content, &["status", "kind"]));
+        root.metadata.insert("steps".to_owned(), number(self.steps));
+        ended.push(root);
+        ended
+    }
+
+    /// Ends the step, and whatever of it has not come to its end.
+    fn end_step(&mut self, event: &Event, outcome: Outcome) -> Vec<Span> {
+        let mut ended: Vec<Span> =
+            self.calls.drain(..).map(|call| call.ended(event, outcome.clone())).collect();
+        ended.extend(self.step.take().map(|step| step.ended(event, outcome)));
+        ended
+    }
+
+    /// Returns the call, which is there from here on: an earlier run may have made it.
+    fn call(&mut self, call_id: &str, name: &str, event: &Event) -> &mut Span {
+        let index = self.index_of(call_id).unwrap_or_else(|| {
+            let parent = self.step.as_ref().map(|step| step.span_id);
+            let mut span = self.tool_span(call_id, name, parent, event);
+            span.start = self.before.min(event.created_at);
+            self.calls.push(span);
+            self.calls.len() - 1
+        });
+        &mut self.calls[index]
+    }
+
+    fn index_of(&self, call_id: &str) -> Option<usize> {
+        self.calls.iter().position(|call| call.tool.as_ref().is_some_and(|tool| tool.call_id == call_id))
+    }
+
+    fn tool_span(&self, call_id: &str, name: &str, parent: Option<SpanId>, event: &Event) -> Span {
+        Span {
+            span_id: tool_id(self.run_id, call_id),
+            parent_id: parent.or(Some(self.root.span_id)),
+            end: None,
+            outcome: Outcome::Working,
+            tool: Some(ToolCalled { name: name.to_owned(), call_id: call_id.to_owned() }),
+            ..self.at(Kind::Tool, &format!("execute_tool {name}"), event)
+        }
+    }
+
+    /// Returns a moment of this run.
+    fn at(&self, kind: Kind, name: &str, event: &Event) -> Span {
+        let span_id = SpanId::within(self.run_id, name);
+        moment(kind, name, (self.trace_id, span_id, Some(self.root.span_id)), event)
+    }
+
+    fn count(&mut self, usage: Usage) {
+        self.root.usage.get_or_insert_default().add(usage);
+    }
+
+    /// Says of a compaction what came of it.
+    fn told(&self, span: &mut Span, event: &Event) {
+        let Ok(compaction) = serde_json::from_str::<Compaction>(event.content.get()) else { return };
+        let Compaction { replaced_count, tokens_before, tokens_after, duration_ms, .. } = compaction;
+        span.detail = format!("{replaced_count} messages, {tokens_before} → {tokens_after} tokens");
+        span.metadata = Map::from_iter([
+            ("trigger".to_owned(), Value::String(compaction.trigger.as_str().to_owned())),
+            ("replaced_count".to_owned(), number(replaced_count)),
+            ("tokens_before".to_owned(), number(tokens_before)),
+            ("tokens_after".to_owned(), number(tokens_after)),
+            ("summary_model".to_owned(), Value::String(compaction.model)),
+        ]);
+        let took = SignedDuration::from_millis(i64::try_from(duration_ms).unwrap_or(i64::MAX));
+        span.start = event.created_at.checked_sub(took).unwrap_or(span.start).min(span.start);
+        span.output = Some(text::content(&compaction.summary));
+    }
+}
+
+/// Returns the span of a model's call that was for no answer, outside any other.
+pub(super) fn model_span(content: &Value, event: &Event, start: Timestamp) -> Span {
+    let model = text::field(content, "model");
+    let problem = text::field(content, "error").or_else(|| text::field(content, "problem"));
+    let ids = (
+        TraceId::of_event(event.thread_id, event.seq),
+        SpanId::of_event(event.thread_id, event.seq, "model"),
+        None,
+    );
+    let span = moment(Kind::Model, &named("chat", model.as_deref()), ids, event);
+    Span {
+        model,
+        usage: content.get("usage").and_then(|usage| serde_json::from_value(usage.clone()).ok()),
+        metadata: text::chosen(content, &["purpose", "prompt_sha256", "handoff_id"]),
+        outcome: problem.map_or(Outcome::Done, |problem| Outcome::Failed(text::brief(&problem))),
+        ..span.began(noted_start(event).unwrap_or(start))
+    }
+}
+
+/// Returns the span of a call, whoever makes it known.
+fn tool_id(run_id: RunId, call_id: &str) -> SpanId {
+    SpanId::within(run_id, &format!("tool:{call_id}"))
+}
+
+/// Returns when that began which the event is the end of, if it says how long it took.
+fn noted_start(event: &Event) -> Option<Timestamp> {
+    let took = SignedDuration::from_millis(i64::try_from(event.duration_ms()?).ok()?);
+    event.created_at.checked_sub(took).ok()
+}
+
+/// Returns a span's name by OpenTelemetry's conventions: what is done, and with which model.
+fn named(operation: &str, model: Option<&str>) -> String {
+    let bare = model.map(|model| model.split_once('/').map_or(model, |(_, name)| name));
+    bare.map_or_else(|| operation.to_owned(), |name| format!("{operation} {name}"))
+}

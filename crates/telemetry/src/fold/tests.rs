@@ -1,0 +1,351 @@
+use jiff::{SignedDuration, Timestamp};
+use protocol::{Block, NewEvent};
+use serde_json::json;
+
+use super::*;
+
+const THREAD: &str = "0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b";
+const HANDOFF: &str = "0192f0c1-2d3e-7a4b-8c5d-6e7f80910aff";
+
+fn run(number: u8) -> RunId {
+    format!("0192f0c1-2d3e-7a4b-8c5d-6e7f809100{number:02x}").parse().unwrap()
+}
+
+fn place() -> Place {
+    Place { thread_id: THREAD.parse().unwrap(), assistant_id: "agent".to_owned(), caller: None }
+}
+
+/// A thread's events, a second apart unless they say otherwise.
+#[derive(Default)]
+struct Told {
+    events: Vec<Event>,
+    run_id: Option<RunId>,
+}
+
+impl Told {
+    fn in_run(mut self, number: u8) -> Self {
+        self.run_id = Some(run(number));
+        self
+    }
+
+    fn outside(mut self) -> Self {
+        self.run_id = None;
+        self
+    }
+
+    fn event(mut self, kind: EventType, content: Value) -> Self {
+        let seq = self.events.len() as u64 + 1;
+        let at = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(i64::try_from(seq).unwrap());
+        let mut new = NewEvent::new(kind, &content, at).unwrap();
+        new.run_id = self.run_id;
+        self.events.push(Event::stored(new, THREAD.parse().unwrap(), seq));
+        self
+    }
+
+    fn that_took(mut self, millis: u64) -> Self {
+        let event = self.events.last_mut().unwrap();
+        event.metadata = Some(serde_json::value::to_raw_value(&json!({"duration_ms": millis})).unwrap());
+        self
+    }
+
+    fn begins(self, how: &str) -> Self {
+        self.event(EventType::RunStarted, json!({"how": how, "model": "anthropic/claude-sonnet-4-5"}))
+    }
+
+    fn says(self, text: &str) -> Self {
+        self.event(EventType::HumanMessage, json!({"content": [{"type": "text", "text": text}]}))
+    }
+
+    fn answers(self, text: &str, calls: &[(&str, &str)]) -> Self {
+        let mut content = vec![Block::text(text)];
+        content.extend(calls.iter().map(|(id, name)| Block::ToolCall {
+            id: (*id).to_owned(),
+            name: (*name).to_owned(),
+            args: json!({"path": "a"}),
+        }));
+        let usage = json!({"input_tokens": 100, "output_tokens": 10, "cache_read_tokens": 40});
+        self.event(
+            EventType::AiMessage,
+            json!({"content": content, "model": "anthropic/claude-sonnet-4-5", "usage": usage, "stop": "end_turn"}),
+        )
+    }
+
+    fn returns(self, call_id: &str, status: &str, text: &str) -> Self {
+        self.event(
+            EventType::ToolMessage,
+            json!({"call_id": call_id, "name": "read_file", "status": status,
+                   "content": [{"type": "text", "text": text}]}),
+        )
+    }
+
+    fn drafts(self, iteration: u32, feedback: &str) -> Self {
+        let summary_type = if feedback.is_empty() { "initial" } else { "refinement" };
+        let content = json!({
+            "purpose": "handoff_summary", "handoff_id": HANDOFF, "model": "openai/gpt-5",
+            "usage": {"input_tokens": 900, "output_tokens": 90}, "prompt_sha256": "ab", "error": null,
+            "trace": {
+                "name": format!("generate_handoff_summary_iter_{iteration}"),
+                "metadata": {
+                    "handoff_iteration": iteration, "has_feedback": !feedback.is_empty(),
+                    "feedback_preview": feedback, "summary_type": summary_type, "parent_thread_id": THREAD,
+                    "assistant_id": "agent", "handoff_id": HANDOFF,
+                },
+                "tags": ["handoff-summary", format!("iteration-{iteration}"), summary_type],
+            },
+        });
+        self.event(EventType::ModelCalled, content).that_took(700)
+    }
+
+    fn proposes(self, iteration: u32) -> Self {
+        let content = json!({"handoff_id": HANDOFF, "iteration": iteration, "summary_sha256": "cd"});
+        self.event(EventType::HandoffProposed, content)
+    }
+
+    fn asks(self) -> Self {
+        self.event(
+            EventType::RunInterrupted,
+            json!({"interrupt_ids": ["i1"], "actions": ["handoff_summary"]}),
+        )
+    }
+
+    fn ends(self, status: &str) -> Self {
+        self.event(EventType::RunEnded, json!({"status": status, "steps": 3}))
+    }
+
+    fn spans(&self) -> Vec<Span> {
+        let mut fold = Fold::new(place());
+        self.events.iter().for_each(|event| fold.take(event));
+        let mut spans = fold.finished();
+        spans.extend(fold.open());
+        spans
+    }
+}
+
+/// Returns the spans as a tree, one a line: what it is, when it began and ended in milliseconds, and what came of it.
+fn tree(spans: &[Span]) -> String {
+    fn below(spans: &[Span], parent: Option<SpanId>, depth: usize, lines: &mut Vec<String>) {
+        let is_known = |id: SpanId| spans.iter().any(|span| span.span_id == id);
+        let mut siblings: Vec<&Span> =
+            spans.iter().filter(|span| span.parent_id.filter(|id| is_known(*id)) == parent).collect();
+        siblings.sort_by_key(|span| (span.start, span.seq));
+        for span in siblings {
+            let end = span.end.map_or("…".to_owned(), |end| end.as_millisecond().to_string());
+            let outcome = serde_json::to_value(&span.outcome).unwrap();
+            let reason = outcome.get("reason").map(|reason| format!(" {reason}")).unwrap_or_default();
+            let start = span.start.as_millisecond();
+            let lead = "  ".repeat(depth);
+            lines.push(format!(
+                "{lead}{} {start}–{end} {}{reason}",
+                span.name,
+                outcome["state"].as_str().unwrap()
+            ));
+            below(spans, Some(span.span_id), depth + 1, lines);
+        }
+    }
+    let mut lines = Vec::new();
+    below(spans, None, 0, &mut lines);
+    lines.join("\n")
+}
+
+fn turn() -> Told {
+    Told::default()
+        .in_run(1)
+        .says("What does it say?")
+        .begins("admitted")
+        .answers("Let me look.", &[("c1", "read_file"), ("c2", "read_file")])
+        .that_took(600)
+        .event(
+            EventType::ToolCallDecided,
+            json!({"call_id": "c1", "tool": "read_file", "decision": "allow", "by": "rule"}),
+        )
+        .returns("c1", "success", "It says hi.")
+        .that_took(250)
+        .returns("c2", "error", "no such file")
+        .answers("It says hi.", &[])
+        .ends("success")
+}
+
+/// A handoff that is drafted three times, accepted, and whose child has had its first turn.
+fn handed_off() -> Told {
+    let about = |extra: Value| {
+        let mut content = json!({"handoff_id": HANDOFF});
+        content.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        content
+    };
+    let refined = |text: &str| about(json!({"iteration": 0, "feedback": text}));
+    Told::default()
+        .in_run(1)
+        .event(EventType::HandoffRequested, about(json!({"goal": null, "initiated_by": "user"})))
+        .begins("admitted")
+        .drafts(0, "")
+        .proposes(0)
+        .asks()
+        .in_run(2)
+        .event(EventType::HandoffRefined, refined("name the file"))
+        .begins("resumed")
+        .drafts(1, "name the file")
+        .drafts(1, "name the file")
+        .proposes(1)
+        .asks()
+        .in_run(3)
+        .event(EventType::HandoffRefined, refined("shorter; password=hunter2hunter2"))
+        .begins("resumed")
+        .proposes(2)
+        .asks()
+        .in_run(4)
+        .begins("resumed")
+        .event(EventType::HandoffAccepted, about(json!({"iteration": 2, "child_thread_id": THREAD})))
+        .event(EventType::HandoffSeeded, about(json!({"file": "agent.md", "error": null})))
+        .ends("success")
+        .outside()
+        .event(EventType::HandoffCleaned, about(json!({})))
+}
+
+#[test]
+fn a_turn_is_steps_with_the_answer_and_the_calls_it_made() {
+    insta::assert_snapshot!(tree(&turn().spans()), @"
+    run 1000–8000 done
+      step 1 2400–6000 done
+        chat claude-sonnet-4-5 2400–3000 done
+        execute_tool read_file 3000–6000 failed \"no such file\"
+        execute_tool read_file 4750–5000 done
+      step 2 6000–7000 done
+        chat claude-sonnet-4-5 6000–7000 done
+    ");
+}
+
+#[test]
+fn g4_each_draft_has_a_span_of_its_own_in_the_run_it_was_made_in() {
+    let spans = handed_off().spans();
+    insta::assert_snapshot!(tree(&spans), @"
+    run 1000–5000 waiting
+      handoff_requested 1000–1000 done
+      generate_handoff_summary_iter_0 2300–4000 done
+        chat gpt-5 2300–3000 done
+      interrupt 5000–5000 waiting
+    run 6000–11000 waiting
+      handoff_refined 6000–6000 done
+      resume 7000–7000 done
+      generate_handoff_summary_iter_1 7300–10000 done
+        chat gpt-5 7300–8000 done
+        chat gpt-5 8300–9000 done
+      interrupt 11000–11000 waiting
+    run 12000–15000 waiting
+      handoff_refined 12000–12000 done
+      resume 13000–13000 done
+      generate_handoff_summary_iter_2 13000–14000 done
+      interrupt 15000–15000 waiting
+    run 16000–19000 done
+      resume 16000–16000 done
+      accept_handoff 16000–18000 done
+        seed_agent_md 17000–18000 done
+      handoff_cleanup 20000–20000 done
+    ");
+    let drafts: Vec<&Span> = spans.iter().filter(|span| span.kind == Kind::Draft).collect();
+    insta::assert_json_snapshot!(
+        drafts.iter().map(|span| json!([span.name, span.tags, span.metadata])).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn what_goes_on_after_a_question_is_linked_to_it() {
+    let spans = handed_off().spans();
+    let asked: Vec<&Span> = spans.iter().filter(|span| span.kind == Kind::Interrupt).collect();
+    let resumed: Vec<&Span> = spans.iter().filter(|span| span.kind == Kind::Resume).collect();
+    assert_eq!((asked.len(), resumed.len()), (3, 3));
+    for (question, answer) in asked.iter().zip(resumed) {
+        assert_eq!(answer.links, [Link { trace_id: question.trace_id, span_id: question.span_id }]);
+        assert_ne!(answer.trace_id, question.trace_id, "each run is a trace of its own");
+    }
+}
+
+#[test]
+fn what_is_cut_off_ends_with_its_run_and_what_is_under_way_has_no_end() {
+    let cut = Told::default().in_run(1).says("Go.").begins("admitted").answers("", &[("c1", "execute")]);
+    insta::assert_snapshot!(tree(&cut.spans()), @"
+    run 1000–… working
+      step 1 2000–… working
+        chat claude-sonnet-4-5 2000–3000 done
+        execute_tool execute 3000–… working
+    ");
+    let cut = cut.event(
+        EventType::RunFailed,
+        json!({"kind": "model", "message": "no way, token sk-ant-api03-aaaaaaaaaaaaaaaaaaaaaaaaaaaa"}),
+    );
+    insta::assert_snapshot!(tree(&cut.spans()), @r#"
+    run 1000–4000 failed "no way, token [redacted]"
+      step 1 2000–4000 stopped
+        chat claude-sonnet-4-5 2000–3000 done
+        execute_tool execute 3000–4000 stopped
+    "#);
+}
+
+#[test]
+fn compactions_and_transfers_take_in_the_calls_they_took() {
+    let called = |purpose: &str| {
+        json!({"purpose": purpose, "model": "openai/gpt-5", "usage": {"input_tokens": 9, "output_tokens": 1},
+               "prompt_sha256": "ab", "problem": null})
+    };
+    let told = Told::default()
+        .in_run(1)
+        .says("Go.")
+        .begins("admitted")
+        .event(EventType::ModelCalled, called("compaction"))
+        .that_took(300)
+        .event(EventType::CompactionFailed, json!({"trigger": "auto", "reason": "it would hardly be smaller"}))
+        .ends("success")
+        .outside()
+        .event(EventType::ModelCalled, called("transfer"))
+        .that_took(500)
+        .event(
+            EventType::TurnsArchived,
+            json!({"reason": "age", "turn_count": 4, "turn_range_start": 1, "turn_range_end": 4, "summary": "x"}),
+        );
+    insta::assert_snapshot!(tree(&told.spans()), @r#"
+    run 1000–5000 done
+      compaction 2700–4000 failed "it would hardly be smaller"
+        chat gpt-5 2700–3000 done
+    transfer 5500–7000 done
+      chat gpt-5 5500–6000 done
+    "#);
+}
+
+#[test]
+fn m16_no_secret_is_in_a_span() {
+    let key = "sk-ant-api03-aaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    let told = Told::default()
+        .in_run(1)
+        .says(&format!("my key is {key}"))
+        .begins("admitted")
+        .answers(&format!("yours is {key}"), &[("c1", "read_file")])
+        .returns("c1", "error", &format!("refused {key}"))
+        .event(EventType::HandoffRefined, json!({"handoff_id": HANDOFF, "feedback": format!("use {key}")}))
+        .event(EventType::HandoffFailed, json!({"handoff_id": HANDOFF, "reason": format!("said {key}")}))
+        .event(EventType::RunFailed, json!({"kind": "model", "message": format!("with {key}")}));
+    let spans = told.spans();
+    assert!(spans.iter().any(|span| span.output.is_some() && span.input.is_some()));
+    assert!(!format!("{spans:?}").contains(key), "{spans:#?}");
+}
+
+#[test]
+fn the_same_events_give_the_same_spans_however_they_come() {
+    for told in [turn(), handed_off()] {
+        let mut fold = Fold::new(place());
+        let mut spans = Vec::new();
+        for event in &told.events {
+            fold.take(event);
+            spans.extend(fold.finished());
+        }
+        assert!(fold.is_idle());
+        assert_eq!(spans, told.spans());
+        let mut ids: Vec<SpanId> = spans.iter().map(|span| span.span_id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), spans.len(), "no two are the same");
+        for span in &spans {
+            let is_there =
+                |id: SpanId| spans.iter().any(|other| other.span_id == id && other.trace_id == span.trace_id);
+            assert!(span.parent_id.is_none_or(is_there), "{span:?}");
+        }
+    }
+}

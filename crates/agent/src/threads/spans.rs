@@ -22,7 +22,8 @@ pub enum Traced {
 }
 
 impl Agent {
-    /// Returns the run, the thread or the handoff whose id begins with `text`; `last` is the newest run.
+    /// Returns the thread, the run or the handoff whose id begins with `text`; `last` is the newest run. A thread and its
+    /// first run begin alike: that is the thread, which has the run in it.
     ///
     /// # Errors
     /// [`Error::UnknownTraced`] when there is none, [`Error::AmbiguousTraced`] when there is more than one.
@@ -37,14 +38,14 @@ impl Agent {
         let runs = self.store.runs_by_prefix(text, &self.scope).await?;
         let threads = self.store.threads_by_prefix(text, &self.scope).await?;
         let handoffs = self.handoffs_by_prefix(text).await?;
-        match (runs.as_slice(), threads.as_slice(), handoffs.as_slice()) {
+        match (threads.as_slice(), runs.as_slice(), handoffs.as_slice()) {
             ([], [], []) => Err(unknown()),
-            ([run_id], [], []) => Ok(Traced::Run(self.store.run(*run_id).await?.ok_or_else(unknown)?)),
-            ([], [thread_id], []) => Ok(Traced::Thread(self.thread(*thread_id).await?)),
+            ([thread_id], _, []) => Ok(Traced::Thread(self.thread(*thread_id).await?)),
+            ([], [run_id], []) => Ok(Traced::Run(self.store.run(*run_id).await?.ok_or_else(unknown)?)),
             ([], [], [handoff]) => Ok(Traced::Handoff(handoff.clone())),
             _ => {
-                let named = runs.iter().map(|id| format!("run {id}"));
-                let named = named.chain(threads.iter().map(|id| format!("thread {id}")));
+                let named = threads.iter().map(|id| format!("thread {id}"));
+                let named = named.chain(runs.iter().map(|id| format!("run {id}")));
                 let named = named.chain(handoffs.iter().map(|one| format!("handoff {}", one.handoff_id)));
                 Err(Error::AmbiguousTraced { prefix: text.to_owned(), matches: named.collect() })
             }

@@ -25,7 +25,9 @@ pub(super) fn head(traced: &Traced) -> String {
         Traced::Run(run) => {
             let model =
                 run.model.as_deref().map(|model| format!(" · {}", one_line(model))).unwrap_or_default();
-            format!("run {} of thread {}{model} · {}", run.run_id, run.thread_id, run.status.as_str())
+            let error = run.error.as_deref().map(|error| format!(": {}", one_line(error))).unwrap_or_default();
+            let status = run.status.as_str();
+            format!("run {} of thread {}{model} · {status}{error}", run.run_id, run.thread_id)
         }
         Traced::Thread(thread) => {
             let name =
@@ -133,10 +135,19 @@ fn ended(span: &Span) -> (String, bool) {
     match &span.outcome {
         SpanOutcome::Done => (String::new(), false),
         SpanOutcome::Working => ("works".to_owned(), false),
-        SpanOutcome::Waiting => ("waits for an answer".to_owned(), false),
+        // That it asks is a line of its own; whether it was answered since, the run behind it says.
+        SpanOutcome::Waiting if span.kind == SpanKind::Interrupt => (asked(span), false),
+        SpanOutcome::Waiting => (String::new(), false),
         SpanOutcome::Stopped => ("cut off".to_owned(), false),
         SpanOutcome::Failed(reason) => (format!("failed: {}", one_line(reason)), true),
     }
+}
+
+/// Returns what a person is asked about.
+fn asked(span: &Span) -> String {
+    let actions = span.metadata.get("actions").and_then(serde_json::Value::as_array);
+    let names = actions.into_iter().flatten().filter_map(serde_json::Value::as_str);
+    one_line(&names.collect::<Vec<_>>().join(", "))
 }
 
 fn took(usage: &Usage) -> String {

@@ -342,6 +342,9 @@ pub enum Error {
     /// The remembered rules about tool calls could not be read or written.
     #[error(transparent)]
     Permission(#[from] tools::permission::Error),
+    /// Traces cannot be sent where they should be.
+    #[error(transparent)]
+    Traces(#[from] telemetry::Error),
     /// What is written down about MCP servers could not be read or written.
     #[error("use the MCP servers that are written down: {0}")]
     Mcp(#[from] mcp::Error),
@@ -405,7 +408,7 @@ impl Error {
             | Self::RunIsActive { .. }
             | Self::RunIsFollowed { .. } => Class::Conflict,
             Self::Home { .. } | Self::Memory(_) | Self::Permission(_) => Class::Store,
-            Self::Config { .. } | Self::DatabaseUrl { .. } | Self::Shared { .. } | Self::Mcp(_) => {
+            Self::Config { .. } | Self::DatabaseUrl { .. } | Self::Shared { .. } | Self::Traces(_) | Self::Mcp(_) => {
                 Class::Config
             }
             Self::NoModel { .. } => Class::Config,
@@ -527,6 +530,9 @@ impl Error {
             Self::NothingToUndo { .. } => MARKERS.to_owned(),
             Self::UnknownRun { .. } => RUNS.to_owned(),
             Self::Permission(_) => REMEMBERED_RULES.to_owned(),
+            Self::Traces(_) => "set `endpoint` of `[tracing]`, or OTEL_EXPORTER_OTLP_ENDPOINT, to an address such as http://localhost:4318; \
+                                OTEL_SDK_DISABLED=true sends nothing"
+                .to_owned(),
             Self::Mcp(_) => "mend the file; `segue mcp list` shows what is written down".to_owned(),
             Self::Preview { .. } => "`segue doctor` checks what a request is made of".to_owned(),
             Self::Input { .. } => "check the path and its permissions".to_owned(),

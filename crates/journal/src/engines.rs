@@ -15,6 +15,7 @@ use protocol::{
 use serde_json::{Map, Value};
 
 use self::sql::Connection;
+use crate::commits::Commits;
 use crate::news::News;
 use crate::tables::events::{self, rewinds};
 use crate::tables::keyed::{self, keys};
@@ -57,6 +58,9 @@ pub(crate) trait Engine: Send + Sync {
     /// Returns how the database is.
     fn checked(&self, depth: HealthDepth) -> impl Future<Output = Result<Health>> + Send;
 
+    /// Returns where it is told what this process commits.
+    fn own_commits(&self) -> &Commits;
+
     /// Returns where news of what other processes commit are heard.
     fn heard(&self) -> News;
 
@@ -67,7 +71,10 @@ pub(crate) trait Engine: Send + Sync {
 #[async_trait]
 impl<E: Engine> Store for E {
     async fn commit(&self, transaction: Transaction) -> Result<Committed> {
-        self.perform(transaction).await
+        let threads = self.own_commits().appends(&transaction);
+        let committed = self.perform(transaction).await?;
+        self.own_commits().tell(&threads, &committed);
+        Ok(committed)
     }
 
     async fn thread(&self, thread_id: ThreadId) -> Result<Option<Thread>> {
@@ -320,5 +327,9 @@ impl<E: Engine> Store for E {
 
     fn news(&self) -> News {
         self.heard()
+    }
+
+    fn commits(&self) -> Commits {
+        self.own_commits().clone()
     }
 }

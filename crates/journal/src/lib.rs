@@ -10,6 +10,7 @@
 mod engines;
 mod error;
 pub mod moving;
+mod commits;
 mod news;
 mod owned;
 mod query;
@@ -22,6 +23,7 @@ mod write;
 pub use engines::postgres::{PoolFigures, PoolSettings, Postgres};
 pub use engines::sqlite::{OpenOptions, Sqlite};
 pub use error::Error;
+pub use commits::{Commits, Following};
 pub use news::{AnyNews, News, ThreadNews};
 pub use query::items::{Comparison, Condition, FoundItem, ItemQuery, NamespaceQuery};
 pub use query::outbox::{OutboxPlace, OutboxQuery};

@@ -25,7 +25,7 @@ use self::known::Known;
 use self::roots::Root;
 use crate::{
     Artifact, CheckpointRef, Committed, EventQuery, FoundItem, HandoffFilter, Health, HealthDepth, Hit,
-    ImportSource, ItemQuery, MemoryCounts, NamespaceQuery, News, OutboxItem, OutboxQuery, PAGE_ROWS_MAX,
+    Commits, ImportSource, ItemQuery, MemoryCounts, NamespaceQuery, News, OutboxItem, OutboxQuery, PAGE_ROWS_MAX,
     Place, RankQuery, Ranked, Reach, Replica, Result, RunFilter, SearchQuery, Store, StoredSummary,
     SummaryQuery, Superseded, ThreadFilter, ThreadSize, Transaction, TurnQuery, Unclaimed,
 };
@@ -465,6 +465,10 @@ impl Store for Scoped {
 
     fn news(&self) -> News {
         self.inner.news()
+    }
+
+    fn commits(&self) -> Commits {
+        self.inner.commits()
     }
 }
 

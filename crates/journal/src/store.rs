@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    Artifact, CheckpointRef, EventQuery, FoundItem, HandoffFilter, Health, HealthDepth, Hit, ImportSource,
+    Artifact, CheckpointRef, Commits, EventQuery, FoundItem, HandoffFilter, Health, HealthDepth, Hit, ImportSource,
     ItemQuery, MemoryCounts, NamespaceQuery, News, OutboxItem, OutboxQuery, RankQuery, Ranked, Replica,
     Result, RunFilter, SearchQuery, StoredSummary, SummaryQuery, Superseded, ThreadFilter, TurnQuery,
     Unclaimed, Write,
@@ -259,4 +259,7 @@ pub trait Store: Send + Sync {
 
     /// Returns where one hears that other processes committed something; called on an async runtime, it listens there.
     fn news(&self) -> News;
+
+    /// Returns where one follows what this process commits.
+    fn commits(&self) -> Commits;
 }

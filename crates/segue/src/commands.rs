@@ -15,9 +15,10 @@ pub(crate) mod work;
 
 use std::io::{self, Write};
 use std::str::FromStr;
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use agent::{Agent, Database, Home, Policy, RunLimits, Settings};
+use agent::{Agent, Database, Home, Policy, RunLimits, Settings, Traces};
 use protocol::ThreadId;
 use serde::Serialize;
 
@@ -35,6 +36,9 @@ pub(crate) const LASTING_ID: usize = 18;
 /// What a server logs, unless `SEGUE_LOG` says otherwise: a client that is told no more than that something failed needs
 /// somebody who can look.
 const SERVER_LOG: &str = "warn";
+
+/// How long the end of a program waits for its traces to be sent.
+const FLUSH_WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// The variable that says where the journal is; the option goes before it.
 const DATABASE_VARIABLE: &str = "SEGUE_DATABASE_URL";
@@ -55,25 +59,39 @@ pub(crate) struct Context {
     pub(crate) format: Format,
 }
 
-impl Context {
+/// How commands get what they work with.
+struct Opening<'o> {
+    global: &'o Global,
+    /// The traces of what they do, for who ends the program.
+    traces: &'o OnceLock<Traces>,
+}
+
+impl Opening<'_> {
     /// Opens the agent that the options name.
-    async fn open(global: &Global, asked: Asked) -> Result<Self, Failure> {
-        let settings = settings(global, asked)?;
+    async fn context(&self, asked: Asked) -> Result<Context, Failure> {
+        let settings = settings(self.global, asked)?;
         let model = settings.model.clone();
-        Ok(Self::of(global, Agent::open(settings).await?, model))
+        self.of(Agent::open(settings).await?, model)
     }
 
     /// Opens what a server needs, which may be one of several on one database.
-    async fn open_to_serve(global: &Global, asked: Asked) -> Result<Self, Failure> {
-        let settings = settings(global, asked)?;
+    async fn to_serve(&self, asked: Asked) -> Result<Context, Failure> {
+        let settings = settings(self.global, asked)?;
         let model = settings.model.clone();
-        Ok(Self::of(global, Agent::open_to_serve(settings).await?, model))
+        self.of(Agent::open_to_serve(settings).await?, model)
     }
 
-    fn of(global: &Global, agent: Agent, model: Option<String>) -> Self {
-        let screen = Screen::new(global.color, global.drawing());
-        Self { agent, model, screen, format: global.format() }
+    fn of(&self, agent: Agent, model: Option<String>) -> Result<Context, Failure> {
+        if let Some(traces) = agent.send_traces()? {
+            // A program opens one agent; were there another, the first one's traces go on.
+            let _ = self.traces.set(traces);
+        }
+        let screen = Screen::new(self.global.color, self.global.drawing());
+        Ok(Context { agent, model, screen, format: self.global.format() })
     }
+}
+
+impl Context {
 
     /// Writes one JSON object to stdout.
     pub(crate) fn json(&self, value: &impl Serialize) -> Result<(), Failure> {
@@ -119,18 +137,23 @@ pub(crate) fn start(cli: Cli) -> Outcome {
         runtime.worker_threads(1);
     }
     let runtime = runtime.enable_all().build()?;
-    let outcome = runtime.block_on(perform(cli));
+    let traces = OnceLock::new();
+    let outcome = runtime.block_on(perform(cli, &traces));
+    if let Some(traces) = traces.get() {
+        runtime.block_on(traces.flush(FLUSH_WAIT_MAX));
+    }
     // Work that was given up must not keep the program from ending.
     runtime.shutdown_background();
     outcome
 }
 
-async fn perform(cli: Cli) -> Outcome {
+async fn perform(cli: Cli, traces: &OnceLock<Traces>) -> Outcome {
     let global = cli.global;
-    let open = async |asked: Asked| Context::open(&global, asked).await;
+    let opening = Opening { global: &global, traces };
+    let open = async |asked: Asked| opening.context(asked).await;
     match cli.command {
-        None => talk(&global, cli.chat).await,
-        Some(Command::Chat(args)) => talk(&global, args).await,
+        None => talk(&opening, cli.chat).await,
+        Some(Command::Chat(args)) => talk(&opening, args).await,
         Some(Command::Handoff(args)) => handoff::run(&open(Asked::model(&args.model)).await?, args).await,
         Some(Command::Handoffs(args)) => handoff::stats::run(&open(Asked::default()).await?, args).await,
         Some(Command::Mirror(args)) => handoff::mirror::run(&open(Asked::default()).await?, args).await,
@@ -160,7 +183,7 @@ async fn perform(cli: Cli) -> Outcome {
         Some(Command::Trace(args)) => run::trace::run(&open(Asked::default()).await?, &args).await,
         Some(Command::Serve(args)) => {
             let asked = Asked::model(&args.model);
-            setup::serve::run(Context::open_to_serve(&global, asked).await?, args).await
+            setup::serve::run(opening.to_serve(asked).await?, args).await
         }
         Some(Command::Keys(args)) => setup::keys::run(&open(Asked::default()).await?, args).await,
         Some(Command::Db(args)) => setup::database::run(&global, args).await,
@@ -173,8 +196,8 @@ async fn perform(cli: Cli) -> Outcome {
     }
 }
 
-async fn talk(global: &Global, args: crate::cli::Chat) -> Outcome {
-    chat::run(Context::open(global, Asked::model(&args.model)).await?, args).await
+async fn talk(opening: &Opening<'_>, args: crate::cli::Chat) -> Outcome {
+    chat::run(opening.context(Asked::model(&args.model)).await?, args).await
 }
 
 /// What the arguments ask of the agent.

@@ -19,7 +19,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("tools", &["protocol", "journal", "model", "runtime"]),
     ("mcp", &["protocol", "journal", "model", "runtime"]),
     ("memory", &["protocol", "journal", "model", "runtime", "ledger"]),
-    ("telemetry", &["protocol", "model", "ledger"]),
+    ("telemetry", &["protocol", "journal", "model", "ledger"]),
     ("handoff", &["protocol", "pg", "journal", "model", "runtime", "ledger", "memory"]),
     (
         "agent",
@@ -53,6 +53,9 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("bb8", &["pg"]),
     ("clap", &["segue"]),
     ("hyper", &["gateway"]),
+    ("opentelemetry", &["telemetry"]),
+    ("opentelemetry-otlp", &["telemetry"]),
+    ("opentelemetry_sdk", &["telemetry"]),
     ("reqwest", &["dispatch", "model"]),
     ("rusqlite", &["journal", "transcripts"]),
     ("tokio-postgres", &["cluster", "pg"]),

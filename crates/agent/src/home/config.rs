@@ -35,6 +35,8 @@ pub struct Config {
     pub database: DatabaseConfig,
     /// Where accepted summaries are copied to.
     pub mirror: handoff::mirror::Settings,
+    /// Where traces of what happens are sent.
+    pub tracing: telemetry::Settings,
     /// What models cost, by `provider/name`, where the built-in table is silent or wrong.
     pub prices: model::prices::Prices,
 }

@@ -1,11 +1,13 @@
 //! What happened as spans: of a run, of a thread, of a handoff from its request to the clearing of the child's block. They are made
 //! from the journal when they are asked for. Sending them anywhere is `telemetry`'s.
 
+use std::sync::Arc;
+
 use journal::{EventQuery, Superseded};
 use model::prices;
-use protocol::{Event, EventType, Handoff, ParentKind, Run, RunId, Thread, ThreadId};
+use protocol::{Event, EventType, Handoff, Run, RunId, Thread, ThreadId};
 use serde_json::Value;
-use telemetry::{Fold, Kind, Place, Span};
+use telemetry::{Fold, Kind, Span, Traces};
 
 use crate::agent::Agent;
 use crate::{Error, Result};
@@ -57,7 +59,7 @@ impl Agent {
     /// # Errors
     /// When the journal fails.
     pub async fn run_spans(&self, run: &Run) -> Result<Vec<Span>> {
-        let mut fold = Fold::new(self.place_of(run.thread_id).await?);
+        let mut fold = Fold::new(telemetry::place(&*self.store, run.thread_id).await?);
         self.fold_run(&mut fold, run.thread_id, run.run_id).await?;
         Ok(all(fold))
     }
@@ -67,7 +69,7 @@ impl Agent {
     /// # Errors
     /// When the journal fails.
     pub async fn thread_spans(&self, thread_id: ThreadId) -> Result<Vec<Span>> {
-        let mut fold = Fold::new(self.place_of(thread_id).await?);
+        let mut fold = Fold::new(telemetry::place(&*self.store, thread_id).await?);
         let mut after = 0;
         loop {
             let query = EventQuery {
@@ -91,7 +93,7 @@ impl Agent {
             content.get("handoff_id").and_then(Value::as_str) == Some(&handoff.handoff_id.to_string())
         };
         let parent = handoff.parent_thread_id;
-        let mut fold = Fold::new(self.place_of(parent).await?);
+        let mut fold = Fold::new(telemetry::place(&*self.store, parent).await?);
         let mut seen: Vec<RunId> = Vec::new();
         for event in self.handoff_events(parent).await?.iter().filter(is_of_it) {
             match event.run_id {
@@ -103,7 +105,7 @@ impl Agent {
                 }
             }
         }
-        let mut in_child = Fold::new(self.place_of(handoff.child_thread_id).await?);
+        let mut in_child = Fold::new(telemetry::place(&*self.store, handoff.child_thread_id).await?);
         for event in self.handoff_events(handoff.child_thread_id).await?.iter().filter(is_of_it) {
             in_child.take(event);
         }
@@ -118,6 +120,15 @@ impl Agent {
             return None;
         };
         Some(prices::cost(usage, &prices::price(model, &self.config.prices)?))
+    }
+
+    /// Begins to send what this process does as traces, where the configuration and the standard variables say; `None` when they say
+    /// nowhere, or when it is done already. Called on an async runtime, it works there.
+    ///
+    /// # Errors
+    /// When the address makes no sense.
+    pub fn send_traces(&self) -> Result<Option<Traces>> {
+        Ok(Traces::begin(Arc::clone(&self.journal), &self.config.tracing, &self.config.prices)?)
     }
 
     async fn fold_run(&self, fold: &mut Fold, thread_id: ThreadId, run_id: RunId) -> Result<()> {
@@ -148,20 +159,6 @@ impl Agent {
             }
             events.extend(page);
         }
-    }
-
-    /// Returns where the runs of a thread belong. That of a sub-agent says so in its first event.
-    async fn place_of(&self, thread_id: ThreadId) -> Result<Place> {
-        let Some(thread) = self.store.thread(thread_id).await? else {
-            return Ok(Place { thread_id, assistant_id: self.assistant_id().to_string(), caller: None });
-        };
-        let assistant_id = thread.assistant_id.to_string();
-        if thread.parent_kind != Some(ParentKind::Subagent) {
-            return Ok(Place { thread_id, assistant_id, caller: None });
-        }
-        let query = EventQuery { types: vec![EventType::ThreadCreated], ..EventQuery::after(0, 1) };
-        let created = self.store.events(thread_id, query).await?.pop();
-        Ok(Place { thread_id, assistant_id, caller: created.as_ref().and_then(telemetry::caller) })
     }
 }
 

@@ -27,6 +27,7 @@ use self::news::Telling;
 use crate::engines::Engine;
 use crate::engines::sql::Connection;
 use crate::moving::check_whole;
+use crate::commits::Commits;
 use crate::news::News;
 use crate::tables::replicas;
 use crate::tables::threads::Heads;
@@ -40,6 +41,7 @@ struct Inner {
     pool: Pool,
     place: Place,
     news: News,
+    commits: Commits,
     telling: Telling,
     groups: Groups,
     indexing: Indexing,
@@ -64,7 +66,15 @@ impl Postgres {
         let news = News::default();
         let telling = Telling::begin(pool.clone(), news.clone());
         let groups = Groups::begin(&pool);
-        Ok(Self(Arc::new(Inner { pool, place, news, telling, groups, indexing: Indexing::default() })))
+        Ok(Self(Arc::new(Inner {
+            pool,
+            place,
+            news,
+            commits: Commits::default(),
+            telling,
+            groups,
+            indexing: Indexing::default(),
+        })))
     }
 
     /// Returns whether `url` is the address of such a database.
@@ -131,6 +141,10 @@ impl Engine for Postgres {
         let place = self.0.place.clone();
         let checked = self.0.pool.read(move |connection| health::check(connection, &place, depth)).await;
         checked.map_err(|error| self.0.place.told(error))
+    }
+
+    fn own_commits(&self) -> &Commits {
+        &self.0.commits
     }
 
     fn heard(&self) -> News {

@@ -26,6 +26,7 @@ use self::writer::{Job, QUEUE_MAX, Request, Writer};
 use crate::engines::Engine;
 use crate::engines::sql::Connection;
 use crate::moving::check_whole;
+use crate::commits::Commits;
 use crate::news::News;
 use crate::{Committed, Error, Health, HealthDepth, Reach, Result, Transaction};
 
@@ -54,6 +55,7 @@ pub struct Sqlite {
     readers: Option<Arc<Readers>>,
     writer: Option<JoinHandle<()>>,
     news: News,
+    commits: Commits,
     /// Who looks for news.
     looker: Mutex<Option<tokio::task::JoinHandle<()>>>,
 }
@@ -104,8 +106,8 @@ impl Sqlite {
             .name("journal-writer".to_owned())
             .spawn(move || writer.run())
             .map_err(|source| Error::Io { path: place.0.clone(), source })?;
-        let (news, looker) = (News::default(), Mutex::default());
-        Ok(Self { place, jobs: Some(sender), readers, writer: Some(thread), news, looker })
+        let (news, commits, looker) = (News::default(), Commits::default(), Mutex::default());
+        Ok(Self { place, jobs: Some(sender), readers, writer: Some(thread), news, commits, looker })
     }
 
     async fn send<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> Result<T> {
@@ -211,6 +213,10 @@ impl Engine for Sqlite {
     async fn checked(&self, depth: HealthDepth) -> Result<Health> {
         let place = Arc::clone(&self.place);
         self.ask_engine(move |connection| health::check(connection, &place, depth)).await
+    }
+
+    fn own_commits(&self) -> &Commits {
+        &self.commits
     }
 
     fn heard(&self) -> News {

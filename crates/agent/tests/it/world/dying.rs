@@ -271,6 +271,9 @@ impl Store for Dying {
     fn news(&self) -> journal::News {
         self.inner.news()
     }
+    fn commits(&self) -> journal::Commits {
+        self.inner.commits()
+    }
     async fn health(&self, depth: HealthDepth) -> journal::Result<Health> {
         self.inner.health(depth).await
     }

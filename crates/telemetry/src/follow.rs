@@ -1,0 +1,171 @@
+//! Following what this process commits and sending the spans that come of it. The journal is the buffer: however far behind this
+//! falls, nothing waits for it, and it goes on from where it was.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use journal::{EventQuery, Following, Store, Superseded};
+use model::prices::Prices;
+use protocol::{EventType, ParentKind, Seq, ThreadId};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::export::{Error, Sending};
+use crate::fold::{Fold, Place, caller};
+use crate::settings::Settings;
+
+/// Events that are read at a time.
+const READ_AT_ONCE: usize = 200;
+/// Threads that are remembered where nothing is under way.
+const IDLE_MAX: usize = 500;
+
+/// The traces of one process on their way out. Dropped, it follows no more; what was handed over is sent still.
+#[derive(Debug)]
+pub struct Traces {
+    sending: Arc<Sending>,
+    flushes: mpsc::Sender<oneshot::Sender<()>>,
+}
+
+impl Traces {
+    /// Begins to send what `store` commits from here on, where `settings` and the environment say; `None` when they say nowhere.
+    /// Called on an async runtime, it works there.
+    ///
+    /// # Errors
+    /// When the address makes no sense.
+    pub fn begin(store: Arc<dyn Store>, settings: &Settings, prices: &Prices) -> Result<Option<Self>, Error> {
+        let Some(target) = settings.target(&|name| std::env::var(name).ok()) else { return Ok(None) };
+        let Some(following) = store.commits().follow() else { return Ok(None) };
+        let sending = Arc::new(Sending::begin(&target, prices.clone())?);
+        let follower = Follower { store, following, sending: Arc::clone(&sending), threads: HashMap::new() };
+        let (flushes, asked) = mpsc::channel(1);
+        tokio::spawn(follower.work(asked));
+        Ok(Some(Self { sending, flushes }))
+    }
+
+    /// Sends what was committed until now, and returns when that is done, or after `wait_max`.
+    pub async fn flush(&self, wait_max: Duration) {
+        let (done, seen) = oneshot::channel();
+        let looked = async {
+            // A follower that is gone has nothing to look for.
+            let _ = self.flushes.send(done).await;
+            let _ = seen.await;
+        };
+        let begun = Instant::now();
+        let _ = tokio::time::timeout(wait_max, looked).await;
+        self.sending.flush(wait_max.saturating_sub(begun.elapsed())).await;
+    }
+}
+
+/// Reads what was committed and makes spans of it.
+struct Follower {
+    store: Arc<dyn Store>,
+    following: Following,
+    sending: Arc<Sending>,
+    threads: HashMap<ThreadId, Known>,
+}
+
+/// A thread that is followed.
+struct Known {
+    fold: Fold,
+    read_up_to: Seq,
+}
+
+impl Follower {
+    async fn work(mut self, mut flushes: mpsc::Receiver<oneshot::Sender<()>>) {
+        loop {
+            tokio::select! {
+                threads = self.following.next() => self.look(threads).await,
+                flush = flushes.recv() => {
+                    let Some(done) = flush else { return };
+                    let threads = self.following.waiting();
+                    self.look(threads).await;
+                    // Whoever asked may have had enough of waiting.
+                    let _ = done.send(());
+                }
+            }
+        }
+    }
+
+    async fn look(&mut self, threads: Vec<(ThreadId, Seq)>) {
+        for (thread_id, first) in threads {
+            if let Err(error) = self.read(thread_id, first).await {
+                tracing::warn!(
+                    thread_id = %thread_id, %error,
+                    "failed to read what is to be traced of thread {thread_id}: `segue trace` shows it"
+                );
+            }
+        }
+        if self.threads.len() > IDLE_MAX {
+            self.threads.retain(|_, known| !known.fold.is_idle());
+        }
+    }
+
+    async fn read(&mut self, thread_id: ThreadId, first: Seq) -> Result<(), journal::Error> {
+        let known = match self.threads.entry(thread_id) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => place.insert(known(&*self.store, thread_id, first).await?),
+        };
+        loop {
+            let page = self.store.events(thread_id, all_after(known.read_up_to, READ_AT_ONCE)).await?;
+            for event in &page {
+                known.fold.take(event);
+                known.read_up_to = event.seq;
+            }
+            known.fold.finished().iter().for_each(|span| self.sending.send(span));
+            if page.len() < READ_AT_ONCE {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Returns a thread as it was before `first`, as far as what follows goes on from it: the question that was asked last, and the
+/// run that is under way.
+async fn known(store: &dyn Store, thread_id: ThreadId, first: Seq) -> Result<Known, journal::Error> {
+    let mut fold = Fold::new(place(store, thread_id).await?);
+    let before = EventQuery {
+        after: None,
+        before: Some(first),
+        types: vec![EventType::RunInterrupted, EventType::RunEnded, EventType::RunFailed],
+        ..all_after(0, 1)
+    };
+    let last = store.events(thread_id, before).await?;
+    last.iter().for_each(|event| fold.take(event));
+    let next = store.events(thread_id, all_after(first - 1, 1)).await?.pop();
+    if let Some(run_id) = next.and_then(|event| event.run_id) {
+        let mut after = 0;
+        loop {
+            let page = store.run_events(thread_id, run_id, after, READ_AT_ONCE).await?;
+            page.iter().take_while(|event| event.seq < first).for_each(|event| fold.take(event));
+            match page.last() {
+                Some(last) if last.seq < first => after = last.seq,
+                _ => break,
+            }
+        }
+    }
+    // Whoever wrote it has sent what ended by then.
+    fold.finished();
+    Ok(Known { fold, read_up_to: first - 1 })
+}
+
+/// Returns where the runs of a thread belong: those of a sub-agent to the call that began it.
+///
+/// # Errors
+/// When the journal fails.
+pub async fn place(store: &dyn Store, thread_id: ThreadId) -> Result<Place, journal::Error> {
+    let thread = store.thread(thread_id).await?;
+    let assistant_id = thread.as_ref().map(|thread| thread.assistant_id.to_string()).unwrap_or_default();
+    let is_subagent = thread.is_some_and(|thread| thread.parent_kind == Some(ParentKind::Subagent));
+    let mut created = None;
+    if is_subagent {
+        let query = EventQuery { types: vec![EventType::ThreadCreated], ..EventQuery::after(0, 1) };
+        created = store.events(thread_id, query).await?.pop();
+    }
+    Ok(Place { thread_id, assistant_id, caller: created.as_ref().and_then(caller) })
+}
+
+/// Returns a query for everything after `seq`, what was taken back since included.
+fn all_after(seq: Seq, limit: usize) -> EventQuery {
+    EventQuery { superseded: Superseded::Shown, ..EventQuery::after(seq, limit) }
+}

@@ -408,9 +408,11 @@ impl Error {
             | Self::RunIsActive { .. }
             | Self::RunIsFollowed { .. } => Class::Conflict,
             Self::Home { .. } | Self::Memory(_) | Self::Permission(_) => Class::Store,
-            Self::Config { .. } | Self::DatabaseUrl { .. } | Self::Shared { .. } | Self::Traces(_) | Self::Mcp(_) => {
-                Class::Config
-            }
+            Self::Config { .. }
+            | Self::DatabaseUrl { .. }
+            | Self::Shared { .. }
+            | Self::Traces(_)
+            | Self::Mcp(_) => Class::Config,
             Self::NoModel { .. } => Class::Config,
             Self::NotCompacted { .. } => Class::Model,
             Self::NoRandomness { .. } | Self::NotDrafted { .. } | Self::Preview { .. } | Self::Json(_) => {

@@ -7,10 +7,10 @@
 //! it that memory had told other threads along: a rewind
 //! ([`Write::Rewind`]) only says which events reads leave out.
 
+mod commits;
 mod engines;
 mod error;
 pub mod moving;
-mod commits;
 mod news;
 mod owned;
 mod query;
@@ -20,10 +20,10 @@ mod tables;
 pub mod view;
 mod write;
 
+pub use commits::{Commits, Following};
 pub use engines::postgres::{PoolFigures, PoolSettings, Postgres};
 pub use engines::sqlite::{OpenOptions, Sqlite};
 pub use error::Error;
-pub use commits::{Commits, Following};
 pub use news::{AnyNews, News, ThreadNews};
 pub use query::items::{Comparison, Condition, FoundItem, ItemQuery, NamespaceQuery};
 pub use query::outbox::{OutboxPlace, OutboxQuery};

@@ -24,8 +24,8 @@ use serde_json::{Map, Value};
 use self::known::Known;
 use self::roots::Root;
 use crate::{
-    Artifact, CheckpointRef, Committed, EventQuery, FoundItem, HandoffFilter, Health, HealthDepth, Hit,
-    Commits, ImportSource, ItemQuery, MemoryCounts, NamespaceQuery, News, OutboxItem, OutboxQuery, PAGE_ROWS_MAX,
+    Artifact, CheckpointRef, Commits, Committed, EventQuery, FoundItem, HandoffFilter, Health, HealthDepth,
+    Hit, ImportSource, ItemQuery, MemoryCounts, NamespaceQuery, News, OutboxItem, OutboxQuery, PAGE_ROWS_MAX,
     Place, RankQuery, Ranked, Reach, Replica, Result, RunFilter, SearchQuery, Store, StoredSummary,
     SummaryQuery, Superseded, ThreadFilter, ThreadSize, Transaction, TurnQuery, Unclaimed,
 };

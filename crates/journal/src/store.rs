@@ -10,10 +10,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    Artifact, CheckpointRef, Commits, EventQuery, FoundItem, HandoffFilter, Health, HealthDepth, Hit, ImportSource,
-    ItemQuery, MemoryCounts, NamespaceQuery, News, OutboxItem, OutboxQuery, RankQuery, Ranked, Replica,
-    Result, RunFilter, SearchQuery, StoredSummary, SummaryQuery, Superseded, ThreadFilter, TurnQuery,
-    Unclaimed, Write,
+    Artifact, CheckpointRef, Commits, EventQuery, FoundItem, HandoffFilter, Health, HealthDepth, Hit,
+    ImportSource, ItemQuery, MemoryCounts, NamespaceQuery, News, OutboxItem, OutboxQuery, RankQuery, Ranked,
+    Replica, Result, RunFilter, SearchQuery, StoredSummary, SummaryQuery, Superseded, ThreadFilter,
+    TurnQuery, Unclaimed, Write,
 };
 
 /// Writes that take effect together or not at all.

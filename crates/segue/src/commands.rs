@@ -23,7 +23,7 @@ use protocol::ThreadId;
 use serde::Serialize;
 
 use crate::cli::{Approve, Cli, Command, Format, Global};
-use crate::exit::{Code, Failure, Outcome};
+use crate::exit::{Code, Failure, Outcome, chain};
 use crate::terminal::screen::Screen;
 use crate::terminal::text::safe::one_line;
 use crate::terminal::text::wrap::wrap;
@@ -71,28 +71,36 @@ impl Opening<'_> {
     async fn context(&self, asked: Asked) -> Result<Context, Failure> {
         let settings = settings(self.global, asked)?;
         let model = settings.model.clone();
-        self.of(Agent::open(settings).await?, model)
+        Ok(self.of(Agent::open(settings).await?, model))
     }
 
     /// Opens what a server needs, which may be one of several on one database.
     async fn to_serve(&self, asked: Asked) -> Result<Context, Failure> {
         let settings = settings(self.global, asked)?;
         let model = settings.model.clone();
-        self.of(Agent::open_to_serve(settings).await?, model)
+        Ok(self.of(Agent::open_to_serve(settings).await?, model))
     }
 
-    fn of(&self, agent: Agent, model: Option<String>) -> Result<Context, Failure> {
-        if let Some(traces) = agent.send_traces()? {
-            // A program opens one agent; were there another, the first one's traces go on.
-            let _ = self.traces.set(traces);
-        }
+    fn of(&self, agent: Agent, model: Option<String>) -> Context {
         let screen = Screen::new(self.global.color, self.global.drawing());
-        Ok(Context { agent, model, screen, format: self.global.format() })
+        match agent.send_traces() {
+            Ok(None) => {}
+            Ok(Some(traces)) => {
+                // A program opens one agent; were there another, the first one's traces go on.
+                let _ = self.traces.set(traces);
+            }
+            // Nobody's work fails because it cannot be watched.
+            Err(error) => {
+                let hint = error.hint().unwrap_or_default();
+                let told = format!("nothing is traced: failed to {}\n  hint: {hint}", chain(&error));
+                screen.note(screen.style.warn(told));
+            }
+        }
+        Context { agent, model, screen, format: self.global.format() }
     }
 }
 
 impl Context {
-
     /// Writes one JSON object to stdout.
     pub(crate) fn json(&self, value: &impl Serialize) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();

@@ -185,10 +185,8 @@ fn context(trace_id: span::TraceId, span_id: span::SpanId) -> SpanContext {
 
 fn links(links: &[span::Link]) -> SpanLinks {
     let mut told = SpanLinks::default();
-    told.links = links
-        .iter()
-        .map(|link| OtelLink::new(context(link.trace_id, link.span_id), Vec::new(), 0))
-        .collect();
+    told.links =
+        links.iter().map(|link| OtelLink::new(context(link.trace_id, link.span_id), Vec::new(), 0)).collect();
     told
 }
 

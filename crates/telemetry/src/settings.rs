@@ -51,7 +51,8 @@ impl Settings {
     /// Returns where spans are sent, if anywhere; `variable` is the environment.
     pub(crate) fn target(&self, variable: &dyn Fn(&str) -> Option<String>) -> Option<Target> {
         let variable = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
-        let says = |name: &str, value: &str| variable(name).is_some_and(|said| said.eq_ignore_ascii_case(value));
+        let says =
+            |name: &str, value: &str| variable(name).is_some_and(|said| said.eq_ignore_ascii_case(value));
         if says("OTEL_SDK_DISABLED", "true") || says("OTEL_TRACES_EXPORTER", "none") {
             return None;
         }
@@ -72,7 +73,8 @@ impl Settings {
 impl Preset {
     fn target(self, variable: &dyn Fn(&str) -> Option<String>) -> Target {
         let or = |name: &str, usual: &str| variable(name).unwrap_or_else(|| usual.to_owned());
-        let at = |base: String, path: &str| Some(format!("{}{path}{TRACES_PATH}", base.trim_end_matches('/')));
+        let at =
+            |base: String, path: &str| Some(format!("{}{path}{TRACES_PATH}", base.trim_end_matches('/')));
         let header = |name: &str, value: Option<String>| value.map(|value| (name.to_owned(), value.into()));
         match self {
             Self::Langsmith => Target {

@@ -14,5 +14,6 @@ mod memory;
 mod run;
 mod serve;
 mod threads;
+mod traces;
 
-use machine::{fleet, sandbox, serving, terminal};
+use machine::{collector, fleet, sandbox, serving, terminal};

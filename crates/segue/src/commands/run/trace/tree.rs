@@ -25,7 +25,8 @@ pub(super) fn head(traced: &Traced) -> String {
         Traced::Run(run) => {
             let model =
                 run.model.as_deref().map(|model| format!(" · {}", one_line(model))).unwrap_or_default();
-            let error = run.error.as_deref().map(|error| format!(": {}", one_line(error))).unwrap_or_default();
+            let error =
+                run.error.as_deref().map(|error| format!(": {}", one_line(error))).unwrap_or_default();
             let status = run.status.as_str();
             format!("run {} of thread {}{model} · {status}{error}", run.run_id, run.thread_id)
         }

@@ -1,0 +1,212 @@
+//! What happened, as an operator sees it: the tree of `segue trace`, and what a collector of traces receives.
+
+use std::collections::BTreeSet;
+
+use scripted::{Reply, Script, Server};
+use serde_json::{Value, json};
+
+use crate::collector::{Collector, Span};
+use crate::handoff::{edit, pending, summary_draft};
+use crate::sandbox::Sandbox;
+
+/// A key as a provider makes it, which nobody may see again.
+const PLANTED: &str = "sk-ant-api03-aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5z";
+
+fn decide(sandbox: &Sandbox, id: &str, decision: &Value) {
+    let file = sandbox.file("decision.json", json!({"decisions": [decision]}).to_string());
+    let ended = sandbox.run(&["handoff", "--decide", id, "--decision-file", &file, "--json"]);
+    assert!([0, 3].contains(&ended.code), "{ended:?}");
+}
+
+/// A handoff that is refined twice and accepted, each by a program of its own, with whatever the sandbox has set.
+fn refined_twice(sandbox: &Sandbox) -> Value {
+    let report = pending(sandbox);
+    let id = report["handoff"]["handoff_id"].as_str().unwrap().to_owned();
+    decide(sandbox, &id, &edit(json!({"feedback": "name the file"})));
+    decide(sandbox, &id, &edit(json!({"feedback": format!("shorter, and forget {PLANTED}")})));
+    decide(sandbox, &id, &json!({"type": "approve"}));
+    report
+}
+
+fn with_drafts() -> (Sandbox, Server) {
+    let drafts = ["Retries", "Retries in a file", "Retries, shorter"].map(summary_draft);
+    let server = Server::start(Script::new(drafts)).unwrap();
+    (Sandbox::new().with_model(&server), server)
+}
+
+fn named<'s>(spans: &'s [Span], name: &str) -> Vec<&'s Span> {
+    spans.iter().filter(|span| span.name == name).collect()
+}
+
+#[test]
+fn g4_a_collector_receives_each_draft_of_a_handoff_with_its_name_tags_metadata_and_parent() {
+    let collector = Collector::start();
+    let (mut sandbox, _server) = with_drafts();
+    sandbox.set("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url);
+    let report = refined_twice(&sandbox);
+    let spans =
+        collector.until(|spans| !named(spans, "accept_handoff").is_empty() && named(spans, "run").len() == 4);
+    let runs = named(&spans, "run");
+    for iteration in 0..3 {
+        let drafts = named(&spans, &format!("generate_handoff_summary_iter_{iteration}"));
+        let [draft] = drafts.as_slice() else { panic!("one span a draft: {drafts:?}") };
+        let kind = if iteration == 0 { "initial" } else { "refinement" };
+        let about = |key: &str| draft.attributes[&format!("langsmith.metadata.{key}")].clone();
+        assert_eq!(
+            draft.attributes["langsmith.span.tags"],
+            format!("handoff-summary,iteration-{iteration},{kind}")
+        );
+        assert_eq!(about("handoff_iteration"), iteration);
+        assert_eq!(about("has_feedback"), iteration > 0);
+        assert_eq!(about("summary_type"), kind);
+        assert_eq!(about("parent_thread_id"), report["thread_id"]);
+        assert_eq!(about("handoff_id"), report["handoff"]["handoff_id"]);
+        assert_eq!(about("assistant_id"), "agent");
+        let run = runs.iter().find(|run| run.span_id == draft.parent_id).unwrap();
+        assert_eq!(run.trace_id, draft.trace_id);
+        let calls: Vec<&Span> = spans.iter().filter(|span| span.parent_id == draft.span_id).collect();
+        assert_eq!(calls.len(), 1, "{calls:?}");
+        assert_eq!(calls[0].attributes["gen_ai.operation.name"], "chat");
+        assert_eq!(calls[0].attributes["openinference.span.kind"], "LLM");
+        assert_eq!(calls[0].attributes["gen_ai.usage.input_tokens"], 10);
+    }
+    let refined = named(&spans, "generate_handoff_summary_iter_1");
+    assert_eq!(refined[0].attributes["langsmith.metadata.feedback_preview"], "name the file");
+    // A run's trace is the run.
+    let ids: BTreeSet<String> =
+        runs.iter().map(|run| run.attributes["segue.run_id"].as_str().unwrap().replace('-', "")).collect();
+    assert_eq!(ids, runs.iter().map(|run| run.trace_id.clone()).collect());
+    let questions: BTreeSet<(String, String)> =
+        named(&spans, "interrupt").iter().map(|span| (span.trace_id.clone(), span.span_id.clone())).collect();
+    let answered: BTreeSet<(String, String)> =
+        named(&spans, "resume").iter().map(|span| span.links[0].clone()).collect();
+    assert_eq!((questions.len(), &answered), (3, &questions), "each answer is linked to its question");
+    assert_eq!(runs[0].resource["service.name"], "segue");
+}
+
+#[test]
+fn m16_nothing_that_was_said_leaves_unless_it_is_asked_for_and_no_secret_ever() {
+    for content in [false, true] {
+        let collector = Collector::start();
+        let reply = format!("The clock is mended; {PLANTED} is what I used.");
+        let server =
+            Server::start(Script::new([Reply::call("c1", "ls", json!({"path": "."})), Reply::text(reply)]))
+                .unwrap();
+        let sandbox = Sandbox::new().with_model(&server);
+        std::fs::create_dir_all(sandbox.home()).unwrap();
+        std::fs::write(
+            sandbox.home().join("config.toml"),
+            format!("[tracing]\nendpoint = \"{}/v1/traces\"\ncontent = {content}\nheaders = {{ x-api-key = \"k1\" }}\n", collector.url),
+        )
+        .unwrap();
+        let said = format!("mend the pendulum with {PLANTED}");
+        assert_eq!(sandbox.run(&["run", "-p", &said]).code, 0);
+        let spans = collector.until(|spans| !named(spans, "run").is_empty());
+        assert_eq!(named(&spans, "execute_tool ls")[0].attributes["gen_ai.tool.call.id"], "c1");
+        assert!(collector.headers().contains(&"x-api-key: k1".to_owned()));
+        for words in ["mend the pendulum", "The clock is mended"] {
+            assert_eq!(collector.has(words), content, "{words}");
+        }
+        assert!(!collector.has(PLANTED));
+        let shown = sandbox.run(&["trace", "last", "--json"]).stdout;
+        assert!(!shown.contains(PLANTED), "{shown}");
+    }
+}
+
+#[test]
+fn a_collector_that_is_away_costs_a_warning_and_nothing_else() {
+    let (mut sandbox, _server) = with_drafts();
+    // A port that was free a moment ago.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    sandbox.set("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://someone:{PLANTED}@{free}"));
+    sandbox.set("SEGUE_LOG", "warn");
+    let ended = sandbox.run(&["run", "-p", "hello"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!(ended.stderr.matches("failed to send traces").count(), 1, "{ended:?}");
+    assert!(!ended.stderr.contains(PLANTED), "{ended:?}");
+    sandbox.set("OTEL_EXPORTER_OTLP_ENDPOINT", "not an address");
+    let ended = sandbox.run(&["threads", "list"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.stderr.contains("nothing is traced"), "{ended:?}");
+}
+
+#[test]
+fn a_server_sends_what_it_does_and_what_is_left_when_it_stops() {
+    let collector = Collector::start();
+    let server = Server::start(Script::new([Reply::text("Done.").repeated()])).unwrap();
+    let mut sandbox = Sandbox::new().with_model(&server);
+    sandbox.set("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url);
+    sandbox.set("OTEL_BSP_SCHEDULE_DELAY", "100");
+    let serving = crate::serving::Serving::start(&sandbox);
+    let api = crate::serve::owner(&serving);
+    let run = json!({"assistant_id": "agent", "input": {"messages": [{"role": "user", "content": "Go."}]}});
+    let _ = api.post("/runs/wait", &run);
+    let spans = collector.until(|spans| !named(spans, "run").is_empty());
+    let (run, step) = (named(&spans, "run"), named(&spans, "step 1"));
+    assert_eq!(step[0].parent_id, run[0].span_id);
+    assert!(run[0].failure.is_none());
+}
+
+#[test]
+fn a_trace_is_a_tree_of_a_run_a_thread_or_a_handoff() {
+    let (sandbox, _server) = with_drafts();
+    let report = refined_twice(&sandbox);
+    let id = report["handoff"]["handoff_id"].as_str().unwrap();
+    let told = sandbox.run(&["trace", id]);
+    assert_eq!(told.code, 0, "{told:?}");
+    let names: Vec<String> = told
+        .stdout
+        .lines()
+        .skip(1)
+        .map(|line| {
+            let name = line.trim_start_matches(['│', '├', '└', '─', ' ']);
+            name.split("  ").next().unwrap().trim().to_owned()
+        })
+        .collect();
+    insta::assert_snapshot!(names.join("\n"), @"
+    run
+    requested
+    generate_handoff_summary_iter_0
+    chat claude-sonnet-4-5
+    asks handoff_summary
+    run
+    goes on
+    refined
+    generate_handoff_summary_iter_1
+    chat claude-sonnet-4-5
+    asks handoff_summary
+    run
+    goes on
+    refined
+    generate_handoff_summary_iter_2
+    chat claude-sonnet-4-5
+    asks handoff_summary
+    run
+    goes on
+    accept
+    write agent.md
+    ");
+    let spans: Vec<Value> = sandbox
+        .run(&["trace", id, "--json"])
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(spans.len(), names.len(), "the same, one a line");
+    let calls: Vec<&Value> = spans.iter().filter(|span| span["kind"] == "model").collect();
+    assert_eq!(calls.len(), 3);
+    assert!(
+        calls.iter().all(|call| call["usage"]["input_tokens"] == 10 && call["duration_ms"].is_u64()),
+        "{calls:?}"
+    );
+    assert!(calls.iter().all(|call| call["cost"].as_f64().is_some_and(|cost| cost > 0.0)), "{calls:?}");
+    let thread = sandbox.run(&["trace", report["thread_id"].as_str().unwrap()]).stdout;
+    assert_eq!(thread.lines().count(), told.stdout.lines().count(), "there is nothing else in it");
+    let run_id = spans[0]["run_id"].as_str().unwrap();
+    let run = sandbox.run(&["trace", run_id, "--follow", "--json"]);
+    assert_eq!(run.code, 0, "what is over is told and that is all: {run:?}");
+    assert_eq!(run.stdout.lines().count(), spans.iter().filter(|span| span["run_id"] == run_id).count());
+    for unknown in ["0192f0c1", " "] {
+        sandbox.run(&["trace", unknown]).assert_told(2, "find a run, a thread or a handoff");
+    }
+}

@@ -1,10 +1,13 @@
 //! What can go wrong at the surface, sorted by who can mend it, with what to do next.
 
 mod database;
+mod trace;
 
 use std::path::PathBuf;
 
 use protocol::{CheckpointId, HandoffId, HandoffStatus, InterruptId, RunId, Seq, ThreadId};
+
+pub use trace::TraceError;
 
 /// Who can mend a failure; front ends turn it into exit codes and HTTP statuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -205,20 +208,6 @@ pub enum Error {
         /// The first of them.
         matches: Vec<RunId>,
     },
-    /// No run, thread or handoff has an id that begins so.
-    #[error("find a run, a thread or a handoff `{given}`")]
-    UnknownTraced {
-        /// What was given.
-        given: String,
-    },
-    /// Several of them do.
-    #[error("choose among {} that begin with `{prefix}`", matches.len())]
-    AmbiguousTraced {
-        /// What was given.
-        prefix: String,
-        /// What each is, with its id.
-        matches: Vec<String>,
-    },
     /// The thread has no such point in its past.
     #[error("find checkpoint `{given}` in thread {thread_id}")]
     UnknownCheckpoint {
@@ -342,9 +331,9 @@ pub enum Error {
     /// The remembered rules about tool calls could not be read or written.
     #[error(transparent)]
     Permission(#[from] tools::permission::Error),
-    /// Traces cannot be sent where they should be.
+    /// What happened cannot be shown, or sent where it should be.
     #[error(transparent)]
-    Traces(#[from] telemetry::Error),
+    Trace(#[from] TraceError),
     /// What is written down about MCP servers could not be read or written.
     #[error("use the MCP servers that are written down: {0}")]
     Mcp(#[from] mcp::Error),
@@ -367,8 +356,6 @@ const EXPIRED: &str = "ask for it again: `segue handoff THREAD`; `handoff.expire
                        long one waits";
 const AGAIN: &str = "run the same command again: it goes on where this one stopped";
 const REMEMBERED_RULES: &str = "mend or remove the file; it holds nothing but remembered rules";
-const TRACED: &str =
-    "`segue threads list`, `segue history THREAD` and `segue handoff --list` show ids; a beginning is enough";
 const RUNS: &str = "`segue history THREAD` shows the runs; the beginning of an id is enough";
 
 impl Error {
@@ -388,8 +375,7 @@ impl Error {
             | Self::NothingToUndo { .. }
             | Self::UnknownRun { .. }
             | Self::AmbiguousRun { .. }
-            | Self::UnknownTraced { .. }
-            | Self::AmbiguousTraced { .. }
+            | Self::Trace(_)
             | Self::UnknownCheckpoint { .. }
             | Self::StateChange { .. }
             | Self::UnknownNode { .. }
@@ -408,11 +394,9 @@ impl Error {
             | Self::RunIsActive { .. }
             | Self::RunIsFollowed { .. } => Class::Conflict,
             Self::Home { .. } | Self::Memory(_) | Self::Permission(_) => Class::Store,
-            Self::Config { .. }
-            | Self::DatabaseUrl { .. }
-            | Self::Shared { .. }
-            | Self::Traces(_)
-            | Self::Mcp(_) => Class::Config,
+            Self::Config { .. } | Self::DatabaseUrl { .. } | Self::Shared { .. } | Self::Mcp(_) => {
+                Class::Config
+            }
             Self::NoModel { .. } => Class::Config,
             Self::NotCompacted { .. } => Class::Model,
             Self::NoRandomness { .. } | Self::NotDrafted { .. } | Self::Preview { .. } | Self::Json(_) => {
@@ -507,8 +491,7 @@ impl Error {
             | Self::Decided { .. }
             | Self::NotDrafted { .. } => return self.handoff_hint(),
             Self::AmbiguousRun { matches, .. } => more_of(matches),
-            Self::AmbiguousTraced { matches, .. } => more_of(matches),
-            Self::UnknownTraced { .. } => TRACED.to_owned(),
+            Self::Trace(error) => error.hint(),
             Self::CommentTooLong { .. } => "say it in fewer words".to_owned(),
             Self::UnknownCheckpoint { .. } => "the thread's history lists its checkpoints".to_owned(),
             Self::StateChange { .. } => "nothing was changed; mend the change and send it again".to_owned(),
@@ -532,9 +515,6 @@ impl Error {
             Self::NothingToUndo { .. } => MARKERS.to_owned(),
             Self::UnknownRun { .. } => RUNS.to_owned(),
             Self::Permission(_) => REMEMBERED_RULES.to_owned(),
-            Self::Traces(_) => "set `endpoint` of `[tracing]`, or OTEL_EXPORTER_OTLP_ENDPOINT, to an address such as http://localhost:4318; \
-                                OTEL_SDK_DISABLED=true sends nothing"
-                .to_owned(),
             Self::Mcp(_) => "mend the file; `segue mcp list` shows what is written down".to_owned(),
             Self::Preview { .. } => "`segue doctor` checks what a request is made of".to_owned(),
             Self::Input { .. } => "check the path and its permissions".to_owned(),

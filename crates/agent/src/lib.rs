@@ -20,7 +20,7 @@ pub use agent::{Agent, RunLimits, Settings};
 pub use assembly::models::{ModelStatus, ProviderStatus};
 pub use assembly::toolbox::ToolInfo;
 pub use compaction::Keep;
-pub use error::{Class, Error};
+pub use error::{Class, Error, TraceError};
 pub use handoffs::{
     Decided, Fullness, HandoffCost, HandoffRequest, HandoffReview, ListedHandoff, PendingHandoff,
 };

@@ -15,8 +15,8 @@ use protocol::{
 use serde_json::{Map, Value};
 
 use self::sql::Connection;
-use crate::commits::Commits;
 use crate::news::News;
+use crate::news::commits::Commits;
 use crate::tables::events::{self, rewinds};
 use crate::tables::keyed::{self, keys};
 use crate::tables::memory::{items, summaries, turns};

@@ -7,7 +7,6 @@
 //! it that memory had told other threads along: a rewind
 //! ([`Write::Rewind`]) only says which events reads leave out.
 
-mod commits;
 mod engines;
 mod error;
 pub mod moving;
@@ -20,10 +19,10 @@ mod tables;
 pub mod view;
 mod write;
 
-pub use commits::{Commits, Following};
 pub use engines::postgres::{PoolFigures, PoolSettings, Postgres};
 pub use engines::sqlite::{OpenOptions, Sqlite};
 pub use error::Error;
+pub use news::commits::{Commits, Following};
 pub use news::{AnyNews, News, ThreadNews};
 pub use query::items::{Comparison, Condition, FoundItem, ItemQuery, NamespaceQuery};
 pub use query::outbox::{OutboxPlace, OutboxQuery};

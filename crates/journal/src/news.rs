@@ -1,6 +1,8 @@
 //! News: that other processes committed something about a thread. It says that one may look again, never what happened: what
 //! was committed is read like anything else. Nobody is told of what this process commits itself.
 
+pub(crate) mod commits;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

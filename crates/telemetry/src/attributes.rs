@@ -5,10 +5,11 @@ use model::prices::{self, Prices};
 use opentelemetry::{Array, KeyValue, StringValue, Value};
 use protocol::Usage;
 
+use crate::settings::Content;
 use crate::span::{Kind, Outcome, Span};
 
-/// Returns the attributes of a span; what went in and came out is among them only with `content`.
-pub(crate) fn attributes(span: &Span, prices: &Prices, content: bool) -> Vec<KeyValue> {
+/// Returns the attributes of a span; what went in and came out is among them only where it is wanted.
+pub(crate) fn attributes(span: &Span, prices: &Prices, content: Content) -> Vec<KeyValue> {
     let mut told = Attributes(Vec::new());
     told.whose(span);
     match span.kind {
@@ -23,7 +24,7 @@ pub(crate) fn attributes(span: &Span, prices: &Prices, content: bool) -> Vec<Key
         told.add("error.type", "failed");
         told.add("error.message", reason.clone());
     }
-    if content {
+    if content == Content::Sent {
         told.content(span);
     }
     told.0

@@ -19,7 +19,7 @@ use opentelemetry_sdk::trace::{
 };
 
 use crate::attributes::attributes;
-use crate::settings::Target;
+use crate::settings::{Content, Target};
 use crate::span::{self, Kind, Outcome, Span};
 
 /// Why traces cannot be sent.
@@ -36,7 +36,7 @@ pub(crate) struct Sending {
     processor: Arc<BatchSpanProcessor>,
     scope: InstrumentationScope,
     prices: Prices,
-    content: bool,
+    content: Content,
 }
 
 impl Sending {

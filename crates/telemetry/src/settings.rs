@@ -44,7 +44,17 @@ pub(crate) struct Target {
     pub headers: Vec<(String, SecretString)>,
     /// The project that Phoenix files them under.
     pub project: Option<String>,
-    pub content: bool,
+    pub content: Content,
+}
+
+/// Whether what was said goes along.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// It stays here.
+    #[default]
+    Kept,
+    /// It goes along, with its secrets withheld.
+    Sent,
 }
 
 impl Settings {
@@ -60,13 +70,14 @@ impl Settings {
         let is_set_outside = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"]
             .iter()
             .any(|name| variable(name).is_some());
+        let content = if self.content { Content::Sent } else { Content::Kept };
         if is_set_outside {
-            return Some(Target { headers: own.collect(), content: self.content, ..Target::default() });
+            return Some(Target { headers: own.collect(), content, ..Target::default() });
         }
         let known = self.preset.map(|preset| preset.target(&variable)).unwrap_or_default();
         let endpoint = self.endpoint.clone().or(known.endpoint)?;
         let headers = known.headers.into_iter().chain(own).collect();
-        Some(Target { endpoint: Some(endpoint), headers, content: self.content, project: known.project })
+        Some(Target { endpoint: Some(endpoint), headers, content, project: known.project })
     }
 }
 
@@ -127,7 +138,9 @@ impl Target {
 mod tests {
     use super::*;
 
-    fn target(toml: &Settings, set: &[(&str, &str)]) -> Option<(Option<String>, Vec<(String, String)>)> {
+    type Told = (Option<String>, Vec<(String, String)>);
+
+    fn target(toml: &Settings, set: &[(&str, &str)]) -> Option<Told> {
         let set: BTreeMap<String, String> =
             set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let target = toml.target(&|name| set.get(name).cloned())?;

@@ -10,7 +10,7 @@ use serde_json::Value;
 use telemetry::{Fold, Kind, Span, Traces};
 
 use crate::agent::Agent;
-use crate::{Error, Result};
+use crate::{Result, TraceError};
 
 /// What somebody wants to see the spans of.
 #[derive(Debug, Clone)]
@@ -28,20 +28,20 @@ impl Agent {
     /// first run begin alike: that is the thread, which has the run in it.
     ///
     /// # Errors
-    /// [`Error::UnknownTraced`] when there is none, [`Error::AmbiguousTraced`] when there is more than one.
+    /// [`TraceError::Unknown`] when there is none, [`TraceError::Ambiguous`] when there is more than one.
     pub async fn find_traced(&self, text: &str) -> Result<Traced> {
         if text == "last" {
             return Ok(Traced::Run(self.find_run(text).await?));
         }
-        let unknown = || Error::UnknownTraced { given: text.to_owned() };
+        let unknown = || TraceError::Unknown { given: text.to_owned() };
         if text.trim().is_empty() {
-            return Err(unknown());
+            return Err(unknown().into());
         }
         let runs = self.store.runs_by_prefix(text, &self.scope).await?;
         let threads = self.store.threads_by_prefix(text, &self.scope).await?;
         let handoffs = self.handoffs_by_prefix(text).await?;
         match (threads.as_slice(), runs.as_slice(), handoffs.as_slice()) {
-            ([], [], []) => Err(unknown()),
+            ([], [], []) => Err(unknown().into()),
             ([thread_id], _, []) => Ok(Traced::Thread(self.thread(*thread_id).await?)),
             ([], [run_id], []) => Ok(Traced::Run(self.store.run(*run_id).await?.ok_or_else(unknown)?)),
             ([], [], [handoff]) => Ok(Traced::Handoff(handoff.clone())),
@@ -49,7 +49,7 @@ impl Agent {
                 let named = threads.iter().map(|id| format!("thread {id}"));
                 let named = named.chain(runs.iter().map(|id| format!("run {id}")));
                 let named = named.chain(handoffs.iter().map(|one| format!("handoff {}", one.handoff_id)));
-                Err(Error::AmbiguousTraced { prefix: text.to_owned(), matches: named.collect() })
+                Err(TraceError::Ambiguous { prefix: text.to_owned(), matches: named.collect() }.into())
             }
         }
     }
@@ -128,7 +128,8 @@ impl Agent {
     /// # Errors
     /// When the address makes no sense.
     pub fn send_traces(&self) -> Result<Option<Traces>> {
-        Ok(Traces::begin(Arc::clone(&self.journal), &self.config.tracing, &self.config.prices)?)
+        let traces = Traces::begin(Arc::clone(&self.journal), &self.config.tracing, &self.config.prices);
+        Ok(traces.map_err(TraceError::from)?)
     }
 
     async fn fold_run(&self, fold: &mut Fold, thread_id: ThreadId, run_id: RunId) -> Result<()> {

@@ -23,11 +23,11 @@ pub(crate) use self::plain::{Plain, version as plain_version};
 use self::readers::Readers;
 pub(crate) use self::schema::checksum;
 use self::writer::{Job, QUEUE_MAX, Request, Writer};
-use crate::commits::Commits;
 use crate::engines::Engine;
 use crate::engines::sql::Connection;
 use crate::moving::check_whole;
 use crate::news::News;
+use crate::news::commits::Commits;
 use crate::{Committed, Error, Health, HealthDepth, Reach, Result, Transaction};
 
 /// How a database is opened.

@@ -14,6 +14,5 @@ mod memory;
 mod run;
 mod serve;
 mod threads;
-mod traces;
 
 use machine::{collector, fleet, sandbox, serving, terminal};

@@ -2,6 +2,7 @@
 
 mod headless;
 mod signals;
+mod traces;
 
 use scripted::{Fault, Reply, Script, Server};
 use serde_json::{Value, json};

@@ -1,3 +1,5 @@
+//! Threads told event by event, and the spans that come of them. How spans are sent is tested where they arrive.
+
 use jiff::{SignedDuration, Timestamp};
 use protocol::{Block, NewEvent};
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! Spans as lines: a tree of what happened in what, with times, tokens and costs in columns.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use agent::{Span, SpanId, SpanKind, SpanOutcome, Traced};
 use jiff::Timestamp;
@@ -46,22 +46,46 @@ pub(super) fn head(traced: &Traced) -> String {
 
 /// Returns the spans as a tree, each below the one it happened in, in the order in which they began.
 pub(super) fn lines(context: &Context, spans: &[Span], now: Timestamp) -> Vec<String> {
-    let known: HashMap<SpanId, usize> =
-        spans.iter().enumerate().map(|(at, span)| (span.span_id, at)).collect();
+    let known: HashSet<SpanId> = spans.iter().map(|span| span.span_id).collect();
     let mut children: HashMap<Option<SpanId>, Vec<&Span>> = HashMap::new();
     for span in spans {
-        let parent = span.parent_id.filter(|parent| known.contains_key(parent));
+        let parent = span.parent_id.filter(|parent| known.contains(parent));
         children.entry(parent).or_default().push(span);
     }
     for siblings in children.values_mut() {
         siblings.sort_by_key(|span| (span.start, span.seq));
     }
-    let mut lines = Vec::new();
-    for root in children.get(&None).into_iter().flatten() {
-        lines.push(drawn(context, root, ("", ""), now));
-        below(context, &children, root.span_id, "", now, &mut lines);
+    let mut tree = Tree { context, children, now, lines: Vec::new() };
+    for root in tree.below(None) {
+        tree.lines.push(drawn(context, root, ("", ""), now));
+        tree.draw(root.span_id, "");
     }
-    lines
+    tree.lines
+}
+
+/// A tree that is drawn line by line.
+struct Tree<'s> {
+    context: &'s Context,
+    children: HashMap<Option<SpanId>, Vec<&'s Span>>,
+    now: Timestamp,
+    lines: Vec<String>,
+}
+
+impl<'s> Tree<'s> {
+    fn below(&mut self, parent: Option<SpanId>) -> Vec<&'s Span> {
+        self.children.remove(&parent).unwrap_or_default()
+    }
+
+    /// Draws what happened in a span, behind `lead`.
+    fn draw(&mut self, parent: SpanId, lead: &str) {
+        let siblings = self.below(Some(parent));
+        for (at, span) in siblings.iter().enumerate() {
+            let (branch, on) =
+                if at + 1 == siblings.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+            self.lines.push(drawn(self.context, span, (lead, branch), self.now));
+            self.draw(span.span_id, &format!("{lead}{on}"));
+        }
+    }
 }
 
 /// Returns one span on a line, as deep as what it happened in.
@@ -73,23 +97,6 @@ pub(super) fn line(context: &Context, span: &Span, all: &[Span]) -> String {
         parent = above.parent_id;
     }
     drawn(context, span, (&"  ".repeat(depth), ""), Timestamp::now())
-}
-
-fn below(
-    context: &Context,
-    children: &HashMap<Option<SpanId>, Vec<&Span>>,
-    parent: SpanId,
-    lead: &str,
-    now: Timestamp,
-    lines: &mut Vec<String>,
-) {
-    let Some(siblings) = children.get(&Some(parent)) else { return };
-    for (at, span) in siblings.iter().enumerate() {
-        let is_last = at + 1 == siblings.len();
-        let (branch, on) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-        lines.push(drawn(context, span, (lead, branch), now));
-        below(context, children, span.span_id, &format!("{lead}{on}"), now, lines);
-    }
 }
 
 fn drawn(context: &Context, span: &Span, (lead, branch): (&str, &str), now: Timestamp) -> String {

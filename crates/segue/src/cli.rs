@@ -83,9 +83,42 @@ pub(crate) struct Global {
     /// Draw nothing over, use no colour, and ask questions by the line, as a screen reader needs it [env: SEGUE_PLAIN]
     #[arg(long, global = true, help_heading = "Global options")]
     plain: bool,
+    #[command(flatten)]
+    pub(crate) logs: Logs,
     /// Print JSON for programs instead of text
     #[arg(long, global = true, help_heading = "Global options")]
     json: bool,
+}
+
+/// What is told of the work beside its results.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Logs {
+    /// How much is logged: error, warn, info, debug or trace, or a filter such as `warn,handoff=debug` [env: SEGUE_LOG]
+    #[arg(long = "log-level", global = true, value_name = "LEVEL", help_heading = "Global options")]
+    pub(crate) level: Option<String>,
+    /// Log to this file, a new one each day of which seven are kept, instead of stderr [env: SEGUE_LOG_FILE]
+    #[arg(long = "log-file", global = true, value_name = "PATH", help_heading = "Global options")]
+    pub(crate) file: Option<PathBuf>,
+    /// One line for people, or one JSON object, for each thing that is logged [default: text] [env: SEGUE_LOG_FORMAT]
+    #[arg(
+        long = "log-format",
+        global = true,
+        value_enum,
+        value_name = "FORMAT",
+        help_heading = "Global options"
+    )]
+    #[arg(hide_possible_values = true)]
+    pub(crate) format: Option<LogFormat>,
+}
+
+/// The form of a log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// A JSON object a line.
+    Json,
 }
 
 impl Global {

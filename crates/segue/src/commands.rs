@@ -24,6 +24,7 @@ use serde::Serialize;
 
 use crate::cli::{Approve, Cli, Command, Format, Global};
 use crate::exit::{Code, Failure, Outcome, chain};
+use crate::logs;
 use crate::terminal::screen::Screen;
 use crate::terminal::text::safe::one_line;
 use crate::terminal::text::wrap::wrap;
@@ -33,7 +34,7 @@ const SHORT_IDS: [usize; 4] = [8, 13, 18, 23];
 /// The beginning of an id that stays unique: all of its time, and what tells ids of the same millisecond apart.
 pub(crate) const LASTING_ID: usize = 18;
 
-/// What a server logs, unless `SEGUE_LOG` says otherwise: a client that is told no more than that something failed needs
+/// What a server logs, unless somebody says otherwise: a client that is told no more than that something failed needs
 /// somebody who can look.
 const SERVER_LOG: &str = "warn";
 
@@ -138,7 +139,7 @@ impl Context {
 /// Performs the command.
 pub(crate) fn start(cli: Cli) -> Outcome {
     let is_server = matches!(cli.command, Some(Command::Serve(_)));
-    log_to_stderr(is_server.then_some(SERVER_LOG));
+    logs::begin(&cli.global.logs, is_server.then_some(SERVER_LOG))?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if !is_server {
         // A chat waits for keys on this thread; what goes on meanwhile has one of its own.
@@ -261,15 +262,4 @@ fn database(global: &Global) -> Result<Option<Database>, Failure> {
     let named = global.database_url.clone().or_else(|| std::env::var(DATABASE_VARIABLE).ok());
     let named = named.filter(|url| !url.trim().is_empty());
     Ok(named.as_deref().map(Database::from_str).transpose()?)
-}
-
-/// Logs go to stderr: what `SEGUE_LOG` asks for, or else `unless_set`.
-fn log_to_stderr(unless_set: Option<&str>) {
-    let Some(filter) = std::env::var("SEGUE_LOG").ok().or(unless_set.map(str::to_owned)) else { return };
-    let logs = tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
-        .with_writer(io::stderr)
-        .with_ansi(false);
-    // Nothing else sets a subscriber; were it so, that one may keep its place.
-    let _ = logs.try_init();
 }

@@ -5,6 +5,7 @@
 mod cli;
 mod commands;
 mod exit;
+mod logs;
 mod terminal;
 
 use std::process::ExitCode;

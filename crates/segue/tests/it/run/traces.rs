@@ -210,3 +210,48 @@ fn a_trace_is_a_tree_of_a_run_a_thread_or_a_handoff() {
         sandbox.run(&["trace", unknown]).assert_told(2, "find a run, a thread or a handoff");
     }
 }
+
+#[test]
+fn logs_go_where_they_are_wanted_in_the_form_that_is_wanted() {
+    let (mut sandbox, _server) = with_drafts();
+    let log = sandbox.work().join("logs/segue.log");
+    std::fs::create_dir(log.parent().unwrap()).unwrap();
+    let report = pending(&sandbox);
+    let id = report["handoff"]["handoff_id"].as_str().unwrap();
+    let file = sandbox.file("decision.json", json!({"decisions": [{"type": "approve"}]}).to_string());
+    let log_file = log.to_str().unwrap();
+    let ended = sandbox.run(&[
+        "handoff",
+        "--decide",
+        id,
+        "--decision-file",
+        &file,
+        "--log-file",
+        log_file,
+        "--log-format",
+        "json",
+    ]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{ended:?}");
+    let written: Vec<_> = std::fs::read_dir(log.parent().unwrap()).unwrap().flatten().collect();
+    let [day] = written.as_slice() else { panic!("one file a day: {written:?}") };
+    let name = day.file_name().into_string().unwrap();
+    assert!(name.starts_with("segue.2") && name.ends_with(".log"), "{name}");
+    let lines = std::fs::read_to_string(day.path()).unwrap();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let succeeded: Vec<&Value> = lines
+        .iter()
+        .filter(|line| line["message"].as_str().is_some_and(|text| text.ends_with("succeeded")))
+        .collect();
+    let [line] = succeeded.as_slice() else { panic!("one line says so: {lines:?}") };
+    assert_eq!((&line["level"], &line["handoff_id"]), (&json!("INFO"), &json!(id)));
+    assert!(line["tokens_used"].is_u64() && line["model_run_id"].is_string(), "{line}");
+    let below_a_file = format!("{}/segue.log", sandbox.session());
+    for (args, told) in [
+        (["--log-level", "handoff=loud", "threads", "list"], "log at `handoff=loud`"),
+        (["--log-file", below_a_file.as_str(), "threads", "list"], "log to "),
+    ] {
+        sandbox.run(&args).assert_told(2, told);
+    }
+    sandbox.set("SEGUE_LOG_FORMAT", "xml");
+    sandbox.run(&["threads", "list", "--log-level", "info"]).assert_told(2, "log as `xml`");
+}

@@ -63,6 +63,9 @@ fn appender(path: &Path) -> Result<RollingFileAppender, Failure> {
     let name = |part: Option<&std::ffi::OsStr>| part.map(|part| part.to_string_lossy().into_owned());
     let stem = name(path.file_stem()).ok_or_else(|| unusable("it is no file".to_owned()))?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        return Err(unusable("there is no such folder".to_owned()));
+    }
     RollingFileAppender::builder()
         .rotation(Rotation::DAILY)
         .filename_prefix(stem)

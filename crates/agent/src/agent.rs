@@ -94,6 +94,7 @@ pub struct Agent {
     pub(crate) assemblies: Arc<Assemblies>,
     /// Of all of the journal, whoever's agent this is.
     pub(crate) mirror: Mirror,
+    pub(crate) counted: Arc<telemetry::Counted>,
     pub(crate) halt: CancellationToken,
     pub(crate) own_tools: Vec<Arc<dyn Tool>>,
     pub(crate) own_hooks: Vec<Arc<dyn Hook>>,
@@ -173,6 +174,7 @@ impl Agent {
             toolbox: Arc::default(),
             assemblies: Arc::default(),
             mirror,
+            counted: Arc::default(),
             halt: CancellationToken::new(),
             own_tools: Vec::new(),
             own_hooks: Vec::new(),

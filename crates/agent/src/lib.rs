@@ -81,7 +81,10 @@ pub use model::tokens::estimate as estimate_tokens;
 pub use runtime::{
     Cut, Frame, Frames, Item, Mode, Position, Retelling, Retold, RunEnd, STEP_BITS, Subscription, Within,
 };
-pub use telemetry::{Kind as SpanKind, Outcome as SpanOutcome, Span, SpanId, ToolCalled, TraceId, Traces};
+pub use telemetry::{
+    BOUNDS as DURATION_BOUNDS, Counts, Durations, Kind as SpanKind, Outcome as SpanOutcome, Span, SpanId,
+    ToolCalled, TraceId, Traces,
+};
 pub use tokio_util::sync::CancellationToken;
 pub use tools::permission::{Policy, Rule, Scope, looks_secret};
 

@@ -72,10 +72,12 @@ impl Opening<'_> {
     async fn context(&self, asked: Asked) -> Result<Context, Failure> {
         let settings = settings(self.global, asked)?;
         let model = settings.model.clone();
-        Ok(self.of(Agent::open(settings).await?, model))
+        let context = self.of(Agent::open(settings).await?, model);
+        self.watch(&context);
+        Ok(context)
     }
 
-    /// Opens what a server needs, which may be one of several on one database.
+    /// Opens what a server needs, which may be one of several on one database; what it does is followed by the gateway.
     async fn to_serve(&self, asked: Asked) -> Result<Context, Failure> {
         let settings = settings(self.global, asked)?;
         let model = settings.model.clone();
@@ -84,7 +86,12 @@ impl Opening<'_> {
 
     fn of(&self, agent: Agent, model: Option<String>) -> Context {
         let screen = Screen::new(self.global.color, self.global.drawing());
-        match agent.send_traces() {
+        Context { agent, model, screen, format: self.global.format() }
+    }
+
+    /// Has what the command does sent as traces, if they are sent anywhere.
+    fn watch(&self, context: &Context) {
+        match context.agent.send_traces() {
             Ok(None) => {}
             Ok(Some(traces)) => {
                 // A program opens one agent; were there another, the first one's traces go on.
@@ -94,10 +101,9 @@ impl Opening<'_> {
             Err(error) => {
                 let hint = error.hint().unwrap_or_default();
                 let told = format!("nothing is traced: failed to {}\n  hint: {hint}", chain(&error));
-                screen.note(screen.style.warn(told));
+                context.screen.note(context.screen.style.warn(told));
             }
         }
-        Context { agent, model, screen, format: self.global.format() }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Following what this process commits and sending the spans that come of it. The journal is the buffer: however far behind this
+//! Following what this process commits: the spans that come of it are sent and counted. The journal is the buffer: however far behind this
 //! falls, nothing waits for it, and it goes on from where it was.
 
 use std::collections::HashMap;
@@ -11,6 +11,7 @@ use model::prices::Prices;
 use protocol::{EventType, ParentKind, Seq, ThreadId};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::counted::Counted;
 use crate::export::{Error, Sending};
 use crate::fold::{Fold, Place, caller};
 use crate::settings::Settings;
@@ -23,24 +24,47 @@ const IDLE_MAX: usize = 500;
 /// The traces of one process on their way out. Dropped, it follows no more; what was handed over is sent still.
 #[derive(Debug)]
 pub struct Traces {
-    sending: Arc<Sending>,
+    sending: Option<Arc<Sending>>,
     flushes: mpsc::Sender<oneshot::Sender<()>>,
 }
 
 impl Traces {
-    /// Begins to send what `store` commits from here on, where `settings` and the environment say; `None` when they say nowhere.
-    /// Called on an async runtime, it works there.
+    /// Begins to send what `store` commits from here on, where `settings` and the environment say; `None` when they say nowhere, or
+    /// when somebody follows the store already. Called on an async runtime, it works there.
     ///
     /// # Errors
     /// When the address makes no sense.
     pub fn begin(store: Arc<dyn Store>, settings: &Settings, prices: &Prices) -> Result<Option<Self>, Error> {
-        let Some(target) = settings.target(&|name| std::env::var(name).ok()) else { return Ok(None) };
-        let Some(following) = store.commits().follow() else { return Ok(None) };
-        let sending = Arc::new(Sending::begin(&target, prices.clone())?);
-        let follower = Follower { store, following, sending: Arc::clone(&sending), threads: HashMap::new() };
+        Ok(match sending(settings, prices)? {
+            Some(sending) => Self::follow(store, Some(sending), None),
+            None => None,
+        })
+    }
+
+    /// The same for a server, which counts what it does wherever it is sent: an address that makes no sense is told in the log.
+    pub fn begin_counting(
+        store: Arc<dyn Store>,
+        (settings, prices): (&Settings, &Prices),
+        counted: Arc<Counted>,
+    ) -> Option<Self> {
+        let sending = sending(settings, prices).unwrap_or_else(|error| {
+            tracing::warn!("nothing is traced: failed to {error}");
+            None
+        });
+        Self::follow(store, sending, Some(counted))
+    }
+
+    fn follow(
+        store: Arc<dyn Store>,
+        sending: Option<Arc<Sending>>,
+        counted: Option<Arc<Counted>>,
+    ) -> Option<Self> {
+        let following = store.commits().follow()?;
+        let follower =
+            Follower { store, following, sending: sending.clone(), counted, threads: HashMap::new() };
         let (flushes, asked) = mpsc::channel(1);
         tokio::spawn(follower.work(asked));
-        Ok(Some(Self { sending, flushes }))
+        Some(Self { sending, flushes })
     }
 
     /// Sends what was committed until now, and returns when that is done, or after `wait_max`.
@@ -53,15 +77,24 @@ impl Traces {
         };
         let begun = Instant::now();
         let _ = tokio::time::timeout(wait_max, looked).await;
-        self.sending.flush(wait_max.saturating_sub(begun.elapsed())).await;
+        if let Some(sending) = &self.sending {
+            sending.flush(wait_max.saturating_sub(begun.elapsed())).await;
+        }
     }
+}
+
+/// Begins to send where the settings and the environment say, if they do.
+fn sending(settings: &Settings, prices: &Prices) -> Result<Option<Arc<Sending>>, Error> {
+    let Some(target) = settings.target(&|name| std::env::var(name).ok()) else { return Ok(None) };
+    Ok(Some(Arc::new(Sending::begin(&target, prices.clone())?)))
 }
 
 /// Reads what was committed and makes spans of it.
 struct Follower {
     store: Arc<dyn Store>,
     following: Following,
-    sending: Arc<Sending>,
+    sending: Option<Arc<Sending>>,
+    counted: Option<Arc<Counted>>,
     threads: HashMap<ThreadId, Known>,
 }
 
@@ -112,7 +145,14 @@ impl Follower {
                 known.fold.take(event);
                 known.read_up_to = event.seq;
             }
-            known.fold.finished().iter().for_each(|span| self.sending.send(span));
+            for span in known.fold.finished() {
+                if let Some(counted) = &self.counted {
+                    counted.add(&span);
+                }
+                if let Some(sending) = &self.sending {
+                    sending.send(&span);
+                }
+            }
             if page.len() < READ_AT_ONCE {
                 return Ok(());
             }

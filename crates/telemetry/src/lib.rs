@@ -5,12 +5,14 @@
 //! screen is not said here.
 
 mod attributes;
+mod counted;
 mod export;
 mod fold;
 mod follow;
 mod settings;
 mod span;
 
+pub use counted::{BOUNDS, Counted, Counts, Durations};
 pub use export::Error;
 pub use fold::{Fold, Place};
 pub use follow::{Traces, place};

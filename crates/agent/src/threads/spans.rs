@@ -7,7 +7,7 @@ use journal::{EventQuery, Superseded};
 use model::prices;
 use protocol::{Event, EventType, Handoff, Run, RunId, Thread, ThreadId};
 use serde_json::Value;
-use telemetry::{Fold, Kind, Span, Traces};
+use telemetry::{Counts, Fold, Kind, Span, Traces};
 
 use crate::agent::Agent;
 use crate::{Result, TraceError};
@@ -130,6 +130,17 @@ impl Agent {
     pub fn send_traces(&self) -> Result<Option<Traces>> {
         let traces = Traces::begin(Arc::clone(&self.journal), &self.config.tracing, &self.config.prices);
         Ok(traces.map_err(TraceError::from)?)
+    }
+
+    /// The same for a server, which also counts what it does ([`Agent::counted`]); an address that makes no sense is told in the log.
+    pub fn send_traces_and_count(&self) -> Option<Traces> {
+        let (settings, prices) = (&self.config.tracing, &self.config.prices);
+        Traces::begin_counting(Arc::clone(&self.journal), (settings, prices), Arc::clone(&self.counted))
+    }
+
+    /// Returns what was counted; nothing before [`Agent::send_traces_and_count`].
+    pub fn counted(&self) -> Counts {
+        self.counted.counts()
     }
 
     async fn fold_run(&self, fold: &mut Fold, thread_id: ThreadId, run_id: RunId) -> Result<()> {

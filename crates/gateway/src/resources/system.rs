@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 use crate::error::{Envelope, Fault};
 use crate::extract::{Caller, Params};
 use crate::server::Gateway;
-use crate::server::metrics::{mirror, pool};
+use crate::server::metrics::{mirror, pool, work};
 use crate::server::page;
 use crate::wire::AnyObject;
 
@@ -111,6 +111,7 @@ async fn info() -> Json<Info> {
 async fn metrics(State(gateway): State<Gateway>, _: Caller) -> Response {
     let mut text = gateway.counters.text(gateway.dispatch.figures());
     let agent = gateway.dispatch.agent(&Scope::Owner(None));
+    text.push_str(&work::text(&agent.counted()));
     text.push_str(&mirror::text(&agent).await);
     text.push_str(&pool::text(&agent));
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()

@@ -2,6 +2,7 @@
 
 pub(crate) mod mirror;
 pub(crate) mod pool;
+pub(crate) mod work;
 
 use std::fmt::Write as _;
 use std::sync::Arc;

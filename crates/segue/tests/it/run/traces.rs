@@ -145,6 +145,16 @@ fn a_server_sends_what_it_does_and_what_is_left_when_it_stops() {
     let (run, step) = (named(&spans, "run"), named(&spans, "step 1"));
     assert_eq!(step[0].parent_id, run[0].span_id);
     assert!(run[0].failure.is_none());
+    let told = api.get("/metrics").text();
+    for line in [
+        "segue_runs_total{status=\"success\"} 1",
+        "segue_steps_total 1",
+        "segue_model_calls_total{model=\"anthropic/claude-sonnet-4-5\",outcome=\"success\"} 1",
+        "segue_input_tokens_total{model=\"anthropic/claude-sonnet-4-5\"} 10",
+        "segue_run_seconds_count 1",
+    ] {
+        assert!(told.lines().any(|found| found == line), "{line} in\n{told}");
+    }
 }
 
 #[test]

@@ -1,0 +1,124 @@
+//! What tracing costs a step of a model that answers at once, on a database on disk with every commit durable: without it, with spans
+//! counted, and with spans sent to a collector on the same machine, content and all. The three take turns, so that what else the
+//! machine does meets them alike.
+//!
+//! `cargo bench -p agent --bench traces` prints a table; nothing is asserted.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use agent::{Agent, CancellationToken, Frames, Home, Settings, Traces};
+use protocol::{HumanMessage, ThreadId};
+use scripted::{Reply, Script, Server};
+
+/// Turns of each that are measured, one step each.
+const TURNS: usize = 300;
+/// Turns before, that are not.
+const WARM_UP: usize = 20;
+
+/// One way to work, with what it works on.
+struct Way {
+    name: &'static str,
+    agent: Agent,
+    thread_id: ThreadId,
+    _traces: Option<Traces>,
+    took: Vec<Duration>,
+}
+
+/// Takes whatever is posted, and answers that it was taken.
+fn collector() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let url = format!("http://{}/v1/traces", listener.local_addr().expect("it has an address"));
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || take(&stream));
+        }
+    });
+    url
+}
+
+fn take(stream: &TcpStream) -> Option<()> {
+    let mut reader = BufReader::new(stream);
+    let mut stream = stream;
+    loop {
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            (reader.read_line(&mut line).ok()? > 0).then_some(())?;
+            if line.trim().is_empty() {
+                break;
+            }
+            let line = line.to_ascii_lowercase();
+            if let Some(given) = line.strip_prefix("content-length: ") {
+                length = given.trim().parse().ok()?;
+            }
+        }
+        reader.read_exact(&mut vec![0; length]).ok()?;
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").ok()?;
+    }
+}
+
+async fn agent(folder: &Path, server: &Server, tracing: &str) -> Agent {
+    let home = Home::locate(Some(folder.join("home").as_os_str())).expect("a home can be named");
+    home.create().expect("a home can be made");
+    let config =
+        format!("[providers.anthropic]\nbase_url = \"{}\"\napi_key = \"bench\"\n{tracing}", server.url());
+    std::fs::write(home.config(), config).expect("the settings can be written");
+    let settings = Settings { model: Some("anthropic/instant".to_owned()), ..Settings::new(home, folder) };
+    Agent::open(settings).await.expect("the agent opens")
+}
+
+impl Way {
+    async fn turn(&self) -> Duration {
+        let (frames, cancel) = (Frames::default(), CancellationToken::new());
+        let begun = Instant::now();
+        let message = HumanMessage::text("Which part is next?");
+        self.agent.send(self.thread_id, message, &frames, &cancel).await.expect("the turn is done");
+        begun.elapsed()
+    }
+
+    /// Returns the time that half of the turns took at most.
+    fn median(&mut self) -> Duration {
+        self.took.sort_unstable();
+        self.took[self.took.len() / 2]
+    }
+}
+
+#[tokio::main]
+async fn main() {
+    let server =
+        Server::start(Script::new([Reply::text("Part 7 is next.").repeated()])).expect("a port is free");
+    let folders: Vec<tempfile::TempDir> =
+        (0..3).map(|_| tempfile::tempdir().expect("a folder can be made")).collect();
+    let sending = format!("[tracing]\nendpoint = \"{}\"\ncontent = true\n", collector());
+    let mut ways = Vec::new();
+    for (name, tracing, folder) in
+        [("without", "", &folders[0]), ("counted", "", &folders[1]), ("sent", sending.as_str(), &folders[2])]
+    {
+        let agent = agent(folder.path(), &server, tracing).await;
+        let traces = if name == "without" { None } else { agent.send_traces_and_count() };
+        let thread_id = agent.create_thread(None).await.expect("a thread can be made").thread_id;
+        ways.push(Way { name, agent, thread_id, _traces: traces, took: Vec::new() });
+    }
+    for turn in 0..WARM_UP + TURNS {
+        for way in &mut ways {
+            let took = way.turn().await;
+            if turn >= WARM_UP {
+                way.took.push(took);
+            }
+        }
+    }
+    let without = ways[0].median();
+    println!("{:<10} {:>12} {:>8}", "tracing", "a step", "ratio");
+    for way in &mut ways {
+        let took = way.median();
+        println!(
+            "{:<10} {:>9.2} ms {:>8.3}",
+            way.name,
+            took.as_secs_f64() * 1e3,
+            took.as_secs_f64() / without.as_secs_f64()
+        );
+    }
+}

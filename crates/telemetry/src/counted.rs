@@ -1,0 +1,133 @@
+//! What a process did, counted from its spans. In which form it is told is not said here; nothing of anybody's data is in it.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use protocol::Usage;
+
+use crate::span::{Kind, Outcome, Span};
+
+/// The upper bounds of the classes that durations are sorted into, in seconds: from a quick tool to a long answer.
+pub const BOUNDS: [f64; 12] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
+
+/// Models that are told apart; what more there are is counted together.
+const MODELS_MAX: usize = 50;
+/// The name under which they are.
+const OTHER_MODELS: &str = "other";
+
+/// How often something took how long.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Durations {
+    /// How many took at most each of [`BOUNDS`], and no less than the one before.
+    pub classes: [u64; BOUNDS.len()],
+    /// How many there were, longer ones too.
+    pub count: u64,
+    /// Seconds all took together.
+    pub seconds: f64,
+}
+
+/// Everything that was counted. Names within are the values of labels.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Counts {
+    /// Runs that ended, by how.
+    pub runs: BTreeMap<&'static str, u64>,
+    /// How long they took.
+    pub run_durations: Durations,
+    /// Steps that ended.
+    pub steps: u64,
+    /// Calls of models, by model and outcome.
+    pub model_calls: BTreeMap<(String, &'static str), u64>,
+    /// How long they took, by model.
+    pub model_durations: BTreeMap<String, Durations>,
+    /// Tokens, by model.
+    pub tokens: BTreeMap<String, Usage>,
+    /// Calls of tools, by outcome.
+    pub tool_calls: BTreeMap<&'static str, u64>,
+    /// How long they took.
+    pub tool_durations: Durations,
+    /// Compactions, by outcome.
+    pub compactions: BTreeMap<&'static str, u64>,
+    /// Drafts of handoffs.
+    pub drafts: u64,
+    /// Handoffs that were decided, by what became of them.
+    pub handoffs: BTreeMap<String, u64>,
+    /// Old turns that became a summary, each time counted once.
+    pub transfers: u64,
+}
+
+/// Where it is counted.
+#[derive(Debug, Default)]
+pub struct Counted(Mutex<Counts>);
+
+impl Counted {
+    /// Returns the counts of this moment.
+    pub fn counts(&self) -> Counts {
+        self.lock().clone()
+    }
+
+    /// Counts a span that ended.
+    pub(crate) fn add(&self, span: &Span) {
+        let mut counts = self.lock();
+        let outcome = outcome(&span.outcome);
+        let took = span.end.map(|end| span.duration(end)).unwrap_or_default();
+        match span.kind {
+            Kind::Run => {
+                *counts.runs.entry(outcome).or_default() += 1;
+                counts.run_durations.add(took);
+            }
+            Kind::Step => counts.steps += 1,
+            Kind::Model => counts.add_model(span, outcome, took),
+            Kind::Tool => {
+                *counts.tool_calls.entry(outcome).or_default() += 1;
+                counts.tool_durations.add(took);
+            }
+            Kind::Compaction => *counts.compactions.entry(outcome).or_default() += 1,
+            Kind::Draft => counts.drafts += 1,
+            Kind::Accept => *counts.handoffs.entry("accepted".to_owned()).or_default() += 1,
+            Kind::Decision => {
+                let became = span.name.trim_start_matches("handoff_");
+                if ["declined", "previewed", "expired", "failed"].contains(&became) {
+                    *counts.handoffs.entry(became.to_owned()).or_default() += 1;
+                }
+            }
+            Kind::Transfer => counts.transfers += 1,
+            Kind::Interrupt | Kind::Resume | Kind::Seed | Kind::Cleanup | Kind::Mirror => {}
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Counts {
+    fn add_model(&mut self, span: &Span, outcome: &'static str, took: Duration) {
+        let named = span.model.as_deref().unwrap_or(OTHER_MODELS);
+        let is_told_apart = self.tokens.contains_key(named) || self.tokens.len() < MODELS_MAX;
+        let model = if is_told_apart { named } else { OTHER_MODELS };
+        *self.model_calls.entry((model.to_owned(), outcome)).or_default() += 1;
+        self.model_durations.entry(model.to_owned()).or_default().add(took);
+        self.tokens.entry(model.to_owned()).or_default().add(span.usage.unwrap_or_default());
+    }
+}
+
+impl Durations {
+    fn add(&mut self, took: Duration) {
+        let seconds = took.as_secs_f64();
+        if let Some(class) = BOUNDS.iter().position(|bound| seconds <= *bound) {
+            self.classes[class] += 1;
+        }
+        self.count += 1;
+        self.seconds += seconds;
+    }
+}
+
+const fn outcome(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Done => "success",
+        Outcome::Failed(_) => "error",
+        Outcome::Waiting => "interrupted",
+        Outcome::Stopped | Outcome::Working => "stopped",
+    }
+}

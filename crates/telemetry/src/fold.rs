@@ -70,6 +70,11 @@ impl Fold {
     /// Takes the next event.
     pub fn take(&mut self, event: &Event) {
         let Some(kind) = event.kind() else { return };
+        if kind == EventType::ThreadCreated {
+            // What stands before the beginning of a fork are copies of what happened elsewhere.
+            *self = Self::new(self.place.clone());
+            return;
+        }
         match event.run_id {
             Some(run_id) => self.within(run_id, kind, event),
             None => self.outside(kind, event),

@@ -313,6 +313,21 @@ fn compactions_and_transfers_take_in_the_calls_they_took() {
 }
 
 #[test]
+fn what_a_fork_took_along_happened_elsewhere() {
+    let told = turn()
+        .outside()
+        .event(EventType::ThreadCreated, json!({"origin": "fork"}))
+        .in_run(2)
+        .says("And now?")
+        .begins("admitted")
+        .answers("This.", &[])
+        .ends("success");
+    let spans = told.spans();
+    assert!(spans.iter().all(|span| span.run_id == Some(run(2))), "{spans:?}");
+    assert_eq!(spans.iter().filter(|span| span.kind == Kind::Run).count(), 1);
+}
+
+#[test]
 fn m16_no_secret_is_in_a_span() {
     let key = "sk-ant-api03-aaaaaaaaaaaaaaaaaaaaaaaaaaaa";
     let told = Told::default()

@@ -54,21 +54,27 @@ impl Agent {
         }
     }
 
-    /// Returns the spans of a run, those that ended in the order in which they did and behind them what is under way.
+    /// Returns the spans of a run and of the sub-agents it had, those that ended in the order in which they did and behind them what is
+    /// under way.
     ///
     /// # Errors
     /// When the journal fails.
     pub async fn run_spans(&self, run: &Run) -> Result<Vec<Span>> {
         let mut fold = Fold::new(telemetry::place(&*self.store, run.thread_id).await?);
         self.fold_run(&mut fold, run.thread_id, run.run_id).await?;
-        Ok(all(fold))
+        self.with_subagents(all(fold)).await
     }
 
-    /// Returns the spans of everything that happened in a thread, what was taken back since included.
+    /// Returns the spans of everything that happened in a thread and in those of its sub-agents, what was taken back since included.
     ///
     /// # Errors
     /// When the journal fails.
     pub async fn thread_spans(&self, thread_id: ThreadId) -> Result<Vec<Span>> {
+        let spans = self.own_spans(thread_id).await?;
+        self.with_subagents(spans).await
+    }
+
+    async fn own_spans(&self, thread_id: ThreadId) -> Result<Vec<Span>> {
         let mut fold = Fold::new(telemetry::place(&*self.store, thread_id).await?);
         let mut after = 0;
         loop {
@@ -81,6 +87,16 @@ impl Agent {
             after = last.seq;
             page.iter().for_each(|event| fold.take(event));
         }
+    }
+
+    /// Adds what the sub-agents did that were called in the spans; they have none of their own.
+    async fn with_subagents(&self, mut spans: Vec<Span>) -> Result<Vec<Span>> {
+        let called = |span: &Span| span.metadata.get("subagent_thread_id")?.as_str()?.parse().ok();
+        let threads: Vec<ThreadId> = spans.iter().filter_map(called).collect();
+        for thread_id in threads {
+            spans.extend(self.own_spans(thread_id).await?);
+        }
+        Ok(spans)
     }
 
     /// Returns the spans of the runs a handoff was drafted, decided and accepted in, and of the clearing of the child's block.

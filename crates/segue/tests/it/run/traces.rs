@@ -265,3 +265,33 @@ fn logs_go_where_they_are_wanted_in_the_form_that_is_wanted() {
     sandbox.set("SEGUE_LOG_FORMAT", "xml");
     sandbox.run(&["threads", "list", "--log-level", "info"]).assert_told(2, "log as `xml`");
 }
+
+#[test]
+fn what_a_sub_agent_did_is_told_below_the_call_it_was_made_with() {
+    let collector = Collector::start();
+    let server = Server::start(Script::new([
+        Reply::call("c1", "task", json!({"description": "count", "prompt": "Count the hens."})),
+        Reply::text("There are seven."),
+        Reply::text("Seven hens."),
+    ]))
+    .unwrap();
+    let mut sandbox = Sandbox::new().with_model(&server);
+    sandbox.set("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url);
+    assert_eq!(sandbox.run(&["run", "-p", "How many hens?", "--approve", "allow"]).code, 0);
+    let spans = collector.until(|spans| named(spans, "run").len() == 2);
+    let call = named(&spans, "execute_tool task")[0];
+    let inner = *named(&spans, "run").iter().find(|run| run.parent_id == call.span_id).unwrap();
+    assert_eq!(inner.trace_id, call.trace_id, "one trace");
+    let told: Vec<Value> = sandbox
+        .run(&["trace", "last", "--json"])
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(told.len(), spans.len(), "the same here");
+    let ids: BTreeSet<&Value> = told.iter().map(|span| &span["span_id"]).collect();
+    assert!(
+        told.iter().filter_map(|span| span.get("parent_id")).all(|parent| ids.contains(parent)),
+        "{told:?}"
+    );
+}

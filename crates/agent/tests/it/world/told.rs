@@ -32,9 +32,11 @@ impl Names {
 
     fn field(&mut self, key: String, value: Value) -> Option<(String, Value)> {
         match (key.as_str(), &value) {
-            ("model" | "provider" | "raw" | "thread_id" | "interrupt_ids" | "sha256" | "handoff_id", _) => {
-                None
-            }
+            (
+                "model" | "provider" | "raw" | "thread_id" | "run_id" | "interrupt_ids" | "sha256"
+                | "handoff_id",
+                _,
+            ) => None,
             // It differs with the length of ids and paths.
             ("estimated_tokens", _) => None,
             ("id" | "call_id", Value::String(id)) => {

@@ -9,7 +9,6 @@ pub(crate) mod settings;
 
 use std::any::Any;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
@@ -17,7 +16,6 @@ use axum::middleware;
 use axum::response::{IntoResponse, Redirect, Response};
 use dispatch::Dispatch;
 use http::{HeaderName, StatusCode, header};
-use protocol::Scope;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -34,9 +32,6 @@ use metrics::Counters;
 
 /// Seconds for which a browser need not ask again whether it may.
 const PREFLIGHT_SECONDS: u64 = 600;
-
-/// How long the end of a server waits for its traces to be sent.
-const TRACES_WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// Imports at a time, of one user.
 const IMPORTS_PER_USER_MAX: usize = 2;
@@ -60,7 +55,8 @@ pub(crate) struct Gateway {
 }
 
 /// Answers clients at `listener` until `shutdown` is cancelled; then runs under way reach a durable step, streams end, and
-/// it returns. Recovery of what an earlier process left is the caller's, before.
+/// it returns. Recovery of what an earlier process left is the caller's, before, and so is to begin what `/metrics` counts
+/// ([`agent::Agent::send_traces_and_count`]).
 ///
 /// # Errors
 /// When the settings would let anybody in, or the address cannot be listened at.
@@ -81,13 +77,9 @@ pub async fn serve(
         settings: Arc::new(settings),
     };
     let most = gateway.settings.limits.connections_max;
-    let traces = dispatch.agent(&Scope::Owner(None)).send_traces_and_count();
     let open = connections::accept(listener, router(gateway), (most, &shutdown)).await;
     dispatch.shutdown(grace).await;
     open.end().await;
-    if let Some(traces) = traces {
-        traces.flush(TRACES_WAIT_MAX).await;
-    }
     Ok(())
 }
 

@@ -94,14 +94,15 @@ pub(crate) struct Global {
 #[derive(Debug, Default, Args)]
 pub(crate) struct Logs {
     /// How much is logged: error, warn, info, debug or trace, or a filter such as `warn,handoff=debug` [env: SEGUE_LOG]
-    #[arg(long = "log-level", global = true, value_name = "LEVEL", help_heading = "Global options")]
+    #[arg(id = "log-level", long, global = true, value_name = "LEVEL", help_heading = "Global options")]
     pub(crate) level: Option<String>,
     /// Log to this file, a new one each day of which seven are kept, instead of stderr [env: SEGUE_LOG_FILE]
-    #[arg(long = "log-file", global = true, value_name = "PATH", help_heading = "Global options")]
+    #[arg(id = "log-file", long, global = true, value_name = "PATH", help_heading = "Global options")]
     pub(crate) file: Option<PathBuf>,
     /// One line for people, or one JSON object, for each thing that is logged [default: text] [env: SEGUE_LOG_FORMAT]
     #[arg(
-        long = "log-format",
+        id = "log-format",
+        long,
         global = true,
         value_enum,
         value_name = "FORMAT",

@@ -77,11 +77,15 @@ impl Opening<'_> {
         Ok(context)
     }
 
-    /// Opens what a server needs, which may be one of several on one database; what it does is followed by the gateway.
+    /// Opens what a server needs, which may be one of several on one database.
     async fn to_serve(&self, asked: Asked) -> Result<Context, Failure> {
         let settings = settings(self.global, asked)?;
         let model = settings.model.clone();
-        Ok(self.of(Agent::open_to_serve(settings).await?, model))
+        let agent = Agent::open_to_serve(settings).await?;
+        if let Some(traces) = agent.send_traces_and_count() {
+            let _ = self.traces.set(traces);
+        }
+        Ok(self.of(agent, model))
     }
 
     fn of(&self, agent: Agent, model: Option<String>) -> Context {

@@ -16,18 +16,36 @@ pub(crate) fn attributes(span: &Span, prices: &Prices, content: Content) -> Vec<
         Kind::Run => told.agent(span),
         Kind::Model => told.model(span, prices),
         Kind::Tool => told.tool(span),
-        _ => {}
+        Kind::Step
+        | Kind::Compaction
+        | Kind::Draft
+        | Kind::Interrupt
+        | Kind::Resume
+        | Kind::Decision
+        | Kind::Accept
+        | Kind::Seed
+        | Kind::Cleanup
+        | Kind::Transfer => {}
     }
     told.kinds(span.kind);
     told.metadata(span);
-    if let Outcome::Failed(reason) = &span.outcome {
+    if let Some(reason) = failure(span, content) {
         told.add("error.type", "failed");
-        told.add("error.message", reason.clone());
+        told.add("error.message", reason.to_owned());
     }
     if content == Content::Sent {
         told.content(span);
     }
     told.0
+}
+
+/// Returns why it failed, if it did. What a tool printed is content.
+pub(crate) fn failure(span: &Span, content: Content) -> Option<&str> {
+    match &span.outcome {
+        Outcome::Failed(_) if span.kind == Kind::Tool && content == Content::Kept => Some("the tool failed"),
+        Outcome::Failed(reason) => Some(reason),
+        Outcome::Working | Outcome::Done | Outcome::Waiting | Outcome::Stopped => None,
+    }
 }
 
 struct Attributes(Vec<KeyValue>);
@@ -68,7 +86,13 @@ impl Attributes {
             Kind::Model => ("llm", "LLM", "generation"),
             Kind::Tool => ("tool", "TOOL", "tool"),
             Kind::Interrupt | Kind::Resume | Kind::Decision => ("chain", "CHAIN", "event"),
-            _ => ("chain", "CHAIN", "span"),
+            Kind::Step
+            | Kind::Compaction
+            | Kind::Draft
+            | Kind::Accept
+            | Kind::Seed
+            | Kind::Cleanup
+            | Kind::Transfer => ("chain", "CHAIN", "span"),
         };
         self.add("langsmith.span.kind", langsmith);
         self.add("openinference.span.kind", openinference);
@@ -131,7 +155,7 @@ impl Attributes {
         let Some(tool) = &span.tool else { return };
         self.add("gen_ai.operation.name", "execute_tool");
         self.add("gen_ai.tool.name", tool.name.clone());
-        self.add("gen_ai.tool.call.id", tool.call_id.clone());
+        self.add("gen_ai.tool.call.id", ledger::redact(&tool.call_id).into_owned());
         self.add("gen_ai.tool.type", "function");
         self.add("tool.name", tool.name.clone());
     }

@@ -18,7 +18,7 @@ use opentelemetry_sdk::trace::{
     BatchSpanProcessor, SpanData, SpanEvents, SpanExporter, SpanLinks, SpanProcessor,
 };
 
-use crate::attributes::attributes;
+use crate::attributes::{attributes, failure};
 use crate::settings::{Content, Target};
 use crate::span::{self, Kind, Outcome, Span};
 
@@ -71,7 +71,11 @@ impl Sending {
         let processor = Arc::clone(&self.processor);
         let flushed = tokio::task::spawn_blocking(move || processor.force_flush());
         // What failed was told when it did.
-        let _ = tokio::time::timeout(wait_max, flushed).await;
+        if tokio::time::timeout(wait_max, flushed).await.is_err() {
+            tracing::warn!(
+                "failed to send all traces before the end: the collector does not answer; `segue trace` shows them"
+            );
+        }
     }
 
     fn data(&self, span: &Span) -> SpanData {
@@ -87,10 +91,10 @@ impl Sending {
             dropped_attributes_count: 0,
             events: SpanEvents::default(),
             links: links(&span.links),
-            status: match &span.outcome {
-                Outcome::Failed(reason) => Status::error(reason.clone()),
-                Outcome::Done => Status::Ok,
-                Outcome::Working | Outcome::Waiting | Outcome::Stopped => Status::Unset,
+            status: match failure(span, self.content) {
+                Some(reason) => Status::error(reason.to_owned()),
+                None if span.outcome == Outcome::Done => Status::Ok,
+                None => Status::Unset,
             },
             instrumentation_scope: self.scope.clone(),
         }

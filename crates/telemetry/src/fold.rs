@@ -11,6 +11,7 @@ mod text;
 use std::collections::HashMap;
 
 use jiff::Timestamp;
+use journal::view::branches::says_again;
 use protocol::{Event, EventType, HandoffId, RunId, ThreadId};
 use serde_json::{Map, Value, json};
 
@@ -70,10 +71,19 @@ impl Fold {
     /// Takes the next event.
     pub fn take(&mut self, event: &Event) {
         let Some(kind) = event.kind() else { return };
+        if says_again(event.metadata.as_ref()) {
+            // It happened in a run that is over, on a branch that was left.
+            return;
+        }
         if kind == EventType::ThreadCreated {
             // What stands before the beginning of a fork are copies of what happened elsewhere.
             *self = Self::new(self.place.clone());
             return;
+        }
+        if !matches!(kind, EventType::ModelCalled | EventType::TurnsArchived) {
+            let unused = self.unused();
+            self.finished.extend(unused);
+            self.background.clear();
         }
         match event.run_id {
             Some(run_id) => self.within(run_id, kind, event),
@@ -86,16 +96,23 @@ impl Fold {
         std::mem::take(&mut self.finished)
     }
 
-    /// Returns the spans that are under way.
+    /// Returns the spans that are under way, and those that wait for what comes with them.
     pub fn open(&self) -> Vec<Span> {
         let mut open: Vec<Span> = self.runs.values().flat_map(OpenRun::spans).cloned().collect();
+        open.extend(self.unused());
         open.sort_by_key(|span| (span.start, span.seq));
         open
     }
 
     /// Returns whether nothing of the thread is under way.
     pub fn is_idle(&self) -> bool {
-        self.runs.is_empty()
+        self.runs.is_empty() && self.background.is_empty()
+    }
+
+    /// Returns the calls outside any run that nothing came of, each in a trace of its own.
+    fn unused(&self) -> Vec<Span> {
+        let span = |call: &Event| run::model_span(&call.content_value(), call, call.created_at);
+        self.background.iter().map(span).collect()
     }
 
     fn within(&mut self, run_id: RunId, kind: EventType, event: &Event) {
@@ -115,6 +132,10 @@ impl Fold {
             EventType::ToolMessage => self.finished.extend(run.returned(event)),
             EventType::SubagentEnded => run.subagent(&content),
             EventType::ModelCalled => self.finished.extend(run.called(&content, event)),
+            EventType::HandoffFailed => {
+                self.finished.extend(run.draft_failed(&content, event));
+                self.finished.push(run.handoff_decided(kind, &content, event));
+            }
             EventType::Compacted | EventType::CompactionFailed => {
                 self.finished.extend(run.condensed(kind, &content, event));
             }
@@ -128,7 +149,6 @@ impl Fold {
             | EventType::HandoffDeclined
             | EventType::HandoffPreviewed
             | EventType::HandoffExpired
-            | EventType::HandoffFailed
             | EventType::HandoffRefined => {
                 if let (EventType::HandoffRefined, Some(id), Some(text)) =
                     (kind, handoff::id(&content), text::field(&content, "feedback"))
@@ -160,7 +180,9 @@ impl Fold {
             EventType::ModelCalled => self.background.push(event.clone()),
             EventType::TurnsArchived => self.archived(event),
             EventType::HandoffCleaned => {
-                let within = self.ended;
+                // It is cleared as the turn ends, so that is under way still.
+                let open = if self.runs.len() == 1 { self.runs.keys().next().copied() } else { None };
+                let within = open.or(self.ended);
                 self.finished.push(self.handoff_moment(Kind::Cleanup, "handoff_cleanup", within, event));
             }
             EventType::HandoffExpired | EventType::HandoffDeclined | EventType::HandoffFailed => {

@@ -20,6 +20,8 @@ use crate::settings::Settings;
 const READ_AT_ONCE: usize = 200;
 /// Threads that are remembered where nothing is under way.
 const IDLE_MAX: usize = 500;
+/// Threads that are remembered at all; one that is forgotten is read again when something happens in it.
+const THREADS_MAX: usize = 5_000;
 
 /// The traces of one process on their way out. Dropped, it follows no more; what was handed over is sent still.
 #[derive(Debug)]
@@ -132,6 +134,10 @@ impl Follower {
         if self.threads.len() > IDLE_MAX {
             self.threads.retain(|_, known| !known.fold.is_idle());
         }
+        if self.threads.len() > THREADS_MAX {
+            // Runs whose end nobody tells of here: another process went on with them, or their thread is gone.
+            self.threads.clear();
+        }
     }
 
     async fn read(&mut self, thread_id: ThreadId, first: Seq) -> Result<(), journal::Error> {
@@ -141,11 +147,17 @@ impl Follower {
         };
         loop {
             let page = self.store.events(thread_id, all_after(known.read_up_to, READ_AT_ONCE)).await?;
+            let mut ended = Vec::new();
             for event in &page {
                 known.fold.take(event);
                 known.read_up_to = event.seq;
+                let spans = known.fold.finished();
+                // What ended before is what another process did, and told of.
+                if event.seq >= first {
+                    ended.extend(spans);
+                }
             }
-            for span in known.fold.finished() {
+            for span in ended {
                 if let Some(counted) = &self.counted {
                     counted.add(&span);
                 }
@@ -163,17 +175,9 @@ impl Follower {
 /// Returns a thread as it was before `first`, as far as what follows goes on from it: the question that was asked last, and the
 /// run that is under way.
 async fn known(store: &dyn Store, thread_id: ThreadId, first: Seq) -> Result<Known, journal::Error> {
-    let mut fold = Fold::new(place(store, thread_id).await?);
-    let before = EventQuery {
-        after: None,
-        before: Some(first),
-        types: vec![EventType::RunInterrupted, EventType::RunEnded, EventType::RunFailed],
-        ..all_after(0, 1)
-    };
-    let last = store.events(thread_id, before).await?;
-    last.iter().for_each(|event| fold.take(event));
-    let next = store.events(thread_id, all_after(first - 1, 1)).await?.pop();
-    if let Some(run_id) = next.and_then(|event| event.run_id) {
+    let mut fold = primed(store, thread_id, first).await?;
+    let next = store.events(thread_id, all_after(first - 1, READ_AT_ONCE)).await?;
+    if let Some(run_id) = next.iter().find_map(|event| event.run_id) {
         let mut after = 0;
         loop {
             let page = store.run_events(thread_id, run_id, after, READ_AT_ONCE).await?;
@@ -189,11 +193,21 @@ async fn known(store: &dyn Store, thread_id: ThreadId, first: Seq) -> Result<Kno
     Ok(Known { fold, read_up_to: first - 1 })
 }
 
-/// Returns where the runs of a thread belong: those of a sub-agent to the call that began it.
+/// Returns a fold of a thread that knows how the run before `seq` ended, so that one that goes on after a question is linked to it.
 ///
 /// # Errors
 /// When the journal fails.
-pub async fn place(store: &dyn Store, thread_id: ThreadId) -> Result<Place, journal::Error> {
+pub async fn primed(store: &dyn Store, thread_id: ThreadId, seq: Seq) -> Result<Fold, journal::Error> {
+    let mut fold = Fold::new(place(store, thread_id).await?);
+    let ends = vec![EventType::RunInterrupted, EventType::RunEnded, EventType::RunFailed];
+    let before = EventQuery { after: None, before: Some(seq), types: ends, ..all_after(0, 1) };
+    store.events(thread_id, before).await?.iter().for_each(|event| fold.take(event));
+    fold.finished();
+    Ok(fold)
+}
+
+/// Returns where the runs of a thread belong: those of a sub-agent to the call that began it.
+pub(crate) async fn place(store: &dyn Store, thread_id: ThreadId) -> Result<Place, journal::Error> {
     let thread = store.thread(thread_id).await?;
     let assistant_id = thread.as_ref().map(|thread| thread.assistant_id.to_string()).unwrap_or_default();
     let is_subagent = thread.is_some_and(|thread| thread.parent_kind == Some(ParentKind::Subagent));

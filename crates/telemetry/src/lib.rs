@@ -15,6 +15,6 @@ mod span;
 pub use counted::{BOUNDS, Counted, Counts, Durations};
 pub use export::Error;
 pub use fold::{Fold, Place};
-pub use follow::{Traces, place};
+pub use follow::{Traces, primed};
 pub use settings::{Preset, Settings};
 pub use span::{Kind, Link, Outcome, Span, SpanId, ToolCalled, TraceId};

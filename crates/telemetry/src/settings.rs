@@ -66,14 +66,15 @@ impl Settings {
         if says("OTEL_SDK_DISABLED", "true") || says("OTEL_TRACES_EXPORTER", "none") {
             return None;
         }
-        let own = self.headers.iter().map(|(name, value)| (name.clone(), value.clone()));
         let is_set_outside = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"]
             .iter()
             .any(|name| variable(name).is_some());
         let content = if self.content { Content::Sent } else { Content::Kept };
         if is_set_outside {
-            return Some(Target { headers: own.collect(), content, ..Target::default() });
+            // A key of the configuration is for the address of the configuration.
+            return Some(Target { content, ..Target::default() });
         }
+        let own = self.headers.iter().map(|(name, value)| (name.clone(), value.clone()));
         let known = self.preset.map(|preset| preset.target(&variable)).unwrap_or_default();
         let endpoint = self.endpoint.clone().or(known.endpoint)?;
         let headers = known.headers.into_iter().chain(own).collect();

@@ -91,8 +91,6 @@ pub enum Kind {
     Seed,
     /// The block of `agent.md` is cleared after the child's first turn.
     Cleanup,
-    /// An accepted summary is copied to PostgreSQL.
-    Mirror,
     /// Old turns became a summary of medium-term memory.
     Transfer,
 }

@@ -34,7 +34,7 @@ impl TraceError {
             }
             Self::Ambiguous { matches, .. } => more_of(matches),
             Self::Sending(_) => "set `endpoint` of `[tracing]`, or OTEL_EXPORTER_OTLP_ENDPOINT, to an address such as \
-                                 http://localhost:4318; OTEL_SDK_DISABLED=true sends nothing"
+                                 http://localhost:4318, which takes OTLP over HTTP (`http/protobuf`); OTEL_SDK_DISABLED=true sends nothing"
                 .to_owned(),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use journal::{EventQuery, Superseded};
 use model::prices;
-use protocol::{Event, EventType, Handoff, Run, RunId, Thread, ThreadId};
+use protocol::{Event, EventType, Handoff, Run, RunId, Seq, Thread, ThreadId};
 use serde_json::Value;
 use telemetry::{Counts, Fold, Kind, Span, Traces};
 
@@ -42,7 +42,9 @@ impl Agent {
         let handoffs = self.handoffs_by_prefix(text).await?;
         match (threads.as_slice(), runs.as_slice(), handoffs.as_slice()) {
             ([], [], []) => Err(unknown().into()),
-            ([thread_id], _, []) => Ok(Traced::Thread(self.thread(*thread_id).await?)),
+            ([thread_id], _, []) if self.are_of(*thread_id, &runs).await? => {
+                Ok(Traced::Thread(self.thread(*thread_id).await?))
+            }
             ([], [run_id], []) => Ok(Traced::Run(self.store.run(*run_id).await?.ok_or_else(unknown)?)),
             ([], [], [handoff]) => Ok(Traced::Handoff(handoff.clone())),
             _ => {
@@ -54,13 +56,24 @@ impl Agent {
         }
     }
 
+    /// Returns whether all of the runs are the thread's.
+    async fn are_of(&self, thread_id: ThreadId, runs: &[RunId]) -> Result<bool> {
+        for run_id in runs {
+            if self.store.run(*run_id).await?.is_some_and(|run| run.thread_id != thread_id) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Returns the spans of a run and of the sub-agents it had, those that ended in the order in which they did and behind them what is
     /// under way.
     ///
     /// # Errors
     /// When the journal fails.
     pub async fn run_spans(&self, run: &Run) -> Result<Vec<Span>> {
-        let mut fold = Fold::new(telemetry::place(&*self.store, run.thread_id).await?);
+        let first = self.store.run_events(run.thread_id, run.run_id, 0, 1).await?.pop();
+        let mut fold = self.fold_before(run.thread_id, first.map_or(1, |event| event.seq)).await?;
         self.fold_run(&mut fold, run.thread_id, run.run_id).await?;
         self.with_subagents(all(fold)).await
     }
@@ -75,7 +88,7 @@ impl Agent {
     }
 
     async fn own_spans(&self, thread_id: ThreadId) -> Result<Vec<Span>> {
-        let mut fold = Fold::new(telemetry::place(&*self.store, thread_id).await?);
+        let mut fold = self.fold_before(thread_id, 1).await?;
         let mut after = 0;
         loop {
             let query = EventQuery {
@@ -109,7 +122,7 @@ impl Agent {
             content.get("handoff_id").and_then(Value::as_str) == Some(&handoff.handoff_id.to_string())
         };
         let parent = handoff.parent_thread_id;
-        let mut fold = Fold::new(telemetry::place(&*self.store, parent).await?);
+        let mut fold = self.fold_before(parent, 1).await?;
         let mut seen: Vec<RunId> = Vec::new();
         for event in self.handoff_events(parent).await?.iter().filter(is_of_it) {
             match event.run_id {
@@ -121,12 +134,24 @@ impl Agent {
                 }
             }
         }
-        let mut in_child = Fold::new(telemetry::place(&*self.store, handoff.child_thread_id).await?);
-        for event in self.handoff_events(handoff.child_thread_id).await?.iter().filter(is_of_it) {
-            in_child.take(event);
-        }
         let mut spans = all(fold);
-        spans.extend(all(in_child));
+        let cleaned = self.handoff_events(handoff.child_thread_id).await?;
+        if let Some(cleaned) = cleaned.iter().rfind(is_of_it).map(|event| event.seq) {
+            // The run in which it was cleared is under way there.
+            let query = EventQuery {
+                before: Some(cleaned + 1),
+                superseded: Superseded::Shown,
+                ..EventQuery::after(0, journal::PAGE_ROWS_MAX)
+            };
+            let mut in_child = self.fold_before(handoff.child_thread_id, 1).await?;
+            self.store
+                .events(handoff.child_thread_id, query)
+                .await?
+                .iter()
+                .for_each(|event| in_child.take(event));
+            let of_it = |span: &Span| span.handoff_id == Some(handoff.handoff_id);
+            spans.extend(in_child.finished().into_iter().filter(of_it));
+        }
         Ok(spans)
     }
 
@@ -157,6 +182,11 @@ impl Agent {
     /// Returns what was counted; nothing before [`Agent::send_traces_and_count`].
     pub fn counted(&self) -> Counts {
         self.counted.counts()
+    }
+
+    /// Returns a fold that knows how the run before `seq` ended.
+    async fn fold_before(&self, thread_id: ThreadId, seq: Seq) -> Result<Fold> {
+        Ok(telemetry::primed(&*self.store, thread_id, seq).await?)
     }
 
     async fn fold_run(&self, fold: &mut Fold, thread_id: ThreadId, run_id: RunId) -> Result<()> {

@@ -4,7 +4,7 @@
 use protocol::{Event, EventType, HandoffId};
 use serde_json::{Map, Value, json};
 
-use super::run::OpenRun;
+use super::run::{OpenRun, given_up};
 use super::{Place, moment, text};
 use crate::span::{Kind, Outcome, Span, SpanId};
 
@@ -18,21 +18,33 @@ pub(super) fn id(content: &Value) -> Option<HandoffId> {
 
 impl OpenRun {
     /// A model was called for a draft: its span begins with the first call, and takes in those that follow.
-    pub(super) fn drafting(&mut self, trace: &Value, content: &Value, event: &Event) -> SpanId {
+    /// Returns which it is, and another draft that was under way and came to nothing.
+    pub(super) fn drafting(
+        &mut self,
+        trace: &Value,
+        content: &Value,
+        (event, outcome): (&Event, &Outcome),
+    ) -> (SpanId, Option<Span>) {
         let name = text::field(trace, "name").unwrap_or_default();
         let metadata = trace.get("metadata").map(text::small).unwrap_or_default();
         let tags = trace.get("tags").and_then(Value::as_array).map(|tags| words(tags)).unwrap_or_default();
         let start = self.start_of(event);
         let draft = self.draft_span(&name, id(content), event);
-        match &mut self.draft {
-            Some(open) if open.span_id == draft.span_id => open.span_id,
-            open => {
-                let span_id = draft.span_id;
-                *open =
-                    Some(Span { end: None, outcome: Outcome::Working, metadata, tags, ..draft.began(start) });
-                span_id
-            }
+        let so_far = if matches!(outcome, Outcome::Failed(_)) { outcome.clone() } else { Outcome::Working };
+        let span_id = draft.span_id;
+        if let Some(open) = self.draft.as_mut().filter(|open| open.span_id == span_id) {
+            open.outcome = so_far;
+            return (span_id, None);
         }
+        let before = self.draft.take().map(|draft| given_up(draft, event, Outcome::Stopped));
+        self.draft = Some(Span { end: None, outcome: so_far, metadata, tags, ..draft.began(start) });
+        (span_id, before)
+    }
+
+    /// The handoff failed, and with it a draft that was under way.
+    pub(super) fn draft_failed(&mut self, content: &Value, event: &Event) -> Option<Span> {
+        let reason = text::brief(&text::field(content, "reason").unwrap_or_default());
+        self.draft.take().map(|draft| draft.ended(event, Outcome::Failed(reason)))
     }
 
     /// A draft is stored. One that no model was called for has its span made here.
@@ -79,14 +91,15 @@ impl OpenRun {
     pub(super) fn handoff_decided(&self, kind: EventType, content: &Value, event: &Event) -> Span {
         let failed = || Outcome::Failed(text::brief(&text::field(content, "reason").unwrap_or_default()));
         let outcome = if kind == EventType::HandoffFailed { failed() } else { Outcome::Done };
-        let keys = ["goal", "initiated_by", "iteration", "reverted_to", "tokens_before", "tokens_after"];
+        let keys = ["initiated_by", "iteration", "reverted_to", "tokens_before", "tokens_after"];
         let mut metadata = text::chosen(content, &keys);
-        for key in ["feedback", "message"] {
-            let Some(said) = text::field(content, key) else { continue };
-            let preview: String = ledger::redact(&said).chars().take(FEEDBACK_PREVIEW_CHARS).collect();
-            metadata.insert(format!("{key}_preview"), Value::String(preview));
+        if let Some(feedback) = text::field(content, "feedback") {
+            let preview: String = ledger::redact(&feedback).chars().take(FEEDBACK_PREVIEW_CHARS).collect();
+            metadata.insert("feedback_preview".to_owned(), Value::String(preview));
         }
-        Span { outcome, metadata, ..self.of_handoff(Kind::Decision, kind.as_str(), content, event) }
+        let said = ["goal", "message"].iter().find_map(|key| text::field(content, key));
+        let input = said.map(|said| text::content(&said));
+        Span { outcome, metadata, input, ..self.of_handoff(Kind::Decision, kind.as_str(), content, event) }
     }
 
     /// The acceptance: done once the child's block is written.

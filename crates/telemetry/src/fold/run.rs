@@ -137,7 +137,7 @@ impl OpenRun {
         for block in &message.content {
             let Block::ToolCall { id, name, args } = block else { continue };
             let call = self.tool_span(id, name, Some(step_id), event);
-            self.calls.push(Span { input: Some(text::content(&args.to_string())), ..call });
+            self.calls.push(Span { input: Some(text::json(args)), ..call });
         }
         if self.calls.is_empty() {
             ended.extend(self.end_step(event, Outcome::Done));
@@ -185,21 +185,22 @@ impl OpenRun {
     }
 
     /// A model was called for something other than an answer.
-    pub fn called(&mut self, content: &Value, event: &Event) -> Option<Span> {
+    pub fn called(&mut self, content: &Value, event: &Event) -> Vec<Span> {
         let mut span = model_span(content, event, self.start_of(event));
         span.trace_id = self.trace_id;
         span.span_id = SpanId::within(self.run_id, &format!("model:{}", event.seq));
         self.count(span.usage.unwrap_or_default());
         if let Some(trace) = content.get("trace") {
-            span.parent_id = Some(self.drafting(trace, content, event));
-            return Some(span);
+            let (draft_id, before) = self.drafting(trace, content, (event, &span.outcome));
+            span.parent_id = Some(draft_id);
+            return before.into_iter().chain([span]).collect();
         }
         if text::field(content, "purpose").as_deref() == Some("compaction") {
             self.internal.push(span);
-            return None;
+            return Vec::new();
         }
         span.parent_id = Some(self.root.span_id);
-        Some(span)
+        vec![span]
     }
 
     /// The conversation was condensed, or was not after all.
@@ -244,7 +245,9 @@ impl OpenRun {
         let accept = self.accept.take().map(|(span, _)| span);
         let open = self.internal.drain(..).map(|call| Span { parent_id: Some(self.root.span_id), ..call });
         ended.extend(open);
-        ended.extend(self.draft.take().into_iter().chain(accept).map(|span| span.ended(event, cut.clone())));
+        ended.extend(self.draft.take().map(|draft| given_up(draft, event, cut.clone())));
+        ended.extend(accept.map(|span| span.ended(event, cut.clone())));
+        ended.extend(self.refused(kind, content, event));
         if kind == EventType::RunInterrupted {
             let keys = ["interrupt_ids", "actions"];
             ended.push(Span {
@@ -258,6 +261,20 @@ impl OpenRun {
         root.metadata.insert("steps".to_owned(), number(self.steps));
         ended.push(root);
         ended
+    }
+
+    /// Returns the call of the model that the run failed with, of which nothing else is stored.
+    fn refused(&self, kind: EventType, content: &Value, event: &Event) -> Option<Span> {
+        let reason = text::field(content, "kind").filter(|_| kind == EventType::RunFailed)?;
+        if !["model", "overflow"].contains(&reason.as_str()) {
+            return None;
+        }
+        Some(Span {
+            span_id: SpanId::within(self.run_id, &format!("model:{}", event.seq)),
+            model: self.root.model.clone(),
+            outcome: Outcome::Failed(text::brief(&text::field(content, "message").unwrap_or_default())),
+            ..self.at(Kind::Model, &named("chat", self.root.model.as_deref()), event).began(self.before)
+        })
     }
 
     /// Ends the step, and whatever of it has not come to its end.
@@ -285,6 +302,8 @@ impl OpenRun {
     }
 
     fn tool_span(&self, call_id: &str, name: &str, parent: Option<SpanId>, event: &Event) -> Span {
+        // Whoever named it is a model.
+        let name = &text::brief(name);
         Span {
             span_id: tool_id(self.run_id, call_id),
             parent_id: parent.or(Some(self.root.span_id)),
@@ -321,6 +340,12 @@ impl OpenRun {
         span.start = event.created_at.checked_sub(took).unwrap_or(span.start).min(span.start);
         span.output = Some(text::content(&compaction.summary));
     }
+}
+
+/// Ends a draft that was not stored: it failed if the last call for it did.
+pub(super) fn given_up(draft: Span, event: &Event, outcome: Outcome) -> Span {
+    let outcome = if matches!(draft.outcome, Outcome::Failed(_)) { draft.outcome.clone() } else { outcome };
+    draft.ended(event, outcome)
 }
 
 /// Returns the span of a model's call that was for no answer, outside any other.

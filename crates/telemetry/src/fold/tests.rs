@@ -199,8 +199,14 @@ fn handed_off() -> Told {
         .event(EventType::HandoffAccepted, about(json!({"iteration": 2, "child_thread_id": THREAD})))
         .event(EventType::HandoffSeeded, about(json!({"file": "agent.md", "error": null})))
         .ends("success")
+        .in_run(5)
+        .says("Go on.")
+        .begins("admitted")
+        .answers("Done.", &[])
         .outside()
         .event(EventType::HandoffCleaned, about(json!({})))
+        .in_run(5)
+        .ends("success")
 }
 
 #[test]
@@ -310,6 +316,37 @@ fn compactions_and_transfers_take_in_the_calls_they_took() {
     transfer 5500–7000 done
       chat gpt-5 5500–6000 done
     "#);
+}
+
+#[test]
+fn what_failed_is_told_as_a_call_that_failed_and_a_draft_that_came_to_nothing() {
+    let mut told = Told::default().in_run(1).says("Go.").begins("admitted").drafts(0, "");
+    let last = told.events.last_mut().unwrap();
+    let mut content = last.content_value();
+    content["error"] = json!("no draft");
+    last.content = serde_json::value::to_raw_value(&content).unwrap();
+    let told = told.event(EventType::RunFailed, json!({"kind": "model", "message": "refused (401)"}));
+    insta::assert_snapshot!(tree(&told.spans()), @"");
+}
+
+#[test]
+fn what_another_branch_said_is_not_told_again() {
+    let mut told = turn().in_run(1).answers("It says hi.", &[]);
+    told.events.last_mut().unwrap().metadata =
+        Some(serde_json::value::to_raw_value(&json!({"again": 4})).unwrap());
+    assert_eq!(told.spans(), turn().spans());
+}
+
+#[test]
+fn calls_outside_a_run_that_nothing_came_of_are_told_all_the_same() {
+    let call =
+        json!({"purpose": "transfer", "model": "openai/gpt-5", "prompt_sha256": "ab", "problem": "refused"});
+    let told = Told::default().event(EventType::ModelCalled, call);
+    let spans = told.spans();
+    assert_eq!((spans.len(), &spans[0].outcome), (1, &Outcome::Failed("refused".to_owned())));
+    let mut fold = Fold::new(place());
+    told.in_run(1).says("Go.").events.iter().for_each(|event| fold.take(event));
+    assert_eq!(fold.finished(), spans);
 }
 
 #[test]

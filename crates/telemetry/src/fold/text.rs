@@ -56,12 +56,28 @@ pub(super) fn content(text: &str) -> String {
     }
 }
 
+/// Returns a value as a span keeps it: what is escaped in JSON no longer looks like a secret, so its texts are looked at before.
+pub(super) fn json(value: &Value) -> String {
+    content(&withheld(value).to_string())
+}
+
+fn withheld(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(redact(text).into_owned()),
+        Value::Array(items) => items.iter().map(withheld).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(key, value)| (redact(key).into_owned(), withheld(value))).collect()
+        }
+        other => other.clone(),
+    }
+}
+
 /// Returns an answer's words, and the calls it makes.
 fn answer(blocks: &[Block]) -> String {
     let mut lines = vec![joined_text(blocks)];
     for block in blocks {
         if let Block::ToolCall { name, args, .. } = block {
-            lines.push(format!("{name} {args}"));
+            lines.push(format!("{name} {}", withheld(args)));
         }
     }
     lines.retain(|line| !line.is_empty());

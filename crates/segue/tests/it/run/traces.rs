@@ -89,9 +89,13 @@ fn m16_nothing_that_was_said_leaves_unless_it_is_asked_for_and_no_secret_ever() 
     for content in [false, true] {
         let collector = Collector::start();
         let reply = format!("The clock is mended; {PLANTED} is what I used.");
-        let server =
-            Server::start(Script::new([Reply::call("c1", "ls", json!({"path": "."})), Reply::text(reply)]))
-                .unwrap();
+        let missing = json!({"path": format!("the\nescapement\n{PLANTED}")});
+        let server = Server::start(Script::new([
+            Reply::call("c1", "ls", json!({"path": "."})),
+            Reply::call("c2", "read_file", missing),
+            Reply::text(reply),
+        ]))
+        .unwrap();
         let sandbox = Sandbox::new().with_model(&server);
         std::fs::create_dir_all(sandbox.home()).unwrap();
         std::fs::write(
@@ -104,7 +108,8 @@ fn m16_nothing_that_was_said_leaves_unless_it_is_asked_for_and_no_secret_ever() 
         let spans = collector.until(|spans| !named(spans, "run").is_empty());
         assert_eq!(named(&spans, "execute_tool ls")[0].attributes["gen_ai.tool.call.id"], "c1");
         assert!(collector.headers().contains(&"x-api-key: k1".to_owned()));
-        for words in ["mend the pendulum", "The clock is mended"] {
+        assert!(named(&spans, "execute_tool read_file")[0].failure.is_some());
+        for words in ["mend the pendulum", "The clock is mended", "escapement"] {
             assert_eq!(collector.has(words), content, "{words}");
         }
         assert!(!collector.has(PLANTED));

@@ -130,7 +130,6 @@ impl Fold {
             EventType::AiMessage => self.finished.extend(run.answered(event)),
             EventType::ToolCallDecided => run.decided(&content, event),
             EventType::ToolMessage => self.finished.extend(run.returned(event)),
-            EventType::SubagentEnded => run.subagent(&content),
             EventType::ModelCalled => self.finished.extend(run.called(&content, event)),
             EventType::HandoffFailed => {
                 self.finished.extend(run.draft_failed(&content, event));

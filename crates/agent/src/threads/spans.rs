@@ -1,6 +1,7 @@
 //! What happened as spans: of a run, of a thread, of a handoff from its request to the clearing of the child's block. They are made
 //! from the journal when they are asked for. Sending them anywhere is `telemetry`'s.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use journal::{EventQuery, Superseded};
@@ -75,7 +76,7 @@ impl Agent {
         let first = self.store.run_events(run.thread_id, run.run_id, 0, 1).await?.pop();
         let mut fold = self.fold_before(run.thread_id, first.map_or(1, |event| event.seq)).await?;
         self.fold_run(&mut fold, run.thread_id, run.run_id).await?;
-        self.with_subagents(all(fold)).await
+        self.with_subagents(run.thread_id, all(fold)).await
     }
 
     /// Returns the spans of everything that happened in a thread and in those of its sub-agents, what was taken back since included.
@@ -84,7 +85,7 @@ impl Agent {
     /// When the journal fails.
     pub async fn thread_spans(&self, thread_id: ThreadId) -> Result<Vec<Span>> {
         let spans = self.own_spans(thread_id).await?;
-        self.with_subagents(spans).await
+        self.with_subagents(thread_id, spans).await
     }
 
     async fn own_spans(&self, thread_id: ThreadId) -> Result<Vec<Span>> {
@@ -102,12 +103,17 @@ impl Agent {
         }
     }
 
-    /// Adds what the sub-agents did that were called in the spans; they have none of their own.
-    async fn with_subagents(&self, mut spans: Vec<Span>) -> Result<Vec<Span>> {
-        let called = |span: &Span| span.metadata.get("subagent_thread_id")?.as_str()?.parse().ok();
-        let threads: Vec<ThreadId> = spans.iter().filter_map(called).collect();
-        for thread_id in threads {
-            spans.extend(self.own_spans(thread_id).await?);
+    /// Adds what the sub-agents did that were called in the spans of the thread; they have none of their own.
+    async fn with_subagents(&self, thread_id: ThreadId, mut spans: Vec<Span>) -> Result<Vec<Span>> {
+        let called: HashSet<String> =
+            spans.iter().filter_map(|span| Some(span.tool.as_ref()?.call_id.clone())).collect();
+        if called.is_empty() {
+            return Ok(spans);
+        }
+        for subagent in self.subagents(thread_id).await?.subagents {
+            if subagent.call_id.is_some_and(|call_id| called.contains(&call_id)) {
+                spans.extend(self.own_spans(subagent.thread.thread_id).await?);
+            }
         }
         Ok(spans)
     }

@@ -61,17 +61,17 @@ static HINTS: LazyLock<AhoCorasick> = LazyLock::new(|| {
         .expect("the words are constants that the tests build")
 });
 
-/// Keys that are known by their own form.
+/// Keys that are known by their own form. One at the beginning of a line is found behind an escaped end of line, too.
 static KEYS: LazyLock<Regex> = LazyLock::new(|| {
     regex(concat!(
         r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\z)",
-        r"|\b(?:sk|pk|rk)[-_](?:[A-Za-z]+[-_])*[A-Za-z0-9_-]{16,}",
-        r"|\b(?:ghp|gho|ghu|ghs|ghr)_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}|\bglpat-[A-Za-z0-9_-]{16,}",
-        r"|\bxox[abeoprs]-[A-Za-z0-9-]{10,}|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[A-Za-z0-9_-]{30,}|\bya29\.[A-Za-z0-9_-]{20,}",
-        r"|\bnpm_[A-Za-z0-9]{30,}|\bpypi-[A-Za-z0-9_-]{30,}|\bhf_[A-Za-z0-9]{20,}|\blsv2_[a-z]{2}_[A-Za-z0-9_]{20,}",
-        r"|\bdckr_pat_[A-Za-z0-9_-]{20,}|\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|\bshpat_[a-f0-9]{32}|\bwhsec_[A-Za-z0-9+/=]{20,}",
-        r"|\bgsk_[A-Za-z0-9]{20,}|\bxai-[A-Za-z0-9]{20,}",
-        r"|\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*",
+        r"|(?:\b|(\\[nrt]))(?:(?:sk|pk|rk)[-_](?:[A-Za-z]+[-_])*[A-Za-z0-9_-]{16,}",
+        r"|(?:ghp|gho|ghu|ghs|ghr)_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}",
+        r"|xox[abeoprs]-[A-Za-z0-9-]{10,}|(?:AKIA|ASIA)[A-Z0-9]{16}\b|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{20,}",
+        r"|npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{30,}|hf_[A-Za-z0-9]{20,}|lsv2_[a-z]{2}_[A-Za-z0-9_]{20,}",
+        r"|dckr_pat_[A-Za-z0-9_-]{20,}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|shpat_[a-f0-9]{32}|whsec_[A-Za-z0-9+/=]{20,}",
+        r"|gsk_[A-Za-z0-9]{20,}|xai-[A-Za-z0-9]{20,}",
+        r"|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*)",
     ))
 });
 
@@ -104,9 +104,9 @@ pub fn withhold(text: &str) -> (Cow<'_, str>, u64) {
         return (Cow::Borrowed(text), 0);
     }
     let mut withheld = 0;
-    let keys = KEYS.replace_all(text, |_: &Captures<'_>| {
+    let keys = KEYS.replace_all(text, |found: &Captures<'_>| {
         withheld += 1;
-        REDACTED
+        format!("{}{REDACTED}", found.get(1).map_or("", |escaped| escaped.as_str()))
     });
     let urls = URL_PASSWORD.replace_all(&keys, |found: &Captures<'_>| {
         withheld += u64::from(&found[2] != REDACTED);
@@ -154,6 +154,13 @@ fn looks_secret(name: &str, value: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_behind_an_escaped_end_of_line_is_found_too() {
+        let key = "sk-ant-api03-aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5z";
+        assert_eq!(redact(&format!(r"read a\n{key}\nb")), r"read a\n[redacted]\nb");
+        assert_eq!(redact(&format!("a\n{key}")), "a\n[redacted]");
+    }
 
     #[test]
     fn m16_planted_secrets_are_replaced() {

@@ -22,6 +22,8 @@ pub(super) struct OpenRun {
     calls: Vec<Span>,
     /// Calls of models for a compaction that is not stored yet.
     internal: Vec<Span>,
+    /// Whether the last call of a model failed and is told.
+    is_failure_told: bool,
     /// What the next answer was made with.
     memory: Option<Value>,
     /// When the last thing happened.
@@ -48,6 +50,7 @@ impl OpenRun {
             steps: 0,
             calls: Vec::new(),
             internal: Vec::new(),
+            is_failure_told: false,
             memory: None,
             before: event.created_at,
         }
@@ -103,6 +106,7 @@ impl OpenRun {
         let mut ended = self.end_step(event, Outcome::Done);
         let Some(Message::Ai(message)) = event.message() else { return ended };
         self.steps += 1;
+        self.is_failure_told = false;
         let start = self.start_of(event);
         let step = Span {
             end: None,
@@ -175,21 +179,13 @@ impl OpenRun {
         ended
     }
 
-    /// A sub-agent came to its end: its call says in which thread it worked.
-    pub fn subagent(&mut self, content: &Value) {
-        let Some(index) = text::field(content, "call_id").and_then(|call_id| self.index_of(&call_id)) else {
-            return;
-        };
-        let thread = content.get("thread_id").cloned();
-        self.calls[index].metadata.extend(thread.map(|id| ("subagent_thread_id".to_owned(), id)));
-    }
-
     /// A model was called for something other than an answer.
     pub fn called(&mut self, content: &Value, event: &Event) -> Vec<Span> {
         let mut span = model_span(content, event, self.start_of(event));
         span.trace_id = self.trace_id;
         span.span_id = SpanId::within(self.run_id, &format!("model:{}", event.seq));
         self.count(span.usage.unwrap_or_default());
+        self.is_failure_told = matches!(span.outcome, Outcome::Failed(_));
         if let Some(trace) = content.get("trace") {
             let (draft_id, before) = self.drafting(trace, content, (event, &span.outcome));
             span.parent_id = Some(draft_id);
@@ -266,7 +262,7 @@ impl OpenRun {
     /// Returns the call of the model that the run failed with, of which nothing else is stored.
     fn refused(&self, kind: EventType, content: &Value, event: &Event) -> Option<Span> {
         let reason = text::field(content, "kind").filter(|_| kind == EventType::RunFailed)?;
-        if !["model", "overflow"].contains(&reason.as_str()) {
+        if self.is_failure_told || !["model", "overflow"].contains(&reason.as_str()) {
             return None;
         }
         Some(Span {

@@ -247,7 +247,10 @@ fn g4_each_draft_has_a_span_of_its_own_in_the_run_it_was_made_in() {
       resume 16000–16000 done
       accept_handoff 16000–18000 done
         seed_agent_md 17000–18000 done
-      handoff_cleanup 20000–20000 done
+    run 20000–24000 done
+      step 1 21000–22000 done
+        chat claude-sonnet-4-5 21000–22000 done
+      handoff_cleanup 23000–23000 done
     ");
     let drafts: Vec<&Span> = spans.iter().filter(|span| span.kind == Kind::Draft).collect();
     insta::assert_json_snapshot!(
@@ -285,6 +288,7 @@ fn what_is_cut_off_ends_with_its_run_and_what_is_under_way_has_no_end() {
       step 1 2000–4000 stopped
         chat claude-sonnet-4-5 2000–3000 done
         execute_tool execute 3000–4000 stopped
+      chat claude-sonnet-4-5 3000–4000 failed "no way, token [redacted]"
     "#);
 }
 
@@ -326,7 +330,11 @@ fn what_failed_is_told_as_a_call_that_failed_and_a_draft_that_came_to_nothing() 
     content["error"] = json!("no draft");
     last.content = serde_json::value::to_raw_value(&content).unwrap();
     let told = told.event(EventType::RunFailed, json!({"kind": "model", "message": "refused (401)"}));
-    insta::assert_snapshot!(tree(&told.spans()), @"");
+    insta::assert_snapshot!(tree(&told.spans()), @r#"
+    run 1000–4000 failed "refused (401)"
+      generate_handoff_summary_iter_0 2300–4000 failed "no draft"
+        chat gpt-5 2300–3000 failed "no draft"
+    "#);
 }
 
 #[test]

@@ -294,9 +294,9 @@ fn what_a_sub_agent_did_is_told_below_the_call_it_was_made_with() {
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     assert_eq!(told.len(), spans.len(), "the same here");
-    let ids: BTreeSet<&Value> = told.iter().map(|span| &span["span_id"]).collect();
+    let ids: Vec<&Value> = told.iter().map(|span| &span["span_id"]).collect();
     assert!(
-        told.iter().filter_map(|span| span.get("parent_id")).all(|parent| ids.contains(parent)),
+        told.iter().filter_map(|span| span.get("parent_id")).all(|parent| ids.contains(&parent)),
         "{told:?}"
     );
 }

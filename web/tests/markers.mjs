@@ -1,37 +1,17 @@
 // Where messages were condensed: the card, live and after a reload, what it opens to, taking it back; and what a thumb lands on.
-import { ask, check, open, openGate, run, same, thread, turn, until } from "./suite.mjs";
+import { ask, check, imported, open, openGate, run, same, thread, turn, until } from "./suite.mjs";
 
 const log = (page) => page.getByRole("log", { name: "Conversation" });
 const card = (page) => log(page).getByRole("button", { name: /messages condensed/ });
 const GOAL = "Find out why the retry test fails.";
 
 /** A thread of twelve questions and answers. */
-async function long() {
-  const line = (at) => ({
-    type: at % 2 ? "assistant" : "user",
-    uuid: `u${at}`,
-    parentUuid: at ? `u${at - 1}` : null,
-    sessionId: `s${Math.random()}`,
-    timestamp: new Date(1.7e12 + at * 1000).toISOString(),
-    message:
-      at % 2
-        ? {
-            role: "assistant",
-            id: `m${at}`,
-            model: "m",
-            content: [
-              {
-                type: "text",
-                text: `Answer ${at >> 1}: ${"it parses what it is given, line by line. ".repeat(20)}`,
-              },
-            ],
-          }
-        : { role: "user", content: `Question ${at >> 1}: what is in module ${at >> 1}?` },
-  });
-  const session = crypto.randomUUID();
-  const lines = Array.from({ length: 24 }, (_, at) => JSON.stringify({ ...line(at), sessionId: session }));
-  const { threads } = await ask("POST", "/api/import?name=modules.jsonl", lines.join("\n"));
-  return threads[0].thread_id;
+function long() {
+  return imported("modules.jsonl", 24, (at) =>
+    at % 2
+      ? `Answer ${at >> 1}: ${"it parses what it is given, line by line. ".repeat(20)}`
+      : `Question ${at >> 1}: what is in module ${at >> 1}?`,
+  );
 }
 
 const shape = (page) =>

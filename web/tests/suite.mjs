@@ -69,6 +69,26 @@ export async function ask(method, path, body) {
   return answer;
 }
 
+/** Imports a session of another agent with so many messages, questions and answers in turn, whose words `say` knows by their number. */
+export async function imported(name, count, say) {
+  const sessionId = crypto.randomUUID();
+  const lines = Array.from({ length: count }, (_, at) =>
+    JSON.stringify({
+      type: at % 2 ? "assistant" : "user",
+      uuid: `u${at}`,
+      parentUuid: at ? `u${at - 1}` : null,
+      sessionId,
+      timestamp: new Date(1.7e12 + at * 1000).toISOString(),
+      message:
+        at % 2
+          ? { role: "assistant", id: `m${at}`, model: "m", content: [{ type: "text", text: say(at) }] }
+          : { role: "user", content: say(at) },
+    }),
+  );
+  const { threads } = await ask("POST", `/api/import?name=${name}`, lines.join("\n"));
+  return threads[0].thread_id;
+}
+
 /** Makes a thread. */
 export async function thread() {
   return (await ask("POST", "/threads", {})).thread_id;

@@ -1,7 +1,7 @@
 // A conversation on the page: what is said as it is said, tools, sub-agents, questions, stopping; and the same after a reload, in the middle
 // of a turn, and after a lost connection.
 import { createServer, connect } from "node:net";
-import { ask, check, open, openGate, run, same, server, thread, turn, until } from "./suite.mjs";
+import { ask, check, imported, open, openGate, run, same, server, thread, turn, until } from "./suite.mjs";
 
 const log = (page) => page.getByRole("log", { name: "Conversation" });
 const message = (page) => page.getByRole("textbox", { name: "Message" });
@@ -321,26 +321,8 @@ run({
   },
 
   async "b8 a long history pages in as one scrolls, in order, and a link leads to its place"() {
-    const lines = Array.from({ length: 400 }, (_, at) =>
-      JSON.stringify({
-        type: at % 2 ? "assistant" : "user",
-        uuid: `u${at}`,
-        parentUuid: at ? `u${at - 1}` : null,
-        sessionId: "long",
-        timestamp: new Date(1.7e12 + at * 1000).toISOString(),
-        message:
-          at % 2
-            ? {
-                role: "assistant",
-                id: `m${at}`,
-                model: "m",
-                content: [{ type: "text", text: `Answer number ${at}.` }],
-              }
-            : { role: "user", content: `Question number ${at}?` },
-      }),
-    );
-    const imported = await ask("POST", "/api/import?name=long.jsonl", lines.join("\n"));
-    const id = imported.threads[0].thread_id;
+    const say = (at) => (at % 2 ? `Answer number ${at}.` : `Question number ${at}?`);
+    const id = await imported("long.jsonl", 400, say);
     const page = await open(`#/threads/${id}`);
     await log(page).getByText("Answer number 399.").waitFor();
     const seen = new Set();

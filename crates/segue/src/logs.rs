@@ -109,10 +109,9 @@ impl Daily {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(self.folder.join(format!("{}.{day}.{}", self.stem, self.ending)))?;
-        let mut days: Vec<String> = std::fs::read_dir(&self.folder)?
-            .flatten()
-            .filter_map(|entry| self.day_of(&entry.file_name()))
-            .collect();
+        // A folder that cannot be listed keeps them all.
+        let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let mut days: Vec<String> = entries.filter_map(|entry| self.day_of(&entry.file_name())).collect();
         days.sort_unstable();
         for old in days.iter().rev().skip(FILES_MAX) {
             // What cannot be removed is in nobody's way.

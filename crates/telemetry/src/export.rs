@@ -54,7 +54,8 @@ impl Sending {
         let built = std::thread::spawn(move || builder.build()).join();
         let exporter = built
             .map_err(|_| Error::Target("the client could not be made".to_owned()))?
-            .map_err(|error| Error::Target(error.to_string()))?;
+            // It quotes what it was given, a password in an address too.
+            .map_err(|error| Error::Target(ledger::redact(&error.to_string()).into_owned()))?;
         let mut processor = BatchSpanProcessor::builder(Telling::of(exporter, target)).build();
         processor.set_resource(&resource(target));
         let scope = InstrumentationScope::builder("segue").with_version(env!("CARGO_PKG_VERSION")).build();

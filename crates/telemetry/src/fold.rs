@@ -182,10 +182,12 @@ impl Fold {
                 // It is cleared as the turn ends, so that is under way still.
                 let open = if self.runs.len() == 1 { self.runs.keys().next().copied() } else { None };
                 let within = open.or(self.ended);
-                self.finished.push(self.handoff_moment(Kind::Cleanup, "handoff_cleanup", within, event));
+                let cleanup = self.handoff_moment(Kind::Cleanup, "handoff_cleanup", within, event);
+                self.finished.push(cleanup);
             }
             EventType::HandoffExpired | EventType::HandoffDeclined | EventType::HandoffFailed => {
-                self.finished.push(self.handoff_moment(Kind::Decision, kind.as_str(), self.asked, event));
+                let moment = self.handoff_moment(Kind::Decision, kind.as_str(), self.asked, event);
+                self.finished.push(handoff::told(kind, &event.content_value(), moment));
             }
             _ => {}
         }
@@ -221,20 +223,14 @@ impl Fold {
 
     /// What happened to a handoff outside a run: within the run it belongs to, or in a trace of its own when that is unknown.
     fn handoff_moment(&self, kind: Kind, name: &str, within: Option<RunId>, event: &Event) -> Span {
-        let content = event.content_value();
-        let handoff_id = handoff::id(&content);
+        let handoff_id = handoff::id(&event.content_value());
         let run_id = within.or_else(|| handoff_id.and_then(|id| self.accepted.get(&id).copied()));
         let (trace_id, parent) = match run_id {
             Some(run_id) => (TraceId::of_run(run_id), Some(SpanId::of_run(run_id))),
             None => (TraceId::of_event(event.thread_id, event.seq), None),
         };
         let span_id = SpanId::of_event(event.thread_id, event.seq, name);
-        Span {
-            handoff_id,
-            run_id,
-            metadata: text::small(&content),
-            ..moment(kind, name, (trace_id, span_id, parent), event)
-        }
+        Span { handoff_id, run_id, ..moment(kind, name, (trace_id, span_id, parent), event) }
     }
 }
 

@@ -145,6 +145,7 @@ impl Agent {
         if let Some(cleaned) = cleaned.iter().rfind(is_of_it).map(|event| event.seq) {
             // The run in which it was cleared is under way there.
             let query = EventQuery {
+                after: None,
                 before: Some(cleaned + 1),
                 superseded: Superseded::Shown,
                 ..EventQuery::after(0, journal::PAGE_ROWS_MAX)

@@ -49,17 +49,17 @@ impl Commits {
 
     /// Tells of what was committed; `threads` are those of the appends.
     pub(crate) fn tell(&self, threads: &[ThreadId], committed: &Committed) {
-        if threads.is_empty() {
+        if threads.is_empty() || committed.stored == 0 {
             return;
         }
         let mut told = self.threads();
         for (thread_id, seqs) in threads.iter().zip(&committed.seqs) {
-            let Some(first) = seqs.iter().min() else { continue };
+            let Some(first) = first_new(seqs) else { continue };
             match told.entry(*thread_id) {
                 Entry::Vacant(place) => {
-                    place.insert(*first);
+                    place.insert(first);
                 }
-                Entry::Occupied(mut known) => *known.get_mut() = (*known.get()).min(*first),
+                Entry::Occupied(mut known) => *known.get_mut() = (*known.get()).min(first),
             }
         }
         drop(told);
@@ -69,6 +69,15 @@ impl Commits {
     fn threads(&self) -> MutexGuard<'_, HashMap<ThreadId, Seq>> {
         self.0.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the first of the seqs that were handed out just now: one after the other, and above those of repetitions, which an append
+/// returns as they were.
+fn first_new(seqs: &[Seq]) -> Option<Seq> {
+    let mut seqs = seqs.to_vec();
+    seqs.sort_unstable();
+    let newest = seqs.pop()?;
+    Some(seqs.into_iter().rev().fold(newest, |first, seq| if seq + 1 == first { seq } else { first }))
 }
 
 impl Following {
@@ -105,7 +114,7 @@ mod tests {
     }
 
     fn committed(seqs: &[Seq]) -> Committed {
-        Committed { seqs: vec![seqs.to_vec()], ..Committed::default() }
+        Committed { seqs: vec![seqs.to_vec()], stored: seqs.len() as u64, ..Committed::default() }
     }
 
     #[tokio::test]
@@ -124,6 +133,12 @@ mod tests {
         expected.sort_unstable();
         assert_eq!(told, expected);
         assert!(following.waiting().is_empty(), "once");
+        // What was stored before an append repeats is nothing new, and neither is what stands before it.
+        let threads = commits.appends(&append(one));
+        commits.tell(&threads, &Committed { stored: 0, ..committed(&[3]) });
+        assert!(following.waiting().is_empty());
+        commits.tell(&threads, &Committed { stored: 2, ..committed(&[3, 9, 10]) });
+        assert_eq!(following.waiting(), [(one, 9)]);
         drop(following);
         assert!(commits.follow().is_some());
     }

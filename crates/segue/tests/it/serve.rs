@@ -12,6 +12,7 @@ mod wrong;
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -21,6 +22,23 @@ use serde_json::{Value, json};
 use crate::sandbox::{Sandbox, session};
 use crate::serving::Serving;
 use client::Api;
+
+/// A server with the model that suites in another language expect.
+struct Staged {
+    model: Server,
+    serving: Serving,
+    sandbox: Sandbox,
+}
+
+impl Staged {
+    /// Starts both; the script is in the folder of the suites.
+    fn playing(suites: &Path) -> Self {
+        let script = std::fs::read_to_string(suites.join("model.json")).unwrap();
+        let model = Server::start(serde_json::from_str::<Script>(&script).unwrap()).unwrap();
+        let sandbox = Sandbox::new().with_model(&model);
+        Self { serving: Serving::start(&sandbox), model, sandbox }
+    }
+}
 
 /// A model that says the same to everybody.
 fn echo() -> Server {

@@ -16,6 +16,21 @@ pub(super) fn id(content: &Value) -> Option<HandoffId> {
     content.get("handoff_id").and_then(Value::as_str).and_then(|text| text.parse().ok())
 }
 
+/// Says of a moment what happened to the handoff. What people said of it is content, but for the beginning of the feedback (contract §10).
+pub(super) fn told(kind: EventType, content: &Value, moment: Span) -> Span {
+    let failed = || Outcome::Failed(text::brief(&text::field(content, "reason").unwrap_or_default()));
+    let outcome = if kind == EventType::HandoffFailed { failed() } else { Outcome::Done };
+    let keys = ["initiated_by", "iteration", "reverted_to", "tokens_before", "tokens_after"];
+    let mut metadata = text::chosen(content, &keys);
+    if let Some(feedback) = text::field(content, "feedback") {
+        let preview: String = ledger::redact(&feedback).chars().take(FEEDBACK_PREVIEW_CHARS).collect();
+        metadata.insert("feedback_preview".to_owned(), Value::String(preview));
+    }
+    let said = ["goal", "message"].iter().find_map(|key| text::field(content, key));
+    let input = said.map(|said| text::content(&said));
+    Span { outcome, metadata, input, ..moment }
+}
+
 impl OpenRun {
     /// A model was called for a draft: its span begins with the first call, and takes in those that follow.
     /// Returns which it is, and another draft that was under way and came to nothing.
@@ -89,17 +104,7 @@ impl OpenRun {
 
     /// Something happened to a handoff at this moment.
     pub(super) fn handoff_decided(&self, kind: EventType, content: &Value, event: &Event) -> Span {
-        let failed = || Outcome::Failed(text::brief(&text::field(content, "reason").unwrap_or_default()));
-        let outcome = if kind == EventType::HandoffFailed { failed() } else { Outcome::Done };
-        let keys = ["initiated_by", "iteration", "reverted_to", "tokens_before", "tokens_after"];
-        let mut metadata = text::chosen(content, &keys);
-        if let Some(feedback) = text::field(content, "feedback") {
-            let preview: String = ledger::redact(&feedback).chars().take(FEEDBACK_PREVIEW_CHARS).collect();
-            metadata.insert("feedback_preview".to_owned(), Value::String(preview));
-        }
-        let said = ["goal", "message"].iter().find_map(|key| text::field(content, key));
-        let input = said.map(|said| text::content(&said));
-        Span { outcome, metadata, input, ..self.of_handoff(Kind::Decision, kind.as_str(), content, event) }
+        told(kind, content, self.of_handoff(Kind::Decision, kind.as_str(), content, event))
     }
 
     /// The acceptance: done once the child's block is written.

@@ -83,10 +83,11 @@ impl OpenRun {
     pub fn started(&mut self, content: &Value, event: &Event, asked: Option<RunId>) -> Option<Span> {
         let how = text::field(content, "how").unwrap_or_default();
         self.root.model = text::field(content, "model").or(self.root.model.take());
-        let key = if how == "resumed" { "how".to_owned() } else { format!("how.{}", self.steps) };
-        if how != "admitted" && !how.is_empty() {
-            self.root.metadata.insert(key, Value::String(how.clone()));
-        }
+        let (key, value) = match how.as_str() {
+            "taken over" => ("taken_over", Value::Bool(true)),
+            _ => ("how", Value::String(how.clone())),
+        };
+        self.root.metadata.insert(key.to_owned(), value);
         let asked = question_of(asked.filter(|_| how == "resumed")?);
         self.root.links.push(asked);
         Some(Span { links: vec![asked], ..self.at(Kind::Resume, "resume", event) })

@@ -358,6 +358,23 @@ fn calls_outside_a_run_that_nothing_came_of_are_told_all_the_same() {
 }
 
 #[test]
+fn what_was_said_to_decline_is_content_and_why_it_failed_is_a_failure() {
+    let about = |key: &str, said: &str| json!({"handoff_id": HANDOFF, key: said});
+    let told = Told::default()
+        .event(EventType::HandoffDeclined, about("message", "too early"))
+        .event(EventType::HandoffFailed, about("reason", "the journal is full"))
+        .in_run(1)
+        .event(EventType::HandoffRequested, about("goal", "the spout"));
+    let mut fold = Fold::new(place());
+    told.events.iter().for_each(|event| fold.take(event));
+    let spans = fold.finished();
+    let inputs: Vec<Option<&str>> = spans.iter().map(|span| span.input.as_deref()).collect();
+    assert_eq!(inputs, [Some("too early"), None, Some("the spout")]);
+    assert!(spans.iter().all(|span| span.metadata.is_empty()), "{spans:?}");
+    assert_eq!(spans[1].outcome, Outcome::Failed("the journal is full".to_owned()));
+}
+
+#[test]
 fn what_a_fork_took_along_happened_elsewhere() {
     let told = turn()
         .outside()

@@ -17,7 +17,7 @@ use crate::cli::history::Trace;
 use crate::commands::Context;
 use crate::exit::{Code, Failure, Outcome};
 
-/// How often it is looked for what ended, where nobody tells of it: another process may be the one that works.
+/// How often it is looked at the most for what ended, however much happens.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// A span as programs are told of it.
@@ -58,6 +58,7 @@ async fn show(context: &Context, traced: &Traced) -> Outcome {
 /// Tells each span when it has ended, those that have already first, until nothing more can come or somebody stops it.
 async fn follow(context: &Context, traced: &Traced) -> Outcome {
     let mut told = HashSet::new();
+    let mut news = context.agent.store().news().any();
     loop {
         let spans = spans(context, traced).await?;
         let (ended, open): (Vec<&Span>, Vec<&Span>) = spans.iter().partition(|span| span.end.is_some());
@@ -82,8 +83,12 @@ async fn follow(context: &Context, traced: &Traced) -> Outcome {
         if is_over {
             return Ok(Code::Done);
         }
+        let happens = async {
+            news.changed().await;
+            tokio::time::sleep(LOOK_EVERY).await;
+        };
         tokio::select! {
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = happens => {}
             stopped = tokio::signal::ctrl_c() => {
                 stopped?;
                 return Ok(Code::Done);

@@ -129,10 +129,11 @@ fn a_collector_that_is_away_costs_a_warning_and_nothing_else() {
     assert_eq!(ended.code, 0, "{ended:?}");
     assert_eq!(ended.stderr.matches("failed to send traces").count(), 1, "{ended:?}");
     assert!(!ended.stderr.contains(PLANTED), "{ended:?}");
-    sandbox.set("OTEL_EXPORTER_OTLP_ENDPOINT", "not an address");
+    sandbox.set("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://someone:{PLANTED}@not an address"));
     let ended = sandbox.run(&["threads", "list"]);
     assert_eq!(ended.code, 0, "{ended:?}");
     assert!(ended.stderr.contains("nothing is traced"), "{ended:?}");
+    assert!(!ended.stderr.contains(PLANTED), "{ended:?}");
 }
 
 #[test]

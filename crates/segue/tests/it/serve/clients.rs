@@ -5,10 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use scripted::{Script, Server};
-
-use crate::sandbox::Sandbox;
-use crate::serving::Serving;
+use super::Staged;
 
 /// The SDKs that JavaScript clients are locked to.
 const CURRENT: &str = "@langchain/langgraph-sdk";
@@ -17,21 +14,7 @@ const DEEP_AGENTS_UI: &str = "sdk-1.0.3";
 const DEER_FLOW: &str = "sdk-1.6.0";
 const TAGGED_LATEST: &str = "sdk-2.0.0";
 
-/// A served gateway with the model that the suites expect.
-struct World {
-    model: Server,
-    serving: Serving,
-    sandbox: Sandbox,
-}
-
-impl World {
-    fn new() -> Self {
-        let script = std::fs::read_to_string(suites().join("model.json")).unwrap();
-        let model = Server::start(serde_json::from_str::<Script>(&script).unwrap()).unwrap();
-        let sandbox = Sandbox::new().with_model(&model);
-        Self { serving: Serving::start(&sandbox), model, sandbox }
-    }
-
+impl Staged {
     /// Runs a suite; what it prints is the failure's message.
     fn passes(&self, command: &mut Command) {
         command.args([self.serving.url(), &self.serving.key(), self.model.url()]);
@@ -60,11 +43,11 @@ fn python() -> PathBuf {
 }
 
 fn python_suite(name: &str) {
-    World::new().passes(Command::new(python()).arg(suites().join(name)));
+    Staged::playing(&suites()).passes(Command::new(python()).arg(suites().join(name)));
 }
 
 fn javascript_suite(name: &str, sdk: &str) {
-    World::new().passes(Command::new("node").arg(suites().join(name)).arg(sdk));
+    Staged::playing(&suites()).passes(Command::new("node").arg(suites().join(name)).arg(sdk));
 }
 
 #[test]
@@ -124,7 +107,7 @@ fn langchain_react_works() {
 
 #[test]
 fn generated_requests_meet_no_server_error_and_no_answer_outside_the_schema() {
-    let world = World::new();
+    let world = Staged::playing(&suites());
     let (url, key) = (world.serving.url(), world.serving.key());
     let mut command = Command::new(python());
     command.args(["-m", "schemathesis.cli", "run", &format!("{url}/openapi.json")]);

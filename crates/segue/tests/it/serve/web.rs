@@ -4,28 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use scripted::{Script, Server};
+use super::Staged;
+use crate::sandbox::binary;
 
-use crate::sandbox::{Sandbox, binary};
-use crate::serving::Serving;
-
-/// A served page with the model that the suites expect.
-struct World {
-    model: Server,
-    serving: Serving,
-    sandbox: Sandbox,
-}
-
-impl World {
-    fn new() -> Self {
-        let script = std::fs::read_to_string(suites().join("model.json")).unwrap();
-        let model = Server::start(serde_json::from_str::<Script>(&script).unwrap()).unwrap();
-        let sandbox = Sandbox::new().with_model(&model);
-        Self { serving: Serving::start(&sandbox), model, sandbox }
-    }
-
+impl Staged {
     /// Runs a suite; what it prints is the failure's message.
-    fn passes(&self, name: &str) {
+    fn passes_suite(&self, name: &str) {
         let mut command = Command::new("node");
         command.arg(suites().join(name)).args([self.serving.url(), &self.serving.key(), self.model.url()]);
         // The suites may be the person at the terminal, too.
@@ -46,35 +30,35 @@ fn suites() -> PathBuf {
 
 #[test]
 fn threads_are_listed_found_named_and_brought_back() {
-    World::new().passes("threads.mjs");
+    Staged::playing(&suites()).passes_suite("threads.mjs");
 }
 
 #[test]
 fn i7_a_conversation_is_the_same_live_reloaded_and_reconnected() {
-    World::new().passes("thread.mjs");
+    Staged::playing(&suites()).passes_suite("thread.mjs");
 }
 
 #[test]
 fn c5_markers_and_d6_feedback_are_shown_at_their_place() {
-    World::new().passes("markers.mjs");
+    Staged::playing(&suites()).passes_suite("markers.mjs");
 }
 
 #[test]
 fn m8_a_handoff_is_reviewed_and_decided_on_the_page() {
-    World::new().passes("handoffs.mjs");
+    Staged::playing(&suites()).passes_suite("handoffs.mjs");
 }
 
 #[test]
 fn what_was_said_and_done_is_found_again() {
-    World::new().passes("looking.mjs");
+    Staged::playing(&suites()).passes_suite("looking.mjs");
 }
 
 #[test]
 fn k7_hostile_content_is_inert() {
-    World::new().passes("hostile.mjs");
+    Staged::playing(&suites()).passes_suite("hostile.mjs");
 }
 
 #[test]
 fn every_place_is_accessible_and_nothing_moves() {
-    World::new().passes("access.mjs");
+    Staged::playing(&suites()).passes_suite("access.mjs");
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use compaction::BeforeCompaction;
 use handoff::Acceptance;
 use handoff::mirror::Mirror;
+use hooks::{Hooks, UserHook};
 use journal::{PoolFigures, Postgres, Scoped, Sqlite, Store};
 use memory::AgentFile;
 use protocol::{AssistantId, RunFeedback, Scope, Thread, ThreadId, UserId};
@@ -95,6 +96,8 @@ pub struct Agent {
     /// Of all of the journal, whoever's agent this is.
     pub(crate) mirror: Mirror,
     pub(crate) counted: Arc<telemetry::Counted>,
+    /// What the configuration has told of what happens; none in a program that a hook called.
+    pub(crate) user_hooks: Arc<[Arc<UserHook>]>,
     pub(crate) halt: CancellationToken,
     pub(crate) own_tools: Vec<Arc<dyn Tool>>,
     pub(crate) own_hooks: Vec<Arc<dyn Hook>>,
@@ -157,6 +160,7 @@ impl Agent {
         let locks = database::processes(settings.database.as_ref(), &settings.home);
         let leases = Arc::new(Leases::new(locks, Arc::clone(&store), lease));
         let scope = Scope::Owner(settings.assistant_id.owner());
+        let user_hooks = user_hooks(&config, &settings)?;
         let mirror = crate::handoffs::mirror::open(&config, settings.database.as_ref(), Arc::clone(&store))?;
         Ok(Self {
             store: Arc::new(Scoped::new(Arc::clone(&store), scope.clone())),
@@ -175,6 +179,7 @@ impl Agent {
             assemblies: Arc::default(),
             mirror,
             counted: Arc::default(),
+            user_hooks,
             halt: CancellationToken::new(),
             own_tools: Vec::new(),
             own_hooks: Vec::new(),
@@ -254,6 +259,12 @@ impl Agent {
         &self.settings.home
     }
 
+    /// Begins to tell the hooks of the configuration what this process does; `None` when there are none, or when it is done already.
+    /// Called on an async runtime, it works there.
+    pub fn tell_hooks(&self) -> Option<Hooks> {
+        Hooks::begin(Arc::clone(&self.journal), &self.user_hooks)
+    }
+
     /// Returns how the connections to the journal's server are used; `None` where the journal is a file.
     pub fn connections(&self) -> Option<PoolFigures> {
         self.server.as_ref().map(Postgres::pool)
@@ -317,4 +328,15 @@ fn agent_file(
     let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
     let file = files.entry(id.clone()).or_insert_with(|| Arc::new(AgentFile::new(home.agent_md(id))));
     Arc::clone(file)
+}
+
+/// Returns the hooks of the configuration, ready to be called.
+fn user_hooks(config: &Config, settings: &Settings) -> Result<Arc<[Arc<UserHook>]>> {
+    if hooks::is_called_by_a_hook() {
+        return Ok(Arc::default());
+    }
+    let failed =
+        |error: hooks::Failed| Error::Config { path: settings.home.config(), reason: error.to_string() };
+    let hook = |hook| UserHook::new(hook, &settings.workspace).map(Arc::new).map_err(failed);
+    config.hooks.iter().map(hook).collect()
 }

@@ -15,8 +15,10 @@
 //! 8. The hooks a program adds by `Agent::with_hook`.
 //! 9. `Compaction`: whether the conversation is to be condensed first; it counts what the others have put together.
 //!
-//! Before a compaction takes effect, `MemoryFlush` queues the turns it condenses for memory, in the same transaction.
+//! Before a compaction takes effect, `MemoryFlush` queues the turns it condenses for memory, in the same transaction, and the hooks of
+//! the configuration that are to be asked may refuse it.
 
+mod asked;
 mod call_limit;
 mod flush;
 mod instructions;
@@ -36,6 +38,7 @@ use handoff::{
     BlockClearing, Drafting, HandoffApproval, HandoffCleanup, HandoffResult, HandoffSummarization,
     HandoffTool, MarkFirstTurn,
 };
+use hooks::Occasion;
 use memory::{AgentMdHook, EditMemory, RecallTool, StoreTool, TieredMemoryHook};
 use model::ChatModel;
 use protocol::AssistantId;
@@ -47,6 +50,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tools::ToolApproval;
 
+use self::asked::Asked;
 use self::call_limit::CallLimit;
 use self::flush::MemoryFlush;
 use self::instructions::Instructions;
@@ -271,7 +275,9 @@ impl Agent {
     fn before_compaction(&self, assistant_id: &AssistantId) -> Vec<Arc<dyn BeforeCompaction>> {
         let flush = MemoryFlush { assistant_id: assistant_id.clone() };
         let flush = self.config.memory.enabled.then(|| Arc::new(flush) as Arc<dyn BeforeCompaction>);
-        flush.into_iter().chain(self.own_before.iter().cloned()).collect()
+        let asked = self.user_hooks.iter().filter(|hook| hook.is_for(Occasion::CompactionBefore));
+        let asked = asked.map(|hook| Arc::new(Asked { hook: Arc::clone(hook) }) as Arc<dyn BeforeCompaction>);
+        flush.into_iter().chain(asked).chain(self.own_before.iter().cloned()).collect()
     }
 
     fn asking(

@@ -62,13 +62,22 @@ impl Agent {
     async fn last_thread(&self) -> Result<Thread> {
         let newest = self.threads(ThreadFilter { limit: 1, ..ThreadFilter::default() }).await?.pop();
         let newest = newest.ok_or_else(|| Error::UnknownThread { prefix: "last".to_owned() })?;
-        let handed_off = newest.handoff().filter(|mark| mark.source_thread_id == newest.thread_id);
+        self.carried_on(newest).await
+    }
+
+    /// Returns where somebody goes on who goes on with `thread`: in the child that waits for its first turn, if the newest that happened
+    /// is that it was handed off.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn carried_on(&self, thread: Thread) -> Result<Thread> {
+        let handed_off = thread.handoff().filter(|mark| mark.source_thread_id == thread.thread_id);
         let child = match handed_off {
             Some(mark) => self.store.thread(mark.child_thread_id).await?,
             None => None,
         };
         let waits = |child: &Thread| child.handoff().is_some_and(|mark| mark.pending);
-        Ok(child.filter(waits).unwrap_or(newest))
+        Ok(child.filter(waits).unwrap_or(thread))
     }
 
     /// Returns the folder the thread was begun in, or the one it came from; `None` when nobody knows.

@@ -12,7 +12,7 @@ use runtime::{Failure, Frame, Frames};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-/// How long one of them may take; a conversation that does not fit waits for nobody longer.
+/// How long one of them may take that does not say how long it takes; a conversation that does not fit waits for nobody longer.
 const HOOK_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// A feature's say before a compaction takes effect (E18).
@@ -24,7 +24,12 @@ const HOOK_TIME_MAX: Duration = Duration::from_secs(10);
 #[async_trait]
 pub trait BeforeCompaction: Send + Sync {
     /// Returns its name, for those who are told that it refused or failed.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
+
+    /// Returns how long it may take.
+    fn time_max(&self) -> Duration {
+        HOOK_TIME_MAX
+    }
 
     /// Says what is to become of the compaction.
     async fn before_compaction(&self, due: &DueCompaction<'_>) -> Result<Ruling, Failure>;
@@ -69,7 +74,7 @@ pub(crate) enum Said {
         failed: Vec<FailedHook>,
     },
     /// One of them refused it; those behind it were not asked.
-    Vetoed { by: &'static str, reason: String },
+    Vetoed { by: String, reason: String },
     /// A person stopped it while one of them had not answered.
     Stopped,
 }
@@ -77,7 +82,7 @@ pub(crate) enum Said {
 /// One that failed; the marker's metadata tells of it.
 #[derive(Debug, Serialize)]
 pub(crate) struct FailedHook {
-    hook: &'static str,
+    hook: String,
     reason: String,
 }
 
@@ -90,7 +95,7 @@ pub(crate) async fn ask(
 ) -> Said {
     let (mut writes, mut failed) = (Vec::new(), Vec::new());
     for hook in hooks {
-        let said = tokio::time::timeout(HOOK_TIME_MAX, hook.before_compaction(due));
+        let said = tokio::time::timeout(hook.time_max(), hook.before_compaction(due));
         let Some(said) = cancel.run_until_cancelled(said).await else { return Said::Stopped };
         let reason = match said {
             Ok(Ok(Ruling::Pass)) => continue,
@@ -98,16 +103,18 @@ pub(crate) async fn ask(
                 writes.extend(more);
                 continue;
             }
-            Ok(Ok(Ruling::Veto { reason })) => return Said::Vetoed { by: hook.name(), reason },
+            Ok(Ok(Ruling::Veto { reason })) => {
+                return Said::Vetoed { by: hook.name().to_owned(), reason };
+            }
             Ok(Err(failure)) => failure.message,
-            Err(_) => format!("it took longer than {} seconds", HOOK_TIME_MAX.as_secs()),
+            Err(_) => format!("it took longer than {} seconds", hook.time_max().as_secs()),
         };
         let text = format!(
             "failed to let {} know that the conversation is condensed: {reason}; it is condensed all the same",
             hook.name()
         );
         frames.send(Frame::Notice { text });
-        failed.push(FailedHook { hook: hook.name(), reason });
+        failed.push(FailedHook { hook: hook.name().to_owned(), reason });
     }
     Said::Effect { writes, failed }
 }

@@ -118,7 +118,7 @@ impl Node for CompactionNode {
                             return stored(update, (plan, worked), (writes, &failed), now);
                         }
                         Said::Vetoed { by, reason } => {
-                            CompactionFailed { vetoed_by: Some(by.to_owned()), ..refused(reason) }
+                            CompactionFailed { vetoed_by: Some(by), ..refused(reason) }
                         }
                         Said::Stopped => {
                             telling.came(Outcome::Stopped);

@@ -222,7 +222,7 @@ impl Dispatch {
             };
             match stopped {
                 Ok(()) | Err(Error::Ended { .. } | Error::UnknownRun { .. } | Error::ShuttingDown) => {}
-                Err(error) => tracing::warn!(run.id = %run_id, %error, "failed to stop run {run_id}"),
+                Err(error) => tracing::warn!(run_id = %run_id, %error, "failed to stop run {run_id}"),
             }
         });
     }
@@ -245,7 +245,7 @@ impl Dispatch {
                 taken_back = see_it_end(&agent, run, CancelAction::Rollback) => taken_back,
             };
             if let Err(error) = taken_back {
-                tracing::warn!(run.id = %run_id, %error, "failed to take run {run_id} back");
+                tracing::warn!(run_id = %run_id, %error, "failed to take run {run_id} back");
             }
             drop(grant);
         });

@@ -378,7 +378,7 @@ impl Dispatch {
     async fn turn_away(&self, agent: &Agent, stream: &Arc<Stream>, told: oneshot::Sender<Result<Created>>) {
         let (run_id, thread_id) = (stream.run_id, stream.thread_id);
         if let Err(error) = agent.forget_run(run_id).await {
-            tracing::warn!(run.id = %run_id, %error, "failed to forget run {run_id}, which was refused");
+            tracing::warn!(run_id = %run_id, %error, "failed to forget run {run_id}, which was refused");
         }
         self.streams.discard(stream);
         answer(told, Err(Error::Busy { thread_id }));
@@ -425,7 +425,7 @@ impl Dispatch {
         match agent.store().active_runs(Some(thread_id)).await {
             Ok(runs) => runs.into_iter().next(),
             Err(error) => {
-                tracing::warn!(thread.id = %thread_id, %error, "failed to see what another process does on thread {thread_id}");
+                tracing::warn!(thread_id = %thread_id, %error, "failed to see what another process does on thread {thread_id}");
                 None
             }
         }
@@ -436,7 +436,7 @@ impl Dispatch {
         let Some(run_id) = displaced else { return };
         match agent.stop_run(run_id).await {
             Ok(_) | Err(agent::Error::UnknownRun { .. }) => {}
-            Err(error) => tracing::warn!(run.id = %run_id, %error, "failed to stop run {run_id}"),
+            Err(error) => tracing::warn!(run_id = %run_id, %error, "failed to stop run {run_id}"),
         }
     }
 

@@ -182,7 +182,7 @@ impl Dispatch {
         if store.active_runs(Some(parent_id)).await.map_err(agent::Error::from)?.is_empty()
             && let Err(error) = self.everyone.end_cut_off(thread_id).await
         {
-            tracing::warn!(thread.id = %thread_id, %error, "failed to end what a sub-agent was doing in thread {thread_id}");
+            tracing::warn!(thread_id = %thread_id, %error, "failed to end what a sub-agent was doing in thread {thread_id}");
         }
         Ok(true)
     }

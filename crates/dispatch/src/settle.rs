@@ -147,7 +147,7 @@ pub(crate) async fn remove(agent: &Agent, thread_id: ThreadId) {
     match agent.delete_thread(thread_id).await {
         Ok(()) | Err(agent::Error::UnknownThread { .. }) => {}
         Err(error) => {
-            tracing::warn!(thread.id = %thread_id, %error, "failed to remove thread {thread_id}, which was to last one run");
+            tracing::warn!(thread_id = %thread_id, %error, "failed to remove thread {thread_id}, which was to last one run");
         }
     }
 }

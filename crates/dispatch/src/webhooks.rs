@@ -219,7 +219,7 @@ impl Dispatch {
                         dispatch.webhooks.again(run_id, scope);
                     }
                     Err(error) => {
-                        tracing::warn!(run.id = %run_id, %error, "failed to tell of the end of run {run_id}");
+                        tracing::warn!(run_id = %run_id, %error, "failed to tell of the end of run {run_id}");
                         // The next look finds it.
                         dispatch.webhooks.forget(run_id);
                     }
@@ -246,7 +246,7 @@ impl Dispatch {
         let (thread_id, is_temporary) = (run.thread_id, request.temporary);
         let ended = Ended { agent: Arc::clone(&agent), run, request };
         if let Err(why) = self.send(&webhook, scope, ended).await {
-            tracing::warn!(run.id = %run_id, "failed to tell of the end of run {run_id}: {}", agent::redact(&why.to_string()));
+            tracing::warn!(run_id = %run_id, "failed to tell of the end of run {run_id}: {}", agent::redact(&why.to_string()));
             let attempts = webhook.attempts;
             if attempts + 1 < WEBHOOK_ATTEMPTS_MAX && !why.is_final() {
                 let is_owed = agent.webhook_failed(&mut webhook).await?;

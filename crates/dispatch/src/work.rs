@@ -93,7 +93,7 @@ impl Dispatch {
     /// Ends a run that panicked before it was driven. Where that cannot be, its thread is held until it is known what became
     /// of it. The others go on.
     pub(crate) async fn panicked(self: &Arc<Self>, thread_id: ThreadId) -> Rested {
-        tracing::error!(thread.id = %thread_id, "failed to begin a run on thread {thread_id}: it panicked");
+        tracing::error!(thread_id = %thread_id, "failed to begin a run on thread {thread_id}: it panicked");
         let working = self.lines().working(thread_id);
         if let Some(Who::Run(run_id)) = working
             && let Some(stream) = self.streams.here(run_id)
@@ -129,7 +129,7 @@ impl Dispatch {
             Err(_) => return self.fell(agent, stream).await,
         };
         let (run_id, thread_id) = (stream.run_id, stream.thread_id);
-        tracing::warn!(run.id = %run_id, thread.id = %thread_id, "run {run_id} stopped in the middle: {problem}");
+        tracing::warn!(run_id = %run_id, thread_id = %thread_id, "run {run_id} stopped in the middle: {problem}");
         self.cut_off(agent, stream, problem).await
     }
 
@@ -143,11 +143,11 @@ impl Dispatch {
     /// Ends a run that panicked: it alone fails, and at once.
     async fn fell(self: &Arc<Self>, agent: &Agent, stream: &Arc<Stream>) -> Rested {
         let (run_id, thread_id) = (stream.run_id, stream.thread_id);
-        tracing::error!(run.id = %run_id, thread.id = %thread_id, "run {run_id} panicked");
+        tracing::error!(run_id = %run_id, thread_id = %thread_id, "run {run_id} panicked");
         match agent.fail_run(run_id, PANICKED).await {
             Ok(_) => self.came_to_nothing(agent, stream).await,
             Err(error) => {
-                tracing::warn!(run.id = %run_id, %error, "failed to end run {run_id}, which panicked");
+                tracing::warn!(run_id = %run_id, %error, "failed to end run {run_id}, which panicked");
                 self.cut_off(agent, stream, PANICKED.to_owned()).await
             }
         }
@@ -165,7 +165,7 @@ impl Dispatch {
             // It waited, and its beginning was not durable yet. Where it cannot be ended either, a later look begins it.
             Ok(Some(run)) if run.status == RunStatus::Pending => {
                 if let Err(error) = agent.fail_run(stream.run_id, &problem).await {
-                    tracing::warn!(run.id = %stream.run_id, %error, "failed to end run {}, which cannot begin", stream.run_id);
+                    tracing::warn!(run_id = %stream.run_id, %error, "failed to end run {}, which cannot begin", stream.run_id);
                 }
                 return self.never_began(agent, stream).await;
             }
@@ -184,7 +184,7 @@ impl Dispatch {
             match agent.rollback_run(run_id).await {
                 // Nothing is left that its stream could be of.
                 Ok(()) => stream.let_go(),
-                Err(error) => tracing::warn!(run.id = %run_id, %error, "failed to take run {run_id} back"),
+                Err(error) => tracing::warn!(run_id = %run_id, %error, "failed to take run {run_id} back"),
             }
         }
         let rested = self.leave(thread_id);
@@ -239,11 +239,11 @@ impl Dispatch {
                 Err(error) => break error,
             }
         };
-        tracing::warn!(run.id = %run_id, thread.id = %thread_id, %error, "failed to begin run {run_id}, which waited");
+        tracing::warn!(run_id = %run_id, thread_id = %thread_id, %error, "failed to begin run {run_id}, which waited");
         // What cannot begin does not wait for ever.
         let why = format!("failed to {error}");
         if let Err(error) = agent.fail_run(run_id, &why).await {
-            tracing::warn!(run.id = %run_id, %error, "failed to end run {run_id}, which cannot begin");
+            tracing::warn!(run_id = %run_id, %error, "failed to end run {run_id}, which cannot begin");
         }
         self.never_began(&agent, &stream).await
     }
@@ -284,13 +284,13 @@ impl Dispatch {
     ) -> Rested {
         let run_id = stream.run_id;
         if let Err(error) = agent.cancel_queued(run_id).await {
-            tracing::warn!(run.id = %run_id, %error, "failed to stop run {run_id}, which waits");
+            tracing::warn!(run_id = %run_id, %error, "failed to stop run {run_id}, which waits");
         }
         let told = self.tell_end(agent, stream).await;
         if stopped == Some(CancelAction::Rollback)
             && let Err(error) = agent.forget_run(run_id).await
         {
-            tracing::warn!(run.id = %run_id, %error, "failed to forget run {run_id}");
+            tracing::warn!(run_id = %run_id, %error, "failed to forget run {run_id}");
         }
         let rested = self.leave(stream.thread_id);
         self.end_stream(stream, told);
@@ -387,7 +387,7 @@ impl Dispatch {
                 Err(error) => {
                     failures += 1;
                     if failures > ATTEMPTS_MAX {
-                        tracing::warn!(thread.id = %thread_id, %error, "failed to see what works on thread {thread_id}");
+                        tracing::warn!(thread_id = %thread_id, %error, "failed to see what works on thread {thread_id}");
                         break;
                     }
                 }
@@ -454,7 +454,7 @@ impl Dispatch {
             Ok(true) => {}
             Ok(false) => return self.pass_over(&agent, run).await,
             Err(error) => {
-                tracing::warn!(run.id = %run_id, %error, "failed to see where run {run_id} was begun")
+                tracing::warn!(run_id = %run_id, %error, "failed to see where run {run_id} was begun")
             }
         }
         let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else { return Rested::Halted };
@@ -470,7 +470,7 @@ impl Dispatch {
             // It has ended after all.
             Ok(Retold::Whole) => return Rested::Elsewhere,
             Err(error) => {
-                tracing::warn!(run.id = %run_id, %error, "failed to read what run {run_id} has done");
+                tracing::warn!(run_id = %run_id, %error, "failed to read what run {run_id} has done");
                 return Rested::Elsewhere;
             }
         }
@@ -499,12 +499,12 @@ impl Dispatch {
             Ok(Err(error)) => error.to_string(),
             Err(_) => return self.fell(&agent, &stream).await,
         };
-        tracing::warn!(run.id = %run_id, thread.id = %thread_id, "failed to go on with run {run_id}: {problem}");
+        tracing::warn!(run_id = %run_id, thread_id = %thread_id, "failed to go on with run {run_id}: {problem}");
         if attempts < ATTEMPTS_MAX {
             return self.hold(&stream);
         }
         if let Err(error) = agent.fail_run(run_id, &format!("failed to {problem}")).await {
-            tracing::warn!(run.id = %run_id, %error, "failed to end run {run_id}, which cannot go on");
+            tracing::warn!(run_id = %run_id, %error, "failed to end run {run_id}, which cannot go on");
         }
         self.came_to_nothing(&agent, &stream).await
     }
@@ -520,7 +520,7 @@ impl Dispatch {
                 claimed.into_iter().next()
             }
             Err(error) => {
-                tracing::warn!(run.id = %run.run_id, %error, "failed to take over run {}", run.run_id);
+                tracing::warn!(run_id = %run.run_id, %error, "failed to take over run {}", run.run_id);
                 None
             }
         }
@@ -534,7 +534,7 @@ impl Dispatch {
             return self.leave(thread_id);
         }
         if let Err(error) = agent.end_cut_off(thread_id).await {
-            tracing::warn!(run.id = %run_id, %error, "failed to end run {run_id}, which was begun in another folder");
+            tracing::warn!(run_id = %run_id, %error, "failed to end run {run_id}, which was begun in another folder");
         }
         Rested::Elsewhere
     }

@@ -14,6 +14,7 @@ use protocol::{
 use runtime::{Activity, Channels, Failure, FailureKind, Frame, Frames, Update};
 use serde_json::{Map, Value, json};
 
+use crate::lifecycle::log::Line;
 use crate::lifecycle::{Step, moved};
 use crate::mirror::{self, Mirror};
 use crate::tool;
@@ -56,7 +57,10 @@ impl Activity for Acceptance {
             HandoffStatus::Accepted => {
                 self.seed(&handoff, &self.proposal(handoff_id, iteration).await?, frames).await
             }
-            _ => Ok(Update::default()),
+            status => {
+                Line::Skipped(&format!("it is {} already", status.as_str())).of(&handoff, None);
+                Ok(Update::default())
+            }
         }
     }
 }
@@ -115,7 +119,7 @@ impl Acceptance {
     /// Part two: the block, then the status. A file that cannot be written does not undo the acceptance: the child
     /// gets its summary from the handoff's row, and the failure is shown and kept.
     async fn seed(&self, handoff: &Handoff, proposal: &Proposal, frames: &Frames) -> Result<Update, Failure> {
-        let (file, summary) = ((self.agent_md)(&handoff.assistant_id), &proposal.summary_json);
+        let file = (self.agent_md)(&handoff.assistant_id);
         let path = file.path().to_owned();
         let written = match self.is_shown(handoff).await? {
             true => write_block(file, proposal.summary_md.clone()).await.map(|written| written.repair),
@@ -128,10 +132,7 @@ impl Acceptance {
             frames.send(Frame::Notice { text });
         }
         if let Err(problem) = &written {
-            tracing::warn!(
-                handoff_id = %handoff.handoff_id, model_run_id = ?summary.model_run_id,
-                tokens_used = summary.tokens_used, "handoff {}: {problem}", handoff.handoff_id
-            );
+            Line::NotSeeded(problem).of(handoff, Some(proposal));
             frames.send(Frame::Notice {
                 text: format!(
                     "{problem}. The new thread has its summary all the same; `segue doctor` tells more."
@@ -144,10 +145,7 @@ impl Acceptance {
         let events = vec![NewEvent::new(EventType::HandoffSeeded, &content, now)?];
         let patch = HandoffPatch { note, ..HandoffPatch::default() };
         let writes = vec![moved(handoff, Step::Seed, patch, now)?];
-        tracing::info!(
-            handoff_id = %handoff.handoff_id, model_run_id = ?summary.model_run_id, tokens_used = summary.tokens_used,
-            "handoff {} succeeded", handoff.handoff_id
-        );
+        Line::Succeeded.of(handoff, Some(proposal));
         Ok(Update { events, writes, ..Update::default() })
     }
 

@@ -9,6 +9,7 @@ use runtime::{Activity, Channels, Failure, Frame, Frames, Node, StepContext, Upd
 use serde_json::{Map, Value, json};
 
 use crate::accept::{Acceptance, handoff_id};
+use crate::lifecycle::log::Line;
 use crate::lifecycle::{Step, moved};
 use crate::request::keys;
 
@@ -113,15 +114,13 @@ impl Activity for BlockClearing {
             return Ok(Update::default());
         };
         if handoff.status != HandoffStatus::Seeded {
+            Line::Skipped(&format!("its block is to be cleared, and it is {}", handoff.status.as_str()))
+                .of(&handoff, None);
             return Ok(Update::default());
         }
         if let Err(problem) = self.acceptance.withdraw(&handoff).await {
             let accepted = self.acceptance.accepted(&handoff).await?;
-            tracing::warn!(
-                handoff_id = %handoff.handoff_id, model_run_id = ?handoff.run_id,
-                tokens_used = accepted.map_or(0, |proposal| proposal.summary_json.tokens_used),
-                "handoff {}: block reset failed: {problem}", handoff.handoff_id
-            );
+            Line::NotReset(&problem).of(&handoff, accepted.as_ref());
             let text = format!("{problem}. The block stays in agent.md and is cleared after the next turn.");
             frames.send(Frame::Notice { text });
             return Ok(Update::default());

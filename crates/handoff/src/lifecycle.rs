@@ -1,6 +1,8 @@
 //! The lifecycle of a handoff: which status may follow which, and the write that moves one. The journal moves it, with the
 //! status it must come from.
 
+pub(crate) mod log;
+
 use jiff::Timestamp;
 use journal::{HandoffPatch, Write};
 use protocol::{Handoff, HandoffStatus};

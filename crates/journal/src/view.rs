@@ -82,7 +82,8 @@ impl Part {
             | EventType::HandoffFailed
             | EventType::HandoffExpired
             | EventType::HandoffSeeded
-            | EventType::HandoffCleaned => Self::Beside,
+            | EventType::HandoffCleaned
+            | EventType::HandoffMirrored => Self::Beside,
         }
     }
 }

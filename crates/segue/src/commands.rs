@@ -15,10 +15,10 @@ pub(crate) mod work;
 
 use std::io::{self, Write};
 use std::str::FromStr;
-use std::sync::OnceLock;
+use std::sync::Arc;
 use std::time::Duration;
 
-use agent::{Agent, Database, Home, Policy, RunLimits, Settings, Traces};
+use agent::{Agent, Database, Home, Policy, RunLimits, Settings};
 use protocol::ThreadId;
 use serde::Serialize;
 
@@ -28,6 +28,7 @@ use crate::logs;
 use crate::terminal::screen::Screen;
 use crate::terminal::text::safe::one_line;
 use crate::terminal::text::wrap::wrap;
+use crate::watching::Watching;
 
 /// The lengths an id is shortened to: up to a hyphen, so that it is easily read and selected.
 const SHORT_IDS: [usize; 4] = [8, 13, 18, 23];
@@ -37,9 +38,6 @@ pub(crate) const LASTING_ID: usize = 18;
 /// What a server logs, unless somebody says otherwise: a client that is told no more than that something failed needs
 /// somebody who can look.
 const SERVER_LOG: &str = "warn";
-
-/// How long the end of a program waits for its traces to be sent.
-const FLUSH_WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// The variable that says where the journal is; the option goes before it.
 const DATABASE_VARIABLE: &str = "SEGUE_DATABASE_URL";
@@ -58,13 +56,15 @@ pub(crate) struct Context {
     pub(crate) screen: Screen,
     /// In which form.
     pub(crate) format: Format,
+    /// Who is told of what it does.
+    pub(crate) watching: Arc<Watching>,
 }
 
 /// How commands get what they work with.
 struct Opening<'o> {
     global: &'o Global,
-    /// The traces of what they do, for who ends the program.
-    traces: &'o OnceLock<Traces>,
+    /// Who watches what they do, for who ends the program.
+    watching: &'o Arc<Watching>,
 }
 
 impl Opening<'_> {
@@ -82,31 +82,23 @@ impl Opening<'_> {
         let settings = settings(self.global, asked)?;
         let model = settings.model.clone();
         let agent = Agent::open_to_serve(settings).await?;
-        if let Some(traces) = agent.send_traces_and_count() {
-            let _ = self.traces.set(traces);
-        }
+        self.watching.begin_to_serve(&agent);
         Ok(self.of(agent, model))
     }
 
     fn of(&self, agent: Agent, model: Option<String>) -> Context {
         let screen = Screen::new(self.global.color, self.global.drawing());
-        Context { agent, model, screen, format: self.global.format() }
+        let watching = Arc::clone(self.watching);
+        Context { agent, model, screen, format: self.global.format(), watching }
     }
 
-    /// Has what the command does sent as traces, if they are sent anywhere.
+    /// Has what the command does sent as traces, if they are sent anywhere, and hooks told of it.
     fn watch(&self, context: &Context) {
-        match context.agent.send_traces() {
-            Ok(None) => {}
-            Ok(Some(traces)) => {
-                // A program opens one agent; were there another, the first one's traces go on.
-                let _ = self.traces.set(traces);
-            }
+        if let Err(error) = self.watching.begin(&context.agent) {
             // Nobody's work fails because it cannot be watched.
-            Err(error) => {
-                let hint = error.hint().unwrap_or_default();
-                let told = format!("nothing is traced: failed to {}\n  hint: {hint}", chain(&error));
-                context.screen.note(context.screen.style.warn(told));
-            }
+            let hint = error.hint().unwrap_or_default();
+            let told = format!("nothing is traced: failed to {}\n  hint: {hint}", chain(&error));
+            context.screen.note(context.screen.style.warn(told));
         }
     }
 }
@@ -156,19 +148,22 @@ pub(crate) fn start(cli: Cli) -> Outcome {
         runtime.worker_threads(1);
     }
     let runtime = runtime.enable_all().build()?;
-    let traces = OnceLock::new();
-    let outcome = runtime.block_on(perform(cli, &traces));
-    if let Some(traces) = traces.get() {
-        runtime.block_on(traces.flush(FLUSH_WAIT_MAX));
+    let watching = Arc::new(Watching::default());
+    let screen = Screen::new(cli.global.color, cli.global.drawing());
+    let outcome = runtime.block_on(perform(cli, &watching));
+    runtime.block_on(watching.finish());
+    if !is_server {
+        // A server has told of it in its log.
+        watching.tell(&screen);
     }
     // Work that was given up must not keep the program from ending.
     runtime.shutdown_background();
     outcome
 }
 
-async fn perform(cli: Cli, traces: &OnceLock<Traces>) -> Outcome {
+async fn perform(cli: Cli, watching: &Arc<Watching>) -> Outcome {
     let global = cli.global;
-    let opening = Opening { global: &global, traces };
+    let opening = Opening { global: &global, watching };
     let open = async |asked: Asked| opening.context(asked).await;
     match cli.command {
         None => talk(&opening, cli.chat).await,

@@ -7,6 +7,7 @@ mod commands;
 mod exit;
 mod logs;
 mod terminal;
+mod watching;
 
 use std::process::ExitCode;
 

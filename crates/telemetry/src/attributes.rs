@@ -25,6 +25,7 @@ pub(crate) fn attributes(span: &Span, prices: &Prices, content: Content) -> Vec<
         | Kind::Accept
         | Kind::Seed
         | Kind::Cleanup
+        | Kind::Mirror
         | Kind::Transfer => {}
     }
     told.kinds(span.kind);
@@ -92,6 +93,7 @@ impl Attributes {
             | Kind::Accept
             | Kind::Seed
             | Kind::Cleanup
+            | Kind::Mirror
             | Kind::Transfer => ("chain", "CHAIN", "span"),
         };
         self.add("langsmith.span.kind", langsmith);

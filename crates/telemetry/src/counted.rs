@@ -92,7 +92,7 @@ impl Counted {
                 }
             }
             Kind::Transfer => counts.transfers += 1,
-            Kind::Interrupt | Kind::Resume | Kind::Seed | Kind::Cleanup => {}
+            Kind::Interrupt | Kind::Resume | Kind::Seed | Kind::Cleanup | Kind::Mirror => {}
         }
     }
 

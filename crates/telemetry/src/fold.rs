@@ -185,6 +185,10 @@ impl Fold {
                 let cleanup = self.handoff_moment(Kind::Cleanup, "handoff_cleanup", within, event);
                 self.finished.push(cleanup);
             }
+            EventType::HandoffMirrored => {
+                let mirror = self.handoff_moment(Kind::Mirror, "mirror_handoff", None, event);
+                self.finished.push(handoff::mirrored(&event.content_value(), mirror));
+            }
             EventType::HandoffExpired | EventType::HandoffDeclined | EventType::HandoffFailed => {
                 let moment = self.handoff_moment(Kind::Decision, kind.as_str(), self.asked, event);
                 self.finished.push(handoff::told(kind, &event.content_value(), moment));

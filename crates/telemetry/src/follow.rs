@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,8 @@ use crate::export::{Error, Sending};
 use crate::fold::{Fold, Place, caller};
 use crate::settings::Settings;
 
+/// The name under which commits are followed.
+const NAME: &str = "traces";
 /// Events that are read at a time.
 const READ_AT_ONCE: usize = 200;
 /// Threads that are remembered where nothing is under way.
@@ -61,7 +64,7 @@ impl Traces {
         sending: Option<Arc<Sending>>,
         counted: Option<Arc<Counted>>,
     ) -> Option<Self> {
-        let following = store.commits().follow()?;
+        let following = store.commits().follow(NAME)?;
         let follower =
             Follower { store, following, sending: sending.clone(), counted, threads: HashMap::new() };
         let (flushes, asked) = mpsc::channel(1);
@@ -122,9 +125,9 @@ impl Follower {
         }
     }
 
-    async fn look(&mut self, threads: Vec<(ThreadId, Seq)>) {
-        for (thread_id, first) in threads {
-            if let Err(error) = self.read(thread_id, first).await {
+    async fn look(&mut self, threads: Vec<(ThreadId, Vec<RangeInclusive<Seq>>)>) {
+        for (thread_id, own) in threads {
+            if let Err(error) = self.read(thread_id, &own).await {
                 tracing::warn!(
                     thread_id = %thread_id, %error,
                     "failed to read what is to be traced of thread {thread_id}: `segue trace` shows it"
@@ -140,7 +143,10 @@ impl Follower {
         }
     }
 
-    async fn read(&mut self, thread_id: ThreadId, first: Seq) -> Result<(), journal::Error> {
+    /// Reads a thread up to where this process wrote last; `own` are the stretches it wrote.
+    async fn read(&mut self, thread_id: ThreadId, own: &[RangeInclusive<Seq>]) -> Result<(), journal::Error> {
+        let (Some(first), Some(last)) = (own.first(), own.last()) else { return Ok(()) };
+        let (first, last) = (*first.start(), *last.end());
         let known = match self.threads.entry(thread_id) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => place.insert(known(&*self.store, thread_id, first).await?),
@@ -148,12 +154,12 @@ impl Follower {
         loop {
             let page = self.store.events(thread_id, all_after(known.read_up_to, READ_AT_ONCE)).await?;
             let mut ended = Vec::new();
-            for event in &page {
+            for event in page.iter().take_while(|event| event.seq <= last) {
                 known.fold.take(event);
                 known.read_up_to = event.seq;
                 let spans = known.fold.finished();
-                // What ended before is what another process did, and told of.
-                if event.seq >= first {
+                // What ended elsewhere is what another process did, and told of.
+                if own.iter().any(|seqs| seqs.contains(&event.seq)) {
                     ended.extend(spans);
                 }
             }
@@ -165,7 +171,7 @@ impl Follower {
                     sending.send(&span);
                 }
             }
-            if page.len() < READ_AT_ONCE {
+            if page.len() < READ_AT_ONCE || known.read_up_to >= last {
                 return Ok(());
             }
         }

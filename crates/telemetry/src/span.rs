@@ -91,6 +91,8 @@ pub enum Kind {
     Seed,
     /// The block of `agent.md` is cleared after the child's first turn.
     Cleanup,
+    /// The accepted summary is copied to the mirror, from its acceptance to its arrival.
+    Mirror,
     /// Old turns became a summary of medium-term memory.
     Transfer,
 }

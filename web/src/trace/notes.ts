@@ -33,6 +33,7 @@ const LABELS: Record<string, string> = {
   handoff_expired: "Handoff expired",
   handoff_seeded: "Child seeded",
   handoff_cleaned: "Handoff block cleared",
+  handoff_mirrored: "Summary mirrored",
 };
 /** What a note tells, the first of these that is there. */
 const DETAILS = ["reason", "feedback", "message", "goal", "name", "error"] as const;

@@ -16,7 +16,7 @@ pub(super) struct MemoryFlush {
 
 #[async_trait]
 impl BeforeCompaction for MemoryFlush {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "MemoryFlush"
     }
 

@@ -35,6 +35,8 @@ pub struct Config {
     pub database: DatabaseConfig,
     /// Where accepted summaries are copied to.
     pub mirror: handoff::mirror::Settings,
+    /// Commands and addresses that are told of what happens.
+    pub hooks: Vec<hooks::HookConfig>,
     /// Where traces of what happens are sent.
     pub tracing: telemetry::Settings,
     /// What models cost, by `provider/name`, where the built-in table is silent or wrong.
@@ -195,6 +197,7 @@ impl Config {
             .or_else(|| config.serve.fault())
             .or_else(|| config.database.fault())
             .or_else(|| config.mirror.fault())
+            .or_else(|| config.hooks.iter().find_map(hooks::HookConfig::fault))
         {
             return Err(failed(fault));
         }

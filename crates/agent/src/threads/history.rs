@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use journal::view::{HistoryEntry, HistoryItem, history};
-use journal::{EventQuery, HistoryPage, HistoryQuery, Transaction, Write};
+use journal::{EventQuery, HistoryPage, HistoryQuery, ThreadFilter, Transaction, Write};
 use model::tokens::truncate_graphemes;
 use protocol::{Event, Message, Rating, Run, RunFeedback, RunId, Seq, ThreadId};
 
 use crate::agent::Agent;
 use crate::{Error, Result};
+
+/// Threads that are looked through for the newest run: those that were active last.
+const NEWEST_THREADS: usize = 20;
 
 impl Agent {
     /// Returns every event of the thread, in order.
@@ -77,8 +80,14 @@ impl Agent {
     }
 
     async fn newest_run(&self) -> Result<Option<RunId>> {
-        let thread_id = self.find_thread("last").await?.thread_id;
-        Ok(self.store.newest_run(thread_id).await?)
+        // The child of a handoff and a fork are newer than the run they came from, and have none yet.
+        let filter = ThreadFilter { limit: NEWEST_THREADS, ..ThreadFilter::default() };
+        let mut newest = None;
+        for thread in self.threads(filter).await? {
+            // Ids of runs are in the order of time.
+            newest = newest.max(self.store.newest_run(thread.thread_id).await?);
+        }
+        Ok(newest)
     }
 
     /// Remembers what the person here thinks of a run; `None` forgets it. Without a comment, an earlier one of the same

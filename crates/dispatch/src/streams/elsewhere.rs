@@ -154,7 +154,7 @@ impl Told {
                 Ok(Retold::SoFar) => {}
                 Ok(Retold::Whole) => return dispatch.close(&self.stream),
                 Err(error) => {
-                    tracing::warn!(run.id = %run_id, %error, "failed to follow run {run_id} in another process");
+                    tracing::warn!(run_id = %run_id, %error, "failed to follow run {run_id} in another process");
                 }
             }
         }
@@ -171,7 +171,7 @@ async fn watch(dispatch: Weak<Dispatch>, whose: (ThreadId, Scope), mut news: Thr
         match dispatch.look_for_others(&whose, look).await {
             Ok(()) => look = Look::Later,
             Err(error) => {
-                tracing::warn!(thread.id = %whose.0, %error, "failed to look for runs of other processes on thread {}", whose.0)
+                tracing::warn!(thread_id = %whose.0, %error, "failed to look for runs of other processes on thread {}", whose.0)
             }
         }
         dispatch.streams.changed(&whose);

@@ -134,7 +134,7 @@ pub(super) async fn command(
 async fn applied_through(caller: &Caller, thread_id: ThreadId) -> Option<u64> {
     let thread = caller.agent.store().thread(thread_id).await;
     let thread = thread.inspect_err(|error| {
-        tracing::warn!(thread.id = %thread_id, %error, "failed to read how far thread {thread_id} is");
+        tracing::warn!(thread_id = %thread_id, %error, "failed to read how far thread {thread_id} is");
     });
     let last_seq = thread.ok()?.map_or(0, |thread| thread.last_seq);
     Some(number(Position { seq: last_seq, sub: 0 }, 0))

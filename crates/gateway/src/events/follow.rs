@@ -103,7 +103,7 @@ impl Follow {
                 Err(fault) if fault.status() == StatusCode::NOT_FOUND => self.run = None,
                 Err(fault) => {
                     let thread_id = self.thread_id;
-                    tracing::error!(thread.id = %thread_id, error = %fault, "failed to follow thread {thread_id}");
+                    tracing::error!(thread_id = %thread_id, error = %fault, "failed to follow thread {thread_id}");
                     return None;
                 }
             }

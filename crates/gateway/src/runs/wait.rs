@@ -193,7 +193,7 @@ impl Wait {
     /// Says that what came of the run could not be read; the head of the answer is out already.
     fn failed(&mut self, fault: Fault) -> Bytes {
         self.source = Source::Over;
-        tracing::error!(run.id = %self.run_id, error = %fault, "failed to read what came of run {}", self.run_id);
+        tracing::error!(run_id = %self.run_id, error = %fault, "failed to read what came of run {}", self.run_id);
         bytes(&json!({"__error__": {"error": "InternalError", "message": fault.detail()}}))
     }
 }

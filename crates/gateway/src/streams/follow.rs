@@ -183,7 +183,7 @@ impl Follow {
         while self.out.len() == 0 {
             if let Err(fault) = self.advance().await? {
                 // Without an end the client comes back and finds out; a run does not fail because one reader does.
-                tracing::error!(run.id = %self.about.run_id, error = %fault, "failed to follow run {}", self.about.run_id);
+                tracing::error!(run_id = %self.about.run_id, error = %fault, "failed to follow run {}", self.about.run_id);
                 self.source = Source::Over;
                 return None;
             }
@@ -409,7 +409,7 @@ impl Drop for StopBehind {
         let run = self.run.clone();
         handle.spawn(async move {
             if let Err(error) = dispatch.stop(&scope, &run, CancelAction::Interrupt).await {
-                tracing::warn!(run.id = %run.run_id, %error, "failed to stop run {}", run.run_id);
+                tracing::warn!(run_id = %run.run_id, %error, "failed to stop run {}", run.run_id);
             }
         });
     }

@@ -127,7 +127,7 @@ impl FollowThread {
                 Ok(None) => {}
                 Ok(told) => return told,
                 Err(fault) => {
-                    tracing::error!(thread.id = %self.thread_id, error = %fault, "failed to follow thread {}", self.thread_id);
+                    tracing::error!(thread_id = %self.thread_id, error = %fault, "failed to follow thread {}", self.thread_id);
                     return None;
                 }
             }

@@ -9,7 +9,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use journal::{OutboxItem, OutboxQuery, Store, Transaction, Write};
 use pg::{Pool, PoolSettings, Target};
+use protocol::{EventType, NewEvent};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::Error;
 use super::rows::{self, MIRROR_KIND, Row};
@@ -124,7 +126,7 @@ impl Courier {
             match rows::row(&*self.store, &item).await {
                 Ok(row) => readable.push((item, row)),
                 Err(error) if error.is_damage() => {
-                    self.note_rejected(item, &format!("failed to {error}")).await?;
+                    self.note_rejected((item, None), &format!("failed to {error}")).await?;
                     rejected += 1;
                 }
                 Err(error) => return Err(error.into()),
@@ -136,6 +138,7 @@ impl Courier {
             Ok(()) => {
                 let sent = readable.len() as u64;
                 self.note_success(readable.iter().map(|(item, _)| taken(item)).collect()).await?;
+                self.tell_threads(&all, None).await;
                 Ok(Delivered { sent, rejected })
             }
             Err(Error::Rejected { .. }) => {
@@ -156,10 +159,11 @@ impl Courier {
             match self.put(row.as_slice()).await {
                 Ok(()) => {
                     self.note_success(vec![taken(&item)]).await?;
+                    self.tell_threads(row.as_slice(), None).await;
                     delivered.sent += 1;
                 }
                 Err(Error::Rejected { reason }) => {
-                    self.note_rejected(item, &reason).await?;
+                    self.note_rejected((item, row.as_ref()), &reason).await?;
                     delivered.rejected += 1;
                 }
                 Err(error) => self.note_failure(error, row.as_ref()).await?,
@@ -264,12 +268,19 @@ impl Courier {
     }
 
     /// Notes on an item why it was not taken; somebody may have replaced it meanwhile.
-    async fn note_rejected(&self, item: OutboxItem, reason: &str) -> Result<(), Error> {
+    async fn note_rejected(
+        &self,
+        (item, row): (OutboxItem, Option<&Row>),
+        reason: &str,
+    ) -> Result<(), Error> {
         tracing::warn!(
-            key = item.key,
+            handoff_id = item.key,
+            model_run_id = row.and_then(|row| row.model_run_id).map(display),
+            tokens_used = row.map_or(0, |row| row.tokens_used),
             "the mirror does not take the summary of handoff {}: {reason}",
             item.key
         );
+        self.tell_threads(row.map_or(&[], std::slice::from_ref), Some(reason)).await;
         let (mut payload, attempts) = (item.payload.clone(), item.attempts.saturating_add(1));
         payload[ERROR] = reason.into();
         let rejected = Rejected { key: item.key.clone(), reason: reason.to_owned() };
@@ -279,6 +290,24 @@ impl Courier {
         match self.store.commit(Transaction { fence: None, writes }).await {
             Ok(_) | Err(journal::Error::Differs { .. }) => Ok(()),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Adds to the threads what became of their summaries. It is told there and nothing rests on it: a thread may be gone.
+    async fn tell_threads(&self, rows: &[Row], error: Option<&str>) {
+        for row in rows {
+            let Some(thread_id) = row.parent_thread_id else { continue };
+            let (id, error) = (row.handoff_id, error.map(ledger::redact));
+            let content = json!({"handoff_id": id, "accepted_at": row.created_at, "error": error});
+            let key =
+                if error.is_some() { format!("mirror_rejected:{id}") } else { format!("mirrored:{id}") };
+            let Ok(event) = NewEvent::new(EventType::HandoffMirrored, &content, Timestamp::now()) else {
+                continue;
+            };
+            let writes = vec![Write::Append { thread_id, events: vec![event.keyed(key)] }];
+            if let Err(error) = self.store.commit(Transaction { fence: None, writes }).await {
+                tracing::debug!(handoff_id = %id, %thread_id, %error, "failed to note what became of a mirrored summary");
+            }
         }
     }
 
@@ -309,7 +338,7 @@ fn warn(error: &Error, status: MirrorStatus, first: Option<&Row>) {
     let hint = error.hint();
     match first {
         Some(row) => tracing::warn!(
-            handoff_store_status = status, handoff_id = %row.handoff_id, model_run_id = ?row.model_run_id,
+            handoff_store_status = status, handoff_id = %row.handoff_id, model_run_id = row.model_run_id.map(display),
             tokens_used = row.tokens_used,
             "handoff_store_status={status}: handoff {} is not mirrored yet: failed to {error}; {hint}", row.handoff_id
         ),

@@ -42,6 +42,8 @@ pub(crate) struct Row {
     pub(crate) created_at: Timestamp,
     /// The run that drafted it.
     pub(crate) model_run_id: Option<RunId>,
+    /// The thread that is told when it has arrived; `None` when it is gone.
+    pub(crate) parent_thread_id: Option<ThreadId>,
     /// What the draft took.
     pub(crate) tokens_used: u64,
 }
@@ -155,6 +157,7 @@ fn mirrored(handoff: &Handoff, proposal: Proposal, accepted_at: Timestamp) -> Ro
         summary_json: json.to_string(),
         summary_md: shareable(&proposal.summary_md),
         created_at: accepted_at,
+        parent_thread_id: Some(handoff.parent_thread_id),
         model_run_id: summary.model_run_id,
         tokens_used: summary.tokens_used,
     }
@@ -171,6 +174,7 @@ fn deleted(assistant_id: &AssistantId, handoff_id: HandoffId, at: Timestamp) -> 
         summary_json: json.to_string(),
         summary_md: String::new(),
         created_at: at,
+        parent_thread_id: None,
         model_run_id: None,
         tokens_used: 0,
     }

@@ -23,6 +23,7 @@ fn row(handoff_id: HandoffId, text: &str) -> Row {
         summary_json: format!(r#"{{"title":"{text}"}}"#),
         summary_md: text.to_owned(),
         created_at: at(0),
+        parent_thread_id: None,
         model_run_id: None,
         tokens_used: 0,
     }

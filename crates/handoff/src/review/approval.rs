@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::accept;
 use crate::draft::summarization::{Drafting, EXTRACTIVE, told};
+use crate::lifecycle::log::Line;
 use crate::lifecycle::{Step, moved};
 use crate::request::{Asker, Metadata, Problem, cleared, keys};
 use crate::review::decide::{self, Edited, Outcome};
@@ -193,8 +194,12 @@ async fn follow(
             let (update, reverted) = revert(handoff, proposals, to, now)?;
             return Ok((update, Some(reverted)));
         }
-        Outcome::Decline(message) => decline(handoff, message, now)?,
+        Outcome::Decline(message) => {
+            Line::Skipped("it was declined").of(handoff, Some(current));
+            decline(handoff, message, now)?
+        }
         Outcome::Preview => {
+            Line::Skipped("it was previewed").of(handoff, Some(current));
             let event = NewEvent::new(EventType::HandoffPreviewed, &json!({"handoff_id": handoff_id}), now)?;
             rest(handoff, Step::Preview, event, None)?
         }

@@ -94,6 +94,7 @@ const fn is_background(event_type: EventType) -> bool {
             | EventType::TurnsRestored
             | EventType::ModelCalled
             | EventType::ThreadRenamed
+            | EventType::HandoffMirrored
     )
 }
 

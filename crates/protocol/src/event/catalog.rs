@@ -161,6 +161,8 @@ catalog! {
     HandoffSeeded = "handoff_seeded" in Middleware,
     /// The block was cleared after the child's first complete turn; content is `{handoff_id}`.
     HandoffCleaned = "handoff_cleaned" in Middleware,
+    /// The accepted summary is in the mirror, or the mirror does not take it; content is `{handoff_id, accepted_at, error?}`.
+    HandoffMirrored = "handoff_mirrored" in Middleware,
 }
 
 #[cfg(test)]

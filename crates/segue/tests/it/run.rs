@@ -1,6 +1,7 @@
 //! `segue run`: the headless turn, the child's first turn after a handoff, and going on after a crash.
 
 mod headless;
+mod hooks;
 mod signals;
 mod traces;
 

@@ -31,6 +31,17 @@ pub(super) fn told(kind: EventType, content: &Value, moment: Span) -> Span {
     Span { outcome, metadata, input, ..moment }
 }
 
+/// Says of a moment that the summary arrived in the mirror, or why it did not; it was on its way since the acceptance.
+pub(super) fn mirrored(content: &Value, moment: Span) -> Span {
+    let accepted_at = text::field(content, "accepted_at").and_then(|at| at.parse().ok());
+    let outcome = match text::field(content, "error") {
+        Some(error) => Outcome::Failed(text::brief(&error)),
+        None => Outcome::Done,
+    };
+    let start = accepted_at.filter(|at| *at <= moment.start).unwrap_or(moment.start);
+    Span { outcome, ..moment.began(start) }
+}
+
 impl OpenRun {
     /// A model was called for a draft: its span begins with the first call, and takes in those that follow.
     /// Returns which it is, and another draft that was under way and came to nothing.

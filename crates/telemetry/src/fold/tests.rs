@@ -207,6 +207,11 @@ fn handed_off() -> Told {
         .event(EventType::HandoffCleaned, about(json!({})))
         .in_run(5)
         .ends("success")
+        .outside()
+        .event(
+            EventType::HandoffMirrored,
+            about(json!({"accepted_at": "1970-01-01T00:00:17Z", "error": null})),
+        )
 }
 
 #[test]
@@ -247,6 +252,7 @@ fn g4_each_draft_has_a_span_of_its_own_in_the_run_it_was_made_in() {
       resume 16000–16000 done
       accept_handoff 16000–18000 done
         seed_agent_md 17000–18000 done
+      mirror_handoff 17000–25000 done
     run 20000–24000 done
       step 1 21000–22000 done
         chat claude-sonnet-4-5 21000–22000 done

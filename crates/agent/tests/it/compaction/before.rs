@@ -44,7 +44,7 @@ impl Asked {
 
 #[async_trait]
 impl BeforeCompaction for Asked {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "Keeper"
     }
 
@@ -167,7 +167,7 @@ struct Waited(CancellationToken);
 
 #[async_trait]
 impl BeforeCompaction for Waited {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "Waited"
     }
 

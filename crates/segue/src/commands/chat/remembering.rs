@@ -114,6 +114,7 @@ async fn settle_quietly(tiering: Tiering, cancel: CancellationToken) -> Came {
 impl Chat {
     /// Tells what became of turns behind the conversation, once.
     pub(super) async fn tell_behind(&mut self) -> Result<(), Failure> {
+        self.context.watching.tell(&self.context.screen);
         match self.behind.news(&self.context.agent).await {
             Some(text) => self.say(&text),
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! The thread that `-c` goes on in: the newest of this folder, else the newest of all. It reads pages of threads and none
+//! The thread that `-c` goes on in: the newest of this folder, else the newest of all; of a handoff just accepted, the child. It reads pages of threads and none
 //! of their messages.
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ pub(crate) async fn newest_here(context: &Context) -> Result<Thread, Failure> {
         let count = page.len();
         for thread in page {
             if folders.of(&thread).await?.as_deref() == Some(&*here) {
-                return Ok(thread);
+                return Ok(context.agent.carried_on(thread).await?);
             }
             newest.get_or_insert(thread);
         }
@@ -40,12 +40,12 @@ pub(crate) async fn newest_here(context: &Context) -> Result<Thread, Failure> {
             break;
         }
     }
-    let newest = newest.ok_or_else(|| {
+    let newest: Thread = newest.ok_or_else(|| {
         Failure::new(Code::User, "find a thread to go on in: there is none")
             .with_hint("`segue chat` begins one")
     })?;
     context.notice("No thread was begun in this folder; this is the newest of all.");
-    Ok(newest)
+    Ok(context.agent.carried_on(newest).await?)
 }
 
 /// The folders of threads, each looked up once.

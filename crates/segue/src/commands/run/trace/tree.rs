@@ -127,6 +127,7 @@ fn named(span: &Span) -> String {
         SpanKind::Accept => "accept",
         SpanKind::Seed => "write agent.md",
         SpanKind::Cleanup => "clear agent.md",
+        SpanKind::Mirror => "mirror",
         SpanKind::Compaction => "condense",
         SpanKind::Transfer => "remember",
         SpanKind::Decision => span.name.trim_start_matches("handoff_"),

@@ -1,0 +1,311 @@
+//! What a hook is told: one JSON object, described in the book's page on hooks. It is made from an event and the rows beside it, with
+//! its secrets withheld; a change of its shape that could break a reader raises [`SCHEMA_VERSION`].
+
+use jiff::Timestamp;
+use journal::{EventQuery, Store, Superseded};
+use protocol::{
+    AssistantId, Compaction, CompactionTrigger, Event, EventType, Handoff, HandoffId, Proposal, RunId,
+    RunStatus, Seq, Thread, ThreadId, Usage,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The version of the shape.
+const SCHEMA_VERSION: u32 = 1;
+
+/// Characters of an answer that go along; who wants more reads the thread.
+const ANSWER_CHARS_MAX: usize = 4_000;
+
+/// What hooks are told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Occasion {
+    /// A summary is drafted and waits for a decision.
+    #[serde(rename = "handoff.proposed")]
+    HandoffProposed,
+    /// A summary was accepted, and the child thread is there.
+    #[serde(rename = "handoff.accepted")]
+    HandoffAccepted,
+    /// A conversation is about to be condensed; the hook may refuse it.
+    #[serde(rename = "compaction.before")]
+    CompactionBefore,
+    /// A conversation was condensed.
+    #[serde(rename = "compaction.after")]
+    CompactionAfter,
+    /// A run is over: done, failed, stopped, or waiting for a person.
+    #[serde(rename = "run.ended")]
+    RunEnded,
+}
+
+impl Occasion {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::HandoffProposed,
+        Self::HandoffAccepted,
+        Self::CompactionBefore,
+        Self::CompactionAfter,
+        Self::RunEnded,
+    ];
+
+    /// Returns its name in the configuration and in what is told.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::HandoffProposed => "handoff.proposed",
+            Self::HandoffAccepted => "handoff.accepted",
+            Self::CompactionBefore => "compaction.before",
+            Self::CompactionAfter => "compaction.after",
+            Self::RunEnded => "run.ended",
+        }
+    }
+
+    /// Returns what hooks are told of by an event; nobody is told of other events.
+    pub(crate) const fn of(kind: EventType) -> Option<Self> {
+        match kind {
+            EventType::HandoffProposed => Some(Self::HandoffProposed),
+            EventType::HandoffAccepted => Some(Self::HandoffAccepted),
+            EventType::Compacted => Some(Self::CompactionAfter),
+            EventType::RunEnded | EventType::RunFailed | EventType::RunInterrupted => Some(Self::RunEnded),
+            _ => None,
+        }
+    }
+}
+
+/// What a hook is told.
+#[derive(Debug, Clone, Serialize)]
+pub struct Payload {
+    /// Version of this shape.
+    pub schema_version: u32,
+    /// What happened.
+    pub hook: Occasion,
+    /// When.
+    pub at: Timestamp,
+    /// The thread it happened in; of a handoff, the parent.
+    pub thread_id: ThreadId,
+    /// What the thread is called.
+    pub thread_name: Option<String>,
+    /// The assistant whose thread it is.
+    pub assistant_id: AssistantId,
+    /// The run it happened in.
+    pub run_id: Option<RunId>,
+    /// The event that says so; with the thread, it names what happened once and for all. None while it has not happened.
+    pub seq: Option<Seq>,
+    /// The rest, under the name of what it is about.
+    #[serde(flatten)]
+    pub about: About,
+}
+
+/// What it is about.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum About {
+    /// A handoff.
+    Handoff(HandoffTold),
+    /// A compaction.
+    Compaction(CompactionTold),
+    /// A run.
+    Run(RunTold),
+}
+
+/// A proposal, or the one that was accepted.
+#[derive(Debug, Clone, Serialize)]
+pub struct HandoffTold {
+    /// The handoff, by which `segue handoff --decide` answers it.
+    pub handoff_id: HandoffId,
+    /// Which draft it is: 0 is the first.
+    pub iteration: u32,
+    /// What the handoff is for, if somebody said.
+    pub goal: Option<String>,
+    /// The summary's title.
+    pub title: String,
+    /// The summary in a sentence or two.
+    pub tldr: String,
+    /// The summary.
+    pub summary_md: String,
+    /// Its SHA-256: what is shown, stored and injected is this text.
+    pub summary_sha256: String,
+    /// The thread that goes on. It exists once the handoff is accepted.
+    pub child_thread_id: ThreadId,
+}
+
+/// A compaction.
+#[derive(Debug, Clone, Serialize)]
+pub struct CompactionTold {
+    /// Why it happens.
+    pub trigger: CompactionTrigger,
+    /// Messages that are condensed.
+    pub replaced_count: u64,
+    /// Messages that are still sent as they are.
+    pub kept_count: u64,
+    /// Tokens of the next request before, by estimate.
+    pub tokens_before: u64,
+    /// Tokens of the next request after.
+    pub tokens_after: u64,
+    /// Who wrote the summary: `provider/name`, or `extractive`.
+    pub model: String,
+    /// The summary.
+    pub summary: String,
+}
+
+/// A run that is over.
+#[derive(Debug, Clone, Serialize)]
+pub struct RunTold {
+    /// How it ended; `interrupted` waits for a person.
+    pub status: RunStatus,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// What it asks a person about: the tools it wants to call, or `handoff_summary`.
+    pub waits_for: Vec<String>,
+    /// What the model said last in it.
+    pub answer: Option<String>,
+    /// Milliseconds from its admission to its end.
+    pub duration_ms: u64,
+    /// Tokens of all its model calls.
+    pub usage: Usage,
+}
+
+/// A compaction that is about to take effect.
+#[derive(Debug, Clone, Copy)]
+pub struct Due<'a> {
+    /// The run that condenses the thread.
+    pub run_id: RunId,
+    /// What its marker is to hold.
+    pub compaction: &'a Compaction,
+    /// When.
+    pub now: Timestamp,
+}
+
+impl Payload {
+    /// Returns what hooks are told of a compaction that is about to take effect.
+    pub fn before_compaction(thread: &Thread, due: Due<'_>) -> Self {
+        let happened = (Occasion::CompactionBefore, due.now, None, Some(due.run_id));
+        Self::of(thread, happened, About::Compaction(compaction(due.compaction)))
+    }
+
+    /// Returns what hooks are told of an event; `None` when nobody is told of it, or what it was about is gone.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub(crate) async fn after(
+        store: &dyn Store,
+        thread: &Thread,
+        event: &Event,
+    ) -> journal::Result<Option<Self>> {
+        let Some((kind, occasion)) = event.kind().and_then(|kind| Some((kind, Occasion::of(kind)?))) else {
+            return Ok(None);
+        };
+        let content = event.content_value();
+        let about = match occasion {
+            Occasion::HandoffProposed | Occasion::HandoffAccepted => handoff(store, &content).await?,
+            Occasion::CompactionBefore | Occasion::CompactionAfter => {
+                serde_json::from_value(content).ok().map(|marker| About::Compaction(compaction(&marker)))
+            }
+            Occasion::RunEnded => run(store, kind, event, &content).await?,
+        };
+        let happened = (occasion, event.created_at, Some(event.seq), event.run_id);
+        Ok(about.map(|about| Self::of(thread, happened, about)))
+    }
+
+    fn of(
+        thread: &Thread,
+        (hook, at, seq, run_id): (Occasion, Timestamp, Option<Seq>, Option<RunId>),
+        about: About,
+    ) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            hook,
+            at,
+            thread_id: thread.thread_id,
+            thread_name: thread.name.as_deref().map(withheld),
+            assistant_id: thread.assistant_id.clone(),
+            run_id,
+            seq,
+            about,
+        }
+    }
+}
+
+async fn handoff(store: &dyn Store, content: &Value) -> journal::Result<Option<About>> {
+    let id = content.get("handoff_id").and_then(Value::as_str).and_then(|id| id.parse().ok());
+    let Some(handoff_id) = id else { return Ok(None) };
+    let Some(handoff) = store.handoff(handoff_id).await? else { return Ok(None) };
+    let sha256 = content.get("summary_sha256").and_then(Value::as_str);
+    let proposals = store.proposals(handoff_id).await?;
+    let proposal = proposals.iter().rfind(|proposal| Some(proposal.summary_sha256.as_str()) == sha256);
+    Ok(proposal.map(|proposal| About::Handoff(proposed(&handoff, proposal))))
+}
+
+fn proposed(handoff: &Handoff, proposal: &Proposal) -> HandoffTold {
+    HandoffTold {
+        handoff_id: handoff.handoff_id,
+        iteration: proposal.iteration,
+        goal: handoff.goal.as_deref().map(withheld),
+        title: withheld(&proposal.summary_json.title),
+        tldr: withheld(&proposal.summary_json.tldr),
+        summary_md: withheld(&proposal.summary_md),
+        summary_sha256: proposal.summary_sha256.clone(),
+        child_thread_id: handoff.child_thread_id,
+    }
+}
+
+fn compaction(marker: &Compaction) -> CompactionTold {
+    CompactionTold {
+        trigger: marker.trigger,
+        replaced_count: marker.replaced_count,
+        kept_count: marker.kept_count,
+        tokens_before: marker.tokens_before,
+        tokens_after: marker.tokens_after,
+        model: marker.model.clone(),
+        summary: withheld(&marker.summary),
+    }
+}
+
+async fn run(
+    store: &dyn Store,
+    kind: EventType,
+    event: &Event,
+    content: &Value,
+) -> journal::Result<Option<About>> {
+    let Some(run) = (match event.run_id {
+        Some(run_id) => store.run(run_id).await?,
+        None => None,
+    }) else {
+        return Ok(None);
+    };
+    let status = match kind {
+        EventType::RunInterrupted => RunStatus::Interrupted,
+        EventType::RunFailed => RunStatus::Error,
+        _ => content.get("status").and_then(|name| RunStatus::deserialize(name).ok()).unwrap_or(run.status),
+    };
+    let answers = EventQuery {
+        after: None,
+        before: Some(event.seq),
+        types: vec![EventType::AiMessage],
+        superseded: Superseded::Shown,
+        ..EventQuery::after(0, 1)
+    };
+    let answer = store.events(event.thread_id, answers).await?.pop();
+    let answer = answer.filter(|answer| answer.run_id == event.run_id).and_then(|answer| answer.message());
+    let took = event.created_at.duration_since(run.created_at).as_millis();
+    let text = |key: &str| content.get(key).and_then(Value::as_str).map(withheld);
+    let names = content.get("actions").and_then(Value::as_array).into_iter().flatten();
+    Ok(Some(About::Run(RunTold {
+        status,
+        error: text("message").or_else(|| run.error.as_deref().map(withheld)),
+        waits_for: names.filter_map(Value::as_str).map(str::to_owned).collect(),
+        answer: answer.map(|answer| clipped(&withheld(&answer.text()))).filter(|answer| !answer.is_empty()),
+        duration_ms: u64::try_from(took).unwrap_or(0),
+        usage: run.usage,
+    })))
+}
+
+/// Returns text without what looks like a key or a password (M16).
+fn withheld(text: &str) -> String {
+    ledger::redact(text).into_owned()
+}
+
+fn clipped(text: &str) -> String {
+    match text.char_indices().nth(ANSWER_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

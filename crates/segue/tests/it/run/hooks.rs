@@ -1,0 +1,163 @@
+//! Hooks of the user's: what they are told, what they may refuse, and what becomes of those that fail.
+
+use scripted::{Reply, Script, Server};
+use serde_json::{Value, json};
+
+use crate::compact::{condensing, long_thread};
+use crate::handoff::{edit, pending, summary_draft};
+use crate::sandbox::Sandbox;
+
+/// A key as a provider makes it, which nobody may see again.
+const PLANTED: &str = "sk-ant-api03-aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5z";
+
+/// A command that keeps what it is told, an object a line.
+const KEEP: &str = "cat >> told.jsonl; echo >> told.jsonl";
+
+fn with_hooks(sandbox: Sandbox, hooks: &str) -> Sandbox {
+    std::fs::create_dir_all(sandbox.home()).unwrap();
+    std::fs::write(sandbox.home().join("config.toml"), hooks).unwrap();
+    sandbox
+}
+
+fn hook(on: &str, command: &str) -> String {
+    format!("[[hooks]]\non = [{on}]\ncommand = '''{command}'''\n")
+}
+
+fn told(sandbox: &Sandbox) -> Vec<Value> {
+    let kept = std::fs::read_to_string(sandbox.work().join("told.jsonl")).unwrap_or_default();
+    kept.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_handoff_is_told_of_when_it_is_proposed_and_when_it_is_accepted_and_each_run_when_it_ends() {
+    let server = Server::start(Script::new(["Retries", "Retries in a file"].map(summary_draft))).unwrap();
+    let every = r#""handoff.proposed", "handoff.accepted", "run.ended""#;
+    let sandbox = with_hooks(Sandbox::new().with_model(&server), &hook(every, KEEP));
+    let report = pending(&sandbox);
+    let id = report["handoff"]["handoff_id"].as_str().unwrap().to_owned();
+    for decision in [edit(json!({"feedback": "name the file"})), json!({"type": "approve"})] {
+        let file = sandbox.file("decision.json", json!({"decisions": [decision]}).to_string());
+        let ended = sandbox.run(&["handoff", "--decide", &id, "--decision-file", &file, "--json"]);
+        assert!([0, 3].contains(&ended.code), "{ended:?}");
+    }
+    let told = told(&sandbox);
+    let names: Vec<&str> = told.iter().map(|one| one["hook"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        ["handoff.proposed", "run.ended", "handoff.proposed", "run.ended", "handoff.accepted", "run.ended"]
+    );
+    let (second, accepted) = (&told[2]["handoff"], &told[4]["handoff"]);
+    assert_eq!((&told[0]["handoff"]["iteration"], &second["iteration"]), (&json!(0), &json!(1)));
+    assert_eq!(second["title"], "Retries in a file");
+    assert_eq!(accepted, second, "what was proposed is what was accepted");
+    assert!(accepted["summary_md"].as_str().unwrap().contains("Retries in a file"));
+    for one in &told {
+        assert_eq!((&one["schema_version"], &one["thread_id"]), (&json!(1), &report["thread_id"]));
+        assert!(one["seq"].is_u64() && one["run_id"].is_string() && one["at"].is_string(), "{one}");
+    }
+    assert_eq!(told[1]["run"]["status"], "interrupted");
+    assert_eq!(told[1]["run"]["waits_for"], json!(["handoff_summary"]));
+    assert_eq!(told[1]["run"]["usage"]["input_tokens"], 10);
+    assert_eq!((&told[5]["run"]["status"], &told[5]["run"]["waits_for"]), (&json!("success"), &json!([])));
+}
+
+#[test]
+fn m16_no_key_is_among_what_a_hook_is_told_in_any_place() {
+    let answer = format!("It is {PLANTED}, and it works.");
+    let server = Server::start(Script::new([Reply::text(answer)])).unwrap();
+    let sandbox = with_hooks(Sandbox::new().with_model(&server), &hook(r#""run.ended""#, KEEP));
+    assert_eq!(sandbox.run(&["run", "-p", &format!("remember {PLANTED}")]).code, 0);
+    let told = told(&sandbox);
+    assert!(told[0]["run"]["answer"].as_str().unwrap().ends_with("and it works."), "{told:?}");
+    assert!(!json!(told).to_string().contains("aB3dE5f"), "{told:?}");
+}
+
+#[test]
+fn e18_a_hook_may_refuse_a_compaction_and_is_asked_only_about_one_that_would_happen() {
+    let server = condensing();
+    let refusing = format!("{KEEP}; echo '{{\"veto\": \"not while we deploy\"}}'");
+    let hooks = hook(r#""compaction.before""#, &refusing) + &hook(r#""compaction.after""#, KEEP);
+    // Where nothing is condensed nobody is asked.
+    let short = with_hooks(long_thread(Sandbox::new(), 3).with_model(&server), &hooks);
+    assert!(short.run(&["compact", "last"]).stdout.contains("Nothing to condense"));
+    assert_eq!(told(&short).len(), 0);
+    let sandbox = with_hooks(long_thread(Sandbox::new(), 20).with_model(&server), &hooks);
+    assert_eq!(sandbox.run(&["compact", "last", "--preview"]).code, 0);
+    assert_eq!(told(&sandbox).len(), 0);
+    let refused = sandbox.run(&["compact", "last"]);
+    refused.assert_told(1, "not while we deploy");
+    let told = told(&sandbox);
+    assert_eq!(
+        (told.len(), &told[0]["hook"], &told[0]["seq"]),
+        (1, &json!("compaction.before"), &Value::Null)
+    );
+    assert_eq!(told[0]["compaction"]["trigger"], "manual");
+    assert!(told[0]["compaction"]["summary"].as_str().unwrap().contains("retry test"));
+    let history = sandbox.run(&["history", "last"]).stdout;
+    assert!(!history.contains("messages condensed"), "{history}");
+}
+
+#[test]
+fn e18_a_hook_that_fails_before_a_compaction_is_reported_and_blocks_nothing() {
+    let server = condensing();
+    let hooks = hook(r#""compaction.before""#, "echo 'no such queue' >&2; exit 7")
+        + &hook(r#""compaction.after""#, KEEP);
+    let sandbox = with_hooks(long_thread(Sandbox::new(), 20).with_model(&server), &hooks);
+    let condensed = sandbox.run(&["compact", "last"]);
+    assert_eq!(condensed.code, 0, "{condensed:?}");
+    assert!(condensed.stderr.contains("no such queue"), "{condensed:?}");
+    let told = told(&sandbox);
+    assert_eq!((told.len(), &told[0]["hook"]), (1, &json!("compaction.after")), "{told:?}");
+    assert!(told[0]["compaction"]["replaced_count"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_hook_that_hangs_or_fails_is_reported_once_and_changes_nothing() {
+    let server = Server::start(Script::new([Reply::text("Done.")])).unwrap();
+    let hanging =
+        "[[hooks]]\non = [\"run.ended\"]\nname = \"slow\"\ncommand = \"sleep 600\"\ntimeout_seconds = 1\n";
+    let hooks = hanging.to_owned() + &hook(r#""run.ended""#, "exit 4") + &hook(r#""run.ended""#, KEEP);
+    let mut sandbox = with_hooks(Sandbox::new().with_model(&server), &hooks);
+    sandbox.set("SEGUE_LOG", "warn");
+    sandbox.set("SEGUE_LOG_FORMAT", "json");
+    let log = sandbox.work().join("log");
+    sandbox.set("SEGUE_LOG_FILE", log.to_str().unwrap());
+    let ended = sandbox.run(&["run", "-p", "go"]);
+    assert_eq!((ended.code, ended.stdout.trim()), (0, "Done."));
+    assert_eq!(told(&sandbox).len(), 1, "each waits for itself alone");
+    for reported in
+        ["hook `slow` was not told of run.ended: failed to wait for it: it took longer than 1 s", "status 4"]
+    {
+        assert_eq!(ended.stderr.matches(reported).count(), 1, "{ended:?}");
+    }
+    let logged: String = std::fs::read_dir(sandbox.work())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("log")))
+        .map(|path| std::fs::read_to_string(path).unwrap())
+        .collect();
+    let lines: Vec<Value> = logged.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of_slow: Vec<&Value> = lines.iter().filter(|line| line["hook"] == "slow").collect();
+    assert_eq!(of_slow.len(), 1, "{lines:?}");
+    assert!(of_slow[0]["thread_id"].is_string() && of_slow[0]["level"] == "WARN", "{of_slow:?}");
+}
+
+#[test]
+fn a_program_that_a_hook_calls_calls_no_hook() {
+    let server = Server::start(Script::new(["Done.", "Done again."].map(Reply::text))).unwrap();
+    let program = crate::sandbox::binary().display().to_string();
+    let again = format!("{KEEP}; '{program}' run -p again > again.txt");
+    let sandbox = with_hooks(Sandbox::new().with_model(&server), &hook(r#""run.ended""#, &again));
+    assert_eq!(sandbox.run(&["run", "-p", "go"]).code, 0);
+    assert_eq!(told(&sandbox).len(), 1);
+    assert_eq!(std::fs::read_to_string(sandbox.work().join("again.txt")).unwrap().trim(), "Done again.");
+}
+
+#[test]
+fn a_hook_that_makes_no_sense_is_told_before_anything_is_done() {
+    let sandbox = with_hooks(Sandbox::new(), "[[hooks]]\non = [\"run.begun\"]\ncommand = \"true\"\n");
+    let refused = sandbox.run(&["threads", "list"]);
+    refused.assert_told(1, "compaction.before");
+    let sandbox = with_hooks(Sandbox::new(), "[[hooks]]\non = [\"run.ended\"]\n");
+    sandbox.run(&["threads", "list"]).assert_told(1, "needs a `command` or a `url`");
+}

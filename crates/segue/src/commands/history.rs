@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     /// The page that describes the shapes.
-    const PAGE: &str = include_str!("../../docs/history-json.md");
+    const PAGE: &str = include_str!("../../../../docs/src/history-json.md");
 
     fn id<T: std::str::FromStr>(last: u8) -> T
     where
@@ -295,7 +295,7 @@ mod tests {
         let written = |entry: &HistoryEntry| serde_json::to_string(entry).unwrap();
         let lines: Vec<String> = entries().iter().map(written).collect();
         let shown: Vec<&str> = PAGE.lines().filter(|line| line.starts_with("{\"id\":")).collect();
-        assert_eq!(shown, lines, "docs/history-json.md must show:\n{}", lines.join("\n"));
+        assert_eq!(shown, lines, "docs/src/history-json.md must show:\n{}", lines.join("\n"));
     }
 
     #[test]

@@ -366,7 +366,7 @@ fn options_that_make_no_sense_together_are_refused() {
 
 /// Every decision on the page for scripts, in its order.
 fn decisions_of_the_page() -> Vec<Value> {
-    let page = include_str!("../../docs/decisions.md");
+    let page = include_str!("../../../../docs/src/decisions.md");
     let blocks = page.split("```json\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     blocks.flat_map(str::lines).map(|line| serde_json::from_str(line).unwrap()).collect()
 }

@@ -108,7 +108,7 @@ fn k2_the_token_is_for_its_owner_alone_and_nothing_is_told_without_it() {
 
 #[test]
 fn every_endpoint_of_our_own_stands_on_its_page() {
-    const PAGE: &str = include_str!("../../docs/http.md");
+    const PAGE: &str = include_str!("../../../../docs/src/http.md");
     let sandbox = Sandbox::new();
     let serving = Serving::start(&sandbox);
     let document = nobody(&serving).get("/openapi.json").json();

@@ -163,7 +163,7 @@ function ownKinds(found: Block[]): string {
 
 test("documents have the blocks that another parser finds", () => {
   const files = ["http.md", "history-json.md", "decisions.md", "run-json.md"].map(
-    (name) => `../crates/segue/docs/${name}`,
+    (name) => `../docs/src/${name}`,
   );
   for (const file of [...files, "../README.md", "../ARCHITECTURE.md"]) {
     const text = readFileSync(file, "utf8");

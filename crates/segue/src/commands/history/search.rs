@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     /// The page that describes the shapes.
-    const PAGE: &str = include_str!("../../../docs/memory-json.md");
+    const PAGE: &str = include_str!("../../../../../docs/src/memory-json.md");
 
     fn id<T: std::str::FromStr>(last: u8) -> T
     where
@@ -339,7 +339,7 @@ mod tests {
         let lines: Vec<String> =
             printed(&found).hits.iter().map(|hit| serde_json::to_string(hit).unwrap()).collect();
         let shown: Vec<&str> = PAGE.lines().filter(|line| line.starts_with("{\"kind\":")).collect();
-        assert_eq!(shown, lines, "docs/memory-json.md must show:\n{}", lines.join("\n"));
+        assert_eq!(shown, lines, "docs/src/memory-json.md must show:\n{}", lines.join("\n"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The lines of `--json`: how a turn is told to a program, one JSON object a line. The shapes are described in
-//! `docs/run-json.md` beside this crate, and a test holds the two together.
+//! `docs/src/run-json.md`, and a test holds the two together.
 
 use agent::{Frame, Position, RunEnd};
 use protocol::message::StopReason;
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     /// The page that describes the shapes.
-    const PAGE: &str = include_str!("../../../docs/run-json.md");
+    const PAGE: &str = include_str!("../../../../../docs/src/run-json.md");
 
     fn id<T: std::str::FromStr>(last: u8) -> T
     where
@@ -262,6 +262,6 @@ mod tests {
         lines.push(gap(at).to_string());
         lines.push(serde_json::to_string(&report).unwrap());
         let shown: Vec<&str> = PAGE.lines().filter(|line| line.starts_with("{\"type\":")).collect();
-        assert_eq!(shown, lines, "docs/run-json.md must show:\n{}", lines.join("\n"));
+        assert_eq!(shown, lines, "docs/src/run-json.md must show:\n{}", lines.join("\n"));
     }
 }

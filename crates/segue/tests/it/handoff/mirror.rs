@@ -281,7 +281,7 @@ fn every_query_of_the_documentation_works() {
     let mirrored = Mirrored::new();
     mirrored.hand_off();
     mirrored.until("row", |status| status["waiting"] == 0);
-    let page = include_str!("../../../docs/mirror.md");
+    let page = include_str!("../../../../../docs/src/mirror.md");
     let block = page.split("```sql\n").nth(1).unwrap().split("```").next().unwrap();
     let queries: Vec<&str> = block.split(';').filter(|query| !query.trim().is_empty()).collect();
     assert_eq!(queries.len(), 4);

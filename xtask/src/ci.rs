@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
+use crate::book;
 use crate::command::Command;
 use crate::tidy;
 
@@ -18,6 +19,7 @@ struct Step {
 enum Action {
     Run(Command),
     Tidy,
+    Book,
 }
 
 impl Action {
@@ -26,6 +28,7 @@ impl Action {
         match self {
             Self::Run(command) => command.to_string(),
             Self::Tidy => "cargo xtask tidy".to_owned(),
+            Self::Book => "cargo xtask book".to_owned(),
         }
     }
 
@@ -36,6 +39,7 @@ impl Action {
                 status => bail!("{status}"),
             },
             Self::Tidy => tidy::run(root),
+            Self::Book => book::build(root),
         }
     }
 }
@@ -46,6 +50,7 @@ fn steps() -> Vec<Step> {
     vec![
         run("format", Command::line("cargo fmt --all --check")),
         Step { name: "tidy", action: Action::Tidy },
+        Step { name: "book", action: Action::Book },
         run("clippy", Command::line("cargo clippy --locked --workspace --all-targets -- -D warnings")),
         run(
             "docs",

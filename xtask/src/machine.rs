@@ -23,7 +23,7 @@ enum Install {
     /// PostgreSQL from Debian, without the server of its own that Debian starts with it.
     Postgres,
     /// A crate with a program, built from source, at the version the project was tested with.
-    Crate { name: &'static str, version: &'static str },
+    Crate { name: &'static str, version: &'static str, options: &'static str },
     /// A component of the Rust toolchain.
     Component(&'static str),
     /// Commands of its own.
@@ -59,7 +59,18 @@ const NEEDS: &[Need] = &[
         name: "cargo-nextest",
         why: "runs the tests",
         check: "cargo nextest --version",
-        install: Install::Crate { name: "cargo-nextest", version: "0.9.143" },
+        install: Install::Crate { name: "cargo-nextest", version: "0.9.143", options: "" },
+    },
+    Need {
+        name: "mdbook",
+        why: "renders the book",
+        check: "mdbook --version",
+        // Unoptimised it is built in a third of the time, and renders in a second.
+        install: Install::Crate {
+            name: "mdbook",
+            version: "0.5.4",
+            options: " --debug --no-default-features --features search",
+        },
     },
     Need {
         name: "PostgreSQL",
@@ -135,8 +146,8 @@ impl Install {
                     Command::line(&format!("{setting} remove create_main_cluster")),
                 ]
             }
-            Self::Crate { name, version } => {
-                vec![Command::line(&format!("cargo install --locked {name}@{version}"))]
+            Self::Crate { name, version, options } => {
+                vec![Command::line(&format!("cargo install --locked{options} {name}@{version}"))]
             }
             Self::Component(name) => vec![Command::line(&format!("rustup component add {name}"))],
             Self::Commands(lines) => lines.iter().map(|line| Command::line(line)).collect(),

@@ -1,10 +1,11 @@
-//! The project's own commands: `cargo xtask test`, `ci`, `tidy`, `eval-handoff`, `eval-recall`, `bench` and
+//! The project's own commands: `cargo xtask test`, `ci`, `tidy`, `book`, `eval-handoff`, `eval-recall`, `bench` and
 //! `bench-gateway`.
 //!
 //! This file reads the arguments and picks the command. It knows no rule and no step; nothing in Segue depends on
 //! this crate, and this crate depends on no room.
 
 mod bench;
+mod book;
 mod ci;
 mod command;
 mod evaluation;
@@ -24,6 +25,7 @@ cargo xtask COMMAND
   test                  set up what the tests need on this machine, then everything of `ci`
   ci                    format, tidy, clippy, docs, tests; stops at the first failure
   tidy                  the house rules that a program can check
+  book                  render the book in docs/ to target/book, and look at every link in it
   eval-handoff [ARG…]   score handoff summaries on the conversations in ../shared/data; ARGs go to the scorer
                         (--dev: with the development build)
   eval-recall [--dev]   evidence recall of `segue search` on the conversations in ../shared/data; fails below the bar
@@ -54,6 +56,7 @@ fn dispatch(root: &Path, args: &[String]) -> anyhow::Result<()> {
         }
         ("ci", []) => ci::run(root),
         ("tidy", []) => tidy::run(root),
+        ("book", []) => book::build(root),
         ("eval-handoff", _) => evaluation::run(root, rest),
         ("eval-recall", _) => recall::run(root, rest),
         ("bench", _) => bench::run(root, rest),
@@ -62,7 +65,7 @@ fn dispatch(root: &Path, args: &[String]) -> anyhow::Result<()> {
             print!("{USAGE}");
             Ok(())
         }
-        ("test" | "ci" | "tidy" | "bench-gateway", [extra, ..]) => {
+        ("test" | "ci" | "tidy" | "book" | "bench-gateway", [extra, ..]) => {
             bail!("`{name}` takes no argument, got `{extra}`")
         }
         (other, _) => bail!("there is no command `{other}`\n\n{USAGE}"),

@@ -2,6 +2,7 @@
 
 mod read;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::trigger::{Clause, Keep, defaults};
@@ -13,18 +14,20 @@ const SUMMARY_TOKENS_MAX: u64 = 4_000;
 const TRIM_TOKENS: u64 = 2_000;
 
 /// When and how contexts are condensed.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
     /// Whether it is done without being asked for.
     pub enabled: bool,
-    /// When: any of the clauses; `None` follows the model's window.
+    /// When: any of the clauses, and within one all that it says; unset, it follows the model's window.
     #[serde(deserialize_with = "read::clauses")]
+    #[schemars(with = "Option<Vec<Clause>>")]
     pub trigger: Option<Vec<Clause>>,
-    /// How much stays as it is; `None` follows the model's window.
+    /// How much stays as it is, by one of its keys; unset, it follows the model's window.
     #[serde(deserialize_with = "read::keep")]
+    #[schemars(with = "Option<Keep>")]
     pub keep: Option<Keep>,
-    /// `provider/name` of the model that writes the summaries; `None` is the run's.
+    /// `provider/name` of the model that writes the summaries; unset, the run's.
     pub model: Option<String>,
     /// Tokens of a summary at most.
     pub max_summary_tokens: u64,

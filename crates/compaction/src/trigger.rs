@@ -1,6 +1,7 @@
 //! When a context is large enough to be condensed, and how much of it stays. Sizes come in as numbers: nothing is
 //! counted here, and what is then done is decided elsewhere.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The share of a known window from which on a context is condensed, unless configured.
@@ -13,7 +14,7 @@ const TRIGGER_TOKENS: u64 = 170_000;
 pub(crate) const KEEP_MESSAGES: u64 = 6;
 
 /// What must hold for a context to be condensed: everything that is set here. One with nothing set never holds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Clause {
     /// The next request has at least so many tokens, everything in it counted.
@@ -28,7 +29,7 @@ pub struct Clause {
 }
 
 /// How much of a context stays as it is.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Keep {
     /// So many tokens.

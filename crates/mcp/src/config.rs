@@ -8,6 +8,7 @@ pub(crate) mod project;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::Deserialize;
 
@@ -18,7 +19,7 @@ const CALL_SECONDS: u64 = 60;
 
 /// A server as it is written down: a program (`command`) or an address (`url`). Text may hold `${VAR}` and
 /// `${VAR:-default}`.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {
     /// The program.
@@ -26,12 +27,14 @@ pub struct ServerConfig {
     /// Its arguments.
     pub args: Vec<String>,
     /// What its environment holds beside the few variables that every server is given.
+    #[schemars(with = "BTreeMap<String, String>")]
     pub env: BTreeMap<String, SecretString>,
     /// Where it runs, relative to the workspace. Default: the workspace.
     pub cwd: Option<PathBuf>,
     /// The address of a server that speaks streamable HTTP.
     pub url: Option<String>,
     /// Headers of every request.
+    #[schemars(with = "BTreeMap<String, String>")]
     pub headers: BTreeMap<String, SecretString>,
     /// Whether it is used.
     pub enabled: bool,
@@ -39,7 +42,7 @@ pub struct ServerConfig {
     pub timeout_seconds: u64,
     /// Seconds that it has to start.
     pub start_timeout_seconds: u64,
-    /// The only tools to use, by the names the server gives them; `None` uses all.
+    /// The only tools to use, by the names the server gives them; unset, all of them.
     pub tools: Option<Vec<String>>,
 }
 

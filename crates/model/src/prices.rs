@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use protocol::Usage;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The month the table was written in; what a provider charges today is on its own page.
@@ -13,7 +14,7 @@ pub const AS_OF: &str = "2025-11";
 pub type Prices = BTreeMap<String, Price>;
 
 /// What a model costs, in US dollars per million tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
     /// Tokens of the request.

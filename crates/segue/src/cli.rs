@@ -203,6 +203,8 @@ pub(crate) enum Command {
     Models,
     #[command(subcommand)]
     Mcp(Mcp),
+    #[command(subcommand)]
+    Config(Config),
     /// Check everything a handoff relies on
     Doctor,
     Completions(Completions),
@@ -357,8 +359,26 @@ pub(crate) struct Completions {
 #[derive(Debug, Args)]
 pub(crate) struct Man {
     /// The folder
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", conflicts_with = "markdown")]
     pub(crate) folder: Option<PathBuf>,
+    /// Print all commands as one page in Markdown
+    #[arg(long)]
+    pub(crate) markdown: bool,
+}
+
+/// Show what can stand in config.toml
+#[derive(Debug, Subcommand)]
+pub(crate) enum Config {
+    /// List every key, with what it takes, its default and its meaning; as a JSON Schema with `--json`
+    Keys(ConfigKeys),
+}
+
+/// How the keys are listed.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigKeys {
+    /// As a page in Markdown
+    #[arg(long)]
+    pub(crate) markdown: bool,
 }
 
 /// Which model to use.

@@ -22,7 +22,7 @@ use agent::{Agent, Database, Home, Policy, RunLimits, Settings};
 use protocol::ThreadId;
 use serde::Serialize;
 
-use crate::cli::{Approve, Cli, Command, Format, Global};
+use crate::cli::{self, Approve, Cli, Command, Format, Global};
 use crate::exit::{Code, Failure, Outcome, chain};
 use crate::logs;
 use crate::terminal::screen::Screen;
@@ -204,6 +204,7 @@ async fn perform(cli: Cli, watching: &Arc<Watching>) -> Outcome {
         Some(Command::Prune(args)) => threads::prune::run(&open(Asked::default()).await?, args).await,
         Some(Command::Models) => setup::models::run(&open(Asked::default()).await?),
         Some(Command::Mcp(args)) => setup::mcp::run(&open(Asked::default()).await?, args).await,
+        Some(Command::Config(cli::Config::Keys(args))) => setup::config::keys(&global, &args),
         Some(Command::Doctor) => setup::doctor::run(&global).await,
         Some(Command::Completions(args)) => setup::generate::completions(&args),
         Some(Command::Man(args)) => setup::generate::man(&args),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
@@ -12,7 +13,7 @@ use serde::Deserialize;
 const TRACES_PATH: &str = "/v1/traces";
 
 /// The settings; without any of them, and without `OTEL_EXPORTER_OTLP_ENDPOINT`, nothing is sent anywhere.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
     /// Send traces to this service, at the address and with the key that its own variables name.
@@ -20,13 +21,14 @@ pub struct Settings {
     /// The full address spans are posted to, such as `http://localhost:4318/v1/traces`.
     pub endpoint: Option<String>,
     /// Headers that go along, such as a key.
+    #[schemars(with = "BTreeMap<String, String>")]
     pub headers: BTreeMap<String, SecretString>,
     /// Whether what people, models and tools said goes along, with its secrets withheld.
     pub content: bool,
 }
 
 /// A service whose address and headers are known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Preset {
     /// LangSmith: `LANGSMITH_API_KEY`, `LANGSMITH_ENDPOINT`, `LANGSMITH_PROJECT`.

@@ -16,6 +16,7 @@ mod rule;
 mod secret;
 mod suggest;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub use book::{Error, RuleBook, Scope, project_file};
@@ -28,14 +29,17 @@ pub(crate) use suggest::suggestions;
 
 /// Rules as settings hold them, `[permissions]`. `deny` is stronger than `ask`, and `ask` than `allow`; an `ask` that
 /// names only a tool yields to an `allow` that says what it is about.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Permissions {
     /// Calls that are made without asking.
+    #[schemars(with = "Vec<String>")]
     pub allow: Vec<Rule>,
     /// Calls that a person is asked about.
+    #[schemars(with = "Vec<String>")]
     pub ask: Vec<Rule>,
     /// Calls that are never made.
+    #[schemars(with = "Vec<String>")]
     pub deny: Vec<Rule>,
 }
 

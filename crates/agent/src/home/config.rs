@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::database::DatabaseConfig;
 use crate::{Error, Result};
 
 /// The settings; every one has a default.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// `provider/name` of the model to use when none is named.
@@ -44,7 +45,7 @@ pub struct Config {
 }
 
 /// The servers of other tools.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct McpConfig {
     /// Each server, by its name.
@@ -52,7 +53,7 @@ pub struct McpConfig {
 }
 
 /// What a server gives its users, who are not the person at the machine.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServeConfig {
     /// What their agents may use of the machine.
@@ -87,7 +88,7 @@ impl Default for ServeConfig {
 }
 
 /// What of the machine the agents of users may use.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum UserTools {
     /// Nothing: no file, no command, no skill, no server of other tools.
@@ -98,12 +99,13 @@ pub enum UserTools {
 }
 
 /// Settings of one provider.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProviderConfig {
     /// Where it is reached.
     pub base_url: Option<String>,
     /// The key; the environment is the better place.
+    #[schemars(with = "Option<String>")]
     pub api_key: Option<secrecy::SecretString>,
     /// The name of the environment variable that holds the key.
     pub api_key_env: Option<String>,
@@ -116,12 +118,12 @@ pub struct ProviderConfig {
 }
 
 /// How handoffs are drafted.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HandoffConfig {
     /// The summary's budget in tokens.
     pub max_summary_tokens: u64,
-    /// The most tokens of the conversation a model is shown for a draft; `None` follows its window.
+    /// The most tokens of the conversation a model is shown for a draft; unset, it follows its window.
     pub max_input_tokens: Option<u64>,
     /// How often a proposal may be refined.
     pub max_refinements: u32,
@@ -144,14 +146,14 @@ impl Default for HandoffConfig {
 }
 
 /// What a run may use.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunConfig {
     /// Steps of one run, a backstop for a graph that never comes to rest.
     pub steps_max: u64,
     /// How often one run may ask the model.
     pub model_calls_max: u64,
-    /// Seconds of one run; `None` is no limit.
+    /// Seconds of one run; unset, there is no limit.
     pub seconds_max: Option<u64>,
 }
 
@@ -162,6 +164,11 @@ impl Default for RunConfig {
 }
 
 impl Config {
+    /// Returns every key there is, as a JSON Schema: for editors, and for whoever lists them.
+    pub fn schema() -> serde_json::Value {
+        schemars::schema_for!(Self).to_value()
+    }
+
     /// Reads the settings; a missing file gives the defaults.
     ///
     /// # Errors

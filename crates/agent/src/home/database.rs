@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use journal::{PoolSettings, Postgres};
+use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
@@ -73,10 +74,11 @@ impl fmt::Debug for Database {
 }
 
 /// Where the journal is when nothing else says it, and how its connections to a server are kept.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DatabaseConfig {
     /// `postgres://…`, which may hold a password, or `sqlite:PATH`; unset, it is a file in the home folder.
+    #[schemars(with = "Option<String>")]
     pub url: Option<SecretString>,
     /// Connections that are kept open though nobody uses them.
     pub min_connections: u32,

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use pg::{PoolSettings, Target};
+use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
@@ -19,11 +20,12 @@ const APPLICATION: &str = "segue-mirror";
 const CONNECTIONS_MAX: u32 = 100;
 
 /// The settings of the mirror.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
     /// `postgres://…`, which may hold a password; `off` for none. Unset, it is the database that holds everything, if that
     /// is PostgreSQL.
+    #[schemars(with = "Option<String>")]
     pub url: Option<SecretString>,
     /// Connections that are kept open though nobody uses them.
     pub min_connections: u32,

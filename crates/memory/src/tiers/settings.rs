@@ -1,5 +1,6 @@
 //! Settings of tiered memory, as `config.toml` has them. What they do is decided where they are used.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Tokens of one summary, unless configured.
@@ -15,14 +16,14 @@ const RECENT_SUMMARIES_TOKENS_MAX: u64 = 20_000;
 const WINDOW_PERCENT: u64 = 90;
 
 /// When old turns leave, and how they are remembered.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
     /// Whether turns become summaries, and summaries are shown to the model.
     pub enabled: bool,
-    /// `provider/name` of the model that writes the summaries; `None` is a small one of the run's provider.
+    /// `provider/name` of the model that writes the summaries; unset, a small one of the run's provider.
     pub model: Option<String>,
-    /// Tokens of a thread's conversation above which its oldest turns leave; `None` follows the model's window.
+    /// Tokens of a thread's conversation above which its oldest turns leave; unset, it follows the model's window.
     pub short_term_tokens: Option<u64>,
     /// Tokens of one summary.
     pub summary_tokens: u64,

@@ -8,7 +8,7 @@ use protocol::Seq;
 use crate::cli::{Model, one_or_more};
 
 /// The decisions a file can hold; the page with all of them is `docs/src/decisions.md`.
-const DECISIONS: &str = r#"Decisions for --decision-file, one of them in {"decisions": [D]}:
+pub(crate) const DECISIONS: &str = r#"Decisions for --decision-file, one of them in {"decisions": [D]}:
   accept   {"type": "approve"}, with "summary_sha256" only what you saw
   edit     {"type": "approve", "args": {"summary_md": "...", "title": "..."}}
   refine   {"type": "edit", "edited_action": {"name": "handoff_summary", "args": {"feedback": "..."}}}

@@ -50,3 +50,46 @@ fn the_help_says_what_a_handoff_is_and_what_can_be_decided() {
     }
     assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
 }
+
+/// Asserts that a page of the book is what the command prints.
+#[track_caller]
+fn assert_page(committed: &str, page: &str, command: &[&str]) {
+    let made = Sandbox::new().run(command);
+    assert_eq!(made.code, 0, "{made:?}");
+    assert!(
+        made.stdout == committed,
+        "docs/src/{page} is not what the code says: `segue {} > docs/src/{page}` makes it again",
+        command.join(" ")
+    );
+}
+
+#[test]
+fn the_book_has_every_command_and_every_configuration_key_as_the_code_has_them() {
+    let (commands, keys) = (
+        include_str!("../../../../docs/src/commands.md"),
+        include_str!("../../../../docs/src/configuration.md"),
+    );
+    assert_page(commands, "commands.md", &["man", "--markdown"]);
+    assert_page(keys, "configuration.md", &["config", "keys", "--markdown"]);
+    for told in ["## `segue compact`", "## `segue config keys`", "--decision-file"] {
+        assert!(commands.contains(told), "{told}");
+    }
+    for told in
+        ["`[compaction]`", "`[[hooks]]`", "`[mcp.servers.NAME]`", "| `propose_at` | a number | `0.75` |"]
+    {
+        assert!(keys.contains(told), "{told}");
+    }
+}
+
+#[test]
+fn the_keys_of_the_configuration_are_shown_as_text_and_as_a_schema() {
+    let sandbox = Sandbox::new();
+    let text = sandbox.run(&["config", "keys"]).stdout;
+    assert!(
+        text.contains("[compaction]") && text.contains("trim_tokens (a whole number, 2000 unless set)"),
+        "{text}"
+    );
+    let schema = sandbox.json(&["config", "keys", "--json"]);
+    assert_eq!(schema["properties"]["model"]["type"], serde_json::json!(["string", "null"]));
+    assert_eq!(schema["additionalProperties"], false, "a key that is misspelled is a mistake");
+}

@@ -1,0 +1,175 @@
+//! The book: `docs/` rendered to `target/book`, and every link in it looked at. The commands in it are run by the tests of `segue`; the
+//! pages that are made from the code are compared with it there.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Context, bail};
+use html5ever::tendril::StrTendril;
+use html5ever::tokenizer::{
+    BufferQueue, StartTag, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
+};
+
+use crate::command::Command;
+
+/// Pages that are made of the others, or have no links of their own.
+const MADE_OF_OTHERS: [&str; 3] = ["print.html", "toc.html", "404.html"];
+
+/// Renders the book and checks its links.
+///
+/// # Errors
+/// When it cannot be rendered, or a link leads nowhere; all that do are named.
+pub fn build(root: &Path) -> anyhow::Result<()> {
+    let rendered = root.join("target/book");
+    if rendered.exists() {
+        fs::remove_dir_all(&rendered).with_context(|| format!("remove {}", rendered.display()))?;
+    }
+    let render = Command::line("mdbook build docs --dest-dir").arg(rendered.display().to_string());
+    let status = render.status(root)?;
+    if !status.success() {
+        bail!("render the book: {status}");
+    }
+    let pages = pages(&rendered)?;
+    let broken = broken(&rendered, &pages);
+    if !broken.is_empty() {
+        bail!("{} links lead nowhere:\n  {}", broken.len(), broken.join("\n  "));
+    }
+    println!(
+        "book: {} pages, {} links",
+        pages.len(),
+        pages.values().map(|page| page.links.len()).sum::<usize>()
+    );
+    Ok(())
+}
+
+/// What of a page matters to links.
+#[derive(Debug, Default)]
+struct Page {
+    ids: BTreeSet<String>,
+    links: Vec<String>,
+}
+
+/// Reads the rendered pages, by their paths beneath the book's folder.
+fn pages(folder: &Path) -> anyhow::Result<BTreeMap<PathBuf, Page>> {
+    let mut pages = BTreeMap::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.extension().is_some_and(|extension| extension == "html") && !MADE_OF_OTHERS.contains(&&*name)
+        {
+            pages.insert(PathBuf::from(name), read(&fs::read_to_string(&path)?));
+        }
+    }
+    Ok(pages)
+}
+
+fn read(html: &str) -> Page {
+    let tokenizer = Tokenizer::new(Attributes::default(), TokenizerOpts::default());
+    let input = BufferQueue::default();
+    input.push_back(StrTendril::from(html));
+    // What scripts would add to a page is not in it.
+    let _ = tokenizer.feed(&input);
+    tokenizer.end();
+    tokenizer.sink.0.into_inner()
+}
+
+/// Takes ids and links from what is read.
+#[derive(Default)]
+struct Attributes(RefCell<Page>);
+
+impl TokenSink for Attributes {
+    type Handle = ();
+
+    fn process_token(&self, token: Token, _line: u64) -> TokenSinkResult<()> {
+        if let Token::TagToken(tag) = token
+            && tag.kind == StartTag
+        {
+            let mut page = self.0.borrow_mut();
+            for attribute in &tag.attrs {
+                match &*attribute.name.local {
+                    "id" => {
+                        page.ids.insert(attribute.value.to_string());
+                    }
+                    "href" | "src" => page.links.push(attribute.value.to_string()),
+                    _ => {}
+                }
+            }
+        }
+        TokenSinkResult::Continue
+    }
+}
+
+/// Returns the links that lead nowhere, each with its page.
+fn broken(folder: &Path, pages: &BTreeMap<PathBuf, Page>) -> Vec<String> {
+    let mut broken = BTreeSet::new();
+    for (name, page) in pages {
+        for link in page.links.iter().filter(|link| !leads(folder, pages, (name, page), link)) {
+            broken.insert(format!("{}: {link}", name.with_extension("md").display()));
+        }
+    }
+    broken.into_iter().collect()
+}
+
+/// Returns whether a link leads somewhere. What is elsewhere is not looked at: nothing here needs a network.
+fn leads(folder: &Path, pages: &BTreeMap<PathBuf, Page>, (name, page): (&Path, &Page), link: &str) -> bool {
+    let is_elsewhere =
+        ["https://", "http://", "mailto:", "data:"].iter().any(|scheme| link.starts_with(scheme));
+    if is_elsewhere {
+        return true;
+    }
+    let (path, fragment) = link.split_once('#').unwrap_or((link, ""));
+    if path.is_empty() {
+        return fragment.is_empty() || page.ids.contains(fragment);
+    }
+    let beside = name.parent().unwrap_or(Path::new("")).join(path);
+    let Some(path) = within(&beside) else { return false };
+    match pages.get(&path) {
+        Some(page) => fragment.is_empty() || page.ids.contains(fragment),
+        None => fragment.is_empty() && folder.join(&path).is_file(),
+    }
+}
+
+/// Returns the path without its detours; `None` when it leaves the book.
+fn within(path: &Path) -> Option<PathBuf> {
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => clean.push(name),
+            Component::CurDir => {}
+            Component::ParentDir => {
+                if !clean.pop() {
+                    return None;
+                }
+            }
+            Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(clean)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_leads_to_a_page_a_heading_or_nowhere() {
+        let page = read(
+            r##"<h1 id="top">A</h1><a href="b.html#there">b</a><a href="#top">up</a><img src="https://x/y.png">"##,
+        );
+        let other = read(r#"<h2 id="there">B</h2>"#);
+        let pages = BTreeMap::from([("a.html".into(), page), ("b.html".into(), other)]);
+        let check = |link: &str| {
+            let name = Path::new("a.html");
+            leads(Path::new("/nowhere"), &pages, (name, &pages[name]), link)
+        };
+        for link in ["b.html#there", "#top", "https://x/y.png", "./b.html", "x/../b.html", "#"] {
+            assert!(check(link), "{link}");
+        }
+        for link in ["b.html#elsewhere", "#there", "c.html", "../b.html", "/b.html", "c.png", "b.md"] {
+            assert!(!check(link), "{link}");
+        }
+        assert!(broken(Path::new("/nowhere"), &pages).is_empty());
+    }
+}

@@ -71,20 +71,30 @@ enum Shape<'s> {
 /// Returns the tables of the file, those of one beneath it.
 fn tables(root: &Value) -> Vec<Table> {
     let mut all = Vec::new();
-    walk(root, (root, String::new(), String::new()), &mut all);
+    let top = Place { path: String::new(), heading: String::new(), meaning: described(root) };
+    walk(root, (root, top), &mut all);
     all
 }
 
-fn walk(root: &Value, (schema, path, heading): (&Value, String, String), all: &mut Vec<Table>) {
-    let mut table = Table { heading, meaning: described(schema), keys: Vec::new() };
+/// Where a table stands.
+struct Place {
+    path: String,
+    heading: String,
+    meaning: String,
+}
+
+fn walk(root: &Value, (schema, place): (&Value, Place), all: &mut Vec<Table>) {
+    let Place { path, heading, meaning } = place;
+    let mut table = Table { heading, meaning, keys: Vec::new() };
     let level = if path.is_empty() { Level::Top } else { Level::Beneath };
     let mut beneath = Vec::new();
     for (name, property) in properties(schema) {
         let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        let place = |heading, path| Place { path, heading, meaning: described(property) };
         match shape(root, property, level) {
-            Shape::Table(of) => beneath.push((of, below.clone(), format!("[{below}]"))),
-            Shape::Named(of) => beneath.push((of, format!("{below}.NAME"), format!("[{below}.NAME]"))),
-            Shape::Listed(of) => beneath.push((of, below.clone(), format!("[[{below}]]"))),
+            Shape::Table(of) => beneath.push((of, place(format!("[{below}]"), below))),
+            Shape::Named(of) => beneath.push((of, place(format!("[{below}.NAME]"), format!("{below}.NAME")))),
+            Shape::Listed(of) => beneath.push((of, place(format!("[[{below}]]"), below))),
             Shape::Leaf => table.keys.push(Key {
                 name: name.clone(),
                 takes: takes(root, property),

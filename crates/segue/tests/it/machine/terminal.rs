@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::sandbox::{Sandbox, binary};
 
@@ -149,6 +149,13 @@ impl Terminal {
     pub fn kill(mut self) {
         // The child's own `kill` begins with a hangup, after which the program tidies up.
         self.signal(Signal::KILL);
+        self.child.wait().unwrap();
+    }
+
+    /// Ends the program and whatever it left in the background, as a crash does.
+    pub fn kill_all(mut self) {
+        // There may be nobody left.
+        let _ = kill_process_group(self.id(), Signal::KILL);
         self.child.wait().unwrap();
     }
 }

@@ -4,10 +4,10 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod bad_input;
+mod book;
 mod chat;
 mod compact;
 mod database;
-mod generate;
 mod handoff;
 mod machine;
 mod memory;

@@ -1,13 +1,14 @@
 //! A terminal for the program under test: keys go in, and what a person would see comes out. Waiting is always for
 //! something on the screen, never for time.
 
+use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::num::NonZeroU16;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::sandbox::{Sandbox, binary};
 
@@ -38,9 +39,14 @@ struct Shared {
 impl Terminal {
     /// Starts the program in a terminal of that many columns.
     pub fn start(sandbox: &Sandbox, columns: u16, args: &[&str]) -> Self {
+        Self::running(sandbox, columns, binary(), args)
+    }
+
+    /// Starts another program, as [`Self::start`] does.
+    pub fn running(sandbox: &Sandbox, columns: u16, program: impl AsRef<OsStr>, args: &[&str]) -> Self {
         let size = PtySize { rows: ROWS, cols: columns, pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size).unwrap();
-        let mut command = CommandBuilder::new(binary());
+        let mut command = CommandBuilder::new(program);
         command.args(args);
         command.cwd(sandbox.work());
         command.env_clear();
@@ -68,9 +74,12 @@ impl Terminal {
 
     /// Sends the program a signal.
     pub fn signal(&self, signal: Signal) {
+        kill_process(self.id(), signal).unwrap();
+    }
+
+    fn id(&self) -> Pid {
         let id = self.child.process_id().unwrap();
-        let id = Pid::from_raw(i32::try_from(id).unwrap()).unwrap();
-        kill_process(id, signal).unwrap();
+        Pid::from_raw(i32::try_from(id).unwrap()).unwrap()
     }
 
     /// Waits until the screen holds `text`, and returns the screen.
@@ -82,15 +91,26 @@ impl Terminal {
     /// Waits until `holds` is true of the screen, and returns the screen.
     #[track_caller]
     pub fn wait_until(&self, what: &str, holds: impl Fn(&str) -> bool) -> String {
+        match self.within(DEADLINE, holds) {
+            Ok(screen) => screen,
+            Err(screen) => panic!("no {what} on the screen:\n{screen}"),
+        }
+    }
+
+    /// Waits so long until `holds` is true of the screen. Returns the screen; as an error when it never is, or the program
+    /// has ended.
+    pub fn within(&self, limit: Duration, holds: impl Fn(&str) -> bool) -> Result<String, String> {
         let started = Instant::now();
         let mut shared = self.shared.0.lock().unwrap();
         loop {
             let screen = shared.parser.screen().contents();
             if holds(&screen) {
-                return screen;
+                return Ok(screen);
             }
-            let left = DEADLINE.saturating_sub(started.elapsed());
-            assert!(!left.is_zero() && !shared.ended, "no {what} on the screen:\n{screen}");
+            let left = limit.saturating_sub(started.elapsed());
+            if left.is_zero() || shared.ended {
+                return Err(screen);
+            }
             shared = self.shared.1.wait_timeout(shared, left).unwrap().0;
         }
     }
@@ -129,6 +149,13 @@ impl Terminal {
     pub fn kill(mut self) {
         // The child's own `kill` begins with a hangup, after which the program tidies up.
         self.signal(Signal::KILL);
+        self.child.wait().unwrap();
+    }
+
+    /// Ends the program and whatever it left in the background, as a crash does.
+    pub fn kill_all(mut self) {
+        // There may be nobody left.
+        let _ = kill_process_group(self.id(), Signal::KILL);
         self.child.wait().unwrap();
     }
 }

@@ -117,6 +117,7 @@ mod tests {
             [
                 "cargo fmt --all --check",
                 "cargo xtask tidy",
+                "cargo xtask book",
                 "cargo clippy --locked --workspace --all-targets -- -D warnings",
                 "RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps",
                 "npm run --silent --prefix web format:check",

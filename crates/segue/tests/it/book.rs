@@ -48,6 +48,7 @@ pages! {
     concepts_work: "concepts.md",
     contracts_work: "contracts.md",
     the_first_handoff_works: "first-handoff.md",
+    hooks_work: "hooks.md",
     the_http_api_works: "http.md",
     long_threads_work: "long-threads.md",
     the_mirror_works: "mirror.md",

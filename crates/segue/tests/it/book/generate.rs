@@ -66,8 +66,8 @@ fn assert_page(committed: &str, page: &str, command: &[&str]) {
 #[test]
 fn the_book_has_every_command_and_every_configuration_key_as_the_code_has_them() {
     let (commands, keys) = (
-        include_str!("../../../../docs/src/commands.md"),
-        include_str!("../../../../docs/src/configuration.md"),
+        include_str!("../../../../../docs/src/commands.md"),
+        include_str!("../../../../../docs/src/configuration.md"),
     );
     assert_page(commands, "commands.md", &["man", "--markdown"]);
     assert_page(keys, "configuration.md", &["config", "keys", "--markdown"]);

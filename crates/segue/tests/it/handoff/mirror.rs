@@ -1,6 +1,7 @@
 //! The mirror as people and scripts meet it: `segue mirror`, `segue handoffs stats`, the doctor and `/metrics`, with a real
 //! PostgreSQL that is there, away, silent, and back again.
 
+mod planted;
 mod thousand;
 
 use std::borrow::Cow;

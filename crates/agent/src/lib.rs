@@ -57,7 +57,7 @@ pub use handoff::{
     Counts as CoverageCounts, EXTRACTIVE, Figures as HandoffFigures, Statistics as HandoffStatistics,
     UNDECIDED, counts as coverage_counts, name_assistant,
 };
-pub use hooks::{Hooks, Missed, Occasion};
+pub use hooks::{Hooks, Missed, Occasion, end_commands as end_hook_commands};
 pub use journal::moving::{BackedUp, Copied, Migrated, Outcome as CopyOutcome, Step as MoveStep, TableSum};
 pub use journal::view::{
     ArchiveMarker, BoundaryEntry, CallHeader, FailedEntry, HistoryEntry, HistoryItem, SummaryMarker,

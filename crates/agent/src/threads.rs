@@ -12,6 +12,7 @@ pub(crate) mod spans;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use journal::{HandoffFilter, Sort, ThreadFilter, ThreadPatch, Transaction, Write};
@@ -25,6 +26,9 @@ use crate::{Error, Result};
 
 /// Threads a thread may have come from, one by way of the other, before its folder is taken for unknown.
 const ANCESTORS_MAX: usize = 64;
+
+/// How long the deletion of a thread waits for those who are to read what happened in it.
+const READ_MAX: Duration = Duration::from_secs(2);
 
 /// A thread with the threads that came from it.
 #[derive(Debug, Clone, Serialize)]
@@ -181,6 +185,8 @@ impl Agent {
         // A summary that waits in the queue has words of the thread.
         writes.extend(memory::not_due(thread_id));
         writes.extend(handoff::mirror::follow_deletion(&*self.store, thread_id, Timestamp::now()).await?);
+        // What hooks and traces tell of is read from the thread.
+        let _ = tokio::time::timeout(READ_MAX, self.store.commits().read(thread_id)).await;
         self.store.commit(Transaction { fence: None, writes }).await?;
         self.mirror.begin();
         Ok(())

@@ -58,7 +58,8 @@ impl Activity for Acceptance {
                 self.seed(&handoff, &self.proposal(handoff_id, iteration).await?, frames).await
             }
             status => {
-                Line::Skipped(&format!("it is {} already", status.as_str())).of(&handoff, None);
+                Line::Skipped(&format!("it is {} already", status.as_str()))
+                    .of(&handoff, self.accepted(&handoff).await?.as_ref());
                 Ok(Update::default())
             }
         }

@@ -115,7 +115,7 @@ impl Activity for BlockClearing {
         };
         if handoff.status != HandoffStatus::Seeded {
             Line::Skipped(&format!("its block is to be cleared, and it is {}", handoff.status.as_str()))
-                .of(&handoff, None);
+                .of(&handoff, self.acceptance.accepted(&handoff).await?.as_ref());
             return Ok(Update::default());
         }
         if let Err(problem) = self.acceptance.withdraw(&handoff).await {

@@ -1,8 +1,11 @@
 //! Calling one hook: its command is run, or its address is posted to, within its time. When that is done, and who is told of a
 //! failure, is not decided here.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use reqwest::Url;
@@ -23,13 +26,15 @@ const CALLED_BY: &str = "SEGUE_HOOK";
 
 /// The most bytes that are read of what a hook says.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024;
-/// The most characters of what a command complains that are repeated.
+/// The most characters of what a hook says that are repeated.
 const COMPLAINT_CHARS_MAX: usize = 200;
 /// How long the outputs of a command that has ended are still listened to: what it left in the background may hold them open.
-const REST_MAX: Duration = Duration::from_millis(100);
+const REST_MAX: Duration = Duration::from_secs(1);
+
+/// The leaders of the commands that are under way. A program that ends by a signal does not get to end them where they are called.
+static LEADERS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
 /// A hook that can be called.
-#[derive(Debug)]
 pub struct UserHook {
     name: String,
     on: Vec<Occasion>,
@@ -37,14 +42,12 @@ pub struct UserHook {
     time_max: Duration,
 }
 
-#[derive(Debug)]
 enum Way {
     /// A command line, and the folder it is run in.
-    Command(String, std::path::PathBuf),
+    Command(String, PathBuf),
     Post(Box<Address>),
 }
 
-#[derive(Debug)]
 struct Address {
     client: reqwest::Client,
     url: Url,
@@ -67,8 +70,16 @@ pub enum Answer {
 #[derive(Debug, thiserror::Error)]
 pub enum Failed {
     /// Its command cannot be started.
-    #[error("start its command: {0}")]
-    NotStarted(std::io::Error),
+    #[error("start its command in {}: {error}", folder.display())]
+    NotStarted {
+        /// Where it was to run.
+        folder: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// Nobody knows how its command ended.
+    #[error("see how its command ended: {0}")]
+    Unseen(std::io::Error),
     /// Its command ended with another status than 0.
     #[error("have its command succeed: it ended with status {status}{complaint}")]
     Status {
@@ -103,7 +114,22 @@ pub enum Failed {
 /// What of an answer matters.
 #[derive(Deserialize)]
 struct Said {
-    veto: String,
+    veto: Option<Veto>,
+}
+
+/// A refusal: why, or that there is one.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Veto {
+    Why(String),
+    Is(bool),
+}
+
+impl fmt::Debug for UserHook {
+    /// Shows its name: its address and its headers may hold keys.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("UserHook").field(&self.name).finish()
+    }
 }
 
 /// Returns whether a hook called this program.
@@ -120,7 +146,7 @@ impl UserHook {
         let seconds = config.timeout_seconds.unwrap_or(TIMEOUT_SECONDS);
         let time_max = Duration::from_secs(seconds.into());
         let way = match config.parsed_url() {
-            Some(url) => Way::Post(Box::new(Address::new(config, url, time_max)?)),
+            Some(url) => Way::Post(Box::new(Address::new(config, url)?)),
             None => Way::Command(config.command.clone().unwrap_or_default(), folder.to_owned()),
         };
         Ok(Self { name: config.shown_name(), on: config.on.clone(), way, time_max })
@@ -149,7 +175,7 @@ impl UserHook {
         let body = serde_json::to_vec(payload)?;
         let telling = async {
             match &self.way {
-                Way::Command(line, folder) => run(line, folder, payload.hook, body).await,
+                Way::Command(line, folder) => perform(line, folder, payload.hook, body).await,
                 Way::Post(address) => address.post(body).await,
             }
         };
@@ -162,18 +188,21 @@ impl UserHook {
 
 /// Reads what a hook said: `{"veto": "why"}`, or anything else.
 fn answer(said: &[u8]) -> Answer {
-    match serde_json::from_slice(said) {
-        Ok(Said { veto }) => Answer::Veto { reason: ledger::redact(veto.trim()).into_owned() },
-        Err(_) => Answer::Heard,
-    }
+    let reason = match serde_json::from_slice(said) {
+        Ok(Said { veto: Some(Veto::Why(reason)) }) => line(&reason),
+        Ok(Said { veto: Some(Veto::Is(true)) }) => String::new(),
+        Ok(Said { veto: Some(Veto::Is(false)) | None }) | Err(_) => return Answer::Heard,
+    };
+    Answer::Veto { reason: if reason.is_empty() { "it gave no reason".to_owned() } else { reason } }
 }
 
 /// Runs a command line, and returns what it wrote to its standard output.
-async fn run(line: &str, folder: &Path, occasion: Occasion, body: Vec<u8>) -> Result<Vec<u8>, Failed> {
+async fn perform(line: &str, folder: &Path, occasion: Occasion, body: Vec<u8>) -> Result<Vec<u8>, Failed> {
     let mut command = Command::new("sh");
     command.arg("-c").arg(line).current_dir(folder).env(CALLED_BY, occasion.as_str());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let mut child = command.spawn().map_err(Failed::NotStarted)?;
+    let not_started = |error| Failed::NotStarted { folder: folder.to_owned(), error };
+    let mut child = command.spawn().map_err(not_started)?;
     let mut group = Group::of(&child);
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (mut said, mut complaint) = (Vec::new(), Vec::new());
@@ -186,12 +215,12 @@ async fn run(line: &str, folder: &Path, occasion: Occasion, body: Vec<u8>) -> Re
             status = child.wait() => (status, false),
             () = &mut talking => (child.wait().await, true),
         };
-        group.leader = None;
+        group.has_ended();
         if !is_all {
             // What is not heard by then is not waited for.
             let _ = tokio::time::timeout(REST_MAX, talking).await;
         }
-        status.map_err(Failed::NotStarted)?
+        status.map_err(Failed::Unseen)?
     };
     let complaint = last_line(&complaint);
     match status.code() {
@@ -221,21 +250,26 @@ async fn hear(output: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) {
 /// Returns the last line of what a command complained, to stand behind a reason.
 fn last_line(complaint: &[u8]) -> String {
     let text = String::from_utf8_lossy(complaint);
-    let Some(line) = text.lines().map(str::trim).rfind(|line| !line.is_empty()) else { return String::new() };
-    let line: String = ledger::redact(line).chars().filter(|c| !c.is_control()).collect();
+    let last = text.lines().map(line).rfind(|line| !line.is_empty());
+    last.map(|last| format!(": {last}")).unwrap_or_default()
+}
+
+/// Returns what a hook said as one short line without keys.
+fn line(said: &str) -> String {
+    let line = ledger::redact(said).split_whitespace().collect::<Vec<_>>().join(" ");
+    let line: String = line.chars().filter(|c| !c.is_control()).collect();
     match line.char_indices().nth(COMPLAINT_CHARS_MAX) {
-        Some((end, _)) => format!(": {}…", &line[..end]),
-        None => format!(": {line}"),
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
     }
 }
 
 impl Address {
-    fn new(config: &HookConfig, url: Url, time_max: Duration) -> Result<Self, Failed> {
+    fn new(config: &HookConfig, url: Url) -> Result<Self, Failed> {
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("segue/", env!("CARGO_PKG_VERSION")))
             // A redirect would carry what is told, and the key, to another host.
-            .redirect(Policy::none())
-            .timeout(time_max);
+            .redirect(Policy::none());
         if url.scheme() == "http" {
             // It needs no certificates, and a machine may have none.
             builder = builder.tls_certs_only([]);
@@ -245,7 +279,8 @@ impl Address {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         for (name, value) in &config.headers {
             let value = HeaderValue::try_from(value.expose_secret());
-            if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), value) {
+            if let (Ok(name), Ok(mut value)) = (HeaderName::try_from(name), value) {
+                value.set_sensitive(true);
                 headers.insert(name, value);
             }
         }
@@ -260,8 +295,7 @@ impl Address {
             return Err(Failed::Refused(answered.status().as_u16()));
         }
         let mut said = Vec::new();
-        // It has heard: what becomes of the rest of its answer matters only as far as it can be read.
-        while let Ok(Some(piece)) = answered.chunk().await {
+        while let Some(piece) = answered.chunk().await.map_err(|error| unreachable(&error.without_url()))? {
             said.extend_from_slice(&piece);
             if said.len() as u64 > ANSWER_BYTES_MAX {
                 break;
@@ -284,22 +318,49 @@ fn unreachable(error: &dyn std::error::Error) -> Failed {
 
 /// The processes of one command. Dropping it ends them all, unless the command has ended by itself.
 struct Group {
-    leader: Option<Pid>,
+    leader: Option<i32>,
 }
 
 impl Group {
     fn of(child: &Child) -> Self {
-        Self { leader: child.id().and_then(|id| Pid::from_raw(id.cast_signed())) }
+        let leader = child.id().map(u32::cast_signed);
+        leaders().extend(leader);
+        Self { leader }
+    }
+
+    /// What it left behind goes on.
+    fn has_ended(&mut self) {
+        if let Some(leader) = self.leader.take() {
+            leaders().remove(&leader);
+        }
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(leader) = self.leader {
-            // It fails when all of them have ended.
-            let _ = rustix::process::kill_process_group(leader, Signal::KILL);
+            end(leader);
         }
+        self.has_ended();
     }
+}
+
+/// Ends the commands of all hooks that are under way: for a program that ends without coming back to them.
+pub fn end_commands() {
+    for leader in std::mem::take(&mut *leaders()) {
+        end(leader);
+    }
+}
+
+fn end(leader: i32) {
+    if let Some(leader) = Pid::from_raw(leader) {
+        // It fails when all of them have ended.
+        let _ = rustix::process::kill_process_group(leader, Signal::KILL);
+    }
+}
+
+fn leaders() -> MutexGuard<'static, BTreeSet<i32>> {
+    LEADERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -350,6 +411,9 @@ mod tests {
         );
         assert_eq!(said(r#"echo '{"veto": "not now"}'"#).await.unwrap(), veto("not now"));
         assert_eq!(said("cat").await.unwrap(), Answer::Heard, "what is no veto is nothing");
+        assert_eq!(said(r#"echo '{"veto": true}'"#).await.unwrap(), veto("it gave no reason"));
+        assert_eq!(said(r#"echo '{"veto": " "}'"#).await.unwrap(), veto("it gave no reason"));
+        assert_eq!(said(r#"echo '{"veto": false}'"#).await.unwrap(), Answer::Heard);
         // One that does not read, one that leaves something behind which holds its outputs, and one that closes them.
         assert_eq!(said("true").await.unwrap(), Answer::Heard);
         assert_eq!(said(r#"sleep 60 & echo '{"veto": "x"}'"#).await.unwrap(), veto("x"));
@@ -412,8 +476,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_is_posted_to_with_its_headers_and_its_answer_is_heard() {
-        let (url, heard) = serve("HTTP/1.1 200 OK\r\ncontent-length: 15\r\n\r\n{\"veto\":\"later\"}").await;
-        // A length that is one too small is what some servers do; the answer is cut there and says nothing then.
+        let (url, heard) = serve("HTTP/1.1 204 No Content\r\n\r\n").await;
         assert_eq!(hook(&address(&url)).call(&payload()).await.unwrap(), Answer::Heard);
         let heard = heard.await.unwrap();
         assert!(heard.starts_with("POST /hooks/T0-secret HTTP/1.1\r\n"), "{heard:.300}");
@@ -421,6 +484,27 @@ mod tests {
         let (url, _heard) = serve("HTTP/1.1 200 OK\r\ncontent-length: 16\r\n\r\n{\"veto\":\"later\"}").await;
         let later = Answer::Veto { reason: "later".to_owned() };
         assert_eq!(hook(&address(&url)).call(&payload()).await.unwrap(), later);
+    }
+
+    #[tokio::test]
+    async fn an_address_that_does_not_come_to_an_end_took_too_long() {
+        for answered in ["", "HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{\"veto\":"] {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("http://{}/", listener.local_addr().unwrap());
+            let held = tokio::spawn(async move {
+                let mut stream = listener.accept().await.unwrap().0;
+                stream.read_exact(&mut [0; 4]).await.unwrap();
+                stream.write_all(answered.as_bytes()).await.unwrap();
+                std::future::pending::<()>().await;
+            });
+            let slow = hook(&HookConfig { timeout_seconds: Some(1), ..address(&url) });
+            let failed = slow.call(&payload()).await.unwrap_err();
+            assert!(matches!(failed, Failed::TooLong { seconds: 1 }), "{answered}: {failed}");
+            held.abort();
+        }
+        let (url, _heard) = serve("HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{}").await;
+        let cut = hook(&address(&url)).call(&payload()).await.unwrap_err();
+        assert!(matches!(cut, Failed::Unreachable(_)), "{cut}");
     }
 
     #[tokio::test]

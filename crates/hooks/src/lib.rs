@@ -10,7 +10,7 @@ mod follow;
 mod payload;
 mod settings;
 
-pub use call::{Answer, Failed, UserHook, is_called_by_a_hook};
+pub use call::{Answer, Failed, UserHook, end_commands, is_called_by_a_hook};
 pub use follow::{Hooks, Missed};
 pub use payload::{About, CompactionTold, Due, HandoffTold, Occasion, Payload, RunTold};
 pub use settings::{HookConfig, TIMEOUT_SECONDS};

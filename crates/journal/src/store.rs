@@ -1,5 +1,7 @@
 //! The storage trait: what is written together, and what can be asked. It names no database.
 
+use std::ops::RangeInclusive;
+
 use async_trait::async_trait;
 use jiff::Timestamp;
 use protocol::{
@@ -39,6 +41,8 @@ pub struct Fence {
 pub struct Committed {
     /// The seqs of each [`Write::Append`], in order; a repeated `event_key` gives the first row's seq.
     pub seqs: Vec<Vec<Seq>>,
+    /// The seqs that were handed out for each [`Write::Append`]; none when all of it was a repetition.
+    pub new: Vec<Option<RangeInclusive<Seq>>>,
     /// How many of the appended events were stored (the others were repetitions).
     pub stored: u64,
     /// The runs that were taken ([`Write::ClaimRuns`]), as they were before.

@@ -151,7 +151,7 @@ pub(crate) fn start(cli: Cli) -> Outcome {
     let watching = Arc::new(Watching::default());
     let screen = Screen::new(cli.global.color, cli.global.drawing());
     let outcome = runtime.block_on(perform(cli, &watching));
-    runtime.block_on(watching.finish());
+    runtime.block_on(watching.finish(&screen));
     if !is_server {
         // A server has told of it in its log.
         watching.tell(&screen);

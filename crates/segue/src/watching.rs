@@ -7,10 +7,14 @@ use std::time::Duration;
 use agent::{Agent, Hooks, Traces};
 
 use crate::terminal::screen::Screen;
+use crate::terminal::signals::Signals;
 use crate::terminal::text::safe::one_line;
 
 /// How long the end of a program waits for its traces to be sent.
 const FLUSH_WAIT_MAX: Duration = Duration::from_secs(3);
+
+/// How long hooks are waited for before a person is told.
+const TOLD_AFTER: Duration = Duration::from_secs(1);
 
 /// Those who watch. A program opens one agent; were there another, the first one's are told.
 #[derive(Default)]
@@ -46,12 +50,13 @@ impl Watching {
         }
     }
 
-    /// Waits until everyone was told of what was done, for a while at most; Ctrl-C ends the waiting for hooks.
-    pub(crate) async fn finish(&self) {
+    /// Waits until everyone was told of what was done, for a while at most; a signal ends the waiting for hooks.
+    pub(crate) async fn finish(&self, screen: &Screen) {
         if let Some(hooks) = self.hooks.get() {
-            tokio::select! {
-                () = hooks.finish() => {}
-                _ = tokio::signal::ctrl_c() => {}
+            match Signals::take() {
+                Ok(mut signals) => hooks.finish(patience(hooks, screen, &mut signals)).await,
+                // Nothing but their time ends it then.
+                Err(_) => hooks.finish(std::future::pending()).await,
             }
         }
         if let Some(traces) = self.traces.get() {
@@ -68,5 +73,21 @@ impl Watching {
                 screen.style.warn(format!("hook `{name}` was not told of {occasion}: failed to {reason}")),
             );
         }
+    }
+}
+
+/// Tells a person what is waited for when it takes its time, and returns at the next signal.
+async fn patience(hooks: &Hooks, screen: &Screen, signals: &mut Signals) {
+    let telling = async {
+        tokio::time::sleep(TOLD_AFTER).await;
+        if let owed @ 1.. = hooks.owed() {
+            let calls = if owed == 1 { "a call".to_owned() } else { format!("{owed} calls") };
+            screen.note(screen.style.dim(format!("Waiting for {calls} of hooks. Ctrl-C goes on without.")));
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        () = telling => {}
+        () = signals.next() => {}
     }
 }

@@ -1,8 +1,8 @@
 //! Following what this process commits: the spans that come of it are sent and counted. The journal is the buffer: however far behind this
 //! falls, nothing waits for it, and it goes on from where it was.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,11 +16,15 @@ use crate::counted::Counted;
 use crate::export::{Error, Sending};
 use crate::fold::{Fold, Place, caller};
 use crate::settings::Settings;
+use crate::span::Span;
 
 /// The name under which commits are followed.
 const NAME: &str = "traces";
 /// Events that are read at a time.
 const READ_AT_ONCE: usize = 200;
+/// Spans of a thread that are remembered because this process may have written what ended them: two commits may be told in the other
+/// order.
+const UNCLAIMED_MAX: usize = 64;
 /// Threads that are remembered where nothing is under way.
 const IDLE_MAX: usize = 500;
 /// Threads that are remembered at all; one that is forgotten is read again when something happens in it.
@@ -107,6 +111,18 @@ struct Follower {
 struct Known {
     fold: Fold,
     read_up_to: Seq,
+    /// What ended where this process had not said that it wrote it, with the event that ended it: it may say so yet.
+    unclaimed: VecDeque<(Seq, Span)>,
+}
+
+impl Known {
+    /// Returns what was read before this process said that it wrote it.
+    fn claimed(&mut self, is_own: &impl Fn(Seq) -> bool) -> Vec<Span> {
+        let all = std::mem::take(&mut self.unclaimed);
+        let (own, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(seq, _)| is_own(*seq));
+        self.unclaimed = others.into();
+        own.into_iter().map(|(_, span)| span).collect()
+    }
 }
 
 impl Follower {
@@ -151,19 +167,23 @@ impl Follower {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => place.insert(known(&*self.store, thread_id, first).await?),
         };
+        let is_own = |seq: Seq| own.iter().any(|seqs| seqs.contains(&seq));
+        let mut ended = known.claimed(&is_own);
         loop {
             let page = self.store.events(thread_id, all_after(known.read_up_to, READ_AT_ONCE)).await?;
-            let mut ended = Vec::new();
             for event in page.iter().take_while(|event| event.seq <= last) {
                 known.fold.take(event);
                 known.read_up_to = event.seq;
                 let spans = known.fold.finished();
                 // What ended elsewhere is what another process did, and told of.
-                if own.iter().any(|seqs| seqs.contains(&event.seq)) {
-                    ended.extend(spans);
+                match is_own(event.seq) {
+                    true => ended.extend(spans),
+                    false => known.unclaimed.extend(spans.into_iter().map(|span| (event.seq, span))),
                 }
             }
-            for span in ended {
+            let excess = known.unclaimed.len().saturating_sub(UNCLAIMED_MAX);
+            known.unclaimed.drain(..excess);
+            for span in ended.drain(..) {
                 if let Some(counted) = &self.counted {
                     counted.add(&span);
                 }
@@ -196,7 +216,7 @@ async fn known(store: &dyn Store, thread_id: ThreadId, first: Seq) -> Result<Kno
     }
     // Whoever wrote it has sent what ended by then.
     fold.finished();
-    Ok(Known { fold, read_up_to: first - 1 })
+    Ok(Known { fold, read_up_to: first - 1, unclaimed: VecDeque::new() })
 }
 
 /// Returns a fold of a thread that knows how the run before `seq` ended, so that one that goes on after a question is linked to it.

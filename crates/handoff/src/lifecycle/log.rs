@@ -20,8 +20,8 @@ impl Line<'_> {
     /// Logs it.
     pub(crate) fn of(self, handoff: &Handoff, proposal: Option<&Proposal>) {
         let summary = proposal.map(|proposal| &proposal.summary_json);
-        let drafted_in = summary.and_then(|summary| summary.model_run_id).or(handoff.run_id);
-        let tokens_used = summary.map_or(0, |summary| summary.tokens_used);
+        let drafted_in = summary.and_then(|summary| summary.model_run_id);
+        let tokens_used = summary.map(|summary| summary.tokens_used);
         macro_rules! line {
             ($level:ident, $($words:tt)+) => {
                 tracing::$level!(

@@ -280,7 +280,6 @@ impl Courier {
             "the mirror does not take the summary of handoff {}: {reason}",
             item.key
         );
-        self.tell_threads(row.map_or(&[], std::slice::from_ref), Some(reason)).await;
         let (mut payload, attempts) = (item.payload.clone(), item.attempts.saturating_add(1));
         payload[ERROR] = reason.into();
         let rejected = Rejected { key: item.key.clone(), reason: reason.to_owned() };
@@ -288,7 +287,11 @@ impl Courier {
         let state = keep(&state, Timestamp::now());
         let writes = vec![Write::ChangeQueued { was: item, payload, attempts }, state];
         match self.store.commit(Transaction { fence: None, writes }).await {
-            Ok(_) | Err(journal::Error::Differs { .. }) => Ok(()),
+            Ok(_) => {
+                self.tell_threads(row.map_or(&[], std::slice::from_ref), Some(reason)).await;
+                Ok(())
+            }
+            Err(journal::Error::Differs { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
@@ -298,7 +301,10 @@ impl Courier {
         for row in rows {
             let Some(thread_id) = row.parent_thread_id else { continue };
             let (id, error) = (row.handoff_id, error.map(ledger::redact));
-            let content = json!({"handoff_id": id, "accepted_at": row.created_at, "error": error});
+            let mut content = json!({"handoff_id": id, "accepted_at": row.created_at});
+            if let Some(error) = &error {
+                content["error"] = error.as_ref().into();
+            }
             let key =
                 if error.is_some() { format!("mirror_rejected:{id}") } else { format!("mirrored:{id}") };
             let Ok(event) = NewEvent::new(EventType::HandoffMirrored, &content, Timestamp::now()) else {
@@ -306,7 +312,10 @@ impl Courier {
             };
             let writes = vec![Write::Append { thread_id, events: vec![event.keyed(key)] }];
             if let Err(error) = self.store.commit(Transaction { fence: None, writes }).await {
-                tracing::debug!(handoff_id = %id, %thread_id, %error, "failed to note what became of a mirrored summary");
+                tracing::debug!(
+                    handoff_id = %id, %thread_id, model_run_id = row.model_run_id.map(display), tokens_used = row.tokens_used,
+                    %error, "failed to note in the thread what became of the summary of handoff {id}"
+                );
             }
         }
     }

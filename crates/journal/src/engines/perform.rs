@@ -94,6 +94,7 @@ fn apply(connection: &Connection, write: &Write, committed: &mut Committed) -> R
         Write::Append { thread_id, events } => {
             let appended = events::append(connection, *thread_id, events)?;
             committed.seqs.push(appended.seqs);
+            committed.new.push(appended.new);
             committed.stored += appended.stored;
             Ok(())
         }

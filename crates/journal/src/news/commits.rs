@@ -2,7 +2,7 @@
 //! look and holds nothing of what is there, so it stays small however far behind a follower is; no commit waits for anybody.
 //! What other processes commit is news.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,12 +23,20 @@ struct Told {
     followers: Mutex<Vec<Arc<Follower>>>,
 }
 
-/// What one follower has not asked for yet.
+/// What one follower has not asked for yet, and what it is at.
 #[derive(Debug)]
 struct Follower {
     name: &'static str,
-    threads: Mutex<HashMap<ThreadId, Vec<RangeInclusive<Seq>>>>,
+    work: Mutex<Work>,
     rings: Notify,
+    /// Rings when it has done with what it was at.
+    passes: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Work {
+    waiting: HashMap<ThreadId, Vec<RangeInclusive<Seq>>>,
+    at: HashSet<ThreadId>,
 }
 
 /// One who follows, until it is dropped.
@@ -45,7 +53,8 @@ impl Commits {
         if followers.iter().any(|follower| follower.name == name) {
             return None;
         }
-        let own = Arc::new(Follower { name, threads: Mutex::default(), rings: Notify::new() });
+        let (rings, passes) = (Notify::new(), Notify::new());
+        let own = Arc::new(Follower { name, work: Mutex::default(), rings, passes });
         followers.push(Arc::clone(&own));
         self.0.is_followed.store(true, Ordering::Relaxed);
         Some(Following { commits: self.clone(), own })
@@ -69,30 +78,35 @@ impl Commits {
             return;
         }
         for follower in self.followers().iter() {
-            let mut told = follower.threads();
-            for (thread_id, seqs) in threads.iter().zip(&committed.seqs) {
-                if let Some(stored) = newly_stored(seqs) {
-                    add(told.entry(*thread_id).or_default(), stored);
+            let mut work = follower.work();
+            for (thread_id, new) in threads.iter().zip(&committed.new) {
+                if let Some(stored) = new {
+                    add(work.waiting.entry(*thread_id).or_default(), stored.clone());
                 }
             }
-            drop(told);
+            drop(work);
             follower.rings.notify_one();
+        }
+    }
+
+    /// Waits until all who follow have read what was committed to the thread: what is deleted cannot be read any more. Nobody should wait
+    /// for this without a limit.
+    pub async fn read(&self, thread_id: ThreadId) {
+        let followers: Vec<Arc<Follower>> = self.followers().clone();
+        for follower in followers {
+            loop {
+                let passed = follower.passes.notified();
+                if !follower.is_at(thread_id) {
+                    break;
+                }
+                passed.await;
+            }
         }
     }
 
     fn followers(&self) -> MutexGuard<'_, Vec<Arc<Follower>>> {
         self.0.followers.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Returns the seqs that were handed out just now: one after the other, and above those of repetitions, which an append
-/// returns as they were.
-fn newly_stored(seqs: &[Seq]) -> Option<RangeInclusive<Seq>> {
-    let mut seqs = seqs.to_vec();
-    seqs.sort_unstable();
-    let newest = seqs.pop()?;
-    let first = seqs.into_iter().rev().fold(newest, |first, seq| if seq + 1 == first { seq } else { first });
-    Some(first..=newest)
 }
 
 /// Adds a stretch to those before it; what lies between two is another process's.
@@ -106,14 +120,25 @@ fn add(stretches: &mut Vec<RangeInclusive<Seq>>, stored: RangeInclusive<Seq>) {
 }
 
 impl Follower {
-    fn threads(&self) -> MutexGuard<'_, HashMap<ThreadId, Vec<RangeInclusive<Seq>>>> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    fn work(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_at(&self, thread_id: ThreadId) -> bool {
+        let work = self.work();
+        work.waiting.contains_key(&thread_id) || work.at.contains(&thread_id)
+    }
+
+    /// Has done with what it was at.
+    fn pass(&self) {
+        self.work().at.clear();
+        self.passes.notify_waiters();
     }
 }
 
 impl Following {
     /// Returns the threads something was committed to since the last call, with the stretches of seqs that this process wrote, in
-    /// order; waits while there are none.
+    /// order; waits while there are none. Whoever calls has read what the last call returned.
     pub async fn next(&mut self) -> Vec<(ThreadId, Vec<RangeInclusive<Seq>>)> {
         loop {
             let threads = self.waiting();
@@ -126,7 +151,11 @@ impl Following {
 
     /// Returns the same without waiting.
     pub fn waiting(&mut self) -> Vec<(ThreadId, Vec<RangeInclusive<Seq>>)> {
-        let mut threads: Vec<_> = self.own.threads().drain().collect();
+        self.own.pass();
+        let mut work = self.own.work();
+        let mut threads: Vec<_> = work.waiting.drain().collect();
+        work.at = threads.iter().map(|(thread_id, _)| *thread_id).collect();
+        drop(work);
         threads.iter_mut().for_each(|(_, stretches)| stretches.sort_unstable_by_key(|seqs| *seqs.start()));
         threads
     }
@@ -137,6 +166,10 @@ impl Drop for Following {
         let mut followers = self.commits.followers();
         followers.retain(|follower| !Arc::ptr_eq(follower, &self.own));
         self.commits.0.is_followed.store(!followers.is_empty(), Ordering::Relaxed);
+        drop(followers);
+        // Nobody waits for one who is gone.
+        self.own.work().waiting.clear();
+        self.own.pass();
     }
 }
 
@@ -148,8 +181,9 @@ mod tests {
         Transaction { fence: None, writes: vec![Write::Append { thread_id, events: Vec::new() }] }
     }
 
-    fn committed(seqs: &[Seq]) -> Committed {
-        Committed { seqs: vec![seqs.to_vec()], stored: seqs.len() as u64, ..Committed::default() }
+    fn committed(new: Option<RangeInclusive<Seq>>) -> Committed {
+        let stored = new.clone().map_or(0, |new| new.count() as u64);
+        Committed { new: vec![new], stored, ..Committed::default() }
     }
 
     #[tokio::test]
@@ -159,10 +193,9 @@ mod tests {
         let mut following = commits.follow("traces").unwrap();
         assert!(commits.follow("traces").is_none(), "one does");
         let mut second = commits.follow("hooks").unwrap();
-        for (thread_id, seqs) in [(one, &[4, 5][..]), (one, &[2, 3]), (other, &[7]), (one, &[6]), (one, &[])]
-        {
+        for (thread_id, new) in [(one, 4..=5), (one, 2..=3), (other, 7..=7), (one, 6..=6)] {
             let threads = commits.appends(&append(thread_id));
-            commits.tell(&threads, &committed(seqs));
+            commits.tell(&threads, &committed(Some(new)));
         }
         let mut expected = vec![(one, vec![2..=6]), (other, vec![7..=7])];
         expected.sort_unstable_by_key(|(thread_id, _)| *thread_id);
@@ -172,20 +205,37 @@ mod tests {
             assert_eq!(told, expected);
             assert!(following.waiting().is_empty(), "once");
         }
-        // What was stored before an append repeats is nothing new, and neither is what stands before it.
+        // What an append only repeats is nothing new.
         let threads = commits.appends(&append(one));
-        commits.tell(&threads, &Committed { stored: 0, ..committed(&[3]) });
+        commits.tell(&threads, &committed(None));
         assert!(following.waiting().is_empty());
-        commits.tell(&threads, &Committed { stored: 2, ..committed(&[3, 9, 10]) });
-        assert_eq!(following.waiting(), [(one, vec![9..=10])]);
         // What another process wrote in between is not this one's.
-        commits.tell(&threads, &committed(&[12]));
-        commits.tell(&threads, &committed(&[15, 16]));
+        commits.tell(&threads, &committed(Some(12..=12)));
+        commits.tell(&threads, &committed(Some(15..=16)));
         assert_eq!(following.waiting(), [(one, vec![12..=12, 15..=16])]);
         drop(following);
         assert!(!commits.appends(&append(one)).is_empty(), "another one still follows");
         drop(second);
         assert!(commits.appends(&append(one)).is_empty());
         assert!(commits.follow("traces").is_some());
+    }
+
+    #[tokio::test]
+    async fn a_thread_is_read_once_every_follower_comes_back_for_more() {
+        let (commits, thread_id) = (Commits::default(), ThreadId::generate());
+        let (mut one, mut other) = (commits.follow("traces").unwrap(), commits.follow("hooks").unwrap());
+        commits.read(thread_id).await;
+        let threads = commits.appends(&append(thread_id));
+        commits.tell(&threads, &committed(Some(1..=3)));
+        let mut reading = Box::pin(commits.read(thread_id));
+        let is_done = futures::poll!(&mut reading).is_ready();
+        assert!(!is_done, "nobody has looked");
+        assert_eq!(one.next().await.len(), 1);
+        assert!(one.waiting().is_empty());
+        assert_eq!(other.next().await.len(), 1);
+        let is_done = futures::poll!(&mut reading).is_ready();
+        assert!(!is_done, "one is at it");
+        drop(other);
+        reading.await;
     }
 }

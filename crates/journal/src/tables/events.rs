@@ -6,7 +6,7 @@ pub(crate) mod rewinds;
 mod rows;
 
 use std::collections::hash_map::Entry;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 
 use crate::engines::sql::{Connection, Row};
 use jiff::Timestamp;
@@ -40,7 +40,9 @@ pub(crate) const MARKER_EVENTS: &str =
 pub(crate) struct Appended {
     /// One seq per event, in order.
     pub(crate) seqs: Vec<Seq>,
-    /// How many were stored; the others were repetitions.
+    /// The seqs of those that were stored, one after the other; the others were repetitions.
+    pub(crate) new: Option<RangeInclusive<Seq>>,
+    /// How many were stored.
     pub(crate) stored: u64,
 }
 
@@ -48,7 +50,7 @@ pub(crate) struct Appended {
 pub(crate) fn append(connection: &Connection, thread_id: ThreadId, events: &[NewEvent]) -> Result<Appended> {
     let mut head = threads::head(connection, thread_id)?;
     let mut known = rows::known(connection, head.key, events)?;
-    let mut appended = Appended { seqs: Vec::with_capacity(events.len()), stored: 0 };
+    let mut appended = Appended { seqs: Vec::with_capacity(events.len()), new: None, stored: 0 };
     let mut new: Vec<NewRow<'_>> = Vec::with_capacity(events.len());
     for event in events {
         let seq = head.last_seq + 1;
@@ -74,6 +76,7 @@ pub(crate) fn append(connection: &Connection, thread_id: ThreadId, events: &[New
         appended.seqs.push(seq);
     }
     appended.stored = new.len() as u64;
+    appended.new = new.first().map(|first| first.seq..=head.last_seq);
     if !new.is_empty() {
         rows::insert(connection, &head, &new)?;
         for of_run in new.chunk_by(|one, next| one.event.run_id == next.event.run_id) {

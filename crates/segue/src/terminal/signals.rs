@@ -181,6 +181,8 @@ fn take(asked: Asked) {
         if let Some(usual) = &state.usual {
             usual.restore();
         }
+        // What they were told of is in the journal.
+        agent::end_hook_commands();
         std::process::exit(i32::from(Code::Cancelled.number()));
     }
 }

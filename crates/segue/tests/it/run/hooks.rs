@@ -1,11 +1,18 @@
 //! Hooks of the user's: what they are told, what they may refuse, and what becomes of those that fail.
 
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
 use scripted::{Reply, Script, Server};
 use serde_json::{Value, json};
 
 use crate::compact::{condensing, long_thread};
 use crate::handoff::{edit, pending, summary_draft};
 use crate::sandbox::Sandbox;
+use crate::serve::owner;
+use crate::serving::Serving;
 
 /// A key as a provider makes it, which nobody may see again.
 const PLANTED: &str = "sk-ant-api03-aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5z";
@@ -160,4 +167,121 @@ fn a_hook_that_makes_no_sense_is_told_before_anything_is_done() {
     refused.assert_told(1, "compaction.before");
     let sandbox = with_hooks(Sandbox::new(), "[[hooks]]\non = [\"run.ended\"]\n");
     sandbox.run(&["threads", "list"]).assert_told(1, "needs a `command` or a `url`");
+}
+
+/// A pipe with a name that a hook holds open as long as it lives.
+struct Held(std::fs::File);
+
+impl Held {
+    fn new(sandbox: &Sandbox) -> Self {
+        let path = sandbox.work().join("held");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap();
+        Self(std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path).unwrap())
+    }
+
+    /// Waits until the hook has said something.
+    fn until_said(&mut self) {
+        let mut byte = [0];
+        while self.0.read(&mut byte).ok() != Some(1) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits until nobody holds it open.
+    fn until_let_go(mut self) {
+        while self.0.read(&mut [0; 64]).ok() != Some(0) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_signal_ends_the_waiting_for_hooks_and_what_they_had_begun() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let server = Server::start(Script::new([Reply::text("Done.")])).unwrap();
+        let hanging = hook(r#""run.ended""#, "exec > held; echo .; sleep 600 & sleep 600");
+        let sandbox = with_hooks(Sandbox::new().with_model(&server), &hanging);
+        let mut held = Held::new(&sandbox);
+        let mut command = sandbox.command(&["run", "-p", "go"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut told = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        told.find(|line| line.contains("Waiting for a call of hooks")).unwrap();
+        held.until_said();
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let told: String = told.collect();
+        let ended = child.wait_with_output().unwrap();
+        // What was asked for is done.
+        assert_eq!((ended.status.code(), &*ended.stdout), (Some(0), &b"Done.\n"[..]), "{ended:?}");
+        assert!(
+            told.contains("was not told of run.ended: failed to tell it before the program ended"),
+            "{told}"
+        );
+        held.until_let_go();
+    }
+}
+
+#[test]
+fn what_a_slow_hook_is_not_told_before_the_end_is_all_reported() {
+    let server = Server::start(Script::new([summary_draft("Retries")])).unwrap();
+    let every = r#""handoff.proposed", "handoff.accepted", "run.ended""#;
+    let slow =
+        format!("[[hooks]]\non = [{every}]\nname = \"slow\"\ncommand = \"sleep 600\"\ntimeout_seconds = 1\n");
+    let sandbox = with_hooks(Sandbox::new().with_model(&server), &slow);
+    let ended = sandbox.run(&["handoff", &sandbox.session(), "--apply"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!(ended.stderr.matches("hook `slow` was not told of").count(), 4, "{ended:?}");
+}
+
+#[test]
+fn every_end_of_a_run_whose_thread_goes_with_it_is_told_and_counted() {
+    const RUNS: usize = 24;
+    let server = Server::start(Script::new([Reply { always: true, ..Reply::text("Done.") }])).unwrap();
+    let sandbox = with_hooks(Sandbox::new().with_model(&server), &hook(r#""run.ended""#, KEEP));
+    let serving = Serving::start(&sandbox);
+    let input = json!({"messages": [{"role": "user", "content": "go"}]});
+    std::thread::scope(|scope| {
+        for _ in 0..RUNS {
+            scope.spawn(|| {
+                let body = json!({"assistant_id": "agent", "input": input});
+                owner(&serving).post("/runs/wait", &body).json();
+            });
+        }
+    });
+    let counted = format!("segue_runs_total{{status=\"success\"}} {RUNS}");
+    while !owner(&serving).get("/metrics").text().contains(&counted) {
+        std::thread::yield_now();
+    }
+    serving.signal(Signal::TERM);
+    assert_eq!(serving.ended(), Some(0));
+    assert_eq!(told(&sandbox).len(), RUNS);
+}
+
+/// Returns the keys of an object and of those in it.
+fn keys(value: &Value) -> Value {
+    match value {
+        Value::Object(object) => object.iter().map(|(key, value)| (key.clone(), keys(value))).collect(),
+        _ => Value::Null,
+    }
+}
+
+#[test]
+fn the_page_on_hooks_shows_what_they_are_told() {
+    let server = condensing();
+    let every = Sandbox::new().with_model(&server);
+    let hooks = hook(r#""handoff.proposed", "run.ended", "compaction.after""#, KEEP);
+    let sandbox = with_hooks(long_thread(every, 20), &hooks);
+    assert_eq!(sandbox.run(&["compact", "last"]).code, 0);
+    assert_eq!(sandbox.run(&["handoff", "last", "--apply"]).code, 0);
+    let page = include_str!("../../../../../docs/src/hooks.md");
+    let shown: Vec<Value> = page
+        .split("```json\n")
+        .skip(1)
+        .map(|block| serde_json::from_str(block.split("```").next().unwrap()).unwrap())
+        .collect();
+    for name in ["handoff.proposed", "compaction.after", "run.ended"] {
+        let of = |all: &[Value]| all.iter().find(|one| one["hook"] == name).map(keys);
+        assert_eq!(of(&shown), of(&told(&sandbox)), "{name}");
+        assert!(of(&shown).is_some(), "{name}");
+    }
 }

@@ -17,6 +17,9 @@ use crate::command::Command;
 /// Pages that are made of the others, or have no links of their own.
 const MADE_OF_OTHERS: [&str; 3] = ["print.html", "toc.html", "404.html"];
 
+/// What is read outside the book and links into it.
+const DOCUMENTS: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "AGENTS.md"];
+
 /// Renders the book and checks its links.
 ///
 /// # Errors
@@ -32,7 +35,11 @@ pub fn build(root: &Path) -> anyhow::Result<()> {
         bail!("render the book: {status}");
     }
     let pages = pages(&rendered)?;
-    let broken = broken(&rendered, &pages);
+    let mut broken = broken(&rendered, &pages);
+    for document in DOCUMENTS {
+        let text = fs::read_to_string(root.join(document)).with_context(|| format!("read {document}"))?;
+        broken.extend(missing(root, &text).map(|link| format!("{document}: {link}")));
+    }
     if !broken.is_empty() {
         bail!("{} links lead nowhere:\n  {}", broken.len(), broken.join("\n  "));
     }
@@ -42,6 +49,13 @@ pub fn build(root: &Path) -> anyhow::Result<()> {
         pages.values().map(|page| page.links.len()).sum::<usize>()
     );
     Ok(())
+}
+
+/// Returns the links of a document in Markdown to files that are not there.
+fn missing<'t>(root: &Path, text: &'t str) -> impl Iterator<Item = &'t str> {
+    let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let is_file = |link: &&str| root.join(link.split('#').next().unwrap_or_default()).is_file();
+    links.filter(|link| !link.contains("://")).filter(move |link| !is_file(link))
 }
 
 /// What of a page matters to links.
@@ -171,5 +185,8 @@ mod tests {
             assert!(!check(link), "{link}");
         }
         assert!(broken(Path::new("/nowhere"), &pages).is_empty());
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let text = "[a](Cargo.toml#top), [b](https://x/y), [c](away.md)";
+        assert_eq!(missing(root, text).collect::<Vec<_>>(), ["away.md"]);
     }
 }

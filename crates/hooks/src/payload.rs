@@ -65,7 +65,37 @@ impl Occasion {
             EventType::HandoffAccepted => Some(Self::HandoffAccepted),
             EventType::Compacted => Some(Self::CompactionAfter),
             EventType::RunEnded | EventType::RunFailed | EventType::RunInterrupted => Some(Self::RunEnded),
-            _ => None,
+            EventType::HumanMessage
+            | EventType::AiMessage
+            | EventType::ToolMessage
+            | EventType::ImportedNote
+            | EventType::ImportedBoundary
+            | EventType::ImportedSummary
+            | EventType::ThreadCreated
+            | EventType::ThreadRenamed
+            | EventType::ThreadRewound
+            | EventType::RunStarted
+            | EventType::RunStopRequested
+            | EventType::ToolCallDecided
+            | EventType::SubagentEnded
+            | EventType::ModelCalled
+            | EventType::MemoryRead
+            | EventType::CompactionUndone
+            | EventType::CompactionFailed
+            | EventType::ResultClipped
+            | EventType::TurnsArchived
+            | EventType::TurnsRestored
+            | EventType::HandoffRequested
+            | EventType::HandoffRefined
+            | EventType::HandoffReverted
+            | EventType::HandoffTruncated
+            | EventType::HandoffDeclined
+            | EventType::HandoffPreviewed
+            | EventType::HandoffFailed
+            | EventType::HandoffExpired
+            | EventType::HandoffSeeded
+            | EventType::HandoffCleaned
+            | EventType::HandoffMirrored => None,
         }
     }
 }

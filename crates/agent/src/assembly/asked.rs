@@ -37,7 +37,7 @@ impl BeforeCompaction for Asked {
                     hook = name, occasion = payload.hook.as_str(), thread_id = %due.thread_id, run_id = %due.run_id,
                     "failed to ask the hook `{name}` before the conversation is condensed: failed to {failed}; it is condensed all the same"
                 );
-                Err(Failure::new(FailureKind::Config, format!("failed to {failed}")))
+                Err(Failure::new(FailureKind::Config, failed.to_string()))
             }
         }
     }

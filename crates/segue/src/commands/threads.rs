@@ -26,6 +26,9 @@ use crate::terminal::text::wrap::{shorten, width, wrap};
 /// The fewest characters of an id that are shown.
 const ID_CHARS_MIN: usize = 8;
 
+/// Columns of a thread's name in a sentence.
+const NAME_COLUMNS: usize = 60;
+
 /// Performs the command.
 pub(crate) async fn run(context: &Context, args: Threads) -> Outcome {
     match args {
@@ -223,7 +226,10 @@ async fn delete(context: &Context, prefix: &str, confirm: Ask) -> Outcome {
     context.agent.delete_thread(thread.thread_id).await?;
     match context.format {
         Format::Json => context.json(&json!({"deleted": thread.thread_id}))?,
-        Format::Text => context.screen.line(format!("Deleted {} {}", thread.thread_id, title(&thread)))?,
+        Format::Text => {
+            let deleted = format!("Deleted {} {}", thread.thread_id, title(&thread));
+            context.screen.line(shorten(&deleted, context.screen.columns))?;
+        }
     }
     context.agent.rest_mirror().await;
     Ok(Code::Done)
@@ -238,7 +244,9 @@ fn confirmed(context: &Context, thread: &Thread) -> Result<bool, Failure> {
         .with_hint("add `--yes` to delete it without a question"));
     }
     let messages = super::import::count(thread.message_count, "message");
-    context.screen.line(format!("Delete `{}` with its {messages}? This cannot be undone.", title(thread)))?;
+    let name = title(thread);
+    let question = format!("Delete `{}` with its {messages}? This cannot be undone.", shorten(&name, NAME_COLUMNS));
+    context.screen.line(wrap(&question, context.screen.columns, "", ""))?;
     let choices = [
         Choice { key: 'y', label: "Delete", answer: true },
         Choice { key: 'n', label: "Keep", answer: false },
@@ -289,7 +297,8 @@ async fn tell(context: &Context, what: &str, thread: &Thread) -> Result<(), Fail
         return context.json(thread);
     }
     let id = context.short_id(thread.thread_id).await;
-    context.screen.line(format!("{what} {}  {}", context.screen.style.code(id), title(thread)))?;
+    let name = title(thread);
+    context.screen.line(format!("{what} {}  {}", context.screen.style.code(id), shorten(&name, NAME_COLUMNS)))?;
     Ok(())
 }
 

@@ -193,6 +193,32 @@ fn g16_flush_tells_what_it_sent_and_why_it_could_not() {
 }
 
 #[test]
+fn g16_the_arrival_of_a_summary_is_in_the_trace_of_its_thread_and_is_no_activity_there() {
+    let mirrored = Mirrored::new();
+    mirrored.proxy.refuse();
+    let accepted: Value = serde_json::from_str(&mirrored.hand_off().stdout).unwrap();
+    let before = mirrored.sandbox.threads();
+    let parent = before.iter().find(|thread| thread["parent_id"].is_null()).unwrap();
+    let parent = parent["thread_id"].as_str().unwrap();
+    let arrivals = || {
+        let spans = mirrored.sandbox.run(&["trace", parent, "--json"]).stdout;
+        let spans: Vec<Value> = spans.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        spans.into_iter().filter(|span| span["kind"] == "mirror").collect::<Vec<_>>()
+    };
+    assert!(arrivals().is_empty(), "it waits");
+    mirrored.proxy.pass();
+    for _ in 0..2 {
+        assert_eq!(mirrored.sandbox.run(&["mirror", "flush"]).code, 0);
+    }
+    let arrived = arrivals();
+    let [arrived] = arrived.as_slice() else { panic!("once: {arrived:?}") };
+    assert_eq!((&arrived["name"], &arrived["state"]), (&json!("mirror_handoff"), &json!("done")));
+    assert_eq!(arrived["handoff_id"], accepted["handoff"]["handoff_id"], "{accepted}");
+    let times = |threads: &[Value]| threads.iter().map(|thread| thread["updated_at"].clone()).collect::<Vec<_>>();
+    assert_eq!(times(&mirrored.sandbox.threads()), times(&before));
+}
+
+#[test]
 fn g16_where_everything_is_on_postgresql_the_mirror_is_there_too_unless_it_is_off() {
     let database = Database::create().unwrap();
     let mut sandbox = Sandbox::new();

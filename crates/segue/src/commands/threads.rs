@@ -245,7 +245,8 @@ fn confirmed(context: &Context, thread: &Thread) -> Result<bool, Failure> {
     }
     let messages = super::import::count(thread.message_count, "message");
     let name = title(thread);
-    let question = format!("Delete `{}` with its {messages}? This cannot be undone.", shorten(&name, NAME_COLUMNS));
+    let question =
+        format!("Delete `{}` with its {messages}? This cannot be undone.", shorten(&name, NAME_COLUMNS));
     context.screen.line(wrap(&question, context.screen.columns, "", ""))?;
     let choices = [
         Choice { key: 'y', label: "Delete", answer: true },
@@ -298,7 +299,11 @@ async fn tell(context: &Context, what: &str, thread: &Thread) -> Result<(), Fail
     }
     let id = context.short_id(thread.thread_id).await;
     let name = title(thread);
-    context.screen.line(format!("{what} {}  {}", context.screen.style.code(id), shorten(&name, NAME_COLUMNS)))?;
+    context.screen.line(format!(
+        "{what} {}  {}",
+        context.screen.style.code(id),
+        shorten(&name, NAME_COLUMNS)
+    ))?;
     Ok(())
 }
 

@@ -214,7 +214,8 @@ fn g16_the_arrival_of_a_summary_is_in_the_trace_of_its_thread_and_is_no_activity
     let [arrived] = arrived.as_slice() else { panic!("once: {arrived:?}") };
     assert_eq!((&arrived["name"], &arrived["state"]), (&json!("mirror_handoff"), &json!("done")));
     assert_eq!(arrived["handoff_id"], accepted["handoff"]["handoff_id"], "{accepted}");
-    let times = |threads: &[Value]| threads.iter().map(|thread| thread["updated_at"].clone()).collect::<Vec<_>>();
+    let times =
+        |threads: &[Value]| threads.iter().map(|thread| thread["updated_at"].clone()).collect::<Vec<_>>();
     assert_eq!(times(&mirrored.sandbox.threads()), times(&before));
 }
 

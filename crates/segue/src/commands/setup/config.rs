@@ -20,6 +20,30 @@ not there is as good as an empty one, and a key that is misspelled is an error t
 which is made by `segue config keys --markdown`; with `--json` it prints a JSON Schema, for editors.
 ";
 
+/// What stands above the variables.
+const ENVIRONMENT: &str = "
+## Variables of the environment
+
+An option of a command goes before a variable, and a variable before the file. Keys of providers are in variables of their own ([a model](working.md#a-model)), and so is
+where [traces](traces.md#to-a-collector) go.
+
+| variable | meaning |
+| --- | --- |
+";
+
+/// What the environment can say instead; an option of the command goes before it, and it before the file.
+const VARIABLES: [(&str, &str); 9] = [
+    ("SEGUE_HOME", "the home folder, in which `config.toml` is"),
+    ("SEGUE_DATABASE_URL", "where the journal is: `url` of `[database]`"),
+    ("SEGUE_MODEL", "the model to use, `provider/name`: `model`"),
+    ("SEGUE_MIRROR_URL", "where accepted summaries are copied to: `url` of `[mirror]`"),
+    ("SEGUE_PLAIN", "not empty: as `--plain`"),
+    ("SEGUE_LOG", "how much is logged: `--log-level`"),
+    ("SEGUE_LOG_FILE", "the file it is logged to: `--log-file`"),
+    ("SEGUE_LOG_FORMAT", "`text` or `json`: `--log-format`"),
+    ("SEGUE_HOOK", "set by Segue for a hook's command: what happened. Where it is set no hook is called"),
+];
+
 /// Prints the keys.
 pub(crate) fn keys(global: &Global, args: &ConfigKeys) -> Outcome {
     let screen = Screen::new(global.color, global.drawing());
@@ -27,7 +51,14 @@ pub(crate) fn keys(global: &Global, args: &ConfigKeys) -> Outcome {
     match (global.format(), args.markdown) {
         (Format::Json, _) => screen.line(serde_json::to_string_pretty(&schema)?)?,
         (Format::Text, true) => screen.line(markdown(&tables(&schema)).trim_end())?,
-        (Format::Text, false) => tables(&schema).iter().try_for_each(|table| show(&screen, table))?,
+        (Format::Text, false) => {
+            tables(&schema).iter().try_for_each(|table| show(&screen, table))?;
+            screen.line(screen.style.bold("Variables of the environment"))?;
+            for (name, meaning) in VARIABLES {
+                let line = format!("{name}. {}", meaning.replace('`', ""));
+                screen.line(wrap(&line, screen.columns, "  ", "      "))?;
+            }
+        }
     }
     Ok(Code::Done)
 }
@@ -241,6 +272,10 @@ fn markdown(tables: &[Table]) -> String {
             let [takes, default, meaning] = [takes, default, meaning].map(|text| text.replace('|', "\\|"));
             let _ = writeln!(page, "| `{name}` | {takes} | {default} | {meaning} |");
         }
+    }
+    page.push_str(ENVIRONMENT);
+    for (name, meaning) in VARIABLES {
+        let _ = writeln!(page, "| `{name}` | {meaning} |");
     }
     page
 }

@@ -1,4 +1,8 @@
-//! Completion scripts and manual pages.
+//! Completion scripts, manual pages, and the pages of the book that are made from the code.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use crate::sandbox::Sandbox;
 
@@ -63,6 +67,31 @@ fn assert_page(committed: &str, page: &str, command: &[&str]) {
     );
 }
 
+/// Returns the variables of Segue's own that the program's sources name.
+fn variables() -> BTreeSet<String> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut folders: Vec<PathBuf> =
+        fs::read_dir(crates).unwrap().map(|room| room.unwrap().path().join("src")).collect();
+    // They are of tests alone.
+    folders.retain(|folder| !folder.starts_with(crates.join("cluster")) && folder.is_dir());
+    let mut found = BTreeSet::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(path).unwrap();
+                let named = text.split('"').filter(|part| part.starts_with("SEGUE_"));
+                let is_name = |name: &&str| name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+                found.extend(named.filter(is_name).map(str::to_owned));
+            }
+        }
+    }
+    assert!(found.contains("SEGUE_HOME") && found.len() > 5, "{found:?}");
+    found
+}
+
 #[test]
 fn the_book_has_every_command_and_every_configuration_key_as_the_code_has_them() {
     let (commands, keys) = (
@@ -71,6 +100,9 @@ fn the_book_has_every_command_and_every_configuration_key_as_the_code_has_them()
     );
     assert_page(commands, "commands.md", &["man", "--markdown"]);
     assert_page(keys, "configuration.md", &["config", "keys", "--markdown"]);
+    for variable in variables() {
+        assert!(keys.contains(&format!("| `{variable}` |")), "{variable} is read, and is not on the page");
+    }
     for told in ["## `segue compact`", "## `segue config keys`", "--decision-file"] {
         assert!(commands.contains(told), "{told}");
     }

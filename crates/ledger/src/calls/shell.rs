@@ -92,7 +92,8 @@ pub fn heads(command: &str) -> Vec<String> {
     heads
 }
 
-/// Returns `command` with a dash in the place of everything in quotes: scripts and messages are not commands.
+/// Returns `command` with a quotation mark in the place of everything in quotes: scripts and messages are not commands, and a word with
+/// quotes in it is none that could be named.
 fn without_quotes(command: &str) -> String {
     let mut bare = String::with_capacity(command.len());
     let mut quote = None;
@@ -102,7 +103,7 @@ fn without_quotes(command: &str) -> String {
             (Some(open), c) if c == open && !escaped => quote = None,
             (None, '\'' | '"') if !escaped => {
                 quote = Some(c);
-                bare.push('-');
+                bare.push('"');
             }
             (None, c) => bare.push(c),
             (Some(_), _) => {}
@@ -206,6 +207,9 @@ mod tests {
             ("git commit -m 'a; b c'\ngo vet", "git commit, go vet"),
             ("python3 - <<'E'\nimport os; os.remove('x')\nE\ngo vet ./...", "python3, go vet"),
             ("", ""),
+            // No word of it is a name that was said.
+            ("dead12\"quoted\"dead12 run", ""),
+            ("git commit -m \"x y\"", "git commit"),
         ] {
             assert_eq!(heads(command).join(", "), expected, "{command:?}");
         }

@@ -115,6 +115,18 @@ const NEEDS: &[Need] = &[
         install: Install::Debian(&["chromium"]),
     },
     Need {
+        name: "jq",
+        why: "commands of the book read JSON with it",
+        check: "jq --version",
+        install: Install::Debian(&["jq"]),
+    },
+    Need {
+        name: "curl",
+        why: "commands of the book ask a server with it",
+        check: "curl --version",
+        install: Install::Debian(&["curl"]),
+    },
+    Need {
         name: "python with venv",
         why: "the Python clients that the gateway is tested with",
         check: "python3 -m ensurepip --version",

@@ -6,6 +6,8 @@ const [, , url, key, modelUrl] = process.argv;
 
 export const server = { url, key, modelUrl };
 
+/** Characters of a page that are printed when a case fails. */
+const SHOWN_CHARS_MAX = 2_000;
 /** Milliseconds a case may take, and one expectation within it: bounds of what hangs, not measures. */
 const CASE_MS_MAX = 180_000;
 const EXPECT_MS_MAX = 20_000;
@@ -163,6 +165,7 @@ export async function run(cases) {
     } catch (error) {
       failed.push(name);
       console.log(`FAIL ${name}\n${error?.stack ?? error}\n${problems.join("\n")}`);
+      console.log(`it shows:\n${await shown()}`);
       if (process.env.SHOTS) await shoot(name);
     } finally {
       clearTimeout(timer);
@@ -180,6 +183,18 @@ export async function run(cases) {
 }
 
 /** Keeps what the page looked like when a case failed, in the folder SHOTS names. */
+/** What the pages of a case say, for who reads of a failure. */
+async function shown() {
+  const pages = contexts.flatMap((context) => context.pages());
+  const texts = pages.map((page) =>
+    page
+      .locator("main")
+      .innerText({ timeout: 1000 })
+      .catch((error) => String(error)),
+  );
+  return (await Promise.all(texts)).map((text) => text.slice(0, SHOWN_CHARS_MAX)).join("\n---\n");
+}
+
 async function shoot(name) {
   const pages = contexts.flatMap((context) => context.pages());
   for (const [index, page] of pages.entries())

@@ -28,7 +28,8 @@ const CALLED_BY: &str = "SEGUE_HOOK";
 const ANSWER_BYTES_MAX: u64 = 64 * 1024;
 /// The most characters of what a hook says that are repeated.
 const COMPLAINT_CHARS_MAX: usize = 200;
-/// How long the outputs of a command that has ended are still listened to: what it left in the background may hold them open.
+/// How long the outputs of a command that has ended are still listened to, and at most half its time: what it left in the background may
+/// hold them open, and it has heard.
 const REST_MAX: Duration = Duration::from_secs(1);
 
 /// The leaders of the commands that are under way. A program that ends by a signal does not get to end them where they are called.
@@ -175,7 +176,10 @@ impl UserHook {
         let body = serde_json::to_vec(payload)?;
         let telling = async {
             match &self.way {
-                Way::Command(line, folder) => perform(line, folder, payload.hook, body).await,
+                Way::Command(line, folder) => {
+                    let rest_max = REST_MAX.min(self.time_max / 2);
+                    perform((line, folder), payload.hook, body, rest_max).await
+                }
                 Way::Post(address) => address.post(body).await,
             }
         };
@@ -197,7 +201,12 @@ fn answer(said: &[u8]) -> Answer {
 }
 
 /// Runs a command line, and returns what it wrote to its standard output.
-async fn perform(line: &str, folder: &Path, occasion: Occasion, body: Vec<u8>) -> Result<Vec<u8>, Failed> {
+async fn perform(
+    (line, folder): (&str, &Path),
+    occasion: Occasion,
+    body: Vec<u8>,
+    rest_max: Duration,
+) -> Result<Vec<u8>, Failed> {
     let mut command = Command::new("sh");
     command.arg("-c").arg(line).current_dir(folder).env(CALLED_BY, occasion.as_str());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
@@ -218,7 +227,7 @@ async fn perform(line: &str, folder: &Path, occasion: Occasion, body: Vec<u8>) -
         group.has_ended();
         if !is_all {
             // What is not heard by then is not waited for.
-            let _ = tokio::time::timeout(REST_MAX, talking).await;
+            let _ = tokio::time::timeout(rest_max, talking).await;
         }
         status.map_err(Failed::Unseen)?
     };
@@ -429,6 +438,12 @@ mod tests {
         );
         assert_eq!(failed("kill -9 $$").await, "have its command succeed: a signal ended it");
         assert!(failed("/no/such/program").await.contains("status 127"));
+    }
+
+    #[tokio::test]
+    async fn a_command_that_leaves_something_behind_has_heard_however_short_its_time() {
+        let short = HookConfig { timeout_seconds: Some(1), ..command("sleep 60 & true") };
+        assert_eq!(hook(&short).call(&payload()).await.unwrap(), Answer::Heard);
     }
 
     #[tokio::test]

@@ -45,7 +45,7 @@ def main():
     script = os.path.join(ROOT, "script.json")
     with open(script, "w", encoding="utf-8") as file:
         json.dump({"replies": [draft(title) for title in ("One", "Two", "Three")]}, file)
-    model = subprocess.Popen(["target/debug/scripted", script], stdout=subprocess.PIPE, text=True)
+    model = subprocess.Popen(["target/debug/segue-test-model", script], stdout=subprocess.PIPE, text=True)
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": ROOT,

@@ -13,7 +13,7 @@ export default defineConfig({
   base: "./",
   plugins: [svelte(), budget()],
   build: {
-    outDir: "../crates/gateway/page",
+    outDir: "../crates/http/page",
     emptyOutDir: true,
     target: "es2022",
     // Nothing is inlined: the policy of the page lets nothing but files of its own run.

@@ -1,6 +1,11 @@
 // A conversation on the page: what is said as it is said, tools, sub-agents, questions, stopping; and the same after a reload, in the middle
 // of a turn, and after a lost connection.
+import { spawn, spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer, connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
 import { ask, check, imported, open, openGate, run, same, server, thread, turn, until } from "./suite.mjs";
 
 const log = (page) => page.getByRole("log", { name: "Conversation" });
@@ -67,6 +72,34 @@ async function wire() {
     },
     close: () => listener.close(),
   };
+}
+
+/** A thread whose call waits in a folder that is gone. */
+function askedElsewhere() {
+  const folder = mkdtempSync(join(tmpdir(), "segue-gone-"));
+  const { status, stdout, stderr } = spawnSync(process.env.SEGUE, ["run", "-p", "Please [run it]"], {
+    cwd: folder,
+    encoding: "utf8",
+  });
+  rmSync(folder, { recursive: true });
+  // It ends with 3: something waits for a decision.
+  check(status === 3, { status, stdout, stderr });
+  const shown = spawnSync(process.env.SEGUE, ["threads", "show", "last", "--json"], { encoding: "utf8" });
+  return JSON.parse(shown.stdout).thread_id;
+}
+
+/** A second server over the same journal, which has no model. */
+async function serverWithoutModel() {
+  const env = Object.fromEntries(
+    Object.entries(process.env).filter(([name]) => !/^(ANTHROPIC|OPENAI)_|_MODEL$/.test(name)),
+  );
+  const child = spawn(process.env.SEGUE, ["serve", "--addr", "127.0.0.1:0", "--json"], {
+    env,
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const lines = createInterface({ input: child.stdout });
+  const { value } = await lines[Symbol.asyncIterator]().next();
+  return { base: JSON.parse(value).url, stop: () => child.kill() };
 }
 
 run({
@@ -163,6 +196,83 @@ run({
     await question.getByRole("button", { name: /^Approve/ }).click();
     await log(page).getByText("It ran.").waitFor();
     await question.waitFor({ state: "detached" });
+  },
+
+  async "a call shows its folder; where that is gone it is rejected, left, or asked again here, and never approved"() {
+    const id = await thread();
+    const page = await open("#/");
+    // The server says that the folder is gone, until the thread is moved.
+    let isMoved = false;
+    await page.route(`**/api/threads/${id}`, async (route) => {
+      const response = await route.fetch();
+      const detail = await response.json();
+      const path = isMoved ? "/here/kettle" : "/gone/kettle";
+      for (const { value } of detail.interrupts) value.workspace = path;
+      detail.workspace = { path, exists: isMoved, server_path: "/here/kettle" };
+      await route.fulfill({ response, json: detail });
+    });
+    await page.route(`**/api/threads/${id}/rehome`, (route) => {
+      same(route.request().method(), "POST");
+      isMoved = true;
+      return route.fulfill({ json: { thread_id: id, run_id: id, workspace: "/here/kettle" } });
+    });
+    await turn(id, "Please [run it]");
+    await page.goto(`${server.url}/#/threads/${id}`);
+    const question = page.getByRole("region", { name: "Waiting for you" });
+    await question.getByText("/gone/kettle").waitFor();
+    await question.getByRole("button", { name: /^Reject/ }).waitFor();
+    same(await question.getByRole("button", { name: /^(Approve|Edit)/ }).count(), 0);
+    await question.getByRole("note").getByText("/here/kettle").waitFor();
+    await question.getByRole("button", { name: "Go on here" }).click();
+    await question.getByRole("note").waitFor({ state: "detached" });
+    await question.getByText("Runs in").waitFor();
+    await question.getByRole("button", { name: /^Approve/ }).click();
+    await log(page).getByText("It ran.").waitFor();
+    // A look may be under way when the window closes.
+    await page.unrouteAll({ behavior: "ignoreErrors" });
+  },
+
+  async "where the folder of a call is gone, the page goes on here and asks again, and either answer counts"() {
+    for (const answer of ["Approve", "Reject"]) {
+      const id = askedElsewhere();
+      const page = await open(`#/threads/${id}`);
+      const question = page.getByRole("region", { name: "Waiting for you" });
+      await question.getByRole("note").waitFor();
+      await question.getByRole("button", { name: "Go on here" }).click();
+      await question.getByRole("note").waitFor({ state: "detached" });
+      await question.getByText(`Runs in ${process.cwd()}`).waitFor();
+      await question.getByRole("button", { name: new RegExp(`^${answer}`) }).click();
+      if (answer === "Reject")
+        await question
+          .getByRole("button", { name: /^Reject/ })
+          .last()
+          .click();
+      await log(page).getByText("It ran.").waitFor();
+      await question.waitFor({ state: "detached" });
+    }
+  },
+
+  async "the child of a session from another machine asks for the server's folder"() {
+    const example = readFileSync(new URL("../../examples/flaky-test.jsonl", import.meta.url), "utf8");
+    for (const answer of ["Approve", "Reject"]) {
+      const { threads } = await ask("POST", `/api/import?name=${answer}.jsonl`, example);
+      const { handoff, proposal } = await ask("POST", `/api/threads/${threads[0].thread_id}/handoffs`, {});
+      const decisions = [{ type: "approve", summary_sha256: proposal.summary_sha256 }];
+      const { child_thread_id: child } = await ask("POST", `/api/handoffs/${handoff.handoff_id}/decision`, {
+        decisions,
+      });
+      const page = await open(`#/threads/${child}`);
+      await say(page, "Please [run it]");
+      const question = page.getByRole("region", { name: "Waiting for you" });
+      await question.getByText(`Runs in ${process.cwd()}`).waitFor();
+      await question.getByRole("button", { name: new RegExp(`^${answer}`) }).click();
+      if (answer === "Reject")
+        await question
+          .getByRole("button", { name: /^Reject/ })
+          .last()
+          .click();
+      await log(page).getByText("It ran.").waitFor();
+    }
   },
 
   async "a change of a file is shown as what changes, and a refusal is told to the model"() {
@@ -289,6 +399,28 @@ run({
     check((await log(page).innerText()).includes("First the lid"), "what was said is there");
   },
 
+  async "a run that was stopped waits for nobody: not in the list, not at the beginning, not in its thread"() {
+    const id = await thread();
+    const page = await open(`#/threads/${id}`);
+    await say(page, "Mend it [looks and is held]");
+    await log(page).getByText("then the rest").waitFor();
+    await page.getByRole("button", { name: "Stop the run" }).click();
+    await page.getByRole("main").getByText("Stopped", { exact: true }).first().waitFor();
+    const row = page.getByRole("listitem").filter({ hasText: "[looks and is held]" });
+    await row.getByText("stopped").waitFor();
+    same(await row.getByText("needs you").count(), 0);
+    const { threads } = await ask("GET", "/api/threads?state=needs_you&limit=200");
+    check(!threads.some(({ thread_id }) => thread_id === id), threads);
+    same((await ask("GET", `/threads/${id}`)).status, "interrupted");
+    await page.getByRole("link", { name: /Segue/ }).first().click();
+    const newest = page.getByRole("region", { name: "Where you were" });
+    await newest
+      .getByRole("link", { name: /looks and is held/ })
+      .getByText("stopped")
+      .waitFor();
+    same(await page.getByRole("link", { name: /looks and is held.*Asks before/ }).count(), 0);
+  },
+
   async "a failed turn says why, and can be tried again; a message that could not be sent is not lost"() {
     const id = await thread();
     const page = await open(`#/threads/${id}`);
@@ -318,6 +450,66 @@ run({
       async () => (await message(page).inputValue()) === "",
       "what was taken is not there any more",
     );
+  },
+
+  async "a message that the server refuses stays where it was written, with what failed and what to do"() {
+    const id = await thread();
+    const page = await open(`#/threads/${id}`);
+    const answers = [
+      {
+        status: 422,
+        body: { detail: "The message is too long.", code: "invalid", hint: "Send less of it." },
+      },
+      { status: 503, body: { detail: "The server is shutting down.", code: "unavailable" } },
+      { status: 500, body: null },
+    ];
+    for (const { status, body } of answers) {
+      await page.route("**/threads/*/runs", (route) =>
+        route.fulfill({ status, contentType: "application/json", body: JSON.stringify(body) }),
+      );
+      await say(page, "Words I want to keep");
+      const alert = page.getByRole("alert").filter({ hasText: "The message was not sent" });
+      await alert.getByText(body?.detail ?? "The server answered 500.").waitFor();
+      await alert.getByText(body?.hint ?? "The message is still here.").waitFor();
+      same(await message(page).inputValue(), "Words I want to keep");
+      await page.unroute("**/threads/*/runs");
+    }
+    await page.reload();
+    same(await message(page).inputValue(), "Words I want to keep");
+    await message(page).press("Enter");
+    await log(page).getByText("Words I want to keep").waitFor();
+    await page.getByRole("alert").waitFor({ state: "detached" });
+    // So does the first message of a thread, which then is not there.
+    await page.goto(`${server.url}/#/`);
+    const first = page.getByRole("textbox", { name: "First message" });
+    const before = (await ask("GET", "/api/threads?limit=1")).total;
+    await page.route("**/threads/*/runs", (route) =>
+      route.fulfill({ status: 422, contentType: "application/json", body: JSON.stringify(answers[0].body) }),
+    );
+    await first.fill("A beginning I want to keep");
+    await first.press("Enter");
+    await page.getByRole("alert").getByText("Send less of it.").waitFor();
+    same(await first.inputValue(), "A beginning I want to keep");
+    await until(
+      async () => (await ask("GET", "/api/threads?limit=1")).total === before,
+      "no empty thread is left",
+    );
+  },
+
+  async "a message without a model is in the thread or still where it was written, and what to do is said"() {
+    const id = await thread();
+    const without = await serverWithoutModel();
+    const page = await open(`#/threads/${id}`, without);
+    await say(page, "Words without a model");
+    await page
+      .getByText(/no model/)
+      .first()
+      .waitFor();
+    await until(async () => (await message(page).getAttribute("readonly")) === null, "it was sent or not");
+    const { entries } = await ask("GET", `/api/threads/${id}/history`);
+    const isStored = JSON.stringify(entries).includes("Words without a model");
+    same(await message(page).inputValue(), isStored ? "" : "Words without a model");
+    without.stop();
   },
 
   async "b8 a long history pages in as one scrolls, in order, and a link leads to its place"() {

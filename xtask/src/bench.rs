@@ -36,24 +36,32 @@ pub fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
 /// # Errors
 /// When a program cannot be built or does not serve, or a stream is not whole.
 pub fn run_gateway(root: &Path) -> anyhow::Result<()> {
-    Command::line("cargo build --locked --release -p segue -p scripted").run(root)?;
+    Command::line("cargo build --locked --release -p segue -p segue-test-model").run(root)?;
     let target = Metadata::read(root)?.target_folder;
     let release = target.join("release");
-    let places = [release.join("segue"), release.join("scripted"), target.join("bench-gateway")];
+    let places = [release.join("segue"), release.join("segue-test-model"), target.join("bench-gateway")];
     let places = places.map(|place| place.to_string_lossy().into_owned());
-    Command::line("cargo bench --locked -p gateway --bench load --").args(&places).run(root)
+    Command::line("cargo bench --locked -p segue-http --bench load --").args(&places).run(root)
 }
 
 fn run_rooms(root: &Path, rooms: &[String]) -> anyhow::Result<()> {
     for room in rooms {
         // `--bench *` leaves the unit tests out, which `cargo bench` would run as benches of zero length.
-        Command::line("cargo bench --locked --bench * -p").arg(room).run(root)?;
+        Command::line("cargo bench --locked --bench * -p").arg(package_of(room)).run(root)?;
     }
     Ok(())
 }
 
+/// Returns the name of the package in a folder of `crates/`.
+fn package_of(folder: &str) -> String {
+    match folder {
+        "segue" => folder.to_owned(),
+        folder => format!("segue-{}", folder.replace('_', "-")),
+    }
+}
+
 fn run_program(root: &Path) -> anyhow::Result<()> {
-    Command::line("cargo build --locked --release -p segue -p scripted").run(root)?;
+    Command::line("cargo build --locked --release -p segue -p segue-test-model").run(root)?;
     let target = Metadata::read(root)?.target_folder;
     program::measure(&target.join("release").join("segue"), &target.join("bench"))
 }
@@ -88,6 +96,12 @@ fn declares_bench(manifest: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_names_its_package() {
+        assert_eq!(package_of("segue"), "segue");
+        assert_eq!(package_of("user_hooks"), "segue-user-hooks");
+    }
 
     #[test]
     fn a_room_with_a_declared_bench_is_found() {

@@ -119,7 +119,7 @@ impl TokenSink for Attributes {
 fn broken(folder: &Path, pages: &BTreeMap<PathBuf, Page>) -> Vec<String> {
     let mut broken = BTreeSet::new();
     for (name, page) in pages {
-        for link in page.links.iter().filter(|link| !leads(folder, pages, (name, page), link)) {
+        for link in page.links.iter().filter(|link| !leads(folder, pages, name, link)) {
             broken.insert(format!("{}: {link}", name.with_extension("md").display()));
         }
     }
@@ -127,7 +127,7 @@ fn broken(folder: &Path, pages: &BTreeMap<PathBuf, Page>) -> Vec<String> {
 }
 
 /// Returns whether a link leads somewhere. What is elsewhere is not looked at: nothing here needs a network.
-fn leads(folder: &Path, pages: &BTreeMap<PathBuf, Page>, (name, page): (&Path, &Page), link: &str) -> bool {
+fn leads(folder: &Path, pages: &BTreeMap<PathBuf, Page>, name: &Path, link: &str) -> bool {
     let is_elsewhere =
         ["https://", "http://", "mailto:", "data:"].iter().any(|scheme| link.starts_with(scheme));
     if is_elsewhere {
@@ -135,7 +135,7 @@ fn leads(folder: &Path, pages: &BTreeMap<PathBuf, Page>, (name, page): (&Path, &
     }
     let (path, fragment) = link.split_once('#').unwrap_or((link, ""));
     if path.is_empty() {
-        return fragment.is_empty() || page.ids.contains(fragment);
+        return fragment.is_empty() || pages.get(name).is_some_and(|page| page.ids.contains(fragment));
     }
     let beside = name.parent().unwrap_or(Path::new("")).join(path);
     let Some(path) = within(&beside) else { return false };
@@ -176,7 +176,7 @@ mod tests {
         let pages = BTreeMap::from([("a.html".into(), page), ("b.html".into(), other)]);
         let check = |link: &str| {
             let name = Path::new("a.html");
-            leads(Path::new("/nowhere"), &pages, (name, &pages[name]), link)
+            leads(Path::new("/nowhere"), &pages, name, link)
         };
         for link in ["b.html#there", "#top", "https://x/y.png", "./b.html", "x/../b.html", "#"] {
             assert!(check(link), "{link}");

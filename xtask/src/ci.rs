@@ -60,7 +60,7 @@ fn steps() -> Vec<Step> {
         run("page: types", Command::line("npm run --silent --prefix web check")),
         run("page: tests", Command::line("npm test --silent --prefix web")),
         run("page: build", Command::line("npm run --silent --prefix web build -- --outDir ../target/page")),
-        run("page: as committed", Command::line("diff -r target/page crates/gateway/page")),
+        run("page: as committed", Command::line("diff -r target/page crates/http/page")),
         run("tests", Command::line("cargo nextest run --locked --workspace")),
         run("tests on PostgreSQL", on_postgres()),
     ]
@@ -69,8 +69,8 @@ fn steps() -> Vec<Step> {
 /// Of the tests from end to end those that say most of a store: of the queue and the HTTP API all, of the agent and the program
 /// what is asked of them, what a crash leaves, handoffs and memory. All of them pass there, but with the others the command would
 /// take longer than the half hour it may.
-const ON_POSTGRES: &str = "package(/^(dispatch|gateway)$/) \
-     + package(agent) & test(/^(crash::requests|handoff|memory|requests|states)::/) - test(/::(pathological|tree)::/) \
+const ON_POSTGRES: &str = "package(/^segue-(scheduler|http)$/) \
+     + package(segue-agent) & test(/^(crash::requests|handoff|memory|requests|states)::/) - test(/::(pathological|tree)::/) \
      + package(segue) & test(/^(handoff|memory|threads)::/) - test(/::m12_a_thousand/)";
 
 /// Returns those tests once more, with everything they store on PostgreSQL. The journal's own tests run on both engines anyway. It
@@ -124,7 +124,7 @@ mod tests {
                 "npm run --silent --prefix web check",
                 "npm test --silent --prefix web",
                 "npm run --silent --prefix web build -- --outDir ../target/page",
-                "diff -r target/page crates/gateway/page",
+                "diff -r target/page crates/http/page",
                 "cargo nextest run --locked --workspace",
                 format!(
                     "SEGUE_TEST_STORE=postgres cargo nextest run --locked --workspace -E 'kind(test) & ({ON_POSTGRES})'"

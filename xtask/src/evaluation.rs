@@ -25,7 +25,7 @@ pub fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
     }
     let (dev, rest): (Vec<String>, Vec<String>) = args.iter().cloned().partition(|arg| arg == "--dev");
     let profile = if dev.is_empty() { "release" } else { "dev" };
-    Command::line("cargo build --locked -p handoff --example")
+    Command::line("cargo build --locked -p segue-handoff --example")
         .arg(EXAMPLE)
         .arg("--profile")
         .arg(profile)

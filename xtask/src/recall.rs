@@ -38,7 +38,7 @@ pub fn run(root: &Path, args: &[String]) -> anyhow::Result<()> {
         bail!("score searches: `python3` is not installed; nothing was run");
     }
     let target = Metadata::read(root)?.target_folder;
-    Command::line("cargo build --locked -p memory --example")
+    Command::line("cargo build --locked -p segue-memory --example")
         .arg(EXAMPLE)
         .arg("--profile")
         .arg(profile)

@@ -4,6 +4,7 @@
 //! rustfmt, clippy and rustdoc already check is not checked again.
 
 mod files;
+mod invariants;
 mod licences;
 mod names;
 mod paths;
@@ -62,6 +63,7 @@ pub fn run(root: &Path) -> anyhow::Result<()> {
         findings.extend(size::check(source));
         findings.extend(wording::check(source));
         findings.extend(names::check(source));
+        findings.extend(invariants::check(source));
     }
     for file in &files {
         findings.extend(paths::check(file));

@@ -2,7 +2,7 @@
 //! durable: condensing all of a thread, a turn in a process that has just begun, condensing what came since, taking it
 //! back. The model answers at once.
 //!
-//! `cargo bench -p agent --bench compaction` prints a table; nothing is asserted.
+//! `cargo bench -p segue-agent --bench compaction` prints a table; nothing is asserted.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ use agent::{Agent, CancellationToken, CompactionRequest, Frames, Home, Keep, Set
 use jiff::Timestamp;
 use journal::{Transaction, Write};
 use protocol::{AiMessage, Block, Message, NewEvent, ThreadId, ToolMessage, ToolStatus};
-use scripted::{Reply, Script, Server};
 use serde_json::json;
+use test_model::{Reply, Script, Server};
 
 /// Lengths of the threads, in messages.
 const LENGTHS: [usize; 4] = [100, 1_000, 10_000, 100_000];
@@ -79,7 +79,8 @@ async fn compact(agent: &Agent, thread_id: ThreadId) -> Duration {
     let (frames, cancel) = (Frames::default(), CancellationToken::new());
     let request = CompactionRequest { focus: None, keep: Some(Keep::Messages(KEPT)) };
     let began = Instant::now();
-    let condensed = agent.compact(thread_id, &request, &frames, &cancel).await.expect("it is condensed");
+    let condensed =
+        agent.threads().compact(thread_id, &request, &frames, &cancel).await.expect("it is condensed");
     assert!(condensed.is_stored);
     began.elapsed()
 }
@@ -87,7 +88,7 @@ async fn compact(agent: &Agent, thread_id: ThreadId) -> Duration {
 async fn turn(agent: &Agent, thread_id: ThreadId) -> Duration {
     let (frames, cancel) = (Frames::default(), CancellationToken::new());
     let began = Instant::now();
-    agent.send(thread_id, "And now?", &frames, &cancel).await.expect("the turn ends");
+    agent.runs().send(thread_id, "And now?", &frames, &cancel).await.expect("the turn ends");
     began.elapsed()
 }
 
@@ -108,7 +109,7 @@ async fn main() {
     for length in LENGTHS {
         let folder = tempfile::tempdir_in(".").expect("a folder can be made here");
         let first = agent(folder.path(), &server).await;
-        let thread_id = first.create_thread(None).await.expect("a thread can be made").thread_id;
+        let thread_id = first.threads().create(None).await.expect("a thread can be made").thread_id;
         append(&first, thread_id, (0, length)).await;
         let whole = compact(&first, thread_id).await;
         let mut times = [const { Vec::new() }; 4];
@@ -119,7 +120,7 @@ async fn main() {
             append(&agent, thread_id, (length + round * GROWTH, length + (round + 1) * GROWTH)).await;
             times[2].push(compact(&agent, thread_id).await);
             let began = Instant::now();
-            agent.uncompact(thread_id).await.expect("it is taken back");
+            agent.threads().uncompact(thread_id).await.expect("it is taken back");
             times[3].push(began.elapsed());
             compact(&agent, thread_id).await;
         }

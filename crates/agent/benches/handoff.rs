@@ -2,7 +2,7 @@
 //! database on disk with every commit durable. The model answers at once; the way to it over HTTP is measured by itself
 //! and taken off.
 //!
-//! `cargo bench -p agent --bench handoff` prints a table; nothing is asserted.
+//! `cargo bench -p segue-agent --bench handoff` prints a table; nothing is asserted.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use agent::{Agent, CancellationToken, Frames, HandoffRequest, Home, PendingHando
 use jiff::Timestamp;
 use journal::{Transaction, Write};
 use protocol::{AiMessage, Block, Decisions, Message, NewEvent, ThreadId, ToolMessage};
-use scripted::{Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Reply, Script, Server};
 
 /// Lengths of the threads, in messages.
 const LENGTHS: [usize; 4] = [120, 1_000, 5_000, 50_000];
@@ -56,7 +56,7 @@ fn message(at: usize) -> Message {
 }
 
 async fn filled(agent: &Agent, messages: usize) -> ThreadId {
-    let thread_id = agent.create_thread(None).await.expect("a thread can be made").thread_id;
+    let thread_id = agent.threads().create(None).await.expect("a thread can be made").thread_id;
     for first in (0..messages).step_by(FILL_ROWS) {
         let events = (first..messages.min(first + FILL_ROWS))
             .map(|at| NewEvent::message(&message(at), Timestamp::now()).expect("a message is JSON"))
@@ -93,7 +93,7 @@ struct Times {
 async fn round(agent: &Agent, thread_id: ThreadId) -> Times {
     let (frames, cancel) = (Frames::default(), CancellationToken::new());
     let began = Instant::now();
-    let pending = agent.request_handoff(thread_id, HandoffRequest::default(), &frames, &cancel).await;
+    let pending = agent.handoffs().request(thread_id, HandoffRequest::default(), &frames, &cancel).await;
     let pending = pending.expect("a draft is made");
     let preview = began.elapsed();
     assert_eq!(pending.problem, None);
@@ -107,7 +107,8 @@ async fn round(agent: &Agent, thread_id: ThreadId) -> Times {
     let accepted = decide(agent, &refined, &json!({"type": "approve"})).await;
     let accept = began.elapsed();
     agent
-        .delete_thread(accepted.child_thread_id.expect("there is a child"))
+        .threads()
+        .delete(accepted.child_thread_id.expect("there is a child"))
         .await
         .expect("it can be deleted");
     Times { preview, refine, accept }
@@ -116,7 +117,7 @@ async fn round(agent: &Agent, thread_id: ThreadId) -> Times {
 async fn decide(agent: &Agent, pending: &PendingHandoff, decision: &Value) -> agent::Decided {
     let (frames, cancel) = (Frames::default(), CancellationToken::new());
     let answer = decisions(decision);
-    let decided = agent.decide_handoff(pending.handoff.handoff_id, &answer, &frames, &cancel).await;
+    let decided = agent.handoffs().decide(pending.handoff.handoff_id, &answer, &frames, &cancel).await;
     decided.expect("the decision is taken")
 }
 

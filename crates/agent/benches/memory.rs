@@ -2,7 +2,7 @@
 //! durable: a turn in a process that has just begun, with all of the thread in its context and with most of it in
 //! memory, and the work behind the turn that brings it there. The model answers at once, and summaries are extracted.
 //!
-//! `cargo bench -p agent --bench memory` prints a table; nothing is asserted but that the turns have left.
+//! `cargo bench -p segue-agent --bench memory` prints a table; nothing is asserted but that the turns have left.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use agent::{Agent, CancellationToken, Frames, Home, Settings};
 use jiff::{Timestamp, ToSpan};
 use journal::{Transaction, Write};
 use protocol::{Message, NewEvent, ThreadId};
-use scripted::{Reply, Script, Server};
+use test_model::{Reply, Script, Server};
 
 /// Lengths of the threads, in turns.
 const LENGTHS: [usize; 4] = [100, 1_000, 10_000, 50_000];
@@ -74,7 +74,7 @@ async fn cold_turn(folder: &Path, server: &Server, (memory, thread_id): (&str, T
     let agent = agent(folder, server, memory).await;
     let (frames, cancel) = (Frames::default(), CancellationToken::new());
     let began = Instant::now();
-    agent.send(thread_id, "And now?", &frames, &cancel).await.expect("the turn ends");
+    agent.runs().send(thread_id, "And now?", &frames, &cancel).await.expect("the turn ends");
     began.elapsed()
 }
 
@@ -100,7 +100,7 @@ async fn main() {
         let folder = tempfile::tempdir_in(".").expect("a folder can be made here");
         let path = folder.path();
         let first = agent(path, &server, "enabled = false").await;
-        let thread_id = first.create_thread(None).await.expect("a thread can be made").thread_id;
+        let thread_id = first.threads().create(None).await.expect("a thread can be made").thread_id;
         fill(&first, thread_id, length).await;
         drop(first);
         let mut whole = Vec::new();
@@ -109,7 +109,7 @@ async fn main() {
         }
         cold_turn(path, &server, (&tiered, thread_id)).await;
         let worker = agent(path, &server, &tiered).await;
-        let tiering = worker.tiering().expect("there is a model");
+        let tiering = worker.memory().tiering().expect("there is a model");
         let began = Instant::now();
         let settled =
             tiering.settle(&Frames::default(), &CancellationToken::new()).await.expect("it is done");
@@ -119,7 +119,12 @@ async fn main() {
         for _ in 0..ROUNDS {
             left.push(cold_turn(path, &server, (&tiered, thread_id)).await);
         }
-        let begun = agent(path, &server, &tiered).await.context(thread_id).await.expect("there is a context");
+        let begun = agent(path, &server, &tiered)
+            .await
+            .threads()
+            .context_report(thread_id)
+            .await
+            .expect("there is a context");
         assert!(begun.tokens < 2 * BUDGET_TOKENS, "{} tokens are left", begun.tokens);
         println!(
             "{length:>7}  {:>10.2}  {:>10.1}  {:>9}  {:>10.2}  {:>11}",

@@ -2,7 +2,7 @@
 //! without HTTP on our side. The model answers at once, over HTTP, from this process; its thread is told apart. Every
 //! commit is durable.
 //!
-//! `cargo bench -p agent --bench runs` prints a table; nothing is asserted.
+//! `cargo bench -p segue-agent --bench runs` prints a table; nothing is asserted.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,8 +11,8 @@ use std::time::Instant;
 use agent::{Agent, CancellationToken, Frames, Home, Settings};
 use futures::StreamExt;
 use protocol::{RunId, RunRequest, RunStatus};
-use scripted::{Reply, Script, Server};
 use serde_json::json;
+use test_model::{Reply, Script, Server};
 
 /// Runs of one measurement.
 const RUNS: usize = 2_000;
@@ -24,7 +24,11 @@ async fn agent(folder: &Path, server: &Server) -> Agent {
     home.create().expect("a home can be made");
     let config = format!("[providers.anthropic]\nbase_url = \"{}\"\napi_key = \"bench\"\n", server.url());
     std::fs::write(home.config(), config).expect("the settings can be written");
-    let settings = Settings { model: Some("anthropic/instant".to_owned()), ..Settings::new(home, folder) };
+    let settings = Settings {
+        model: Some("anthropic/instant".to_owned()),
+        read_request: langgraph::read_request,
+        ..Settings::new(home, folder)
+    };
     Agent::open(settings).await.expect("the agent opens")
 }
 
@@ -39,12 +43,13 @@ struct Parts {
 async fn run(agent: &Agent, request: &RunRequest) -> Parts {
     let (frames, mut stream) = Frames::channel();
     let began = Instant::now();
-    let thread_id = agent.create_thread(None).await.expect("a thread can be made").thread_id;
+    let thread_id = agent.threads().create(None).await.expect("a thread can be made").thread_id;
     let created = began.elapsed();
-    let begun = agent.begin(RunId::generate(), thread_id, request, &frames).await.expect("it begins");
+    let begun = agent.runs().begin(RunId::generate(), thread_id, request, &frames).await.expect("it begins");
     let begin = began.elapsed();
-    let end = agent.drive_begun(begun, &frames, &CancellationToken::new()).await.expect("it is driven");
-    assert_eq!(end.status, RunStatus::Success, "{:?}", end.error);
+    let end =
+        agent.runs().drive_begun(begun, &frames, &CancellationToken::new()).await.expect("it is driven");
+    assert_eq!(end.status, RunStatus::Success, "{:?}", end.failure);
     let drive = began.elapsed() - begin;
     while stream.try_next().is_some() {}
     let micros = |time: std::time::Duration| time.as_secs_f64() * 1e6;

@@ -2,7 +2,7 @@
 //! counted, and with spans sent to a collector on the same machine, content and all. The three take turns, so that what else the
 //! machine does meets them alike.
 //!
-//! `cargo bench -p agent --bench traces` prints a table; nothing is asserted.
+//! `cargo bench -p segue-agent --bench traces` prints a table; nothing is asserted.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use agent::{Agent, CancellationToken, Frames, Home, Settings, Traces};
 use protocol::{HumanMessage, ThreadId};
-use scripted::{Reply, Script, Server};
+use test_model::{Reply, Script, Server};
 
 /// Turns of each that are measured, one step each.
 const TURNS: usize = 300;
@@ -75,7 +75,7 @@ impl Way {
         let (frames, cancel) = (Frames::default(), CancellationToken::new());
         let begun = Instant::now();
         let message = HumanMessage::text("Which part is next?");
-        self.agent.send(self.thread_id, message, &frames, &cancel).await.expect("the turn is done");
+        self.agent.runs().send(self.thread_id, message, &frames, &cancel).await.expect("the turn is done");
         begun.elapsed()
     }
 
@@ -98,8 +98,8 @@ async fn main() {
         [("without", "", &folders[0]), ("counted", "", &folders[1]), ("sent", sending.as_str(), &folders[2])]
     {
         let agent = agent(folder.path(), &server, tracing).await;
-        let traces = if name == "without" { None } else { agent.send_traces_and_count() };
-        let thread_id = agent.create_thread(None).await.expect("a thread can be made").thread_id;
+        let traces = if name == "without" { None } else { agent.admin().send_traces_and_count() };
+        let thread_id = agent.threads().create(None).await.expect("a thread can be made").thread_id;
         ways.push(Way { name, agent, thread_id, _traces: traces, took: Vec::new() });
     }
     for turn in 0..WARM_UP + TURNS {

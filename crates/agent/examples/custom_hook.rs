@@ -1,7 +1,7 @@
 //! A hook of one's own that asks a person: no answer that mentions money goes on before somebody has agreed. The
 //! question is durable: it can be answered by another process, days later.
 //!
-//! `cargo run -p agent --example custom_hook`
+//! `cargo run -p segue-agent --example custom_hook`
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use protocol::{
     ActionRequest, AiMessage, Decision, Decisions, HumanMessage, InterruptPayload, Message, ReviewConfig,
 };
 use runtime::{Ask, Failure, Hook, StepContext, Update};
-use scripted::{Reply, Script, Server};
 use serde_json::json;
+use test_model::{Reply, Script, Server};
 
 /// Asks before an answer about money counts.
 struct MoneyReview;
@@ -48,6 +48,7 @@ impl Hook for MoneyReview {
                         action_name: "mention_money".to_owned(),
                         allowed_decisions: vec!["approve".to_owned(), "reject".to_owned()],
                     }],
+                    workspace: None,
                 };
                 Ok(Update { asks: vec![Ask { key: NAME.to_owned(), payload }], ..Update::default() })
             }
@@ -70,18 +71,18 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let agent =
         Agent::open(Settings::new(home.clone(), folder.path())).await?.with_hook(Arc::new(MoneyReview));
-    let thread = agent.create_thread(None).await?.thread_id;
+    let thread = agent.threads().create(None).await?.thread_id;
     let (frames, cancel) = (Frames::default(), CancellationToken::new());
-    let end = agent.send(thread, HumanMessage::text("What does it cost?"), &frames, &cancel).await?;
+    let end = agent.runs().send(thread, HumanMessage::text("What does it cost?"), &frames, &cancel).await?;
     println!("The run ended: {}.", end.status.as_str());
     drop(agent);
 
     // Another process would do the same: open the home folder, look what waits, answer.
     let agent = Agent::open(Settings::new(home, folder.path())).await?.with_hook(Arc::new(MoneyReview));
-    for question in agent.pending(thread).await? {
+    for question in agent.runs().pending_interrupts(thread).await? {
         println!("Question: {}", serde_json::to_string(&question.payload.action_requests)?);
         let yes = Decisions { decisions: vec![Decision::Approve { args: None, summary_sha256: None }] };
-        if let Some(end) = agent.resume(question.interrupt_id, &yes, &frames, &cancel).await? {
+        if let Some(end) = agent.runs().resume(question.interrupt_id, &yes, &frames, &cancel).await? {
             println!("The run ended: {}.", end.status.as_str());
         }
     }

@@ -1,6 +1,6 @@
 //! A tool of one's own: it has arguments, live output, and keeps a count in the thread's state.
 //!
-//! `cargo run -p agent --example custom_tool`
+//! `cargo run -p segue-agent --example custom_tool`
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use model::ToolSpec;
 use protocol::HumanMessage;
 use runtime::{Channels, Frame, Repeat, Tool, ToolContext, ToolOutput, Update};
-use scripted::{Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Reply, Script, Server};
 
 /// Throws dice.
 struct Dice;
@@ -67,11 +67,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::write(home.config(), settings)?;
 
     let agent = Agent::open(Settings::new(home, folder.path())).await?.with_tool(Arc::new(Dice));
-    let thread = agent.create_thread(None).await?;
+    let thread = agent.threads().create(None).await?;
     let message = HumanMessage::text("Throw two dice.");
-    let end = agent.send(thread.thread_id, message, &Frames::default(), &CancellationToken::new()).await?;
+    let end =
+        agent.runs().send(thread.thread_id, message, &Frames::default(), &CancellationToken::new()).await?;
     println!("The run ended: {}.", end.status.as_str());
-    for entry in agent.history(thread.thread_id).await? {
+    for entry in agent.threads().history(thread.thread_id).await? {
         println!("{}", serde_json::to_string(&entry)?);
     }
     Ok(())

@@ -1,11 +1,11 @@
 //! The smallest agent: one thread, one turn, the answer streamed to the screen.
 //!
-//! `cargo run -p agent --example minimal` talks to a model server that plays a script; with a key in the environment
+//! `cargo run -p segue-agent --example minimal` talks to a model server that plays a script; with a key in the environment
 //! and `SEGUE_MODEL` set, the same lines talk to a real one.
 
 use agent::{Agent, CancellationToken, Frame, Frames, Home, Item, Settings};
 use protocol::{HumanMessage, Message};
-use scripted::{Reply, Script, Server};
+use test_model::{Reply, Script, Server};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -15,13 +15,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let _server = scripted_model(&home, script)?;
 
     let agent = Agent::open(Settings::new(home, folder.path())).await?;
-    let thread = agent.create_thread(Some("A first thread".to_owned())).await?;
+    let thread = agent.threads().create(Some("A first thread".to_owned())).await?;
 
     let (frames, mut stream) = Frames::channel();
     let message = HumanMessage::text("Say hello.");
     let cancel = CancellationToken::new();
     let turn = async {
-        let end = agent.send(thread.thread_id, message, &frames, &cancel).await;
+        let end = agent.runs().send(thread.thread_id, message, &frames, &cancel).await;
         drop(frames);
         end
     };
@@ -37,7 +37,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("The run ended: {}.", end?.status.as_str());
 
     // Everything is in the journal; a restart, or another process, reads the same.
-    for event in agent.events(thread.thread_id).await? {
+    for event in agent.threads().events(thread.thread_id).await? {
         let said = event.message().as_ref().map(Message::text).unwrap_or_default();
         println!("{:>3} {:<14} {said}", event.seq, event.event_type);
     }

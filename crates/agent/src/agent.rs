@@ -1,33 +1,40 @@
 //! The agent, opened: one assistant in one workspace over one journal. The calls themselves are in the files named
 //! after what they do.
 
+pub(crate) mod admin_error;
+pub(crate) mod services;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use compaction::BeforeCompaction;
 use handoff::Acceptance;
 use handoff::mirror::Mirror;
-use hooks::{Hooks, UserHook};
 use journal::{PoolFigures, Postgres, Scoped, Sqlite, Store};
 use memory::AgentFile;
-use protocol::{AssistantId, RunFeedback, Scope, Thread, ThreadId, UserId};
+use parking_lot::Mutex;
+use protocol::{AssistantId, FailureKind, RunFailure, RunFeedback, Scope, Thread, ThreadId, UserId};
 use runtime::{Contexts, Hook, Tool};
 use secrecy::ExposeSecret;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tools::permission::Policy;
+use user_hooks::{Hooks, UserHook};
 
+use crate::agent::services::AdminService;
 use crate::assembly::Assemblies;
 use crate::assembly::models::{ModelStatus, Models};
-use crate::assembly::toolbox::Toolbox;
+use crate::assembly::toolbox::{Toolbox, Toolboxes};
 use crate::home::Home;
 use crate::home::config::Config;
 use crate::home::database::{self, Database};
 use crate::home::lease::Leases;
 use crate::home::machine;
+use crate::requests::action::RequestReader;
 use crate::states::transcripts::Transcripts;
-use crate::{Error, Result};
+use crate::workspace::canonical;
+use crate::{HomeError, Result, ThreadError};
 
 /// What an agent is opened with.
 #[derive(Debug, Clone)]
@@ -46,6 +53,8 @@ pub struct Settings {
     pub approve: Policy,
     /// What one run may use; what is not set follows `config.toml`.
     pub limits: RunLimits,
+    /// Reads the requests of clients; without one no run begins with a request.
+    pub read_request: RequestReader,
 }
 
 impl Settings {
@@ -59,6 +68,9 @@ impl Settings {
             model: None,
             approve: Policy::default(),
             limits: RunLimits::default(),
+            read_request: |_, _, _| {
+                Err(RunFailure::new(FailureKind::Request, "requests of clients are not served here"))
+            },
         }
     }
 }
@@ -90,7 +102,10 @@ pub struct Agent {
     pub(crate) transcripts: Arc<Transcripts>,
     pub(crate) folds: Arc<handoff::Folds>,
     pub(crate) sizes: Arc<compaction::Sizes>,
+    /// The tools of this agent's folder.
     pub(crate) toolbox: Arc<OnceCell<Toolbox>>,
+    /// Those of other folders in which runs work.
+    pub(crate) toolboxes: Arc<Toolboxes>,
     /// Of this very agent: whoever changes what they are made of begins anew.
     pub(crate) assemblies: Arc<Assemblies>,
     /// Of all of the journal, whoever's agent this is.
@@ -129,7 +144,7 @@ impl Agent {
     /// Opens the journal as [`Agent::open`] does, for a process that may share it with others that look after runs.
     ///
     /// # Errors
-    /// Beside those, [`Error::Shared`] when it is a file that other machines may have open.
+    /// Beside those, [`HomeError::Shared`] when it is a file that other machines may have open.
     pub async fn open_to_serve(settings: Settings) -> Result<Self> {
         settings.home.create()?;
         let config = Config::read(&settings.home.config())?;
@@ -140,7 +155,7 @@ impl Agent {
             machine::check(path)?;
         }
         let agent = Self::open(settings).await?;
-        agent.check_sharing().await?;
+        agent.runs().check_sharing().await?;
         Ok(agent)
     }
 
@@ -153,7 +168,10 @@ impl Agent {
         Self::assembled(settings, config, store)
     }
 
-    fn assembled(settings: Settings, config: Config, store: Arc<dyn Store>) -> Result<Self> {
+    fn assembled(mut settings: Settings, config: Config, store: Arc<dyn Store>) -> Result<Self> {
+        if let Some(workspace) = canonical(&settings.workspace) {
+            settings.workspace = workspace;
+        }
         let config = Arc::new(config);
         let models = Arc::new(Models::new(Arc::clone(&config), settings.model.clone()));
         let lease = config.serve.lease();
@@ -176,6 +194,7 @@ impl Agent {
             folds: Arc::default(),
             sizes: Arc::default(),
             toolbox: Arc::default(),
+            toolboxes: Arc::default(),
             assemblies: Arc::default(),
             mirror,
             counted: Arc::default(),
@@ -258,18 +277,22 @@ impl Agent {
     pub fn home(&self) -> &Home {
         &self.settings.home
     }
+}
 
+impl AdminService<'_> {
     /// Begins to tell the hooks of the configuration what this process does; `None` when there are none, or when it is done already.
     /// Called on an async runtime, it works there.
-    pub fn tell_hooks(&self) -> Option<Hooks> {
-        Hooks::begin(Arc::clone(&self.journal), &self.user_hooks)
+    pub fn tell_hooks(self) -> Option<Hooks> {
+        Hooks::begin(Arc::clone(&self.agent.journal), &self.agent.user_hooks)
     }
 
     /// Returns how the connections to the journal's server are used; `None` where the journal is a file.
-    pub fn connections(&self) -> Option<PoolFigures> {
-        self.server.as_ref().map(Postgres::pool)
+    pub fn connections(self) -> Option<PoolFigures> {
+        self.agent.server.as_ref().map(Postgres::pool)
     }
+}
 
+impl Agent {
     /// Returns the assistant.
     pub fn assistant_id(&self) -> &AssistantId {
         &self.settings.assistant_id
@@ -316,7 +339,7 @@ impl Agent {
     /// Returns the thread, which must exist.
     pub(crate) async fn thread(&self, thread_id: ThreadId) -> Result<Thread> {
         let found = self.store.thread(thread_id).await?;
-        found.ok_or_else(|| Error::UnknownThread { prefix: thread_id.to_string() })
+        Ok(found.ok_or_else(|| ThreadError::Unknown(thread_id.to_string()))?)
     }
 }
 
@@ -325,18 +348,18 @@ fn agent_file(
     files: &Mutex<BTreeMap<AssistantId, Arc<AgentFile>>>,
     id: &AssistantId,
 ) -> Arc<AgentFile> {
-    let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut files = files.lock();
     let file = files.entry(id.clone()).or_insert_with(|| Arc::new(AgentFile::new(home.agent_md(id))));
     Arc::clone(file)
 }
 
 /// Returns the hooks of the configuration, ready to be called.
 fn user_hooks(config: &Config, settings: &Settings) -> Result<Arc<[Arc<UserHook>]>> {
-    if hooks::is_called_by_a_hook() {
+    if user_hooks::is_called_by_a_hook() {
         return Ok(Arc::default());
     }
-    let failed =
-        |error: hooks::Failed| Error::Config { path: settings.home.config(), reason: error.to_string() };
-    let hook = |hook| UserHook::new(hook, &settings.workspace).map(Arc::new).map_err(failed);
-    config.hooks.iter().map(hook).collect()
+    let hook = |hook| UserHook::new(hook, &settings.workspace).map(Arc::new);
+    let hooks: std::result::Result<_, user_hooks::Failed> = config.hooks.iter().map(hook).collect();
+    let path = settings.home.config();
+    Ok(hooks.map_err(|failed| HomeError::Config { path, reason: failed.to_string() })?)
 }

@@ -38,17 +38,18 @@ use handoff::{
     BlockClearing, Drafting, HandoffApproval, HandoffCleanup, HandoffResult, HandoffSummarization,
     HandoffTool, MarkFirstTurn,
 };
-use hooks::Occasion;
 use memory::{AgentMdHook, EditMemory, RecallTool, StoreTool, TieredMemoryHook};
 use model::ChatModel;
-use protocol::AssistantId;
+use protocol::{AssistantId, Checkpoint};
 use runtime::{
-    AFTER_AGENT_NODE, AFTER_MODEL_NODE, Activities, BEFORE_AGENT_NODE, Breakpoints, Channels, Driver, Edge,
-    Graph, Hook, HooksNode, Limits, MODEL_NODE, ModelNode, Point, TOOLS_NODE, Tool, ToolsNode,
+    AFTER_AGENT_NODE, AFTER_MODEL_NODE, Activities, BEFORE_AGENT_NODE, Breakpoints, Channel, Channels,
+    Driver, Edge, Failure, FailureKind, Graph, Hook, HooksNode, Limits, MODEL_NODE, ModelNode, Point,
+    TOOLS_NODE, Tool, ToolsNode,
 };
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use tools::ToolApproval;
+use user_hooks::Occasion;
 
 use self::asked::Asked;
 use self::call_limit::CallLimit;
@@ -59,14 +60,23 @@ use self::kept::{Assembly, Parts};
 use self::project::ProjectNotes;
 use self::subagent::Task;
 use self::toolbox::Reach;
-use crate::Result;
 use crate::agent::Agent;
+use crate::{Error, Result};
 
 /// What a model is told in the place of a folder where it has none.
 const NO_WORKSPACE: &str = "none, and no commands: there is only what is said here, and your memory";
 
-/// Channel: what the run was started for; the entry edge reads it.
-const START_CHANNEL: &str = "_start";
+/// Channel: where the graph begins; the entry edge reads it.
+const START_CHANNEL: Channel<GraphEntry> = Channel::new("_start");
+
+/// Where the graph of a run begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum GraphEntry {
+    Turn,
+    Handoff,
+    Compaction,
+}
 
 /// What a run is started for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,19 +95,24 @@ pub(crate) enum Purpose {
 
 impl Purpose {
     /// Returns what a run with these channels is started for.
-    pub(crate) fn of(channels: &Channels) -> Self {
-        match channels.get(START_CHANNEL).and_then(Value::as_str) {
-            Some("turn") => Self::Turn,
-            Some("handoff") => Self::Handoff,
-            Some("compaction") => Self::Compaction,
-            Some(_) | None => Self::Rest,
-        }
+    pub(crate) fn of(channels: &Channels) -> runtime::Result<Self> {
+        Ok(match START_CHANNEL.get(channels)? {
+            Some(GraphEntry::Turn) => Self::Turn,
+            Some(GraphEntry::Handoff) => Self::Handoff,
+            Some(GraphEntry::Compaction) => Self::Compaction,
+            None => Self::Rest,
+        })
     }
 
-    /// Returns what a graph is needed for that goes on at `node` in this state.
+    /// Returns what a graph is needed for that goes on at `node` in this state. A compaction that cannot be read is left to
+    /// the node, which the graph of a turn has too and which fails the run.
     pub(crate) fn at(node: Option<&str>, channels: Option<&Channels>) -> Self {
         match node {
-            Some(COMPACTION_NODE) if channels.is_some_and(compaction::is_whole_run) => Self::Compaction,
+            Some(COMPACTION_NODE)
+                if channels.is_some_and(|channels| compaction::is_whole_run(channels) == Ok(true)) =>
+            {
+                Self::Compaction
+            }
             Some(COMPACTION_NODE) => Self::Turn,
             Some(BEFORE_AGENT_NODE | MODEL_NODE | AFTER_MODEL_NODE | TOOLS_NODE | AFTER_AGENT_NODE) => {
                 Self::Turn
@@ -107,18 +122,27 @@ impl Purpose {
         }
     }
 
+    /// Returns what a graph is needed for that goes on at `node` of a thread that stands at the checkpoint. A handoff that
+    /// the agent asked for goes back into its turn.
+    pub(crate) fn to_go_on(node: Option<&str>, checkpoint: Option<&Checkpoint>) -> Self {
+        let channels = checkpoint.map(|point| &point.channels);
+        match Self::at(node, channels) {
+            Self::Handoff if channels.is_some_and(handoff::asked_by_agent) => Self::Turn,
+            purpose => purpose,
+        }
+    }
+
     /// Returns the channels that tell the entry edge.
     pub(crate) fn channels(self) -> Channels {
-        let value = match self {
-            Self::Turn => Value::from("turn"),
-            Self::Handoff => Value::from("handoff"),
-            Self::Compaction => Value::from("compaction"),
-            Self::Rest | Self::Drop => Value::Null,
-        };
-        Channels::from_iter([
-            (START_CHANNEL.to_owned(), value),
-            (call_limit::CALLS_CHANNEL.to_owned(), Value::Null),
-        ])
+        let mut channels = Channels::new();
+        match self {
+            Self::Turn => START_CHANNEL.set(&mut channels, &GraphEntry::Turn),
+            Self::Handoff => START_CHANNEL.set(&mut channels, &GraphEntry::Handoff),
+            Self::Compaction => START_CHANNEL.set(&mut channels, &GraphEntry::Compaction),
+            Self::Rest | Self::Drop => START_CHANNEL.clear(&mut channels),
+        }
+        call_limit::CALLS_CHANNEL.clear(&mut channels);
+        channels
     }
 }
 
@@ -156,10 +180,7 @@ impl Agent {
 
     async fn assemble(&self, parts: &Parts) -> Result<Assembly> {
         let Parts { assistant_id, model, purpose, tools } = parts;
-        let acceptance = self.acceptance();
-        let activities = Activities::default()
-            .with(Arc::new(acceptance.clone()))
-            .with(Arc::new(BlockClearing { acceptance }));
+        let activities = self.activities();
         if *purpose == Purpose::Compaction {
             let compactor = Arc::new(self.compactor(model.as_ref()));
             let compaction = CompactionNode { compactor, before: self.before_compaction(assistant_id) };
@@ -170,12 +191,47 @@ impl Agent {
             (Some(model), Some(tools)) => {
                 (self.main_graph(assistant_id, model, tools).await?, Edge::When(handoff::after_result))
             }
-            _ if *purpose == Purpose::Drop => (resting::with_turn(Graph::new(Edge::When(entry))), Edge::End),
+            _ if *purpose == Purpose::Drop => {
+                let graph = Graph::new(Edge::When(entry));
+                (resting::with_turn(graph, &resting::unexpected()), Edge::End)
+            }
             // Where no turn can go on, the call that asked for a handoff gets its result all the same.
             (Some(_) | None, _) => (Graph::new(Edge::When(entry)), Edge::End),
         };
         let graph = self.with_handoff(graph, model.as_ref()).node(Arc::new(HandoffResult), after_result);
         Ok(Assembly { graph: Arc::new(graph), activities })
+    }
+
+    /// Returns a driver for turns that have no model: what a person says is kept, and the turn fails with `problem`.
+    pub(crate) async fn driver_without_model(&self, problem: &Error) -> Result<Driver> {
+        let graph = resting::with_turn(Graph::new(Edge::When(entry)), &without_model(problem));
+        let graph = self.with_handoff(graph, None).node(Arc::new(HandoffResult), Edge::End);
+        self.driving(Assembly { graph: Arc::new(graph), activities: self.activities() }).await
+    }
+
+    /// Returns a driver for turns that have no model and go on with a rejection: it is recorded, other calls of the answer
+    /// are made as they were allowed, and the turn fails with `problem` where it would ask the model.
+    pub(crate) async fn rejecting_driver(
+        &self,
+        assistant_id: &AssistantId,
+        problem: &Error,
+    ) -> Result<Driver> {
+        let shared = self.shared_tools(assistant_id).await?;
+        let tools = self.main_tools(assistant_id, None, &shared).await?;
+        let hooks = self.hooks(assistant_id, Role::Main, &tools).await?;
+        let approval = HooksNode { point: Point::AfterModel, hooks: hooks.clone() };
+        let making = ToolsNode::new(tools, self.settings.workspace.clone(), hooks);
+        let graph = resting::with_turn(Graph::new(Edge::When(entry)), &without_model(problem))
+            .node(Arc::new(approval), Edge::When(after_model))
+            .node(Arc::new(making), Edge::To(MODEL_NODE));
+        let after_result = Edge::When(handoff::after_result);
+        let graph = self.with_handoff(graph, None).node(Arc::new(HandoffResult), after_result);
+        self.driving(Assembly { graph: Arc::new(graph), activities: self.activities() }).await
+    }
+
+    fn activities(&self) -> Activities {
+        let acceptance = self.acceptance();
+        Activities::default().with(Arc::new(acceptance.clone())).with(Arc::new(BlockClearing { acceptance }))
     }
 
     /// Returns the graph of the thread's own agent, which can hand tasks to sub-agents.
@@ -187,7 +243,9 @@ impl Agent {
     ) -> Result<Graph> {
         let compactor = Arc::new(self.compactor(Some(model)));
         let tools = self.main_tools(assistant_id, Some((model, &compactor)), shared).await?;
-        self.turn_graph((assistant_id, Role::Main), (model, &compactor), tools).await
+        let hooks = self.hooks(assistant_id, Role::Main, &tools).await?;
+        let before = self.before_compaction(assistant_id);
+        Ok(self.turn_graph(model, tools, hooks, CompactionNode { compactor, before }))
     }
 
     /// Returns the tools of the thread's own agent: the shared ones of the process, its memory, recall, the store, the handoff and,
@@ -218,7 +276,8 @@ impl Agent {
         tools: Vec<Arc<dyn Tool>>,
     ) -> Result<Task> {
         let compactor = Arc::new(self.compactor(Some(model)));
-        let graph = self.turn_graph((assistant_id, Role::Subagent), (model, &compactor), tools).await?;
+        let hooks = self.hooks(assistant_id, Role::Subagent, &tools).await?;
+        let graph = self.turn_graph(model, tools, hooks, CompactionNode { compactor, before: Vec::new() });
         Ok(Task {
             // A tool's work is done to its end.
             driver: Driver {
@@ -246,29 +305,24 @@ impl Agent {
     }
 
     /// Returns the part of the graph that turns run on.
-    async fn turn_graph(
+    fn turn_graph(
         &self,
-        (assistant_id, role): (&AssistantId, Role),
-        (model, compactor): (&Arc<dyn ChatModel>, &Arc<Compactor>),
+        model: &Arc<dyn ChatModel>,
         tools: Vec<Arc<dyn Tool>>,
-    ) -> Result<Graph> {
-        let mut hooks = self.hooks((assistant_id, role), &tools).await?;
-        hooks.push(Arc::new(CompactionHook { compactor: Arc::clone(compactor) }));
-        let before = match role {
-            Role::Main => self.before_compaction(assistant_id),
-            Role::Subagent => Vec::new(),
-        };
-        let compaction = CompactionNode { compactor: Arc::clone(compactor), before };
+        mut hooks: Vec<Arc<dyn Hook>>,
+        compaction: CompactionNode,
+    ) -> Graph {
+        hooks.push(Arc::new(CompactionHook { compactor: Arc::clone(&compaction.compactor) }));
         let point = |point| Arc::new(HooksNode { point, hooks: hooks.clone() });
         let asking = self.asking(model, &tools, hooks.clone());
         let workspace = self.settings.workspace.clone();
-        Ok(Graph::new(Edge::When(entry))
+        Graph::new(Edge::When(entry))
             .node(point(Point::BeforeAgent), Edge::To(MODEL_NODE))
             .node(Arc::new(asking), Edge::To(AFTER_MODEL_NODE))
             .node(Arc::new(compaction), Edge::To(MODEL_NODE))
             .node(point(Point::AfterModel), Edge::When(after_model))
             .node(Arc::new(ToolsNode::new(tools, workspace, hooks.clone())), Edge::To(MODEL_NODE))
-            .node(point(Point::AfterAgent), Edge::When(handoff::after_turn)))
+            .node(point(Point::AfterAgent), Edge::When(handoff::after_turn))
     }
 
     /// Returns who has a say before a conversation is condensed.
@@ -291,6 +345,7 @@ impl Agent {
             tools: tools.iter().map(|tool| tool.spec()).collect(),
             hooks,
             contexts: Arc::clone(&self.contexts),
+            too_large_hint: "`/handoff` goes on in a short thread; `/rewind` takes this one back",
         }
     }
 
@@ -303,7 +358,7 @@ impl Agent {
         let compactor = Arc::new(self.compactor(Some(model)));
         let shared = self.shared_tools(assistant_id).await?;
         let tools = self.main_tools(assistant_id, Some((model, &compactor)), &shared).await?;
-        let hooks = self.hooks((assistant_id, Role::Main), &tools).await?;
+        let hooks = self.hooks(assistant_id, Role::Main, &tools).await?;
         Ok(self.asking(model, &tools, hooks))
     }
 
@@ -356,7 +411,8 @@ impl Agent {
     /// What takes part in a turn, in order: the stable part of a request first, so that caches hit.
     async fn hooks(
         &self,
-        (assistant_id, role): (&AssistantId, Role),
+        assistant_id: &AssistantId,
+        role: Role,
         tools: &[Arc<dyn Tool>],
     ) -> Result<Vec<Arc<dyn Hook>>> {
         let toolbox = self.toolbox().await?;
@@ -377,23 +433,32 @@ impl Agent {
         hooks.push(Arc::new(CallLimit { calls_max }));
         let rules = Arc::clone(&toolbox.rules);
         let approve = self.settings.approve;
-        hooks.push(Arc::new(ToolApproval::new(tools, workspace, rules, approve)));
+        let approval = ToolApproval::new(tools, workspace, rules, approve);
+        hooks.push(Arc::new(match self.reach(assistant_id) {
+            Reach::Machine => approval,
+            Reach::Conversation => approval.without_workspace(),
+        }));
         hooks.extend(self.own_hooks.iter().cloned());
         Ok(hooks)
     }
 }
 
-fn entry(channels: &Channels) -> Option<&'static str> {
-    match channels.get(START_CHANNEL).and_then(Value::as_str) {
-        Some("turn") => Some(BEFORE_AGENT_NODE),
-        Some("handoff") => handoff::entry(channels),
-        Some("compaction") => Some(COMPACTION_NODE),
-        Some(_) | None => None,
+/// Returns the failure of a turn that comes to a model it does not have.
+fn without_model(problem: &Error) -> Failure {
+    Failure { hint: problem.hint(), ..Failure::new(FailureKind::Config, problem.failure_text()) }
+}
+
+fn entry(channels: &Channels) -> runtime::NextNode {
+    match START_CHANNEL.get(channels)? {
+        Some(GraphEntry::Turn) => Ok(Some(BEFORE_AGENT_NODE)),
+        Some(GraphEntry::Handoff) => handoff::entry(channels),
+        Some(GraphEntry::Compaction) => Ok(Some(COMPACTION_NODE)),
+        None => Ok(None),
     }
 }
 
-fn after_model(channels: &Channels) -> Option<&'static str> {
-    if runtime::wants_tools(channels) { Some(TOOLS_NODE) } else { Some(AFTER_AGENT_NODE) }
+fn after_model(channels: &Channels) -> runtime::NextNode {
+    Ok(Some(if runtime::wants_tools(channels)? { TOOLS_NODE } else { AFTER_AGENT_NODE }))
 }
 
 #[cfg(test)]

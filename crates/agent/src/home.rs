@@ -3,7 +3,8 @@
 
 pub(crate) mod config;
 pub(crate) mod database;
-mod keys;
+pub(crate) mod error;
+pub(crate) mod keys;
 pub(crate) mod lease;
 mod locks;
 pub(crate) mod machine;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use etcetera::BaseStrategy;
 use protocol::AssistantId;
 
-use crate::{Error, Result};
+use crate::{HomeError, Result};
 
 /// The folder of the locks by which processes tell that they live.
 const PROCESSES: &str = "processes";
@@ -33,13 +34,11 @@ impl Home {
     /// When neither `SEGUE_HOME` nor a home folder of the user is known, or the path is not absolute.
     pub fn locate(segue_home: Option<&std::ffi::OsStr>) -> Result<Self> {
         let root = match segue_home {
-            Some(path) if !path.is_empty() => std::path::absolute(path)
-                .map_err(|error| Error::Home { path: PathBuf::from(path), reason: error.to_string() })?,
+            Some(path) if !path.is_empty() => {
+                std::path::absolute(path).map_err(|error| HomeError::unusable(path.as_ref(), error))?
+            }
             Some(_) | None => etcetera::choose_base_strategy()
-                .map_err(|_| Error::Home {
-                    path: PathBuf::from("~"),
-                    reason: "the user's home folder is not known".to_owned(),
-                })?
+                .map_err(|_| HomeError::unusable("~".as_ref(), "the user's home folder is not known"))?
                 .data_dir()
                 .join("segue"),
         };
@@ -96,5 +95,5 @@ pub(crate) fn create_private(path: &Path) -> Result<()> {
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path).map_err(|error| Error::Home { path: path.to_owned(), reason: error.to_string() })
+    Ok(builder.create(path).map_err(|error| HomeError::unusable(path, error))?)
 }

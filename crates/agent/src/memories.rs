@@ -1,6 +1,8 @@
 //! Memory, as a front end asks for it: keep, look, find, trace, and the work that is done behind a turn. What becomes a
 //! summary, and how, is decided in the `memory` room.
 
+pub(crate) mod error;
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,8 +18,8 @@ use protocol::{AssistantId, LoggedTurn, RunStatus, ThreadId};
 use runtime::{Frame, Frames, RunEnd};
 use serde::{Deserialize, Serialize};
 
-use crate::agent::Agent;
-use crate::{Error, Result};
+use crate::Result;
+use crate::agent::services::MemoryService;
 
 /// How much an assistant remembers, tier by tier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -68,20 +70,20 @@ struct Due {
     thread_id: ThreadId,
 }
 
-impl Agent {
+impl MemoryService<'_> {
     /// Returns what there is about some words: messages, archived ones too, summaries, handoffs and items, best first.
     ///
     /// # Errors
     /// When there is no word to look for, or the journal fails.
-    pub async fn search(&self, request: &SearchRequest) -> Result<SearchResults> {
-        Ok(memory::search(&*self.store, request).await?)
+    pub async fn search(self, request: &SearchRequest) -> Result<SearchResults> {
+        Ok(memory::search(&*self.agent.store, request).await?)
     }
 
     /// Adds a line to the notes in agent.md, outside the block; secrets are withheld from it.
     ///
     /// # Errors
     /// When there is nothing to add, or the file cannot be written.
-    pub async fn remember(&self, text: &str) -> Result<Remembered> {
+    pub async fn remember(self, text: &str) -> Result<Remembered> {
         let text = text.to_owned();
         self.with_agent_md(move |file| memory::remember(file, &text)).await
     }
@@ -90,13 +92,13 @@ impl Agent {
     ///
     /// # Errors
     /// When there is something that cannot be read.
-    pub fn agent_md(&self) -> Result<Arc<Snapshot>> {
-        Ok(self.agent_file(&self.settings.assistant_id).read()?)
+    pub fn agent_md(self) -> Result<Arc<Snapshot>> {
+        Ok(self.agent.agent_file(&self.agent.settings.assistant_id).read()?)
     }
 
     /// Returns where agent.md is.
-    pub fn agent_md_path(&self) -> PathBuf {
-        self.settings.home.agent_md(&self.settings.assistant_id)
+    pub fn agent_md_path(self) -> PathBuf {
+        self.agent.settings.home.agent_md(&self.agent.settings.assistant_id)
     }
 
     /// Puts what a person made of the text they were shown in the place of agent.md. The block is not theirs to change,
@@ -104,7 +106,7 @@ impl Agent {
     ///
     /// # Errors
     /// When the file cannot be read or written, or would be too large; it is as it was.
-    pub async fn edit_agent_md(&self, shown: Vec<u8>, edited: Vec<u8>) -> Result<Rewritten> {
+    pub async fn edit_agent_md(self, shown: Vec<u8>, edited: Vec<u8>) -> Result<Rewritten> {
         self.with_agent_md(move |file| file.rewrite(&shown, &edited)).await
     }
 
@@ -112,9 +114,9 @@ impl Agent {
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn memory_stats(&self) -> Result<MemoryStats> {
-        let assistant_id = &self.settings.assistant_id;
-        let counts = self.store.memory_counts(assistant_id).await?;
+    pub async fn stats(self) -> Result<MemoryStats> {
+        let assistant_id = &self.agent.settings.assistant_id;
+        let counts = self.agent.store.memory_counts(assistant_id).await?;
         let due = self.memory_due().await?;
         Ok(MemoryStats {
             agent_md: self.agent_md_stats(),
@@ -133,13 +135,13 @@ impl Agent {
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn memory_due(&self) -> Result<u64> {
+    pub async fn memory_due(self) -> Result<u64> {
         let mut threads = BTreeSet::new();
         let mut page = OutboxQuery::of(TRANSFER_DUE, PAGE_ROWS_MAX);
         loop {
-            let items = self.store.outbox(page.clone()).await?;
+            let items = self.agent.store.outbox(page.clone()).await?;
             let dues = items.iter().filter_map(|item| Due::deserialize(&item.payload).ok());
-            let own = dues.filter(|due| due.agent_id == self.settings.assistant_id);
+            let own = dues.filter(|due| due.agent_id == self.agent.settings.assistant_id);
             threads.extend(own.map(|due| due.thread_id));
             if items.len() < page.limit {
                 return Ok(threads.len() as u64);
@@ -153,11 +155,11 @@ impl Agent {
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn recent_summaries(&self, limit: usize) -> Result<Vec<StoredSummary>> {
-        let agent_id = self.settings.assistant_id.clone();
+    pub async fn recent_summaries(self, limit: usize) -> Result<Vec<StoredSummary>> {
+        let agent_id = self.agent.settings.assistant_id.clone();
         let query =
             SummaryQuery { agent_id, except_thread: None, offset: 0, limit: limit.min(PAGE_ROWS_MAX) };
-        Ok(self.store.summaries(query).await?)
+        Ok(self.agent.store.summaries(query).await?)
     }
 
     /// Returns a page of what was said in the thread in plain words, archived turns too, in order: from the beginning, or
@@ -166,18 +168,18 @@ impl Agent {
     /// # Errors
     /// When the thread does not exist, or the journal fails.
     pub async fn task_trace(
-        &self,
+        self,
         thread_id: ThreadId,
         after: Option<u64>,
         limit: usize,
     ) -> Result<Vec<LoggedTurn>> {
-        self.thread(thread_id).await?;
+        self.agent.thread(thread_id).await?;
         Ok(self.tiers(None).get_task_trace(thread_id, after, limit).await?)
     }
 
     /// Returns what agents and clients keep under names.
-    pub fn items(&self) -> Items {
-        Items { store: Arc::clone(&self.store) }
+    pub fn items(self) -> Items {
+        Items { store: Arc::clone(&self.agent.store) }
     }
 
     /// Returns what does the work of memory that no turn waits for. It is owned: spawn its `settle` when a turn has ended,
@@ -189,35 +191,33 @@ impl Agent {
     /// # Errors
     /// When no model is configured for it and the one in use cannot be opened. One that is configured and cannot be opened
     /// is told of by [`Self::summariser_problem`].
-    pub fn tiering(&self) -> Result<Tiering> {
+    pub fn tiering(self) -> Result<Tiering> {
         let summariser = self.summariser()?;
         Ok(self.tiering_with(summariser))
     }
 
     /// Says what is wrong with the configured model for summaries, if anything is: they are extracted then. A turn tells it
     /// once in a notice; whoever only settles what is due asks here.
-    pub fn summariser_problem(&self) -> Option<String> {
-        let settings = &self.config.memory;
+    pub fn summariser_problem(self) -> Option<String> {
+        let settings = &self.agent.config.memory;
         let name = settings.model.as_deref().filter(|_| settings.enabled)?;
-        let fault = self.models.summariser(name).err()?;
+        let fault = self.agent.models.summariser(name).err()?;
         Some(format!("`memory.model` is not used, and old turns are extracted: failed to {fault}"))
     }
 
     /// Does something with agent.md that may wait for another process to let go of it.
     async fn with_agent_md<T: Send + 'static>(
-        &self,
+        self,
         work: impl FnOnce(&AgentFile) -> memory::Result<T> + Send + 'static,
     ) -> Result<T> {
-        let file = self.agent_file(&self.settings.assistant_id);
-        let path = file.path().to_owned();
-        let done = tokio::task::spawn_blocking(move || work(&file)).await;
-        Ok(done.map_err(|error| Error::Input { path, reason: error.to_string() })??)
+        let file = self.agent.agent_file(&self.agent.settings.assistant_id);
+        Ok(tokio::task::spawn_blocking(move || work(&file)).await??)
     }
 
     /// Notices whether turns of a thread whose run has ended are due. What goes wrong here is told and changes nothing
     /// about the turn.
-    pub(crate) async fn look_at_memory(&self, thread_id: ThreadId, end: &RunEnd, frames: &Frames) {
-        if !self.config.memory.enabled || end.status == RunStatus::Interrupted {
+    pub(crate) async fn look_at_memory(self, thread_id: ThreadId, end: &RunEnd, frames: &Frames) {
+        if !self.agent.config.memory.enabled || end.status == RunStatus::Interrupted {
             return;
         }
         if let Err(error) = self.tiering_with(None).look(thread_id).await {
@@ -228,31 +228,31 @@ impl Agent {
 
     /// Returns the worker with that summariser. A model in use that cannot be opened is told of where it is asked; here
     /// it only means that nobody knows its window.
-    fn tiering_with(&self, summariser: Option<Arc<dyn ChatModel>>) -> Tiering {
-        let model = self.models.open().unwrap_or(None);
+    fn tiering_with(self, summariser: Option<Arc<dyn ChatModel>>) -> Tiering {
+        let model = self.agent.models.usable();
         Tiering {
             tiers: Arc::new(self.tiers(summariser)),
-            contexts: Arc::clone(&self.contexts),
+            contexts: Arc::clone(&self.agent.contexts),
             model: model.as_ref().map(|model| model.name().to_string()).unwrap_or_default(),
             window: model.as_ref().and_then(|model| model.limits().context_tokens),
         }
     }
 
-    fn tiers(&self, summariser: Option<Arc<dyn ChatModel>>) -> SummarizationHandoff {
-        let store = Arc::clone(&self.store);
-        SummarizationHandoff { store, summariser, settings: self.config.memory.clone() }
+    fn tiers(self, summariser: Option<Arc<dyn ChatModel>>) -> SummarizationHandoff {
+        let store = Arc::clone(&self.agent.store);
+        SummarizationHandoff { store, summariser, settings: self.agent.config.memory.clone() }
     }
 
     /// Opens the model that writes summaries of old turns; `None` means the extract. A configured one that cannot be opened
     /// is replaced by the extract and by no other model: what was said would go to somebody nobody named.
-    fn summariser(&self) -> Result<Option<Arc<dyn ChatModel>>> {
-        match &self.config.memory.model {
-            Some(name) => Ok(self.models.summariser(name).unwrap_or(None)),
-            None => self.models.small(),
+    fn summariser(self) -> Result<Option<Arc<dyn ChatModel>>> {
+        match &self.agent.config.memory.model {
+            Some(name) => Ok(self.agent.models.summariser(name).unwrap_or(None)),
+            None => self.agent.models.small(),
         }
     }
 
-    fn agent_md_stats(&self) -> AgentMdStats {
+    fn agent_md_stats(self) -> AgentMdStats {
         let path = self.agent_md_path();
         let found = std::fs::metadata(&path);
         AgentMdStats {

@@ -4,16 +4,19 @@
 pub(crate) mod doctor;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use journal::EventQuery;
-use journal::view::branches::says_again;
 use memory::{Recall, RecallQuery};
+use model::ChatModel;
 use model::prices::{self, Price};
+use protocol::event::body::{ModelCalled, SubagentEnded};
 use protocol::{Category, EventType, Message, RunId, Seq, ThreadId, Usage};
+use runtime::Preview;
 use serde::Serialize;
 
-use crate::agent::Agent;
-use crate::{Error, Result};
+use crate::agent::services::{AdminService, MemoryService, ThreadService};
+use crate::{Result, ThreadError};
 
 /// What a thread's next request would hold, in tokens by estimate and by how the model counted the last one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -90,24 +93,22 @@ pub struct ModelCost {
     pub dollars: Option<f64>,
 }
 
-impl Agent {
-    /// Returns what the thread's next request would hold; without a model, what there is of the conversation.
+impl ThreadService<'_> {
+    /// Returns what the thread's next request would hold; without a usable model, what there is of the conversation.
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn context(&self, thread_id: ThreadId) -> Result<ContextReport> {
-        let assistant_id = self.thread(thread_id).await?.assistant_id;
-        let model = self.models.open()?;
-        let context = self.contexts.read(&*self.store, thread_id).await?;
+    pub async fn context_report(self, thread_id: ThreadId) -> Result<ContextReport> {
+        self.agent.thread(thread_id).await?;
+        let model = self.agent.models.usable();
+        let context = self.agent.contexts.read(&*self.agent.store, thread_id).await?;
         let times = model.as_ref().map_or(1.0, |model| context.times(&model.name().to_string()));
         // Truncation of a non-negative number is meant.
         let counted = |tokens: u64| (tokens as f64 * times) as u64;
         let part = |name: &str, tokens| ContextPart { name: name.to_owned(), tokens: counted(tokens) };
         let mut parts: Vec<ContextPart> = Vec::new();
         if let Some(model) = &model {
-            let asking = self.asking_node(&assistant_id, model).await?;
-            let preview = asking.preview(&self.store, (thread_id, RunId::generate())).await;
-            let preview = preview.map_err(|failure| Error::Preview { thread_id, reason: failure.message })?;
+            let preview = self.preview(thread_id, model).await?;
             parts.extend(preview.hooks.iter().map(|(name, tokens)| part(name, *tokens)));
             parts.push(part("tools", preview.tools));
         }
@@ -121,7 +122,9 @@ impl Agent {
             tokens: parts.iter().map(|part| part.tokens).sum(),
             parts,
             message_count: context.messages.len() - context.opening,
-            trigger_tokens: model.as_ref().and_then(|model| self.compactor(Some(model)).trigger_tokens()),
+            trigger_tokens: model
+                .as_ref()
+                .and_then(|model| self.agent.compactor(Some(model)).trigger_tokens()),
             condensed: context.beginning.compaction().map(|(marker_seq, compaction)| CondensedPart {
                 marker_seq,
                 last_seq: compaction.last_seq,
@@ -130,11 +133,19 @@ impl Agent {
         })
     }
 
+    /// Returns what the thread's next request to the model would hold besides the conversation.
+    pub(crate) async fn preview(self, thread_id: ThreadId, model: &Arc<dyn ChatModel>) -> Result<Preview> {
+        let assistant_id = self.agent.thread(thread_id).await?.assistant_id;
+        let asking = self.agent.asking_node(&assistant_id, model).await?;
+        let preview = asking.preview(&self.agent.store, thread_id, RunId::generate()).await;
+        Ok(preview.map_err(|failure| ThreadError::Preview { thread_id, reason: failure.message })?)
+    }
+
     /// Returns what the thread has cost, from the usage its events report; what was rewound counts, for it was paid.
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn cost(&self, thread_id: ThreadId) -> Result<CostReport> {
+    pub async fn cost_report(self, thread_id: ThreadId) -> Result<CostReport> {
         let mut spent: BTreeMap<String, (u64, Usage)> = BTreeMap::new();
         let categories = vec![Category::Message, Category::Trace, Category::Subagent];
         let superseded = journal::Superseded::Shown;
@@ -145,7 +156,7 @@ impl Agent {
                 superseded,
                 ..EventQuery::after(after, journal::PAGE_ROWS_MAX)
             };
-            let page = self.store.events(thread_id, query).await?;
+            let page = self.agent.store.events(thread_id, query).await?;
             let Some(last) = page.last() else { break };
             after = last.seq;
             for (model, usage) in page.iter().filter_map(spending) {
@@ -156,27 +167,33 @@ impl Agent {
         }
         Ok(self.priced(spent))
     }
+}
 
+impl MemoryService<'_> {
     /// Returns what the thread and those it came from hold of what is wanted, in the original messages.
     ///
     /// # Errors
     /// When there is no word to look for, the range is empty, the thread named is not of the lineage, or the journal
     /// fails.
-    pub async fn recall(&self, thread_id: ThreadId, query: &RecallQuery) -> Result<Recall> {
-        Ok(memory::recall(&*self.store, thread_id, query).await?)
+    pub async fn recall(self, thread_id: ThreadId, query: &RecallQuery) -> Result<Recall> {
+        Ok(memory::recall(&*self.agent.store, thread_id, query).await?)
     }
+}
 
+impl AdminService<'_> {
     /// Returns what tokens of a model cost in dollars; `None` when its price is not known.
-    pub fn price_of(&self, model: &str, usage: &Usage) -> Option<f64> {
-        let price: Option<Price> = prices::price(model, &self.config.prices);
+    pub fn price_of(self, model: &str, usage: &Usage) -> Option<f64> {
+        let price: Option<Price> = prices::price(model, &self.agent.config.prices);
         price.map(|price| prices::cost(usage, &price))
     }
+}
 
-    fn priced(&self, spent: BTreeMap<String, (u64, Usage)>) -> CostReport {
+impl ThreadService<'_> {
+    fn priced(self, spent: BTreeMap<String, (u64, Usage)>) -> CostReport {
         let models: Vec<ModelCost> = spent
             .into_iter()
             .map(|(model, (calls, usage))| {
-                let dollars = self.price_of(&model, &usage);
+                let dollars = self.agent.admin().price_of(&model, &usage);
                 ModelCost { model, calls, usage, dollars }
             })
             .collect();
@@ -189,15 +206,18 @@ impl Agent {
 fn spending(event: &protocol::Event) -> Option<(String, Usage)> {
     match event.kind()? {
         // What is said again, because a thread went on from another branch, was paid for once.
-        EventType::AiMessage if says_again(event.metadata.as_ref()) => None,
+        EventType::AiMessage if event.parsed_metadata().again.is_some() => None,
         EventType::AiMessage => match event.message()? {
             Message::Ai(answer) => Some((answer.model?, answer.usage?)),
             Message::Human(_) | Message::Tool(_) => None,
         },
-        EventType::ModelCalled | EventType::SubagentEnded => {
-            let content = event.content_value();
-            let usage = serde_json::from_value(content.get("usage")?.clone()).ok()?;
-            Some((content.get("model")?.as_str()?.to_owned(), usage))
+        EventType::ModelCalled => {
+            let called: ModelCalled = event.body().ok()?;
+            Some((called.model?, called.usage?))
+        }
+        EventType::SubagentEnded => {
+            let ended: SubagentEnded = event.body().ok()?;
+            Some((ended.model?, ended.usage))
         }
         _ => None,
     }

@@ -1,5 +1,4 @@
-//! States: what a thread held at the points of its past, as the clients of the wire know it: messages, channels, what
-//! would run next, what is asked. All branches are here; nothing is changed but by [`Agent::update_state`].
+//! States: what a thread held at the points of its past: messages, channels, what would run next, what is asked. All branches are here; nothing is changed but by [`ThreadService::update_state`].
 
 pub(crate) mod beginnings;
 pub(crate) mod message;
@@ -16,27 +15,26 @@ use jiff::Timestamp;
 use journal::view::branches::Branches;
 use journal::{CheckpointRef, Superseded};
 use protocol::{
-    CheckpointId, CheckpointSource, Interrupt, RunId, RunStatus, Seq, StepPoint, Thread, ThreadId,
+    CheckpointId, CheckpointSource, Interrupt, Run, RunId, RunStatus, Seq, StepPoint, Thread, ThreadId,
     ThreadStatus,
 };
 use runtime::Channels;
-use serde_json::{Map, Value, json};
-use uuid::Uuid;
+use serde_json::{Map, Value};
 
 pub use self::message::StateMessage;
 use self::points::{Point, base_before, has_input};
-pub use self::shape::{GraphEdge, GraphShape};
+pub use self::shape::{GraphEdge, GraphPlace, GraphShape};
 pub use self::transcripts::has_media;
-pub use self::update::StateChange;
+pub use self::update::{Continuation, StateChange};
 pub use self::window::ModelWindow;
-use crate::Result;
-use crate::agent::Agent;
+use crate::agent::services::ThreadService;
+use crate::{Result, ThreadError};
 
 /// The most questions one step asks.
 const QUESTIONS_MAX: usize = 64;
 
-/// Channels without a leading `_` that only the graph itself reads.
-const BOOKKEEPING: [&str; 1] = [runtime::TOOLS_WANTED_CHANNEL];
+/// Points read at a time in search of a run's last one; few runs come between its end and the search.
+const LAST_POINT_ROWS: usize = 64;
 
 /// What a thread held at a point of its past.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,13 +43,13 @@ pub struct State {
     pub checkpoint_id: CheckpointId,
     /// The point before it on its branch.
     pub parent_id: Option<CheckpointId>,
-    /// What wrote it: `input`, `loop`, `update`, or `fork` where a thread went back and nothing new came in.
-    pub source: &'static str,
+    /// What wrote it.
+    pub origin: StateOrigin,
     /// Its number along its branch: -1 for what first came in, and one higher for each later point.
     pub number: i64,
     /// The run that wrote it, if a run did.
     pub run_id: Option<RunId>,
-    /// The nodes that would run next; empty when the thread is at rest.
+    /// The nodes that would run next; empty when the thread is at rest, or something is about to be put in.
     pub next: Vec<String>,
     /// The messages in sight there, whatever was condensed.
     pub messages: Vec<Arc<StateMessage>>,
@@ -63,25 +61,26 @@ pub struct State {
     pub error: Option<String>,
     /// When it was written.
     pub created_at: Timestamp,
-    /// What wrote it and where it stands, with what the client noted about the run.
-    pub metadata: Map<String, Value>,
+    /// The client's notes about the run that wrote it.
+    pub run_metadata: Map<String, Value>,
 }
 
-impl State {
-    /// Returns the id of the task that `node` has at this point.
-    pub fn task_id(&self, node: &str) -> String {
-        task_id(self.checkpoint_id, node)
-    }
+/// What wrote a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StateOrigin {
+    /// Nothing yet: something is about to be put in.
+    Input,
+    /// A step of a run.
+    Step,
+    /// A change of the state, or an import.
+    Change,
+    /// A rewind, behind which nothing new came in.
+    Rewind,
 }
 
-/// Returns the id of the task that `node` has at a point: a UUID, the same on every request.
-pub fn task_id(point: CheckpointId, node: &str) -> String {
-    Uuid::new_v5(&point.uuid(), node.as_bytes()).hyphenated().to_string()
-}
-
-/// Returns the channels that are a client's business.
+/// Returns the channels that are a client's business: neither private ones nor what only the graph itself reads.
 pub fn shown_channels(channels: &Channels) -> Channels {
-    let is_shown = |name: &str| !name.starts_with('_') && !BOOKKEEPING.contains(&name);
+    let is_shown = |name: &str| !name.starts_with('_') && name != runtime::TOOLS_WANTED_CHANNEL.key();
     let shown = channels.iter().filter(|(name, _)| is_shown(name));
     shown.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
@@ -96,13 +95,13 @@ struct Placed {
     is_head: bool,
 }
 
-impl Agent {
+impl ThreadService<'_> {
     /// Returns what the thread holds now; `None` where there is neither a point nor a message.
     ///
     /// # Errors
     /// When the thread does not exist, or the journal fails.
-    pub async fn state(&self, thread_id: ThreadId) -> Result<Option<State>> {
-        let thread = self.thread(thread_id).await?;
+    pub async fn state(self, thread_id: ThreadId) -> Result<Option<State>> {
+        let thread = self.agent.thread(thread_id).await?;
         let points = self.points(thread_id, None, 1).await?;
         Ok(self.put_together(&thread, points).await?.pop())
     }
@@ -110,36 +109,36 @@ impl Agent {
     /// Returns what the thread held at a point of its past, whatever branch that is on.
     ///
     /// # Errors
-    /// [`crate::Error::UnknownCheckpoint`] when there is no such point.
-    pub async fn state_at(&self, thread_id: ThreadId, given: CheckpointId) -> Result<State> {
-        let thread = self.thread(thread_id).await?;
-        let unknown = || crate::Error::UnknownCheckpoint { thread_id, given };
+    /// [`ThreadError::UnknownCheckpoint`] when there is no such point.
+    pub async fn state_at(self, thread_id: ThreadId, given: CheckpointId) -> Result<State> {
+        let thread = self.agent.thread(thread_id).await?;
+        let unknown = || ThreadError::UnknownCheckpoint { thread_id, given };
         let point = self.point(thread_id, given).await?;
         let head = self.head_point(thread_id).await?;
         let is_head = head.as_ref().is_some_and(|head| head.id() == point.id());
         let previous = match &point {
             Point::Stored(stored) | Point::Input(stored) => {
                 let before = Some(stored.checkpoint_id);
-                self.store.checkpoints(thread_id, before, 1, Superseded::Shown).await?.pop()
+                self.agent.store.checkpoints(thread_id, before, 1, Superseded::Shown).await?.pop()
             }
             Point::Base { .. } => None,
         };
         let placed = Placed { may_ask: point.next().is_some(), point, previous, is_head };
-        self.put_together(&thread, vec![placed]).await?.pop().ok_or_else(unknown)
+        Ok(self.put_together(&thread, vec![placed]).await?.pop().ok_or_else(unknown)?)
     }
 
     /// Returns what the thread held at the points of its past, of all branches, newest first: those before `before`, or of
     /// all.
     ///
     /// # Errors
-    /// [`crate::Error::UnknownCheckpoint`] when there is no such point; when the page has no rows or too many.
+    /// [`ThreadError::UnknownCheckpoint`] when there is no such point; when the page has no rows or too many.
     pub async fn states(
-        &self,
+        self,
         thread_id: ThreadId,
         before: Option<CheckpointId>,
         limit: usize,
     ) -> Result<Vec<State>> {
-        let thread = self.thread(thread_id).await?;
+        let thread = self.agent.thread(thread_id).await?;
         if limit == 0 || limit > journal::PAGE_ROWS_MAX {
             let reason = format!("the limit must be 1 to {}, not {limit}", journal::PAGE_ROWS_MAX);
             return Err(journal::Error::Invalid { what: "states", reason }.into());
@@ -148,13 +147,36 @@ impl Agent {
         self.put_together(&thread, points).await
     }
 
+    /// Returns the state at the last point that the run wrote; for a run that never began, the state it found.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub async fn last_state_of(self, run: &Run) -> Result<Option<State>> {
+        let (thread_id, mut before) = (run.thread_id, None);
+        loop {
+            let page =
+                self.agent.store.checkpoints(thread_id, before, LAST_POINT_ROWS, Superseded::Shown).await?;
+            let is_last = |point: &&StepPoint| {
+                let is_its_own = point.run_id == run.run_id || point.created_at < run.created_at;
+                is_its_own && point.source != CheckpointSource::Rewind
+            };
+            if let Some(point) = page.iter().find(is_last) {
+                return self.state_at(thread_id, point.checkpoint_id).await.map(Some);
+            }
+            if page.len() < LAST_POINT_ROWS {
+                return Ok(None);
+            }
+            before = page.last().map(|point| point.checkpoint_id);
+        }
+    }
+
     /// Returns what is in sight of the thread and was said after `seq`.
     ///
     /// # Errors
     /// When the thread does not exist, or the journal fails.
-    pub async fn messages_after(&self, thread_id: ThreadId, seq: Seq) -> Result<Vec<Arc<StateMessage>>> {
-        self.thread(thread_id).await?;
-        Ok(self.transcripts.look(&*self.store, thread_id, |all| all.after(seq)).await?)
+    pub async fn messages_after(self, thread_id: ThreadId, seq: Seq) -> Result<Vec<Arc<StateMessage>>> {
+        self.agent.thread(thread_id).await?;
+        Ok(self.agent.transcripts.look(&*self.agent.store, thread_id, |all| all.after(seq)).await?)
     }
 
     /// Returns what was in sight of the thread when `head_seq` was its last event, whatever became of it since: nothing,
@@ -162,13 +184,13 @@ impl Agent {
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn messages_at(&self, thread_id: ThreadId, head_seq: Seq) -> Result<Vec<Arc<StateMessage>>> {
-        Ok(self.transcripts.look(&*self.store, thread_id, |all| all.at(head_seq)).await?)
+    pub async fn messages_at(self, thread_id: ThreadId, head_seq: Seq) -> Result<Vec<Arc<StateMessage>>> {
+        Ok(self.agent.transcripts.look(&*self.agent.store, thread_id, |all| all.at(head_seq)).await?)
     }
 
     /// Returns up to `limit` points, newest first: those before `before`, or of all.
     async fn points(
-        &self,
+        self,
         thread_id: ThreadId,
         before: Option<CheckpointId>,
         limit: usize,
@@ -214,7 +236,7 @@ impl Agent {
     /// Returns stored points, newest first, until they give `limit` points and one is behind these, and whether there are
     /// no more.
     async fn stored_points(
-        &self,
+        self,
         thread_id: ThreadId,
         before: Option<&StepPoint>,
         limit: usize,
@@ -223,7 +245,7 @@ impl Agent {
         let mut from = before.map(|point| point.checkpoint_id);
         let (mut stored, mut given) = (Vec::new(), 0);
         loop {
-            let page = self.store.checkpoints(thread_id, from, rows, Superseded::Shown).await?;
+            let page = self.agent.store.checkpoints(thread_id, from, rows, Superseded::Shown).await?;
             let is_end = page.len() < rows;
             let points = |point: &StepPoint| {
                 usize::from(point.source != CheckpointSource::Rewind) + usize::from(has_input(point))
@@ -239,25 +261,25 @@ impl Agent {
     }
 
     /// Returns what the thread held before its oldest point, or all it holds where it has none.
-    async fn base(&self, thread_id: ThreadId, oldest: Option<&StepPoint>) -> Result<Option<Point>> {
+    async fn base(self, thread_id: ThreadId, oldest: Option<&StepPoint>) -> Result<Option<Point>> {
         let Some(oldest) = oldest else { return self.head_point(thread_id).await };
         let base = |all: &transcripts::Transcript| base_before(thread_id, oldest, all);
-        Ok(self.transcripts.look(&*self.store, thread_id, base).await?)
+        Ok(self.agent.transcripts.look(&*self.agent.store, thread_id, base).await?)
     }
 
     /// Puts the states of these points together.
-    async fn put_together(&self, thread: &Thread, points: Vec<Placed>) -> Result<Vec<State>> {
+    async fn put_together(self, thread: &Thread, points: Vec<Placed>) -> Result<Vec<State>> {
         let thread_id = thread.thread_id;
         let heads: Vec<Seq> = points.iter().map(|placed| placed.point.head_seq()).collect();
         let look = |all: &transcripts::Transcript| {
             (heads.iter().map(|head| all.at(*head)).collect::<Vec<_>>(), all.branches.clone())
         };
-        let (messages, branches) = self.transcripts.look(&*self.store, thread_id, look).await?;
+        let (messages, branches) = self.agent.transcripts.look(&*self.agent.store, thread_id, look).await?;
         let mut run_ids: Vec<RunId> = points.iter().filter_map(|placed| placed.point.run_id()).collect();
         run_ids.dedup();
         let asked: BTreeMap<RunId, Map<String, Value>> = match run_ids.is_empty() {
             true => BTreeMap::new(),
-            false => self.store.run_metadata(&run_ids).await?.into_iter().collect(),
+            false => self.agent.store.run_metadata(&run_ids).await?.into_iter().collect(),
         };
         let mut states = Vec::with_capacity(points.len());
         for (placed, messages) in points.iter().zip(messages) {
@@ -275,33 +297,23 @@ impl Agent {
 
     /// Returns a state without what is said elsewhere: its messages, channels and parent.
     async fn bare(
-        &self,
+        self,
         thread: &Thread,
         (placed, branches): (&Placed, &Branches),
-        mut metadata: Map<String, Value>,
+        run_metadata: Map<String, Value>,
     ) -> Result<State> {
-        let (point, source) = (&placed.point, placed.source(branches));
+        let point = &placed.point;
         let interrupts = self.asked_at(thread, placed).await?;
-        let mut next: Vec<String> = match point {
-            Point::Input(_) => vec![shape::START_NODE.to_owned()],
-            Point::Stored(_) | Point::Base { .. } => point.next().map(str::to_owned).into_iter().collect(),
-        };
+        let mut next: Vec<String> = point.next().map(str::to_owned).into_iter().collect();
         for question in interrupts.iter().filter(|_| placed.is_head) {
             if !next.contains(&question.node) {
                 next.push(question.node.clone());
             }
         }
-        metadata.extend(Map::from_iter([
-            ("source".to_owned(), source.into()),
-            ("step".to_owned(), point.number().into()),
-            ("thread_id".to_owned(), thread.thread_id.to_string().into()),
-            ("parents".to_owned(), json!({})),
-        ]));
-        metadata.extend(point.run_id().map(|run_id| ("run_id".to_owned(), run_id.to_string().into())));
         Ok(State {
             checkpoint_id: point.id(),
             parent_id: None,
-            source,
+            origin: placed.origin(branches),
             number: point.number(),
             run_id: point.run_id(),
             next,
@@ -310,12 +322,12 @@ impl Agent {
             interrupts,
             error: self.failure_at(thread, placed).await?,
             created_at: point.created_at(),
-            metadata,
+            run_metadata,
         })
     }
 
     async fn parent(
-        &self,
+        self,
         thread_id: ThreadId,
         placed: &Placed,
         branches: &Branches,
@@ -331,7 +343,7 @@ impl Agent {
 
     /// Returns the public channels of a point. Before something was put in they are those of the point before.
     async fn stored_channels(
-        &self,
+        self,
         thread_id: ThreadId,
         (point, parent): (&Point, Option<CheckpointId>),
     ) -> Result<Channels> {
@@ -342,7 +354,7 @@ impl Agent {
         };
         while let Some(from) = id {
             let found =
-                self.store.checkpoint_at(thread_id, CheckpointRef::Id(from), Superseded::Shown).await?;
+                self.agent.store.checkpoint_at(thread_id, CheckpointRef::Id(from), Superseded::Shown).await?;
             match found {
                 Some((_, channels)) => return Ok(channels),
                 // What came in before this did has none of its own either.
@@ -353,7 +365,7 @@ impl Agent {
     }
 
     /// Returns the point before one that is not stored.
-    async fn parent_of_input(&self, thread_id: ThreadId, id: CheckpointId) -> Result<Option<CheckpointId>> {
+    async fn parent_of_input(self, thread_id: ThreadId, id: CheckpointId) -> Result<Option<CheckpointId>> {
         match self.point(thread_id, id).await? {
             Point::Input(admission) => self.before_stored(thread_id, &admission).await,
             Point::Stored(_) | Point::Base { .. } => Ok(None),
@@ -361,20 +373,21 @@ impl Agent {
     }
 
     /// Returns the point before a stored one, what that brought in not counted.
-    async fn before_stored(&self, thread_id: ThreadId, point: &StepPoint) -> Result<Option<CheckpointId>> {
+    async fn before_stored(self, thread_id: ThreadId, point: &StepPoint) -> Result<Option<CheckpointId>> {
         let before = Some(point.checkpoint_id);
-        let previous = self.store.checkpoints(thread_id, before, 1, Superseded::Shown).await?.pop();
-        let branches = self.transcripts.look(&*self.store, thread_id, |all| all.branches.clone()).await?;
+        let previous = self.agent.store.checkpoints(thread_id, before, 1, Superseded::Shown).await?.pop();
+        let branches =
+            self.agent.transcripts.look(&*self.agent.store, thread_id, |all| all.branches.clone()).await?;
         self.before(thread_id, (previous.as_ref(), point), &branches).await
     }
 
     /// Returns what is asked at the point: what waits there, or what had been asked.
-    async fn asked_at(&self, thread: &Thread, placed: &Placed) -> Result<Vec<Interrupt>> {
+    async fn asked_at(self, thread: &Thread, placed: &Placed) -> Result<Vec<Interrupt>> {
         if placed.is_head {
             return match thread.status {
                 ThreadStatus::Idle => Ok(Vec::new()),
                 ThreadStatus::Busy | ThreadStatus::Interrupted | ThreadStatus::Error => {
-                    Ok(self.store.pending_interrupts(thread.thread_id).await?)
+                    Ok(self.agent.store.pending_interrupts(thread.thread_id).await?)
                 }
             };
         }
@@ -382,8 +395,8 @@ impl Agent {
         let Point::Stored(point) = &placed.point else { return Ok(asked) };
         let Some(node) = point.next.as_deref().filter(|_| placed.may_ask) else { return Ok(asked) };
         while asked.len() < QUESTIONS_MAX {
-            let id = runtime::interrupt_id(point.run_id, point.step, (node, asked.len()));
-            match self.store.interrupt(id).await? {
+            let id = runtime::interrupt_id(point.run_id, point.step, node, asked.len());
+            match self.agent.store.interrupt(id).await? {
                 Some(question) => asked.push(question),
                 None => break,
             }
@@ -392,12 +405,12 @@ impl Agent {
     }
 
     /// Returns how the run failed that ended at the newest point.
-    async fn failure_at(&self, thread: &Thread, placed: &Placed) -> Result<Option<String>> {
+    async fn failure_at(self, thread: &Thread, placed: &Placed) -> Result<Option<String>> {
         let is_failed = placed.is_head && thread.status == ThreadStatus::Error;
         let Some(run_id) = placed.point.run_id().filter(|_| is_failed) else { return Ok(None) };
-        let run = self.store.run(run_id).await?;
+        let run = self.agent.store.run(run_id).await?;
         let failed = run.filter(|run| matches!(run.status, RunStatus::Error | RunStatus::Timeout));
-        Ok(failed.and_then(|run| run.error))
+        Ok(failed.and_then(|run| run.failure).map(|failure| failure.message))
     }
 }
 
@@ -406,21 +419,22 @@ impl Placed {
         Self { point, previous: previous.cloned(), may_ask: false, is_head: false }
     }
 
-    /// Returns what wrote it, as the wire names it.
-    fn source(&self, branches: &Branches) -> &'static str {
+    fn origin(&self, branches: &Branches) -> StateOrigin {
         let point = match &self.point {
-            Point::Input(_) => return "input",
-            Point::Base { .. } => return "update",
+            Point::Input(_) => return StateOrigin::Input,
+            Point::Base { .. } => return StateOrigin::Change,
             Point::Stored(point) => point,
         };
         let after = self.previous.as_ref().map_or(0, |previous| previous.head_seq);
         let went_back =
             || branches.newest(after, point.head_seq).is_some_and(|back| back.checkpoint_id.is_some());
         match point.source {
-            CheckpointSource::Update => "update",
-            CheckpointSource::Rewind => "fork",
-            CheckpointSource::Loop if point.step == 0 && !has_input(point) && went_back() => "fork",
-            CheckpointSource::Loop => "loop",
+            CheckpointSource::Update => StateOrigin::Change,
+            CheckpointSource::Rewind => StateOrigin::Rewind,
+            CheckpointSource::Loop if point.step == 0 && !has_input(point) && went_back() => {
+                StateOrigin::Rewind
+            }
+            CheckpointSource::Loop => StateOrigin::Step,
         }
     }
 }

@@ -7,10 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::{Store, Write};
+use protocol::event::metadata::FailedHook;
 use protocol::{Compaction, RunId, ThreadId};
-use runtime::{Failure, Frame, Frames};
-use serde::Serialize;
-use tokio_util::sync::CancellationToken;
+use runtime::{Failure, Frame, RunScope};
 
 /// How long one of them may take that does not say how long it takes; a conversation that does not fit waits for nobody longer.
 const HOOK_TIME_MAX: Duration = Duration::from_secs(10);
@@ -67,40 +66,36 @@ pub enum Ruling {
 #[derive(Debug)]
 pub(crate) enum Said {
     /// It takes effect.
-    Effect {
-        /// Rows that are written with it.
-        writes: Vec<Write>,
-        /// Those that failed.
-        failed: Vec<FailedHook>,
-    },
+    Effect(HookEffects),
     /// One of them refused it; those behind it were not asked.
     Vetoed { by: String, reason: String },
     /// A person stopped it while one of them had not answered.
     Stopped,
 }
 
-/// One that failed; the marker's metadata tells of it.
-#[derive(Debug, Serialize)]
-pub(crate) struct FailedHook {
-    hook: String,
-    reason: String,
+/// What the hooks of a compaction that takes effect left.
+#[derive(Debug, Default)]
+pub(crate) struct HookEffects {
+    /// Rows that are written with it.
+    pub writes: Vec<Write>,
+    pub failed: Vec<FailedHook>,
 }
 
-/// Asks everyone in turn; the first who refuses has the last word, and nobody is waited for any longer once `cancel` is
-/// cancelled.
+/// Asks everyone in turn; the first who refuses has the last word, and nobody is waited for any longer once the scope
+/// is cancelled.
 pub(crate) async fn ask(
     hooks: &[Arc<dyn BeforeCompaction>],
     due: &DueCompaction<'_>,
-    (frames, cancel): (&Frames, &CancellationToken),
+    scope: RunScope<'_>,
 ) -> Said {
-    let (mut writes, mut failed) = (Vec::new(), Vec::new());
+    let mut effects = HookEffects::default();
     for hook in hooks {
         let said = tokio::time::timeout(hook.time_max(), hook.before_compaction(due));
-        let Some(said) = cancel.run_until_cancelled(said).await else { return Said::Stopped };
+        let Some(said) = scope.cancel.run_until_cancelled(said).await else { return Said::Stopped };
         let reason = match said {
             Ok(Ok(Ruling::Pass)) => continue,
             Ok(Ok(Ruling::With(more))) => {
-                writes.extend(more);
+                effects.writes.extend(more);
                 continue;
             }
             Ok(Ok(Ruling::Veto { reason })) => {
@@ -113,8 +108,8 @@ pub(crate) async fn ask(
             "failed to let {} know that the conversation is condensed: {reason}; it is condensed all the same",
             hook.name()
         );
-        frames.send(Frame::Notice { text });
-        failed.push(FailedHook { hook: hook.name().to_owned(), reason });
+        scope.frames.send(Frame::Notice { text });
+        effects.failed.push(FailedHook { hook: hook.name().to_owned(), reason });
     }
-    Said::Effect { writes, failed }
+    Said::Effect(effects)
 }

@@ -1,13 +1,13 @@
 //! Clipping: a single tool result that is too large for what is kept becomes its ends and a pointer to the whole, which
 //! is kept as an artifact of the thread. The stored result stays as it is.
 
+use facts::What;
+use facts::tool_use::{head_words, tail_words};
 use jiff::Timestamp;
 use journal::{ARTIFACT_BYTES_MAX, Artifact, Write};
-use ledger::What;
-use ledger::tool_use::{head_words, tail_words};
 use model::tokens::{self, CHARS_PER_TOKEN};
 use protocol::message::joined_text;
-use protocol::{ClippedResult, EventType, Message, NewEvent, ThreadId};
+use protocol::{ClippedResult, Message, NewEvent, ThreadId};
 
 use crate::cut::Unit;
 
@@ -31,7 +31,7 @@ pub(crate) struct Clip {
 impl Clip {
     /// Returns the write and the event that clip it.
     pub(crate) fn store(self) -> Result<(Write, NewEvent), serde_json::Error> {
-        let event = NewEvent::new(EventType::ResultClipped, &self.clipped, self.artifact.created_at)?;
+        let event = NewEvent::of(&self.clipped, self.artifact.created_at)?;
         Ok((Write::PutArtifact(self.artifact), event))
     }
 }
@@ -40,16 +40,18 @@ impl Clip {
 /// counts `times` as many tokens as are estimated.
 pub(crate) fn clips(
     units: &[Unit],
-    (tokens_max, times): (u64, f64),
-    (thread_id, now): (ThreadId, Timestamp),
+    tokens_max: u64,
+    times: f64,
+    thread_id: ThreadId,
+    now: Timestamp,
 ) -> Vec<Clip> {
     // Truncation of a non-negative number is meant.
     let tokens_kept = ((tokens_max / CLIPPED_PART) as f64 / times) as u64;
     let large = units.iter().filter(|unit| unit.tokens > tokens_max);
-    large.filter_map(|unit| clip(unit, tokens_kept, (thread_id, now))).collect()
+    large.filter_map(|unit| clip(unit, tokens_kept, thread_id, now)).collect()
 }
 
-fn clip(unit: &Unit, tokens_kept: u64, (thread_id, now): (ThreadId, Timestamp)) -> Option<Clip> {
+fn clip(unit: &Unit, tokens_kept: u64, thread_id: ThreadId, now: Timestamp) -> Option<Clip> {
     let What::Message(Message::Tool(result)) = &unit.item.what else { return None };
     let whole = joined_text(&result.content);
     let bytes_kept = usize::try_from(tokens_kept * CHARS_PER_TOKEN).ok()?;

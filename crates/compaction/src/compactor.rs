@@ -1,32 +1,30 @@
 //! What the hook, the node and the tool of one agent share, and the hook: before each call of the model it looks whether
 //! the request has grown too large, and when the provider says so it lets the conversation be condensed once.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use journal::Store;
 use model::tokens;
 use model::{ChatModel, ChatRequest};
+use parking_lot::Mutex;
 use protocol::{CompactionTrigger, ThreadId};
 use runtime::{
-    Channels, Contexts, Failure, FailureKind, Hook, ModelAnswer, ModelCall, Point, StepContext, Update,
+    Channel, ChannelError, Channels, Contexts, Failure, FailureKind, Hook, ModelAnswer, ModelCall, Point,
+    StepContext, Update,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::node::{COMPACTION_NODE, WANTED_CHANNEL, wanted, wanted_channels};
+use crate::node::{COMPACTION_NODE, WANTED_CHANNEL, wanted_channels};
 use crate::plan::Wanted;
 use crate::settings::Settings;
 use crate::trigger::{Size, defaults, is_due, trigger_tokens};
 
 /// Channel: how often in a row condensing did not help, and how large the request was then.
-pub(crate) const STUCK_CHANNEL: &str = "_compaction_stuck";
+pub(crate) const STUCK_CHANNEL: Channel<Stuck> = Channel::new("_compaction_stuck");
 
 /// Channel: the provider refused the request, and the conversation was condensed for that.
-const OVERFLOWED_CHANNEL: &str = "_compaction_overflowed";
-
-/// Channels that belong to one turn.
-const LEFT_CHANNELS: [&str; 2] = [OVERFLOWED_CHANNEL, WANTED_CHANNEL];
+const OVERFLOWED_CHANNEL: Channel<bool> = Channel::new("_compaction_overflowed");
 
 /// How often in a row it is tried although it did not help (L11).
 const ATTEMPTS_MAX: u32 = 3;
@@ -66,7 +64,7 @@ pub struct Sizes {
 
 impl Sizes {
     fn note(&self, thread_id: ThreadId, tokens: u64) {
-        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newest = self.newest.lock();
         newest.retain(|(of, _)| *of != thread_id);
         if newest.len() >= SIZES_MAX {
             newest.remove(0);
@@ -76,7 +74,7 @@ impl Sizes {
 
     /// Returns how large the thread's newest request was; `None` when this process sent none.
     pub(crate) fn of(&self, thread_id: ThreadId) -> Option<u64> {
-        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest = self.newest.lock();
         newest.iter().find(|(of, _)| *of == thread_id).map(|(_, tokens)| *tokens)
     }
 }
@@ -89,16 +87,14 @@ pub(crate) struct Stuck {
     /// Tokens of the request then.
     pub tokens: u64,
     /// The window of the model it was for.
-    #[serde(default)]
     pub window: Option<u64>,
 }
 
 impl Stuck {
     /// Returns how often it did not help for a model with that window: what another one takes is another matter.
-    pub(crate) fn of(channels: &Channels, window: Option<u64>) -> Self {
-        let stored = channels.get(STUCK_CHANNEL);
-        let stuck: Option<Self> = stored.and_then(|value| serde_json::from_value(value.clone()).ok());
-        stuck.filter(|stuck| stuck.window == window).unwrap_or_default()
+    pub(crate) fn of(channels: &Channels, window: Option<u64>) -> Result<Self, ChannelError> {
+        let stuck = STUCK_CHANNEL.get(channels)?;
+        Ok(stuck.filter(|stuck: &Self| stuck.window == window).unwrap_or_default())
     }
 
     /// Returns whether another attempt at `tokens` is worth it.
@@ -172,16 +168,21 @@ impl Hook for CompactionHook {
 
     fn is_idle(&self, point: Point, channels: &Channels) -> bool {
         match point {
-            Point::BeforeAgent => !LEFT_CHANNELS.iter().any(|name| channels.contains_key(*name)),
+            Point::BeforeAgent => !OVERFLOWED_CHANNEL.is_set(channels) && !WANTED_CHANNEL.is_set(channels),
             Point::AfterModel | Point::AfterAgent => true,
         }
     }
 
     /// Forgets what a turn that was stopped had left to do.
     async fn before_agent(&self, step: &StepContext<'_>) -> Result<Update, Failure> {
-        let left = LEFT_CHANNELS.into_iter().filter(|name| step.channels.contains_key(*name));
-        let channels = left.map(|name| (name.to_owned(), Value::Null)).collect();
-        Ok(Update { channels, ..Update::default() })
+        let mut update = Update::default();
+        if OVERFLOWED_CHANNEL.is_set(step.channels) {
+            OVERFLOWED_CHANNEL.clear(&mut update.channels);
+        }
+        if WANTED_CHANNEL.is_set(step.channels) {
+            WANTED_CHANNEL.clear(&mut update.channels);
+        }
+        Ok(update)
     }
 
     async fn before_model(
@@ -194,7 +195,7 @@ impl Hook for CompactionHook {
         let frame_tokens = tokens::of_frame(request);
         let tokens = context.request_tokens(&compactor.model_name(), frame_tokens);
         compactor.sizes.note(step.thread_id, tokens);
-        if let Some(asked) = wanted(step.channels) {
+        if let Some(asked) = WANTED_CHANNEL.get(step.channels)? {
             return Ok(condensing(&asked.in_turn(frame_tokens)));
         }
         if !compactor.settings.enabled {
@@ -202,7 +203,7 @@ impl Hook for CompactionHook {
         }
         let window = compactor.window();
         let size = Size { tokens, messages: context.messages.len() as u64, window };
-        let stuck = Stuck::of(step.channels, window);
+        let stuck = Stuck::of(step.channels, window)?;
         let is_too_large = !compactor.takes(tokens);
         let is_due = is_too_large || is_due(&compactor.settings.trigger(window), size);
         // What does not fit is tried again at once, and shortened in the request when that has not helped often enough.
@@ -220,10 +221,10 @@ impl Hook for CompactionHook {
         next: ModelCall<'_>,
     ) -> Result<ModelAnswer, Failure> {
         let frame_tokens = tokens::of_frame(&request);
-        let has_overflowed = step.channels.contains_key(OVERFLOWED_CHANNEL);
+        let has_overflowed = OVERFLOWED_CHANNEL.is_set(step.channels);
         match next.run(request).await {
             Ok(mut answered) if has_overflowed => {
-                answered.update.channels.insert(OVERFLOWED_CHANNEL.to_owned(), Value::Null);
+                OVERFLOWED_CHANNEL.clear(&mut answered.update.channels);
                 Ok(answered)
             }
             Err(failure) if failure.kind == FailureKind::Overflow && !self.compactor.settings.enabled => {
@@ -235,7 +236,7 @@ impl Hook for CompactionHook {
             }
             Err(failure) if failure.kind == FailureKind::Overflow => {
                 let mut update = condensing(&Wanted::unasked(CompactionTrigger::Overflow, frame_tokens));
-                update.channels.insert(OVERFLOWED_CHANNEL.to_owned(), true.into());
+                OVERFLOWED_CHANNEL.set(&mut update.channels, &true);
                 update.usage.add(failure.partial.usage);
                 Ok(ModelAnswer { answer: None, update })
             }
@@ -260,7 +261,7 @@ impl CompactionHook {
         );
         let mut again = Failure::new(FailureKind::Overflow, message).with_hint(TOO_LARGE_HINT);
         again.partial = failure.partial;
-        again.partial.channels.insert(OVERFLOWED_CHANNEL.to_owned(), Value::Null);
+        OVERFLOWED_CHANNEL.clear(&mut again.partial.channels);
         again
     }
 }
@@ -269,7 +270,7 @@ impl CompactionHook {
 /// is, in a request of `tokens`.
 pub fn put_off(channels: &mut Channels, tokens: u64, window: Option<u64>) {
     let stuck = Stuck { attempts: 1, tokens, window };
-    channels.insert(STUCK_CHANNEL.to_owned(), serde_json::json!(stuck));
+    STUCK_CHANNEL.set(channels, &stuck);
 }
 
 /// Returns the update that leads to the node.

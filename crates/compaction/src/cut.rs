@@ -1,7 +1,7 @@
 //! Where a context is cut: what is condensed and what stays as it is. It looks at who said what and how large it is,
 //! never at what was said; nothing is condensed here.
 
-use ledger::{Item, What};
+use facts::{Item, What};
 use model::transcript::pair;
 use protocol::{Block, Message, Seq};
 
@@ -16,7 +16,6 @@ const WHOLE_TURNS_PART: u64 = 2;
 pub(crate) struct Unit {
     /// The event it comes from.
     pub item: Item,
-    /// Its tokens.
     pub tokens: u64,
 }
 
@@ -31,7 +30,6 @@ pub(crate) struct Cut {
     pub kept: u64,
     /// The person's last request when it is condensed: it is sent verbatim all the same.
     pub last_request_seq: Option<Seq>,
-    /// Whether that request is answered.
     pub request_answered: Option<bool>,
 }
 

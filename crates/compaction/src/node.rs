@@ -8,15 +8,15 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use journal::{Store, Write};
-use protocol::{
-    Compaction, CompactionFailed, CompactionTrigger, EventType, NewEvent, SCHEMA_VERSION, ThreadId,
+use journal::Store;
+use protocol::event::body::{CallPurpose, ModelCalled};
+use protocol::event::metadata::EventMetadata;
+use protocol::{Compaction, CompactionFailed, CompactionTrigger, NewEvent, SCHEMA_VERSION, ThreadId};
+use runtime::{
+    Channel, ChannelError, Channels, Failure, FailureKind, Frame, Node, RunScope, StepContext, Update,
 };
-use runtime::{Channels, Failure, FailureKind, Frame, Frames, Node, StepContext, Update};
-use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
-use crate::before::{self, BeforeCompaction, DueCompaction, FailedHook, Said};
+use crate::before::{self, BeforeCompaction, DueCompaction, HookEffects, Said};
 use crate::compactor::{Compactor, STUCK_CHANNEL, Stuck, TOO_LARGE_HINT};
 use crate::plan::{Measured, Plan, Planned, Wanted};
 use crate::summary::{self, Called, EXTRACTIVE, Options, Source, Stopped, Told};
@@ -27,24 +27,24 @@ use telling::{Outcome, Telling};
 pub const COMPACTION_NODE: &str = "compaction";
 
 /// Channel: the compaction that is asked for; see [`Wanted`].
-pub(crate) const WANTED_CHANNEL: &str = "_compaction";
+pub(crate) const WANTED_CHANNEL: Channel<Wanted> = Channel::new("_compaction");
 
 /// Percent of a request by which it must shrink; less is no progress (L11).
 const SHRINK_PERCENT_MIN: u64 = 10;
 
 /// Returns the channels that ask for a compaction.
 pub fn wanted_channels(wanted: &Wanted) -> Channels {
-    Channels::from_iter([(WANTED_CHANNEL.to_owned(), json!(wanted))])
+    let mut channels = Channels::new();
+    WANTED_CHANNEL.set(&mut channels, wanted);
+    channels
 }
 
 /// Returns whether a run that stands at the node was begun for it and ends there; otherwise a turn goes on behind it.
-pub fn is_whole_run(channels: &Channels) -> bool {
-    wanted(channels).is_some_and(|wanted| wanted.is_whole_run)
-}
-
-/// Returns the compaction that is asked for.
-pub(crate) fn wanted(channels: &Channels) -> Option<Wanted> {
-    channels.get(WANTED_CHANNEL).and_then(|value| serde_json::from_value(value.clone()).ok())
+///
+/// # Errors
+/// When what is asked for cannot be read.
+pub fn is_whole_run(channels: &Channels) -> Result<bool, ChannelError> {
+    Ok(WANTED_CHANNEL.get(channels)?.is_some_and(|wanted| wanted.is_whole_run))
 }
 
 /// Condenses.
@@ -87,20 +87,20 @@ impl Node for CompactionNode {
     }
 
     async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
-        let Some(wanted) = wanted(step.channels) else { return Ok(Update::default()) };
+        let Some(wanted) = WANTED_CHANNEL.get(step.channels)? else { return Ok(Update::default()) };
         let mut update = Update::default();
-        update.channels.insert(WANTED_CHANNEL.to_owned(), Value::Null);
+        WANTED_CHANNEL.clear(&mut update.channels);
         let now = Timestamp::now();
-        let plan = match self.compactor.plan(&**step.store, (step.thread_id, now), &wanted).await? {
+        let plan = match self.compactor.plan(&**step.store, step.thread_id, now, &wanted).await? {
             Planned::Nothing { reason, request_tokens } => {
-                self.note_stuck(&step, &wanted, (&mut update, request_tokens));
+                self.note_stuck(&step, &wanted, &mut update, request_tokens)?;
                 return helpless(&wanted, update, &reason);
             }
             Planned::Ready(plan) => *plan,
         };
         let request = plan.sizes.request;
         let mut telling = Telling::begin(step.frames, &plan, wanted.trigger);
-        match self.compactor.work(plan, &wanted, (step.step, step.frames, step.cancel)).await {
+        match self.compactor.work(plan, &wanted, step.step, step.scope()).await {
             Work::Stopped(calls) => {
                 traced(&mut update, &calls)?;
                 telling.came(Outcome::Stopped);
@@ -112,10 +112,10 @@ impl Node for CompactionNode {
                 let refused = |reason| CompactionFailed { trigger: wanted.trigger, reason, vetoed_by: None };
                 let failed = match no_progress(&plan.sizes, worked.tokens_after) {
                     Some(reason) => refused(reason),
-                    None => match self.asked(&step, (&plan, &worked), now).await {
-                        Said::Effect { writes, failed } => {
+                    None => match self.asked(&step, &plan, &worked, now).await {
+                        Said::Effect(effects) => {
                             telling.came(Outcome::Condensed);
-                            return stored(update, (plan, worked), (writes, &failed), now);
+                            return stored(update, plan, &worked, effects, now);
                         }
                         Said::Vetoed { by, reason } => {
                             CompactionFailed { vetoed_by: Some(by), ..refused(reason) }
@@ -127,8 +127,8 @@ impl Node for CompactionNode {
                     },
                 };
                 telling.came(Outcome::Failed(failed.reason.clone()));
-                update.events.push(NewEvent::new(EventType::CompactionFailed, &failed, now)?);
-                self.note_stuck(&step, &wanted, (&mut update, request));
+                update.events.push(NewEvent::of(&failed, now)?);
+                self.note_stuck(&step, &wanted, &mut update, request)?;
                 helpless(&wanted, update, &failed.reason)
             }
         }
@@ -137,9 +137,9 @@ impl Node for CompactionNode {
 
 impl CompactionNode {
     /// Asks everyone who has a say before the marker is stored. Where only results are clipped there is no marker.
-    async fn asked(&self, step: &StepContext<'_>, (plan, worked): (&Plan, &Worked), now: Timestamp) -> Said {
+    async fn asked(&self, step: &StepContext<'_>, plan: &Plan, worked: &Worked, now: Timestamp) -> Said {
         if plan.cut.is_none() {
-            return Said::Effect { writes: Vec::new(), failed: Vec::new() };
+            return Said::Effect(HookEffects::default());
         }
         let compaction = &worked.compaction;
         let due = DueCompaction {
@@ -149,19 +149,26 @@ impl CompactionNode {
             store: step.store,
             now,
         };
-        before::ask(&self.before, &due, (step.frames, step.cancel)).await
+        before::ask(&self.before, &due, step.scope()).await
     }
 
     /// Notes that it did not help, so that it is not done again and again. What was asked for does not count: it says
     /// nothing of what is due.
-    fn note_stuck(&self, step: &StepContext<'_>, wanted: &Wanted, (update, tokens): (&mut Update, u64)) {
+    fn note_stuck(
+        &self,
+        step: &StepContext<'_>,
+        wanted: &Wanted,
+        update: &mut Update,
+        tokens: u64,
+    ) -> Result<(), ChannelError> {
         if wanted.trigger == CompactionTrigger::Manual {
-            return;
+            return Ok(());
         }
         let window = self.compactor.window();
-        let attempts = Stuck::of(step.channels, window).attempts + 1;
+        let attempts = Stuck::of(step.channels, window)?.attempts + 1;
         let stuck = Stuck { attempts, tokens, window };
-        update.channels.insert(STUCK_CHANNEL.to_owned(), json!(stuck));
+        STUCK_CHANNEL.set(&mut update.channels, &stuck);
+        Ok(())
     }
 }
 
@@ -187,11 +194,12 @@ impl Plan {
 /// Returns the update that makes it durable, with what others want written together with it.
 fn stored(
     mut update: Update,
-    (plan, worked): (Plan, Worked),
-    (writes, failed): (Vec<Write>, &[FailedHook]),
+    plan: Plan,
+    worked: &Worked,
+    effects: HookEffects,
     now: Timestamp,
 ) -> Result<Update, Failure> {
-    update.channels.insert(STUCK_CHANNEL.to_owned(), Value::Null);
+    STUCK_CHANNEL.clear(&mut update.channels);
     let is_condensed = plan.cut.is_some();
     for clip in plan.clips {
         let (write, event) = clip.store()?;
@@ -199,12 +207,14 @@ fn stored(
         update.events.push(event);
     }
     if is_condensed {
-        let marker = NewEvent::new(EventType::Compacted, &worked.compaction, now)?;
-        update.events.push(match failed {
-            [] => marker,
-            failed => marker.with_metadata(&json!({"hooks_failed": failed}))?,
+        let marker = NewEvent::of(&worked.compaction, now)?;
+        update.events.push(match effects.failed {
+            failed if failed.is_empty() => marker,
+            hooks_failed => {
+                marker.with_metadata(&EventMetadata { hooks_failed, ..EventMetadata::default() })?
+            }
         });
-        update.writes.extend(writes);
+        update.writes.extend(effects.writes);
     }
     Ok(update)
 }
@@ -221,16 +231,16 @@ fn no_progress(sizes: &Measured, after: u64) -> Option<String> {
 /// Adds what model calls took, and what is traced of them (A19).
 fn traced(update: &mut Update, calls: &[Called]) -> Result<(), Failure> {
     for call in calls {
-        let content = json!({
-            "purpose": "compaction",
-            "model": call.model,
-            "usage": call.usage,
-            "prompt_sha256": call.prompt_sha256,
-            "problem": call.problem,
-        });
-        update
-            .events
-            .push(NewEvent::new(EventType::ModelCalled, &content, call.ended)?.that_took(call.took)?);
+        let called = ModelCalled {
+            purpose: CallPurpose::Compaction,
+            handoff_id: None,
+            model: Some(call.model.clone()),
+            usage: Some(call.usage),
+            prompt_sha256: Some(call.prompt_sha256.clone()),
+            problem: call.problem.clone(),
+            trace: None,
+        };
+        update.events.push(NewEvent::of(&called, call.ended)?.that_took(call.took)?);
         update.usage.add(call.usage);
     }
     Ok(())
@@ -238,31 +248,27 @@ fn traced(update: &mut Update, calls: &[Called]) -> Result<(), Failure> {
 
 impl Compactor {
     /// Returns why there is nothing to condense, as far as that can be told without asking a model; `None` when there is.
-    ///
-    /// # Errors
-    /// When the journal fails.
     pub async fn nothing_to_do(
         &self,
-        (store, thread_id): (&dyn Store, ThreadId),
+        store: &dyn Store,
+        thread_id: ThreadId,
         wanted: &Wanted,
     ) -> Result<Option<String>, Failure> {
-        Ok(match self.plan(store, (thread_id, Timestamp::now()), wanted).await? {
+        Ok(match self.plan(store, thread_id, Timestamp::now(), wanted).await? {
             Planned::Nothing { reason, .. } => Some(reason),
             Planned::Ready(plan) => plan.only_clips(),
         })
     }
 
     /// Returns what a compaction that a person asks for would be. Nothing is stored.
-    ///
-    /// # Errors
-    /// When the journal fails.
     pub async fn preview(
         &self,
-        (store, thread_id): (&dyn Store, ThreadId),
+        store: &dyn Store,
+        thread_id: ThreadId,
         wanted: &Wanted,
-        (frames, cancel): (&Frames, &CancellationToken),
+        scope: RunScope<'_>,
     ) -> Result<Option<Previewed>, Failure> {
-        let plan = match self.plan(store, (thread_id, Timestamp::now()), wanted).await? {
+        let plan = match self.plan(store, thread_id, Timestamp::now(), wanted).await? {
             Planned::Nothing { reason, .. } => return Ok(Some(Previewed::Nothing(reason))),
             Planned::Ready(plan) => *plan,
         };
@@ -270,7 +276,7 @@ impl Compactor {
             return Ok(Some(Previewed::Nothing(reason)));
         }
         let sizes = plan.sizes;
-        Ok(match self.work(plan, wanted, (0, frames, cancel)).await {
+        Ok(match self.work(plan, wanted, 0, scope).await {
             Work::Stopped(_) => None,
             Work::Done(_, worked) => Some(match no_progress(&sizes, worked.tokens_after) {
                 Some(reason) => Previewed::Nothing(reason),
@@ -280,12 +286,7 @@ impl Compactor {
     }
 
     /// Summarises what the plan condenses.
-    async fn work(
-        &self,
-        plan: Plan,
-        wanted: &Wanted,
-        (step, frames, cancel): (u64, &Frames, &CancellationToken),
-    ) -> Work {
+    async fn work(&self, plan: Plan, wanted: &Wanted, step: u64, scope: RunScope<'_>) -> Work {
         let begun = Instant::now();
         let previous = plan.context.beginning.compaction();
         let focus = wanted.focus.as_deref().map(str::trim).filter(|focus| !focus.is_empty());
@@ -301,7 +302,7 @@ impl Compactor {
                     max_summary_tokens: plan.summary_tokens(self.settings.max_summary_tokens),
                     trim_tokens: Some(self.settings.trim_tokens).filter(|tokens| *tokens > 0),
                 };
-                let told = summary::summarise(&source, &self.summarisers, &options, (frames, cancel)).await;
+                let told = summary::summarise(&source, &self.summarisers, &options, scope).await;
                 match told {
                     Ok(told) => Some(told),
                     Err(Stopped { calls }) => return Work::Stopped(calls),
@@ -316,7 +317,7 @@ impl Compactor {
             };
             for problem in self.problem.iter().chain(&told.problems) {
                 let text = format!("failed to {problem}; {instead}");
-                frames.send(Frame::Notice { text });
+                scope.frames.send(Frame::Notice { text });
             }
         }
         let summary = told.as_ref().map(|told| told.summary.clone()).unwrap_or_default();

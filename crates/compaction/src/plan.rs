@@ -1,9 +1,9 @@
 //! What a compaction would do, worked out from the journal before any model is asked.
 
+use facts::Item;
 use jiff::Timestamp;
 use journal::view::context::{Start, summary_message};
 use journal::{EventQuery, Store};
-use ledger::Item;
 use model::tokens;
 use model::transcript::Budget;
 use protocol::{Block, Category, CompactionTrigger, Message, Seq, ThreadId};
@@ -88,7 +88,6 @@ pub(crate) struct Plan {
 /// What a plan is measured by, in tokens as the model counts them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Measured {
-    /// The whole request.
     pub request: u64,
     /// Everything in it that is no message.
     pub frame: u64,
@@ -119,12 +118,10 @@ impl Measured {
 pub(crate) enum Planned {
     /// There is nothing to condense.
     Nothing {
-        /// Why.
         reason: String,
         /// Tokens of the request all the same.
         request_tokens: u64,
     },
-    /// There is.
     Ready(Box<Plan>),
 }
 
@@ -133,7 +130,8 @@ impl Compactor {
     pub(crate) async fn plan(
         &self,
         store: &dyn Store,
-        (thread_id, now): (ThreadId, Timestamp),
+        thread_id: ThreadId,
+        now: Timestamp,
         wanted: &Wanted,
     ) -> Result<Planned, Failure> {
         let context = self.contexts.read(store, thread_id).await?;
@@ -143,7 +141,7 @@ impl Compactor {
         let keep = self.kept(wanted, &plan);
         let kept_tokens = self.kept_tokens(keep, &sizes, &plan.units);
         plan.cut = cut(&plan.units, plan.context.beginning.request_seq(), keep, self.window());
-        plan.clips = clips(plan.kept(), (plan.clip_from(kept_tokens), sizes.times), (thread_id, now));
+        plan.clips = clips(plan.kept(), plan.clip_from(kept_tokens), sizes.times, thread_id, now);
         // What a provider refused is not known well enough to say so.
         if wanted.trigger == CompactionTrigger::Auto {
             plan.check_floor()?;
@@ -252,7 +250,7 @@ impl Plan {
         let Some(budget) = self.sizes.budget else { return most.min(CLIP_TOKENS_UNKNOWN) };
         let least = self.sizes.frame + self.last_request() + SUMMARY_TOKENS_MIN;
         let room = budget.saturating_sub(least);
-        let is_result = |unit: &&Unit| matches!(unit.item.what, ledger::What::Message(Message::Tool(_)));
+        let is_result = |unit: &&Unit| matches!(unit.item.what, facts::What::Message(Message::Tool(_)));
         let results = self.kept().iter().filter(is_result);
         let (count, tokens) = results.fold((0, 0), |(count, tokens), unit| (count + 1, tokens + unit.tokens));
         if tokens <= room / 2 {
@@ -291,7 +289,7 @@ impl Plan {
         let mut newest = 0;
         for unit in self.units.iter().rev() {
             let message = match &unit.item.what {
-                ledger::What::Message(message) => message,
+                facts::What::Message(message) => message,
                 _ => break,
             };
             match message {
@@ -408,9 +406,9 @@ mod tests {
     #[test]
     fn e9_what_a_run_that_never_ended_left_to_do_does_not_end_a_turn() {
         let asked = Wanted { is_whole_run: true, ..Wanted::unasked(CompactionTrigger::Manual, 0) };
-        assert!(is_whole_run(&wanted_channels(&asked)));
+        assert_eq!(is_whole_run(&wanted_channels(&asked)), Ok(true));
         let within = asked.in_turn(3_000);
         assert_eq!(within.frame_tokens, 3_000);
-        assert!(!is_whole_run(&wanted_channels(&within)));
+        assert_eq!(is_whole_run(&wanted_channels(&within)), Ok(false));
     }
 }

@@ -12,12 +12,11 @@ mod transcript;
 use std::sync::Arc;
 use std::time::Duration;
 
+use facts::{Goal, Ledger};
 use jiff::Timestamp;
-use ledger::{Goal, Ledger};
 use model::ChatModel;
 use protocol::{CarryOver, Compaction, CondensedSummary, Usage};
-use runtime::Frames;
-use tokio_util::sync::CancellationToken;
+use runtime::RunScope;
 
 use crate::cut::Unit;
 use ask::{Asking, Unusable};
@@ -67,7 +66,6 @@ pub(crate) struct Called {
     pub problem: Option<String>,
     /// When it was answered, or failed.
     pub ended: Timestamp,
-    /// How long that took.
     pub took: Duration,
 }
 
@@ -108,7 +106,7 @@ pub(crate) async fn summarise(
     source: &Source<'_>,
     models: &[Arc<dyn ChatModel>],
     options: &Options,
-    (frames, cancel): (&Frames, &CancellationToken),
+    scope: RunScope<'_>,
 ) -> Result<Told, Stopped> {
     // What a person wants kept above all is looked for in what is older than is kept otherwise.
     let mut ledger = Ledger::for_goal(source.focus.map(|focus| Arc::new(Goal::of(focus))));
@@ -119,10 +117,10 @@ pub(crate) async fn summarise(
     let mut problems = Vec::new();
     let mut written = None;
     for model in models {
-        if cancel.is_cancelled() {
+        if scope.cancel.is_cancelled() {
             return Err(Stopped { calls });
         }
-        let asking = Asking { model, source, options, frames, cancel };
+        let asking = Asking { model, source, options, scope };
         match asking.ask(&mut calls).await {
             Ok(record) => {
                 written = Some((record, model.name().to_string()));
@@ -142,7 +140,7 @@ pub(crate) async fn summarise(
     }
     let tokens_max = options.max_summary_tokens.min(SUMMARY_TOKENS_MAX);
     let last_seq = source.dropped.last().map_or(0, |unit| unit.item.seq);
-    let summary = render::fit(&sections, &carry_over, (last_seq, source.answered), tokens_max);
+    let summary = render::fit(&sections, &carry_over, last_seq, source.answered, tokens_max);
     let mut usage = Usage::default();
     calls.iter().for_each(|call: &Called| usage.add(call.usage));
     Ok(Told { sections, carry_over, summary, model, usage, calls, prompt_sha256, problems })

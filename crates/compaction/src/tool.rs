@@ -6,8 +6,9 @@ use async_trait::async_trait;
 use model::ToolSpec;
 use protocol::CompactionTrigger;
 use runtime::{Repeat, Tool, ToolContext, ToolOutput, Update};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::compactor::Compactor;
 use crate::node::wanted_channels;
@@ -22,29 +23,17 @@ pub struct CompactTool {
     pub compactor: Arc<Compactor>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Args {
+    #[schemars(description = include_str!("../prompts/compact_conversation_focus.md").trim())]
     focus: Option<String>,
 }
 
 #[async_trait]
 impl Tool for CompactTool {
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: COMPACT_CONVERSATION.to_owned(),
-            description: include_str!("../prompts/compact_conversation.md").trim().to_owned(),
-            parameters: json!({
-                "type": "object",
-                "properties": {
-                    "focus": {
-                        "type": "string",
-                        "description": include_str!("../prompts/compact_conversation_focus.md").trim(),
-                    }
-                },
-                "additionalProperties": false
-            }),
-        }
+        ToolSpec::taking::<Args>(COMPACT_CONVERSATION, include_str!("../prompts/compact_conversation.md"))
     }
 
     fn repeat(&self) -> Repeat {
@@ -68,8 +57,7 @@ impl Tool for CompactTool {
             Err(error) => return ToolOutput::error(format!("failed to {error}")),
         }
         let wanted = Wanted { focus, ..Wanted::unasked(CompactionTrigger::Manual, 0) };
-        let here = (&*context.store, context.thread_id);
-        match self.compactor.nothing_to_do(here, &wanted).await {
+        match self.compactor.nothing_to_do(&*context.store, context.thread_id, &wanted).await {
             Ok(None) => {}
             Ok(Some(reason)) => return ToolOutput::error(format!("Not condensed: {reason}. Go on.")),
             Err(failure) => return ToolOutput::error(format!("failed to {failure}")),

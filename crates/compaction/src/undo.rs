@@ -21,9 +21,6 @@ pub struct NewestMarker {
 
 /// Returns the compaction that the thread's context, which has this beginning, begins with; `None` when nothing is
 /// condensed.
-///
-/// # Errors
-/// When the journal fails.
 pub async fn newest_marker(
     store: &dyn Store,
     thread_id: ThreadId,
@@ -52,10 +49,7 @@ pub async fn newest_marker(
 }
 
 /// Returns the event that takes the compaction back.
-///
-/// # Errors
-/// When it cannot be written as JSON.
 pub fn undone(marker: &NewestMarker, now: Timestamp) -> Result<NewEvent, serde_json::Error> {
     let content = CompactionUndone { marker_seq: marker.seq, clip_seqs: marker.clip_seqs.clone() };
-    NewEvent::new(EventType::CompactionUndone, &content, now)
+    NewEvent::of(&content, now)
 }

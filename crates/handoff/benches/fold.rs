@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use divan::{AllocProfiler, Bencher, counter::ItemsCount};
+use facts::{Goal, Item, Ledger, What};
 use handoff::{Extract, Grounding, Selector, extract};
 use jiff::Timestamp;
-use ledger::{Goal, Item, Ledger, What};
 use protocol::message::{AiMessage, Block, Message, ToolMessage, ToolStatus};
 use protocol::{AssistantId, Coverage, HandoffId, HandoffSummary, SCHEMA_VERSION, ThreadId};
 use serde_json::json;

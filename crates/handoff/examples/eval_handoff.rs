@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 
+use facts::{Item, Ledger};
 use handoff::limits::INPUT_TOKENS_MAX;
 use handoff::{Selector, extract, render};
 use jiff::Timestamp;
-use ledger::{Item, Ledger};
 use protocol::{Event, EventId, ThreadId};
 use serde::Deserialize;
 use transcripts::{Conversation, Entry, Format, Problem, Sink, SinkError, Source};

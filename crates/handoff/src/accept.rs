@@ -7,9 +7,10 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::{HandoffFilter, HandoffPatch, Store, ThreadPatch, Write};
 use memory::{AgentFile, Written};
+use protocol::event::body::{HandoffAccepted, HandoffExpired, HandoffSeeded, ThreadCreated};
 use protocol::{
-    AssistantId, EventType, Handoff, HandoffId, HandoffMark, HandoffStatus, NewEvent, ParentKind,
-    PendingActivity, Proposal, Thread, ThreadStatus,
+    AssistantId, Handoff, HandoffId, HandoffMark, HandoffStatus, NewEvent, ParentKind, PendingActivity,
+    Proposal, Thread, ThreadStatus,
 };
 use runtime::{Activity, Channels, Failure, FailureKind, Frame, Frames, Update};
 use serde_json::{Map, Value, json};
@@ -17,7 +18,7 @@ use serde_json::{Map, Value, json};
 use crate::lifecycle::log::Line;
 use crate::lifecycle::{Step, moved};
 use crate::mirror::{self, Mirror};
-use crate::tool;
+use crate::request::tool;
 
 /// The name the acceptance is stored under.
 pub const ACCEPT_ACTIVITY: &str = "accept_handoff";
@@ -75,13 +76,15 @@ pub(crate) async fn accepted(
     now: Timestamp,
 ) -> Result<Update, Failure> {
     let parent = handoff.parent_thread_id;
-    let content = json!({
-        "handoff_id": handoff.handoff_id, "iteration": proposal.iteration,
-        "summary_sha256": proposal.summary_sha256, "child_thread_id": handoff.child_thread_id,
-    });
-    let accepted = NewEvent::new(EventType::HandoffAccepted, &content, now)?;
-    let origin = json!({"origin": "handoff", "handoff_id": handoff.handoff_id, "parent_thread_id": parent});
-    let created = NewEvent::new(EventType::ThreadCreated, &origin, now)?;
+    let accepted = HandoffAccepted {
+        handoff_id: handoff.handoff_id,
+        iteration: proposal.iteration,
+        summary_sha256: proposal.summary_sha256.clone(),
+        child_thread_id: handoff.child_thread_id,
+    };
+    let accepted = NewEvent::of(&accepted, now)?;
+    let origin = ThreadCreated::Handoff { handoff_id: handoff.handoff_id, parent_thread_id: parent };
+    let created = NewEvent::of(&origin, now)?;
     let patch = HandoffPatch {
         iteration: Some(proposal.iteration),
         accepted_sha256: Some(proposal.summary_sha256.clone()),
@@ -142,8 +145,8 @@ impl Acceptance {
         }
         let now = Timestamp::now();
         let note = written.err();
-        let content = json!({"handoff_id": handoff.handoff_id, "file": path, "error": note});
-        let events = vec![NewEvent::new(EventType::HandoffSeeded, &content, now)?];
+        let seeded = HandoffSeeded { handoff_id: handoff.handoff_id, file: path, error: note.clone() };
+        let events = vec![NewEvent::of(&seeded, now)?];
         let patch = HandoffPatch { note, ..HandoffPatch::default() };
         let writes = vec![moved(handoff, Step::Seed, patch, now)?];
         Line::Succeeded.of(handoff, Some(proposal));
@@ -174,9 +177,6 @@ impl Acceptance {
     }
 
     /// Returns the summary that was accepted; `None` before that.
-    ///
-    /// # Errors
-    /// When the journal fails.
     pub async fn accepted(&self, handoff: &Handoff) -> journal::Result<Option<Proposal>> {
         let Some(sha256) = &handoff.accepted_sha256 else { return Ok(None) };
         let proposals = self.store.proposals(handoff.handoff_id).await?;
@@ -282,16 +282,12 @@ pub fn rewound(handoff: &Handoff, at: Timestamp) -> Vec<Write> {
 }
 
 /// Returns the writes that give up a handoff nobody decided, in a thread with these channels.
-///
-/// # Errors
-/// When its event cannot be written as JSON.
 pub fn expired(
     handoff: &Handoff,
     channels: &Channels,
     at: Timestamp,
 ) -> Result<Vec<Write>, serde_json::Error> {
-    let mut events =
-        vec![NewEvent::new(EventType::HandoffExpired, &json!({"handoff_id": handoff.handoff_id}), at)?];
+    let mut events = vec![NewEvent::of(&HandoffExpired { handoff_id: handoff.handoff_id }, at)?];
     events.extend(tool::unanswered(channels, at)?);
     let append = Write::Append { thread_id: handoff.parent_thread_id, events };
     Ok(expire(handoff, UNDECIDED, at).into_iter().chain([append]).collect())

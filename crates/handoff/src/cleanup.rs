@@ -4,14 +4,18 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::{HandoffPatch, ThreadPatch, Transaction, Write};
-use protocol::{EventType, HandoffMark, HandoffStatus, NewEvent, PendingActivity, Thread};
-use runtime::{Activity, Channels, Failure, Frame, Frames, Node, StepContext, Update};
+use protocol::event::body::HandoffCleaned;
+use protocol::{HandoffMark, HandoffStatus, NewEvent, PendingActivity, Thread};
+use runtime::{Activity, Channel, Channels, Failure, Frame, Frames, Node, StepContext, Update};
 use serde_json::{Map, Value, json};
 
 use crate::accept::{Acceptance, handoff_id};
 use crate::lifecycle::log::Line;
 use crate::lifecycle::{Step, moved};
-use crate::request::keys;
+use crate::request::ASKER_CHANNEL;
+
+/// Channel: whether the first turn of a child whose block is to be cleared is complete; absent in any other thread.
+const FIRST_TURN_CHANNEL: Channel<bool> = Channel::new("_handoff_first_turn_done");
 
 /// The name of the node that marks the first complete turn.
 pub const MARK_NODE: &str = "mark_first_handoff_turn";
@@ -23,10 +27,14 @@ pub const CLEAR_ACTIVITY: &str = "clear_handoff_block";
 /// Returns the channels with which a turn of `thread` begins, so that the graph knows whether a handoff's cleanup
 /// is due at its end.
 pub fn turn_channels(thread: &Thread) -> Channels {
-    let due = own_mark(thread).is_some_and(|mark| mark.cleanup_required);
-    let value = if due { Value::Bool(false) } else { Value::Null };
+    let mut channels = Channels::new();
+    match own_mark(thread).is_some_and(|mark| mark.cleanup_required) {
+        true => FIRST_TURN_CHANNEL.set(&mut channels, &false),
+        false => FIRST_TURN_CHANNEL.clear(&mut channels),
+    }
     // A person who goes on leaves the call that asked for a handoff without an answer to wait for.
-    Channels::from_iter([(keys::FIRST_TURN_DONE.to_owned(), value), (keys::ASKER.to_owned(), Value::Null)])
+    ASKER_CHANNEL.clear(&mut channels);
+    channels
 }
 
 /// Returns the mark of the handoff that `thread` is the child of.
@@ -35,14 +43,13 @@ fn own_mark(thread: &Thread) -> Option<HandoffMark> {
 }
 
 /// The edge after a turn: to the mark when a cleanup is due, otherwise the graph is idle.
-pub fn after_turn(channels: &Channels) -> Option<&'static str> {
-    channels.contains_key(keys::FIRST_TURN_DONE).then_some(MARK_NODE)
+pub fn after_turn(channels: &Channels) -> runtime::NextNode {
+    Ok(FIRST_TURN_CHANNEL.is_set(channels).then_some(MARK_NODE))
 }
 
 /// The edge after the mark: to the cleanup once the first turn is done.
-pub fn should_cleanup_handoff(channels: &Channels) -> Option<&'static str> {
-    let done = channels.get(keys::FIRST_TURN_DONE).and_then(Value::as_bool) == Some(true);
-    done.then_some(CLEANUP_NODE)
+pub fn should_cleanup_handoff(channels: &Channels) -> runtime::NextNode {
+    Ok((FIRST_TURN_CHANNEL.get(channels)? == Some(true)).then_some(CLEANUP_NODE))
 }
 
 /// Marks that the child's first turn is complete: from here on its summary is not injected.
@@ -65,7 +72,7 @@ impl Node for MarkFirstTurn {
             mark.pending = false;
             update.writes.push(set_mark(&mark)?);
         }
-        update.channels.insert(keys::FIRST_TURN_DONE.to_owned(), true.into());
+        FIRST_TURN_CHANNEL.set(&mut update.channels, &true);
         Ok(update)
     }
 }
@@ -85,7 +92,7 @@ impl Node for HandoffCleanup {
 
     async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
         let mut update = Update::default();
-        update.channels.insert(keys::FIRST_TURN_DONE.to_owned(), Value::Null);
+        FIRST_TURN_CHANNEL.clear(&mut update.channels);
         let thread = step.store.thread(step.thread_id).await?;
         if let Some(mark) = thread.as_ref().and_then(own_mark) {
             let args = json!({"handoff_id": mark.handoff_id});
@@ -127,8 +134,7 @@ impl Activity for BlockClearing {
         }
         let now = Timestamp::now();
         let store = &self.acceptance.store;
-        let event =
-            NewEvent::new(EventType::HandoffCleaned, &json!({"handoff_id": handoff.handoff_id}), now)?;
+        let event = NewEvent::of(&HandoffCleaned { handoff_id: handoff.handoff_id }, now)?;
         let mut writes = vec![moved(&handoff, Step::Clean, HandoffPatch::default(), now)?];
         let child = store.thread(handoff.child_thread_id).await?;
         let mark = child.as_ref().and_then(own_mark).filter(|mark| mark.handoff_id == handoff.handoff_id);

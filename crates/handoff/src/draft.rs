@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::limits::{BODY_ITEMS_MAX, BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
 use crate::summary::render;
-use ledger::redact;
+use facts::redact;
 
 const INSTRUCTIONS: &str = include_str!("draft/prompts/draft.md");
 const INPUT: &str = include_str!("draft/prompts/draft_input.md");
@@ -150,7 +150,7 @@ pub(crate) fn prompt(input: &DraftInput) -> Result<(String, String), minijinja::
 
 /// Returns the hash of the prompt files, for the record of a call.
 pub(crate) fn prompt_sha256() -> String {
-    crate::sha256_hex(format!("{INSTRUCTIONS}\n{INPUT}").as_bytes())
+    protocol::sha256_hex(format!("{INSTRUCTIONS}\n{INPUT}"))
 }
 
 /// Reads an answer: strictly, then once more after the repairs that need no guess, such as a code fence around it.

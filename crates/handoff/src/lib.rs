@@ -8,8 +8,8 @@ pub mod limits;
 pub mod mirror;
 mod request;
 mod review;
+mod state;
 mod summary;
-mod tool;
 mod transcript;
 
 pub use accept::{Acceptance, AgentFiles, UNDECIDED, expired, rewound, settled};
@@ -21,6 +21,9 @@ pub use draft::summarization::{
 };
 pub use draft::window::folds::Folds;
 pub use request::propose::{Due, due as proposal_due};
+pub use request::tool::{
+    HandoffResult, HandoffTool, REQUEST_HANDOFF, after_result, asked_by_agent, left_waiting, pending,
+};
 pub use request::{Options, Request, is_blank, requested_key, restart, start};
 pub use review::approval::{HandoffApproval, put_aside};
 pub use summary::coverage::{Counts, CoverageBuilder, Reach, counts};
@@ -29,13 +32,4 @@ pub use summary::ground::Grounding;
 pub use summary::render::{self, fit, render};
 pub use summary::select::{Selection, Selector};
 pub use summary::statistics::{Counted, Figures, Statistics};
-pub use tool::{
-    HandoffResult, HandoffTool, REQUEST_HANDOFF, after_result, asked_by_agent, left_waiting, pending,
-};
 pub use transcript::{TOLD_TYPES, as_messages, editable, name_assistant};
-
-/// Returns the lowercase hex SHA-256 of `bytes`.
-pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
-    use sha2::Digest;
-    sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
-}

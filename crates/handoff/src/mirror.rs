@@ -14,12 +14,13 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use journal::Store;
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -86,7 +87,6 @@ struct Work {
 enum Phase {
     /// Nothing: nothing waits, or it is degraded.
     Resting,
-    /// It sends.
     Sending,
     /// It waits before the next attempt.
     Pausing,
@@ -170,9 +170,6 @@ impl Mirror {
     }
 
     /// Returns whether summaries reach it. Only the journal is read.
-    ///
-    /// # Errors
-    /// When that fails.
     pub async fn status(&self) -> Result<MirrorStatus, Error> {
         match &self.worker {
             Some(worker) => Ok(worker.courier.state().await?.status()),
@@ -181,9 +178,6 @@ impl Mirror {
     }
 
     /// Returns what is known of it. Only the journal is read.
-    ///
-    /// # Errors
-    /// When that fails.
     pub async fn report(&self) -> Result<MirrorReport, Error> {
         let (waiting, oldest) = self.waiting().await?;
         let Some(worker) = &self.worker else {
@@ -214,7 +208,7 @@ impl Mirror {
     }
 
     /// Returns how its connections are used; `None` while there are none.
-    pub fn connections(&self) -> Option<pg::Figures> {
+    pub fn connections(&self) -> Option<postgres::Figures> {
         self.worker.as_ref()?.courier.figures()
     }
 
@@ -226,7 +220,7 @@ impl Mirror {
 
 impl Worker {
     fn begin(self: &Arc<Self>) {
-        let mut work = self.work();
+        let mut work = self.work.lock();
         if work.task.as_ref().is_some_and(|task| !task.is_finished()) {
             work.is_due_again = true;
             return;
@@ -262,16 +256,12 @@ impl Worker {
 
     /// Ends the work, unless something became due meanwhile.
     fn has_ended(&self) -> bool {
-        let mut work = self.work();
+        let mut work = self.work.lock();
         if std::mem::take(&mut work.is_due_again) {
             return false;
         }
         work.task = None;
         self.phase.send_replace(Phase::Resting);
         true
-    }
-
-    fn work(&self) -> MutexGuard<'_, Work> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

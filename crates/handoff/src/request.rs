@@ -1,43 +1,25 @@
-//! A request for a handoff: what was asked for, the state keys that carry it through the graph, and the rows its
-//! admission writes.
+//! A request for a handoff: what was asked for, and the rows and the state its admission writes.
 
 pub(crate) mod propose;
+pub(crate) mod tool;
 
 use std::path::PathBuf;
 
 use jiff::Timestamp;
 use journal::{EventQuery, HandoffPatch, Store, Write};
+use protocol::event::body::HandoffRequested;
 use protocol::{
-    AssistantId, Category, Event, EventType, Handoff, HandoffId, HandoffStatus, NewEvent, Thread, ThreadId,
+    AssistantId, Category, EventType, Handoff, HandoffId, HandoffStatus, NewEvent, Thread, ThreadId,
 };
-use runtime::{Channels, Failure, Start, Update};
+use runtime::{Channel, Channels, Failure, Start, Update};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use crate::lifecycle::{self, Step};
+use crate::state::{HandoffInProgress, HandoffState, ProposalRef};
 
-/// State keys; those that begin with `_` never leave the process. The names are fixed by contract §3.
-pub(crate) mod keys {
-    pub(crate) const REQUESTED: &str = "handoff_requested";
-    pub(crate) const PROPOSAL: &str = "handoff_proposal";
-    pub(crate) const DECISION: &str = "handoff_decision";
-    pub(crate) const APPROVED: &str = "handoff_approved";
-    pub(crate) const CHILD: &str = "child_thread_id";
-    pub(crate) const METADATA: &str = "_handoff_metadata";
-    pub(crate) const ITERATION: &str = "_handoff_iteration";
-    pub(crate) const FEEDBACK: &str = "_handoff_feedback";
-    pub(crate) const PREVIOUS_SUMMARY: &str = "_handoff_previous_summary";
-    pub(crate) const REFINEMENT_HISTORY: &str = "_handoff_refinement_history";
-    /// Another draft is asked for without feedback: `{model}`.
-    pub(crate) const REDRAFT: &str = "_handoff_redraft";
-    /// The model a person chose for the drafts of this handoff.
-    pub(crate) const MODEL: &str = "_handoff_model";
-    /// What was wrong with the last draft: a [`super::Problem`].
-    pub(crate) const PROBLEM: &str = "_handoff_problem";
-    /// The tool call that asked for the handoff and has no result yet: a [`super::Asker`].
-    pub(crate) const ASKER: &str = "_handoff_asker";
-    pub(crate) const FIRST_TURN_DONE: &str = "_handoff_first_turn_done";
-}
+/// Channel: the tool call that asked for the handoff and has no result yet. It outlasts the decision, and ends when a person
+/// goes on without one.
+pub(crate) const ASKER_CHANNEL: Channel<Asker> = Channel::new("_handoff_asker");
 
 /// How a handoff was asked for; stored with it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,7 +68,7 @@ pub(crate) struct Asker {
     pub(crate) call_id: String,
 }
 
-/// What `_handoff_metadata` holds while a handoff is under way in its parent thread.
+/// Which handoff is under way in a thread, and how it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Metadata {
     pub(crate) handoff_id: HandoffId,
@@ -97,15 +79,11 @@ pub(crate) struct Metadata {
     pub(crate) options: Options,
 }
 
-impl Metadata {
-    pub(crate) fn read(channels: &Channels) -> Option<Self> {
-        channels.get(keys::METADATA).and_then(|value| serde_json::from_value(value.clone()).ok())
-    }
-}
-
 impl Asker {
-    pub(crate) fn read(channels: &Channels) -> Option<Self> {
-        channels.get(keys::ASKER).and_then(|value| serde_json::from_value(value.clone()).ok())
+    /// Returns the call that waits, for a thread that goes on without the decision. One that cannot be read gets no result:
+    /// going on must stay possible, and whatever the thread begins next removes it.
+    pub(crate) fn left_behind(channels: &Channels) -> Option<Self> {
+        ASKER_CHANNEL.get(channels).unwrap_or_default()
     }
 }
 
@@ -133,9 +111,6 @@ pub fn requested_key(handoff_id: HandoffId) -> String {
 
 /// Returns whether nothing was ever said in the thread, here or in a session it was imported from: there is nothing to
 /// hand off. A child that waits for its first turn has its summary still before it.
-///
-/// # Errors
-/// When the journal fails.
 pub async fn is_blank(store: &dyn Store, thread: &Thread) -> journal::Result<bool> {
     if thread.message_count > 0 {
         return Ok(false);
@@ -145,28 +120,12 @@ pub async fn is_blank(store: &dyn Store, thread: &Thread) -> journal::Result<boo
     if !store.events(thread.thread_id, query).await?.is_empty() {
         return Ok(false);
     }
-    let mut after = 0;
-    loop {
-        let query = EventQuery {
-            categories: vec![Category::Middleware],
-            ..EventQuery::after(after, journal::PAGE_ROWS_MAX)
-        };
-        let page = store.events(thread.thread_id, query).await?;
-        let Some(last) = page.last() else { return Ok(true) };
-        after = last.seq;
-        let is_imported = |event: &Event| {
-            matches!(event.kind(), Some(EventType::ImportedSummary | EventType::ImportedBoundary))
-        };
-        if page.iter().any(is_imported) {
-            return Ok(false);
-        }
-    }
+    let types = vec![EventType::ImportedSummary, EventType::ImportedBoundary];
+    let imported = EventQuery { types, ..EventQuery::after(0, 1) };
+    Ok(store.events(thread.thread_id, imported).await?.is_empty())
 }
 
 /// Returns what the run that carries `request` begins with.
-///
-/// # Errors
-/// When it cannot be written as JSON.
 pub fn start(request: &Request) -> Result<Start, Failure> {
     let metadata = Metadata {
         handoff_id: request.handoff_id,
@@ -190,17 +149,16 @@ pub fn start(request: &Request) -> Result<Start, Failure> {
         created_at: request.now,
         updated_at: request.now,
     };
-    let content = json!({
-        "handoff_id": request.handoff_id, "goal": request.options.goal,
-        "initiated_by": request.options.initiated_by(),
-    });
-    let event = NewEvent::new(EventType::HandoffRequested, &content, request.now)?;
-    let event = event.keyed(requested_key(request.handoff_id));
-    let mut channels = cleared();
+    let requested = HandoffRequested {
+        handoff_id: request.handoff_id,
+        goal: request.options.goal.clone(),
+        initiated_by: request.options.initiated_by().to_owned(),
+    };
+    let event = NewEvent::of(&requested, request.now)?.keyed(requested_key(request.handoff_id));
+    let state = HandoffState::Requested { handoff: Box::new(HandoffInProgress::new(metadata)) };
+    let mut channels = state.channels();
     // A call that asked for an earlier handoff is not answered by this one.
-    channels.insert(keys::ASKER.to_owned(), Value::Null);
-    channels.insert(keys::REQUESTED.to_owned(), true.into());
-    channels.insert(keys::METADATA.to_owned(), serde_json::to_value(metadata)?);
+    ASKER_CHANNEL.clear(&mut channels);
     // Nothing lies between being asked for and being drafted, so both become durable together.
     let drafting = lifecycle::moved(&handoff, Step::Draft, HandoffPatch::default(), request.now)?;
     let writes = vec![Write::CreateHandoff(handoff), drafting];
@@ -211,12 +169,17 @@ pub fn start(request: &Request) -> Result<Start, Failure> {
     })
 }
 
-/// Returns what a run begins with that takes up a pending handoff whose run ended before it asked. The rows are the
-/// truth; feedback that was not worked in yet is still in the thread's channels.
+/// Returns what a run begins with that takes up a pending handoff whose run ended before it asked, in a thread with these
+/// channels. The handoff's row is the truth: a state that is missing, cannot be read or is of something else is made anew
+/// from it, and one that agrees with it stays, with the feedback that was not worked in yet.
 ///
 /// # Errors
 /// When the stored options cannot be read.
-pub fn restart(handoff: &Handoff) -> Result<Start, serde_json::Error> {
+pub fn restart(handoff: &Handoff, channels: &Channels) -> Result<Start, serde_json::Error> {
+    let state = HandoffState::read(channels).unwrap_or_default();
+    if state.as_ref().is_some_and(|state| agrees(state, handoff)) {
+        return Ok(Start::default());
+    }
     let metadata = Metadata {
         handoff_id: handoff.handoff_id,
         assistant_id: handoff.assistant_id.clone(),
@@ -224,38 +187,31 @@ pub fn restart(handoff: &Handoff) -> Result<Start, serde_json::Error> {
         created_at: handoff.created_at,
         options: serde_json::from_value(handoff.options.clone())?,
     };
-    let proposal = match handoff.status {
-        HandoffStatus::AwaitingDecision => {
-            json!({"handoff_id": handoff.handoff_id, "iteration": handoff.iteration})
-        }
-        _ => Value::Null,
+    let known = state.as_ref().and_then(HandoffState::in_progress);
+    let known = known.filter(|known| known.metadata.handoff_id == handoff.handoff_id).cloned();
+    let known = Box::new(known.unwrap_or_else(|| HandoffInProgress::new(metadata)));
+    let state = if handoff.status == HandoffStatus::AwaitingDecision {
+        let Handoff { handoff_id, iteration, .. } = *handoff;
+        let proposal = ProposalRef { handoff_id, iteration, summary_sha256: None };
+        HandoffState::AwaitingDecision { handoff: known, proposal, problem: None }
+    } else {
+        HandoffState::Requested { handoff: known }
     };
-    let channels = Channels::from_iter([
-        (keys::REQUESTED.to_owned(), Value::Bool(true)),
-        (keys::METADATA.to_owned(), serde_json::to_value(metadata)?),
-        (keys::PROPOSAL.to_owned(), proposal),
-    ]);
-    Ok(Start { channels, ..Start::default() })
+    Ok(Start { channels: state.channels(), ..Start::default() })
 }
 
-/// Returns the channels that end a handoff in its parent, whatever its outcome: every key of it is removed.
-pub(crate) fn cleared() -> Channels {
-    [
-        keys::REQUESTED,
-        keys::PROPOSAL,
-        keys::DECISION,
-        keys::APPROVED,
-        keys::CHILD,
-        keys::METADATA,
-        keys::ITERATION,
-        keys::FEEDBACK,
-        keys::PREVIOUS_SUMMARY,
-        keys::REFINEMENT_HISTORY,
-        keys::REDRAFT,
-        keys::MODEL,
-        keys::PROBLEM,
-    ]
-    .into_iter()
-    .map(|key| (key.to_owned(), Value::Null))
-    .collect()
+/// Returns whether the state of a thread says the same as the row of its pending handoff.
+fn agrees(state: &HandoffState, handoff: &Handoff) -> bool {
+    let is_same = |known: &HandoffInProgress| known.metadata.handoff_id == handoff.handoff_id;
+    match state {
+        HandoffState::Requested { handoff: known } | HandoffState::Redrafting { handoff: known, .. } => {
+            is_same(known) && handoff.status == HandoffStatus::Drafting
+        }
+        HandoffState::AwaitingDecision { handoff: known, proposal, .. } => {
+            is_same(known)
+                && handoff.status == HandoffStatus::AwaitingDecision
+                && proposal.iteration == handoff.iteration
+        }
+        HandoffState::Accepted { .. } | HandoffState::Declined | HandoffState::Previewed => false,
+    }
 }

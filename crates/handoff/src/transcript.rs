@@ -5,16 +5,20 @@
 use std::collections::HashSet;
 
 use journal::view::message_id;
+use protocol::event::body::{
+    DraftRequest, HandoffAccepted, HandoffDeclined, HandoffFailed, HandoffProposed, HandoffRefined,
+    HandoffReverted, RunInterrupted,
+};
 use protocol::{
     AiMessage, AssistantId, Block, Event, EventType, Handoff, HandoffId, InterruptPayload, Message, Proposal,
-    Seq, ToolMessage, ToolStatus,
+    Seq, ToolMessage, ToolStatus, UnreadableBody,
 };
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::request::Options;
+use crate::request::tool;
 use crate::review::payload::{ACTION_NAME, MIDDLEWARE_SOURCE, Situation, payload};
-use crate::tool;
 
 /// The events that tell of questions about handoffs and of what came of them.
 pub const TOLD_TYPES: [EventType; 9] = [
@@ -66,15 +70,25 @@ fn name_in(args: &mut Value) {
     }
 }
 
-/// A proposal that was stored, by handoff and iteration.
-type Place = (HandoffId, u32);
+/// A stored proposal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ProposalKey {
+    handoff_id: HandoffId,
+    iteration: u32,
+}
+
+/// What came of a question.
+struct QuestionResult {
+    status: ToolStatus,
+    text: String,
+}
 
 struct Telling<'a> {
     handoffs: &'a [(Handoff, Vec<Proposal>)],
     /// What the next question is about.
-    newest: Option<Place>,
+    newest: Option<ProposalKey>,
     /// The call that waits for its result.
-    open: Option<(Place, String)>,
+    open: Option<(ProposalKey, String)>,
     asked: HashSet<String>,
     told: Vec<(Seq, Message)>,
 }
@@ -82,53 +96,68 @@ struct Telling<'a> {
 impl Telling<'_> {
     fn take(&mut self, event: &Event) {
         let Some(kind) = event.kind().filter(|kind| TOLD_TYPES.contains(kind)) else { return };
-        let content = event.content_value();
-        let text = |key: &str| content[key].as_str();
-        match kind {
-            EventType::HandoffProposed => self.newest = place(&content),
-            EventType::HandoffReverted => {
-                self.newest = place(&content);
-                let text = format!("Went back to draft {}.", content["reverted_to"]);
-                self.close(event, &content, (ToolStatus::Success, text));
+        // What cannot be read is not told.
+        if let Ok(Some(result)) = self.result(kind, event) {
+            self.close(event, result);
+        }
+    }
+
+    /// Takes note of the event; returns what came of the question that waits, where the event decides it.
+    fn result(&mut self, kind: EventType, event: &Event) -> Result<Option<QuestionResult>, UnreadableBody> {
+        let success = |text| Some(QuestionResult { status: ToolStatus::Success, text });
+        let error = |text| Some(QuestionResult { status: ToolStatus::Error, text });
+        Ok(match kind {
+            EventType::HandoffProposed => {
+                let HandoffProposed { handoff_id, iteration, .. } = event.body()?;
+                self.newest = Some(ProposalKey { handoff_id, iteration });
+                None
             }
-            EventType::RunInterrupted if asks(&content) => self.ask(event),
+            EventType::HandoffReverted => {
+                let HandoffReverted { handoff_id, iteration, reverted_to } = event.body()?;
+                self.newest = Some(ProposalKey { handoff_id, iteration });
+                success(format!("Went back to draft {reverted_to}."))
+            }
+            EventType::RunInterrupted => {
+                let RunInterrupted { actions, .. } = event.body()?;
+                if actions.iter().any(|action| action == ACTION_NAME) {
+                    self.ask(event);
+                }
+                None
+            }
             EventType::HandoffRefined => {
-                let text = match (text("feedback"), text("model")) {
-                    (Some(feedback), _) => format!("Refined: {feedback}"),
-                    (None, Some(model)) => format!("Another draft was asked for, by {model}."),
-                    (None, None) => "Another draft was asked for.".to_owned(),
-                };
-                self.close(event, &content, (ToolStatus::Success, text));
+                let HandoffRefined { request, .. } = event.body()?;
+                success(match request {
+                    DraftRequest::Feedback { feedback } => format!("Refined: {feedback}"),
+                    DraftRequest::Model { model: Some(model) } => {
+                        format!("Another draft was asked for, by {model}.")
+                    }
+                    DraftRequest::Model { model: None } => "Another draft was asked for.".to_owned(),
+                })
             }
             EventType::HandoffAccepted => {
-                let text = tool::accepted(text("child_thread_id").unwrap_or_default());
-                self.close(event, &content, (ToolStatus::Success, text));
+                let HandoffAccepted { child_thread_id, .. } = event.body()?;
+                success(tool::accepted(&child_thread_id.to_string()))
             }
             EventType::HandoffDeclined => {
-                self.close(event, &content, (ToolStatus::Error, tool::declined(text("message"))));
+                let HandoffDeclined { message, .. } = event.body()?;
+                error(tool::declined(message.as_deref()))
             }
-            EventType::HandoffPreviewed => {
-                self.close(event, &content, (ToolStatus::Success, tool::PREVIEWED.to_owned()));
-            }
-            EventType::HandoffExpired => {
-                self.close(event, &content, (ToolStatus::Error, tool::GIVEN_UP.to_owned()));
-            }
+            EventType::HandoffPreviewed => success(tool::PREVIEWED.to_owned()),
+            EventType::HandoffExpired => error(tool::GIVEN_UP.to_owned()),
             EventType::HandoffFailed => {
-                let why = text("reason").unwrap_or("no reason is known");
-                self.close(event, &content, (ToolStatus::Error, format!("The handoff failed: {why}.")));
+                let HandoffFailed { reason, .. } = event.body()?;
+                error(format!("The handoff failed: {reason}."))
             }
-            _ => {}
-        }
+            _ => None,
+        })
     }
 
     /// Tells of a question. One that is raised again while it waits is the same one to whoever reads.
     fn ask(&mut self, event: &Event) {
-        let Some(place) = self.newest.filter(|place| self.open.as_ref().is_none_or(|open| open.0 != *place))
-        else {
-            return;
-        };
-        let Some(args) = self.args(place) else { return };
-        let mut call_id = format!("handoff-{}-{}", place.0, place.1);
+        let is_open = |proposal: &ProposalKey| self.open.as_ref().is_some_and(|(open, _)| open == proposal);
+        let Some(proposal) = self.newest.filter(|proposal| !is_open(proposal)) else { return };
+        let Some(args) = self.args(proposal) else { return };
+        let mut call_id = format!("handoff-{}-{}", proposal.handoff_id, proposal.iteration);
         // A refinement that gave nothing usable: the proposal before it is asked about once more.
         if !self.asked.insert(call_id.clone()) {
             call_id = format!("{call_id}-{}", event.seq);
@@ -136,24 +165,25 @@ impl Telling<'_> {
         let content = vec![Block::ToolCall { id: call_id.clone(), name: ACTION_NAME.to_owned(), args }];
         let id = Some(message_id(event.thread_id, event.seq));
         self.told.push((event.seq, Message::Ai(AiMessage { id, content, ..AiMessage::default() })));
-        self.open = Some((place, call_id));
+        self.open = Some((proposal, call_id));
     }
 
-    fn close(&mut self, event: &Event, content: &Value, (status, text): (ToolStatus, String)) {
-        let is_of = |open: &(Place, String)| Some(open.0.0) == handoff_id(content);
-        let Some((_, call_id)) = self.open.take_if(|open| is_of(open)) else { return };
+    fn close(&mut self, event: &Event, result: QuestionResult) {
+        let is_of_event = |open: &mut (ProposalKey, String)| Some(open.0.handoff_id) == event.handoff_id();
+        let Some((_, call_id)) = self.open.take_if(is_of_event) else { return };
         let result = ToolMessage {
             id: Some(message_id(event.thread_id, event.seq)),
             call_id,
             name: Some(ACTION_NAME.to_owned()),
-            content: vec![Block::text(text)],
-            status,
+            content: vec![Block::text(result.text)],
+            status: result.status,
         };
         self.told.push((event.seq, Message::Tool(result)));
     }
 
     /// Returns the arguments of the question about a proposal, but for what changes while it waits.
-    fn args(&self, (handoff_id, iteration): Place) -> Option<Value> {
+    fn args(&self, proposal: ProposalKey) -> Option<Value> {
+        let ProposalKey { handoff_id, iteration } = proposal;
         let (handoff, proposals) =
             self.handoffs.iter().find(|(handoff, _)| handoff.handoff_id == handoff_id)?;
         let proposal = proposals.iter().find(|proposal| proposal.iteration == iteration)?;
@@ -171,19 +201,6 @@ impl Telling<'_> {
         }
         Some(args)
     }
-}
-
-fn place(content: &Value) -> Option<Place> {
-    Some((handoff_id(content)?, u32::try_from(content["iteration"].as_u64()?).ok()?))
-}
-
-fn handoff_id(content: &Value) -> Option<HandoffId> {
-    content["handoff_id"].as_str()?.parse().ok()
-}
-
-/// Returns whether a run stopped to ask about a handoff.
-fn asks(content: &Value) -> bool {
-    content["actions"].as_array().is_some_and(|actions| actions.iter().any(|action| action == ACTION_NAME))
 }
 
 #[cfg(test)]

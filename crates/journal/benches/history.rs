@@ -114,7 +114,7 @@ fn turn(thread_id: ThreadId, run_id: RunId, number: usize) -> Vec<Write> {
         assistant_id: AssistantId::default(),
         status: RunStatus::Running,
         model: Some("scripted/one".to_owned()),
-        error: None,
+        failure: None,
         lease_owner: Some("bench".to_owned()),
         lease_until: None,
         usage: Usage::default(),

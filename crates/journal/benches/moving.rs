@@ -1,17 +1,17 @@
 //! How fast a journal is copied from a file into PostgreSQL and back, with the comparison of every row and the search index, and
 //! how much memory that takes. The data is on the disk that holds the target folder, and the server syncs.
 //!
-//! `cargo bench -p journal --bench moving -- 1000` moves a journal of that many megabytes.
+//! `cargo bench -p segue-journal --bench moving -- 1000` moves a journal of that many megabytes.
 
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use cluster::{Cluster, Place, Settings};
 use jiff::Timestamp;
 use journal::moving::{self, End, Progress, Step, Watch};
 use journal::{Sqlite, Store, Transaction, Write};
 use protocol::{AssistantId, Message, NewEvent, Thread, ThreadId};
+use test_postgres::{Cluster, Place, Settings};
 
 /// Megabytes that are moved where nothing else is asked for.
 const MEGABYTES: usize = 100;

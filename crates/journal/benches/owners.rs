@@ -1,15 +1,15 @@
 //! What a search costs one of many owners of a journal: 500 owners with 10,000 threads of 20 messages, of which 2 % hold the word.
 //! The last owner has as much as a quarter of all others together. The threads of all lie between each other.
 //!
-//! `cargo bench -p journal --bench owners` prints the table; it takes a few minutes, most of it to store the journal.
+//! `cargo bench -p segue-journal --bench owners` prints the table; it takes a few minutes, most of it to store the journal.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cluster::Cluster;
 use jiff::Timestamp;
 use journal::{PoolSettings, Postgres, SearchQuery, Sqlite, Store, Transaction, Write};
 use protocol::{AssistantId, Message, NewEvent, Scope, Thread, ThreadId, UserId};
+use test_postgres::Cluster;
 
 const OWNERS: usize = 500;
 const THREADS: usize = 10_000;

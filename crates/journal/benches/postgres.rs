@@ -1,18 +1,18 @@
 //! How fast the journal is in PostgreSQL, beside what the server does at most: the rows a second that `pgbench` inserts, one a
 //! transaction, with as many clients. The data is on the disk that holds the target folder, and every commit is synced.
 //!
-//! `cargo bench -p journal --bench postgres` prints the table; it takes about a minute.
+//! `cargo bench -p segue-journal --bench postgres` prints the table; it takes about a minute.
 
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use cluster::{Cluster, Database, Place, Settings};
 use jiff::Timestamp;
 use journal::{PoolSettings, Postgres, Store, Transaction, Write};
 use protocol::{AssistantId, EventType, Message, NewEvent, RunId, Thread, ThreadId};
 use serde_json::json;
+use test_postgres::{Cluster, Database, Place, Settings};
 
 /// How long each row of the table is measured.
 const MEASURED: Duration = Duration::from_secs(5);

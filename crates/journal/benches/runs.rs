@@ -139,7 +139,7 @@ impl Work {
             lease_until: next.is_some().then(|| now + LEASE),
             add_usage: Some(Usage { input_tokens: 4_000, output_tokens: 90, ..Usage::default() }),
             at: Some(now),
-            error: None,
+            failure: None,
         };
         let mut writes = Vec::new();
         writes.extend(next.is_none().then(|| self.status(ThreadStatus::Idle)));
@@ -204,7 +204,7 @@ fn run(thread_id: ThreadId, now: Timestamp) -> Run {
         assistant_id: AssistantId::default(),
         status: RunStatus::Running,
         model: Some("anthropic/claude-sonnet-4".to_owned()),
-        error: None,
+        failure: None,
         lease_owner: Some(OWNER.to_owned()),
         lease_until: Some(now + LEASE),
         usage: Usage::default(),

@@ -151,7 +151,7 @@ impl Work {
             lease_until: next.is_some().then(|| now + LEASE),
             add_usage: Some(usage),
             at: Some(now),
-            error: None,
+            failure: None,
         };
         let checkpoint = self.checkpoint(run_id, step, next);
         let mut writes = Vec::new();
@@ -245,7 +245,7 @@ fn run(thread_id: ThreadId, now: Timestamp) -> Run {
         assistant_id: AssistantId::default(),
         status: RunStatus::Running,
         model: Some("anthropic/claude-sonnet-4".to_owned()),
-        error: None,
+        failure: None,
         lease_owner: Some(OWNER.to_owned()),
         lease_until: Some(now + LEASE),
         usage: Usage::default(),

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use protocol::{
     ApiKey, AssistantId, Checkpoint, CheckpointId, Event, Handoff, HandoffId, Interrupt, InterruptId, Item,
     LoggedTurn, Proposal, Run, RunFeedback, RunId, RunRequest, Scope, Seq, StepPoint, Thread, ThreadId,
+    ThreadState,
 };
 use serde_json::{Map, Value};
 
@@ -29,8 +30,30 @@ use crate::{
     ThreadSize, Transaction, TurnQuery, Unclaimed,
 };
 
-/// The most events that are read here and now: it takes less time than to hand the question to another thread.
-const LOOK_ROWS_MAX: usize = 100;
+/// How much a question reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rows {
+    /// A few rows that an index finds: it takes less time to read them here and now than to hand the question to another
+    /// thread.
+    Few,
+    /// Many, perhaps.
+    Many,
+}
+
+impl Rows {
+    /// The most rows that are few.
+    const FEW_MAX: usize = 100;
+
+    /// Returns how much a page of so many rows at most is.
+    const fn up_to(limit: usize) -> Self {
+        if limit <= Self::FEW_MAX { Self::Few } else { Self::Many }
+    }
+
+    /// Returns how much a question about one thread is, or about all.
+    const fn of_thread(thread_id: Option<ThreadId>) -> Self {
+        if thread_id.is_some() { Self::Few } else { Self::Many }
+    }
+}
 
 /// What stores the rows.
 pub(crate) trait Engine: Send + Sync {
@@ -40,15 +63,10 @@ pub(crate) trait Engine: Send + Sync {
     /// Performs the writes of a transaction together.
     fn perform(&self, transaction: Transaction) -> impl Future<Output = Result<Committed>> + Send;
 
-    /// Answers a question that may read many rows, about one moment. It may be put again when a connection breaks.
-    fn ask<T: Send + 'static>(
+    /// Answers a question about one moment. It may be put again when a connection breaks.
+    fn read<T: Send + 'static>(
         &self,
-        question: impl Fn(&Connection<'_>) -> Result<T> + Send + 'static,
-    ) -> impl Future<Output = Result<T>> + Send;
-
-    /// Answers a question about a few rows that an index finds.
-    fn look<T: Send + 'static>(
-        &self,
+        rows: Rows,
         question: impl Fn(&Connection<'_>) -> Result<T> + Send + 'static,
     ) -> impl Future<Output = Result<T>> + Send;
 
@@ -78,100 +96,100 @@ impl<E: Engine> Store for E {
     }
 
     async fn thread(&self, thread_id: ThreadId) -> Result<Option<Thread>> {
-        self.look(move |db| threads::find(db, thread_id)).await
+        self.read(Rows::Few, move |db| threads::find(db, thread_id)).await
     }
 
     async fn threads(&self, filter: ThreadFilter) -> Result<Vec<Thread>> {
-        self.ask(move |db| threads::list(db, &filter)).await
+        self.read(Rows::Many, move |db| threads::list(db, &filter)).await
     }
 
     async fn thread_count(&self, filter: ThreadFilter) -> Result<u64> {
-        self.ask(move |db| threads::count_of(db, &filter)).await
+        self.read(Rows::Many, move |db| threads::count_of(db, &filter)).await
     }
 
     async fn thread_size(&self, thread_id: ThreadId) -> Result<ThreadSize> {
-        self.ask(move |db| events::size(db, thread_id)).await
+        self.read(Rows::Many, move |db| events::size(db, thread_id)).await
     }
 
     async fn thread_tokens(&self, thread_ids: &[ThreadId]) -> Result<Vec<(ThreadId, u64)>> {
         let thread_ids = thread_ids.to_vec();
-        self.ask(move |db| runs::tokens(db, &thread_ids)).await
+        self.read(Rows::Many, move |db| runs::tokens(db, &thread_ids)).await
+    }
+
+    async fn thread_states(&self, thread_ids: &[ThreadId]) -> Result<Vec<(ThreadId, ThreadState)>> {
+        let thread_ids = thread_ids.to_vec();
+        self.read(Rows::Many, move |db| threads::states(db, &thread_ids)).await
     }
 
     async fn threads_by_prefix(&self, prefix: &str, scope: &Scope) -> Result<Vec<ThreadId>> {
         let (prefix, scope) = (prefix.to_owned(), scope.clone());
-        self.ask(move |db| threads::by_prefix(db, &prefix, &scope)).await
+        self.read(Rows::Many, move |db| threads::by_prefix(db, &prefix, &scope)).await
     }
 
     async fn events(&self, thread_id: ThreadId, query: EventQuery) -> Result<Vec<Event>> {
-        let is_small = query.limit <= LOOK_ROWS_MAX;
-        let question = move |db: &Connection<'_>| events::page(db, thread_id, &query);
-        if is_small { self.look(question).await } else { self.ask(question).await }
+        self.read(Rows::up_to(query.limit), move |db| events::page(db, thread_id, &query)).await
     }
 
     async fn messages_after(&self, thread_id: ThreadId, seq: Seq) -> Result<u64> {
-        self.ask(move |db| rewinds::messages_after(db, thread_id, seq)).await
+        self.read(Rows::Many, move |db| rewinds::messages_after(db, thread_id, seq)).await
     }
 
     async fn seq_of_key(&self, thread_id: ThreadId, event_key: &str) -> Result<Option<Seq>> {
         let event_key = event_key.to_owned();
-        self.look(move |db| events::seq_of_key(db, thread_id, &event_key)).await
+        self.read(Rows::Few, move |db| events::seq_of_key(db, thread_id, &event_key)).await
     }
 
     async fn search(&self, query: SearchQuery) -> Result<Vec<Hit>> {
         self.catch_up().await?;
-        self.ask(move |db| search::find(db, &query)).await
+        self.read(Rows::Many, move |db| search::find(db, &query)).await
     }
 
     async fn rank(&self, query: RankQuery) -> Result<Vec<Ranked>> {
         self.catch_up().await?;
-        self.ask(move |db| search::rank(db, &query)).await
+        self.read(Rows::Many, move |db| search::rank(db, &query)).await
     }
 
     async fn run(&self, run_id: RunId) -> Result<Option<Run>> {
-        self.look(move |db| runs::find(db, run_id)).await
+        self.read(Rows::Few, move |db| runs::find(db, run_id)).await
     }
 
     async fn runs_by_prefix(&self, prefix: &str, scope: &Scope) -> Result<Vec<RunId>> {
         let (prefix, scope) = (prefix.to_owned(), scope.clone());
-        self.look(move |db| runs::by_prefix(db, &prefix, &scope)).await
+        self.read(Rows::Few, move |db| runs::by_prefix(db, &prefix, &scope)).await
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<Run>> {
-        self.ask(move |db| runs::list(db, &filter)).await
+        self.read(Rows::Many, move |db| runs::list(db, &filter)).await
     }
 
     async fn run_requests(&self, run_ids: &[RunId]) -> Result<Vec<(RunId, RunRequest)>> {
         let run_ids = run_ids.to_vec();
-        self.ask(move |db| requests::list(db, &run_ids)).await
+        self.read(Rows::Many, move |db| requests::list(db, &run_ids)).await
     }
 
     async fn run_metadata(&self, run_ids: &[RunId]) -> Result<Vec<(RunId, Map<String, Value>)>> {
         let run_ids = run_ids.to_vec();
-        let question = move |db: &Connection<'_>| requests::notes(db, &run_ids);
-        self.look(question).await
+        self.read(Rows::Few, move |db| requests::notes(db, &run_ids)).await
     }
 
     async fn newest_run(&self, thread_id: ThreadId) -> Result<Option<RunId>> {
-        self.look(move |db| runs::newest(db, thread_id)).await
+        self.read(Rows::Few, move |db| runs::newest(db, thread_id)).await
     }
 
     async fn queued_runs(&self, thread_id: Option<ThreadId>) -> Result<Vec<Run>> {
-        let question = move |db: &Connection<'_>| runs::queued(db, thread_id);
-        if thread_id.is_some() { self.look(question).await } else { self.ask(question).await }
+        self.read(Rows::of_thread(thread_id), move |db| runs::queued(db, thread_id)).await
     }
 
     async fn active_runs(&self, thread_id: Option<ThreadId>) -> Result<Vec<Run>> {
-        let question = move |db: &Connection<'_>| runs::active(db, thread_id);
-        if thread_id.is_some() { self.look(question).await } else { self.ask(question).await }
+        self.read(Rows::of_thread(thread_id), move |db| runs::active(db, thread_id)).await
     }
 
     async fn unclaimed(&self, query: Unclaimed) -> Result<Vec<Run>> {
-        self.ask(move |db| claims::unclaimed(db, &query)).await
+        self.read(Rows::Many, move |db| claims::unclaimed(db, &query)).await
     }
 
     async fn replicas(&self) -> Result<Vec<Replica>> {
-        self.look(replicas::list).await
+        self.read(Rows::Few, replicas::list).await
     }
 
     async fn clock(&self) -> Result<Timestamp> {
@@ -189,9 +207,8 @@ impl<E: Engine> Store for E {
         after: Seq,
         limit: usize,
     ) -> Result<Vec<Event>> {
-        let question =
-            move |db: &Connection<'_>| events::page_of_run(db, (thread_id, run_id), (after, limit));
-        if limit <= LOOK_ROWS_MAX { self.look(question).await } else { self.ask(question).await }
+        let question = move |db: &Connection<'_>| events::page_of_run(db, thread_id, run_id, after, limit);
+        self.read(Rows::up_to(limit), question).await
     }
 
     async fn feedback(
@@ -201,11 +218,11 @@ impl<E: Engine> Store for E {
         user_id: &str,
     ) -> Result<Vec<RunFeedback>> {
         let (run_ids, user_id) = (run_ids.to_vec(), user_id.to_owned());
-        self.look(move |db| feedback::list(db, (thread_id, &run_ids), &user_id)).await
+        self.read(Rows::Few, move |db| feedback::list(db, thread_id, &run_ids, &user_id)).await
     }
 
     async fn checkpoint(&self, thread_id: ThreadId) -> Result<Option<Checkpoint>> {
-        self.look(move |db| checkpoints::newest(db, thread_id)).await
+        self.read(Rows::Few, move |db| checkpoints::newest(db, thread_id)).await
     }
 
     async fn checkpoints(
@@ -215,7 +232,7 @@ impl<E: Engine> Store for E {
         limit: usize,
         superseded: Superseded,
     ) -> Result<Vec<StepPoint>> {
-        self.ask(move |db| checkpoints::list(db, thread_id, (before, limit), superseded)).await
+        self.read(Rows::Many, move |db| checkpoints::list(db, thread_id, before, limit, superseded)).await
     }
 
     async fn checkpoint_at(
@@ -224,83 +241,78 @@ impl<E: Engine> Store for E {
         point: CheckpointRef,
         superseded: Superseded,
     ) -> Result<Option<(StepPoint, Map<String, Value>)>> {
-        self.ask(move |db| checkpoints::at(db, thread_id, (point, superseded))).await
+        self.read(Rows::Many, move |db| checkpoints::at(db, thread_id, point, superseded)).await
     }
 
     async fn artifact(&self, thread_id: ThreadId, sha256: &str) -> Result<Option<Artifact>> {
         let sha256 = sha256.to_owned();
-        self.ask(move |db| artifacts::find(db, thread_id, &sha256)).await
+        self.read(Rows::Many, move |db| artifacts::find(db, thread_id, &sha256)).await
     }
 
     async fn unfinished_checkpoints(&self) -> Result<Vec<Checkpoint>> {
-        self.ask(checkpoints::unfinished).await
+        self.read(Rows::Many, checkpoints::unfinished).await
     }
 
     async fn interrupt(&self, interrupt_id: InterruptId) -> Result<Option<Interrupt>> {
-        self.look(move |db| interrupts::find(db, interrupt_id)).await
+        self.read(Rows::Few, move |db| interrupts::find(db, interrupt_id)).await
     }
 
     async fn pending_interrupts(&self, thread_id: ThreadId) -> Result<Vec<Interrupt>> {
-        self.look(move |db| interrupts::pending(db, thread_id)).await
+        self.read(Rows::Few, move |db| interrupts::pending(db, thread_id)).await
     }
 
     async fn handoff(&self, handoff_id: HandoffId) -> Result<Option<Handoff>> {
-        self.look(move |db| handoffs::find(db, handoff_id)).await
+        self.read(Rows::Few, move |db| handoffs::find(db, handoff_id)).await
     }
 
     async fn handoffs(&self, filter: HandoffFilter) -> Result<Vec<Handoff>> {
-        match filter.limit {
-            Some(_) => self.look(move |db| handoffs::list(db, &filter)).await,
-            None => self.ask(move |db| handoffs::list(db, &filter)).await,
-        }
+        let rows = if filter.limit.is_some() { Rows::Few } else { Rows::Many };
+        self.read(rows, move |db| handoffs::list(db, &filter)).await
     }
 
     async fn proposals(&self, handoff_id: HandoffId) -> Result<Vec<Proposal>> {
-        self.look(move |db| handoffs::proposals(db, handoff_id)).await
+        self.read(Rows::Few, move |db| handoffs::proposals(db, handoff_id)).await
     }
 
     async fn outbox(&self, query: OutboxQuery) -> Result<Vec<OutboxItem>> {
-        let is_small = query.limit <= LOOK_ROWS_MAX;
-        let question = move |db: &Connection<'_>| keyed::outbox(db, &query);
-        if is_small { self.look(question).await } else { self.ask(question).await }
+        self.read(Rows::up_to(query.limit), move |db| keyed::outbox(db, &query)).await
     }
 
     async fn outbox_waiting(&self, kind: &str, scope: Option<Scope>) -> Result<(u64, Option<Timestamp>)> {
         let kind = kind.to_owned();
-        self.ask(move |db| keyed::outbox_waiting(db, &kind, scope.as_ref())).await
+        self.read(Rows::Many, move |db| keyed::outbox_waiting(db, &kind, scope.as_ref())).await
     }
 
     async fn outbox_item(&self, kind: &str, key: &str) -> Result<Option<OutboxItem>> {
         let (kind, key) = (kind.to_owned(), key.to_owned());
-        self.look(move |db| keyed::outbox_item(db, &kind, &key)).await
+        self.read(Rows::Few, move |db| keyed::outbox_item(db, &kind, &key)).await
     }
 
     async fn turns(&self, query: TurnQuery) -> Result<Vec<LoggedTurn>> {
-        self.ask(move |db| turns::page(db, &query)).await
+        self.read(Rows::Many, move |db| turns::page(db, &query)).await
     }
 
     async fn summaries(&self, query: SummaryQuery) -> Result<Vec<StoredSummary>> {
-        let is_small = query.limit <= LOOK_ROWS_MAX && query.offset == 0;
-        let question = move |db: &Connection<'_>| summaries::list(db, &query);
-        if is_small { self.look(question).await } else { self.ask(question).await }
+        let rows = if query.offset == 0 { Rows::up_to(query.limit) } else { Rows::Many };
+        self.read(rows, move |db| summaries::list(db, &query)).await
     }
 
     async fn memory_counts(&self, agent_id: &AssistantId) -> Result<MemoryCounts> {
         let agent_id = agent_id.clone();
-        self.ask(move |db| summaries::counts(db, agent_id.as_str())).await
+        self.read(Rows::Many, move |db| summaries::counts(db, agent_id.as_str())).await
     }
 
     async fn item(&self, namespace: &[String], key: &str) -> Result<Option<Item>> {
         let (namespace, key) = (namespace.to_owned(), key.to_owned());
-        self.look(move |db| items::find(db, &namespace, &key)).await
+        self.read(Rows::Few, move |db| items::find(db, &namespace, &key)).await
     }
 
     async fn items(&self, query: ItemQuery) -> Result<Vec<FoundItem>> {
-        self.ask(move |db| items::list(db, &query)).await
+        self.read(Rows::Many, move |db| items::list(db, &query)).await
     }
 
     async fn namespaces(&self, query: NamespaceQuery) -> Result<Vec<Vec<String>>> {
-        self.ask(move |db| items::namespaces(db, &query)).await
+        self.read(Rows::Many, move |db| items::namespaces(db, &query)).await
     }
 
     async fn index(&self) -> Result<()> {
@@ -309,16 +321,16 @@ impl<E: Engine> Store for E {
 
     async fn import_source(&self, source_key: &str) -> Result<Option<ImportSource>> {
         let source_key = source_key.to_owned();
-        self.look(move |db| keyed::import_source(db, &source_key)).await
+        self.read(Rows::Few, move |db| keyed::import_source(db, &source_key)).await
     }
 
     async fn keys(&self) -> Result<Vec<ApiKey>> {
-        self.ask(keys::list).await
+        self.read(Rows::Many, keys::list).await
     }
 
     async fn key(&self, key_id: &str) -> Result<Option<ApiKey>> {
         let key_id = key_id.to_owned();
-        self.look(move |db| keys::find(db, &key_id)).await
+        self.read(Rows::Few, move |db| keys::find(db, &key_id)).await
     }
 
     async fn health(&self, depth: HealthDepth) -> Result<Health> {

@@ -9,7 +9,6 @@ const NEWEST_CHECKPOINT: &str = "checkpoint of thread";
 
 /// A failed read or write.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// Nothing is stored under that id.
     #[error("find {what} {id}")]
@@ -176,7 +175,7 @@ pub enum Error {
     Sqlite(#[from] rusqlite::Error),
     /// Anything else the server, or the way to it, reports.
     #[error(transparent)]
-    Postgres(#[from] pg::Error),
+    Postgres(#[from] postgres::Error),
     /// The file system failed.
     #[error("use {}", path.display())]
     Io {

@@ -132,7 +132,7 @@ pub async fn migrate(end: End) -> Result<(String, Migrated)> {
 /// [`Error::Unfinished`] when another copy into it, or a copy into `from`, is not finished. What is copied by then stays, for
 /// the next call.
 pub async fn copy(from: End, to: End, watch: Watch) -> Result<Copied> {
-    blocking(move || copy_now((&from, &to), Purpose::Move, watch)).await
+    blocking(move || copy_now(&from, &to, Purpose::Move, watch)).await
 }
 
 /// What a copy is for.
@@ -144,7 +144,7 @@ enum Purpose {
     Backup,
 }
 
-fn copy_now((from, to): (&End, &End), purpose: Purpose, mut watch: Watch) -> Result<Copied> {
+fn copy_now(from: &End, to: &End, purpose: Purpose, mut watch: Watch) -> Result<Copied> {
     let source = Opened::source(from)?;
     if from.is_file_of(to) {
         return Err(mark::same(source.location()));
@@ -165,7 +165,7 @@ fn copy_now((from, to): (&End, &End), purpose: Purpose, mut watch: Watch) -> Res
     let mut moment = source.snapshot(|rows| {
         let counts = counts(rows).map_err(|error| source.told(error))?;
         let moment = Moment::of(rows).map_err(|error| source.told(error))?;
-        if !fill::all(ends, rows, (&counts, &mut copied.rows), &mut watch)? {
+        if !fill::all(ends, rows, &counts, &mut copied.rows, &mut watch)? {
             return Ok(None);
         }
         let checked = compare::all(ends, rows, &counts, &mut watch)?;
@@ -175,7 +175,7 @@ fn copy_now((from, to): (&End, &End), purpose: Purpose, mut watch: Watch) -> Res
         }))
     })?;
     let Some(moment) = &mut moment else { return Ok(copied) };
-    copied.outcome = finished(ends, (moment, &copied.tables), purpose, &mut watch)?;
+    copied.outcome = finished(ends, moment, &copied.tables, purpose, &mut watch)?;
     Ok(copied)
 }
 
@@ -183,7 +183,8 @@ fn copy_now((from, to): (&End, &End), purpose: Purpose, mut watch: Watch) -> Res
 /// is made, which takes long, and again behind it.
 fn finished(
     ends: Ends<'_>,
-    (moment, tables): (&mut Moment, &[TableSum]),
+    moment: &mut Moment,
+    tables: &[TableSum],
     purpose: Purpose,
     watch: &mut Watch,
 ) -> Result<Outcome> {
@@ -216,7 +217,7 @@ type Counts = Vec<u64>;
 
 fn counts(connection: &Connection) -> Result<Counts> {
     let one = |table: &tables::Table| {
-        let count = connection.prepare_cached(&table.count())?.query_row((), |row| row.get::<_, i64>(0))?;
+        let count = connection.prepare(&table.count())?.query_row((), |row| row.get::<_, i64>(0))?;
         Ok(count.unsigned_abs())
     };
     TABLES.iter().map(one).collect()

@@ -4,8 +4,9 @@
 pub(crate) mod commits;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use protocol::ThreadId;
 use tokio::sync::watch;
 
@@ -46,7 +47,7 @@ pub struct AnyNews {
 impl News {
     /// Returns news of a thread from here on; it need not exist yet.
     pub fn of(&self, thread_id: ThreadId) -> ThreadNews {
-        let changed = self.threads().entry(thread_id).or_default().subscribe();
+        let changed = self.0.threads.lock().entry(thread_id).or_default().subscribe();
         ThreadNews { changed, thread_id, heard: self.clone() }
     }
 
@@ -57,7 +58,7 @@ impl News {
 
     /// Tells those who listen.
     pub(crate) fn tell(&self, change: Change) {
-        let threads = self.threads();
+        let threads = self.0.threads.lock();
         match change {
             Change::Thread(thread_id) => threads.get(&thread_id).into_iter().for_each(ring),
             Change::Any => threads.values().for_each(ring),
@@ -68,11 +69,7 @@ impl News {
 
     /// Returns whether anybody listens.
     pub(crate) fn is_heard(&self) -> bool {
-        self.0.any.receiver_count() > 0 || !self.threads().is_empty()
-    }
-
-    fn threads(&self) -> MutexGuard<'_, HashMap<ThreadId, watch::Sender<()>>> {
-        self.0.threads.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.any.receiver_count() > 0 || !self.0.threads.lock().is_empty()
     }
 }
 
@@ -109,7 +106,7 @@ impl Clone for ThreadNews {
 
 impl Drop for ThreadNews {
     fn drop(&mut self) {
-        let mut threads = self.heard.threads();
+        let mut threads = self.heard.0.threads.lock();
         // This one is counted still.
         if threads.get(&self.thread_id).is_some_and(|told| told.receiver_count() <= 1) {
             threads.remove(&self.thread_id);
@@ -154,6 +151,6 @@ mod tests {
         drop(first);
         assert!(news.is_heard());
         drop(second);
-        assert!(!news.is_heard() && news.threads().is_empty());
+        assert!(!news.is_heard() && news.0.threads.lock().is_empty());
     }
 }

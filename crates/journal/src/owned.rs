@@ -40,6 +40,6 @@ pub(crate) fn owner_name(assistant_id: &str) -> &str {
 /// Returns [`owner_name`] of a column, as an expression.
 pub(crate) fn owner_expression(column: &str) -> String {
     format!(
-        "CASE WHEN instr({column}, '{OWNED_BY}') > 0 THEN substr({column}, instr({column}, '{OWNED_BY}') + 1) ELSE '' END"
+        "CASE WHEN strpos({column}, '{OWNED_BY}') > 0 THEN substr({column}, strpos({column}, '{OWNED_BY}') + 1) ELSE '' END"
     )
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use protocol::{
     AssistantId, Category, CheckpointId, EventType, HandoffId, HandoffStatus, MediumTermSummary, RunStatus,
-    Scope, Seq, SummaryId, ThreadId, ThreadStatus,
+    Scope, Seq, SummaryId, ThreadId, ThreadState, ThreadStatus,
 };
 use serde_json::{Map, Value};
 
@@ -130,6 +130,8 @@ pub struct ThreadFilter {
     pub ids: Vec<ThreadId>,
     /// Only those at one of these; empty means all.
     pub statuses: Vec<ThreadStatus>,
+    /// Only those in this state.
+    pub state: Option<ThreadState>,
     /// Only those whose metadata contain this: every key with an equal value, where an object contains each object that
     /// has no other fields.
     pub metadata: Map<String, Value>,

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use protocol::{
     ApiKey, AssistantId, Checkpoint, CheckpointId, Event, Handoff, HandoffId, Interrupt, InterruptId, Item,
     LoggedTurn, Proposal, Run, RunFeedback, RunId, RunRequest, RunStatus, Scope, Seq, StepPoint, Thread,
-    ThreadId, UserId,
+    ThreadId, ThreadState, UserId,
 };
 use serde_json::{Map, Value};
 
@@ -75,11 +75,26 @@ impl Scoped {
         Ok(self.whose_thread(thread_id).await? == Whose::Own)
     }
 
+    /// Returns the thread, or the id of no thread where it is not in the scope.
+    async fn own(&self, thread_id: ThreadId) -> Result<ThreadId> {
+        Ok(if self.has_thread(thread_id).await? { thread_id } else { NO_THREAD })
+    }
+
     async fn has_run(&self, run_id: RunId) -> Result<bool> {
         if self.scope == Scope::Everyone || self.known.has_run(run_id) {
             return Ok(true);
         }
         Ok(self.run(run_id).await?.is_some())
+    }
+
+    async fn own_threads(&self, thread_ids: &[ThreadId]) -> Result<Vec<ThreadId>> {
+        let mut own = Vec::with_capacity(thread_ids.len());
+        for thread_id in thread_ids {
+            if self.has_thread(*thread_id).await? {
+                own.push(*thread_id);
+            }
+        }
+        Ok(own)
     }
 
     async fn own_ids(&self, run_ids: &[RunId]) -> Result<Vec<RunId>> {
@@ -147,20 +162,17 @@ impl Store for Scoped {
     }
 
     async fn thread_size(&self, thread_id: ThreadId) -> Result<ThreadSize> {
-        match self.has_thread(thread_id).await? {
-            true => self.inner.thread_size(thread_id).await,
-            false => Ok(ThreadSize::default()),
-        }
+        self.inner.thread_size(self.own(thread_id).await?).await
     }
 
     async fn thread_tokens(&self, thread_ids: &[ThreadId]) -> Result<Vec<(ThreadId, u64)>> {
-        let mut own = Vec::with_capacity(thread_ids.len());
-        for thread_id in thread_ids {
-            if self.has_thread(*thread_id).await? {
-                own.push(*thread_id);
-            }
-        }
+        let own = self.own_threads(thread_ids).await?;
         self.inner.thread_tokens(&own).await
+    }
+
+    async fn thread_states(&self, thread_ids: &[ThreadId]) -> Result<Vec<(ThreadId, ThreadState)>> {
+        let own = self.own_threads(thread_ids).await?;
+        self.inner.thread_states(&own).await
     }
 
     async fn threads_by_prefix(&self, prefix: &str, scope: &Scope) -> Result<Vec<ThreadId>> {
@@ -168,25 +180,15 @@ impl Store for Scoped {
     }
 
     async fn events(&self, thread_id: ThreadId, query: EventQuery) -> Result<Vec<Event>> {
-        match self.has_thread(thread_id).await? {
-            true => self.inner.events(thread_id, query).await,
-            // It is refused as it would be for a thread that does not exist.
-            false => self.inner.events(NO_THREAD, query).await,
-        }
+        self.inner.events(self.own(thread_id).await?, query).await
     }
 
     async fn messages_after(&self, thread_id: ThreadId, seq: Seq) -> Result<u64> {
-        match self.has_thread(thread_id).await? {
-            true => self.inner.messages_after(thread_id, seq).await,
-            false => Ok(0),
-        }
+        self.inner.messages_after(self.own(thread_id).await?, seq).await
     }
 
     async fn seq_of_key(&self, thread_id: ThreadId, event_key: &str) -> Result<Option<Seq>> {
-        match self.has_thread(thread_id).await? {
-            true => self.inner.seq_of_key(thread_id, event_key).await,
-            false => Ok(None),
-        }
+        self.inner.seq_of_key(self.own(thread_id).await?, event_key).await
     }
 
     async fn search(&self, query: SearchQuery) -> Result<Vec<Hit>> {
@@ -236,10 +238,7 @@ impl Store for Scoped {
     }
 
     async fn newest_run(&self, thread_id: ThreadId) -> Result<Option<RunId>> {
-        match self.has_thread(thread_id).await? {
-            true => self.inner.newest_run(thread_id).await,
-            false => Ok(None),
-        }
+        self.inner.newest_run(self.own(thread_id).await?).await
     }
 
     async fn queued_runs(&self, thread_id: Option<ThreadId>) -> Result<Vec<Run>> {
@@ -280,8 +279,7 @@ impl Store for Scoped {
         after: Seq,
         limit: usize,
     ) -> Result<Vec<Event>> {
-        let thread_id = if self.has_thread(thread_id).await? { thread_id } else { NO_THREAD };
-        self.inner.run_events(thread_id, run_id, after, limit).await
+        self.inner.run_events(self.own(thread_id).await?, run_id, after, limit).await
     }
 
     async fn feedback(
@@ -290,17 +288,11 @@ impl Store for Scoped {
         run_ids: &[RunId],
         user_id: &str,
     ) -> Result<Vec<RunFeedback>> {
-        match self.has_thread(thread_id).await? {
-            true => self.inner.feedback(thread_id, run_ids, user_id).await,
-            false => Ok(Vec::new()),
-        }
+        self.inner.feedback(self.own(thread_id).await?, run_ids, user_id).await
     }
 
     async fn checkpoint(&self, thread_id: ThreadId) -> Result<Option<Checkpoint>> {
-        match self.has_thread(thread_id).await? {
-            true => self.inner.checkpoint(thread_id).await,
-            false => Ok(None),
-        }
+        self.inner.checkpoint(self.own(thread_id).await?).await
     }
 
     async fn checkpoints(
@@ -310,8 +302,7 @@ impl Store for Scoped {
         limit: usize,
         superseded: Superseded,
     ) -> Result<Vec<StepPoint>> {
-        let thread_id = if self.has_thread(thread_id).await? { thread_id } else { NO_THREAD };
-        self.inner.checkpoints(thread_id, before, limit, superseded).await
+        self.inner.checkpoints(self.own(thread_id).await?, before, limit, superseded).await
     }
 
     async fn checkpoint_at(
@@ -320,15 +311,11 @@ impl Store for Scoped {
         point: CheckpointRef,
         superseded: Superseded,
     ) -> Result<Option<(StepPoint, Map<String, Value>)>> {
-        match self.has_thread(thread_id).await? {
-            true => self.inner.checkpoint_at(thread_id, point, superseded).await,
-            false => Ok(None),
-        }
+        self.inner.checkpoint_at(self.own(thread_id).await?, point, superseded).await
     }
 
     async fn artifact(&self, thread_id: ThreadId, sha256: &str) -> Result<Option<Artifact>> {
-        let thread_id = if self.has_thread(thread_id).await? { thread_id } else { NO_THREAD };
-        self.inner.artifact(thread_id, sha256).await
+        self.inner.artifact(self.own(thread_id).await?, sha256).await
     }
 
     async fn unfinished_checkpoints(&self) -> Result<Vec<Checkpoint>> {
@@ -349,10 +336,7 @@ impl Store for Scoped {
     }
 
     async fn pending_interrupts(&self, thread_id: ThreadId) -> Result<Vec<Interrupt>> {
-        match self.has_thread(thread_id).await? {
-            true => self.inner.pending_interrupts(thread_id).await,
-            false => Ok(Vec::new()),
-        }
+        self.inner.pending_interrupts(self.own(thread_id).await?).await
     }
 
     async fn handoff(&self, handoff_id: HandoffId) -> Result<Option<Handoff>> {

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use protocol::{
     ApiKey, AssistantId, Checkpoint, CheckpointId, Event, Handoff, HandoffId, Interrupt, InterruptId, Item,
     LoggedTurn, Proposal, Run, RunFeedback, RunId, RunRequest, Scope, Seq, StepPoint, Thread, ThreadId,
+    ThreadState,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -88,6 +89,9 @@ pub trait Store: Send + Sync {
 
     /// Returns the tokens that the runs of each of the threads took together; a thread without runs is left out.
     async fn thread_tokens(&self, thread_ids: &[ThreadId]) -> Result<Vec<(ThreadId, u64)>>;
+
+    /// Returns the state of each of the threads, at most [`crate::PAGE_ROWS_MAX`]; one that does not exist is left out.
+    async fn thread_states(&self, thread_ids: &[ThreadId]) -> Result<Vec<(ThreadId, ThreadState)>>;
 
     /// Returns up to ten ids of threads of a scope that begin with `prefix` (hyphens and case are ignored), sub-agents
     /// included. A [`crate::Scoped`] store puts its own in place of `scope`.

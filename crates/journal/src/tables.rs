@@ -42,7 +42,7 @@ fn database() -> rusqlite::Connection {
 
 /// Notes every statement that begins.
 #[cfg(test)]
-fn traced(connection: &mut rusqlite::Connection) -> std::sync::Arc<std::sync::Mutex<Vec<String>>> {
+fn traced(db: &mut rusqlite::Connection) -> std::sync::Arc<std::sync::Mutex<Vec<String>>> {
     use rusqlite::trace::{TraceEvent, TraceEventCodes};
     let statements = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let noted = std::sync::Arc::clone(&statements);
@@ -51,15 +51,15 @@ fn traced(connection: &mut rusqlite::Connection) -> std::sync::Arc<std::sync::Mu
             noted.lock().unwrap().push(sql.to_owned());
         }
     };
-    connection.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(note)).unwrap();
+    db.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(note)).unwrap();
     statements
 }
 
 /// Returns how the engine finds the rows that a statement is about, step by step.
 #[cfg(test)]
 fn plan(sql: &str) -> Vec<String> {
-    let connection = database();
-    let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let db = database();
+    let mut statement = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
     // The parameters stay unbound: a plan does not depend on them.
     statement.raw_query().mapped(|row| row.get("detail")).collect::<rusqlite::Result<_>>().unwrap()
 }

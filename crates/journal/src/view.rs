@@ -7,7 +7,6 @@ mod media;
 pub(crate) mod page;
 
 use protocol::{Event, EventType, Seq, ThreadId};
-use serde_json::Value;
 
 pub use context::context;
 pub use history::{
@@ -18,7 +17,6 @@ pub use history::{
 /// What an event is to the views.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// A message of the conversation.
     Message,
     /// A place where an imported session's own agent had compacted.
     Boundary,
@@ -61,6 +59,7 @@ impl Part {
             EventType::ImportedNote
             | EventType::ThreadCreated
             | EventType::ThreadRenamed
+            | EventType::ThreadRehomed
             | EventType::ThreadRewound
             | EventType::RunStarted
             | EventType::RunStopRequested
@@ -90,10 +89,7 @@ impl Part {
 
 /// Returns whether the event happened beside the conversation, in a sub-agent.
 fn is_side(event: &Event) -> bool {
-    event.metadata.as_ref().is_some_and(|raw| {
-        raw.get().contains("\"side\"")
-            && event.metadata_value().get("side").and_then(Value::as_bool) == Some(true)
-    })
+    event.parsed_metadata().side
 }
 
 /// Returns the id of a message that has none of its own: a UUIDv5 of its place (contract §11).

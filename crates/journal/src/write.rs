@@ -3,11 +3,10 @@
 use jiff::Timestamp;
 use protocol::{
     ApiKey, Checkpoint, CheckpointId, Decisions, Handoff, HandoffId, HandoffStatus, Interrupt, InterruptId,
-    Item, MediumTermSummary, NewEvent, Proposal, Run, RunFeedback, RunId, RunRequest, RunStatus, Scope, Seq,
-    SummaryId, Thread, ThreadId, ThreadStatus, Usage,
+    Item, MediumTermSummary, NewEvent, Proposal, Run, RunFailure, RunFeedback, RunId, RunRequest, RunStatus,
+    Scope, Seq, SummaryId, Thread, ThreadId, ThreadStatus, Usage,
 };
 use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 
 /// One write.
 #[derive(Debug, Clone)]
@@ -319,8 +318,8 @@ pub struct ThreadPatch {
 pub struct RunPatch {
     /// The new status. A terminal status also ends the lease.
     pub status: Option<RunStatus>,
-    /// Why it ended.
-    pub error: Option<String>,
+    /// Why it did not succeed.
+    pub failure: Option<RunFailure>,
     /// When the renewed lease ends.
     pub lease_until: Option<Timestamp>,
     /// Tokens to add.
@@ -391,7 +390,7 @@ impl Artifact {
         bytes: Vec<u8>,
         created_at: Timestamp,
     ) -> Self {
-        let sha256 = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = protocol::sha256_hex(&bytes);
         Self { thread_id, sha256, media_type: media_type.into(), bytes, created_at }
     }
 }

@@ -6,10 +6,11 @@ pub(crate) mod process;
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue};
+use http_types::{HeaderName, HeaderValue};
+use parking_lot::Mutex;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ErrorCode, JsonObject,
     PaginatedRequestParams, ProtocolVersion, ServerResult,
@@ -46,9 +47,7 @@ pub(crate) struct Connection {
 
 /// Where a server's program runs and writes its log, and who can end it.
 pub(crate) struct Place<'a> {
-    /// The workspace.
     pub workspace: &'a Path,
-    /// The log file.
     pub log: &'a Path,
     /// Told which processes the newest connection has.
     pub group: &'a Mutex<Group>,
@@ -58,7 +57,6 @@ pub(crate) struct Place<'a> {
 pub(crate) struct Call<'a> {
     /// The tool, by the server's name for it.
     pub tool: &'a str,
-    /// The arguments.
     pub args: JsonObject,
     /// Who is told of its progress.
     pub watch: Watch,
@@ -84,7 +82,6 @@ pub(crate) enum CallFailure {
 enum Refusal {
     /// The server speaks only the protocol that has no greeting.
     NoGreeting,
-    /// Anything else.
     Other(String),
 }
 

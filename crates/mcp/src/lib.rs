@@ -24,9 +24,3 @@ pub use servers::{Folders, Patience, ServerState, ServerStatus, Servers};
 
 /// The result type of this room.
 pub type Result<T> = std::result::Result<T, Error>;
-
-/// Returns the lowercase hex SHA-256 of `bytes`.
-fn sha256(bytes: &[u8]) -> String {
-    use sha2::{Digest, Sha256};
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
-}

@@ -3,10 +3,11 @@
 mod known;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use rmcp::model::JsonObject;
 use runtime::{ToolContext, ToolOutput};
 use tokio::sync::Notify;
@@ -67,11 +68,11 @@ pub(crate) enum Health {
 impl Server {
     /// Returns the server, with the tools it had when it was last asked. Nothing is started.
     pub fn new(name: &str, sha256: &str, definition: Definition, workspace: &Path, folder: &Path) -> Self {
-        let hash = &crate::sha256(name.as_bytes())[..8];
+        let hash = &protocol::sha256_hex(name)[..8];
         let file = |ending: &str| folder.join(format!("{:.40}-{hash}.{ending}", names::legal(name)));
         Self {
             name: name.to_owned(),
-            sha256: crate::sha256(format!("{sha256}{:?}", definition.tools).as_bytes()),
+            sha256: protocol::sha256_hex(format!("{sha256}{:?}", definition.tools)),
             definition,
             workspace: workspace.to_owned(),
             log: file("log"),
@@ -95,13 +96,13 @@ impl Server {
 
     /// Returns what is known of the server.
     pub fn report(&self) -> Report {
-        locked(&self.report).clone()
+        self.report.lock().clone()
     }
 
     /// Takes over the tools that the server had when it was last asked; returns whether any are known.
     pub fn recall(&self) -> bool {
         let Some(known) = known::read(&self.known, &self.sha256) else { return false };
-        let mut report = locked(&self.report);
+        let mut report = self.report.lock();
         (report.tools, report.notices) = (known.tools.into(), known.notices);
         true
     }
@@ -114,8 +115,8 @@ impl Server {
 
     /// Returns whether the server is worth another attempt: it could not be reached, some time ago.
     pub fn is_due(&self) -> bool {
-        let is_ill = matches!(locked(&self.report).health, Health::Ill(_));
-        is_ill && locked(&self.attempted).is_none_or(|attempted| attempted.elapsed() >= ATTEMPT_EVERY)
+        let is_ill = matches!(self.report.lock().health, Health::Ill(_));
+        is_ill && self.attempted.lock().is_none_or(|attempted| attempted.elapsed() >= ATTEMPT_EVERY)
     }
 
     /// Asks for the tools again if the server said that they changed. One that is being connected tells them anyway.
@@ -129,7 +130,7 @@ impl Server {
         };
         match connection.list(self.definition.start_timeout).await {
             Ok(tools) => self.remember(tools),
-            Err(reason) => locked(&self.report).notices.push(reason),
+            Err(reason) => self.report.lock().notices.push(reason),
         }
     }
 
@@ -159,7 +160,7 @@ impl Server {
 
     /// Ends the server's processes at once.
     pub fn end(&self) {
-        locked(&self.group).end();
+        self.group.lock().end();
     }
 
     /// Lets the server end by itself for a moment, then ends it.
@@ -179,7 +180,7 @@ impl Server {
             return Ok(Arc::clone(connection));
         }
         *slot = None;
-        *locked(&self.attempted) = Some(Instant::now());
+        *self.attempted.lock() = Some(Instant::now());
         let place = Place { workspace: &self.workspace, log: &self.log, group: &self.group };
         match Connection::open(&self.definition, &place).await {
             Ok((connection, tools)) => {
@@ -187,7 +188,7 @@ impl Server {
                 Ok(Arc::clone(slot.insert(Arc::new(connection))))
             }
             Err(reason) => {
-                locked(&self.report).health = Health::Ill(reason.clone());
+                self.report.lock().health = Health::Ill(reason.clone());
                 Err(reason)
             }
         }
@@ -199,7 +200,7 @@ impl Server {
             CallFailure::Refused(reason) => format!("The MCP server `{name}` refused the call: {reason}"),
             CallFailure::Broken(reason) => {
                 self.give_up(connection).await;
-                locked(&self.report).health = Health::Ill(reason.clone());
+                self.report.lock().health = Health::Ill(reason.clone());
                 format!(
                     "The MCP server `{name}` was lost during the call: {reason}. The call may have had its effect or \
                      not. The next call starts the server again."
@@ -228,10 +229,6 @@ impl Server {
         let known = Known { sha256: self.sha256.clone(), tools, notices };
         known::write(&self.known, &known);
         let (tools, notices) = (known.tools.into(), known.notices);
-        *locked(&self.report) = Report { health: Health::Well, tools, notices };
+        *self.report.lock() = Report { health: Health::Well, tools, notices };
     }
-}
-
-fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
-    value.lock().unwrap_or_else(PoisonError::into_inner)
 }

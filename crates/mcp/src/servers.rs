@@ -1,9 +1,10 @@
 //! All servers of an agent: started side by side, none able to hold up or bring down the others.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures::future::join_all;
+use parking_lot::Mutex;
 use runtime::Tool;
 use tokio::task::JoinSet;
 
@@ -93,17 +94,12 @@ impl Servers {
     /// Starts the servers that are ready, side by side, each with its own deadline.
     pub async fn connect(plan: Vec<Planned>, folders: &Folders, patience: Patience) -> Self {
         let servers = plan.into_iter().map(|planned| {
-            let server = match &planned.standing {
-                Standing::Ready(definition) => {
-                    let definition = definition.clone();
-                    let (workspace, kept) = (&folders.workspace, &folders.kept);
-                    Some(Arc::new(Server::new(&planned.name, &planned.sha256, definition, workspace, kept)))
-                }
-                Standing::Disabled
-                | Standing::Shadowed
-                | Standing::Unasked
-                | Standing::Refused
-                | Standing::Broken(_) => None,
+            let server = if let Standing::Ready(definition) = &planned.standing {
+                let definition = definition.clone();
+                let (workspace, kept) = (&folders.workspace, &folders.kept);
+                Some(Arc::new(Server::new(&planned.name, &planned.sha256, definition, workspace, kept)))
+            } else {
+                None
             };
             (planned, server)
         });
@@ -123,7 +119,7 @@ impl Servers {
     /// Returns the tools of all servers, in the order of their names: the same ones until a server lists others.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
         let (servers, reports): (Vec<_>, Vec<_>) = self.reports().unzip();
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         let is_as_told = told.listed.len() == reports.len()
             && told.listed.iter().zip(&reports).all(|(listed, report)| Arc::ptr_eq(listed, &report.tools));
         if !is_as_told {
@@ -160,7 +156,7 @@ impl Servers {
     /// not be reached. Meant for the beginning of a run.
     pub async fn refresh(&self) {
         {
-            let mut starting = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut starting = self.starting.lock();
             while starting.try_join_next().is_some() {}
             for server in self.started().filter(|server| server.is_due()) {
                 let server = Arc::clone(server);
@@ -172,7 +168,7 @@ impl Servers {
 
     /// Lets the servers end by themselves for a moment, then ends them.
     pub async fn close(self) {
-        self.starting.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+        self.starting.lock().abort_all();
         join_all(self.started().map(|server| server.close())).await;
     }
 
@@ -187,7 +183,7 @@ impl Servers {
 
 impl Drop for Servers {
     fn drop(&mut self) {
-        self.starting.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+        self.starting.lock().abort_all();
         for server in self.started() {
             server.end();
         }

@@ -22,7 +22,6 @@ pub(crate) struct ServerTool {
     pub name: String,
     /// Whether a cut-off call may be made again.
     pub repeat: Repeat,
-    /// The server.
     pub server: Arc<Server>,
 }
 

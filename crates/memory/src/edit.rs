@@ -8,30 +8,32 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use memchr::memmem;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::block;
-use ledger::withhold;
+use facts::withhold;
 
 /// The most bytes that what is noted may make of agent.md: all of it is part of every request.
 pub const EDITED_BYTES_MAX: usize = 64 * 1024;
 
 /// One replacement.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Edit {
-    /// The text as it is, unique among the notes.
+    /// The text as it is in agent.md, unique there.
     pub old_string: String,
-    /// What takes its place.
+    /// What takes its place; empty removes it.
     pub new_string: String,
 }
 
 /// What is to be done, in order.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Change {
     /// Replacements, one after the other.
     #[serde(default)]
+    #[schemars(length(max = tool::EDITS_MAX))]
     pub edits: Vec<Edit>,
     /// Notes to add at the end.
     #[serde(default)]

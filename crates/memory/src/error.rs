@@ -132,20 +132,7 @@ impl Error {
 
     /// Returns whether the same call may succeed without anyone changing anything.
     pub const fn is_retryable(&self) -> bool {
-        match self {
-            Self::Locked { .. } | Self::Contended { .. } => true,
-            Self::NotPermitted { .. }
-            | Self::NotAFile { .. }
-            | Self::TooLarge { .. }
-            | Self::Blank
-            | Self::TooLong { .. }
-            | Self::Full { .. }
-            | Self::Refused { .. }
-            | Self::Encoding { .. }
-            | Self::Markers { .. }
-            | Self::DiskFull { .. }
-            | Self::Io { .. } => false,
-        }
+        matches!(self, Self::Locked { .. } | Self::Contended { .. })
     }
 
     /// Returns a function that turns the system's answer to `action` on `path` into an error.

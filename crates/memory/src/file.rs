@@ -9,11 +9,11 @@ pub(crate) mod watch;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Once};
 use std::time::SystemTime;
 
 use jiff::Timestamp;
-use sha2::{Digest, Sha256};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::block::{self, Malformed, Problem};
 use crate::edit::{self, Applied, Change};
@@ -133,7 +133,7 @@ impl Snapshot {
     fn of(bytes: Vec<u8>, extent: Extent) -> Self {
         Self {
             extent,
-            sha256: sha256(&bytes),
+            sha256: protocol::sha256_hex(&bytes),
             block: block::current(&bytes),
             problems: block::problems(&bytes),
             bytes,
@@ -196,7 +196,7 @@ impl AgentFile {
 
     /// Returns what the file holds, with what was worked out about that content before.
     pub(crate) fn reading(&self) -> Result<Arc<Reading>> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         // Before the content: what changes after this look has another stamp, or one that is not trusted.
         let (at, found) = (SystemTime::now(), Stamp::of(&self.path));
         if let (Ok(found), Some(newest)) = (&found, &kept.newest)
@@ -245,7 +245,7 @@ impl AgentFile {
     /// Takes the lock, and brings back what was written to replaced files.
     pub(crate) fn hold(&self) -> Result<Holding<'_>> {
         let target = replace::resolve(&self.path)?;
-        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut retired = self.retired.lock();
         let record = Held::read(replace::lock(&target)?);
         self.swept.call_once(|| replace::sweep(&target));
         rescue(&target, &mut retired)?;
@@ -402,9 +402,4 @@ fn backup_path(target: &Path, now: Timestamp) -> PathBuf {
     let mut name = target.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".bak-{}", now.strftime("%Y%m%dT%H%M%SZ")));
     target.with_file_name(name)
-}
-
-/// Returns the lowercase hex SHA-256 of `bytes`.
-pub(crate) fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -9,11 +9,11 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::Store;
 use model::ChatRequest;
-use protocol::{Block, EventType, NewEvent, ThreadId, ToolStatus};
+use protocol::event::body::{MemoryRead, MemorySource};
+use protocol::{Block, NewEvent, ThreadId, ToolStatus};
 use runtime::{
     Channels, Failure, FailureKind, Frame, Hook, NextCall, Point, StepContext, ToolCall, ToolOutput, Update,
 };
-use serde_json::json;
 
 use crate::edit::tool::{EDIT_MEMORY, withheld_from};
 use crate::file::watch::{Damage, Undone, Watch};
@@ -38,13 +38,13 @@ impl AgentMdHook {
     }
 
     async fn summary(&self, step: &StepContext<'_>) -> journal::Result<Option<Arc<HandedOver>>> {
-        let run = (step.thread_id, step.run_id);
+        let run = step.run_ref();
         if let Some(known) = self.summaries.get(run) {
             return Ok(known);
         }
         let summary = summary_of(&**step.store, step.thread_id).await?.map(Arc::new);
         let bytes = summary.as_ref().map_or(0, |summary| summary.summary_md.len());
-        self.summaries.keep(run, (summary.clone(), bytes));
+        self.summaries.keep(run, summary.clone(), bytes);
         Ok(summary)
     }
 
@@ -192,9 +192,11 @@ async fn summary_of(store: &dyn Store, thread_id: ThreadId) -> journal::Result<O
 
 /// The texts are known by their hashes; storing them again with every run would double the journal.
 pub(crate) fn recorded(section: &Section) -> Result<NewEvent, serde_json::Error> {
-    let sources: Vec<_> =
-        section.sources.iter().map(|source| json!({"name": source.name, "sha256": source.sha256})).collect();
-    let content = json!({"sources": sources});
-    let key = format!("memory_read:{}", crate::file::sha256(content.to_string().as_bytes()));
-    Ok(NewEvent::new(EventType::MemoryRead, &content, Timestamp::now())?.keyed(key))
+    let sources = section.sources.iter();
+    let sources = sources
+        .map(|source| MemorySource { name: source.name.to_owned(), sha256: source.sha256.clone() })
+        .collect();
+    let event = NewEvent::of(&MemoryRead { sources }, Timestamp::now())?;
+    let key = format!("memory_read:{}", protocol::sha256_hex(event.content.get()));
+    Ok(event.keyed(key))
 }

@@ -5,7 +5,7 @@ use model::inert;
 use protocol::CarryOver;
 
 use crate::block::{self, PLACEHOLDER};
-use crate::file::{AGENT_MD_BYTES_MAX, Extent, Snapshot, sha256};
+use crate::file::{AGENT_MD_BYTES_MAX, Extent, Snapshot};
 
 /// The frame around the facts that go along with a handed-over summary.
 const CARRIED_TEMPLATE: &str = include_str!("../prompts/carried_over.md");
@@ -67,20 +67,22 @@ pub fn prompt_section(agent_md: &Snapshot, summary: Option<&HandedOver>) -> Sect
     }
     let mut sources = vec![
         Source { name: "agent.md", sha256: agent_md.sha256.clone() },
-        Source { name: "prompts/agent_md.md", sha256: sha256(TEMPLATE.as_bytes()) },
+        Source { name: "prompts/agent_md.md", sha256: protocol::sha256_hex(TEMPLATE) },
     ];
     let shown = summary.map_or_else(|| PLACEHOLDER.to_owned(), |summary| inert::text(&summary.summary_md));
     let mut text = fill(&Fields { agent_md: notes, current_thread_summary: shown });
     if let Some(summary) = summary {
-        sources
-            .push(Source { name: "current_thread_summary", sha256: sha256(summary.summary_md.as_bytes()) });
-        let facts = ledger::told(&summary.carry_over);
+        sources.push(Source {
+            name: "current_thread_summary",
+            sha256: protocol::sha256_hex(&summary.summary_md),
+        });
+        let facts = facts::told(&summary.carry_over);
         if !facts.is_empty() {
-            sources.push(Source { name: "carried_over", sha256: sha256(facts.as_bytes()) });
+            sources.push(Source { name: "carried_over", sha256: protocol::sha256_hex(&facts) });
             text.push('\n');
             text.push_str(&CARRIED_TEMPLATE.replace("{{facts}}", &facts));
         }
-        let hint = sha256(ORIGINAL_MESSAGES.as_bytes());
+        let hint = protocol::sha256_hex(ORIGINAL_MESSAGES);
         sources.push(Source { name: "prompts/original_messages.md", sha256: hint });
         text.push('\n');
         text.push_str(ORIGINAL_MESSAGES);

@@ -102,7 +102,7 @@ impl Items {
         value: Value,
         now: Timestamp,
     ) -> Result<Kept, ItemError> {
-        let (item, kept) = prepare((namespace, key), value, now)?;
+        let (item, kept) = prepare(namespace, key, value, now)?;
         self.commit(Write::PutItem(item)).await?;
         Ok(kept)
     }
@@ -171,12 +171,7 @@ impl Items {
     }
 }
 
-/// Returns the item as it is kept.
-fn prepare(
-    (namespace, key): (&[String], &str),
-    value: Value,
-    now: Timestamp,
-) -> Result<(Item, Kept), ItemError> {
+fn prepare(namespace: &[String], key: &str, value: Value, now: Timestamp) -> Result<(Item, Kept), ItemError> {
     check_name(namespace, key)?;
     let Value::Object(mut value) = value else { return Err(ItemError::NotAnObject) };
     let bytes = serde_json::to_string(&value).map_err(journal::Error::from)?.len();

@@ -18,6 +18,7 @@ pub(crate) mod words;
 use jiff::Timestamp;
 use journal::{Store, ThreadPart};
 use protocol::{Seq, ThreadId};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use lineage::Ancestor;
@@ -68,7 +69,7 @@ impl RecallQuery {
 }
 
 /// Where words are looked for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RecallScope {
     /// In the thread that asks and those it came from.
@@ -200,13 +201,14 @@ pub async fn recall(
 ) -> Result<Recall, RecallError> {
     match (&query.wanted, query.scope) {
         (Wanted::Words(text), RecallScope::Everything) => {
-            everything::recall(store, thread_id, (query, text)).await
+            everything::recall(store, thread_id, query, text).await
         }
-        (Wanted::Words(text), RecallScope::Conversation) => by_words(store, thread_id, (query, text)).await,
+        (Wanted::Words(text), RecallScope::Conversation) => by_words(store, thread_id, query, text).await,
         (Wanted::Range(from, to), _) => {
             let part = part_of_range(store, thread_id, query.thread.as_deref()).await?;
-            let from = (*from, query.from_char);
-            gather::Gathering::new(store, vec![part], query.tokens_max).by_range(from, *to).await
+            gather::Gathering::new(store, vec![part], query.tokens_max)
+                .by_range(*from, query.from_char, *to)
+                .await
         }
     }
 }
@@ -214,7 +216,8 @@ pub async fn recall(
 async fn by_words(
     store: &dyn Store,
     thread_id: ThreadId,
-    (query, text): (&RecallQuery, &str),
+    query: &RecallQuery,
+    text: &str,
 ) -> Result<Recall, RecallError> {
     let lineage = lineage_of(store, thread_id, query.thread.as_deref()).await?;
     let named = query.thread.as_deref().map(|prefix| lineage::named(&lineage, prefix)).transpose()?;

@@ -38,7 +38,6 @@ const LATE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// A file as it was read.
 #[derive(Debug)]
 pub(crate) struct Content {
-    /// The open file.
     pub file: File,
     /// What it held.
     pub bytes: Vec<u8>,
@@ -64,7 +63,6 @@ pub(crate) enum Attempt {
 /// What a file gained between being read and being replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tail {
-    /// Nothing.
     Nothing,
     /// Text at its end, which the new file has too.
     Carried,
@@ -136,7 +134,6 @@ pub(crate) fn lock(target: &Path) -> Result<File> {
     Err(Error::Locked { path, waited: Duration::ZERO })
 }
 
-/// Returns where the lock of `target` is.
 pub(crate) fn lock_path(target: &Path) -> PathBuf {
     let mut name = target.file_name().unwrap_or_default().to_os_string();
     name.push(".lock");

@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use journal::{OutboxItem, PAGE_ROWS_MAX, Store, SummaryQuery, TurnQuery, Write};
 use model::ChatModel;
 use protocol::{AssistantId, LoggedTurn, MediumTermSummary, ThreadId};
-use runtime::Frames;
+use runtime::{Frames, RunScope};
 use tokio_util::sync::CancellationToken;
 
 pub use error::{NoSummary, SummarizationError};
@@ -75,16 +75,13 @@ impl SummarizationHandoff {
             planned: None,
             done: None,
         };
-        let running = (&Frames::default(), &CancellationToken::new());
-        let transferred = self.carry_out(&request, running).await?;
+        let (frames, cancel) = (&Frames::default(), &CancellationToken::new());
+        let transferred = self.carry_out(&request, RunScope { frames, cancel }).await?;
         Ok(transferred.map(|transferred| transferred.summary))
     }
 
     /// Returns the newest summaries of the agent's turns, the newest first and of those stored at the same time the one
     /// with the higher id first; never more than 5,000, and none for a limit of 0.
-    ///
-    /// # Errors
-    /// When the journal fails.
     pub async fn retrieve_recent_summaries(
         &self,
         agent_id: &AssistantId,
@@ -101,9 +98,6 @@ impl SummarizationHandoff {
 
     /// Returns the turns of a thread in order, archived ones too: the first ones behind the index `after`, never more than
     /// 5,000. A thread that does not exist has none.
-    ///
-    /// # Errors
-    /// When the journal fails.
     pub async fn get_task_trace(
         &self,
         thread_id: ThreadId,
@@ -123,12 +117,10 @@ impl SummarizationHandoff {
 
 /// Returns the item that says that turns of the thread were condensed, and are to be kept, in the place of one that waits
 /// already. Whose they are is said in it: who works on the item later does not decide that.
-///
-/// # Errors
-/// When the journal fails.
 pub async fn transfer_due(
     store: &dyn Store,
-    (agent_id, thread_id): (&AssistantId, ThreadId),
+    agent_id: &AssistantId,
+    thread_id: ThreadId,
     now: Timestamp,
 ) -> journal::Result<OutboxItem> {
     let due = Due { agent_id: agent_id.clone(), thread_id, budget: None, draft: None };

@@ -1,6 +1,7 @@
 //! The request, the stream and the trait every provider implements. It knows no wire format.
 
 pub(crate) mod answer;
+mod arguments;
 pub(crate) mod limits;
 mod tools;
 

@@ -7,7 +7,6 @@ use crate::transcript::Violation;
 
 /// A failed model call.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The endpoint could not be reached, or the connection broke before anything arrived.
     #[error("reach {model} at {endpoint}: {reason}")]

@@ -3,31 +3,17 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The wire formats Segue speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Provider {
-    /// Anthropic Messages.
-    Anthropic,
-    /// OpenAI Responses.
-    OpenAi,
-    /// OpenAI Chat Completions, as spoken by OpenAI itself, Ollama, llama.cpp, vLLM and others.
-    OpenAiChat,
-    /// Gemini `streamGenerateContent`.
-    Gemini,
-}
-
-impl Provider {
-    /// Every provider.
-    pub const ALL: [Self; 4] = [Self::Anthropic, Self::OpenAi, Self::OpenAiChat, Self::Gemini];
-
-    /// Returns the name used before the slash.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Anthropic => "anthropic",
-            Self::OpenAi => "openai",
-            Self::OpenAiChat => "openai-chat",
-            Self::Gemini => "gemini",
-        }
+protocol::named_enum! {
+    /// The wire formats Segue speaks.
+    pub enum Provider {
+        /// Anthropic Messages.
+        Anthropic = "anthropic",
+        /// OpenAI Responses.
+        OpenAi = "openai",
+        /// OpenAI Chat Completions, as spoken by OpenAI itself, Ollama, llama.cpp, vLLM and others.
+        OpenAiChat = "openai-chat",
+        /// Gemini `streamGenerateContent`.
+        Gemini = "gemini",
     }
 }
 

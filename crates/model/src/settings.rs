@@ -43,32 +43,19 @@ pub struct Settings {
     pub effort: Option<Effort>,
 }
 
-/// How much a model reasons before it answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effort {
-    /// Little.
-    Low,
-    /// Some.
-    Medium,
-    /// Much.
-    High,
+protocol::named_enum! {
+    /// How much a model reasons before it answers.
+    pub enum Effort {
+        /// Little.
+        Low = "low",
+        /// Some.
+        Medium = "medium",
+        /// Much.
+        High = "high",
+    }
 }
 
 impl Effort {
-    /// Returns the name that configuration and most providers use.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-        }
-    }
-
-    /// Returns the effort of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Low, Self::Medium, Self::High].into_iter().find(|effort| effort.as_str() == name)
-    }
-
     /// Returns the tokens of reasoning to allow, for models that are given a budget.
     pub(crate) const fn budget_tokens(self) -> u64 {
         match self {

@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::event::Seq;
+use crate::handoff::summary::CarryOver;
 use crate::message::Usage;
-use crate::summary::CarryOver;
 
 /// The content of a `middleware:summarize` event. The messages it stands for stay in the journal as they are.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -56,26 +56,15 @@ pub struct Compaction {
     pub prompt_sha256: Option<String>,
 }
 
-/// Why a conversation was condensed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CompactionTrigger {
-    /// It had grown to a configured size.
-    Auto,
-    /// A person, or the agent, asked for it.
-    Manual,
-    /// The provider refused the request as too large.
-    Overflow,
-}
-
-impl CompactionTrigger {
-    /// Returns the stored name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Manual => "manual",
-            Self::Overflow => "overflow",
-        }
+named_enum! {
+    /// Why a conversation was condensed.
+    pub enum CompactionTrigger {
+        /// It had grown to a configured size.
+        Auto = "auto",
+        /// A person, or the agent, asked for it.
+        Manual = "manual",
+        /// The provider refused the request as too large.
+        Overflow = "overflow",
     }
 }
 

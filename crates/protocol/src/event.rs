@@ -1,26 +1,29 @@
 //! Events: the immutable rows of the journal. This file says what one looks like, not who may write it.
 
+pub mod body;
 pub mod catalog;
+pub mod metadata;
+pub(crate) mod names;
+pub mod surrogate;
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
-use crate::ids::{EventId, RunId, ThreadId};
+use crate::ids::{EventId, HandoffId, RunId, ThreadId};
 use crate::message::Message;
+use body::{EventBody, UnreadableBody};
 use catalog::EventType;
+use metadata::EventMetadata;
 
 /// A position in a thread's journal: starts at 1, strictly increasing, never reused.
 pub type Seq = u64;
 
 /// JSON text kept exactly as it was written, so that reading and writing an event changes no byte.
 pub type RawJson = Box<RawValue>;
-
-/// The key of an event's metadata under which it is noted how many milliseconds it took what the event tells of.
-const DURATION_KEY: &str = "duration_ms";
 
 /// An event about to be appended; the journal gives it its `seq`.
 #[derive(Debug, Clone)]
@@ -65,6 +68,19 @@ pub struct Event {
 }
 
 impl NewEvent {
+    /// Returns the event that stores `body`, without run, key or metadata.
+    pub fn of<T: EventBody>(body: &T, created_at: Timestamp) -> Result<Self, serde_json::Error> {
+        Ok(Self {
+            event_id: EventId::generate(),
+            event_type: T::TYPE,
+            run_id: None,
+            event_key: None,
+            content: body.stored_json()?,
+            metadata: None,
+            created_at,
+        })
+    }
+
     /// Returns an event without run, key or metadata.
     ///
     /// # Errors
@@ -86,16 +102,12 @@ impl NewEvent {
     }
 
     /// Returns the event that stores `message`.
-    ///
-    /// # Errors
-    /// When the message cannot be written as JSON.
     pub fn message(message: &Message, created_at: Timestamp) -> Result<Self, serde_json::Error> {
-        let event_type = match message {
-            Message::Human(_) => EventType::HumanMessage,
-            Message::Ai(_) => EventType::AiMessage,
-            Message::Tool(_) => EventType::ToolMessage,
-        };
-        Self::new(event_type, message, created_at)
+        match message {
+            Message::Human(message) => Self::of(message, created_at),
+            Message::Ai(message) => Self::of(message, created_at),
+            Message::Tool(message) => Self::of(message, created_at),
+        }
     }
 
     /// Sets the run.
@@ -118,7 +130,7 @@ impl NewEvent {
     /// Never in practice: a number is always JSON.
     pub fn that_took(self, time: Duration) -> Result<Self, serde_json::Error> {
         let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        self.with_metadata(&Map::from_iter([(DURATION_KEY.to_owned(), Value::from(millis))]))
+        self.with_metadata(&EventMetadata { duration_ms: Some(millis), ..EventMetadata::default() })
     }
 
     /// Sets the metadata.
@@ -152,6 +164,33 @@ impl Event {
         EventType::from_name(&self.event_type)
     }
 
+    /// Returns the content as the body of its type.
+    ///
+    /// # Errors
+    /// When the event is of another type, or its content cannot be read.
+    pub fn body<T: EventBody>(&self) -> Result<T, UnreadableBody> {
+        let unreadable = |source| UnreadableBody {
+            thread_id: self.thread_id,
+            seq: self.seq,
+            event_type: self.event_type.clone(),
+            expected: T::TYPE,
+            source,
+        };
+        if self.event_type != T::TYPE.as_str() {
+            return Err(unreadable(None));
+        }
+        serde_json::from_str(self.content.get()).map_err(|source| unreadable(Some(source)))
+    }
+
+    /// Returns the handoff that the event is about; `None` when it is about none, or cannot be read.
+    pub fn handoff_id(&self) -> Option<HandoffId> {
+        #[derive(Deserialize)]
+        struct About {
+            handoff_id: Option<HandoffId>,
+        }
+        serde_json::from_str(self.content.get()).ok().and_then(|About { handoff_id }| handoff_id)
+    }
+
     /// Returns the message this event stores; `None` when it stores something else or cannot be read.
     pub fn message(&self) -> Option<Message> {
         let json = self.content.get();
@@ -169,15 +208,9 @@ impl Event {
         serde_json::from_str(self.content.get()).unwrap_or(Value::Null)
     }
 
-    /// Returns the milliseconds that what it tells of took, if they are noted.
-    pub fn duration_ms(&self) -> Option<u64> {
-        let noted = self.metadata.as_ref().is_some_and(|raw| raw.get().contains(DURATION_KEY));
-        noted.then(|| self.metadata_value().get(DURATION_KEY).and_then(Value::as_u64)).flatten()
-    }
-
-    /// Returns the metadata as a JSON value; `null` when there is none.
-    pub fn metadata_value(&self) -> Value {
-        self.metadata.as_ref().and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null)
+    /// Returns the metadata; nothing is noted where it cannot be read.
+    pub fn parsed_metadata(&self) -> EventMetadata {
+        EventMetadata::read(self.metadata.as_ref())
     }
 }
 

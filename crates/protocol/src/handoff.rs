@@ -4,71 +4,38 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use self::summary::HandoffSummary;
 use crate::ids::{AssistantId, HandoffId, RunId, ThreadId};
-use crate::summary::HandoffSummary;
 
-/// Where a handoff stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum HandoffStatus {
-    /// Asked for; nothing has been drafted.
-    Requested,
-    /// A draft of the current iteration is being made.
-    Drafting,
-    /// A stored proposal waits for a person.
-    AwaitingDecision,
-    /// Accepted: the child thread exists.
-    Accepted,
-    /// The child's block is written.
-    Seeded,
-    /// The child's first turn is complete and the block is cleared.
-    Cleaned,
-    /// A person said no.
-    Declined,
-    /// Shown, and nothing else.
-    Previewed,
-    /// It could not be completed.
-    Failed,
-    /// Nobody answered.
-    Expired,
+pub mod summary;
+
+named_enum! {
+    /// Where a handoff stands.
+    pub enum HandoffStatus {
+        /// Asked for; nothing has been drafted.
+        Requested = "requested",
+        /// A draft of the current iteration is being made.
+        Drafting = "drafting",
+        /// A stored proposal waits for a person.
+        AwaitingDecision = "awaiting_decision",
+        /// Accepted: the child thread exists.
+        Accepted = "accepted",
+        /// The child's block is written.
+        Seeded = "seeded",
+        /// The child's first turn is complete and the block is cleared.
+        Cleaned = "cleaned",
+        /// A person said no.
+        Declined = "declined",
+        /// Shown, and nothing else.
+        Previewed = "previewed",
+        /// It could not be completed.
+        Failed = "failed",
+        /// Nobody answered.
+        Expired = "expired",
+    }
 }
 
 impl HandoffStatus {
-    /// Every status.
-    pub const ALL: [Self; 10] = [
-        Self::Requested,
-        Self::Drafting,
-        Self::AwaitingDecision,
-        Self::Accepted,
-        Self::Seeded,
-        Self::Cleaned,
-        Self::Declined,
-        Self::Previewed,
-        Self::Failed,
-        Self::Expired,
-    ];
-
-    /// Returns the stored name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Requested => "requested",
-            Self::Drafting => "drafting",
-            Self::AwaitingDecision => "awaiting_decision",
-            Self::Accepted => "accepted",
-            Self::Seeded => "seeded",
-            Self::Cleaned => "cleaned",
-            Self::Declined => "declined",
-            Self::Previewed => "previewed",
-            Self::Failed => "failed",
-            Self::Expired => "expired",
-        }
-    }
-
-    /// Returns the status of that stored name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.as_str() == name)
-    }
-
     /// Returns what became of the handoff, in a word: whether the block of an accepted one is written or cleared again is no
     /// matter to a decision.
     pub const fn outcome(self) -> &'static str {

@@ -1,5 +1,6 @@
 //! Identifiers: typed, time-ordered, validated before they reach a path or a query. They do not look anything up.
 
+pub mod digest;
 pub mod scope;
 
 use std::fmt;

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::decision::Decisions;
 use crate::ids::{InterruptId, RunId, ThreadId};
@@ -18,6 +18,10 @@ pub struct InterruptPayload {
     pub action_requests: Vec<ActionRequest>,
     /// Which decisions each action accepts: one for each request, in the same order.
     pub review_configs: Vec<ReviewConfig>,
+    /// The folder in which the proposed calls are made once they are approved; `None` for questions that are not about
+    /// calls, and for those of versions that did not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
 }
 
 impl InterruptPayload {
@@ -45,6 +49,40 @@ pub struct ActionRequest {
     pub details: Option<Value>,
 }
 
+/// The place of a sub-agent's question, which its parent asks in its stead. It is the entry `subagent` of
+/// [`ActionRequest::details`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubagentQuestion {
+    /// The parent's call of the sub-agent.
+    pub call_id: String,
+    /// The sub-agent's thread.
+    pub thread_id: ThreadId,
+    /// Its interrupt.
+    pub interrupt_id: InterruptId,
+}
+
+/// The key of [`SubagentQuestion`] in the details.
+const SUBAGENT_KEY: &str = "subagent";
+
+impl ActionRequest {
+    /// Returns where a sub-agent asked this; `None` for a question of the thread itself.
+    pub fn subagent(&self) -> Option<SubagentQuestion> {
+        SubagentQuestion::deserialize(self.details.as_ref()?.get(SUBAGENT_KEY)?).ok()
+    }
+
+    /// Notes where a sub-agent asked this.
+    ///
+    /// # Errors
+    /// When the entry cannot be written as JSON.
+    pub fn set_subagent(&mut self, question: &SubagentQuestion) -> serde_json::Result<()> {
+        let details = self.details.get_or_insert_with(|| Value::Object(Map::new()));
+        if let Some(details) = details.as_object_mut() {
+            details.insert(SUBAGENT_KEY.to_owned(), serde_json::to_value(question)?);
+        }
+        Ok(())
+    }
+}
+
 /// Which decisions an action accepts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReviewConfig {
@@ -54,26 +92,15 @@ pub struct ReviewConfig {
     pub allowed_decisions: Vec<String>,
 }
 
-/// Whether an interrupt still waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum InterruptStatus {
-    /// Nobody has answered.
-    Pending,
-    /// Answered; the decisions are stored with it.
-    Resolved,
-    /// Given up: the thread or the request went away.
-    Withdrawn,
-}
-
-impl InterruptStatus {
-    /// Returns the stored name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Resolved => "resolved",
-            Self::Withdrawn => "withdrawn",
-        }
+named_enum! {
+    /// Whether an interrupt still waits.
+    pub enum InterruptStatus {
+        /// Nobody has answered.
+        Pending = "pending",
+        /// Answered; the decisions are stored with it.
+        Resolved = "resolved",
+        /// Given up: the thread or the request went away.
+        Withdrawn = "withdrawn",
     }
 }
 

@@ -4,6 +4,9 @@
 //! There is deliberately no I/O, no async and no rule: which event to write, when to hand off or how to render a
 //! summary is decided in the rooms that depend on this one.
 
+#[macro_use]
+mod names;
+
 pub mod compaction;
 pub mod decision;
 pub mod event;
@@ -13,33 +16,38 @@ pub mod interrupt;
 pub mod memory;
 pub mod message;
 pub mod run;
-pub mod summary;
 pub mod thread;
 
 pub use compaction::{
     ClippedResult, Compaction, CompactionFailed, CompactionTrigger, CompactionUndone, CondensedSummary,
 };
 pub use decision::{Decision, Decisions};
+pub use event::body::{EventBody, UnreadableBody};
 pub use event::catalog::{Category, EventType};
+pub use event::surrogate::lone_surrogate;
 pub use event::{Event, NewEvent, RawJson, Seq};
+pub use handoff::summary::{
+    CarryOver, Coverage, HandoffSummary, ItemKind, ReferencedFile, SummaryItem, TodoItem, TodoStatus,
+};
 pub use handoff::{Handoff, HandoffStatus, Proposal};
+pub use ids::digest::{hex, sha256_hex};
 pub use ids::scope::{ApiKey, Scope};
 pub use ids::{
     AssistantId, CheckpointId, EventId, HandoffId, IdError, InterruptId, OWNED_BY, RunId, SummaryId,
     ThreadId, UserId,
 };
-pub use interrupt::{ActionRequest, Interrupt, InterruptPayload, InterruptStatus, ReviewConfig};
+pub use interrupt::{
+    ActionRequest, Interrupt, InterruptPayload, InterruptStatus, ReviewConfig, SubagentQuestion,
+};
 pub use memory::{
     ArchiveReason, Item, LoggedTurn, MediumTermSummary, TurnRole, TurnsArchived, TurnsRestored,
 };
 pub use message::{AiMessage, Block, HumanMessage, Message, StopReason, ToolMessage, ToolStatus, Usage};
+pub use run::failure::{FailureKind, RunFailure};
 pub use run::feedback::{Rating, RunFeedback};
 pub use run::request::{Command, Multitask, OnDisconnect, RunRequest};
-pub use run::{Checkpoint, CheckpointSource, PendingActivity, Run, RunStatus, StepPoint};
-pub use summary::{
-    CarryOver, Coverage, HandoffSummary, ItemKind, ReferencedFile, SummaryItem, TodoItem, TodoStatus,
-};
-pub use thread::{HandoffMark, ParentKind, Thread, ThreadStatus};
+pub use run::{Checkpoint, CheckpointSource, PendingActivity, Run, RunRef, RunStatus, StepPoint};
+pub use thread::{HandoffMark, ParentKind, Thread, ThreadFacts, ThreadState, ThreadStatus};
 
 /// The version of every stored or sent shape that carries `schema_version`; readers ignore unknown fields.
 pub const SCHEMA_VERSION: u32 = 1;

@@ -1,5 +1,6 @@
 //! Runs and checkpoints: one execution of the graph, and the points where it can resume.
 
+pub mod failure;
 pub mod feedback;
 pub mod request;
 
@@ -10,57 +11,29 @@ use serde_json::{Map, Value};
 use crate::event::Seq;
 use crate::ids::{AssistantId, CheckpointId, RunId, ThreadId};
 use crate::message::Usage;
+use failure::RunFailure;
 
-/// Where a run stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RunStatus {
-    /// Admitted, not started.
-    Pending,
-    /// Executing; a thread has one such at most.
-    Running,
-    /// The graph is idle.
-    Success,
-    /// It failed; `error` says how.
-    Error,
-    /// It waits for a decision.
-    Interrupted,
-    /// It reached its limit of time or steps.
-    Timeout,
-    /// A person stopped it.
-    Cancelled,
+named_enum! {
+    /// Where a run stands.
+    pub enum RunStatus {
+        /// Admitted, not started.
+        Pending = "pending",
+        /// Executing; a thread has one such at most.
+        Running = "running",
+        /// The graph is idle.
+        Success = "success",
+        /// It failed; `error` says how.
+        Error = "error",
+        /// It waits for a decision.
+        Interrupted = "interrupted",
+        /// It reached its limit of time or steps.
+        Timeout = "timeout",
+        /// A person stopped it.
+        Cancelled = "cancelled",
+    }
 }
 
 impl RunStatus {
-    /// Every status.
-    pub const ALL: [Self; 7] = [
-        Self::Pending,
-        Self::Running,
-        Self::Success,
-        Self::Error,
-        Self::Interrupted,
-        Self::Timeout,
-        Self::Cancelled,
-    ];
-
-    /// Returns the stored name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Running => "running",
-            Self::Success => "success",
-            Self::Error => "error",
-            Self::Interrupted => "interrupted",
-            Self::Timeout => "timeout",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
-    /// Returns the status of that stored name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.as_str() == name)
-    }
-
     /// Returns whether the run still executes or will.
     pub const fn is_active(self) -> bool {
         matches!(self, Self::Pending | Self::Running)
@@ -80,8 +53,8 @@ pub struct Run {
     pub status: RunStatus,
     /// `provider/name` of the model it was admitted with.
     pub model: Option<String>,
-    /// Why it ended as it did, for `error`, `timeout` and `cancelled`.
-    pub error: Option<String>,
+    /// Why it did not succeed; `None` when it did, or has not ended.
+    pub failure: Option<RunFailure>,
     /// Who executes it: a name unique to a process. Others must not write for it while the lease lasts.
     pub lease_owner: Option<String>,
     /// When the lease ends unless it is renewed.
@@ -92,6 +65,22 @@ pub struct Run {
     pub created_at: Timestamp,
     /// When it last changed.
     pub updated_at: Timestamp,
+}
+
+/// A run and the thread it runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RunRef {
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// The run.
+    pub run_id: RunId,
+}
+
+impl Run {
+    /// Returns its id with its thread's.
+    pub const fn run_ref(&self) -> RunRef {
+        RunRef { thread_id: self.thread_id, run_id: self.run_id }
+    }
 }
 
 /// A resumable point: small, because messages live in the journal.
@@ -120,36 +109,18 @@ pub struct Checkpoint {
     pub created_at: Timestamp,
 }
 
-/// What wrote a checkpoint.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CheckpointSource {
-    /// A step of a run, or its admission.
-    #[default]
-    Loop,
-    /// A client changed the state between runs.
-    Update,
-    /// The thread went back to an earlier point; what follows goes on from there. It is no point of the thread's past
-    /// itself.
-    Rewind,
-}
-
-impl CheckpointSource {
-    /// Every source.
-    pub const ALL: [Self; 3] = [Self::Loop, Self::Update, Self::Rewind];
-
-    /// Returns the stored name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Loop => "loop",
-            Self::Update => "update",
-            Self::Rewind => "rewind",
-        }
-    }
-
-    /// Returns the source of that stored name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|source| source.as_str() == name)
+named_enum! {
+    /// What wrote a checkpoint.
+    #[derive(Default)]
+    pub enum CheckpointSource {
+        /// A step of a run, or its admission.
+        #[default]
+        Loop = "loop",
+        /// A client changed the state between runs.
+        Update = "update",
+        /// The thread went back to an earlier point; what follows goes on from there. It is no point of the thread's past
+        /// itself.
+        Rewind = "rewind",
     }
 }
 
@@ -170,7 +141,6 @@ pub struct StepPoint {
     #[serde(default)]
     pub source: CheckpointSource,
     /// The first message that came in with it, where it is the admission of a run that brought any.
-    #[serde(default)]
     pub input_seq: Option<Seq>,
     /// Its number along the branch it is on: the input of the first run is -1, and each later point is one higher.
     #[serde(default)]

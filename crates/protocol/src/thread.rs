@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::ids::{AssistantId, HandoffId, ThreadId};
+use crate::run::RunStatus;
 
 /// One stored thread, with the counters that make a list cheap.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,68 +36,85 @@ pub struct Thread {
     pub updated_at: Timestamp,
 }
 
-/// How a thread came from its parent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ParentKind {
-    /// A reviewed summary was passed on; the thread began blank.
-    Handoff,
-    /// The transcript was copied.
-    Fork,
-    /// A task was given to a sub-agent; its thread is listed only for who asks.
-    Subagent,
+named_enum! {
+    /// How a thread came from its parent.
+    pub enum ParentKind {
+        /// A reviewed summary was passed on; the thread began blank.
+        Handoff = "handoff",
+        /// The transcript was copied.
+        Fork = "fork",
+        /// A task was given to a sub-agent; its thread is listed only for who asks.
+        Subagent = "subagent",
+    }
 }
 
-impl ParentKind {
-    /// Every kind.
-    pub const ALL: [Self; 3] = [Self::Handoff, Self::Fork, Self::Subagent];
+named_enum! {
+    /// Whether something runs or waits in a thread.
+    pub enum ThreadStatus {
+        /// Nothing runs.
+        Idle = "idle",
+        /// A run is active.
+        Busy = "busy",
+        /// A run waits for a decision.
+        Interrupted = "interrupted",
+        /// The last run failed.
+        Error = "error",
+    }
+}
 
-    /// Returns the stored name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Handoff => "handoff",
-            Self::Fork => "fork",
-            Self::Subagent => "subagent",
+named_enum! {
+    /// A thread's state as lists show it to a person. The Agent Server protocol has [`ThreadStatus`] instead, which does not
+    /// tell a thread that waits for an answer from one that was stopped.
+    pub enum ThreadState {
+        /// A run is active or queued.
+        Running = "running",
+        /// The thread waits for an answer.
+        NeedsYou = "needs_you",
+        /// The turn is not over, and nothing is pending: a person stopped its run, or withdrew the question by a change of the state.
+        Stopped = "stopped",
+        /// Nothing runs and nothing is pending.
+        Idle = "idle",
+        /// The last run failed.
+        Error = "error",
+    }
+}
+
+/// The stored facts that a thread's state follows from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadFacts {
+    /// The stored status.
+    pub status: ThreadStatus,
+    /// The status of the run that wrote the newest checkpoint; `None` when the thread has none.
+    pub last_run: Option<RunStatus>,
+    /// Whether an interrupt is pending. The question of a handoff is one of them.
+    pub has_pending_interrupt: bool,
+}
+
+impl ThreadState {
+    /// Derives the state. This is the only place that does.
+    ///
+    /// An interrupted thread without a pending interrupt stands at a breakpoint of a client, who is to resume it, where its last
+    /// run says so. Otherwise a person stopped the run, deleted it, or changed the state behind it.
+    pub const fn of(facts: ThreadFacts) -> Self {
+        match facts.status {
+            ThreadStatus::Busy => Self::Running,
+            ThreadStatus::Idle => Self::Idle,
+            ThreadStatus::Error => Self::Error,
+            ThreadStatus::Interrupted => {
+                let is_at_breakpoint = matches!(facts.last_run, Some(RunStatus::Interrupted));
+                if is_at_breakpoint || facts.has_pending_interrupt { Self::NeedsYou } else { Self::Stopped }
+            }
         }
     }
 
-    /// Returns the kind of that stored name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
-    }
-}
-
-/// Whether something runs or waits in a thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ThreadStatus {
-    /// Nothing runs.
-    Idle,
-    /// A run is active.
-    Busy,
-    /// A run waits for a decision.
-    Interrupted,
-    /// The last run failed.
-    Error,
-}
-
-impl ThreadStatus {
-    /// Every status.
-    pub const ALL: [Self; 4] = [Self::Idle, Self::Busy, Self::Interrupted, Self::Error];
-
-    /// Returns the stored name.
-    pub const fn as_str(self) -> &'static str {
+    /// Returns the stored status of every thread in this state.
+    pub const fn status(self) -> ThreadStatus {
         match self {
-            Self::Idle => "idle",
-            Self::Busy => "busy",
-            Self::Interrupted => "interrupted",
-            Self::Error => "error",
+            Self::Running => ThreadStatus::Busy,
+            Self::NeedsYou | Self::Stopped => ThreadStatus::Interrupted,
+            Self::Idle => ThreadStatus::Idle,
+            Self::Error => ThreadStatus::Error,
         }
-    }
-
-    /// Returns the status of that stored name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.as_str() == name)
     }
 }
 
@@ -173,5 +191,35 @@ impl Thread {
     /// Returns the handoff mark in the metadata, if there is a readable one.
     pub fn handoff(&self) -> Option<HandoffMark> {
         self.metadata.get(HandoffMark::KEY).and_then(|value| serde_json::from_value(value.clone()).ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stopped_thread_needs_nobody_unless_something_asks() {
+        let state = |status, last_run, has_pending_interrupt| {
+            ThreadState::of(ThreadFacts { status, last_run, has_pending_interrupt })
+        };
+        let (cancelled, asked) = (Some(RunStatus::Cancelled), Some(RunStatus::Interrupted));
+        assert_eq!(state(ThreadStatus::Interrupted, cancelled, false), ThreadState::Stopped);
+        assert_eq!(state(ThreadStatus::Interrupted, cancelled, true), ThreadState::NeedsYou);
+        assert_eq!(state(ThreadStatus::Interrupted, asked, true), ThreadState::NeedsYou);
+        assert_eq!(state(ThreadStatus::Interrupted, asked, false), ThreadState::NeedsYou, "a breakpoint");
+        assert_eq!(state(ThreadStatus::Interrupted, None, false), ThreadState::Stopped, "a changed state");
+        assert_eq!(state(ThreadStatus::Interrupted, None, true), ThreadState::NeedsYou);
+        for (status, expected) in [
+            (ThreadStatus::Busy, ThreadState::Running),
+            (ThreadStatus::Idle, ThreadState::Idle),
+            (ThreadStatus::Error, ThreadState::Error),
+        ] {
+            assert_eq!(state(status, cancelled, false), expected);
+        }
+        for state in ThreadState::ALL {
+            assert_eq!(ThreadState::from_name(state.as_str()), Some(state));
+            assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! at once over one database on disk with every commit durable; the model answers at once. Processor time is told apart
 //! by thread: the journal's writer, what reads off the async threads, and the async threads themselves.
 //!
-//! `cargo bench -p runtime --bench runs` prints a table; nothing is asserted.
+//! `cargo bench -p segue-runtime --bench runs` prints a table; nothing is asserted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -69,10 +69,11 @@ fn driver(store: &Arc<dyn Store>) -> Driver {
         tools: model::Tools::default(),
         hooks: Vec::new(),
         contexts: Arc::new(Contexts::default()),
+        too_large_hint: "begin again",
     };
     let point = |point| Arc::new(HooksNode { point, hooks: Vec::new() });
     let after_model = |channels: &runtime::Channels| {
-        Some(if wants_tools(channels) { TOOLS_NODE } else { AFTER_AGENT_NODE })
+        Ok(Some(if wants_tools(channels)? { TOOLS_NODE } else { AFTER_AGENT_NODE }))
     };
     let graph = Graph::new(Edge::To(BEFORE_AGENT_NODE))
         .node(point(Point::BeforeAgent), Edge::To(MODEL_NODE))
@@ -111,13 +112,14 @@ async fn run(driver: &Driver, created: Created) {
         lease: driver.lease.clone(),
         now,
         origin: runtime::Origin::New,
+        durability: Default::default(),
     };
     let start = Start { update, ..Start::default() };
     let admitted =
         runtime::admit(&*driver.store, &driver.graph, &admission, start).await.expect("it is admitted");
     let (frames, mut stream) = Frames::channel();
     let end = driver.drive(admitted, &frames, &CancellationToken::new()).await.expect("it is driven");
-    assert_eq!(end.status, RunStatus::Success, "{:?}", end.error);
+    assert_eq!(end.status, RunStatus::Success, "{:?}", end.failure);
     while stream.try_next().is_some() {}
 }
 

@@ -2,7 +2,7 @@
 //! database on disk with every commit durable. The model and the tool answer at once, so that the whole time is ours.
 //! The threads are condensed as the default configuration does, at 170,000 tokens down to 17,000.
 //!
-//! `cargo bench -p runtime --bench turns` prints a table; nothing is asserted.
+//! `cargo bench -p segue-runtime --bench turns` prints a table; nothing is asserted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -90,8 +90,8 @@ impl Tool for Note {
     }
 }
 
-fn after_model(channels: &runtime::Channels) -> Option<&'static str> {
-    if wants_tools(channels) { Some(TOOLS_NODE) } else { Some(AFTER_AGENT_NODE) }
+fn after_model(channels: &runtime::Channels) -> runtime::NextNode {
+    Ok(Some(if wants_tools(channels)? { TOOLS_NODE } else { AFTER_AGENT_NODE }))
 }
 
 fn driver(store: &Arc<dyn Store>, contexts: &Arc<Contexts>) -> Driver {
@@ -102,6 +102,7 @@ fn driver(store: &Arc<dyn Store>, contexts: &Arc<Contexts>) -> Driver {
         tools: tools.iter().map(|tool| tool.spec()).collect(),
         hooks: Vec::new(),
         contexts: Arc::clone(contexts),
+        too_large_hint: "begin again",
     };
     let point = |point| Arc::new(HooksNode { point, hooks: Vec::new() });
     let graph = Graph::new(Edge::To(BEFORE_AGENT_NODE))
@@ -175,13 +176,14 @@ async fn turn(driver: &Driver, thread_id: ThreadId) -> Duration {
         lease: driver.lease.clone(),
         now,
         origin: runtime::Origin::New,
+        durability: Default::default(),
     };
     let start = Start { update: Update { events: vec![message], ..Update::default() }, ..Start::default() };
     let point =
         runtime::admit(&*driver.store, &driver.graph, &admission, start).await.expect("it is admitted");
     let (frames, cancel) = (Frames::default(), CancellationToken::new());
     let end = driver.drive(point, &frames, &cancel).await.expect("it is driven");
-    assert_eq!(end.status, RunStatus::Success, "{:?}", end.error);
+    assert_eq!(end.status, RunStatus::Success, "{:?}", end.failure);
     began.elapsed()
 }
 

@@ -5,19 +5,12 @@ mod answers;
 mod lost;
 mod withdrawal;
 
-use jiff::Timestamp;
-use journal::{Store, Transaction, Write};
-use protocol::{
-    AssistantId, Checkpoint, CheckpointId, CheckpointSource, EventType, NewEvent, PendingActivity, Run,
-    RunId, RunStatus, Seq, ThreadId, ThreadStatus, Usage,
-};
-use serde_json::json;
-
 pub use self::answers::{answered, begin_answered, check_decisions, resume};
 pub(crate) use self::lost::stop_key;
 pub use self::lost::{Taken, fail, give_up, reclaim, request_stop};
 pub use self::withdrawal::forget_question;
 use crate::driver::lease::Lease;
+use crate::driver::lifecycle::RunEvents;
 use crate::driver::{Admitted, Others};
 use crate::error::Error;
 use crate::graph::Graph;
@@ -26,12 +19,16 @@ use crate::node::tools::TOOLS_NODE;
 use crate::step::Channels;
 use crate::turn::{ANSWERS_CHANNEL, GOES_ON_CHANNEL, RECOVERED_CHANNEL};
 use crate::{Result, step::Update};
+use jiff::Timestamp;
+use journal::{Store, Transaction, Write};
+use protocol::event::body::{RunBeginning, ThreadRewound};
+use protocol::{
+    AssistantId, Checkpoint, CheckpointId, CheckpointSource, NewEvent, PendingActivity, Run, RunId,
+    RunStatus, Seq, ThreadId, ThreadStatus, Usage,
+};
 
 /// When the lease of a run ended whose process gave it back, between two steps: nothing of the next one was begun.
 pub(crate) const GIVEN_BACK: Timestamp = Timestamp::UNIX_EPOCH;
-
-/// How a run began that ended with its admission: there was nothing to do.
-pub const ENDED_AT_ONCE: &str = "ended at once";
 
 /// How often an admission is worked out again because another run came and went meanwhile.
 pub const ATTEMPTS_MAX: u32 = 5;
@@ -53,6 +50,18 @@ pub struct Admission {
     pub now: Timestamp,
     /// Where the run comes from.
     pub origin: Origin,
+    /// When answers become durable.
+    pub durability: AnswerDurability,
+}
+
+/// When the answers that a run resumes with become durable, where the node that asked is immediate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AnswerDurability {
+    /// With the admission, if anything else is written with it: a client is told of a run that is durable.
+    #[default]
+    AtAdmission,
+    /// Always with the node's step, in one transaction: the caller drives the run itself and learns how that ended.
+    WithStep,
 }
 
 /// Where a run comes from that is admitted.
@@ -179,7 +188,7 @@ impl Planning<'_> {
         let mut activities: Vec<PendingActivity> =
             self.before.map(|point| point.activities.clone()).unwrap_or_default();
         activities.extend(update.activities);
-        let next = self.first(&channels);
+        let next = self.first(&channels)?;
         let checkpoint = checkpoint(self.admission, channels, activities, next);
         let (mut writes, others): (Vec<_>, Vec<_>) =
             update.writes.into_iter().partition(|write| matches!(write, Write::CreateThread(_)));
@@ -197,7 +206,7 @@ impl Planning<'_> {
         writes.extend(others);
         events.extend(withdrawal.events);
         events.extend(update.events);
-        events.push(started(self.admission, "admitted")?);
+        events.push(started(self.admission, RunBeginning::Admitted)?);
         Ok(Plan { writes, events, checkpoint, others: withdrawal.others })
     }
 
@@ -209,12 +218,12 @@ impl Planning<'_> {
             (None, None) => Channels::new(),
         };
         if self.start.back_to.is_some() || !self.goes_on() {
-            channels.remove(ANSWERS_CHANNEL);
-            channels.remove(RECOVERED_CHANNEL);
+            ANSWERS_CHANNEL.remove(&mut channels);
+            RECOVERED_CHANNEL.remove(&mut channels);
         }
-        channels.remove(GOES_ON_CHANNEL);
+        GOES_ON_CHANNEL.remove(&mut channels);
         if self.goes_on() {
-            channels.insert(GOES_ON_CHANNEL.to_owned(), true.into());
+            GOES_ON_CHANNEL.set(&mut channels, &true);
         }
         channels
     }
@@ -225,16 +234,16 @@ impl Planning<'_> {
         self.start.node.is_some() && (self.start.back_to.is_some() || self.start.node.as_deref() == stands_at)
     }
 
-    fn first(&self, channels: &Channels) -> Option<String> {
-        match self.start.node.as_deref() {
+    fn first(&self, channels: &Channels) -> Result<Option<String>> {
+        Ok(match self.start.node.as_deref() {
             Some(TOOLS_NODE)
                 if self.start.back_to.is_some() && self.graph.get(AFTER_MODEL_NODE).is_some() =>
             {
                 Some(AFTER_MODEL_NODE.to_owned())
             }
             Some(node) => Some(node.to_owned()),
-            None => self.graph.first(channels),
-        }
+            None => self.graph.first(channels)?,
+        })
     }
 }
 
@@ -252,15 +261,9 @@ impl Start {
 
 impl BackTo {
     /// Returns the write that goes back, and the event that tells of it, which comes before any other behind that write.
-    ///
-    /// # Errors
-    /// When the event cannot be written as JSON.
     pub fn told(&self, thread_id: ThreadId, now: Timestamp) -> Result<(Write, NewEvent)> {
-        let mut content = json!({"keep_seq": self.keep_seq, "superseded": self.superseded});
-        if let Some(checkpoint_id) = self.checkpoint_id {
-            content["checkpoint_id"] = checkpoint_id.to_string().into();
-        }
-        let told = NewEvent::new(EventType::ThreadRewound, &content, now)?;
+        let Self { keep_seq, superseded, checkpoint_id, .. } = *self;
+        let told = NewEvent::of(&ThreadRewound { keep_seq, superseded, checkpoint_id }, now)?;
         Ok((Write::Rewind { thread_id, keep_seq: self.keep_seq, at: now }, told))
     }
 }
@@ -317,9 +320,9 @@ fn writes(
     writes
 }
 
-fn started(admission: &Admission, how: &str) -> Result<NewEvent> {
-    let content = json!({"how": how, "model": admission.model});
-    Ok(NewEvent::new(EventType::RunStarted, &content, admission.now)?)
+fn started(admission: &Admission, how: RunBeginning) -> Result<NewEvent> {
+    let events = RunEvents { run_id: admission.run_id, at: admission.now };
+    Ok(events.started(how, admission.model.clone())?)
 }
 
 fn admitting(admission: &Admission) -> Write {
@@ -329,7 +332,7 @@ fn admitting(admission: &Admission) -> Write {
         assistant_id: admission.assistant_id.clone(),
         status: RunStatus::Running,
         model: admission.model.clone(),
-        error: None,
+        failure: None,
         lease_owner: Some(admission.lease.owner().to_owned()),
         lease_until: Some(admission.lease.until()),
         usage: Usage::default(),

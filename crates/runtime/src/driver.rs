@@ -2,16 +2,20 @@
 
 mod commit;
 pub(crate) mod lease;
+pub(crate) mod lifecycle;
 pub(crate) mod owed;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Fuse, FusedFuture};
 use journal::{Fence, Store, ThreadNews};
-use protocol::{Checkpoint, Interrupt, PendingActivity, RunId, RunStatus, Seq, ThreadId, Usage};
+use parking_lot::Mutex;
+use protocol::{
+    Checkpoint, FailureKind, Interrupt, PendingActivity, RunFailure, RunId, RunStatus, Seq, ThreadId, Usage,
+};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +25,7 @@ use crate::Result;
 use crate::activity::Activities;
 use crate::admit::stop_key;
 use crate::graph::Graph;
-use crate::step::{Answer, Early, Entry, Failure, FailureKind, Recorded, StepContext, Update};
+use crate::step::{Answer, Early, Entry, Failure, Recorded, StepContext, Update};
 use crate::stream::Frames;
 use crate::stream::frame::Frame;
 use crate::turn::breakpoints::Breakpoints;
@@ -54,12 +58,8 @@ pub struct RunEnd {
     pub status: RunStatus,
     /// What waits for an answer, when it is interrupted.
     pub interrupts: Vec<Interrupt>,
-    /// The sort of failure, when it failed.
-    pub kind: Option<String>,
     /// Why, when it did not succeed.
-    pub error: Option<String>,
-    /// What a person can do about it.
-    pub hint: Option<String>,
+    pub failure: Option<RunFailure>,
     /// Tokens that its model calls took since it was admitted, resumed or taken over.
     pub usage: Usage,
 }
@@ -215,7 +215,7 @@ impl Driver {
                     if !drive.is_immediate(&node) {
                         drive.flush().await?;
                     }
-                    drive.run(&turn, &node, (&answers, entry)).await?
+                    drive.run(&turn, &node, &answers, entry).await?
                 }
                 Effect::Commit { update, ending } => {
                     drive.commit(&turn, update, ending.as_ref()).await?;
@@ -240,7 +240,7 @@ impl Driver {
 }
 
 impl Drive<'_> {
-    async fn run(&self, turn: &Turn<'_>, node: &str, (answers, entry): (&[Answer], Entry)) -> Result<Input> {
+    async fn run(&self, turn: &Turn<'_>, node: &str, answers: &[Answer], entry: Entry) -> Result<Input> {
         let Some(found) = self.driver.graph.get(node) else {
             let unknown = format!("continue the run: this version has no node `{node}`");
             return Ok(Input::Ran(Err(Failure::new(FailureKind::Internal, unknown))));
@@ -266,7 +266,7 @@ impl Drive<'_> {
             unwritten: self.owed.writes(),
             context: None,
         });
-        match self.beside((work, &cancel), &mut recorded).await? {
+        match self.beside(work, &cancel, &mut recorded).await? {
             Some(input) => Ok(input),
             None => Err(self.lost().await),
         }
@@ -276,7 +276,8 @@ impl Drive<'_> {
     /// may need what the others wait for. Returns what it hands on; `None` when another process may have the run.
     async fn beside(
         &self,
-        (work, cancel): (impl Future<Output = std::result::Result<Update, Failure>>, &CancellationToken),
+        work: impl Future<Output = std::result::Result<Update, Failure>>,
+        cancel: &CancellationToken,
         recorded: &mut UnboundedReceiver<Recorded>,
     ) -> Result<Option<Input>> {
         tokio::pin!(work);
@@ -341,8 +342,7 @@ impl Drive<'_> {
 
     /// Takes a stop that another process wrote into the journal as if it came from here.
     async fn look_for_stop(&self) -> Result<()> {
-        *self.look_at.lock().unwrap_or_else(PoisonError::into_inner) =
-            tokio::time::Instant::now() + STOP_POLL;
+        *self.look_at.lock() = tokio::time::Instant::now() + STOP_POLL;
         let key = stop_key(self.run_id);
         if self.driver.store.seq_of_key(self.thread_id, &key).await?.is_some() {
             self.cancel.cancel();
@@ -351,7 +351,7 @@ impl Drive<'_> {
     }
 
     fn look_at(&self) -> tokio::time::Instant {
-        *self.look_at.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.look_at.lock()
     }
 
     fn fence(&self) -> Fence {
@@ -375,15 +375,11 @@ impl Drive<'_> {
         for interrupt in &interrupts {
             self.frames.send(Frame::Interrupted(Box::new(interrupt.clone())));
         }
-        let (kind, error, hint) = match ending.failure {
-            Some((kind, error, hint)) => (Some(kind), Some(error), hint),
-            None => (None, None, None),
-        };
+        let Ending { status, failure, .. } = ending;
         let run_id = self.run_id;
-        let (status, kind_told) = (ending.status, kind.clone());
-        self.frames.send(Frame::RunEnded { run_id, status, kind: kind_told, error: error.clone() });
-        let usage = *self.usage.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(RunEnd { run_id, status: ending.status, interrupts, kind, error, hint, usage })
+        self.frames.send(Frame::RunEnded { run_id, status, failure: failure.clone() });
+        let usage = *self.usage.lock();
+        Ok(RunEnd { run_id, status, interrupts, failure, usage })
     }
 }
 

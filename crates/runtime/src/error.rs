@@ -2,9 +2,10 @@
 
 use protocol::{InterruptId, RunId};
 
+use crate::graph::channel::ChannelError;
+
 /// Why an answer to an interrupt cannot be taken; the interrupt stays pending.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Rejection {
     /// Not exactly one decision per action.
     #[error("{given} decisions were given for {expected} actions")]
@@ -34,7 +35,6 @@ pub enum Rejection {
 
 /// A run that could not be admitted, resumed or driven.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The journal failed.
     #[error(transparent)]
@@ -61,6 +61,9 @@ pub enum Error {
         /// The run.
         run_id: RunId,
     },
+    /// The thread's state cannot be read, so nothing was begun; a new message sets a question aside.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
     /// A step could not be written as JSON.
     #[error("write a step as JSON")]
     Json(#[from] serde_json::Error),

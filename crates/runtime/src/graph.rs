@@ -1,5 +1,7 @@
 //! The graph: named nodes and the edges between them. Walking it is the work of [`crate::Turn`].
 
+pub(crate) mod channel;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -8,6 +10,7 @@ use journal::Store;
 use protocol::{Decision, Decisions, Interrupt};
 
 use crate::error::Rejection;
+use crate::graph::channel::ChannelError;
 use crate::step::{Channels, Failure, StepContext, Update};
 
 /// How long a question of a node may be answered.
@@ -70,6 +73,9 @@ pub trait Node: Send + Sync {
     }
 }
 
+/// Which node comes next; `None` ends.
+pub type NextNode = Result<Option<&'static str>, ChannelError>;
+
 /// Where the graph goes after a node.
 #[derive(Clone)]
 pub enum Edge {
@@ -77,8 +83,8 @@ pub enum Edge {
     To(&'static str),
     /// The graph is idle.
     End,
-    /// Decided by the state; the function is pure. `None` ends.
-    When(fn(&Channels) -> Option<&'static str>),
+    /// Decided by the state; the function is pure. `None` ends, and a state that cannot be read fails the run.
+    When(fn(&Channels) -> NextNode),
 }
 
 /// Named nodes and the edges between them.
@@ -107,32 +113,43 @@ impl Graph {
     }
 
     /// Returns the first node for this state; `None` when there is nothing to do.
-    pub fn first(&self, channels: &Channels) -> Option<String> {
+    ///
+    /// # Errors
+    /// When the state that an edge depends on cannot be read.
+    pub fn first(&self, channels: &Channels) -> Result<Option<String>, ChannelError> {
         self.walk(self.entry.as_ref(), channels)
     }
 
     /// Returns the node after `name` for this state; `None` when the graph is idle.
-    pub fn after(&self, name: &str, channels: &Channels) -> Option<String> {
+    ///
+    /// # Errors
+    /// As for [`Self::first`].
+    pub fn after(&self, name: &str, channels: &Channels) -> Result<Option<String>, ChannelError> {
         self.walk(self.nodes.get(name).map(|(_, edge)| edge), channels)
     }
 
     /// Walks along `edge`, past the nodes that are idle. A circle of them would never end; each is passed once.
-    fn walk<'a>(&'a self, mut edge: Option<&'a Edge>, channels: &Channels) -> Option<String> {
+    fn walk<'a>(
+        &'a self,
+        mut edge: Option<&'a Edge>,
+        channels: &Channels,
+    ) -> Result<Option<String>, ChannelError> {
         for _ in 0..=self.nodes.len() {
-            let name = edge.and_then(|edge| follow(edge, channels))?;
+            let Some(followed) = edge else { return Ok(None) };
+            let Some(name) = follow(followed, channels)? else { return Ok(None) };
             match self.nodes.get(name.as_str()) {
                 Some((node, next)) if node.is_idle(channels) => edge = Some(next),
-                Some(_) | None => return Some(name),
+                Some(_) | None => return Ok(Some(name)),
             }
         }
-        None
+        Ok(None)
     }
 }
 
-fn follow(edge: &Edge, channels: &Channels) -> Option<String> {
+fn follow(edge: &Edge, channels: &Channels) -> Result<Option<String>, ChannelError> {
     match edge {
-        Edge::To(name) => Some((*name).to_owned()),
-        Edge::End => None,
-        Edge::When(choose) => choose(channels).map(str::to_owned),
+        Edge::To(name) => Ok(Some((*name).to_owned())),
+        Edge::End => Ok(None),
+        Edge::When(choose) => choose(channels).map(|name| name.map(str::to_owned)),
     }
 }

@@ -19,19 +19,22 @@ mod turn;
 
 pub use activity::{Activities, Activity};
 pub use admit::{
-    ATTEMPTS_MAX, Admission, BackTo, ENDED_AT_ONCE, Head, Origin, Start, Taken, admit, answered,
+    ATTEMPTS_MAX, Admission, AnswerDurability, BackTo, Head, Origin, Start, Taken, admit, answered,
     begin_answered, check_decisions, fail, forget_question, give_up, reclaim, request_stop, resume,
 };
 pub use driver::lease::{LEASE_SECONDS, Lease};
+pub use driver::lifecycle::RunEvents;
 pub use driver::{Admitted, Driver, Limits, RunEnd};
 pub use error::{Error, Rejection};
-pub use graph::{Edge, Graph, Node, Question};
+pub use graph::channel::{Channel, ChannelError};
+pub use graph::{Edge, Graph, NextNode, Node, Question};
 pub use hook::{Hook, ModelAnswer, ModelCall, NextCall};
 pub use node::context::{Context, Contexts};
 pub use node::hooks::{AFTER_AGENT_NODE, AFTER_MODEL_NODE, BEFORE_AGENT_NODE, HooksNode, Point};
 pub use node::model::{MODEL_NODE, ModelNode, Preview, TOOLS_WANTED_CHANNEL, wants_tools};
 pub use node::tools::{EDITED_ARGS_CHANNEL, TOOLS_NODE, ToolCall, ToolsNode};
-pub use step::{Answer, Ask, Channels, Early, Entry, Failure, FailureKind, StepContext, Update, model_hint};
+pub use protocol::FailureKind;
+pub use step::{Answer, Ask, Channels, Early, Entry, Failure, RunScope, StepContext, Update, model_hint};
 pub use stream::frame::{Frame, Mode, Within};
 pub use stream::retold::{Cut, Retelling, Retold};
 pub use stream::{Frames, Item, Position, STEP_BITS, STREAM_BYTES_MAX, STREAM_FRAMES_MAX, Subscription};

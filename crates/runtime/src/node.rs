@@ -24,7 +24,7 @@ pub(crate) struct Newest {
 
 /// Reads back from the end of the thread to the newest answer.
 pub(crate) async fn newest_answer(step: &StepContext<'_>) -> journal::Result<Newest> {
-    newest_answer_before(&**step.store, (step.thread_id, Some(step.run_id)), None).await
+    newest_answer_before(&**step.store, step.thread_id, Some(step.run_id), None).await
 }
 
 /// Reads back from `before`, or the end of the thread, to the newest answer. What a person said since leaves behind one
@@ -32,7 +32,8 @@ pub(crate) async fn newest_answer(step: &StepContext<'_>) -> journal::Result<New
 /// or to be answered.
 pub(crate) async fn newest_answer_before(
     store: &dyn Store,
-    (thread_id, run_id): (ThreadId, Option<RunId>),
+    thread_id: ThreadId,
+    run_id: Option<RunId>,
     mut before: Option<Seq>,
 ) -> journal::Result<Newest> {
     let mut answered = HashSet::new();

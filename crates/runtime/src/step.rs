@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use journal::{Store, Write};
-use protocol::{Decisions, InterruptPayload, NewEvent, PendingActivity, RunId, Seq, ThreadId, Usage};
+use protocol::{
+    Decisions, FailureKind, InterruptPayload, NewEvent, PendingActivity, RunId, RunRef, Seq, ThreadId, Usage,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
@@ -45,7 +47,26 @@ pub struct StepContext<'a> {
     pub context: Option<&'a Context>,
 }
 
-impl StepContext<'_> {
+/// The stream that a run, or other long work, reports to, and the token that cancels it.
+#[derive(Debug, Clone, Copy)]
+pub struct RunScope<'a> {
+    /// Where frames go.
+    pub frames: &'a Frames,
+    /// Cancelled when a person stops the work.
+    pub cancel: &'a CancellationToken,
+}
+
+impl<'a> StepContext<'a> {
+    /// Returns the run and its thread.
+    pub const fn run_ref(&self) -> RunRef {
+        RunRef { thread_id: self.thread_id, run_id: self.run_id }
+    }
+
+    /// Returns the stream and the token of this step.
+    pub const fn scope(&self) -> RunScope<'a> {
+        RunScope { frames: self.frames, cancel: self.cancel }
+    }
+
     /// Returns the id of what the model says in this step. Words that were told of it by a process that is gone are of
     /// another message: nobody shall put these behind them.
     pub fn message_id(&self) -> String {
@@ -160,37 +181,6 @@ impl Update {
     }
 }
 
-/// Why a step failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FailureKind {
-    /// The model could not be used; trying again later or another model may help.
-    Model,
-    /// The model was sent more than it takes.
-    Overflow,
-    /// The key or a setting is wrong.
-    Config,
-    /// The journal failed.
-    Store,
-    /// The run may not go on: a limit is reached.
-    Limit,
-    /// A rule of Segue was broken: a defect.
-    Internal,
-}
-
-impl FailureKind {
-    /// Returns the stored name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Model => "model",
-            Self::Overflow => "overflow",
-            Self::Config => "config",
-            Self::Store => "store",
-            Self::Limit => "limit",
-            Self::Internal => "internal",
-        }
-    }
-}
-
 /// A failed step: why, and what it had produced until then.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
@@ -243,7 +233,13 @@ impl From<model::Error> for Failure {
         let kind = match &error {
             model::Error::Unauthorized { .. } | model::Error::Setup { .. } => FailureKind::Config,
             model::Error::Overflow { .. } => FailureKind::Overflow,
-            _ => FailureKind::Model,
+            model::Error::Unreachable { .. }
+            | model::Error::Silent { .. }
+            | model::Error::Limited { .. }
+            | model::Error::Refused { .. }
+            | model::Error::Failed { .. }
+            | model::Error::Illegal { .. }
+            | model::Error::Broken { .. } => FailureKind::Model,
         };
         Self::new(kind, error.to_string()).with_hint(model_hint(&error))
     }
@@ -254,14 +250,19 @@ pub const fn model_hint(error: &model::Error) -> &'static str {
     match error {
         model::Error::Unauthorized { .. } => "check the key: `segue models` shows where it is read from",
         model::Error::Setup { .. } => "`segue models` shows what is configured",
-        model::Error::Overflow { .. } => "hand the thread off: `segue handoff THREAD` starts a short one",
-        model::Error::Refused { .. } => "check the model's name, or choose another with `--model`",
+        model::Error::Overflow { .. } => "choose a model with a larger window: `--model`, in a chat `/model`",
+        model::Error::Refused { .. } => {
+            "check the model's name, or choose another: `--model`, in a chat `/model`"
+        }
         model::Error::Silent { .. } => {
             "try again; `idle_seconds` of the provider in config.toml sets how long is waited"
         }
         model::Error::Illegal { .. } => {
             "this is a defect of Segue; `/rewind` to before the last message goes on"
         }
-        _ => "try again, or choose another model with `--model`",
+        model::Error::Unreachable { .. }
+        | model::Error::Limited { .. }
+        | model::Error::Failed { .. }
+        | model::Error::Broken { .. } => "try again, or choose another model: `--model`, in a chat `/model`",
     }
 }

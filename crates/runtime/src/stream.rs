@@ -1,13 +1,14 @@
-//! The stream of a run: one bounded ring of frames that any number of subscribers read at their own pace. Memory is
-//! bounded by the ring, not by the subscribers; one that falls behind is told so once and dropped. It keeps nothing
-//! that lasts: whoever lost frames goes on from the journal.
+//! The stream of a run: one bounded ring of frames that any number of subscribers read at their own pace. The ring bounds
+//! what is kept, however many subscribers there are; one that falls behind is told so once and dropped. Nothing is stored: a
+//! subscriber that lost frames continues from the journal.
 
 pub(crate) mod frame;
 pub(crate) mod retold;
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use protocol::{Seq, ThreadId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -125,7 +126,7 @@ impl Frames {
                     frame: Box::new(frame),
                 }),
             };
-            end.ring.lock().unwrap_or_else(PoisonError::into_inner).push(frame);
+            end.ring.lock().push(frame);
             end.changed.send_replace(());
         }
     }
@@ -133,17 +134,14 @@ impl Frames {
     /// Says where the journal stands, so that what is sent before the next event has its place.
     pub fn at(&self, seq: Seq) {
         if let Some(end) = self.end.as_ref().filter(|_| self.of.is_none()) {
-            let mut ring = end.ring.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut ring = end.ring.lock();
             ring.position = ring.position.max(Position { seq, sub: 0 });
         }
     }
 
     /// Returns the place of the newest frame; the beginning for a stream that goes nowhere.
     pub fn position(&self) -> Position {
-        self.end
-            .as_ref()
-            .map(|end| end.ring.lock().unwrap_or_else(PoisonError::into_inner).position)
-            .unwrap_or_default()
+        self.end.as_ref().map(|end| end.ring.lock().position).unwrap_or_default()
     }
 
     /// Returns whether frames go anywhere.
@@ -153,13 +151,13 @@ impl Frames {
 
     /// Returns about how many bytes it keeps for those who read later; none when it goes nowhere.
     pub fn bytes(&self) -> usize {
-        self.end.as_ref().map_or(0, |end| end.ring.lock().unwrap_or_else(PoisonError::into_inner).bytes)
+        self.end.as_ref().map_or(0, |end| end.ring.lock().bytes)
     }
 
     /// Lets go of all that it keeps. Who has not read it is told of a gap.
     pub fn clear(&self) {
         if let Some(end) = &self.end {
-            end.ring.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            end.ring.lock().clear();
             end.changed.send_replace(());
         }
     }
@@ -170,7 +168,7 @@ impl Frames {
         let end = self.end.as_ref()?;
         let mut subscription = Subscription::new(&end.ring, end.changed.subscribe());
         if let Some(after) = after {
-            let ring = end.ring.lock().unwrap_or_else(PoisonError::into_inner);
+            let ring = end.ring.lock();
             subscription.next = ring.number_after(after);
             subscription.after = after.min(ring.position);
         }
@@ -180,7 +178,7 @@ impl Frames {
 
 impl Drop for SendingEnd {
     fn drop(&mut self) {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner).is_ended = true;
+        self.ring.lock().is_ended = true;
         self.changed.send_replace(());
     }
 }
@@ -225,7 +223,7 @@ impl Ring {
 
 impl Subscription {
     fn new(ring: &Arc<Mutex<Ring>>, changed: watch::Receiver<()>) -> Self {
-        let kept = ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = ring.lock();
         let (next, after) = (kept.first, Position::default());
         drop(kept);
         Self { ring: Arc::clone(ring), changed, modes: None, next, after, is_over: false }
@@ -261,7 +259,7 @@ impl Subscription {
     }
 
     fn take(&mut self) -> Taken {
-        let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let ring = self.ring.lock();
         while !self.is_over {
             if self.next < ring.first {
                 self.is_over = true;

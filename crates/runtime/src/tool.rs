@@ -1,6 +1,6 @@
 //! Tools: what a model may ask the agent to do. The tools themselves live in the `tools` room.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use protocol::{Block, Decisions, InterruptPayload, RunId, ThreadId, ToolStatus};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::step::{Channels, Update};
+use crate::node::tools::ToolCall;
+use crate::step::{Channels, StepContext, Update};
 use crate::stream::Frames;
 
 /// What a tool is given beside its arguments.
@@ -35,6 +36,23 @@ pub struct ToolContext {
     pub channels: Arc<Channels>,
     /// The answers to what this call asked before, in order.
     pub answers: Vec<Decisions>,
+}
+
+impl ToolContext {
+    /// Returns what a call of the step is given, without answers.
+    pub fn of(step: &StepContext<'_>, call: &ToolCall, workspace: &Path) -> Self {
+        Self {
+            thread_id: step.thread_id,
+            run_id: step.run_id,
+            call_id: call.id.clone(),
+            workspace: workspace.to_owned(),
+            cancel: step.cancel.clone(),
+            store: Arc::clone(step.store),
+            frames: step.frames.clone(),
+            channels: Arc::new(step.channels.clone()),
+            answers: Vec::new(),
+        }
+    }
 }
 
 /// What a tool returns to the model. A failure is an output too: the model reads it and goes on.

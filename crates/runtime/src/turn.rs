@@ -4,27 +4,27 @@ pub(crate) mod breakpoints;
 
 use std::collections::VecDeque;
 
-use protocol::{Checkpoint, InterruptId, InterruptPayload, PendingActivity, RunId, RunStatus};
+use protocol::{
+    Checkpoint, FailureKind, InterruptId, InterruptPayload, PendingActivity, RunFailure, RunId, RunStatus,
+};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use self::breakpoints::Breakpoints;
 use crate::graph::Graph;
-use crate::step::{Answer, Channels, Entry, Failure, FailureKind, Update};
+use crate::graph::channel::{Channel, ChannelError};
+use crate::step::{Answer, Channels, Entry, Failure, Update};
 
 /// The channel that holds the answers to the interrupts of the node in `next`, from admission to the step's commit.
-pub(crate) const ANSWERS_CHANNEL: &str = "_answers";
-
-/// The kind of the failure of a run that took all its steps.
-const STEPS_KIND: &str = "steps";
+pub(crate) const ANSWERS_CHANNEL: Channel<Vec<Answer>> = Channel::new("_answers");
 
 /// The channel that says that a node behind the checkpoint may have been begun by a process that is gone. It stays until
 /// a node that acts has its step behind it; while a question waits, [`Asked`] keeps it.
-pub(crate) const RECOVERED_CHANNEL: &str = "_recovered";
+pub(crate) const RECOVERED_CHANNEL: Channel<bool> = Channel::new("_recovered");
 
 /// The channel that says that the run goes on at a node where the thread had stopped: it does not stop there again. It
 /// goes with the first step.
-pub(crate) const GOES_ON_CHANNEL: &str = "_goes_on";
+pub(crate) const GOES_ON_CHANNEL: Channel<bool> = Channel::new("_goes_on");
 
 /// What a node asked, in a channel of its own ([`asked_channel`]): other runs may come and go before the answer. The
 /// interrupts' ids follow from the step and the places of the keys.
@@ -38,20 +38,13 @@ pub(crate) struct Asked {
     pub entry: Entry,
 }
 
-impl Asked {
-    /// Returns what `node` asked, while it waits.
-    pub(crate) fn of(channels: &Channels, node: &str) -> Option<Self> {
-        channels.get(&asked_channel(node)).and_then(|value| serde_json::from_value(value.clone()).ok())
-    }
-}
-
-/// Returns the channel that remembers what `node` asked.
-pub(crate) fn asked_channel(node: &str) -> String {
-    format!("_asked:{node}")
+/// Returns the channel that remembers what `node` asked, while it waits.
+pub(crate) fn asked_channel(node: &str) -> Channel<Asked> {
+    Channel::of_node("_asked", node)
 }
 
 /// Returns the id of the question that `node` asked at `step`, the `index`th of that step.
-pub fn interrupt_id(run_id: RunId, step: u64, (node, index): (&str, usize)) -> InterruptId {
+pub fn interrupt_id(run_id: RunId, step: u64, node: &str, index: usize) -> InterruptId {
     match index {
         0 => InterruptId::derive(run_id, step, node),
         index => InterruptId::derive(run_id, step, &format!("{node}#{index}")),
@@ -84,8 +77,8 @@ pub enum Input {
 pub struct Ending {
     /// The run's last status.
     pub status: RunStatus,
-    /// Why, when it did not succeed: kind, message, hint.
-    pub failure: Option<(String, String, Option<String>)>,
+    /// Why, when it did not succeed.
+    pub failure: Option<RunFailure>,
     /// What is asked, when it is interrupted.
     pub interrupts: Vec<InterruptPayload>,
 }
@@ -93,6 +86,11 @@ pub struct Ending {
 impl Ending {
     const fn of(status: RunStatus) -> Self {
         Self { status, failure: None, interrupts: Vec::new() }
+    }
+
+    fn of_failure(failure: Failure) -> Self {
+        let reason = RunFailure { kind: failure.kind, message: failure.message, hint: failure.hint };
+        Self { failure: Some(reason), ..Self::of(RunStatus::Error) }
     }
 }
 
@@ -166,7 +164,7 @@ impl<'g> Turn<'g> {
         bounds: Bounds<'g>,
         entry: Entry,
     ) -> (Self, Effect) {
-        let entry = match checkpoint.channels.contains_key(RECOVERED_CHANNEL) {
+        let entry = match RECOVERED_CHANNEL.is_set(&checkpoint.channels) {
             true => Entry::Recovered,
             false => entry,
         };
@@ -217,10 +215,10 @@ impl<'g> Turn<'g> {
             (Phase::Running(_) | Phase::Committing(None), Input::Stop { update, status, why }) => {
                 // A node that was not run may have been begun before.
                 if self.entry == Entry::Recovered && update.is_empty() {
-                    self.channels.insert(RECOVERED_CHANNEL.to_owned(), true.into());
+                    RECOVERED_CHANNEL.set(&mut self.channels, &true);
                 }
                 self.apply(&update);
-                let failure = Some((status.as_str().to_owned(), why, None));
+                let failure = Some(RunFailure::new(FailureKind::from(status.as_str()), why));
                 self.end(update, Ending { status, failure, interrupts: Vec::new() })
             }
             (phase, input) => {
@@ -232,9 +230,9 @@ impl<'g> Turn<'g> {
 
     fn step_done(&mut self, node: &str, update: Update) -> Effect {
         self.step += 1;
-        let answered = self.channels.remove(ANSWERS_CHANNEL).is_some();
-        self.channels.remove(&asked_channel(node));
-        self.channels.remove(GOES_ON_CHANNEL);
+        let answered = ANSWERS_CHANNEL.remove(&mut self.channels);
+        asked_channel(node).remove(&mut self.channels);
+        GOES_ON_CHANNEL.remove(&mut self.channels);
         self.apply(&update);
         if !update.is_empty() || answered {
             self.settle(node);
@@ -244,7 +242,10 @@ impl<'g> Turn<'g> {
         }
         self.next = match update.jump {
             Some(node) => Some(node.to_owned()),
-            None => self.graph.after(node, &self.channels),
+            None => match self.graph.after(node, &self.channels) {
+                Ok(next) => next,
+                Err(error) => return self.fail_at_edge(update, error),
+            },
         };
         match (&self.next, update.is_empty() && !answered) {
             (Some(_), true) => self.proceed(),
@@ -264,18 +265,18 @@ impl<'g> Turn<'g> {
         }
         if self.graph.get(node).is_some_and(|node| node.acts()) {
             self.entry = Entry::Fresh;
-            self.channels.remove(RECOVERED_CHANNEL);
+            RECOVERED_CHANNEL.remove(&mut self.channels);
         } else {
-            self.channels.insert(RECOVERED_CHANNEL.to_owned(), true.into());
+            RECOVERED_CHANNEL.set(&mut self.channels, &true);
         }
     }
 
     fn ask(&mut self, node: &str, update: Update) -> Effect {
         self.next = Some(node.to_owned());
-        self.channels.remove(RECOVERED_CHANNEL);
+        RECOVERED_CHANNEL.remove(&mut self.channels);
         let keys = update.asks.iter().map(|ask| ask.key.clone()).collect();
         let asked = Asked { step: self.step, keys, entry: self.entry };
-        self.channels.insert(asked_channel(node), json!(asked));
+        asked_channel(node).set(&mut self.channels, &asked);
         let interrupts = update.asks.iter().map(|ask| ask.payload.clone()).collect();
         self.end(update, Ending { status: RunStatus::Interrupted, failure: None, interrupts })
     }
@@ -283,8 +284,7 @@ impl<'g> Turn<'g> {
     /// Returns whether a client wants to look before `next` begins, or after the node before it.
     fn stops_before(&self, next: &str) -> bool {
         let Breakpoints { before, after } = self.bounds.breakpoints;
-        let goes_on =
-            [GOES_ON_CHANNEL, ANSWERS_CHANNEL].iter().any(|channel| self.channels.contains_key(*channel));
+        let goes_on = GOES_ON_CHANNEL.is_set(&self.channels) || ANSWERS_CHANNEL.is_set(&self.channels);
         (before.has(next) && !goes_on) || (!self.node.is_empty() && after.has(&self.node))
     }
 
@@ -316,13 +316,18 @@ impl<'g> Turn<'g> {
         Effect::Commit { update, ending: Some(ending) }
     }
 
-    fn fail(&mut self, failure: Failure) -> Effect {
-        let reason = (failure.kind.as_str().to_owned(), failure.message, failure.hint);
+    fn fail(&mut self, mut failure: Failure) -> Effect {
+        let partial = std::mem::take(&mut *failure.partial);
+        self.apply(&partial);
+        self.end(partial, Ending::of_failure(failure))
+    }
+
+    /// Ends the run at a node behind which nobody knows where to go; what its step changed stays.
+    fn fail_at_edge(&mut self, mut update: Update, error: ChannelError) -> Effect {
+        let mut failure = Failure::from(error);
         self.apply(&failure.partial);
-        self.end(
-            *failure.partial,
-            Ending { status: RunStatus::Error, failure: Some(reason), interrupts: Vec::new() },
-        )
+        update.merge(std::mem::take(&mut *failure.partial));
+        self.end(update, Ending::of_failure(failure))
     }
 
     /// Goes on from a durable point: activities first, then the next node.
@@ -339,15 +344,16 @@ impl<'g> Turn<'g> {
         }
         if self.step >= self.bounds.steps_max {
             let why = format!("the run reached its limit of {} steps", self.bounds.steps_max);
-            let failure = Some((STEPS_KIND.to_owned(), why, None));
+            let failure = Some(RunFailure::new(FailureKind::StepLimit, why));
             return self.end(
                 Update::default(),
                 Ending { status: RunStatus::Timeout, failure, interrupts: Vec::new() },
             );
         }
-        let answers = self.channels.get(ANSWERS_CHANNEL);
-        let answers =
-            answers.and_then(|value| serde_json::from_value(value.clone()).ok()).unwrap_or_default();
+        let answers = match ANSWERS_CHANNEL.get(&self.channels) {
+            Ok(answers) => answers.unwrap_or_default(),
+            Err(error) => return self.fail(error.into()),
+        };
         self.phase = Phase::Running(node.clone());
         self.node.clone_from(&node);
         Effect::Run { node, answers, entry: self.entry }

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use protocol::{AssistantId, Seq};
+use terminal::{Drawing, Screen, Style};
 
 use crate::exit::EXIT_CODES;
 use compact::{Compact, Uncompact, Window};
@@ -79,7 +80,7 @@ pub(crate) struct Global {
         help_heading = "Global options"
     )]
     #[arg(hide_possible_values = true)]
-    pub(crate) color: ColorChoice,
+    color: ColorChoice,
     /// Draw nothing over, use no colour, and ask questions by the line, as a screen reader needs it [env: SEGUE_PLAIN]
     #[arg(long, global = true, help_heading = "Global options")]
     plain: bool,
@@ -128,20 +129,16 @@ impl Global {
         if self.json { Format::Json } else { Format::Text }
     }
 
+    /// Returns the screen that the options describe.
+    pub(crate) fn screen(&self) -> Screen {
+        Screen::new(self.color.style(), self.drawing())
+    }
+
     /// Returns whether rows that were drawn may be drawn over.
-    pub(crate) fn drawing(&self) -> Drawing {
+    fn drawing(&self) -> Drawing {
         let is_set = std::env::var_os("SEGUE_PLAIN").is_some_and(|value| !value.is_empty());
         if self.plain || is_set { Drawing::Plain } else { Drawing::Live }
     }
-}
-
-/// How a terminal is drawn on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Drawing {
-    /// As far as the terminal can: with colour, and over what was drawn.
-    Live,
-    /// Line under line, without colour; questions are answered by the line.
-    Plain,
 }
 
 /// The form of the output.
@@ -163,6 +160,17 @@ pub(crate) enum ColorChoice {
     Always,
     /// Never.
     Never,
+}
+
+impl ColorChoice {
+    /// Returns the style that was chosen; `None` where it depends on the terminal.
+    const fn style(self) -> Option<Style> {
+        match self {
+            Self::Auto => None,
+            Self::Always => Some(Style::Color),
+            Self::Never => Some(Style::Plain),
+        }
+    }
 }
 
 /// What the program is asked to do; each command is described where its arguments are.
@@ -299,7 +307,7 @@ pub(crate) enum Approve {
 /// Answer what a run stopped to ask, and let it go on
 ///
 /// Without an answer among the options, each call is shown and asked about.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Decide {
     /// The interrupt's id, or the thread (the beginning of its id, or `last`): everything that waits in it
     #[arg(value_name = "INTERRUPT|THREAD")]
@@ -313,6 +321,9 @@ pub(crate) struct Decide {
     /// Answer with the decisions in a JSON file (`-` is standard input)
     #[arg(long, value_name = "FILE", group = "answer")]
     pub(crate) decision_file: Option<PathBuf>,
+    /// Move the thread to this folder, and ask again about the calls, to be made here
+    #[arg(long, group = "answer")]
+    pub(crate) here: bool,
     /// How often the model may be asked
     #[arg(long, value_name = "N", value_parser = one_or_more::<u64>)]
     pub(crate) max_turns: Option<u64>,
@@ -382,7 +393,7 @@ pub(crate) struct ConfigKeys {
 }
 
 /// Which model to use.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Model {
     /// Model to use, such as anthropic/claude-sonnet-4-5
     #[arg(long = "model", value_name = "PROVIDER/NAME")]

@@ -21,13 +21,11 @@ use std::time::Duration;
 use agent::{Agent, Database, Home, Policy, RunLimits, Settings};
 use protocol::ThreadId;
 use serde::Serialize;
+use terminal::{Screen, one_line, wrap};
 
 use crate::cli::{self, Approve, Cli, Command, Format, Global};
 use crate::exit::{Code, Failure, Outcome, chain};
 use crate::logs;
-use crate::terminal::screen::Screen;
-use crate::terminal::text::safe::one_line;
-use crate::terminal::text::wrap::wrap;
 use crate::watching::Watching;
 
 /// The lengths an id is shortened to: up to a hyphen, so that it is easily read and selected.
@@ -48,13 +46,11 @@ pub(crate) const NO_MODEL_HINT: &str =
 
 /// What every command works with.
 pub(crate) struct Context {
-    /// The agent that is asked.
     pub(crate) agent: Agent,
     /// The model it was opened with, if one was named.
     pub(crate) model: Option<String>,
     /// Where answers are shown.
     pub(crate) screen: Screen,
-    /// In which form.
     pub(crate) format: Format,
     /// Who is told of what it does.
     pub(crate) watching: Arc<Watching>,
@@ -87,7 +83,7 @@ impl Opening<'_> {
     }
 
     fn of(&self, agent: Agent, model: Option<String>) -> Context {
-        let screen = Screen::new(self.global.color, self.global.drawing());
+        let screen = self.global.screen();
         let watching = Arc::clone(self.watching);
         Context { agent, model, screen, format: self.global.format(), watching }
     }
@@ -123,14 +119,14 @@ impl Context {
     pub(crate) async fn id_to_keep(&self, thread_id: ThreadId) -> String {
         let full = thread_id.to_string();
         let lasting = &full[..LASTING_ID];
-        if self.agent.find_thread(lasting).await.is_ok() { lasting.to_owned() } else { full }
+        if self.agent.threads().find(lasting).await.is_ok() { lasting.to_owned() } else { full }
     }
 
     /// Returns the shortest beginning of the id that names this thread and no other.
     pub(crate) async fn short_id(&self, thread_id: ThreadId) -> String {
         let full = thread_id.to_string();
         for length in SHORT_IDS {
-            if self.agent.find_thread(&full[..length]).await.is_ok() {
+            if self.agent.threads().find(&full[..length]).await.is_ok() {
                 return full[..length].to_owned();
             }
         }
@@ -149,7 +145,7 @@ pub(crate) fn start(cli: Cli) -> Outcome {
     }
     let runtime = runtime.enable_all().build()?;
     let watching = Arc::new(Watching::default());
-    let screen = Screen::new(cli.global.color, cli.global.drawing());
+    let screen = cli.global.screen();
     let outcome = runtime.block_on(perform(cli, &watching));
     runtime.block_on(watching.finish(&screen));
     if !is_server {
@@ -174,12 +170,14 @@ async fn perform(cli: Cli, watching: &Arc<Watching>) -> Outcome {
         Some(Command::Import(args)) => import::run(&open(Asked::default()).await?, args).await,
         Some(Command::Run(args)) => {
             let asked = Asked { limits: limits(&args.limits), ..Asked::model(&args.model) };
-            let asked = Asked { approve: policy(args.limits.approve), ..asked };
+            let asked = Asked { approve: policy(args.limits.approve), folder: Folder::Needed, ..asked };
             run::run(&open(asked).await?, args).await
         }
         Some(Command::Decide(args)) => {
             let limits = run_limits(args.max_turns, args.timeout);
-            run::decide::run(&open(Asked { limits, ..Asked::model(&args.model) }).await?, args).await
+            let folder = if args.here { Folder::Needed } else { Folder::Optional };
+            let asked = Asked { limits, folder, ..Asked::model(&args.model) };
+            run::decide::run(&open(asked).await?, args).await
         }
         Some(Command::Threads(args)) => threads::run(&open(Asked::default()).await?, args).await,
         Some(Command::History(args)) => history::run(&open(Asked::default()).await?, args).await,
@@ -196,14 +194,17 @@ async fn perform(cli: Cli, watching: &Arc<Watching>) -> Outcome {
         Some(Command::Feedback(args)) => run::feedback::run(&open(Asked::default()).await?, args).await,
         Some(Command::Trace(args)) => run::trace::run(&open(Asked::default()).await?, &args).await,
         Some(Command::Serve(args)) => {
-            let asked = Asked::model(&args.model);
+            let asked = Asked { folder: Folder::Needed, ..Asked::model(&args.model) };
             setup::serve::run(opening.to_serve(asked).await?, args).await
         }
         Some(Command::Keys(args)) => setup::keys::run(&open(Asked::default()).await?, args).await,
         Some(Command::Db(args)) => setup::database::run(&global, args).await,
         Some(Command::Prune(args)) => threads::prune::run(&open(Asked::default()).await?, args).await,
         Some(Command::Models) => setup::models::run(&open(Asked::default()).await?),
-        Some(Command::Mcp(args)) => setup::mcp::run(&open(Asked::default()).await?, args).await,
+        Some(Command::Mcp(args)) => {
+            let asked = Asked { folder: Folder::Needed, ..Asked::default() };
+            setup::mcp::run(&open(asked).await?, args).await
+        }
         Some(Command::Config(cli::Config::Keys(args))) => setup::config::keys(&global, &args),
         Some(Command::Doctor) => setup::doctor::run(&global).await,
         Some(Command::Completions(args)) => setup::generate::completions(&args),
@@ -212,7 +213,8 @@ async fn perform(cli: Cli, watching: &Arc<Watching>) -> Outcome {
 }
 
 async fn talk(opening: &Opening<'_>, args: crate::cli::Chat) -> Outcome {
-    chat::run(opening.context(Asked::model(&args.model)).await?, args).await
+    let asked = Asked { folder: Folder::Needed, ..Asked::model(&args.model) };
+    chat::run(opening.context(asked).await?, args).await
 }
 
 /// What the arguments ask of the agent.
@@ -221,6 +223,15 @@ pub(crate) struct Asked {
     model: Option<String>,
     limits: RunLimits,
     approve: Policy,
+    folder: Folder,
+}
+
+/// Whether a command needs the current folder.
+#[derive(Debug, Clone, Copy, Default)]
+enum Folder {
+    #[default]
+    Optional,
+    Needed,
 }
 
 impl Asked {
@@ -248,10 +259,15 @@ const fn policy(approve: Approve) -> Policy {
 /// Returns what the agent is opened with.
 fn settings(global: &Global, asked: Asked) -> Result<Settings, Failure> {
     let home = global.home.clone().or_else(|| std::env::var_os("SEGUE_HOME"));
-    let workspace = std::env::current_dir().map_err(|error| {
-        Failure::new(Code::User, format!("use the current folder: {error}"))
-            .with_hint("change to a folder that exists")
-    })?;
+    let workspace = match (std::env::current_dir(), asked.folder) {
+        (Ok(folder), _) => folder,
+        // The name that the folder had: nothing can be made in it.
+        (Err(_), Folder::Optional) => std::env::var_os("PWD").unwrap_or_default().into(),
+        (Err(error), Folder::Needed) => {
+            return Err(Failure::new(Code::User, format!("use the current folder: {error}"))
+                .with_hint("change to a folder that exists"));
+        }
+    };
     Ok(Settings {
         home: Home::locate(home.as_deref())?,
         database: database(global)?,
@@ -260,6 +276,7 @@ fn settings(global: &Global, asked: Asked) -> Result<Settings, Failure> {
         model: asked.model,
         approve: asked.approve,
         limits: asked.limits,
+        read_request: http::read_request,
     })
 }
 

@@ -5,13 +5,11 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use agent::{Class, RunEnd};
-use protocol::RunStatus;
+use protocol::{FailureKind, RunStatus};
 use serde_json::json;
+use terminal::{columns, one_line, wrap};
 
 use crate::cli::Format;
-use crate::terminal::screen::columns;
-use crate::terminal::text::safe::one_line;
-use crate::terminal::text::wrap::wrap;
 
 /// What the exit codes mean; shown by `segue --help`.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
@@ -22,15 +20,15 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:
   124  the time was up
   130  stopped by Ctrl-C, SIGTERM or SIGHUP";
 
-/// How the journal's refusal ends when another process has a run on the thread.
-const RUN_IS_ACTIVE: &str = " is active";
-/// What a person is told then.
+/// What a person is told when another process has a run on the thread.
 const BUSY: &str = "change this thread: it is being worked on in another terminal";
+
+/// What to do about a session file that cannot be read.
+const CHECK_FILE: &str = "check the file; `segue import --discover` lists the sessions of this machine";
 
 /// Why the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
-    /// Done.
     Done,
     /// Segue is at fault.
     Internal,
@@ -42,8 +40,10 @@ pub(crate) enum Code {
     Model,
     /// The data cannot be read or written.
     Store,
-    /// Another client was first, or a run is active.
+    /// Another client was first.
     Conflict,
+    /// Another process has a run on the thread: nothing was done.
+    Busy,
     /// A run reached a limit other than its time.
     Limit,
     /// Something waits for a decision.
@@ -59,7 +59,13 @@ impl Code {
     pub(crate) const fn number(self) -> u8 {
         match self {
             Self::Done => 0,
-            Self::Internal | Self::Config | Self::Model | Self::Store | Self::Conflict | Self::Limit => 1,
+            Self::Internal
+            | Self::Config
+            | Self::Model
+            | Self::Store
+            | Self::Conflict
+            | Self::Busy
+            | Self::Limit => 1,
             Self::User => 2,
             Self::Undecided => 3,
             Self::Timeout => 124,
@@ -76,7 +82,7 @@ impl Code {
             Self::Config => "config",
             Self::Model => "model",
             Self::Store => "store",
-            Self::Conflict => "conflict",
+            Self::Conflict | Self::Busy => "conflict",
             Self::Limit => "limit",
             Self::Undecided => "undecided",
             Self::Timeout => "timeout",
@@ -90,6 +96,7 @@ impl From<Class> for Code {
         match class {
             Class::User => Self::User,
             Class::Conflict => Self::Conflict,
+            Class::Stopped => Self::Cancelled,
             Class::Config => Self::Config,
             Class::Model => Self::Model,
             Class::Store => Self::Store,
@@ -110,7 +117,6 @@ pub(crate) enum Failure {
 /// What a person is told.
 #[derive(Debug)]
 pub(crate) struct Told {
-    /// How the program ends.
     pub(crate) code: Code,
     /// A fragment that reads after "failed to ".
     pub(crate) what: String,
@@ -136,14 +142,25 @@ impl Failure {
         }
     }
 
+    /// Returns the failure with `more` behind its hint.
+    pub(crate) fn with_more_hint(self, more: &str) -> Self {
+        match self {
+            Self::Told(told) => {
+                let hint = told.hint.map_or_else(|| more.to_owned(), |hint| format!("{hint}; {more}"));
+                Self::Told(Told { hint: Some(hint), ..told })
+            }
+            Self::OutputClosed => Self::OutputClosed,
+        }
+    }
+
     /// Returns whether nothing was done because another process works on the thread.
     pub(crate) fn is_busy(&self) -> bool {
-        matches!(self, Self::Told(told) if told.what == BUSY)
+        matches!(self, Self::Told(told) if told.code == Code::Busy)
     }
 
     /// Returns whether another client was first, or is.
     pub(crate) fn is_conflict(&self) -> bool {
-        matches!(self, Self::Told(told) if told.code == Code::Conflict)
+        matches!(self, Self::Told(told) if matches!(told.code, Code::Conflict | Code::Busy))
     }
 
     /// Returns the failure of a command that a person stopped.
@@ -154,16 +171,19 @@ impl Failure {
 
 impl From<agent::Error> for Failure {
     fn from(error: agent::Error) -> Self {
-        let (code, what) = (Code::from(error.class()), chain(&error));
-        if code == Code::Conflict && what.ends_with(RUN_IS_ACTIVE) {
-            return Self::new(code, BUSY)
+        if error.is_busy() {
+            return Self::new(Code::Busy, BUSY)
                 .with_hint("wait until it is done, or stop it there; then try again");
         }
-        let told = match (error.hint(), &error) {
-            (None, agent::Error::Transcript(_)) => file_told(code, &what),
-            (hint, _) => Told { code, what, hint },
+        let code = Code::from(error.class());
+        let (what, hint) = match &error {
+            agent::Error::Thread(agent::ThreadError::Transcript(file)) => match file.hint() {
+                Some(hint) => (file.problem(), Some(hint)),
+                None => (chain(&error), Some(CHECK_FILE.to_owned())),
+            },
+            error => (chain(error), error.hint()),
         };
-        Self::Told(told)
+        Self::Told(Told { code, what, hint })
     }
 }
 
@@ -176,6 +196,20 @@ impl From<io::Error> for Failure {
     }
 }
 
+impl From<terminal::Error> for Failure {
+    fn from(error: terminal::Error) -> Self {
+        use terminal::Error;
+        match error {
+            Error::Io(error) => error.into(),
+            Error::NoEditor | Error::EditorNotStarted { .. } => Self::new(Code::Config, error.to_string())
+                .with_hint("set EDITOR to the editor you use, such as `nano`"),
+            Error::EditorFailed { .. } => Self::new(Code::User, error.to_string())
+                .with_hint("nothing was taken over; set EDITOR to another editor, such as `nano`"),
+            Error::GivenUp => Self::new(Code::Cancelled, error.to_string()),
+        }
+    }
+}
+
 impl From<serde_json::Error> for Failure {
     fn from(error: serde_json::Error) -> Self {
         match error.io_error_kind() {
@@ -183,15 +217,6 @@ impl From<serde_json::Error> for Failure {
             _ => Self::new(Code::Internal, format!("write JSON: {error}")),
         }
     }
-}
-
-/// A session file's error says what to do after its last semicolon, if it knows more than the path.
-fn file_told(code: Code, text: &str) -> Told {
-    let (what, hint) = match text.rsplit_once("; ") {
-        Some((what, hint)) => (what, hint),
-        None => (text, "check the file; `segue import --discover` lists the sessions of this machine"),
-    };
-    Told { code, what: what.to_owned(), hint: Some(hint.to_owned()) }
 }
 
 /// Returns the error and its sources, each said once.
@@ -211,20 +236,43 @@ pub(crate) fn chain(error: &agent::Error) -> String {
 
 /// Returns how a program ends whose run came to rest as `end`.
 pub(crate) fn of_run(end: &RunEnd) -> Outcome {
-    let code = match (end.status, end.kind.as_deref()) {
-        (RunStatus::Success | RunStatus::Pending | RunStatus::Running, _) => return Ok(Code::Done),
-        (RunStatus::Interrupted, _) => return Ok(Code::Undecided),
-        (RunStatus::Cancelled, _) => Code::Cancelled,
-        (RunStatus::Error | RunStatus::Timeout, Some("limit" | "overflow")) => Code::Limit,
-        (RunStatus::Timeout, _) => Code::Timeout,
-        (RunStatus::Error, Some("config")) => Code::Config,
-        (RunStatus::Error, Some("model")) => Code::Model,
-        (RunStatus::Error, Some("store")) => Code::Store,
-        (RunStatus::Error, _) => Code::Internal,
+    let code = match end.status {
+        RunStatus::Success | RunStatus::Pending | RunStatus::Running => return Ok(Code::Done),
+        RunStatus::Interrupted => return Ok(Code::Undecided),
+        RunStatus::Cancelled => Code::Cancelled,
+        RunStatus::Timeout => Code::Timeout,
+        RunStatus::Error => end.failure.as_ref().map_or(Code::Internal, |failure| of_kind(&failure.kind)),
     };
-    let reason = end.error.clone().unwrap_or_else(|| format!("the run ended as {}", end.status.as_str()));
+    let failure = end.failure.as_ref();
+    let reason = failure.map_or_else(
+        || format!("the run ended as {}", end.status.as_str()),
+        |failure| failure.message.clone(),
+    );
     let what = format!("complete the turn: {reason}");
-    Err(Failure::Told(Told { code, what, hint: end.hint.clone() }))
+    Err(Failure::Told(Told { code, what, hint: failure.and_then(|failure| failure.hint.clone()) }))
+}
+
+/// Returns how a program ends whose run failed in this way.
+const fn of_kind(kind: &FailureKind) -> Code {
+    match kind {
+        FailureKind::Limit | FailureKind::Overflow => Code::Limit,
+        FailureKind::Config => Code::Config,
+        FailureKind::Model => Code::Model,
+        FailureKind::Store => Code::Store,
+        FailureKind::Timeout | FailureKind::StepLimit => Code::Timeout,
+        FailureKind::Cancelled => Code::Cancelled,
+        FailureKind::Internal
+        | FailureKind::EmptyInput
+        | FailureKind::UnknownInterrupt
+        | FailureKind::AmbiguousResume
+        | FailureKind::InvalidDecision
+        | FailureKind::InvalidUpdate
+        | FailureKind::UnknownCheckpoint
+        | FailureKind::Request
+        | FailureKind::Workspace
+        | FailureKind::Unclassified
+        | FailureKind::Other(_) => Code::Internal,
+    }
 }
 
 /// Tells what failed on stderr, and returns what the process ends with.
@@ -314,6 +362,7 @@ mod tests {
             Code::Model,
             Code::Store,
             Code::Conflict,
+            Code::Busy,
             Code::Limit,
             Code::Undecided,
             Code::Timeout,

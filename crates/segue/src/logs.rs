@@ -6,11 +6,11 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
 
 use clap::ValueEnum;
 use jiff::Timestamp;
 use jiff::civil::Date;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
@@ -94,7 +94,7 @@ impl Daily {
 
     fn write(&self, line: &[u8]) -> io::Result<()> {
         let today = Timestamp::now().strftime("%Y-%m-%d").to_string();
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         if open.as_ref().is_none_or(|(day, _)| *day != today) {
             let file = self.begin(&today)?;
             *open = Some((today, file));

@@ -6,7 +6,6 @@ mod cli;
 mod commands;
 mod exit;
 mod logs;
-mod terminal;
 mod watching;
 
 use std::process::ExitCode;
@@ -21,6 +20,11 @@ fn main() -> ExitCode {
         Err(error) => return exit::usage(&error),
     };
     let format = cli.global.format();
+    terminal::signals::set_exit_action(|| {
+        // What hooks were told of is in the journal.
+        agent::end_hook_commands();
+        exit::Code::Cancelled.number()
+    });
     let outcome = commands::start(cli);
     exit::report(outcome, format)
 }

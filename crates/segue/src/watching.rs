@@ -5,10 +5,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use agent::{Agent, Hooks, Traces};
-
-use crate::terminal::screen::Screen;
-use crate::terminal::signals::Signals;
-use crate::terminal::text::safe::one_line;
+use terminal::signals::Signals;
+use terminal::{Screen, one_line};
 
 /// How long the end of a program waits for its traces to be sent.
 const FLUSH_WAIT_MAX: Duration = Duration::from_secs(3);
@@ -30,7 +28,7 @@ impl Watching {
     /// When traces cannot be sent where they should be; hooks are told all the same.
     pub(crate) fn begin(&self, agent: &Agent) -> agent::Result<()> {
         self.tell_hooks(agent);
-        if let Some(traces) = agent.send_traces()? {
+        if let Some(traces) = agent.admin().send_traces()? {
             let _ = self.traces.set(traces);
         }
         Ok(())
@@ -39,13 +37,13 @@ impl Watching {
     /// The same for a server, which also counts what it does.
     pub(crate) fn begin_to_serve(&self, agent: &Agent) {
         self.tell_hooks(agent);
-        if let Some(traces) = agent.send_traces_and_count() {
+        if let Some(traces) = agent.admin().send_traces_and_count() {
             let _ = self.traces.set(traces);
         }
     }
 
     fn tell_hooks(&self, agent: &Agent) {
-        if let Some(hooks) = agent.tell_hooks() {
+        if let Some(hooks) = agent.admin().tell_hooks() {
             let _ = self.hooks.set(hooks);
         }
     }

@@ -1,9 +1,9 @@
 //! What a process did, counted from its spans. In which form it is told is not said here; nothing of anybody's data is in it.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use protocol::Usage;
 
 use crate::span::{Kind, Outcome, Span};
@@ -63,12 +63,12 @@ pub struct Counted(Mutex<Counts>);
 impl Counted {
     /// Returns the counts of this moment.
     pub fn counts(&self) -> Counts {
-        self.lock().clone()
+        self.0.lock().clone()
     }
 
     /// Counts a span that ended.
     pub(crate) fn add(&self, span: &Span) {
-        let mut counts = self.lock();
+        let mut counts = self.0.lock();
         let outcome = outcome(&span.outcome);
         let took = span.end.map(|end| span.duration(end)).unwrap_or_default();
         match span.kind {
@@ -94,10 +94,6 @@ impl Counted {
             Kind::Transfer => counts.transfers += 1,
             Kind::Interrupt | Kind::Resume | Kind::Seed | Kind::Cleanup | Kind::Mirror => {}
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -55,7 +55,7 @@ impl Sending {
         let exporter = built
             .map_err(|_| Error::Target("the client could not be made".to_owned()))?
             // It quotes what it was given, a password in an address too.
-            .map_err(|error| Error::Target(ledger::redact(&error.to_string()).into_owned()))?;
+            .map_err(|error| Error::Target(facts::redact(&error.to_string()).into_owned()))?;
         let mut processor = BatchSpanProcessor::builder(Telling::of(exporter, target)).build();
         processor.set_resource(&resource(target));
         let scope = InstrumentationScope::builder("segue").with_version(env!("CARGO_PKG_VERSION")).build();
@@ -133,7 +133,7 @@ impl SpanExporter for Telling {
         match (&outcome, self.is_failing.load(Ordering::Relaxed)) {
             (Err(error), false) => {
                 self.is_failing.store(true, Ordering::Relaxed);
-                let error = ledger::redact(&error.to_string()).into_owned();
+                let error = facts::redact(&error.to_string()).into_owned();
                 tracing::warn!(
                     %error, spans = count,
                     "failed to send traces to {}: what happened is in the journal, and `segue trace` shows it",

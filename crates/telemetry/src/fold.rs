@@ -11,8 +11,8 @@ mod text;
 use std::collections::HashMap;
 
 use jiff::Timestamp;
-use journal::view::branches::says_again;
-use protocol::{Event, EventType, HandoffId, RunId, ThreadId};
+use protocol::event::body::{DraftRequest, HandoffProposed, HandoffRefined, ThreadCreated};
+use protocol::{Event, EventType, HandoffId, RunId, ThreadId, TurnsArchived};
 use serde_json::{Map, Value, json};
 
 use crate::span::{Kind, Link, Outcome, Span, SpanId, TraceId};
@@ -31,8 +31,8 @@ pub struct Place {
 
 /// Returns the run that gave a sub-agent its task and the call it was given with, from the `thread_created` event of its thread.
 pub fn caller(created: &Event) -> Option<(RunId, String)> {
-    let content = created.content_value();
-    Some((text::field(&content, "run_id")?.parse().ok()?, text::field(&content, "call_id")?))
+    let ThreadCreated::Subagent { run_id, call_id } = created.body().ok()? else { return None };
+    Some((run_id?, call_id))
 }
 
 /// Draws the spans of one thread, event by event.
@@ -71,7 +71,7 @@ impl Fold {
     /// Takes the next event.
     pub fn take(&mut self, event: &Event) {
         let Some(kind) = event.kind() else { return };
-        if says_again(event.metadata.as_ref()) {
+        if event.parsed_metadata().again.is_some() {
             // It happened in a run that is over, on a branch that was left.
             return;
         }
@@ -111,12 +111,11 @@ impl Fold {
 
     /// Returns the calls outside any run that nothing came of, each in a trace of its own.
     fn unused(&self) -> Vec<Span> {
-        let span = |call: &Event| run::model_span(&call.content_value(), call, call.created_at);
-        self.background.iter().map(span).collect()
+        let span = |call: &Event| Some(run::model_span(&call.body().ok()?, call, call.created_at));
+        self.background.iter().filter_map(span).collect()
     }
 
     fn within(&mut self, run_id: RunId, kind: EventType, event: &Event) {
-        let content = event.content_value();
         let at = event.created_at;
         let asked = self.asked;
         let place = &self.place;
@@ -124,23 +123,30 @@ impl Fold {
         match kind {
             EventType::HumanMessage => run.said(event),
             EventType::RunStarted => {
-                self.finished.extend(run.started(&content, event, asked.filter(|asked| *asked != run_id)));
+                let asked = asked.filter(|asked| *asked != run_id);
+                self.finished.extend(event.body().ok().and_then(|body| run.started(body, event, asked)));
             }
-            EventType::MemoryRead => run.read_memory(&content),
+            EventType::MemoryRead => event.body().into_iter().for_each(|body| run.read_memory(body)),
             EventType::AiMessage => self.finished.extend(run.answered(event)),
-            EventType::ToolCallDecided => run.decided(&content, event),
+            EventType::ToolCallDecided => event.body().into_iter().for_each(|body| run.decided(&body, event)),
             EventType::ToolMessage => self.finished.extend(run.returned(event)),
-            EventType::ModelCalled => self.finished.extend(run.called(&content, event)),
+            EventType::ModelCalled => {
+                let called = event.body().into_iter().flat_map(|body| run.called(&body, event));
+                self.finished.extend(called);
+            }
             EventType::HandoffFailed => {
-                self.finished.extend(run.draft_failed(&content, event));
-                self.finished.push(run.handoff_decided(kind, &content, event));
+                let failed = event.body().ok().and_then(|body| run.draft_failed(&body, event));
+                self.finished.extend(failed);
+                self.finished.push(run.handoff_decided(kind, event));
             }
             EventType::Compacted | EventType::CompactionFailed => {
-                self.finished.extend(run.condensed(kind, &content, event));
+                self.finished.extend(run.condensed(event));
             }
             EventType::HandoffProposed => {
-                let feedback = handoff::id(&content).and_then(|id| self.feedback.remove(&id));
-                self.finished.extend(run.proposed(place, &content, event, feedback.as_deref()));
+                if let Ok(body) = event.body::<HandoffProposed>() {
+                    let feedback = self.feedback.remove(&body.handoff_id);
+                    self.finished.extend(run.proposed(place, &body, event, feedback.as_deref()));
+                }
             }
             EventType::HandoffRequested
             | EventType::HandoffReverted
@@ -149,21 +155,25 @@ impl Fold {
             | EventType::HandoffPreviewed
             | EventType::HandoffExpired
             | EventType::HandoffRefined => {
-                if let (EventType::HandoffRefined, Some(id), Some(text)) =
-                    (kind, handoff::id(&content), text::field(&content, "feedback"))
+                if let Ok(HandoffRefined {
+                    request: DraftRequest::Feedback { feedback }, handoff_id, ..
+                }) = event.body()
                 {
-                    self.feedback.insert(id, text);
+                    self.feedback.insert(handoff_id, feedback);
                 }
-                self.finished.push(run.handoff_decided(kind, &content, event));
+                self.finished.push(run.handoff_decided(kind, event));
             }
             EventType::HandoffAccepted => {
-                self.accepted.extend(handoff::id(&content).map(|id| (id, run_id)));
-                run.accepted(&content, event);
+                self.accepted.extend(event.handoff_id().map(|id| (id, run_id)));
+                event.body().into_iter().for_each(|body| run.accepted(&body, event));
             }
             EventType::TurnsArchived => return self.archived(event),
-            EventType::HandoffSeeded => self.finished.extend(run.seeded(&content, event)),
+            EventType::HandoffSeeded => {
+                let seeded = event.body().into_iter().flat_map(|body| run.seeded(&body, event));
+                self.finished.extend(seeded);
+            }
             EventType::RunInterrupted | EventType::RunFailed | EventType::RunEnded => {
-                self.finished.extend(run.ended(kind, &content, event));
+                self.finished.extend(run.ended(kind, event));
                 self.runs.remove(&run_id);
                 self.ended = Some(run_id);
                 self.asked = (kind == EventType::RunInterrupted).then_some(run_id);
@@ -187,11 +197,11 @@ impl Fold {
             }
             EventType::HandoffMirrored => {
                 let mirror = self.handoff_moment(Kind::Mirror, "mirror_handoff", None, event);
-                self.finished.push(handoff::mirrored(&event.content_value(), mirror));
+                self.finished.extend(event.body().ok().map(|body| handoff::mirrored(&body, mirror)));
             }
             EventType::HandoffExpired | EventType::HandoffDeclined | EventType::HandoffFailed => {
                 let moment = self.handoff_moment(Kind::Decision, kind.as_str(), self.asked, event);
-                self.finished.push(handoff::told(kind, &event.content_value(), moment));
+                self.finished.push(handoff::told(event, moment));
             }
             _ => {}
         }
@@ -200,7 +210,7 @@ impl Fold {
     /// Old turns became a summary: within a run, or in a trace of its own, with the calls it took.
     fn archived(&mut self, event: &Event) {
         let calls = std::mem::take(&mut self.background);
-        let content = event.content_value();
+        let Ok(archived) = event.body::<TurnsArchived>() else { return };
         let first = calls.first().map_or(event.seq, |call| call.seq);
         let (trace_id, parent) = match event.run_id {
             Some(run_id) => (TraceId::of_run(run_id), Some(SpanId::of_run(run_id))),
@@ -209,7 +219,8 @@ impl Fold {
         let whole = SpanId::of_event(event.thread_id, event.seq, "transfer");
         let mut start = event.created_at;
         for call in &calls {
-            let mut span = run::model_span(&call.content_value(), call, call.created_at);
+            let Ok(called) = call.body() else { continue };
+            let mut span = run::model_span(&called, call, call.created_at);
             start = start.min(span.start);
             span.trace_id = trace_id;
             span.span_id = SpanId::of_event(call.thread_id, call.seq, "model");
@@ -217,34 +228,38 @@ impl Fold {
             self.finished.push(span);
         }
         let keys = ["reason", "summary_id", "turn_count", "turn_range_start", "turn_range_end", "model"];
-        let turns = content.get("turn_count").and_then(Value::as_u64).unwrap_or(0);
+        let context = SpanContext { trace_id, span_id: whole, parent_id: parent };
         self.finished.push(Span {
-            detail: format!("{turns} turns"),
-            metadata: text::chosen(&content, &keys),
-            ..moment(Kind::Transfer, "transfer", (trace_id, whole, parent), event).began(start)
+            detail: format!("{} turns", archived.turn_count),
+            metadata: text::chosen(&archived, &keys),
+            ..moment(Kind::Transfer, "transfer", context, event).began(start)
         });
     }
 
     /// What happened to a handoff outside a run: within the run it belongs to, or in a trace of its own when that is unknown.
     fn handoff_moment(&self, kind: Kind, name: &str, within: Option<RunId>, event: &Event) -> Span {
-        let handoff_id = handoff::id(&event.content_value());
+        let handoff_id = event.handoff_id();
         let run_id = within.or_else(|| handoff_id.and_then(|id| self.accepted.get(&id).copied()));
         let (trace_id, parent) = match run_id {
             Some(run_id) => (TraceId::of_run(run_id), Some(SpanId::of_run(run_id))),
             None => (TraceId::of_event(event.thread_id, event.seq), None),
         };
         let span_id = SpanId::of_event(event.thread_id, event.seq, name);
-        Span { handoff_id, run_id, ..moment(kind, name, (trace_id, span_id, parent), event) }
+        let context = SpanContext { trace_id, span_id, parent_id: parent };
+        Span { handoff_id, run_id, ..moment(kind, name, context, event) }
     }
 }
 
+/// A span's own id, the trace it is in, and the span it is within.
+struct SpanContext {
+    trace_id: TraceId,
+    span_id: SpanId,
+    parent_id: Option<SpanId>,
+}
+
 /// Returns the span of a moment, of which nothing is known but what it is.
-fn moment(
-    kind: Kind,
-    name: &str,
-    (trace_id, span_id, parent_id): (TraceId, SpanId, Option<SpanId>),
-    event: &Event,
-) -> Span {
+fn moment(kind: Kind, name: &str, context: SpanContext, event: &Event) -> Span {
+    let SpanContext { trace_id, span_id, parent_id } = context;
     Span {
         trace_id,
         span_id,

@@ -53,7 +53,8 @@ impl Traces {
     /// The same for a server, which counts what it does wherever it is sent: an address that makes no sense is told in the log.
     pub fn begin_counting(
         store: Arc<dyn Store>,
-        (settings, prices): (&Settings, &Prices),
+        settings: &Settings,
+        prices: &Prices,
         counted: Arc<Counted>,
     ) -> Option<Self> {
         let sending = sending(settings, prices).unwrap_or_else(|error| {
@@ -220,9 +221,6 @@ async fn known(store: &dyn Store, thread_id: ThreadId, first: Seq) -> Result<Kno
 }
 
 /// Returns a fold of a thread that knows how the run before `seq` ended, so that one that goes on after a question is linked to it.
-///
-/// # Errors
-/// When the journal fails.
 pub async fn primed(store: &dyn Store, thread_id: ThreadId, seq: Seq) -> Result<Fold, journal::Error> {
     let mut fold = Fold::new(place(store, thread_id).await?);
     let ends = vec![EventType::RunInterrupted, EventType::RunEnded, EventType::RunFailed];

@@ -15,14 +15,14 @@ use async_trait::async_trait;
 use journal::Store;
 use protocol::{AiMessage, Block, Decisions, Interrupt};
 use runtime::{
-    Ask, Channels, Detail, Failure, Hook, NextCall, Point, Rejection, Review, StepContext, Subject, Tool,
-    ToolCall, ToolContext, ToolOutput, Update,
+    Ask, Channels, Detail, EDITED_ARGS_CHANNEL, Failure, Hook, NextCall, Point, Rejection, Review,
+    StepContext, Subject, Tool, ToolCall, ToolContext, ToolOutput, Update,
 };
 
 use crate::files::change;
 use crate::permission::{self, Policy, RuleBook, Verdict, decide};
 use answer::{Decided, approved, asked, refused};
-use looked::Looked;
+use looked::{Looked, WORKSPACE_CHANNEL};
 
 /// The name of the hook, under which its question is answered.
 const TOOL_APPROVAL: &str = "ToolApproval";
@@ -31,6 +31,8 @@ const TOOL_APPROVAL: &str = "ToolApproval";
 pub struct ToolApproval {
     tools: HashMap<String, Arc<dyn Tool>>,
     workspace: PathBuf,
+    /// The workspace as people are shown it; `None` where the agent has no folder.
+    named_workspace: Option<String>,
     book: Arc<RuleBook>,
     policy: Policy,
 }
@@ -39,12 +41,19 @@ impl ToolApproval {
     /// Returns the hook for these tools. `policy` says what becomes of calls that a person would be asked about.
     pub fn new(tools: &[Arc<dyn Tool>], workspace: PathBuf, book: Arc<RuleBook>, policy: Policy) -> Self {
         let tools = tools.iter().map(|tool| (tool.spec().name, Arc::clone(tool))).collect();
-        Self { tools, workspace, book, policy }
+        let named_workspace = Some(workspace.to_string_lossy().into_owned());
+        Self { tools, workspace, named_workspace, book, policy }
+    }
+
+    /// Names no folder in questions: the agent has nothing of this machine.
+    #[must_use]
+    pub fn without_workspace(self) -> Self {
+        Self { named_workspace: None, ..self }
     }
 
     /// Returns what a call would do and what the rules say about it; `None` for a tool that there is not.
     async fn judge(&self, step: &StepContext<'_>, call: &ToolCall) -> Option<(Review, Verdict)> {
-        self.judge_in(&self.context(step, call), call).await
+        self.judge_in(&ToolContext::of(step, call, &self.workspace), call).await
     }
 
     async fn judge_in(&self, context: &ToolContext, call: &ToolCall) -> Option<(Review, Verdict)> {
@@ -54,20 +63,6 @@ impl ToolApproval {
         Some((review, verdict))
     }
 
-    fn context(&self, step: &StepContext<'_>, call: &ToolCall) -> ToolContext {
-        ToolContext {
-            thread_id: step.thread_id,
-            run_id: step.run_id,
-            call_id: call.id.clone(),
-            workspace: self.workspace.clone(),
-            cancel: step.cancel.clone(),
-            store: Arc::clone(step.store),
-            frames: step.frames.clone(),
-            channels: Arc::new(step.channels.clone()),
-            answers: Vec::new(),
-        }
-    }
-
     async fn decide_all(&self, step: &StepContext<'_>, calls: &[ToolCall]) -> Result<Update, Failure> {
         let mut decided = Decided::default();
         let mut requests = Vec::new();
@@ -75,31 +70,41 @@ impl ToolApproval {
             let Some((review, verdict)) = self.judge(step, call).await else { continue };
             match (verdict, self.policy) {
                 (Verdict::Allow { .. }, _) => {}
-                (Verdict::Deny { rule }, _) => decided.refuse(call, ("rule", &rule), &refused(&rule))?,
+                (Verdict::Deny { rule }, _) => decided.refuse(call, "rule", &rule, &refused(&rule))?,
                 (Verdict::Ask { rule }, Policy::Allow) => {
                     let looked = Looked::new(&call.id, &review, None);
-                    decided.approve(call, ("policy", Some(&rule)), looked)?;
+                    decided.approve(call, "policy", Some(&rule), looked)?;
                 }
                 (Verdict::Ask { rule }, Policy::Deny) => {
                     let reason = format!(
                         "Not done: a person would have to approve this call ({rule}), and nobody is there to ask. Go on \
                          without it, or say what is needed."
                     );
-                    decided.refuse(call, ("policy", &rule), &reason)?;
+                    decided.refuse(call, "policy", &rule, &reason)?;
                 }
                 (Verdict::Ask { rule }, Policy::Ask) => {
                     let (review, looked) = self.look(step, call, review).await;
-                    let request = request::request(&self.book.rules(), call, (&review, &rule));
+                    let request = request::request(&self.book.rules(), call, &review, &rule);
                     requests.push((looked, request));
                 }
             }
         }
         let (calls, requests): (Vec<_>, Vec<_>) = requests.into_iter().unzip();
-        let mut update = decided.into_update(step, &calls);
+        let mut update = decided.into_update(step, calls)?;
+        let workspace = self.named_workspace.clone().filter(|_| !requests.is_empty());
+        looked::set_workspace(&mut update.channels, workspace.as_ref(), step.channels);
         if !requests.is_empty() {
-            update.asks.push(Ask { key: TOOL_APPROVAL.to_owned(), payload: request::payload(requests) });
+            let payload = request::payload(requests, workspace);
+            update.asks.push(Ask { key: TOOL_APPROVAL.to_owned(), payload });
         }
         Ok(update)
+    }
+
+    /// Returns the folder in which the calls of the newest answer were proposed, if that is not the one in which they
+    /// would be made here.
+    fn other_workspace(&self, step: &StepContext<'_>) -> Result<Option<String>, Failure> {
+        let proposed = WORKSPACE_CHANNEL.get(step.channels)?;
+        Ok(proposed.filter(|proposed| Some(proposed) != self.named_workspace.as_ref()))
     }
 
     /// Returns what a person is shown of the call, and what has to be the same when it is made: of a change also the
@@ -129,7 +134,8 @@ impl Hook for ToolApproval {
     fn is_idle(&self, point: Point, channels: &Channels) -> bool {
         match point {
             Point::BeforeAgent | Point::AfterAgent => true,
-            Point::AfterModel => !runtime::wants_tools(channels),
+            // The edge after the hooks reports a state that cannot be read.
+            Point::AfterModel => matches!(runtime::wants_tools(channels), Ok(false)),
         }
     }
 
@@ -147,18 +153,18 @@ impl Hook for ToolApproval {
     }
 
     async fn after_model(&self, step: &StepContext<'_>, answer: &AiMessage) -> Result<Update, Failure> {
-        let calls = calls(answer);
-        let asked = asked(step);
+        let calls = calls(answer, step.channels)?;
+        let asked = asked(step)?;
         match step.answer(TOOL_APPROVAL) {
             Some(decisions) if !asked.is_empty() => {
                 // The rules may be others by now; what was asked is in the state.
                 let mut decided = Decided::default();
                 for (looked, decision) in asked.into_iter().zip(&decisions.decisions) {
                     if let Some(call) = calls.iter().find(|call| call.id == looked.call_id) {
-                        self.take(step, call, looked, (decision, &mut decided)).await?;
+                        self.take(step, call, looked, decision, &mut decided).await?;
                     }
                 }
-                Ok(decided.into_update(step, &[]))
+                decided.into_update(step, Vec::new())
             }
             Some(_) | None => self.decide_all(step, &calls).await,
         }
@@ -172,9 +178,16 @@ impl Hook for ToolApproval {
         call: ToolCall,
         next: NextCall<'_>,
     ) -> Result<ToolOutput, Failure> {
+        if let Some(proposed) = self.other_workspace(step)? {
+            return Ok(ToolOutput::error(format!(
+                "Not done: this call was proposed in {proposed}, and is not made in another folder. Make it again if it is \
+                 still needed."
+            )));
+        }
+        let approved = approved(step, &call.id)?;
         let changed = match self.judge(step, &call).await {
             Some((_, Verdict::Deny { rule })) => return Ok(ToolOutput::error(refused(&rule))),
-            Some((review, Verdict::Ask { rule })) => match approved(step, &call.id) {
+            Some((review, Verdict::Ask { rule })) => match approved {
                 Some(looked) => self.changed(&call, &looked.unknown(&review)),
                 None => Some(rule),
             },
@@ -203,12 +216,15 @@ impl ToolApproval {
     }
 }
 
-fn calls(answer: &AiMessage) -> Vec<ToolCall> {
+/// Returns the calls of the answer, with the arguments that were put in place of their own.
+fn calls(answer: &AiMessage, channels: &Channels) -> Result<Vec<ToolCall>, Failure> {
+    let edited = EDITED_ARGS_CHANNEL.get(channels)?.unwrap_or_default();
     let calls = answer.content.iter().filter_map(|block| match block {
         Block::ToolCall { id, name, args } => {
+            let args = edited.get(id).unwrap_or(args);
             Some(ToolCall { id: id.clone(), name: name.clone(), args: args.clone() })
         }
         Block::Text { .. } | Block::Thinking { .. } | Block::Media { .. } | Block::Opaque { .. } => None,
     });
-    calls.collect()
+    Ok(calls.collect())
 }

@@ -15,8 +15,9 @@ use async_trait::async_trait;
 use model::ToolSpec;
 use protocol::ToolStatus;
 use runtime::{Detail, Review, Subject, Tool, ToolContext, ToolOutput, Update};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::process::Command;
 
 use crate::arguments;
@@ -36,13 +37,16 @@ pub(crate) struct Execute {
     secrets: Vec<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Args {
+    /// The command line.
     command: String,
     #[serde(default)]
+    #[schemars(range(min = 1, max = TIMEOUT_SECONDS_MAX))]
+    #[schemars(description = format!("How long it may run. Default: {TIMEOUT_SECONDS}."))]
     timeout_seconds: Option<u64>,
-    /// For people: it is in the call's arguments, which they are shown.
+    /// What it is for, in a few words, for the person who approves it.
     #[serde(default, rename = "description")]
     _description: Option<String>,
 }
@@ -123,23 +127,12 @@ pub(crate) fn searches(line: &str) -> bool {
 #[async_trait]
 impl Tool for Execute {
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "execute".to_owned(),
-            description: "Runs a command line in the workspace with the shell and returns its output and exit status. \
+        ToolSpec::taking::<Args>(
+            "execute",
+            "Runs a command line in the workspace with the shell and returns its output and exit status. \
                           There is no input. A command that goes on in the background is not listened to: send its \
-                          output to a file. For files, read_file, edit_file, glob and grep are better."
-                .to_owned(),
-            parameters: json!({
-                "type": "object",
-                "properties": {
-                    "command": {"type": "string", "description": "The command line."},
-                    "timeout_seconds": {"type": "integer", "minimum": 1, "maximum": TIMEOUT_SECONDS_MAX, "description": format!("How long it may run. Default: {TIMEOUT_SECONDS}.")},
-                    "description": {"type": "string", "description": "What it is for, in a few words, for the person who approves it."}
-                },
-                "required": ["command"],
-                "additionalProperties": false
-            }),
-        }
+                          output to a file. For files, read_file, edit_file, glob and grep are better.",
+        )
     }
 
     /// A line that only reads, and only inside the workspace, has what it reads as subjects beside the command; any other has the command alone.

@@ -8,6 +8,7 @@ mod approval;
 mod execute;
 mod files;
 pub mod permission;
+mod reading;
 mod search;
 mod shell;
 mod shown;
@@ -24,7 +25,7 @@ use serde_json::Value;
 
 pub use approval::ToolApproval;
 pub use skills::{Skill, Skills, SkillsFound};
-pub use todos::TODOS_CHANNEL;
+pub use todos::{TODOS_CHANNEL, Todo};
 
 /// How many bytes at the beginning of a file are searched for a zero byte, which makes it binary.
 const BINARY_PROBE_BYTES: usize = 8 * 1024;
@@ -45,10 +46,10 @@ pub fn all(settings: Settings) -> Vec<Arc<dyn Tool>> {
     let protected = protected.map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
     let changes = Arc::new(files::change::Changes { protected, ..files::change::Changes::default() });
     vec![
-        Arc::new(files::ls::Ls),
+        Arc::new(files::ls::LS),
         Arc::new(files::read_file::ReadFile::new(Arc::clone(&changes.seen))),
-        Arc::new(search::glob::Glob),
-        Arc::new(search::grep::Grep),
+        Arc::new(search::glob::GLOB),
+        Arc::new(search::grep::GREP),
         Arc::new(files::write_file::WriteFile::new(Arc::clone(&changes))),
         Arc::new(files::edit_file::EditFile::new(changes)),
         Arc::new(execute::Execute::new(settings.secrets)),

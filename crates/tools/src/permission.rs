@@ -43,33 +43,16 @@ pub struct Permissions {
     pub deny: Vec<Rule>,
 }
 
-/// What becomes of a call that a person would have to be asked about.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Policy {
-    /// The run stops and asks.
-    #[default]
-    Ask,
-    /// The call is refused, and the model is told.
-    Deny,
-    /// The call is made. What a rule denies is refused all the same, and a handoff is never accepted by it.
-    Allow,
-}
-
-impl Policy {
-    /// Every policy.
-    pub const ALL: [Self; 3] = [Self::Ask, Self::Deny, Self::Allow];
-
-    /// Returns the name people use.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ask => "ask",
-            Self::Deny => "deny",
-            Self::Allow => "allow",
-        }
-    }
-
-    /// Returns the policy of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|policy| policy.as_str() == name)
+protocol::named_enum! {
+    /// What becomes of a call that a person would have to be asked about.
+    #[derive(Default)]
+    pub enum Policy {
+        /// The run stops and asks.
+        #[default]
+        Ask = "ask",
+        /// The call is refused, and the model is told.
+        Deny = "deny",
+        /// The call is made. What a rule denies is refused all the same, and a handoff is never accepted by it.
+        Allow = "allow",
     }
 }

@@ -16,11 +16,8 @@ pub(crate) struct Line {
 /// What joins two commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Joint {
-    /// `|`
     Pipe,
-    /// `&&`
     And,
-    /// `||`
     Or,
     /// `;` or a new line
     Then,
@@ -31,7 +28,6 @@ pub(crate) enum Joint {
 pub(crate) struct Simple {
     /// Assignments before the program, as they are written.
     pub assignments: Vec<String>,
-    /// The program and its arguments.
     pub words: Vec<Word>,
     /// Where its inputs and outputs go.
     pub redirects: Vec<Redirect>,
@@ -53,7 +49,6 @@ pub(crate) struct Word {
 pub(crate) enum Redirect {
     /// To nowhere, or to another output: as it is written.
     Harmless(String),
-    /// From or to a file.
     File,
 }
 

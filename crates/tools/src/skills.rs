@@ -7,10 +7,11 @@ mod listing;
 mod load_skill;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use model::ChatRequest;
+use parking_lot::Mutex;
 use runtime::{Channels, Failure, Frame, Hook, Point, StepContext, Tool, Update};
 
 use catalog::{Links, Root, Stamp};
@@ -46,7 +47,7 @@ impl Skills {
     /// Returns the skills there are, and what is wrong with others. It reads files only when something changed.
     pub fn found(&self) -> Arc<SkillsFound> {
         let stamp = catalog::stamp(&self.roots);
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         match &*seen {
             Some(seen) if seen.stamp == stamp => Arc::clone(&seen.found),
             Some(_) | None => {
@@ -65,7 +66,7 @@ impl Skills {
 
     /// Returns whether the newest notices still have to be shown, and counts them as shown.
     fn take_untold(&self) -> bool {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         seen.as_mut().is_some_and(|seen| !std::mem::replace(&mut seen.is_told, true))
     }
 }

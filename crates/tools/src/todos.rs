@@ -4,14 +4,15 @@
 use async_trait::async_trait;
 use model::ToolSpec;
 use protocol::TodoStatus;
-use runtime::{Channels, Repeat, Tool, ToolContext, ToolOutput, Update};
+use runtime::{Channel, Repeat, Tool, ToolContext, ToolOutput, Update};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::arguments;
 
 /// Channel: the list of tasks, `[{content, status}]`.
-pub const TODOS_CHANNEL: &str = "todos";
+pub const TODOS_CHANNEL: Channel<Vec<Todo>> = Channel::new("todos");
 
 /// The most tasks of a list.
 const TODOS_MAX: usize = 100;
@@ -21,49 +22,33 @@ const CONTENT_CHARS_MAX: usize = 500;
 /// The tool.
 pub(crate) struct WriteTodos;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Args {
+    /// The whole list, in order.
+    #[schemars(length(max = TODOS_MAX))]
     todos: Vec<Todo>,
 }
 
-#[derive(Deserialize, Serialize)]
+/// One task of the list.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Todo {
-    content: String,
-    status: TodoStatus,
+pub struct Todo {
+    /// What is to be done.
+    pub content: String,
+    /// How far it is.
+    #[schemars(with = "String", description = "", extend("enum" = ["pending", "in_progress", "completed"]))]
+    pub status: TodoStatus,
 }
 
 #[async_trait]
 impl Tool for WriteTodos {
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "write_todos".to_owned(),
-            description: "Replaces your list of tasks. Use it for work of three steps or more: write the list when you \
-                          begin, and again whenever a task begins or is done; one is in progress at a time."
-                .to_owned(),
-            parameters: json!({
-                "type": "object",
-                "properties": {
-                    "todos": {
-                        "type": "array",
-                        "maxItems": TODOS_MAX,
-                        "description": "The whole list, in order.",
-                        "items": {
-                            "type": "object",
-                            "properties": {
-                                "content": {"type": "string", "description": "What is to be done."},
-                                "status": {"type": "string", "enum": ["pending", "in_progress", "completed"]}
-                            },
-                            "required": ["content", "status"],
-                            "additionalProperties": false
-                        }
-                    }
-                },
-                "required": ["todos"],
-                "additionalProperties": false
-            }),
-        }
+        ToolSpec::taking::<Args>(
+            "write_todos",
+            "Replaces your list of tasks. Use it for work of three steps or more: write the list when you \
+                          begin, and again whenever a task begins or is done; one is in progress at a time.",
+        )
     }
 
     fn repeat(&self) -> Repeat {
@@ -77,8 +62,9 @@ impl Tool for WriteTodos {
         };
         let lines: Vec<String> = todos.iter().map(Todo::line).collect();
         let text = if lines.is_empty() { "(the list is empty)".to_owned() } else { lines.join("\n") };
-        let channels = Channels::from_iter([(TODOS_CHANNEL.to_owned(), json!(todos))]);
-        ToolOutput::success(text).with_update(Update { channels, ..Update::default() })
+        let mut update = Update::default();
+        TODOS_CHANNEL.set(&mut update.channels, &todos);
+        ToolOutput::success(text).with_update(update)
     }
 }
 

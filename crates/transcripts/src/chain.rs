@@ -3,7 +3,6 @@
 
 use protocol::ToolStatus;
 use sha2::{Digest, Sha256};
-use std::fmt::Write as _;
 
 use crate::entry::{Body, Entry, Media, Track};
 
@@ -24,22 +23,8 @@ impl Chain {
         hash_entry(&mut hash, entry);
         let digest = hash.finalize();
         self.last.copy_from_slice(&digest[..16]);
-        hex_16(&digest)
+        protocol::hex(&self.last)
     }
-}
-
-/// Returns the first 16 bytes of `digest` in hex.
-pub(crate) fn hex_16(digest: &[u8]) -> String {
-    hex(&digest[..16])
-}
-
-/// Returns `bytes` in lowercase hex.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// Feeds what an entry says into `hash`, every field with its length so that neighbours cannot run together.

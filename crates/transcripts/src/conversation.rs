@@ -4,7 +4,6 @@ use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 
-use crate::chain::hex_16;
 use crate::detect::Format;
 use crate::entry::Entry;
 use crate::error::SinkError;
@@ -114,5 +113,5 @@ impl Conversation {
 
 /// Returns the digest that stands for a first text.
 pub(crate) fn text_digest(text: &str) -> String {
-    hex_16(&Sha256::digest(text.as_bytes()))
+    protocol::hex(&Sha256::digest(text)[..16])
 }

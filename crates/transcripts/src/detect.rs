@@ -47,51 +47,35 @@ const CLAUDE_TYPES: [&str; 8] = [
     "summary",
 ];
 
-/// The agent whose session files have this form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Format {
-    /// Claude Code.
-    Claude,
-    /// Codex CLI.
-    Codex,
-    /// OpenCode.
-    OpenCode,
-    /// pi.
-    Pi,
-    /// Gemini CLI.
-    Gemini,
-    /// GitHub Copilot CLI.
-    Copilot,
-    /// aider.
-    Aider,
-    /// OpenHands.
-    OpenHands,
-    /// SWE-agent and mini-swe-agent.
-    SweAgent,
-    /// Messages of OpenAI's chat completions, bare or in result files of tau-bench and tau2-bench.
-    OpenAi,
-    /// LangGraph checkpoints in SQLite.
-    LangGraph,
+protocol::named_enum! {
+    /// The agent whose session files have this form.
+    pub enum Format {
+        /// Claude Code.
+        Claude = "claude",
+        /// Codex CLI.
+        Codex = "codex",
+        /// OpenCode.
+        OpenCode = "opencode",
+        /// pi.
+        Pi = "pi",
+        /// Gemini CLI.
+        Gemini = "gemini",
+        /// GitHub Copilot CLI.
+        Copilot = "copilot",
+        /// aider.
+        Aider = "aider",
+        /// OpenHands.
+        OpenHands = "openhands",
+        /// SWE-agent and mini-swe-agent.
+        SweAgent = "sweagent",
+        /// Messages of OpenAI's chat completions, bare or in result files of tau-bench and tau2-bench.
+        OpenAi = "openai",
+        /// LangGraph checkpoints in SQLite.
+        LangGraph = "langgraph",
+    }
 }
 
 impl Format {
-    /// Returns the stored name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Claude => "claude",
-            Self::Codex => "codex",
-            Self::OpenCode => "opencode",
-            Self::Pi => "pi",
-            Self::Gemini => "gemini",
-            Self::Copilot => "copilot",
-            Self::Aider => "aider",
-            Self::OpenHands => "openhands",
-            Self::SweAgent => "sweagent",
-            Self::OpenAi => "openai",
-            Self::LangGraph => "langgraph",
-        }
-    }
-
     /// Returns whether two sessions of this format never share an id; LangGraph's `1` and a benchmark's `0` do.
     pub(crate) const fn session_ids_are_unique(self) -> bool {
         match self {

@@ -106,38 +106,40 @@ pub enum Author {
     Assistant,
 }
 
-/// In whose name an entry stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// The system prompt or a developer's instruction.
-    System,
-    /// The user.
-    User,
-    /// The assistant.
-    Assistant,
-    /// A tool.
-    Tool,
-    /// Nobody: a mark in the file.
-    Marker,
+protocol::named_enum! {
+    /// In whose name an entry stands.
+    pub enum Role {
+        /// The system prompt or a developer's instruction.
+        System = "system",
+        /// The user.
+        User = "user",
+        /// The assistant.
+        Assistant = "assistant",
+        /// A tool.
+        Tool = "tool",
+        /// Nobody: a mark in the file.
+        Marker = "marker",
+    }
 }
 
-/// The kinds of [`Body`], without what they hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum EntryKind {
-    /// [`Body::Text`].
-    Text,
-    /// [`Body::Thinking`].
-    Thinking,
-    /// [`Body::ToolCall`].
-    ToolCall,
-    /// [`Body::ToolResult`].
-    ToolResult,
-    /// [`Body::Summary`].
-    Summary,
-    /// [`Body::Boundary`].
-    Boundary,
-    /// [`Body::Note`].
-    Note,
+protocol::named_enum! {
+    /// The kinds of [`Body`], without what they hold.
+    pub enum EntryKind {
+        /// [`Body::Text`].
+        Text = "text",
+        /// [`Body::Thinking`].
+        Thinking = "thinking",
+        /// [`Body::ToolCall`].
+        ToolCall = "tool_call",
+        /// [`Body::ToolResult`].
+        ToolResult = "tool_result",
+        /// [`Body::Summary`].
+        Summary = "summary",
+        /// [`Body::Boundary`].
+        Boundary = "boundary",
+        /// [`Body::Note`].
+        Note = "meta",
+    }
 }
 
 /// An image or file by reference; its bytes are never kept.
@@ -149,34 +151,6 @@ pub struct Media {
     pub sha256: Option<String>,
     /// Size of the decoded bytes.
     pub bytes: Option<u64>,
-}
-
-impl Role {
-    /// Returns the stored name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::System => "system",
-            Self::User => "user",
-            Self::Assistant => "assistant",
-            Self::Tool => "tool",
-            Self::Marker => "marker",
-        }
-    }
-}
-
-impl EntryKind {
-    /// Returns the name of the kind.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Thinking => "thinking",
-            Self::ToolCall => "tool_call",
-            Self::ToolResult => "tool_result",
-            Self::Summary => "summary",
-            Self::Boundary => "boundary",
-            Self::Note => "meta",
-        }
-    }
 }
 
 impl Entry {
@@ -250,7 +224,6 @@ impl Origin {
         }
     }
 
-    /// Returns an assistant's text.
     pub(crate) fn assistant(&self, text: impl Into<String>) -> Entry {
         self.entry(Body::Text { by: Author::Assistant, text: text.into(), media: Vec::new() })
     }
@@ -260,12 +233,10 @@ impl Origin {
         self.entry(Body::Thinking { text: text.into() })
     }
 
-    /// Returns a note.
     pub(crate) fn note(&self, role: Role, text: impl Into<String>) -> Entry {
         self.entry(Body::Note { role, text: text.into() })
     }
 
-    /// Returns a tool call.
     pub(crate) fn call(&self, call_id: Option<String>, tool: Option<String>, args: Value) -> Entry {
         self.entry(Body::ToolCall { call_id, tool: tool.unwrap_or_default(), args })
     }
@@ -273,7 +244,8 @@ impl Origin {
     /// Returns what a tool returned: the id of its call, its name, its output and whether it succeeded.
     pub(crate) fn result(
         &self,
-        (call_id, tool): (Option<String>, Option<String>),
+        call_id: Option<String>,
+        tool: Option<String>,
         output: Flat,
         status: ToolStatus,
     ) -> Entry {
@@ -286,7 +258,6 @@ impl Origin {
         self.entry(Body::Boundary { label: label.to_owned(), details })
     }
 
-    /// Returns a summary.
     pub(crate) fn summary(&self, text: impl Into<String>) -> Entry {
         self.entry(Body::Summary { text: text.into() })
     }

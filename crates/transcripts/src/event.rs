@@ -1,57 +1,13 @@
 //! How an entry becomes an event of the journal: one entry, one event. It decides no ids and stores nothing.
 
 use jiff::Timestamp;
+use protocol::NewEvent;
+use protocol::event::body::{ImportedBoundary, ImportedNote, ImportedSummary};
+use protocol::event::metadata::{EventMetadata, EventSource};
 use protocol::message::{AiMessage, Block, HumanMessage, Message, ToolMessage};
-use protocol::{EventType, NewEvent};
-use serde::Serialize;
-use serde_json::Value;
 
 use crate::detect::Format;
-use crate::entry::{Author, Body, Entry, Media, Role, Track};
-
-/// Where an imported event came from; the metadata of the event.
-#[derive(Serialize)]
-struct Provenance<'a> {
-    source: Native<'a>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    side: bool,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    injected: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    repaired: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    original: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct Native<'a> {
-    format: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    native_id: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct SummaryContent {
-    text: String,
-}
-
-#[derive(Serialize)]
-struct BoundaryContent {
-    label: String,
-    details: Value,
-}
-
-#[derive(Serialize)]
-struct NoteContent {
-    role: Role,
-    text: String,
-}
-
-impl Serialize for Role {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
+use crate::entry::{Author, Body, Entry, Media, Track};
 
 impl Entry {
     /// Returns the event that stores this entry of a file in `format`.
@@ -64,20 +20,19 @@ impl Entry {
     /// When the content cannot be written as JSON, which no entry read from a file causes.
     pub fn into_event(self, format: Format, fallback: Timestamp) -> Result<NewEvent, serde_json::Error> {
         let at = self.at.unwrap_or(fallback);
-        let provenance = Provenance {
-            source: Native { format: format.as_str(), native_id: self.native_id.as_deref() },
+        let metadata = EventMetadata {
+            source: Some(EventSource { format: format.as_str().to_owned(), native_id: self.native_id }),
             side: self.track == Track::Side,
             injected: matches!(self.body, Body::Text { by: Author::Harness, .. }),
-            repaired: self.repaired.as_ref().map(|repaired| repaired.how.as_str()),
-            original: self.repaired.as_ref().and_then(|repaired| repaired.original.as_deref()),
+            repaired: self.repaired.as_ref().map(|repaired| repaired.how.as_str().to_owned()),
+            original: self.repaired.and_then(|repaired| repaired.original),
+            ..EventMetadata::default()
         };
         let event = match self.body {
-            Body::Summary { text } => NewEvent::new(EventType::ImportedSummary, &SummaryContent { text }, at),
-            Body::Boundary { label, details } => {
-                NewEvent::new(EventType::ImportedBoundary, &BoundaryContent { label, details }, at)
-            }
+            Body::Summary { text } => NewEvent::of(&ImportedSummary { text }, at),
+            Body::Boundary { label, details } => NewEvent::of(&ImportedBoundary { label, details }, at),
             Body::Note { role, text } => {
-                NewEvent::new(EventType::ImportedNote, &NoteContent { role, text }, at)
+                NewEvent::of(&ImportedNote { role: role.as_str().to_owned(), text }, at)
             }
             Body::Text { by, text, media } => NewEvent::message(&text_message(by, text, media), at),
             Body::Thinking { text } => {
@@ -98,11 +53,10 @@ impl Entry {
                 at,
             ),
         };
-        event?.with_metadata(&provenance)
+        event?.with_metadata(&metadata)
     }
 }
 
-/// Returns the message for a text by `by`.
 fn text_message(by: Author, text: String, media: Vec<Media>) -> Message {
     match by {
         Author::Person | Author::Harness => {
@@ -112,7 +66,6 @@ fn text_message(by: Author, text: String, media: Vec<Media>) -> Message {
     }
 }
 
-/// Returns an AI message with `content`.
 fn ai(content: Vec<Block>) -> Message {
     Message::Ai(AiMessage { content, ..AiMessage::default() })
 }

@@ -64,7 +64,6 @@ impl Source {
         self.shown_as.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
     }
 
-    /// Opens the file.
     pub(crate) fn open(&self) -> Result<File, Error> {
         File::open(&self.path).map_err(|source| self.io(source))
     }

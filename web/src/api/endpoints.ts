@@ -89,6 +89,9 @@ export const api = {
       stream_resumable: true,
       stream_subgraphs: true,
     }),
+  /** Moves a thread to the server's folder: its calls are asked again there. */
+  rehome: (id: string) =>
+    call<{ thread_id: string; run_id: string; workspace: string }>("POST", `${thread(id)}/rehome`),
   /** Answers a question that is not a handoff's. */
   resume: (id: string, interruptId: string, decisions: Decision[]) =>
     call<Run>("POST", `/threads/${id}/runs`, {

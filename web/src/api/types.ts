@@ -1,7 +1,7 @@
 // The shapes of the HTTP API that the page reads, as /openapi.json has them. Nothing here is made up by the page.
 
 /** How a thread stands, in the words of the list. */
-export type ThreadState = "running" | "needs_you" | "idle" | "error";
+export type ThreadState = "running" | "needs_you" | "stopped" | "idle" | "error";
 
 /** A thread in the list. */
 export interface ThreadRow {
@@ -36,12 +36,20 @@ export interface Todo {
 export interface ThreadDetail extends ThreadRow {
   /** What waits for a person. */
   interrupts: Interrupt[];
+  /** The folder of the calls that wait; absent where none do. */
+  workspace?: CallWorkspace | null;
   todos: Todo[];
   active_run: { run_id: string; status: string; created_at: string } | null;
   /** How many runs wait in line. */
   pending_runs: number;
   /** The newest run, and why it failed if it did. */
-  last_run: { run_id: string; status: string; error: string | null; created_at: string } | null;
+  last_run: {
+    run_id: string;
+    status: string;
+    error: string | null;
+    hint: string | null;
+    created_at: string;
+  } | null;
 }
 
 /** A page of the list. */
@@ -213,7 +221,17 @@ export interface Interrupt {
     middleware_source?: string;
     action_requests: ActionRequest[];
     review_configs: ReviewConfig[];
+    /** The folder in which the calls were proposed, and in which they are made once approved. */
+    workspace?: string | null;
   };
+}
+/** The folder of calls that wait. */
+export interface CallWorkspace {
+  path: string;
+  /** Whether it exists on the server's machine. */
+  exists: boolean;
+  /** The folder the server works in. */
+  server_path: string;
 }
 /** The answer to one action request. */
 export type Decision =
@@ -323,7 +341,7 @@ export interface Relative {
   depth: number;
   name: string | null;
   first_prompt: string | null;
-  status: string;
+  state: ThreadState;
   message_count: number;
   created_at: string;
   updated_at: string;

@@ -17,7 +17,7 @@ function family(text: string): Relative[] {
         depth: 0,
         name: id,
         first_prompt: null,
-        status: "idle",
+        state: "idle",
         message_count: 1,
         created_at: "2026-01-01T00:00:00Z",
         updated_at: "2026-01-01T00:00:00Z",

@@ -4,10 +4,11 @@ import { failed, notify } from "../app/notices.svelte";
 import { look as lookAtHandoffs } from "../app/session.svelte";
 import { ApiError } from "../api/client";
 import { api } from "../api/endpoints";
-import type { Context, Entry, Run, ThreadDetail } from "../api/types";
+import type { Context, Entry, Run, ThreadDetail, ThreadState } from "../api/types";
 import { Feed } from "./feed.svelte";
 import { Live } from "./live.svelte";
 import type { News } from "./said";
+import { sendMessage, type Problem } from "./sending";
 
 /** Milliseconds between looks at how the thread stands, in case that nothing told of a change. */
 const LOOK_MS = 4_000;
@@ -22,8 +23,6 @@ export interface Queued {
   run: string;
   text: string;
 }
-
-export type Stands = "idle" | "working" | "asks" | "failed";
 
 export class Thread {
   readonly feed: Feed;
@@ -52,10 +51,12 @@ export class Thread {
     this.live = new Live(id, (news) => void this.heard(news));
   }
 
-  get stands(): Stands {
-    if (this.live.run || this.detail?.active_run) return "working";
-    if ((this.detail?.interrupts.length ?? 0) > 0) return "asks";
-    return this.failure ? "failed" : "idle";
+  /** The thread's state as the server gives it; of a run's beginning and of its failure the stream tells earlier. */
+  get state(): ThreadState {
+    if (this.live.run) return "running";
+    if (this.live.failure) return "error";
+    const state = this.detail?.state ?? "idle";
+    return state === "error" && this.failure === null ? "idle" : state;
   }
 
   /** Why the last run failed. */
@@ -64,6 +65,12 @@ export class Thread {
     const { detail } = this;
     if (detail?.state !== "error" || detail.last_run?.run_id === this.dismissed) return null;
     return detail.last_run?.error ?? "The last run failed.";
+  }
+
+  /** What a person can do about the failure. */
+  get hint(): string | null {
+    const { detail } = this;
+    return this.failure !== null && detail?.state === "error" ? (detail.last_run?.hint ?? null) : null;
   }
 
   /** Opens and follows the thread; the returned function lets go of it. */
@@ -98,17 +105,18 @@ export class Thread {
     return this.looking;
   }
 
-  /** Says something. Returns whether it was taken. */
-  async say(text: string): Promise<boolean> {
-    try {
-      await api.run(this.id, text);
-    } catch (error) {
-      failed("The message was not sent", error);
-      return false;
+  /** Sends a message. Returns null when the server has it, otherwise why it does not. */
+  async say(text: string): Promise<Problem | null> {
+    const problem = await sendMessage(this.id, text);
+    if (problem) {
+      // The composer shows the problem.
+      await this.look();
+      this.dismiss();
+      return problem;
     }
     this.dismiss();
     await Promise.all([this.look(), this.readNew()]);
-    return true;
+    return null;
   }
 
   /** Stops the run. */

@@ -1,12 +1,12 @@
 // What can be done with a thread, from the list and from its own page. Each says why it failed; where one goes afterwards is
 // part of it.
-import { ApiError } from "../api/client";
 import { api } from "../api/endpoints";
 import type { ThreadRow } from "../api/types";
 import { failed, notify } from "../app/notices.svelte";
 import { go, router, to } from "../app/router.svelte";
 import type { MenuItem } from "../ui/menu";
 import { titleOf } from "../ui/format";
+import { problemOf, sendMessage, type Problem } from "../thread/sending";
 import { save } from "../ui/save";
 import { changed, gone, ongoing } from "./ongoing.svelte";
 
@@ -32,28 +32,20 @@ export async function createThread(): Promise<string | null> {
   }
 }
 
-/** Makes a thread with its first message and goes there. Returns whether it was taken. */
-export async function beginThread(text: string): Promise<boolean> {
+/** Makes a thread with its first message and goes there. Returns null when the server has it, otherwise why it does not. */
+export async function beginThread(text: string): Promise<Problem | null> {
   let id: string;
   try {
     id = (await api.createThread()).thread_id;
   } catch (error) {
-    failed("The thread was not created", error);
-    return false;
+    return problemOf("The thread was not created", error);
   }
-  try {
-    await api.run(id, text);
-  } catch (error) {
-    failed("The message was not sent", error);
-    // A thread with nothing in it is nobody's. Without an answer nobody knows whether the message arrived: then it stays.
-    const isRefused = error instanceof ApiError && error.status > 0;
-    if (isRefused) await api.deleteThread(id).catch(() => undefined);
-    changed();
-    return false;
-  }
+  const problem = await sendMessage(id, text);
   changed();
-  go(to.thread(id));
-  return true;
+  if (!problem) go(to.thread(id));
+  // A thread with nothing in it is nobody's. Without an answer nobody knows whether the message arrived: then it stays.
+  else if (!problem.isUncertain) await api.deleteThread(id).catch(() => undefined);
+  return problem;
 }
 
 /** Opens the dialog that asks for a name. */

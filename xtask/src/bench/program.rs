@@ -75,7 +75,7 @@ impl ModelServer {
     fn start(program: &Path, folder: &Path) -> anyhow::Result<Self> {
         let script = folder.join("script.json");
         fs::write(&script, r#"{"replies":[{"always":true,"text":["Hello."]}],"requests_kept":1}"#)?;
-        let path = program.with_file_name("scripted");
+        let path = program.with_file_name("segue-test-model");
         let mut command = Command::new(&path);
         let mut process = command
             .arg(&script)

@@ -1,114 +1,130 @@
-//! The direction of dependencies between the rooms, and the crates that only some rooms may use. ARCHITECTURE.md
-//! draws the same table; a change of one changes the other.
+//! The direction of dependencies between crates, and the foreign crates that only some may use. Which crate uses which is
+//! a table in ARCHITECTURE.md; it is read here and is the one place that says so.
 
 use anyhow::Context;
 use toml_edit::{Document, Item, TableLike};
 
 use super::{Finding, TextFile};
 
-/// Each room and the rooms it may use. What is for tests is a room that nobody uses outside them.
-const ROOMS: &[(&str, &[&str])] = &[
-    ("protocol", &[]),
-    ("pg", &[]),
-    ("journal", &["protocol", "pg"]),
-    ("model", &["protocol"]),
-    ("transcripts", &["protocol"]),
-    ("runtime", &["protocol", "journal", "model"]),
-    ("ledger", &["protocol", "model"]),
-    ("compaction", &["protocol", "journal", "model", "runtime", "ledger"]),
-    ("tools", &["protocol", "journal", "model", "runtime"]),
-    ("mcp", &["protocol", "journal", "model", "runtime"]),
-    ("memory", &["protocol", "journal", "model", "runtime", "ledger"]),
-    ("telemetry", &["protocol", "journal", "model", "ledger"]),
-    ("hooks", &["protocol", "journal", "ledger"]),
-    ("handoff", &["protocol", "pg", "journal", "model", "runtime", "ledger", "memory"]),
-    (
-        "agent",
-        &[
-            "protocol",
-            "journal",
-            "model",
-            "transcripts",
-            "runtime",
-            "ledger",
-            "compaction",
-            "tools",
-            "mcp",
-            "memory",
-            "handoff",
-            "telemetry",
-            "hooks",
-        ],
-    ),
-    ("dispatch", &["protocol", "agent"]),
-    ("gateway", &["protocol", "agent", "dispatch"]),
-    ("segue", &["protocol", "agent", "gateway"]),
-    ("scripted", &[]),
-    ("cluster", &[]),
-    ("xtask", &[]),
-];
+/// The page that holds the table.
+const PAGE: &str = "ARCHITECTURE.md";
+/// The head of the table.
+const HEAD: &str = "| crate | uses |";
 
-/// Foreign crates that only these rooms may use outside tests.
+/// A row of the table: a crate, and the crates that it uses.
+#[derive(Debug)]
+struct Row {
+    name: String,
+    uses: Vec<String>,
+    line: usize,
+}
+
+/// Foreign crates that only these crates may use outside tests.
 const RESERVED: &[(&str, &[&str])] = &[
     ("anyhow", &["segue", "xtask"]),
-    ("axum", &["gateway", "scripted"]),
-    ("bb8", &["pg"]),
+    ("axum", &["http", "langgraph", "test_model"]),
+    ("bb8", &["postgres"]),
     ("clap", &["segue"]),
-    ("hyper", &["gateway"]),
+    ("hyper", &["http"]),
+    ("inquire", &["terminal"]),
     ("opentelemetry", &["telemetry"]),
     ("opentelemetry-otlp", &["telemetry"]),
     ("opentelemetry_sdk", &["telemetry"]),
-    ("reqwest", &["dispatch", "hooks", "model"]),
+    ("pulldown-cmark", &["terminal"]),
+    ("reqwest", &["scheduler", "user_hooks", "model"]),
     ("rusqlite", &["journal", "transcripts"]),
-    ("tokio-postgres", &["cluster", "pg"]),
-    ("tokio-postgres-rustls", &["pg"]),
-    ("tower-http", &["gateway"]),
-    ("utoipa", &["gateway"]),
+    ("syntect", &["terminal"]),
+    ("tokio-postgres", &["test_postgres", "postgres"]),
+    ("tokio-postgres-rustls", &["postgres"]),
+    ("tower-http", &["http"]),
+    ("two-face", &["terminal"]),
+    ("utoipa", &["http", "langgraph"]),
 ];
 
-/// Checks the manifests of the workspace.
+/// Checks the manifests of the workspace against the table.
 ///
 /// # Errors
-/// When a manifest is not TOML.
+/// When a manifest is not TOML, or there is no table.
 pub fn check(files: &[TextFile]) -> anyhow::Result<Vec<Finding>> {
-    let mut findings = Vec::new();
-    for file in files {
-        if let Some(room) = room_of(&file.path) {
-            findings.extend(check_manifest(file, room).with_context(|| format!("read {}", file.path))?);
-        }
+    let page = files.iter().find(|file| file.path == PAGE).context("find ARCHITECTURE.md")?;
+    let rows = rows(&page.text);
+    let manifests: Vec<(&TextFile, &str)> =
+        files.iter().filter_map(|file| Some((file, crate_of(&file.path)?))).collect();
+    let mut findings = check_order(&rows);
+    for row in rows.iter().filter(|row| !manifests.iter().any(|(_, name)| *name == row.name)) {
+        findings.push(on_page(row.line, format!("there is no crate `{}`", row.name), "take its row out"));
+    }
+    for (file, name) in manifests {
+        findings.extend(check_manifest(file, name, &rows).with_context(|| format!("read {}", file.path))?);
     }
     Ok(findings)
 }
 
-fn room_of(path: &str) -> Option<&str> {
-    let folder = path.strip_suffix("/Cargo.toml")?;
-    let room = folder.strip_prefix("crates/").unwrap_or(folder);
-    (!room.contains('/')).then_some(room)
+/// Returns the rows of the table.
+fn rows(page: &str) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let lines = page.lines().zip(1..).skip_while(|(line, _)| *line != HEAD).skip(2);
+    for (text, line) in lines.take_while(|(text, _)| text.starts_with('|')) {
+        // Names stand between backticks; what stands between them otherwise is for people.
+        let mut names = text.split('`').skip(1).step_by(2).map(str::to_owned);
+        if let Some(name) = names.next() {
+            rows.push(Row { name, uses: names.collect(), line });
+        }
+    }
+    rows
 }
 
-fn check_manifest(file: &TextFile, room: &str) -> anyhow::Result<Vec<Finding>> {
-    let Some((_, allowed)) = ROOMS.iter().find(|(name, _)| *name == room) else {
-        let remedy = "draw it in ARCHITECTURE.md and add it to the table in xtask/src/tidy/rooms.rs";
-        let what = format!("`{room}` is a room without a place");
+/// A crate uses only those above it: so there is no cycle.
+fn check_order(rows: &[Row]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, row) in rows.iter().enumerate() {
+        for used in row.uses.iter().filter(|used| !rows[..index].iter().any(|above| above.name == **used)) {
+            let what = format!("`{}` uses `{used}`, which is not above it", row.name);
+            findings.push(on_page(row.line, what, "order the table so that each crate uses those above it"));
+        }
+    }
+    findings
+}
+
+fn on_page(line: usize, what: String, remedy: &'static str) -> Finding {
+    Finding { path: PAGE.to_owned(), line, what, remedy }
+}
+
+fn crate_of(path: &str) -> Option<&str> {
+    let folder = path.strip_suffix("/Cargo.toml")?;
+    let name = folder.strip_prefix("crates/").unwrap_or(folder);
+    (!name.contains('/')).then_some(name)
+}
+
+fn check_manifest(file: &TextFile, name: &str, rows: &[Row]) -> anyhow::Result<Vec<Finding>> {
+    let Some(row) = rows.iter().find(|row| row.name == name) else {
+        let what = format!("`{name}` is not in the table of ARCHITECTURE.md");
+        let remedy = "add a row: the crate, and which others it uses";
         return Ok(vec![Finding { path: file.path.clone(), line: 1, what, remedy }]);
     };
     let manifest: Document<&str> = Document::parse(file.text.as_str())?;
+    let used = dependencies(&manifest, &file.text);
     let mut findings = Vec::new();
-    for (name, line) in dependencies(&manifest, &file.text) {
-        let mut report =
-            |what: String, remedy| findings.push(Finding { path: file.path.clone(), line, what, remedy });
-        if ROOMS.iter().any(|(other, _)| *other == name) && !allowed.contains(&name.as_str()) {
+    for (other, line) in &used {
+        let mut report = |what: String, remedy| {
+            findings.push(Finding { path: file.path.clone(), line: *line, what, remedy })
+        };
+        if rows.iter().any(|row| row.name == *other) && !row.uses.contains(other) {
             report(
-                format!("`{room}` depends on `{name}`"),
-                "turn the arrow around: ARCHITECTURE.md says which room may use which",
+                format!("`{name}` depends on `{other}`"),
+                "turn the arrow around: the table of ARCHITECTURE.md says which crate uses which",
             );
         }
-        if RESERVED.iter().any(|(other, rooms)| *other == name && !rooms.contains(&room)) {
+        if RESERVED.iter().any(|(reserved, crates)| reserved == other && !crates.contains(&name)) {
             report(
-                format!("`{room}` uses `{name}`"),
-                "leave it to the rooms that RESERVED in xtask/src/tidy/rooms.rs names",
+                format!("`{name}` uses `{other}`"),
+                "leave it to the crates that RESERVED in xtask/src/tidy/rooms.rs names",
             );
         }
+    }
+    for other in row.uses.iter().filter(|other| !used.iter().any(|(used, _)| used == *other)) {
+        let what = format!("`{name}` does not use `{other}`");
+        findings.push(on_page(row.line, what, "take it out of the row"));
     }
     Ok(findings)
 }
@@ -142,64 +158,86 @@ fn collect(table: &dyn TableLike, text: &str, found: &mut Vec<(String, usize)>) 
 mod tests {
     use super::*;
 
-    fn check_room(room: &str, manifest: &str, expected: &[&str]) {
-        let file = TextFile { path: format!("crates/{room}/Cargo.toml"), text: manifest.to_owned() };
-        let found: Vec<String> = check(&[file])
+    const TABLE: &str = "\
+# Architecture
+
+| crate | responsibility |
+| --- | --- |
+| `a` | first |
+
+| crate | uses |
+| --- | --- |
+| `a` | no other |
+| `b` | `a` |
+| `c` | `a`, `b` |
+| `for_tests` | no other |
+
+`c` is no row.
+";
+
+    fn check_all(table: &str, manifests: &[(&str, &str)], expected: &[&str]) {
+        let mut files = vec![TextFile { path: PAGE.to_owned(), text: table.to_owned() }];
+        files.extend(manifests.iter().map(|(name, dependencies)| TextFile {
+            path: format!("crates/{name}/Cargo.toml"),
+            text: format!("[package]\n{dependencies}"),
+        }));
+        let found: Vec<String> = check(&files)
             .unwrap()
             .iter()
-            .map(|finding| format!("{}: {}", finding.line, finding.what))
+            .map(|finding| format!("{}:{}: {}", finding.path, finding.line, finding.what))
             .collect();
-        assert_eq!(found, expected, "{manifest}");
+        assert_eq!(found, expected, "{manifests:?}");
+    }
+
+    /// Checks crate `b` beside others that are as the table says.
+    fn check_b(dependencies: &str, expected: &[&str]) {
+        let c = "[dependencies]\na.workspace = true\nb.workspace = true\n";
+        check_all(TABLE, &[("a", ""), ("b", dependencies), ("c", c), ("for_tests", "")], expected);
     }
 
     #[test]
-    fn arrows_between_rooms_point_one_way() {
-        check_room("handoff", "[dependencies]\nprotocol.workspace = true\nmemory.workspace = true\n", &[]);
-        check_room(
-            "handoff",
-            "[dependencies]\ntools.workspace = true\n",
-            &["2: `handoff` depends on `tools`"],
+    fn a_crate_uses_what_the_table_says_and_nothing_else() {
+        check_b("[dependencies]\na.workspace = true\n", &[]);
+        check_b(
+            "[dependencies]\na.workspace = true\nc = { path = \"../c\" }\n",
+            &["crates/b/Cargo.toml:4: `b` depends on `c`"],
         );
-        check_room(
-            "runtime",
-            "[package]\n[dependencies]\nprotocol.workspace = true\nhandoff = { path = \"../handoff\" }\n",
-            &["4: `runtime` depends on `handoff`"],
+        check_b(
+            "[dependencies]\na.workspace = true\n[target.'cfg(unix)'.dependencies]\nother = { package = \"c\", version = \"1\" }\n",
+            &["crates/b/Cargo.toml:5: `b` depends on `c`"],
         );
-        check_room(
-            "journal",
-            "[target.'cfg(unix)'.dependencies]\nother = { package = \"agent\", version = \"1\" }\n",
-            &["2: `journal` depends on `agent`"],
-        );
+        check_b("", &["ARCHITECTURE.md:10: `b` does not use `a`"]);
     }
 
     #[test]
     fn what_is_for_tests_is_used_by_tests_only() {
-        check_room("agent", "[dev-dependencies]\nscripted.workspace = true\n", &[]);
-        check_room("journal", "[dev-dependencies]\ncluster.workspace = true\n", &[]);
-        for room in ["scripted", "cluster"] {
-            let manifest = format!("[dependencies]\n{room}.workspace = true\n");
-            check_room("agent", &manifest, &[&format!("2: `agent` depends on `{room}`")]);
-        }
+        check_b("[dependencies]\na.workspace = true\n[dev-dependencies]\nfor_tests.workspace = true\n", &[]);
+        check_b(
+            "[dependencies]\na.workspace = true\nfor_tests.workspace = true\n",
+            &["crates/b/Cargo.toml:4: `b` depends on `for_tests`"],
+        );
     }
 
     #[test]
-    fn some_crates_stay_in_their_rooms() {
-        check_room("journal", "[dependencies]\nrusqlite.workspace = true\n", &[]);
-        check_room("agent", "[dependencies]\nrusqlite.workspace = true\n", &["2: `agent` uses `rusqlite`"]);
-        check_room("agent", "[dev-dependencies]\nrusqlite.workspace = true\n", &[]);
+    fn some_foreign_crates_stay_where_they_are() {
+        let a = "[dependencies]\na.workspace = true\n";
+        check_b(&format!("{a}rusqlite.workspace = true\n"), &["crates/b/Cargo.toml:4: `b` uses `rusqlite`"]);
+        check_b(&format!("{a}[dev-dependencies]\nrusqlite.workspace = true\n"), &[]);
     }
 
     #[test]
-    fn a_room_has_a_place_on_the_map() {
-        check_room("sidecar", "", &["1: `sidecar` is a room without a place"]);
-    }
-
-    #[test]
-    fn the_table_is_a_line_without_cycles() {
-        for (index, (room, allowed)) in ROOMS.iter().enumerate() {
-            for other in *allowed {
-                assert!(ROOMS[..index].iter().any(|(name, _)| name == other), "{room} -> {other}");
-            }
-        }
+    fn the_table_names_every_crate_once_in_an_order_without_cycles() {
+        let table =
+            "| crate | uses |\n| --- | --- |\n| `a` | `b` |\n| `b` | no other |\n| `gone` | no other |\n";
+        let a = "[dependencies]\nb.workspace = true\n";
+        check_all(
+            table,
+            &[("a", a), ("b", ""), ("new", "")],
+            &[
+                "ARCHITECTURE.md:3: `a` uses `b`, which is not above it",
+                "ARCHITECTURE.md:5: there is no crate `gone`",
+                "crates/new/Cargo.toml:1: `new` is not in the table of ARCHITECTURE.md",
+            ],
+        );
     }
 }

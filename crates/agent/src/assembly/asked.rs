@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use compaction::{BeforeCompaction, DueCompaction, Ruling};
-use hooks::{Answer, Due, Payload, UserHook};
 use runtime::{Failure, FailureKind};
+use user_hooks::{Answer, Due, Payload, UserHook};
 
 /// A hook that is asked; it may refuse.
 pub(super) struct Asked {

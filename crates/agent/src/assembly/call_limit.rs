@@ -2,11 +2,10 @@
 
 use async_trait::async_trait;
 use model::ChatRequest;
-use runtime::{Channels, Failure, FailureKind, Hook, Point, StepContext, Update};
-use serde_json::Value;
+use runtime::{Channel, Channels, Failure, FailureKind, Hook, Point, StepContext, Update};
 
 /// Channel: how often the run has asked the model; an admission removes it.
-pub(super) const CALLS_CHANNEL: &str = "_model_calls";
+pub(super) const CALLS_CHANNEL: Channel<u64> = Channel::new("_model_calls");
 
 /// Ends a run that asks the model once more than it may.
 pub(super) struct CallLimit {
@@ -28,14 +27,15 @@ impl Hook for CallLimit {
         step: &StepContext<'_>,
         _request: &mut ChatRequest,
     ) -> Result<Update, Failure> {
-        let calls = step.channels.get(CALLS_CHANNEL).and_then(Value::as_u64).unwrap_or(0);
+        let calls = CALLS_CHANNEL.get(step.channels)?.unwrap_or(0);
         if calls >= self.calls_max {
             let message = format!("ask the model again: this run may do so {} times", self.calls_max);
             return Err(Failure::new(FailureKind::Limit, message).with_hint(
                 "send another message to go on, or raise `--max-turns` or `run.model_calls_max`",
             ));
         }
-        let channels = Channels::from_iter([(CALLS_CHANNEL.to_owned(), (calls + 1).into())]);
-        Ok(Update { channels, ..Update::default() })
+        let mut update = Update::default();
+        CALLS_CHANNEL.set(&mut update.channels, &(calls + 1));
+        Ok(update)
     }
 }

@@ -26,8 +26,7 @@ impl BeforeCompaction for MemoryFlush {
         if thread.is_none_or(|thread| thread.parent_kind == Some(ParentKind::Subagent)) {
             return Ok(Ruling::Pass);
         }
-        let whose = (&self.assistant_id, due.thread_id);
-        let item = memory::transfer_due(&**due.store, whose, due.now).await?;
+        let item = memory::transfer_due(&**due.store, &self.assistant_id, due.thread_id, due.now).await?;
         Ok(Ruling::With(vec![Write::Enqueue(item)]))
     }
 }

@@ -2,9 +2,10 @@
 //! bound by is not part of a graph, and what changes while a process lives, such as the rules about calls, agent.md and the
 //! skills, is looked at where it is used. How a graph is assembled is not decided here.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use model::ChatModel;
+use parking_lot::Mutex;
 use protocol::AssistantId;
 use runtime::{Activities, Graph, Tool};
 
@@ -39,13 +40,13 @@ pub(crate) struct Assemblies {
 impl Assemblies {
     /// Returns the graph that was made of these parts.
     pub(super) fn get(&self, parts: &Parts) -> Option<Assembly> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock();
         kept.iter().find(|(of, _)| of.is(parts)).map(|(_, assembly)| assembly.clone())
     }
 
     /// Keeps a graph, in the place of one that was made for the same end of parts that are out of date.
     pub(super) fn keep(&self, parts: Parts, assembly: Assembly) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         kept.retain(|(of, _)| !of.is_for_the_same_as(&parts));
         if kept.len() >= ASSEMBLIES_MAX {
             kept.remove(0);
@@ -136,16 +137,16 @@ mod tests {
         let agent = agent(folder.path());
         graph(&agent).await;
         let kept = Arc::clone(&agent.assemblies);
-        let parts = kept.kept.lock().unwrap()[0].0.clone();
+        let parts = kept.kept.lock()[0].0.clone();
         let listed_anew = Parts { tools: Some(Arc::new([])), ..parts.clone() };
         assert!(kept.get(&parts).is_some() && kept.get(&listed_anew).is_none());
         kept.keep(listed_anew.clone(), kept.get(&parts).unwrap());
         assert!(kept.get(&parts).is_none() && kept.get(&listed_anew).is_some());
         for number in 0..2 * ASSEMBLIES_MAX {
             let assistant_id = format!("assistant{number}").parse().unwrap();
-            let assembly = kept.kept.lock().unwrap()[0].1.clone();
+            let assembly = kept.kept.lock()[0].1.clone();
             kept.keep(Parts { assistant_id, ..parts.clone() }, assembly);
         }
-        assert_eq!(kept.kept.lock().unwrap().len(), ASSEMBLIES_MAX);
+        assert_eq!(kept.kept.lock().len(), ASSEMBLIES_MAX);
     }
 }

@@ -1,15 +1,16 @@
 //! Models: which are configured, why the others are not, and how one is chosen and opened.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use model::{ChatModel, ModelName, Provider};
+use parking_lot::Mutex;
 use secrecy::SecretString;
 use serde::Serialize;
 
 use crate::home::config::Config;
-use crate::{Error, Result};
+use crate::{Error, Result, RunError};
 
 /// What `segue models` tells about one provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -87,6 +88,11 @@ impl Models {
         Ok(Some(Arc::clone(self.opened.get_or_init(|| connected))))
     }
 
+    /// Opens the model for work that can be done without one; `None` when none is configured or it cannot be opened.
+    pub(crate) fn usable(&self) -> Option<Arc<dyn ChatModel>> {
+        self.open().unwrap_or(None)
+    }
+
     /// Returns the model to use and how it is reached, without making a client for it.
     fn chosen(&self) -> Result<Option<(ModelName, model::Settings)>> {
         let Some((text, from)) = self.choice() else { return Ok(None) };
@@ -98,7 +104,7 @@ impl Models {
 
     /// Opens the model of that name, `provider/name`, whatever the default is.
     pub(crate) fn named(&self, text: &str) -> Result<Arc<dyn ChatModel>> {
-        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut others = self.others.lock();
         if let Some(opened) = others.get(text) {
             return Ok(Arc::clone(opened));
         }
@@ -132,12 +138,12 @@ impl Models {
     /// Returns how the model of that name is reached; `from` says where it was named.
     fn reached(&self, text: &str, from: String) -> Result<(ModelName, model::Settings)> {
         let name: ModelName = text.parse().map_err(|error: model::ModelNameError| {
-            Error::Model(model::Error::Setup { what: from, reason: error.to_string() })
+            Error::Run(RunError::Model(model::Error::Setup { what: from, reason: error.to_string() }))
         })?;
         let found = self.find(name.provider);
         if found.key_from.is_none() && name.provider.requires_key(Some(&found.base_url)) {
             let reason = missing(name.provider);
-            return Err(Error::Model(model::Error::Setup { what: name.to_string(), reason }));
+            return Err(Error::Run(RunError::Model(model::Error::Setup { what: name.to_string(), reason })));
         }
         Ok((name, found.settings))
     }

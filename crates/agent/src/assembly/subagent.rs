@@ -2,6 +2,7 @@
 //! call, so that the call made again, after a crash or with a person's answer, goes on where it was.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +10,11 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::{EventQuery, Transaction, Write};
 use model::ToolSpec;
+use protocol::event::body::{RunInterrupted, SubagentEnded, ThreadCreated};
 use protocol::{
-    AssistantId, Category, Decisions, Event, EventId, EventType, Interrupt, InterruptId, InterruptPayload,
-    Message, NewEvent, ParentKind, Run, RunId, RunStatus, Thread, ThreadId,
+    ActionRequest, AssistantId, Category, Decisions, Event, EventId, EventType, Interrupt, InterruptId,
+    InterruptPayload, Message, NewEvent, ParentKind, Run, RunFailure, RunId, RunStatus, SubagentQuestion,
+    Thread, ThreadId,
 };
 use runtime::{Admission, Admitted, Driver, Repeat, RunEnd, Start, Tool, ToolContext, ToolOutput, Update};
 use serde::Deserialize;
@@ -19,6 +22,7 @@ use serde_json::{Value, json};
 
 use crate::assembly::Purpose;
 use crate::home::lease::Leases;
+use crate::workspace::proposed_again;
 use crate::{Class, Result};
 
 const DESCRIPTION: &str = include_str!("prompts/task.md");
@@ -120,13 +124,13 @@ impl Task {
         let answer = self.answer_with(context).await?;
         let thread_id = context.thread_id.of_subagent(answer, &context.call_id);
         match self.take_up(thread_id, args, context).await? {
-            Standing::Waits(interrupts) => Ok(ToolOutput::asking(self.asked(interrupts, context))),
-            Standing::Ended(run) => self.report(thread_id, (run.status, run.error), context).await,
+            Standing::Waits(interrupts) => Ok(ToolOutput::asking(self.asked(interrupts, context)?)),
+            Standing::Ended(run) => self.report(thread_id, run.status, run.failure, context).await,
             Standing::Runs(admitted) => {
                 let end = self.drive(admitted, context).await?;
                 match end.status {
-                    RunStatus::Interrupted => Ok(ToolOutput::asking(self.asked(end.interrupts, context))),
-                    status => self.report(thread_id, (status, end.error), context).await,
+                    RunStatus::Interrupted => Ok(ToolOutput::asking(self.asked(end.interrupts, context)?)),
+                    status => self.report(thread_id, status, end.failure, context).await,
                 }
             }
         }
@@ -144,6 +148,10 @@ impl Task {
         let mut waiting = Vec::new();
         for interrupt in store.pending_interrupts(thread_id).await? {
             let Some(decisions) = answers.get(&interrupt.interrupt_id) else {
+                let proposed = interrupt.payload.workspace.clone();
+                if let Some(from) = proposed.filter(|from| Path::new(from) != context.workspace) {
+                    return Ok(Standing::Runs(self.ask_again(&interrupt, &from, context).await?));
+                }
                 waiting.push(interrupt);
                 continue;
             };
@@ -164,6 +172,15 @@ impl Task {
             },
             None => self.begin(thread_id, args, context).await,
         }
+    }
+
+    /// Asks again about calls that were proposed in a folder from which the thread has moved.
+    async fn ask_again(&self, interrupt: &Interrupt, from: &str, context: &ToolContext) -> Result<Admitted> {
+        let mut channels = Purpose::Turn.channels();
+        channels.extend(proposed_again(interrupt, from, &context.workspace));
+        let start = Start { node: Some(interrupt.node.clone()), channels, ..Start::default() };
+        let admission = self.admission(interrupt.thread_id);
+        Ok(runtime::admit(&*self.driver.store, &self.driver.graph, &admission, start).await?)
     }
 
     /// Returns the answer that makes the call: unlike the run, it stays the same when a person's answer resumes the call.
@@ -197,16 +214,14 @@ impl Task {
         let query = EventQuery { categories, limit: ANSWER_PAGE_ROWS, ..EventQuery::default() };
         let page = store.events(context.thread_id, query).await?;
         let asked = page.iter().rfind(|event| event.kind() == Some(EventType::RunInterrupted));
-        let ids = asked.map(|event| event.content_value()["interrupt_ids"].clone()).unwrap_or_default();
-        for id in Vec::<InterruptId>::deserialize(ids).unwrap_or_default() {
+        let asked: RunInterrupted = asked.map(Event::body).transpose()?.unwrap_or_default();
+        for id in asked.interrupt_ids {
             let Some(Interrupt { payload, decisions: Some(decisions), .. }) = store.interrupt(id).await?
             else {
                 continue;
             };
-            let details = payload.action_requests.first().and_then(|request| request.details.as_ref());
-            let from = details.map(|details| details["subagent"]["interrupt_id"].clone()).unwrap_or_default();
-            if let Ok(from) = InterruptId::deserialize(from) {
-                answers.insert(from, decisions);
+            if let Some(asked) = payload.action_requests.first().and_then(ActionRequest::subagent) {
+                answers.insert(asked.interrupt_id, decisions);
             }
         }
         Ok(answers)
@@ -218,8 +233,9 @@ impl Task {
         thread.name = Some(args.description.clone());
         thread.parent_id = Some(context.thread_id);
         thread.parent_kind = Some(ParentKind::Subagent);
-        let origin = json!({"origin": "subagent", "run_id": context.run_id, "call_id": context.call_id});
-        let created = NewEvent::new(EventType::ThreadCreated, &origin, now)?.keyed("created");
+        let origin =
+            ThreadCreated::Subagent { run_id: Some(context.run_id), call_id: context.call_id.clone() };
+        let created = NewEvent::of(&origin, now)?.keyed("created");
         let writes = vec![Write::CreateThread(thread), Write::Append { thread_id, events: vec![created] }];
         self.driver.store.commit(Transaction { fence: None, writes }).await?;
         let message = NewEvent::message(&Message::human(args.prompt.clone()), now)?;
@@ -239,6 +255,7 @@ impl Task {
             lease: self.driver.lease.clone(),
             now: Timestamp::now(),
             origin: runtime::Origin::New,
+            durability: Default::default(),
         }
     }
 
@@ -249,48 +266,44 @@ impl Task {
     }
 
     /// Returns the sub-agent's questions as the parent's, marked with where they come from.
-    fn asked(&self, interrupts: Vec<Interrupt>, context: &ToolContext) -> Vec<InterruptPayload> {
-        interrupts
-            .into_iter()
-            .map(|interrupt| {
-                let mut payload = interrupt.payload;
-                for request in &mut payload.action_requests {
-                    let details = request.details.get_or_insert_with(|| json!({}));
-                    if let Some(details) = details.as_object_mut() {
-                        let (thread_id, interrupt_id) = (interrupt.thread_id, interrupt.interrupt_id);
-                        let from = json!({
-                            "call_id": context.call_id, "thread_id": thread_id, "interrupt_id": interrupt_id,
-                        });
-                        details.insert("subagent".to_owned(), from);
-                    }
-                }
-                payload
-            })
-            .collect()
+    fn asked(&self, interrupts: Vec<Interrupt>, context: &ToolContext) -> Result<Vec<InterruptPayload>> {
+        let mut payloads = Vec::with_capacity(interrupts.len());
+        for Interrupt { thread_id, interrupt_id, mut payload, .. } in interrupts {
+            let question = SubagentQuestion { call_id: context.call_id.clone(), thread_id, interrupt_id };
+            for request in &mut payload.action_requests {
+                request.set_subagent(&question)?;
+            }
+            payloads.push(payload);
+        }
+        Ok(payloads)
     }
 
     /// Returns the sub-agent's last words as the call's result, with a record of how it ended.
     async fn report(
         &self,
         thread_id: ThreadId,
-        (status, error): (RunStatus, Option<String>),
+        status: RunStatus,
+        failure: Option<RunFailure>,
         context: &ToolContext,
     ) -> Result<ToolOutput> {
         let run = match self.driver.store.checkpoint(thread_id).await? {
             Some(point) => self.driver.store.run(point.run_id).await?,
             None => None,
         };
-        let content = json!({
-            "call_id": context.call_id, "thread_id": thread_id, "status": status,
-            "usage": run.map(|run| run.usage).unwrap_or_default(), "model": self.model,
-        });
+        let ended = SubagentEnded {
+            call_id: context.call_id.clone(),
+            thread_id,
+            status,
+            usage: run.map(|run| run.usage).unwrap_or_default(),
+            model: self.model.clone(),
+        };
         let key = format!("subagent_ended:{}", context.call_id);
-        let ended = NewEvent::new(EventType::SubagentEnded, &content, Timestamp::now())?.keyed(key);
+        let ended = NewEvent::of(&ended, Timestamp::now())?.keyed(key);
         let words = self.last_words(thread_id).await?;
         let output = match status {
             RunStatus::Success => ToolOutput::success(words),
             _ => {
-                let why = error.unwrap_or_else(|| status.as_str().to_owned());
+                let why = failure.map_or_else(|| status.as_str().to_owned(), |failure| failure.message);
                 ToolOutput::error(format!("The sub-agent did not finish: {why}. Its last words:\n{words}"))
             }
         };

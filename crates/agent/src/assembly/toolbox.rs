@@ -1,13 +1,15 @@
 //! The tools of a process and the rules about them: made once, for the tools remember together which files were read, and
 //! rules can be added while the process lives. What a rule says about a call is decided in the `tools` room.
 
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use compaction::COMPACT_CONVERSATION;
 use handoff::REQUEST_HANDOFF;
 use mcp::Servers;
 use memory::{RECALL, STORE};
+use parking_lot::Mutex;
 use protocol::AssistantId;
 use runtime::{Review, Subject, Tool};
 use serde::Serialize;
@@ -17,8 +19,12 @@ use tools::{Skills, SkillsFound};
 
 use super::subagent::{self, TASK_TOOL};
 use crate::agent::Agent;
+use crate::agent::services::AdminService;
 use crate::home::config::UserTools;
 use crate::{Error, Result};
+
+/// The folders whose tools are kept while no run uses them.
+const TOOLBOXES_MAX: usize = 8;
 
 /// The name of the tool that loads a skill.
 const LOAD_SKILL: &str = "load_skill";
@@ -51,7 +57,7 @@ impl Toolbox {
             come.extend(servers.tools());
         }
         let present = || self.own.iter().chain(&come);
-        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listed = self.listed.lock();
         let is_as_listed = listed.len() == self.own.len() + come.len()
             && listed.iter().zip(present()).all(|(listed, tool)| Arc::ptr_eq(listed, tool));
         if !is_as_listed {
@@ -62,7 +68,30 @@ impl Toolbox {
 
     /// Returns what a person should know, once.
     pub(crate) fn notices(&self) -> Vec<String> {
-        std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.notices.lock())
+    }
+}
+
+/// The tools of the folders in which runs work beside the process's own, by folder.
+#[derive(Default)]
+pub(crate) struct Toolboxes {
+    kept: Mutex<BTreeMap<PathBuf, Arc<OnceCell<Toolbox>>>>,
+}
+
+impl Toolboxes {
+    /// Returns the tools of the folder. Those of other folders that no run uses are dropped where there are too many.
+    pub(crate) fn of(&self, workspace: &Path) -> Arc<OnceCell<Toolbox>> {
+        let mut kept = self.kept.lock();
+        if kept.len() >= TOOLBOXES_MAX && !kept.contains_key(workspace) {
+            kept.retain(|_, toolbox| Arc::strong_count(toolbox) > 1);
+        }
+        Arc::clone(kept.entry(workspace.to_owned()).or_default())
+    }
+
+    /// Takes all of them out.
+    fn take(&self) -> Vec<Arc<OnceCell<Toolbox>>> {
+        let mut kept = self.kept.lock();
+        std::mem::take(&mut *kept).into_values().collect()
     }
 }
 
@@ -92,16 +121,20 @@ impl Agent {
     pub(crate) async fn toolbox(&self) -> Result<&Toolbox> {
         self.toolbox.get_or_try_init(async || self.make_toolbox().await).await
     }
+}
 
+impl AdminService<'_> {
     /// Returns what of the machine the agents of users may use.
-    pub fn user_tools(&self) -> UserTools {
-        self.config.serve.user_tools
+    pub fn user_tools(self) -> UserTools {
+        self.agent.config.serve.user_tools
     }
+}
 
+impl Agent {
     /// Returns what the assistant has of the machine: a user's is given what the settings say, for the workspace is not
     /// theirs.
     pub(crate) fn reach(&self, assistant_id: &AssistantId) -> Reach {
-        match (assistant_id.owner(), self.user_tools()) {
+        match (assistant_id.owner(), self.admin().user_tools()) {
             (None, _) | (Some(_), UserTools::All) => Reach::Machine,
             (Some(_), UserTools::None) => Reach::Conversation,
         }
@@ -130,7 +163,7 @@ impl Agent {
         let known = own.iter().map(|tool| tool.spec().name);
         let known: Vec<String> = known.chain(trusted).chain([memory::EDIT_MEMORY.to_owned()]).collect();
         notices.extend(misspelt(&rules.rules().permissions, &known));
-        notices.extend(self.summariser_problem());
+        notices.extend(self.memory().summariser_problem());
         let skills = Arc::new(Skills::new(&self.settings.home.skills(), &self.settings.workspace));
         Ok(Toolbox {
             own,
@@ -153,15 +186,18 @@ impl Agent {
         let file = self.permissions_file();
         file.parent().map_or_else(|| file.clone(), std::path::Path::to_owned)
     }
+}
 
+impl AdminService<'_> {
     /// Returns the tools the model is offered.
     ///
     /// # Errors
     /// When the remembered rules cannot be read.
-    pub async fn tools(&self) -> Result<Vec<ToolInfo>> {
-        let toolbox = self.toolbox().await?;
-        let assistant_id = &self.settings.assistant_id;
-        let tools = self.main_tools(assistant_id, None, &self.shared_tools(assistant_id).await?).await?;
+    pub async fn tools(self) -> Result<Vec<ToolInfo>> {
+        let toolbox = self.agent.toolbox().await?;
+        let assistant_id = &self.agent.settings.assistant_id;
+        let tools =
+            self.agent.main_tools(assistant_id, None, &self.agent.shared_tools(assistant_id).await?).await?;
         let rules = toolbox.rules.rules();
         let specs = tools.iter().map(|tool| tool.spec()).chain([subagent::spec()]);
         let info = specs.map(|spec| {
@@ -186,24 +222,30 @@ impl Agent {
     ///
     /// # Errors
     /// When the toolbox cannot be made.
-    pub async fn skills(&self) -> Result<Arc<SkillsFound>> {
-        Ok(self.toolbox().await?.skills.found())
+    pub async fn skills(self) -> Result<Arc<SkillsFound>> {
+        Ok(self.agent.toolbox().await?.skills.found())
     }
 
-    /// Remembers a rule that allows calls like one a person has approved.
+    /// Remembers a rule that allows calls in `workspace` like one a person has approved there.
     ///
     /// # Errors
     /// When the project's rules cannot be written.
-    pub async fn remember_rule(&self, rule: Rule, scope: Scope) -> Result<()> {
-        self.toolbox().await?.rules.remember(rule, scope).map_err(Error::from)
+    pub async fn remember_rule(self, workspace: &Path, rule: Rule, scope: Scope) -> Result<()> {
+        let agent = self.agent.in_workspace(workspace);
+        agent.toolbox().await?.rules.remember(rule, scope).map_err(Error::from)
     }
+}
 
+impl Agent {
     /// Lets the servers that were started end by themselves for a moment, then ends them. Agents that share them
     /// ([`Agent::scoped`]) use them until the last one is closed or dropped.
     pub async fn close(self) {
-        let toolbox = Arc::into_inner(self.toolbox).and_then(OnceCell::into_inner);
-        if let Some(servers) = toolbox.and_then(|toolbox| toolbox.servers) {
-            servers.close().await;
+        let others = Arc::into_inner(self.toolboxes).map(|others| others.take()).unwrap_or_default();
+        for toolbox in std::iter::once(self.toolbox).chain(others) {
+            let toolbox = Arc::into_inner(toolbox).and_then(OnceCell::into_inner);
+            if let Some(servers) = toolbox.and_then(|toolbox| toolbox.servers) {
+                servers.close().await;
+            }
         }
     }
 }
@@ -212,7 +254,7 @@ impl Agent {
 /// come and go, and are not looked at.
 fn misspelt(permissions: &Permissions, known: &[String]) -> Vec<String> {
     let rules = permissions.allow.iter().chain(&permissions.ask).chain(&permissions.deny);
-    let unknown = rules
-        .filter(|rule| !known.iter().any(|tool| rule.names(tool)) && !rule.to_string().starts_with("mcp__"));
-    unknown.map(|rule| format!("the rule `{rule}` names no tool there is")).collect()
+    let unknown = rules.filter(|rule| !known.iter().any(|tool| rule.names(tool))).map(ToString::to_string);
+    let unknown = unknown.filter(|named| !named.starts_with("mcp__"));
+    unknown.map(|named| format!("the rule `{named}` names no tool there is")).collect()
 }

@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{PendingHandoff, Shown};
-use crate::agent::Agent;
-use crate::{Error, Result};
+use crate::agent::services::HandoffService;
+use crate::{HandoffError, Result};
 
 /// A handoff in a list.
 #[derive(Debug, Clone, Serialize)]
@@ -33,14 +33,14 @@ pub struct HandoffReview {
     pub pending: Option<PendingHandoff>,
 }
 
-impl Agent {
+impl HandoffService<'_> {
     /// Returns the handoffs that are being drafted or wait for a decision, in all threads, newest first.
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn open_handoffs(&self) -> Result<Vec<ListedHandoff>> {
+    pub async fn undecided(self) -> Result<Vec<ListedHandoff>> {
         let pending = HandoffStatus::ALL.into_iter().filter(|status| status.is_pending());
-        self.list_handoffs(None, &pending.collect::<Vec<_>>(), usize::MAX).await
+        self.list(None, &pending.collect::<Vec<_>>(), usize::MAX).await
     }
 
     /// Returns up to `limit` handoffs that stand at one of `statuses`, of one thread or of all, newest first. One that
@@ -48,8 +48,8 @@ impl Agent {
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn list_handoffs(
-        &self,
+    pub async fn list(
+        self,
         thread_id: Option<ThreadId>,
         statuses: &[HandoffStatus],
         limit: usize,
@@ -69,7 +69,7 @@ impl Agent {
             ..HandoffFilter::default()
         };
         let mut listed = Vec::new();
-        for mut handoff in self.store.handoffs(filter).await? {
+        for mut handoff in self.agent.store.handoffs(filter).await? {
             if self.is_old(&handoff) {
                 handoff.status = HandoffStatus::Expired;
             }
@@ -88,16 +88,17 @@ impl Agent {
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn waiting_handoffs(&self) -> Result<BTreeMap<ThreadId, HandoffId>> {
+    pub async fn waiting(self) -> Result<BTreeMap<ThreadId, HandoffId>> {
         let statuses = HandoffStatus::ALL.into_iter().filter(|status| status.is_pending()).collect();
-        let waiting = self.store.handoffs(HandoffFilter { statuses, ..HandoffFilter::default() }).await?;
+        let waiting =
+            self.agent.store.handoffs(HandoffFilter { statuses, ..HandoffFilter::default() }).await?;
         let waiting = waiting.into_iter().filter(|handoff| !self.is_old(handoff));
         Ok(waiting.map(|handoff| (handoff.parent_thread_id, handoff.handoff_id)).collect())
     }
 
-    async fn listed(&self, handoff: Handoff) -> Result<ListedHandoff> {
-        let newest = self.store.proposals(handoff.handoff_id).await?.pop();
-        let thread = self.store.thread(handoff.parent_thread_id).await?;
+    async fn listed(self, handoff: Handoff) -> Result<ListedHandoff> {
+        let newest = self.agent.store.proposals(handoff.handoff_id).await?.pop();
+        let thread = self.agent.store.thread(handoff.parent_thread_id).await?;
         Ok(ListedHandoff {
             title: newest.map(|proposal| proposal.summary_json.title),
             thread_name: thread.and_then(|thread| thread.name.or(thread.first_prompt)),
@@ -108,54 +109,49 @@ impl Agent {
     /// Returns the handoff of that id, of the only id that begins so, or that the interrupt of that id is about.
     ///
     /// # Errors
-    /// [`Error::UnknownHandoff`], [`Error::AmbiguousHandoff`], or [`Error::NotAHandoff`] for an interrupt that asks about
+    /// [`HandoffError::Unknown`], [`HandoffError::Ambiguous`], or [`HandoffError::NotAHandoff`] for an interrupt that asks about
     /// something else.
-    pub async fn find_handoff(&self, text: &str) -> Result<Handoff> {
-        let unknown = || Error::UnknownHandoff { given: text.to_owned() };
+    pub async fn find(self, text: &str) -> Result<Handoff> {
         if let Ok(interrupt_id) = text.parse::<InterruptId>()
-            && let Some(interrupt) = self.store.interrupt(interrupt_id).await?
+            && let Some(interrupt) = self.agent.store.interrupt(interrupt_id).await?
         {
-            let handoff_id = handoff_of(&interrupt).ok_or(Error::NotAHandoff { interrupt_id })?;
-            return self.handoff(handoff_id).await;
+            let handoff_id = handoff_of(&interrupt).ok_or(HandoffError::NotAHandoff(interrupt_id))?;
+            return self.get(handoff_id).await;
         }
         if let Ok(handoff_id) = text.parse::<HandoffId>() {
-            return self.handoff(handoff_id).await;
+            return self.get(handoff_id).await;
         }
         let mut matches = self.handoffs_by_prefix(text).await?;
-        match (matches.pop(), matches.is_empty()) {
-            (None, _) => Err(unknown()),
-            (Some(only), true) => Ok(only),
-            (Some(last), false) => {
-                matches.push(last);
-                let matches = matches.iter().map(|handoff| handoff.handoff_id).collect();
-                Err(Error::AmbiguousHandoff { prefix: text.to_owned(), matches })
-            }
+        if matches.len() > 1 {
+            let matches = matches.iter().map(|handoff| handoff.handoff_id).collect();
+            return Err(HandoffError::Ambiguous { prefix: text.to_owned(), matches }.into());
         }
+        Ok(matches.pop().ok_or_else(|| HandoffError::Unknown(text.to_owned()))?)
     }
 
     /// Returns the handoffs whose ids begin with `prefix`; hyphens and case are ignored. Nothing begins with an empty one.
-    pub(crate) async fn handoffs_by_prefix(&self, prefix: &str) -> Result<Vec<Handoff>> {
+    pub(crate) async fn handoffs_by_prefix(self, prefix: &str) -> Result<Vec<Handoff>> {
         let bare = |id: &str| id.replace('-', "").to_ascii_lowercase();
         let prefix = bare(prefix.trim());
         if prefix.is_empty() {
             return Ok(Vec::new());
         }
-        let all = self.store.handoffs(HandoffFilter::default()).await?;
+        let all = self.agent.store.handoffs(HandoffFilter::default()).await?;
         let begins = |handoff: &Handoff| bare(&handoff.handoff_id.to_string()).starts_with(&prefix);
         Ok(all.into_iter().filter(begins).collect())
     }
 
-    /// Returns the handoff as [`Agent::find_handoff`] does, which must be one of the thread.
+    /// Returns the handoff as [`HandoffService::find`] does, which must be one of the thread.
     ///
     /// # Errors
-    /// Those of [`Agent::find_handoff`], and [`Error::ForeignHandoff`].
-    pub async fn find_handoff_in(&self, text: &str, thread_id: ThreadId) -> Result<Handoff> {
-        let handoff = self.find_handoff(text).await?;
+    /// Those of [`HandoffService::find`], and [`HandoffError::Foreign`].
+    pub async fn find_in(self, text: &str, thread_id: ThreadId) -> Result<Handoff> {
+        let handoff = self.find(text).await?;
         match handoff.parent_thread_id {
             parent if parent == thread_id => Ok(handoff),
             parent_thread_id => {
                 let handoff_id = handoff.handoff_id;
-                Err(Error::ForeignHandoff { handoff_id, thread_id, parent_thread_id })
+                Err(HandoffError::Foreign { handoff_id, thread_id, parent_thread_id }.into())
             }
         }
     }
@@ -163,15 +159,15 @@ impl Agent {
     /// Returns the handoff with all its proposals.
     ///
     /// # Errors
-    /// [`Error::UnknownHandoff`] when it does not exist.
-    pub async fn handoff_review(&self, handoff_id: HandoffId) -> Result<HandoffReview> {
-        let mut handoff = self.handoff(handoff_id).await?;
+    /// [`HandoffError::Unknown`] when it does not exist.
+    pub async fn review(self, handoff_id: HandoffId) -> Result<HandoffReview> {
+        let mut handoff = self.get(handoff_id).await?;
         let is_old = self.is_old(&handoff);
         if is_old {
             // It is given up by whoever comes to decide about it; a look changes nothing.
             handoff.status = HandoffStatus::Expired;
         }
-        let proposals = self.store.proposals(handoff_id).await?;
+        let proposals = self.agent.store.proposals(handoff_id).await?;
         let pending = match self.interrupt_of(&handoff).await?.filter(|_| !is_old) {
             Some(interrupt) => Some(self.shown(handoff.clone(), interrupt, Shown::Again).await?),
             None => None,

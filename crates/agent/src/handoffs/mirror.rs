@@ -8,7 +8,7 @@ use handoff::mirror::{Delivered, Mirror, MirrorReport, MirrorStatus, Rows};
 use journal::{PoolFigures, Store};
 
 use crate::Result;
-use crate::agent::Agent;
+use crate::agent::services::HandoffService;
 use crate::home::config::Config;
 use crate::home::database::Database;
 use crate::reports::doctor::{Check, Verdict};
@@ -36,39 +36,39 @@ pub(crate) fn open(config: &Config, main: Option<&Database>, store: Arc<dyn Stor
     Ok(Mirror::new(&settings, main.and_then(Database::server_url), store)?)
 }
 
-impl Agent {
+impl HandoffService<'_> {
     /// Returns what is known of the mirror. Only the journal is read.
     ///
     /// # Errors
     /// When that fails.
-    pub async fn mirror_report(&self) -> Result<MirrorReport> {
-        Ok(self.mirror.report().await?)
+    pub async fn mirror_report(self) -> Result<MirrorReport> {
+        Ok(self.agent.mirror.report().await?)
     }
 
     /// Counts the rows of the mirror's table, which is made when it is missing; `None` where there is no mirror.
     ///
     /// # Errors
     /// When the database cannot be reached or used.
-    pub async fn mirror_rows(&self) -> Result<Option<Rows>> {
-        Ok(self.mirror.rows().await?)
+    pub async fn mirror_rows(self) -> Result<Option<Rows>> {
+        Ok(self.agent.mirror.rows().await?)
     }
 
     /// Returns how the connections to the mirror are used; `None` while there are none.
-    pub fn mirror_connections(&self) -> Option<PoolFigures> {
-        self.mirror.connections()
+    pub fn mirror_connections(self) -> Option<PoolFigures> {
+        self.agent.mirror.connections()
     }
 
     /// Sends what waits for the mirror, of everybody, and tells after each batch how much was sent.
     ///
     /// # Errors
     /// What the last attempt failed with; what was sent before is sent.
-    pub async fn flush_mirror(&self, told: &mut (dyn FnMut(u64) + Send)) -> Result<Delivered> {
-        Ok(self.mirror.flush(told).await?)
+    pub async fn flush_mirror(self, told: &mut (dyn FnMut(u64) + Send)) -> Result<Delivered> {
+        Ok(self.agent.mirror.flush(told).await?)
     }
 
     /// Looks at the mirror as the doctor does; where there is none, there is nothing to say.
-    pub(crate) async fn mirror_check(&self) -> Option<Check> {
-        let report = match self.mirror.report().await {
+    pub(crate) async fn mirror_check(self) -> Option<Check> {
+        let report = match self.agent.mirror.report().await {
             Ok(report) if report.status == MirrorStatus::Off => return None,
             Ok(report) => report,
             Err(error) => return Some(Check::new(MIRROR, Verdict::Fail, format!("failed to {error}"))),
@@ -79,7 +79,7 @@ impl Agent {
             report.status.as_str(),
             report.waiting
         );
-        Some(match (self.mirror.rows().await, report.status) {
+        Some(match (self.agent.mirror.rows().await, report.status) {
             (Err(error), _) => Check::new(MIRROR, Verdict::Warn, format!("{status}; failed to {error}"))
                 .with_hint(error.hint()),
             (Ok(_), MirrorStatus::Degraded) => Check::new(MIRROR, Verdict::Warn, status)
@@ -93,13 +93,13 @@ impl Agent {
 
     /// Lets what is being sent to the mirror come to its end, for a moment: the program has done what it was asked, and what is not sent
     /// then is sent by the next one.
-    pub async fn rest_mirror(&self) {
-        let status = self.mirror.status().await.unwrap_or(MirrorStatus::Degraded);
+    pub async fn rest_mirror(self) {
+        let status = self.agent.mirror.status().await.unwrap_or(MirrorStatus::Degraded);
         let within = match status {
             MirrorStatus::Off => return,
             MirrorStatus::Ok => REST_MAX,
             MirrorStatus::Degraded => REST_DEGRADED_MAX,
         };
-        self.mirror.rest(within).await;
+        self.agent.mirror.rest(within).await;
     }
 }

@@ -2,13 +2,14 @@
 //! whether a thread is so full that a handoff is worth proposing.
 
 use journal::{EventQuery, ThreadPatch, Transaction, Write};
-use protocol::{Category, Event, ThreadId, Usage};
+use protocol::event::body::ModelCalled;
+use protocol::{Category, EventType, ThreadId, Usage};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::PendingHandoff;
 use crate::Result;
-use crate::agent::Agent;
+use crate::agent::services::HandoffService;
 use crate::reports::{CONVERSATION_PARTS, ContextPart};
 
 /// The key of a thread's metadata that says at which size a handoff was last proposed, in tokens.
@@ -45,25 +46,28 @@ pub struct Fullness {
     pub is_due: bool,
 }
 
-impl Agent {
+impl HandoffService<'_> {
     /// Returns what a pending handoff costs, as far as that can be told.
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn handoff_cost(&self, pending: &PendingHandoff) -> Result<HandoffCost> {
+    pub async fn cost(self, pending: &PendingHandoff) -> Result<HandoffCost> {
         let model = &pending.proposal.summary_json.model;
         let spent = self.draft_usage(pending).await?;
         let mut cost = HandoffCost {
             draft_tokens: spent.total_tokens(),
-            draft_dollars: self.price_of(model, &spent),
+            draft_dollars: self.agent.admin().price_of(model, &spent),
             ..HandoffCost::default()
         };
-        let Ok(context) = self.context(pending.handoff.parent_thread_id).await else { return Ok(cost) };
+        let Ok(context) = self.agent.threads().context_report(pending.handoff.parent_thread_id).await else {
+            return Ok(cost);
+        };
         let stays = |part: &&ContextPart| !CONVERSATION_PARTS.contains(&part.name.as_str());
         let frame: u64 = context.parts.iter().filter(stays).map(|part| part.tokens).sum();
         let first = frame + model::tokens::estimate(&pending.proposal.summary_md);
         let Some(asked) = &context.model else { return Ok(cost) };
-        let price = |tokens| self.price_of(asked, &Usage { input_tokens: tokens, ..Usage::default() });
+        let price =
+            |tokens| self.agent.admin().price_of(asked, &Usage { input_tokens: tokens, ..Usage::default() });
         cost.first_turn_tokens = Some(first);
         cost.first_turn_dollars = price(first);
         cost.continuing_tokens = Some(context.tokens);
@@ -72,20 +76,26 @@ impl Agent {
     }
 
     /// Returns what the draft that is shown took; nothing for one that no model wrote just then.
-    async fn draft_usage(&self, pending: &PendingHandoff) -> Result<Usage> {
+    async fn draft_usage(self, pending: &PendingHandoff) -> Result<Usage> {
         let (handoff_id, iteration) = (pending.handoff.handoff_id, pending.proposal.iteration);
         if pending.proposal.summary_json.tokens_used == 0 {
             return Ok(Usage::default());
         }
         let categories = vec![Category::Trace];
         let query = EventQuery { categories, limit: CALLS_LOOKED_AT, ..EventQuery::default() };
-        let calls = self.store.events(pending.handoff.parent_thread_id, query).await?;
-        let content = calls.iter().rev().map(Event::content_value).find(|call| {
-            call["handoff_id"] == json!(handoff_id)
-                && call["trace"]["metadata"]["handoff_iteration"] == json!(iteration)
-        });
-        let usage = content.and_then(|call| serde_json::from_value(call["usage"].clone()).ok());
-        Ok(usage.unwrap_or_default())
+        let events = self.agent.store.events(pending.handoff.parent_thread_id, query).await?;
+        let is_draft = |call: &ModelCalled| {
+            let drafted = call.trace.as_ref().and_then(|trace| trace.metadata.get("handoff_iteration"));
+            call.handoff_id == Some(handoff_id)
+                && drafted.and_then(Value::as_u64) == Some(u64::from(iteration))
+        };
+        for event in events.iter().rev().filter(|event| event.kind() == Some(EventType::ModelCalled)) {
+            let call: ModelCalled = event.body()?;
+            if is_draft(&call) {
+                return Ok(call.usage.unwrap_or_default());
+            }
+        }
+        Ok(Usage::default())
     }
 
     /// Returns how full the thread's context is; `None` when no model is configured or its window is not known. Growing
@@ -93,12 +103,12 @@ impl Agent {
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn fullness(&self, thread_id: ThreadId) -> Result<Option<Fullness>> {
-        let Ok(context) = self.context(thread_id).await else { return Ok(None) };
+    pub async fn fullness(self, thread_id: ThreadId) -> Result<Option<Fullness>> {
+        let Ok(context) = self.agent.threads().context_report(thread_id).await else { return Ok(None) };
         let Some(window_tokens) = context.window_tokens.filter(|window| *window > 0) else { return Ok(None) };
-        let metadata = self.thread(thread_id).await?.metadata;
+        let metadata = self.agent.thread(thread_id).await?.metadata;
         let proposed = metadata.get(PROPOSED_KEY).and_then(Value::as_u64);
-        let share = self.config.handoff.propose_at;
+        let share = self.agent.config.handoff.propose_at;
         // Where a small window is condensed earlier, it is proposed earlier in the same measure.
         let usual = compaction::TRIGGER_FRACTION;
         let full = match context.trigger_tokens {
@@ -106,7 +116,7 @@ impl Agent {
             Some(trigger) => window_tokens.min((trigger as f64 / usual) as u64),
             None => window_tokens,
         };
-        let due = handoff::proposal_due((context.tokens, full), share, proposed);
+        let due = handoff::proposal_due(context.tokens, full, share, proposed);
         if due == handoff::Due::NoLonger {
             self.note_proposed(thread_id, None).await?;
         }
@@ -119,18 +129,18 @@ impl Agent {
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn proposed_at(&self, thread_id: ThreadId, tokens: u64) -> Result<()> {
+    pub async fn proposed_at(self, thread_id: ThreadId, tokens: u64) -> Result<()> {
         self.note_proposed(thread_id, Some(tokens)).await
     }
 
-    async fn note_proposed(&self, thread_id: ThreadId, tokens: Option<u64>) -> Result<()> {
+    async fn note_proposed(self, thread_id: ThreadId, tokens: Option<u64>) -> Result<()> {
         let mut patch = ThreadPatch::default();
         match tokens {
             Some(tokens) => drop(patch.metadata.insert(PROPOSED_KEY.to_owned(), tokens.into())),
             None => patch.remove.push(PROPOSED_KEY.to_owned()),
         }
         let writes = vec![Write::UpdateThread { thread_id, patch }];
-        self.store.commit(Transaction { fence: None, writes }).await?;
+        self.agent.store.commit(Transaction { fence: None, writes }).await?;
         Ok(())
     }
 }

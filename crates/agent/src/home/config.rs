@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::database::DatabaseConfig;
-use crate::{Error, Result};
+use crate::{Error, HomeError, Result};
 
 /// The settings; every one has a default.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -37,7 +37,7 @@ pub struct Config {
     /// Where accepted summaries are copied to.
     pub mirror: handoff::mirror::Settings,
     /// Commands and addresses that are told of what happens.
-    pub hooks: Vec<hooks::HookConfig>,
+    pub hooks: Vec<user_hooks::HookConfig>,
     /// Where traces of what happens are sent.
     pub tracing: telemetry::Settings,
     /// What models cost, by `provider/name`, where the built-in table is silent or wrong.
@@ -174,7 +174,7 @@ impl Config {
     /// # Errors
     /// When the file cannot be read, or holds something that is no setting; the reason names the line.
     pub fn read(path: &Path) -> Result<Self> {
-        let failed = |reason: String| Error::Config { path: path.to_owned(), reason };
+        let failed = |reason: String| Error::Home(HomeError::Config { path: path.to_owned(), reason });
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
@@ -204,7 +204,7 @@ impl Config {
             .or_else(|| config.serve.fault())
             .or_else(|| config.database.fault())
             .or_else(|| config.mirror.fault())
-            .or_else(|| config.hooks.iter().find_map(hooks::HookConfig::fault))
+            .or_else(|| config.hooks.iter().find_map(user_hooks::HookConfig::fault))
         {
             return Err(failed(fault));
         }

@@ -12,7 +12,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
 use super::{Home, PROCESSES};
-use crate::{Error, Result};
+use crate::{Error, HomeError, Result};
 
 /// What the address of a file begins with.
 const FILE: &str = "sqlite:";
@@ -44,7 +44,7 @@ impl FromStr for Database {
 
     /// Reads `sqlite:PATH` and `postgres://…`. Of a server's URL only the beginning is looked at.
     fn from_str(url: &str) -> Result<Self> {
-        let wrong = |reason: &str| Err(Error::DatabaseUrl { reason: reason.to_owned() });
+        let wrong = |reason: &str| Err(HomeError::DatabaseUrl(reason.to_owned()).into());
         let url = url.trim();
         if Postgres::is_url(url) {
             return Ok(Self::Server(url.into()));

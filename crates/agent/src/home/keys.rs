@@ -4,10 +4,9 @@
 use jiff::Timestamp;
 use journal::{Transaction, Write};
 use protocol::{ApiKey, Scope, UserId};
-use sha2::{Digest, Sha256};
 
-use crate::agent::Agent;
-use crate::{Error, Result};
+use crate::agent::services::AdminService;
+use crate::{AdminError, Error, Result};
 
 /// What every key begins with, so that one that leaked is known for what it is.
 const PREFIX: &str = "segue_";
@@ -19,23 +18,23 @@ const ID_BYTES: usize = 8;
 const SECRET_BYTES: usize = 32;
 
 /// The most bytes of a key's label.
-const LABEL_BYTES_MAX: usize = 200;
+pub(crate) const LABEL_BYTES_MAX: usize = 200;
 
-impl Agent {
+impl AdminService<'_> {
     /// Makes a key for a user, who need not be known before; the second part is the key itself, which nothing keeps.
     ///
     /// # Errors
-    /// [`Error::KeysDenied`] for anybody but the person at the machine. When the label is too long, the system has no
+    /// [`AdminError::KeysDenied`] for anybody but the person at the machine. When the label is too long, the system has no
     /// randomness, or the journal fails.
-    pub async fn create_key(&self, user: &UserId, label: Option<String>) -> Result<(ApiKey, String)> {
+    pub async fn create_key(self, user: &UserId, label: Option<String>) -> Result<(ApiKey, String)> {
         self.check_manages_keys()?;
         let label: Option<String> =
             label.map(|label| label.chars().filter(|char| !char.is_control()).collect());
-        if let Some(bytes) = label.as_ref().map(String::len).filter(|bytes| *bytes > LABEL_BYTES_MAX) {
-            return Err(Error::MetadataTooLarge { bytes, bytes_max: LABEL_BYTES_MAX });
+        if label.as_ref().is_some_and(|label| label.len() > LABEL_BYTES_MAX) {
+            return Err(AdminError::LabelTooLong.into());
         }
-        let key_id = format!("{PREFIX}{}", hex(&random::<ID_BYTES>()?));
-        let shown = format!("{key_id}_{}", hex(&random::<SECRET_BYTES>()?));
+        let key_id = format!("{PREFIX}{}", protocol::hex(&random::<ID_BYTES>()?));
+        let shown = format!("{key_id}_{}", protocol::hex(&random::<SECRET_BYTES>()?));
         let key = ApiKey {
             key_id,
             user_id: user.clone(),
@@ -45,29 +44,29 @@ impl Agent {
             revoked_at: None,
         };
         let writes = vec![Write::PutKey(key.clone())];
-        self.journal.commit(Transaction { fence: None, writes }).await?;
+        self.agent.journal.commit(Transaction { fence: None, writes }).await?;
         Ok((key, shown))
     }
 
     /// Returns all keys, oldest first, those that were revoked too.
     ///
     /// # Errors
-    /// [`Error::KeysDenied`] for anybody but the person at the machine; when the journal fails.
-    pub async fn keys(&self) -> Result<Vec<ApiKey>> {
+    /// [`AdminError::KeysDenied`] for anybody but the person at the machine; when the journal fails.
+    pub async fn keys(self) -> Result<Vec<ApiKey>> {
         self.check_manages_keys()?;
-        Ok(self.journal.keys().await?)
+        Ok(self.agent.journal.keys().await?)
     }
 
     /// Revokes the key with that public part; one that was revoked before stays as it is.
     ///
     /// # Errors
-    /// [`Error::UnknownKey`] when there is none; [`Error::KeysDenied`] for anybody but the person at the machine; when the
+    /// [`AdminError::UnknownKey`] when there is none; [`AdminError::KeysDenied`] for anybody but the person at the machine; when the
     /// journal fails.
-    pub async fn revoke_key(&self, key_id: &str) -> Result<()> {
+    pub async fn revoke_key(self, key_id: &str) -> Result<()> {
         self.check_manages_keys()?;
         let writes = vec![Write::RevokeKey { key_id: key_id.to_owned(), at: Timestamp::now() }];
-        match self.journal.commit(Transaction { fence: None, writes }).await {
-            Err(journal::Error::NotFound { .. }) => Err(Error::UnknownKey { given: key_id.to_owned() }),
+        match self.agent.journal.commit(Transaction { fence: None, writes }).await {
+            Err(journal::Error::NotFound { .. }) => Err(AdminError::UnknownKey(key_id.to_owned()).into()),
             committed => committed.map(drop).map_err(Error::from),
         }
     }
@@ -76,7 +75,7 @@ impl Agent {
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn key_of(&self, shown: &str) -> Result<Option<ApiKey>> {
+    pub async fn key_of(self, shown: &str) -> Result<Option<ApiKey>> {
         let Some(key_id) = public_part(shown) else { return Ok(None) };
         let found = self.valid_key(key_id).await?;
         Ok(found.filter(|key| is_same(&key.sha256, &digest(shown))))
@@ -86,18 +85,18 @@ impl Agent {
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn is_key_valid(&self, key_id: &str) -> Result<bool> {
+    pub async fn is_key_valid(self, key_id: &str) -> Result<bool> {
         Ok(self.valid_key(key_id).await?.is_some())
     }
 
-    async fn valid_key(&self, key_id: &str) -> Result<Option<ApiKey>> {
-        Ok(self.journal.key(key_id).await?.filter(|key| key.revoked_at.is_none()))
+    async fn valid_key(self, key_id: &str) -> Result<Option<ApiKey>> {
+        Ok(self.agent.journal.key(key_id).await?.filter(|key| key.revoked_at.is_none()))
     }
 
-    fn check_manages_keys(&self) -> Result<()> {
-        match self.scope {
+    fn check_manages_keys(self) -> Result<()> {
+        match self.agent.scope {
             Scope::Owner(None) | Scope::Everyone => Ok(()),
-            Scope::Owner(Some(_)) => Err(Error::KeysDenied),
+            Scope::Owner(Some(_)) => Err(AdminError::KeysDenied.into()),
         }
     }
 }
@@ -115,16 +114,12 @@ fn public_part(shown: &str) -> Option<&str> {
 
 fn random<const BYTES: usize>() -> Result<[u8; BYTES]> {
     let mut bytes = [0; BYTES];
-    getrandom::fill(&mut bytes).map_err(|error| Error::NoRandomness { reason: error.to_string() })?;
+    getrandom::fill(&mut bytes).map_err(|error| AdminError::NoRandomness(error.to_string()))?;
     Ok(bytes)
 }
 
 fn digest(shown: &str) -> String {
-    hex(&Sha256::digest(shown.as_bytes()))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    protocol::sha256_hex(shown)
 }
 
 /// Compares without telling by its time where the two differ.

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use uuid::Uuid;
 
 use super::{create_private, machine};
-use crate::{Error, Result};
+use crate::{HomeError, Result};
 
 /// Processes that are known to be gone by the locks they left, at most: of those before, the leases have ended.
 const LEFT_MAX: usize = 256;
@@ -35,7 +35,7 @@ impl Held {
         create_private(folder)?;
         let name = Uuid::now_v7().simple().to_string();
         let path = folder.join(&name);
-        let failed = |error: std::io::Error| Error::Home { path: path.clone(), reason: error.to_string() };
+        let failed = |error: std::io::Error| HomeError::unusable(&path, error);
         let mut lock = OpenOptions::new().create_new(true).write(true).open(&path).map_err(failed)?;
         lock.lock().map_err(failed)?;
         // Behind the lock: whoever finds it free and a machine in the file knows that it was held.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use crate::{Error, Result};
+use crate::{HomeError, Result};
 
 /// Returns what tells this machine from others while it is up. Containers of one machine share it, as they share its files.
 pub(crate) fn id() -> &'static str {
@@ -30,13 +30,13 @@ fn host() -> String {
 /// Checks that no other machine can have the file open, or the folder it is to be in.
 ///
 /// # Errors
-/// [`Error::Shared`] when it lies on a network file system: locks are not seen there by all who need to see them.
+/// [`HomeError::Shared`] when it lies on a network file system: locks are not seen there by all who need to see them.
 pub(crate) fn check(path: &Path) -> Result<()> {
     let there = path.ancestors().find(|place| place.exists());
     match there.and_then(network_file_system) {
         Some(name) => {
             let reason = format!("it lies on a network file system ({name})");
-            Err(Error::Shared { path: path.to_owned(), reason })
+            Err(HomeError::Shared { path: path.to_owned(), reason }.into())
         }
         None => Ok(()),
     }

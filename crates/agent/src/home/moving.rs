@@ -14,7 +14,8 @@ use super::config::Config;
 use super::database::{self, Database};
 use super::{Home, create_private};
 use crate::Result;
-use crate::agent::{Agent, Settings};
+use crate::agent::Settings;
+use crate::agent::services::AdminService;
 
 impl Settings {
     /// Returns where the journal is that an agent with these settings would open.
@@ -57,11 +58,7 @@ impl Database {
     ///
     /// # Errors
     /// When a database cannot be opened, read or written, or cannot be copied into; the same call goes on.
-    pub async fn copy_to(
-        &self,
-        to: &Self,
-        (frames, cancel): (&Frames, &CancellationToken),
-    ) -> Result<Copied> {
+    pub async fn copy_to(&self, to: &Self, frames: &Frames, cancel: &CancellationToken) -> Result<Copied> {
         Ok(moving::copy(self.end(), to.end(), watch("copy", frames, cancel)).await?)
     }
 
@@ -72,19 +69,20 @@ impl Database {
     pub async fn back_up(
         &self,
         path: PathBuf,
-        (frames, cancel): (&Frames, &CancellationToken),
+        frames: &Frames,
+        cancel: &CancellationToken,
     ) -> Result<Option<BackedUp>> {
         Ok(moving::backup(self.end(), path, watch("back up", frames, cancel)).await?)
     }
 }
 
-impl Agent {
+impl AdminService<'_> {
     /// Gives back the space of what was deleted from the journal.
     ///
     /// # Errors
     /// When the database cannot be opened or written.
-    pub async fn shrink_journal(&self) -> Result<()> {
-        Ok(moving::shrink(self.settings.chosen_database()?.end()).await?)
+    pub async fn shrink_journal(self) -> Result<()> {
+        Ok(moving::shrink(self.agent.settings.chosen_database()?.end()).await?)
     }
 }
 

@@ -5,7 +5,7 @@ use memory::AgentFile;
 use protocol::HandoffStatus;
 use serde::Serialize;
 
-use crate::agent::Agent;
+use crate::agent::services::AdminService;
 use crate::assembly::models::is_offline;
 
 /// What a check found.
@@ -47,9 +47,9 @@ impl Check {
     }
 }
 
-impl Agent {
+impl AdminService<'_> {
     /// Looks at the home folder, the database, the block, pending handoffs, cut-off runs and models.
-    pub async fn doctor(&self) -> Vec<Check> {
+    pub async fn doctor(self) -> Vec<Check> {
         let mut checks = vec![self.home_check(), self.database_check().await, self.block_check()];
         checks.extend(self.token_check());
         checks.extend(self.connections_check());
@@ -57,12 +57,12 @@ impl Agent {
         checks.push(self.runs_check().await);
         checks.push(self.models_check());
         checks.extend(self.summarisers_check());
-        checks.extend(self.mirror_check().await);
+        checks.extend(self.agent.handoffs().mirror_check().await);
         checks
     }
 
-    fn home_check(&self) -> Check {
-        let root = self.settings.home.root();
+    fn home_check(self) -> Check {
+        let root = self.agent.settings.home.root();
         let detail = root.display().to_string();
         match std::fs::metadata(root) {
             Ok(metadata) if is_private(&metadata) => Check::new("home", Verdict::Ok, detail),
@@ -73,8 +73,8 @@ impl Agent {
     }
 
     /// Looks at the install token; without one nobody has served yet, and there is nothing to say.
-    fn token_check(&self) -> Option<Check> {
-        let path = self.settings.home.token();
+    fn token_check(self) -> Option<Check> {
+        let path = self.agent.settings.home.token();
         let metadata = std::fs::symlink_metadata(&path).ok()?;
         let detail = path.display().to_string();
         Some(match metadata.is_file() && is_private(&metadata) {
@@ -86,8 +86,8 @@ impl Agent {
         })
     }
 
-    async fn database_check(&self) -> Check {
-        match self.store.health(HealthDepth::Integrity).await {
+    async fn database_check(self) -> Check {
+        match self.agent.store.health(HealthDepth::Integrity).await {
             Ok(health) if health.problems.is_empty() => Check::new(
                 "database",
                 Verdict::Ok,
@@ -108,7 +108,7 @@ impl Agent {
     }
 
     /// Looks at the connections to the database's server; where it is a file there are none.
-    fn connections_check(&self) -> Option<Check> {
+    fn connections_check(self) -> Option<Check> {
         let PoolFigures { connections, idle, max, gets, waited, timed_out, broken, .. } =
             self.connections()?;
         let detail = format!(
@@ -122,8 +122,8 @@ impl Agent {
         })
     }
 
-    fn block_check(&self) -> Check {
-        let path = self.settings.home.agent_md(&self.settings.assistant_id);
+    fn block_check(self) -> Check {
+        let path = self.agent.settings.home.agent_md(&self.agent.settings.assistant_id);
         match AgentFile::new(path.clone()).read() {
             Ok(snapshot) if !snapshot.problems.is_empty() => {
                 let problems: Vec<String> = snapshot.problems.iter().map(ToString::to_string).collect();
@@ -142,8 +142,8 @@ impl Agent {
         }
     }
 
-    async fn pending_check(&self) -> Check {
-        match self.pending_handoffs(None).await {
+    async fn pending_check(self) -> Check {
+        match self.agent.handoffs().pending(None).await {
             Ok(pending) if pending.is_empty() => Check::new("handoffs", Verdict::Ok, "none is pending"),
             Ok(pending) => {
                 let lines: Vec<String> = pending
@@ -166,11 +166,11 @@ impl Agent {
         }
     }
 
-    async fn runs_check(&self) -> Check {
-        let cut_off = match self.store.active_runs(None).await {
+    async fn runs_check(self) -> Check {
+        let cut_off = match self.agent.store.active_runs(None).await {
             Ok(runs) => runs
                 .into_iter()
-                .filter(|run| self.is_cut_off(run))
+                .filter(|run| self.agent.runs().is_cut_off(run))
                 .map(|run| run.thread_id.to_string())
                 .collect::<Vec<_>>(),
             Err(error) => return Check::new("runs", Verdict::Fail, error.to_string()),
@@ -179,7 +179,7 @@ impl Agent {
             statuses: vec![HandoffStatus::Accepted],
             ..journal::HandoffFilter::default()
         };
-        let unfinished = match self.store.handoffs(unseeded).await {
+        let unfinished = match self.agent.store.handoffs(unseeded).await {
             Ok(handoffs) => handoffs.len(),
             Err(error) => return Check::new("runs", Verdict::Fail, error.to_string()),
         };
@@ -198,9 +198,9 @@ impl Agent {
         )
     }
 
-    fn models_check(&self) -> Check {
-        let status = self.models();
-        match (status.default, self.models.open()) {
+    fn models_check(self) -> Check {
+        let status = self.agent.models();
+        match (status.default, self.agent.models.open()) {
             (Some(name), Ok(Some(_))) => Check::new("models", Verdict::Ok, format!("{name} is used")),
             (Some(name), Err(error)) => Check::new("models", Verdict::Fail, format!("{name}: {error}"))
                 .with_hint("`segue models` shows what is missing"),
@@ -212,17 +212,17 @@ impl Agent {
     }
 
     /// Looks at the models that settings name for summaries; nothing is said where none is named.
-    fn summarisers_check(&self) -> Vec<Check> {
-        let compaction = self.config.compaction.model.as_deref();
+    fn summarisers_check(self) -> Vec<Check> {
+        let compaction = self.agent.config.compaction.model.as_deref();
         // For memory the extract is a choice like another.
-        let memory = self.config.memory.model.as_deref().filter(|name| !is_offline(name));
+        let memory = self.agent.config.memory.model.as_deref().filter(|name| !is_offline(name));
         let named = [
             ("compaction.model", compaction, "the model of the conversation condenses it"),
             ("memory.model", memory, "old turns are extracted"),
         ];
         let check = |(setting, name, instead): (&'static str, Option<&str>, &str)| {
             let name = name?;
-            Some(match self.models.fault(name) {
+            Some(match self.agent.models.fault(name) {
                 None => Check::new(setting, Verdict::Ok, format!("{name} writes summaries")),
                 Some(fault) => Check::new(
                     setting,

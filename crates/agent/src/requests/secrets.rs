@@ -4,16 +4,16 @@
 use protocol::{Command, RunRequest};
 use serde_json::{Map, Value};
 
-use crate::{Error, Result};
+use crate::{Result, RunError};
 
 /// Checks what is kept of a request for a run beside what it puts in and answers. The address that is told of the run's end
 /// may hold a key: it is not kept once the run has begun.
 ///
 /// # Errors
-/// [`Error::SecretInRequest`] when a field holds what looks like a key, a token or a password.
+/// [`RunError::SecretInRequest`] when a field holds what looks like a key, a token or a password.
 pub fn check_request(request: &RunRequest) -> Result<()> {
     match place_in_request(request) {
-        Some(field) => Err(Error::SecretInRequest { field }),
+        Some(field) => Err(RunError::SecretInRequest(field).into()),
         None => Ok(()),
     }
 }
@@ -46,7 +46,7 @@ fn place_in_request(request: &RunRequest) -> Option<String> {
 }
 
 fn is_secret(text: &str) -> bool {
-    ledger::withhold(text).1 > 0
+    facts::withhold(text).1 > 0
 }
 
 /// Returns whether the value holds what looks like a secret.
@@ -82,7 +82,7 @@ mod tests {
         let plain = map(json!({"user": "ada", "n": 1, "deep": ["x", {"y": null}]}));
         let check = |request: RunRequest, field: Option<&str>| {
             let found = match check_request(&request) {
-                Err(Error::SecretInRequest { field }) => Some(field),
+                Err(crate::Error::Run(RunError::SecretInRequest(field))) => Some(field),
                 Err(other) => Some(other.to_string()),
                 Ok(()) => None,
             };

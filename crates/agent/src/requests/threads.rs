@@ -2,13 +2,14 @@
 
 use jiff::Timestamp;
 use journal::{ThreadPatch, Transaction, Write};
-use protocol::{EventType, NewEvent, RunId, Thread, ThreadId};
+use protocol::event::body::ThreadCreated;
+use protocol::{NewEvent, RunId, Thread, ThreadId};
 use serde_json::{Map, Value, json};
 
 use super::secrets::holds_secret;
-use crate::agent::Agent;
-use crate::turns::WORKSPACE_KEY;
-use crate::{Error, Result};
+use crate::agent::services::ThreadService;
+use crate::workspace::WORKSPACE_KEY;
+use crate::{Result, ThreadError};
 
 /// Metadata keys of a thread that no client sets: what a client says under them is left out.
 pub(crate) const RESERVED_METADATA: [&str; 6] =
@@ -18,7 +19,7 @@ pub(crate) const RESERVED_METADATA: [&str; 6] =
 pub const TEMPORARY_KEY: &str = "temporary";
 
 /// The most bytes of what clients note about a thread.
-const METADATA_BYTES_MAX: usize = 64 << 10;
+pub(crate) const METADATA_BYTES_MAX: usize = 64 << 10;
 
 /// What becomes of a request for a thread that is there already.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -30,49 +31,49 @@ pub enum IfExists {
     DoNothing,
 }
 
-impl Agent {
+impl ThreadService<'_> {
     /// Makes a blank thread with this id, or one of its own; says whether it did.
     ///
     /// # Errors
-    /// [`Error::ThreadExists`] when there is one and that is not wanted, or it is somebody else's. When the notes are too
+    /// [`ThreadError::Exists`] when there is one and that is not wanted, or it is somebody else's. When the notes are too
     /// large, or the journal fails.
-    pub async fn ensure_thread(
-        &self,
+    pub async fn ensure(
+        self,
         thread_id: Option<ThreadId>,
         metadata: Map<String, Value>,
         if_exists: IfExists,
     ) -> Result<(Thread, bool)> {
         let noted = noted(metadata)?;
         if let Some(thread_id) = thread_id
-            && let Some(there) = self.store.thread(thread_id).await?
+            && let Some(there) = self.agent.store.thread(thread_id).await?
         {
             return match if_exists {
-                IfExists::Raise => Err(Error::ThreadExists { thread_id }),
+                IfExists::Raise => Err(ThreadError::Exists(thread_id).into()),
                 IfExists::DoNothing => Ok((there, false)),
             };
         }
         let thread_id = thread_id.unwrap_or_else(ThreadId::generate);
         let mut thread = self.blank(thread_id, noted);
         let writes = made(&thread)?.into();
-        let committed = match self.store.commit(Transaction { fence: None, writes }).await {
-            Err(journal::Error::Differs { .. }) => return Err(Error::ThreadExists { thread_id }),
+        let committed = match self.agent.store.commit(Transaction { fence: None, writes }).await {
+            Err(journal::Error::Differs { .. }) => return Err(ThreadError::Exists(thread_id).into()),
             committed => committed?,
         };
         if committed.stored == 0 {
             return match if_exists {
-                IfExists::Raise => Err(Error::ThreadExists { thread_id }),
-                IfExists::DoNothing => Ok((self.thread(thread_id).await?, false)),
+                IfExists::Raise => Err(ThreadError::Exists(thread_id).into()),
+                IfExists::DoNothing => Ok((self.agent.thread(thread_id).await?, false)),
             };
         }
         thread.last_seq = committed.seqs.iter().flatten().copied().max().unwrap_or(0);
         Ok((thread, true))
     }
 
-    /// Returns a blank thread with an id of its own, which becomes durable with its first run ([`Agent::begin_on_new`]).
+    /// Returns a blank thread with an id of its own, which becomes durable with its first run ([`crate::RunService::begin_on_new`]).
     ///
     /// # Errors
     /// When the notes are too large, or hold a secret.
-    pub fn new_thread(&self, metadata: Map<String, Value>) -> Result<NewThread> {
+    pub fn prepare_new(self, metadata: Map<String, Value>) -> Result<NewThread> {
         Ok(NewThread(self.blank(ThreadId::generate(), noted(metadata)?).stamped()))
     }
 
@@ -80,17 +81,17 @@ impl Agent {
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn store_new(&self, new: &NewThread) -> Result<()> {
+    pub async fn store_new(self, new: &NewThread) -> Result<()> {
         let writes = made(&new.0)?.into();
-        self.store.commit(Transaction { fence: None, writes }).await?;
+        self.agent.store.commit(Transaction { fence: None, writes }).await?;
         Ok(())
     }
 
     /// Returns a thread that begins in the agent's folder, and is not stored.
-    pub(crate) fn blank(&self, thread_id: ThreadId, metadata: Map<String, Value>) -> Thread {
-        let mut thread = Thread::blank(thread_id, self.settings.assistant_id.clone(), Timestamp::now());
+    pub(crate) fn blank(self, thread_id: ThreadId, metadata: Map<String, Value>) -> Thread {
+        let mut thread = Thread::blank(thread_id, self.agent.settings.assistant_id.clone(), Timestamp::now());
         thread.metadata = metadata;
-        let workspace = self.settings.workspace.to_string_lossy().into_owned();
+        let workspace = self.agent.settings.workspace.to_string_lossy().into_owned();
         thread.metadata.insert(WORKSPACE_KEY.to_owned(), workspace.into());
         thread
     }
@@ -99,16 +100,16 @@ impl Agent {
     ///
     /// # Errors
     /// When there is no such thread, the notes are too large, or the journal fails.
-    pub async fn patch_thread(&self, thread_id: ThreadId, metadata: Map<String, Value>) -> Result<Thread> {
-        let before = self.thread(thread_id).await?;
+    pub async fn patch(self, thread_id: ThreadId, metadata: Map<String, Value>) -> Result<Thread> {
+        let before = self.agent.thread(thread_id).await?;
         let metadata = noted(metadata)?;
         let mut all = before.metadata;
         all.extend(metadata.clone());
         check_size(&all)?;
         let patch = ThreadPatch { metadata, updated_at: Some(Timestamp::now()), ..ThreadPatch::default() };
         let writes = vec![Write::UpdateThread { thread_id, patch }];
-        self.store.commit(Transaction { fence: None, writes }).await?;
-        self.thread(thread_id).await
+        self.agent.store.commit(Transaction { fence: None, writes }).await?;
+        self.agent.thread(thread_id).await
     }
 }
 
@@ -132,7 +133,7 @@ impl NewThread {
 
 /// Returns the writes that make the thread. Of two that make it at the same time, one finds that it is there.
 pub(crate) fn made(thread: &Thread) -> Result<[Write; 2]> {
-    let created = NewEvent::new(EventType::ThreadCreated, &json!({"origin": "new"}), thread.created_at)?;
+    let created = NewEvent::of(&ThreadCreated::New, thread.created_at)?;
     let events = vec![created.keyed("created")];
     Ok([Write::CreateThread(thread.clone()), Write::Append { thread_id: thread.thread_id, events }])
 }
@@ -142,7 +143,7 @@ fn noted(mut metadata: Map<String, Value>) -> Result<Map<String, Value>> {
     metadata.retain(|key, _| !RESERVED_METADATA.contains(&key.as_str()));
     check_size(&metadata)?;
     match metadata.iter().find(|(_, value)| holds_secret(value)) {
-        Some((key, _)) => Err(Error::SecretInMetadata { key: key.clone() }),
+        Some((key, _)) => Err(ThreadError::SecretInMetadata(key.clone()).into()),
         None => Ok(metadata),
     }
 }
@@ -150,7 +151,7 @@ fn noted(mut metadata: Map<String, Value>) -> Result<Map<String, Value>> {
 fn check_size(metadata: &Map<String, Value>) -> Result<()> {
     let bytes = serde_json::to_string(metadata)?.len();
     match bytes > METADATA_BYTES_MAX {
-        true => Err(Error::MetadataTooLarge { bytes, bytes_max: METADATA_BYTES_MAX }),
+        true => Err(ThreadError::MetadataTooLarge(bytes).into()),
         false => Ok(()),
     }
 }

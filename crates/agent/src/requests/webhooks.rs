@@ -10,7 +10,7 @@ use protocol::{RunId, RunRequest};
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::agent::Agent;
+use crate::agent::services::RunService;
 
 /// The kind under which the journal keeps them.
 const KIND: &str = "webhook";
@@ -47,23 +47,23 @@ struct Stored {
     process: String,
 }
 
-impl Agent {
+impl RunService<'_> {
     /// Returns a page of what is owed that this process may tell: of the first `limit` rows behind `after`, or of all.
     ///
     /// # Errors
     /// When the journal fails, or this process has no name.
-    pub async fn webhooks_due(&self, after: Option<OutboxPlace>, limit: usize) -> Result<Webhooks> {
-        let here = self.leases.name().await?;
-        let items = self.store.outbox(OutboxQuery { after, ..OutboxQuery::of(KIND, limit) }).await?;
+    pub async fn webhooks_due(self, after: Option<OutboxPlace>, limit: usize) -> Result<Webhooks> {
+        let here = self.agent.leases.name().await?;
+        let items = self.agent.store.outbox(OutboxQuery { after, ..OutboxQuery::of(KIND, limit) }).await?;
         let next = if items.len() < limit { None } else { items.last().map(OutboxItem::place) };
-        let living = self.leases.living().await?;
+        let living = self.agent.leases.living().await?;
         let mut gone: HashMap<String, bool> = HashMap::new();
         let mut due: Vec<Webhook> = items.into_iter().filter_map(Webhook::read).collect();
         due.retain(|webhook| {
             webhook.process == here
                 || *gone
                     .entry(webhook.process.clone())
-                    .or_insert_with(|| self.leases.has_gone(&webhook.process, &living))
+                    .or_insert_with(|| self.agent.leases.has_gone(&webhook.process, &living))
         });
         Ok(Webhooks { due, next })
     }
@@ -72,8 +72,8 @@ impl Agent {
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn webhook(&self, run_id: RunId) -> Result<Option<Webhook>> {
-        let item = self.store.outbox_item(KIND, &run_id.to_string()).await?;
+    pub async fn webhook(self, run_id: RunId) -> Result<Option<Webhook>> {
+        let item = self.agent.store.outbox_item(KIND, &run_id.to_string()).await?;
         Ok(item.and_then(Webhook::read))
     }
 
@@ -82,15 +82,15 @@ impl Agent {
     ///
     /// # Errors
     /// When the journal fails, or this process has no name.
-    pub async fn claim_webhook(&self, webhook: &mut Webhook) -> Result<bool> {
+    pub async fn claim_webhook(self, webhook: &mut Webhook) -> Result<bool> {
         // Others leave it to this process as long as that says that it lives.
-        self.leases.announce().await?;
-        let here = self.leases.name().await?.to_owned();
+        self.agent.leases.announce().await?;
+        let here = self.agent.leases.name().await?.to_owned();
         if webhook.process == here {
             return Ok(true);
         }
-        let living = self.leases.living().await?;
-        if !self.leases.has_gone(&webhook.process, &living) {
+        let living = self.agent.leases.living().await?;
+        if !self.agent.leases.has_gone(&webhook.process, &living) {
             return Ok(false);
         }
         let attempts = webhook.attempts;
@@ -101,7 +101,7 @@ impl Agent {
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn webhook_failed(&self, webhook: &mut Webhook) -> Result<bool> {
+    pub async fn webhook_failed(self, webhook: &mut Webhook) -> Result<bool> {
         let (process, attempts) = (webhook.process.clone(), webhook.attempts + 1);
         self.change(webhook, process, attempts).await
     }
@@ -110,19 +110,19 @@ impl Agent {
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn webhook_done(&self, webhook: &Webhook) -> Result<()> {
+    pub async fn webhook_done(self, webhook: &Webhook) -> Result<()> {
         let (kind, key) = (KIND.to_owned(), webhook.item.key.clone());
         let created_at = Some(webhook.item.created_at);
         let writes = vec![Write::Dequeue { kind, key, created_at }];
-        self.store.commit(Transaction { fence: None, writes }).await?;
+        self.agent.store.commit(Transaction { fence: None, writes }).await?;
         Ok(())
     }
 
-    async fn change(&self, webhook: &mut Webhook, process: String, attempts: u32) -> Result<bool> {
+    async fn change(self, webhook: &mut Webhook, process: String, attempts: u32) -> Result<bool> {
         let stored = Stored { run_id: webhook.run_id, url: webhook.url.clone(), process };
         let payload = serde_json::to_value(&stored)?;
         let change = Write::ChangeQueued { was: webhook.item.clone(), payload: payload.clone(), attempts };
-        match self.store.commit(Transaction { fence: None, writes: vec![change] }).await {
+        match self.agent.store.commit(Transaction { fence: None, writes: vec![change] }).await {
             Ok(_) => {
                 (webhook.process, webhook.attempts) = (stored.process, attempts);
                 (webhook.item.payload, webhook.item.attempts) = (payload, attempts);
@@ -134,9 +134,9 @@ impl Agent {
     }
 
     /// Returns the write that keeps what is to be told of the run's end.
-    pub(super) async fn owed(&self, run_id: RunId, request: &RunRequest) -> Result<Option<Write>> {
+    pub(super) async fn owed(self, run_id: RunId, request: &RunRequest) -> Result<Option<Write>> {
         let Some(url) = request.webhook.clone() else { return Ok(None) };
-        let stored = Stored { run_id, url, process: self.leases.name().await?.to_owned() };
+        let stored = Stored { run_id, url, process: self.agent.leases.name().await?.to_owned() };
         let (kind, key, payload) = (KIND.to_owned(), run_id.to_string(), serde_json::to_value(stored)?);
         let item = OutboxItem { kind, key, payload, attempts: 0, created_at: Timestamp::now() };
         Ok(Some(Write::Enqueue(item)))

@@ -6,18 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use journal::view::branches::AGAIN_KEY;
 use journal::{EventQuery, Superseded, Write};
 use protocol::{CheckpointId, CheckpointSource, Event, Handoff, Message, NewEvent, Seq, ThreadId};
 use runtime::{BackTo, Channels};
-use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::message::{StateMessage, own_id, with_id};
 use super::points::Point;
-use crate::agent::Agent;
+use crate::agent::services::ThreadService;
 use crate::requests::messages::{Change, InputMessage, say_the_same};
-use crate::{Error, Result};
+use crate::{Result, ThreadError};
 
 /// Messages read at a time when they are said again.
 const AGAIN_PAGE_ROWS: usize = 500;
@@ -50,14 +48,14 @@ enum Wanted {
     New(Message),
 }
 
-impl Agent {
+impl ThreadService<'_> {
     /// Works out how the thread goes on from a point of its past, or from its head, with these messages put in.
     ///
     /// # Errors
-    /// [`Error::UnknownCheckpoint`] when there is no such point; [`Error::StateChange`] when a message is to be removed that
+    /// [`ThreadError::UnknownCheckpoint`] when there is no such point; [`ThreadError::StateChange`] when a message is to be removed that
     /// is not there.
     pub(crate) async fn beginning(
-        &self,
+        self,
         thread_id: ThreadId,
         at: Option<CheckpointId>,
         given: Vec<InputMessage>,
@@ -74,7 +72,7 @@ impl Agent {
 
     /// Works out how the thread goes on from `point`, or from its head.
     pub(super) async fn beginning_at(
-        &self,
+        self,
         thread_id: ThreadId,
         point: Option<&Point>,
         given: Vec<InputMessage>,
@@ -84,7 +82,7 @@ impl Agent {
 
     /// Works out how the thread goes on from `point`, or from its head, where nothing behind `most` is kept.
     pub(crate) async fn beginning_within(
-        &self,
+        self,
         thread_id: ThreadId,
         (point, most): (Option<&Point>, Seq),
         given: Vec<InputMessage>,
@@ -94,7 +92,7 @@ impl Agent {
             let now = all.branches.sight_at(Seq::MAX);
             (all.after(0), head_seq.map(|head| (all.at(head), now.holds(head) || head == 0)))
         };
-        let (current, then) = self.transcripts.look(&*self.store, thread_id, look).await?;
+        let (current, then) = self.agent.transcripts.look(&*self.agent.store, thread_id, look).await?;
         let (held, is_in_sight) = then.unwrap_or_else(|| (current.clone(), true));
         let (wanted, writes) = edited(held, given).map_err(|id| unknown(thread_id, &id))?;
         let same = wanted.iter().zip(&current).take_while(|(wanted, now)| wanted.is(now)).count();
@@ -114,7 +112,7 @@ impl Agent {
         }
         let keep_seq = match keep_seq {
             Some(seq) => seq,
-            None => self.thread(thread_id).await?.last_seq,
+            None => self.agent.thread(thread_id).await?.last_seq,
         };
         let (keep_seq, now) = (keep_seq.min(most), Timestamp::now());
         let with = self.gone_with(thread_id, keep_seq, now).await?;
@@ -132,7 +130,7 @@ impl Agent {
     }
 
     /// Returns the point unless it is the thread's head.
-    pub(super) async fn past_point(&self, thread_id: ThreadId, given: CheckpointId) -> Result<Option<Point>> {
+    pub(super) async fn past_point(self, thread_id: ThreadId, given: CheckpointId) -> Result<Option<Point>> {
         let point = self.point(thread_id, given).await?;
         let head = self.head_point(thread_id).await?;
         Ok(Some(point).filter(|point| head.as_ref().is_none_or(|head| head.id() != point.id())))
@@ -141,7 +139,7 @@ impl Agent {
     /// Returns what is named as the point before, and the state that is kept of it; without a point that is the head with
     /// other messages.
     async fn kept_of(
-        &self,
+        self,
         thread_id: ThreadId,
         point: Option<&Point>,
     ) -> Result<(Option<CheckpointId>, Channels)> {
@@ -150,7 +148,7 @@ impl Agent {
                 (self.named(thread_id, point).await?, self.public_channels(thread_id, point).await?)
             }
             None => {
-                let before = self.store.checkpoint(thread_id).await?;
+                let before = self.agent.store.checkpoint(thread_id).await?;
                 let named = match self.head_point(thread_id).await? {
                     Some(head) => self.named(thread_id, &head).await?,
                     None => None,
@@ -161,7 +159,7 @@ impl Agent {
     }
 
     /// Returns what a point that follows names as the one before it. A rewind is passed over.
-    pub(crate) async fn named(&self, thread_id: ThreadId, point: &Point) -> Result<Option<CheckpointId>> {
+    pub(crate) async fn named(self, thread_id: ThreadId, point: &Point) -> Result<Option<CheckpointId>> {
         match point {
             Point::Stored(stored) if stored.source == CheckpointSource::Rewind => {
                 self.before_stored(thread_id, stored).await
@@ -170,7 +168,7 @@ impl Agent {
         }
     }
 
-    async fn public_channels(&self, thread_id: ThreadId, point: &Point) -> Result<Channels> {
+    async fn public_channels(self, thread_id: ThreadId, point: &Point) -> Result<Channels> {
         let parent = match point {
             Point::Input(_) => self.parent_of_input(thread_id, point.id()).await?,
             Point::Stored(_) | Point::Base { .. } => None,
@@ -179,7 +177,7 @@ impl Agent {
     }
 
     /// Returns the events that say these messages, those that were said before as they were.
-    async fn said_again(&self, thread_id: ThreadId, wanted: &[Wanted]) -> Result<Vec<NewEvent>> {
+    async fn said_again(self, thread_id: ThreadId, wanted: &[Wanted]) -> Result<Vec<NewEvent>> {
         let seqs: BTreeSet<Seq> = wanted.iter().filter_map(Wanted::seq).collect();
         let mut before = self.events_at(thread_id, &seqs).await?;
         let mut events = Vec::with_capacity(wanted.len());
@@ -187,11 +185,11 @@ impl Agent {
             let event = match message {
                 Wanted::New(message) => self.new_event(thread_id, message).await?,
                 Wanted::Kept(kept) => match before.remove(&kept.seq) {
-                    Some(event) => again(event, (kept, &kept.message))?,
+                    Some(event) => again(event, kept, &kept.message)?,
                     None => continue,
                 },
                 Wanted::Changed(kept, message) => match before.remove(&kept.seq) {
-                    Some(event) => again(event, (kept, message))?,
+                    Some(event) => again(event, kept, message)?,
                     None => self.new_event(thread_id, message).await?,
                 },
             };
@@ -202,7 +200,7 @@ impl Agent {
 
     /// Returns the event of a message that is new. A person's has the key by which its id is found, unless that is taken:
     /// once said on whatever branch, an id is known.
-    async fn new_event(&self, thread_id: ThreadId, message: &Message) -> Result<NewEvent> {
+    async fn new_event(self, thread_id: ThreadId, message: &Message) -> Result<NewEvent> {
         let now = Timestamp::now();
         let Some(id) = own_id(message) else {
             // The state of a message without an id is not the same on every request until it has a place.
@@ -211,13 +209,13 @@ impl Agent {
         };
         let event = NewEvent::message(message, now)?;
         let key = format!("message:{id}");
-        let is_keyed =
-            matches!(message, Message::Human(_)) && self.store.seq_of_key(thread_id, &key).await?.is_none();
+        let is_keyed = matches!(message, Message::Human(_))
+            && self.agent.store.seq_of_key(thread_id, &key).await?.is_none();
         Ok(if is_keyed { event.keyed(key) } else { event })
     }
 
     /// Returns the events at these places, superseded ones too.
-    async fn events_at(&self, thread_id: ThreadId, seqs: &BTreeSet<Seq>) -> Result<BTreeMap<Seq, Event>> {
+    async fn events_at(self, thread_id: ThreadId, seqs: &BTreeSet<Seq>) -> Result<BTreeMap<Seq, Event>> {
         let mut found = BTreeMap::new();
         let (Some(first), Some(last)) = (seqs.first(), seqs.last()) else { return Ok(found) };
         let mut after = first - 1;
@@ -228,7 +226,7 @@ impl Agent {
                 superseded: Superseded::Shown,
                 ..EventQuery::after(after, AGAIN_PAGE_ROWS)
             };
-            let page = self.store.events(thread_id, query).await?;
+            let page = self.agent.store.events(thread_id, query).await?;
             let is_end = page.len() < AGAIN_PAGE_ROWS;
             after = page.last().map_or(after, |event| event.seq);
             found.extend(
@@ -349,25 +347,19 @@ impl Wanted {
     }
 }
 
-fn unknown(thread_id: ThreadId, id: &str) -> Error {
+fn unknown(thread_id: ThreadId, id: &str) -> ThreadError {
     let reason = format!("there is no message `{id}` to remove");
-    Error::StateChange { thread_id, reason }
+    ThreadError::StateChange { thread_id, reason }
 }
 
 /// Returns the event that says again what `event` said, as `message`, under the same id and of the same run.
-fn again(event: Event, (kept, message): (&StateMessage, &Message)) -> Result<NewEvent> {
-    let mut metadata = match event.metadata_value() {
-        Value::Object(metadata) => metadata,
-        _ => serde_json::Map::new(),
-    };
+fn again(event: Event, kept: &StateMessage, message: &Message) -> Result<NewEvent> {
+    let mut metadata = event.parsed_metadata();
     // The first of them all is the one that was paid for.
-    metadata.entry(AGAIN_KEY).or_insert_with(|| json!(event.seq));
+    metadata.again.get_or_insert(event.seq);
     let is_as_it_was = std::ptr::eq(message, &raw const kept.message) && own_id(message).is_some();
     let mut new = match is_as_it_was {
-        true => {
-            let kind = event.kind().unwrap_or(protocol::EventType::HumanMessage);
-            NewEvent { content: event.content, ..NewEvent::new(kind, &Value::Null, event.created_at)? }
-        }
+        true => NewEvent { content: event.content, ..NewEvent::message(message, event.created_at)? },
         false => NewEvent::message(&with_id(message.clone(), &kept.id), event.created_at)?,
     };
     new.run_id = event.run_id;
@@ -376,6 +368,8 @@ fn again(event: Event, (kept, message): (&StateMessage, &Message)) -> Result<New
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     /// Returns what is held after each of these is put in, in a compact form: `a=x` puts, `-a` removes, `*` removes all.

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use journal::view::branches::transcript_message;
 use journal::view::message_id;
+use parking_lot::Mutex;
 use protocol::{Event, Message, RunId, Seq};
 use serde_json::value::RawValue;
 
@@ -72,8 +73,9 @@ impl StateMessage {
         Some(STANDARD.encode(&*self.bytes_of(sha256)?))
     }
 
-    pub(crate) fn bytes_of(&self, sha256: &str) -> Option<Arc<Vec<u8>>> {
-        self.media.lock().unwrap_or_else(PoisonError::into_inner).get(sha256).cloned()
+    /// Returns the bytes of a file in it; `None` as for [`Self::base64_of`].
+    pub fn bytes_of(&self, sha256: &str) -> Option<Arc<Vec<u8>>> {
+        self.media.lock().get(sha256).cloned()
     }
 
     /// Returns the message as a front end writes it: what `write` returns the first time, for as long as the message is
@@ -81,7 +83,7 @@ impl StateMessage {
     pub fn written(&self, write: impl FnOnce(&Self) -> Arc<RawValue>) -> &Arc<RawValue> {
         self.written.get_or_init(|| {
             let written = write(self);
-            self.media.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            self.media.lock().clear();
             written
         })
     }

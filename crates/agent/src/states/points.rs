@@ -10,8 +10,8 @@ use uuid::{Builder, Uuid};
 
 use super::message::StateMessage;
 use super::transcripts::Transcript;
-use crate::agent::Agent;
-use crate::{Error, Result};
+use crate::agent::services::ThreadService;
+use crate::{Error, Result, ThreadError};
 
 /// The number of what a thread held before anything ran in it: what comes in first is -1.
 const BASE_NUMBER: i64 = -2;
@@ -142,13 +142,13 @@ pub(super) fn base_before(thread_id: ThreadId, oldest: &StepPoint, transcript: &
     held.iter().rev().find(|last| !last.is_projected).map(|last| Point::base(thread_id, last))
 }
 
-impl Agent {
+impl ThreadService<'_> {
     /// Returns the point of that id, whatever branch it is on.
     ///
     /// # Errors
-    /// [`Error::UnknownCheckpoint`] when there is none.
-    pub(crate) async fn point(&self, thread_id: ThreadId, id: CheckpointId) -> Result<Point> {
-        let unknown = || Error::UnknownCheckpoint { thread_id, given: id };
+    /// [`ThreadError::UnknownCheckpoint`] when there is none.
+    pub(crate) async fn point(self, thread_id: ThreadId, id: CheckpointId) -> Result<Point> {
+        let unknown = || Error::from(ThreadError::UnknownCheckpoint { thread_id, given: id });
         if let Some(point) = self.stored_point(thread_id, CheckpointRef::Id(id)).await? {
             return Ok(Point::Stored(point));
         }
@@ -157,7 +157,11 @@ impl Agent {
             return Ok(Point::Input(admission));
         }
         let seq = seq_of_base(id);
-        let last = self.transcripts.look(&*self.store, thread_id, |all| all.said_at(seq).cloned()).await?;
+        let last = self
+            .agent
+            .transcripts
+            .look(&*self.agent.store, thread_id, |all| all.said_at(seq).cloned())
+            .await?;
         let Some(last) = last.filter(|last| base_id(thread_id, last) == id) else { return Err(unknown()) };
         match self.stored_point(thread_id, CheckpointRef::Seq(seq)).await? {
             Some(_) => Err(unknown()),
@@ -166,11 +170,11 @@ impl Agent {
     }
 
     /// Returns where the thread stood when `seq` was its last event; `None` where it held nothing.
-    pub(crate) async fn point_until(&self, thread_id: ThreadId, seq: Seq) -> Result<Option<Point>> {
+    pub(crate) async fn point_until(self, thread_id: ThreadId, seq: Seq) -> Result<Option<Point>> {
         if let Some(point) = self.stored_point(thread_id, CheckpointRef::Seq(seq)).await? {
             return Ok(Some(Point::Stored(point)));
         }
-        let held = self.transcripts.look(&*self.store, thread_id, |all| all.at(seq)).await?;
+        let held = self.agent.transcripts.look(&*self.agent.store, thread_id, |all| all.at(seq)).await?;
         let last = held.iter().rev().find(|last| !last.is_projected);
         Ok(last.map(|last| Point::base(thread_id, last)))
     }
@@ -178,17 +182,17 @@ impl Agent {
     /// Returns the state in which the thread stood at `seq`, and the point of that state where it is not simply the newest
     /// one up to there: one that saw as much was made later, and the thread went back behind it.
     pub(crate) async fn stood_at(
-        &self,
+        self,
         thread_id: ThreadId,
         seq: Seq,
     ) -> Result<(Option<CheckpointId>, Channels)> {
-        let point = |at| self.store.checkpoint_at(thread_id, at, Superseded::Hidden);
+        let point = |at| self.agent.store.checkpoint_at(thread_id, at, Superseded::Hidden);
         let Some((newest, channels)) = point(CheckpointRef::Seq(seq)).await? else {
             return Ok((None, Channels::default()));
         };
         let head_seq = newest.head_seq;
         let look = |all: &Transcript| all.branches.went_on_from(head_seq);
-        let named = self.transcripts.look(&*self.store, thread_id, look).await?;
+        let named = self.agent.transcripts.look(&*self.agent.store, thread_id, look).await?;
         let Some(id) = named.filter(|id| *id != newest.checkpoint_id) else { return Ok((None, channels)) };
         match point(CheckpointRef::Id(id)).await?.filter(|(named, _)| named.head_seq == head_seq) {
             Some((named, channels)) => Ok((Some(named.checkpoint_id), channels)),
@@ -196,18 +200,18 @@ impl Agent {
         }
     }
 
-    async fn stored_point(&self, thread_id: ThreadId, point: CheckpointRef) -> Result<Option<StepPoint>> {
-        let found = self.store.checkpoint_at(thread_id, point, Superseded::Shown).await?;
+    async fn stored_point(self, thread_id: ThreadId, point: CheckpointRef) -> Result<Option<StepPoint>> {
+        let found = self.agent.store.checkpoint_at(thread_id, point, Superseded::Shown).await?;
         Ok(found.map(|(point, _)| point))
     }
 
     /// Returns the newest point of the thread as clients see it; `None` where there is neither a point nor a message.
-    pub(crate) async fn head_point(&self, thread_id: ThreadId) -> Result<Option<Point>> {
-        let newest = self.store.checkpoints(thread_id, None, 1, Superseded::Shown).await?.pop();
+    pub(crate) async fn head_point(self, thread_id: ThreadId) -> Result<Option<Point>> {
+        let newest = self.agent.store.checkpoints(thread_id, None, 1, Superseded::Shown).await?.pop();
         if let Some(newest) = newest {
             return Ok(Some(Point::Stored(newest)));
         }
-        let held = self.transcripts.look(&*self.store, thread_id, |all| all.after(0)).await?;
+        let held = self.agent.transcripts.look(&*self.agent.store, thread_id, |all| all.after(0)).await?;
         let last = held.iter().rev().find(|last| !last.is_projected);
         Ok(last.map(|last| Point::base(thread_id, last)))
     }
@@ -215,7 +219,7 @@ impl Agent {
     /// Returns the id of the point before a stored one, what it brought in not counted; `previous` is the one that was
     /// stored before it.
     pub(super) async fn before(
-        &self,
+        self,
         thread_id: ThreadId,
         (previous, point): (Option<&StepPoint>, &StepPoint),
         branches: &Branches,
@@ -248,9 +252,9 @@ impl Agent {
         Ok(None)
     }
 
-    async fn base_until(&self, thread_id: ThreadId, point: &StepPoint) -> Result<Option<CheckpointId>> {
+    async fn base_until(self, thread_id: ThreadId, point: &StepPoint) -> Result<Option<CheckpointId>> {
         let base = |all: &Transcript| base_before(thread_id, point, all).map(|base| base.id());
-        Ok(self.transcripts.look(&*self.store, thread_id, base).await?)
+        Ok(self.agent.transcripts.look(&*self.agent.store, thread_id, base).await?)
     }
 }
 

@@ -1,5 +1,7 @@
 //! What of a state is decided without a journal.
 
+use serde_json::json;
+
 use super::*;
 
 #[test]
@@ -10,14 +12,4 @@ fn what_only_the_graph_reads_is_no_clients_business() {
     );
     let shown: Vec<String> = shown_channels(&channels).into_iter().map(|(name, _)| name).collect();
     assert_eq!(shown, ["todos", "files", "child_thread_id"]);
-}
-
-#[test]
-fn the_id_of_a_task_is_a_uuid_that_follows_from_the_point_and_the_node() {
-    let (one, other) = (CheckpointId::generate(), CheckpointId::generate());
-    let id = task_id(one, "tools");
-    assert!(Uuid::try_parse(&id).is_ok());
-    assert_eq!(id, task_id(one, "tools"));
-    assert_ne!(id, task_id(one, "model"));
-    assert_ne!(id, task_id(other, "tools"));
 }

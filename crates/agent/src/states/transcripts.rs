@@ -3,11 +3,12 @@
 //! part of it. The journal stays the truth: what is kept is used only as far as the journal still has its end.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use handoff::{TOLD_TYPES, as_messages};
 use journal::view::branches::{Branches, Sight};
 use journal::{EventQuery, HandoffFilter, Store, Superseded};
+use parking_lot::Mutex;
 use protocol::{Block, Event, EventId, EventType, Handoff, Message, Proposal, Seq, ThreadId};
 
 use super::message::{Media, StateMessage};
@@ -202,10 +203,10 @@ impl Transcripts {
         let mut attempts = 0;
         while attempts < ATTEMPTS_MAX {
             let _reading = kept.reading.lock().await;
-            let (from, had) = locked(&kept.transcript).reach();
+            let (from, had) = kept.transcript.lock().reach();
             let page = page(store, thread_id, from).await?;
             let mut beside = beside(store, thread_id, (from, &page), had).await?;
-            let mut transcript = locked(&kept.transcript);
+            let mut transcript = kept.transcript.lock();
             if !transcript.take(from, (&page, &mut beside)) {
                 attempts += 1;
                 continue;
@@ -230,7 +231,7 @@ impl Transcripts {
 
     /// Returns what is kept of the thread, as the one that was used last.
     fn kept(&self, thread_id: ThreadId) -> Arc<Shared> {
-        let mut all = locked(&self.kept);
+        let mut all = self.kept.lock();
         let at = all.iter().position(|kept| kept.thread_id == thread_id);
         let kept = match at {
             Some(at) => all.remove(at),
@@ -243,7 +244,7 @@ impl Transcripts {
 
     /// Notes how large the thread's transcript is, and lets go of the oldest when there is too much.
     fn trim(&self, thread_id: ThreadId, bytes: usize) {
-        let mut all = locked(&self.kept);
+        let mut all = self.kept.lock();
         if let Some(kept) = all.iter_mut().rev().find(|kept| kept.thread_id == thread_id) {
             kept.bytes = bytes;
         }
@@ -256,10 +257,6 @@ impl Transcripts {
 
 fn kept_bytes(event: &Event) -> usize {
     event.content.get().len() * COPIES + size_of::<StateMessage>()
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reads the events behind `from`, after that one itself, which tells whether it is there still.

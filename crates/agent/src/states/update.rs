@@ -3,30 +3,26 @@
 
 use jiff::Timestamp;
 use journal::{ThreadPatch, Transaction, Write};
+use protocol::event::body::ThreadCreated;
 use protocol::{
-    Checkpoint, CheckpointId, CheckpointSource, EventType, Handoff, HandoffStatus, Interrupt, NewEvent,
-    ParentKind, Thread, ThreadId, ThreadStatus,
+    Checkpoint, CheckpointId, CheckpointSource, Handoff, HandoffStatus, Interrupt, NewEvent, ParentKind,
+    Thread, ThreadId, ThreadStatus,
 };
 use runtime::{AFTER_MODEL_NODE, ATTEMPTS_MAX, BackTo, Channels, MODEL_NODE, TOOLS_WANTED_CHANNEL};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::beginnings::Beginning;
 use super::points::{Point, no_run};
-use super::shape::{self, END_NODE, START_NODE};
+use super::shape;
 use super::shown_channels;
 use crate::agent::Agent;
+use crate::agent::services::ThreadService;
 use crate::assembly::Purpose;
 use crate::requests::RESERVED_METADATA;
-use crate::requests::messages::{InputMessage, messages_in};
+use crate::requests::messages::InputMessage;
 use crate::threads::back::takes_questions;
-use crate::turns::WORKSPACE_KEY;
-use crate::{Error, Result};
-
-/// As whom a point is written once more.
-const COPY_NODE: &str = "__copy__";
-
-/// The key of the messages among the values of a state.
-const MESSAGES_KEY: &str = "messages";
+use crate::workspace::WORKSPACE_KEY;
+use crate::{Result, RunError, ThreadError};
 
 /// The channels that clients keep in a thread's state beside ours: the files a page shows, a title, parts of a page.
 /// Anything else that they send is left out.
@@ -41,35 +37,30 @@ const CLIENT_CHANNELS_BYTES_MAX: usize = 256 << 10;
 /// What a client changes of a thread's state.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StateChange {
-    /// What is put in; unknown keys are left out.
-    pub values: Option<Map<String, Value>>,
-    /// The node that is taken to have just run, which says what comes next; `None` leaves that as it is.
-    pub as_node: Option<String>,
+    /// The messages that are put in, or that change others.
+    pub messages: Vec<InputMessage>,
+    /// The channels that are set; those that are not a client's to keep are left out.
+    pub channels: Channels,
+    /// Where the thread goes on.
+    pub continuation: Continuation,
     /// The point of the thread's past that is changed; `None` means its head.
     pub point: Option<CheckpointId>,
 }
 
-/// Who is taken to have just run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum AsNode {
-    Last,
-    Start,
-    End,
-    Copy,
-    Node(String),
-}
-
-impl AsNode {
-    fn of(given: Option<&str>) -> Option<Self> {
-        Some(match given {
-            None => Self::Last,
-            Some(START_NODE) => Self::Start,
-            Some(END_NODE) => Self::End,
-            Some(COPY_NODE) => Self::Copy,
-            Some(name) if shape::is_node(name) => Self::Node(name.to_owned()),
-            Some(_) => return None,
-        })
-    }
+/// Where a thread goes on after a change of its state.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Continuation {
+    /// Where it stood.
+    #[default]
+    Unchanged,
+    /// At the graph's entry.
+    AtEntry,
+    /// Nowhere: everything that waits is given up.
+    Idle,
+    /// Where it stood, from a point that is written once more beside the one it copies.
+    Copied,
+    /// Behind this node, which is taken to have just run.
+    After(String),
 }
 
 /// A change on its way into the journal.
@@ -81,52 +72,45 @@ struct Changing<'a> {
     before: Option<&'a Checkpoint>,
     /// The point that is changed; `None` means the head.
     point: Option<Point>,
-    as_node: AsNode,
+    continuation: &'a Continuation,
 }
 
-impl Agent {
+impl ThreadService<'_> {
     /// Changes the thread's state, and returns the id of the new point. Where it is changed at an earlier point, what came
     /// after that is out of sight, and the new point is the thread's head. What was asked about tool calls is given up; a
-    /// handoff that waits stays, unless everything is given up (`as_node` is `__end__`).
+    /// handoff that waits stays, unless everything is given up ([`Continuation::Idle`]).
     ///
     /// # Errors
-    /// [`journal::Error::Busy`] while a run is active: what it works on cannot change under it. [`Error::StateChange`] when the
-    /// change cannot be read or made, [`Error::UnknownNode`], [`Error::UnknownCheckpoint`].
-    pub async fn update_state(&self, thread_id: ThreadId, change: StateChange) -> Result<CheckpointId> {
-        self.thread(thread_id).await?;
-        let as_node = AsNode::of(change.as_node.as_deref()).ok_or_else(|| Error::UnknownNode {
-            node: change.as_node.clone().unwrap_or_default(),
-            known: shape::names(),
-        })?;
-        let refused = |reason: String| Error::StateChange { thread_id, reason };
-        let values = change.values.unwrap_or_default();
-        if !values.is_empty() && matches!(as_node, AsNode::End | AsNode::Copy) {
-            let node = if as_node == AsNode::End { END_NODE } else { COPY_NODE };
-            return Err(refused(format!("as `{node}` nothing can be put in")));
+    /// [`journal::Error::Busy`] while a run is active: what it works on cannot change under it. [`ThreadError::StateChange`] when the
+    /// change cannot be made, [`ThreadError::UnknownCheckpoint`].
+    pub async fn update_state(self, thread_id: ThreadId, change: StateChange) -> Result<CheckpointId> {
+        self.agent.thread(thread_id).await?;
+        if let Continuation::After(node) = &change.continuation
+            && !shape::is_node(node)
+        {
+            let reason = format!("there is no node `{node}`, only {}", shape::names());
+            return Err(ThreadError::StateChange { thread_id, reason }.into());
         }
         let mut attempts = 0;
         loop {
             // Whatever begins between here and the commit moves the checkpoint.
-            let before = self.store.checkpoint(thread_id).await?;
-            self.end_cut_off(thread_id).await?;
+            let before = self.agent.store.checkpoint(thread_id).await?;
+            self.agent.runs().end_cut_off(thread_id).await?;
             let now = Timestamp::now();
-            let given = values.get(MESSAGES_KEY).unwrap_or(&Value::Null);
-            let given =
-                messages_in(given, Some((thread_id, now))).map_err(|fault| refused(fault.to_string()))?;
             let point = match &change.point {
                 Some(id) => self.past_point(thread_id, *id).await?,
                 None => None,
             };
             let changing = Changing {
-                agent: self,
+                agent: self.agent,
                 thread_id,
                 now,
                 before: before.as_ref(),
                 point,
-                as_node: as_node.clone(),
+                continuation: &change.continuation,
             };
-            let (checkpoint_id, writes) = changing.writes(given, &values).await?;
-            match self.store.commit(Transaction { fence: None, writes }).await {
+            let (checkpoint_id, writes) = changing.writes(change.messages.clone(), &change.channels).await?;
+            match self.agent.store.commit(Transaction { fence: None, writes }).await {
                 Ok(_) => return Ok(checkpoint_id),
                 Err(journal::Error::Differs { .. }) if attempts < ATTEMPTS_MAX => attempts += 1,
                 Err(error) => return Err(error.into()),
@@ -139,9 +123,9 @@ impl Agent {
     ///
     /// # Errors
     /// When the thread does not exist, or the journal fails.
-    pub async fn copy_thread(&self, thread_id: ThreadId) -> Result<Thread> {
-        let source = self.thread(thread_id).await?;
-        let before = self.store.checkpoint(thread_id).await?;
+    pub async fn copy(self, thread_id: ThreadId) -> Result<Thread> {
+        let source = self.agent.thread(thread_id).await?;
+        let before = self.agent.store.checkpoint(thread_id).await?;
         let now = Timestamp::now();
         let mut thread = Thread::blank(ThreadId::generate(), source.assistant_id.clone(), now);
         let is_copied = |key: &str| key == WORKSPACE_KEY || !RESERVED_METADATA.contains(&key);
@@ -149,8 +133,8 @@ impl Agent {
         (thread.name, thread.parent_id) = (source.name, Some(thread_id));
         thread.parent_kind = Some(ParentKind::Fork);
         let into = thread.thread_id;
-        let origin = json!({"origin": "fork", "parent_thread_id": thread_id, "until": null});
-        let created = NewEvent::new(EventType::ThreadCreated, &origin, now)?;
+        let origin = ThreadCreated::Fork { parent_thread_id: Some(thread_id), until: None };
+        let created = NewEvent::of(&origin, now)?;
         let mut writes = vec![
             Write::CreateThread(thread.stamped()),
             Write::CopyEvents { from: thread_id, until: None, into },
@@ -158,10 +142,10 @@ impl Agent {
         ];
         if let Some(before) = before {
             let channels = shown_channels(&before.channels);
-            writes.push(Write::PutCheckpoint(checkpoint(into, None, (None, channels), now)));
+            writes.push(Write::PutCheckpoint(checkpoint(into, None, None, channels, now)));
         }
-        self.store.commit(Transaction { fence: None, writes }).await?;
-        self.thread(into).await
+        self.agent.store.commit(Transaction { fence: None, writes }).await?;
+        self.agent.thread(into).await
     }
 }
 
@@ -170,12 +154,12 @@ impl Changing<'_> {
     async fn writes(
         &self,
         given: Vec<InputMessage>,
-        values: &Map<String, Value>,
+        values: &Channels,
     ) -> Result<(CheckpointId, Vec<Write>)> {
         let (agent, thread_id) = (self.agent, self.thread_id);
         let brings_messages = !given.is_empty();
         let Beginning { back, events: said, writes: beside, next: then, calls_wait, given_up } =
-            agent.beginning_at(thread_id, self.point.as_ref(), given).await?;
+            agent.threads().beginning_at(thread_id, self.point.as_ref(), given).await?;
         let back = match back {
             Some(back) => Some(back),
             None => self.base_kept().await?,
@@ -185,7 +169,7 @@ impl Changing<'_> {
             None => self.before.map(|before| before.channels.clone()).unwrap_or_default(),
         };
         self.set(&mut channels, values)?;
-        let (withdrawn, waits) = self.withdrawn(&mut channels, (&given_up, back.as_ref())).await?;
+        let (withdrawn, waits) = self.withdrawn(&mut channels, &given_up, back.as_ref()).await?;
         let mut events: Vec<NewEvent> = Vec::new();
         let expected = self.before.map(|before| before.checkpoint_id);
         let mut writes = vec![Write::ExpectCheckpoint { thread_id, checkpoint_id: expected }];
@@ -195,7 +179,7 @@ impl Changing<'_> {
             events.push(told);
         }
         events.extend(said);
-        if self.as_node == AsNode::End && given_up.is_empty() {
+        if *self.continuation == Continuation::Idle && given_up.is_empty() {
             let aside = self.put_aside(&mut channels).await?;
             events.extend(aside.events);
             writes.extend(aside.writes);
@@ -216,7 +200,7 @@ impl Changing<'_> {
         let patch = ThreadPatch { status, updated_at, metadata, ..ThreadPatch::default() };
         writes.push(Write::UpdateThread { thread_id, patch });
         channels.retain(|_, value| !value.is_null());
-        let new = checkpoint(thread_id, self.before, (next, channels), self.now);
+        let new = checkpoint(thread_id, self.before, next, channels, self.now);
         let checkpoint_id = new.checkpoint_id;
         writes.push(Write::PutCheckpoint(new));
         Ok((checkpoint_id, writes))
@@ -227,7 +211,7 @@ impl Changing<'_> {
         if self.before.is_some() {
             return Ok(None);
         }
-        let base = self.agent.head_point(self.thread_id).await?;
+        let base = self.agent.threads().head_point(self.thread_id).await?;
         let last_seq = self.agent.thread(self.thread_id).await?.last_seq;
         Ok(base.map(|base| BackTo {
             keep_seq: last_seq,
@@ -240,13 +224,15 @@ impl Changing<'_> {
     /// Returns where the thread goes back to, as the new point names it. A copy of a point comes after what came before
     /// that point.
     async fn named(&self, back: &BackTo) -> Result<BackTo> {
-        let (Some(point), AsNode::Copy) = (&self.point, &self.as_node) else { return Ok(back.clone()) };
-        let copied = self.agent.state_at(self.thread_id, point.id()).await?;
+        let (Some(point), Continuation::Copied) = (&self.point, self.continuation) else {
+            return Ok(back.clone());
+        };
+        let copied = self.agent.threads().state_at(self.thread_id, point.id()).await?;
         Ok(BackTo { checkpoint_id: copied.parent_id.or_else(|| Some(point.id())), ..back.clone() })
     }
 
     /// Sets the channels that clients keep; `null` removes one.
-    fn set(&self, channels: &mut Channels, values: &Map<String, Value>) -> Result<()> {
+    fn set(&self, channels: &mut Channels, values: &Channels) -> Result<()> {
         for (key, value) in values.iter().filter(|(key, _)| CLIENT_CHANNELS.contains(&key.as_str())) {
             match (key.as_str(), value, channels.get_mut(key)) {
                 (FILES_CHANNEL, Value::Object(new), Some(Value::Object(files))) => {
@@ -261,7 +247,7 @@ impl Changing<'_> {
         if bytes > CLIENT_CHANNELS_BYTES_MAX {
             let reason =
                 format!("{bytes} bytes beside the messages, the most is {CLIENT_CHANNELS_BYTES_MAX}");
-            return Err(Error::StateChange { thread_id: self.thread_id, reason });
+            return Err(ThreadError::StateChange { thread_id: self.thread_id, reason }.into());
         }
         Ok(())
     }
@@ -270,17 +256,18 @@ impl Changing<'_> {
     async fn withdrawn(
         &self,
         channels: &mut Channels,
-        (given_up, back): (&[Handoff], Option<&BackTo>),
+        given_up: &[Handoff],
+        back: Option<&BackTo>,
     ) -> Result<(Vec<Write>, bool)> {
         let pending = self.agent.store.pending_interrupts(self.thread_id).await?;
         // A thread has one handoff that waits.
-        let is_all = self.as_node == AsNode::End || !given_up.is_empty();
+        let is_all = *self.continuation == Continuation::Idle || !given_up.is_empty();
         let is_given_up =
             |asked: &Interrupt| is_all || Purpose::at(Some(&asked.node), None) != Purpose::Handoff;
         let (given_up, kept): (Vec<_>, Vec<_>) = pending.into_iter().partition(is_given_up);
         let mut writes = match takes_questions(back) {
             true => Vec::new(),
-            false => self.agent.taken_back(&given_up, self.now).await?,
+            false => self.agent.runs().taken_back(&given_up, self.now).await?,
         };
         for asked in given_up {
             runtime::forget_question(channels, &asked.node);
@@ -300,7 +287,7 @@ impl Changing<'_> {
         };
         for handoff in self.agent.store.handoffs(filter).await? {
             let aside = handoff::put_aside(&handoff, channels, None, self.now);
-            let aside = aside.map_err(|failure| Error::StateChange {
+            let aside = aside.map_err(|failure| ThreadError::StateChange {
                 thread_id: self.thread_id,
                 reason: failure.message,
             })?;
@@ -317,33 +304,34 @@ impl Changing<'_> {
         (then, brings_messages, calls_wait): (Option<String>, bool, bool),
     ) -> Result<Option<String>> {
         let is_first = self.before.is_none() && self.point.is_none();
-        let node = match &self.as_node {
-            AsNode::End => return Ok(None),
-            AsNode::Copy => return Ok(then),
+        let node = match self.continuation {
+            Continuation::Idle => return Ok(None),
+            Continuation::Copied => return Ok(then),
             // Where nothing ever ran, what is put in is input.
-            AsNode::Last if !(is_first && brings_messages) => return Ok(then),
-            AsNode::Last | AsNode::Start => None,
-            AsNode::Node(node) => Some(node.as_str()),
+            Continuation::Unchanged if !(is_first && brings_messages) => return Ok(then),
+            Continuation::Unchanged | Continuation::AtEntry => None,
+            Continuation::After(node) => Some(node.as_str()),
         };
         if node.is_some_and(|node| [MODEL_NODE, AFTER_MODEL_NODE].contains(&node)) {
-            channels.insert(TOOLS_WANTED_CHANNEL.to_owned(), calls_wait.into());
+            TOOLS_WANTED_CHANNEL.set(channels, &calls_wait);
         }
         let purpose = Purpose::at(Some(node.unwrap_or(MODEL_NODE)), None);
         channels.extend(Purpose::Turn.channels());
         let thread_id = self.thread_id;
         let assistant_id = self.agent.thread(thread_id).await?.assistant_id;
         let model = self.agent.models.open()?;
-        match (&model, &self.as_node) {
+        match (&model, self.continuation) {
             // Without a model a thread can be filled all the same; nothing runs on in it.
-            (None, AsNode::Last) => return Ok(None),
-            (None, _) if purpose == Purpose::Turn => return Err(Error::NoModel { thread_id }),
+            (None, Continuation::Unchanged) => return Ok(None),
+            (None, _) if purpose == Purpose::Turn => return Err(RunError::NoModel(thread_id).into()),
             _ => {}
         }
         let driver = self.agent.driver(&assistant_id, model.as_ref(), Purpose::Turn).await?;
-        Ok(match node {
+        let next = match node {
             Some(node) => driver.graph.after(node, channels),
             None => driver.graph.first(channels),
-        })
+        };
+        Ok(next.map_err(runtime::Error::from)?)
     }
 }
 
@@ -351,7 +339,8 @@ impl Changing<'_> {
 fn checkpoint(
     thread_id: ThreadId,
     before: Option<&Checkpoint>,
-    (next, channels): (Option<String>, Channels),
+    next: Option<String>,
+    channels: Channels,
     now: Timestamp,
 ) -> Checkpoint {
     Checkpoint {

@@ -4,7 +4,7 @@ use protocol::{Seq, ThreadId};
 use serde::Serialize;
 
 use crate::Result;
-use crate::agent::Agent;
+use crate::agent::services::ThreadService;
 
 /// What of a thread its model sees. The transcript is [`crate::State::messages`]; this says which of it is sent as it is, and what
 /// stands for the rest.
@@ -25,14 +25,14 @@ pub struct ModelWindow {
     pub tokens: u64,
 }
 
-impl Agent {
+impl ThreadService<'_> {
     /// Returns what of the thread its model sees.
     ///
     /// # Errors
     /// When the thread does not exist, or the journal fails.
-    pub async fn context_of(&self, thread_id: ThreadId) -> Result<ModelWindow> {
+    pub async fn context_of(self, thread_id: ThreadId) -> Result<ModelWindow> {
         let transcript = self.messages_after(thread_id, 0).await?;
-        let context = self.contexts.read(&*self.store, thread_id).await?;
+        let context = self.agent.contexts.read(&*self.agent.store, thread_id).await?;
         let compaction = context.beginning.compaction();
         // What stands for the condensed is an event of its own, and no message of the transcript.
         let marker_seq = compaction.map(|(seq, _)| seq);

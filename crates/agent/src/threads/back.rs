@@ -9,7 +9,7 @@ use protocol::{
 use runtime::BackTo;
 
 use crate::Result;
-use crate::agent::Agent;
+use crate::agent::services::ThreadService;
 
 /// What goes with a thread's going back.
 #[derive(Debug, Default)]
@@ -28,35 +28,40 @@ pub(crate) fn takes_questions(back: Option<&BackTo>) -> bool {
     back.is_some_and(|back| back.superseded > 0)
 }
 
-impl Agent {
+impl ThreadService<'_> {
     /// Returns what goes with the thread's going back to `keep_seq`.
     pub(crate) async fn gone_with(
-        &self,
+        self,
         thread_id: ThreadId,
         keep_seq: Seq,
         now: Timestamp,
     ) -> Result<GoneWith> {
-        let superseded = self.store.messages_after(thread_id, keep_seq).await?;
+        let superseded = self.agent.store.messages_after(thread_id, keep_seq).await?;
         let given_up = self.asked_after(thread_id, keep_seq).await?;
         let mut writes: Vec<Write> =
             given_up.iter().flat_map(|handoff| handoff::rewound(handoff, now)).collect();
         if superseded > 0 {
-            writes.extend(self.taken_back(&self.pending(thread_id).await?, now).await?);
+            writes.extend(
+                self.agent
+                    .runs()
+                    .taken_back(&self.agent.runs().pending_interrupts(thread_id).await?, now)
+                    .await?,
+            );
         }
         Ok(GoneWith { superseded, given_up, writes })
     }
 
     /// Returns the thread's pending handoff if it was asked about after `seq`.
-    async fn asked_after(&self, thread_id: ThreadId, seq: Seq) -> Result<Vec<Handoff>> {
+    async fn asked_after(self, thread_id: ThreadId, seq: Seq) -> Result<Vec<Handoff>> {
         let filter = journal::HandoffFilter {
             parent_thread_id: Some(thread_id),
             statuses: HandoffStatus::ALL.into_iter().filter(|status| status.is_pending()).collect(),
             ..journal::HandoffFilter::default()
         };
         let mut asked = Vec::new();
-        for handoff in self.store.handoffs(filter).await? {
+        for handoff in self.agent.store.handoffs(filter).await? {
             let key = handoff::requested_key(handoff.handoff_id);
-            if self.store.seq_of_key(thread_id, &key).await?.is_some_and(|at| at > seq) {
+            if self.agent.store.seq_of_key(thread_id, &key).await?.is_some_and(|at| at > seq) {
                 asked.push(handoff);
             }
         }
@@ -82,7 +87,8 @@ impl GoingBack {
     /// it stood.
     pub(crate) fn restoring(
         self,
-        (thread_id, run_id): (ThreadId, RunId),
+        thread_id: ThreadId,
+        run_id: RunId,
         head: &Checkpoint,
         now: Timestamp,
     ) -> Result<Vec<Write>> {

@@ -11,13 +11,13 @@ use protocol::{
     ArchiveReason, AssistantId, Checkpoint, CheckpointId, Compaction, CompactionFailed, CompactionTrigger,
     EventType, RunStatus, Seq, ThreadId, TurnsArchived,
 };
-use runtime::{Frames, RunEnd, Start};
+use runtime::{Frames, RunEnd, RunScope, Start};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::Agent;
+use crate::agent::services::ThreadService;
 use crate::assembly::Purpose;
-use crate::{Error, Result};
+use crate::{Error, Result, ThreadError};
 
 /// Events of a run that condenses, at most.
 const RUN_EVENTS_MAX: usize = 200;
@@ -63,89 +63,91 @@ pub struct Uncompacted {
     pub is_too_large: bool,
 }
 
-impl Agent {
-    /// Condenses the older part of the thread. The messages stay in the journal, and [`Agent::uncompact`] takes it back.
+impl ThreadService<'_> {
+    /// Condenses the older part of the thread. The messages stay in the journal, and [`ThreadService::uncompact`] takes it back.
     ///
     /// # Errors
-    /// [`Error::NothingToCompact`] when there is nothing to condense; [`Error::NotCompacted`] when it was stopped or did
-    /// not help, and nothing changed; [`journal::Error::Busy`] when a run is active.
+    /// [`ThreadError::NothingToCompact`] when there is nothing to compact; [`ThreadError::CompactionStopped`] when it was stopped and
+    /// [`ThreadError::NotCompacted`] when it did not help, and nothing changed; [`journal::Error::Busy`] when a run is active.
     pub async fn compact(
-        &self,
+        self,
         thread_id: ThreadId,
         request: &CompactionRequest,
         frames: &Frames,
         cancel: &CancellationToken,
     ) -> Result<Condensed> {
-        self.sweep(frames, cancel).await?;
-        self.take_up(thread_id, frames, cancel).await?;
-        let model = self.models.open()?;
+        self.agent.runs().sweep(frames, cancel).await?;
+        self.agent.runs().take_up(thread_id, frames, cancel).await?;
+        let model = self.agent.models.open()?;
         let frame_tokens = self.frame_tokens(thread_id).await?;
-        let compactor = self.compactor(model.as_ref());
+        let compactor = self.agent.compactor(model.as_ref());
         let wanted = wanted(request, frame_tokens);
-        if let Some(reason) =
-            compactor.nothing_to_do((&*self.store, thread_id), &wanted).await.map_err(failed(thread_id))?
-        {
-            return Err(Error::NothingToCompact { thread_id, reason });
+        let nothing = compactor.nothing_to_do(&*self.agent.store, thread_id, &wanted).await;
+        if let Some(reason) = nothing.map_err(failed(thread_id))? {
+            return Err(ThreadError::NothingToCompact { thread_id, reason }.into());
         }
         let mut channels = Purpose::Compaction.channels();
         channels.extend(wanted_channels(&wanted));
         let start = Start { channels, ..Start::default() };
-        let end = self.run(thread_id, start, model.as_ref(), (frames, cancel)).await?;
+        let end = self.agent.runs().run_prepared(thread_id, start, frames, cancel).await?;
         self.condensed(thread_id, &end).await
     }
 
-    async fn condensed(&self, thread_id: ThreadId, end: &RunEnd) -> Result<Condensed> {
-        let not_compacted = |reason| Error::NotCompacted { thread_id, reason };
-        let events = self.store.run_events(thread_id, end.run_id, 0, RUN_EVENTS_MAX).await?;
+    async fn condensed(self, thread_id: ThreadId, end: &RunEnd) -> Result<Condensed> {
+        let not_compacted = |reason| ThreadError::NotCompacted { thread_id, reason };
+        let events = self.agent.store.run_events(thread_id, end.run_id, 0, RUN_EVENTS_MAX).await?;
         for event in events.iter().rev() {
             match event.kind() {
                 Some(EventType::Compacted) => {
-                    let compaction = serde_json::from_str(event.content.get())?;
+                    let compaction = event.body()?;
                     let marker = history(std::slice::from_ref(event)).pop();
                     return Ok(Condensed { marker, compaction, is_stored: true });
                 }
                 Some(EventType::CompactionFailed) => {
-                    let failed: CompactionFailed = serde_json::from_str(event.content.get())?;
-                    return Err(match failed.vetoed_by {
+                    let failed: CompactionFailed = event.body()?;
+                    return Err(Error::from(match failed.vetoed_by {
                         Some(by) => not_compacted(format!("{by} refused: {}", failed.reason)),
-                        None => Error::NothingToCompact { thread_id, reason: failed.reason },
-                    });
+                        None => ThreadError::NothingToCompact { thread_id, reason: failed.reason },
+                    }));
                 }
                 _ => {}
             }
         }
-        Err(match (end.status, &end.error) {
-            (RunStatus::Cancelled, _) => not_compacted("it was stopped".to_owned()),
-            (_, Some(error)) => not_compacted(error.clone()),
+        Err(Error::from(match (end.status, &end.failure) {
+            (RunStatus::Cancelled, _) => ThreadError::CompactionStopped(thread_id),
+            (_, Some(failure)) => not_compacted(failure.message.clone()),
             (_, None) => {
                 let reason = "another run had condensed it meanwhile".to_owned();
-                Error::NothingToCompact { thread_id, reason }
+                ThreadError::NothingToCompact { thread_id, reason }
             }
-        })
+        }))
     }
 
-    /// Returns what [`Agent::compact`] would do, the summary included. Nothing is stored.
+    /// Returns what [`ThreadService::compact`] would do, the summary included. Nothing is stored.
     ///
     /// # Errors
-    /// As [`Agent::compact`].
+    /// As [`ThreadService::compact`].
     pub async fn preview_compaction(
-        &self,
+        self,
         thread_id: ThreadId,
         request: &CompactionRequest,
         frames: &Frames,
         cancel: &CancellationToken,
     ) -> Result<Condensed> {
-        self.thread(thread_id).await?;
-        let model = self.models.open()?;
+        self.agent.thread(thread_id).await?;
+        let model = self.agent.models.usable();
         let wanted = wanted(request, self.frame_tokens(thread_id).await?);
-        let compactor: Compactor = self.compactor(model.as_ref());
-        let previewed = compactor.preview((&*self.store, thread_id), &wanted, (frames, cancel)).await;
+        let compactor: Compactor = self.agent.compactor(model.as_ref());
+        let previewed =
+            compactor.preview(&*self.agent.store, thread_id, &wanted, RunScope { frames, cancel }).await;
         match previewed.map_err(failed(thread_id))? {
             Some(Previewed::Ready(compaction)) => {
                 Ok(Condensed { marker: None, compaction: *compaction, is_stored: false })
             }
-            Some(Previewed::Nothing(reason)) => Err(Error::NothingToCompact { thread_id, reason }),
-            None => Err(Error::NotCompacted { thread_id, reason: "it was stopped".to_owned() }),
+            Some(Previewed::Nothing(reason)) => {
+                Err(ThreadError::NothingToCompact { thread_id, reason }.into())
+            }
+            None => Err(ThreadError::CompactionStopped(thread_id).into()),
         }
     }
 
@@ -153,9 +155,9 @@ impl Agent {
     /// memory no more. It is one transaction, worked out again when somebody changed the conversation meanwhile.
     ///
     /// # Errors
-    /// [`Error::NothingToUndo`] when nothing is condensed; [`journal::Error::Busy`] when a run is active;
+    /// [`ThreadError::NothingToUndo`] when nothing is compacted; [`journal::Error::Busy`] when a run is active;
     /// [`journal::Error::Differs`] when it went on changing, or another compaction was taken back meanwhile.
-    pub async fn uncompact(&self, thread_id: ThreadId) -> Result<Uncompacted> {
+    pub async fn uncompact(self, thread_id: ThreadId) -> Result<Uncompacted> {
         let mut first = None;
         for _ in 1..UNDO_ATTEMPTS_MAX {
             match self.uncompact_once(thread_id, &mut first).await {
@@ -167,25 +169,25 @@ impl Agent {
     }
 
     /// Takes the newest compaction back as long as it is `meant`, which the first attempt finds out.
-    async fn uncompact_once(&self, thread_id: ThreadId, meant: &mut Option<Seq>) -> Result<Uncompacted> {
-        let planned = Planned { thread_id, last_seq: self.thread(thread_id).await?.last_seq };
-        if let Some(run) = self.store.active_runs(Some(thread_id)).await?.into_iter().next() {
+    async fn uncompact_once(self, thread_id: ThreadId, meant: &mut Option<Seq>) -> Result<Uncompacted> {
+        let planned = Planned { thread_id, last_seq: self.agent.thread(thread_id).await?.last_seq };
+        if let Some(run) = self.agent.store.active_runs(Some(thread_id)).await?.into_iter().next() {
             // One whose process is gone goes on with what is sent then.
-            self.leases.ended(&run).await?;
+            self.agent.leases.ended(&run).await?;
         }
-        let (model, frame_tokens) = (self.models.open()?, self.frame_tokens(thread_id).await?);
+        let (model, frame_tokens) = (self.agent.models.usable(), self.frame_tokens(thread_id).await?);
         let name = model.as_ref().map(|model| model.name().to_string()).unwrap_or_default();
-        let before = self.contexts.read(&*self.store, thread_id).await?;
+        let before = self.agent.contexts.read(&*self.agent.store, thread_id).await?;
         let tokens_before = before.request_tokens(&name, frame_tokens);
-        let Some(marker) = newest_marker(&*self.store, thread_id, &before.beginning).await? else {
-            return Err(Error::NothingToUndo { thread_id });
+        let Some(marker) = newest_marker(&*self.agent.store, thread_id, &before.beginning).await? else {
+            return Err(ThreadError::NothingToUndo(thread_id).into());
         };
         if *meant.get_or_insert(marker.seq) != marker.seq {
             let id = thread_id.to_string();
             return Err(journal::Error::Differs { what: "compaction that is taken back", id }.into());
         }
         let now = Timestamp::now();
-        let checkpoint = self.store.checkpoint(thread_id).await?;
+        let checkpoint = self.agent.store.checkpoint(thread_id).await?;
         let checkpoint_id = checkpoint.as_ref().map(|point| point.checkpoint_id);
         // A transfer that is committed before this is noticed here, and one that comes behind it notices the undo.
         let mut writes =
@@ -200,28 +202,33 @@ impl Agent {
             let checkpoint_id = CheckpointId::generate();
             writes.push(Write::PutCheckpoint(Checkpoint { checkpoint_id, created_at: now, ..point }));
         }
-        self.store.commit(Transaction { fence: None, writes }).await?;
-        let after = self.contexts.read(&*self.store, thread_id).await?.request_tokens(&name, frame_tokens);
+        self.agent.store.commit(Transaction { fence: None, writes }).await?;
+        let after = self
+            .agent
+            .contexts
+            .read(&*self.agent.store, thread_id)
+            .await?
+            .request_tokens(&name, frame_tokens);
         // Whoever takes it back has seen how full it is.
-        self.proposed_at(thread_id, after).await?;
+        self.agent.handoffs().proposed_at(thread_id, after).await?;
         Ok(Uncompacted {
             marker_seq: marker.seq,
             replaced_count: marker.compaction.replaced_count,
             tokens_before,
             tokens_after: after,
-            is_too_large: !self.compactor(model.as_ref()).takes(after),
+            is_too_large: !self.agent.compactor(model.as_ref()).takes(after),
         })
     }
 
     /// Returns the writes by which memory gives back the turns that it took over from this compaction. What an earlier one
     /// condensed went with them, and is due again.
     async fn restored(
-        &self,
+        self,
         thread_id: ThreadId,
         marker: &NewestMarker,
         now: Timestamp,
     ) -> Result<Vec<Write>> {
-        let assistant_id = self.thread(thread_id).await?.assistant_id;
+        let assistant_id = self.agent.thread(thread_id).await?.assistant_id;
         let mut summary_ids = Vec::new();
         for archived in self.archived_by(thread_id, marker.seq).await? {
             // A copy of another thread tells of summaries that stand for the turns of that one.
@@ -233,23 +240,23 @@ impl Agent {
             return Ok(Vec::new());
         }
         let mut writes = vec![Write::RestoreTurns { summary_ids, scope: None }];
-        if self.config.memory.enabled && marker.compaction.previous_seq.is_some() {
-            let item = memory::transfer_due(&*self.store, (&assistant_id, thread_id), now).await?;
+        if self.agent.config.memory.enabled && marker.compaction.previous_seq.is_some() {
+            let item = memory::transfer_due(&*self.agent.store, &assistant_id, thread_id, now).await?;
             writes.push(Write::Enqueue(item));
         }
         Ok(writes)
     }
 
     /// Returns what memory took over because of this compaction.
-    async fn archived_by(&self, thread_id: ThreadId, marker_seq: Seq) -> Result<Vec<TurnsArchived>> {
+    async fn archived_by(self, thread_id: ThreadId, marker_seq: Seq) -> Result<Vec<TurnsArchived>> {
         let (mut found, mut after) = (Vec::new(), marker_seq);
         loop {
             let types = vec![EventType::TurnsArchived];
             let query = EventQuery { types, ..EventQuery::after(after, ARCHIVE_PAGE_ROWS) };
-            let page = self.store.events(thread_id, query).await?;
+            let page = self.agent.store.events(thread_id, query).await?;
             let Some(last) = page.last() else { return Ok(found) };
             after = last.seq;
-            let archived = page.iter().filter_map(|event| serde_json::from_str(event.content.get()).ok());
+            let archived = page.iter().filter_map(|event| event.body().ok());
             found.extend(archived.filter(|archived: &TurnsArchived| {
                 archived.reason == ArchiveReason::Compaction && archived.marker_seq == Some(marker_seq)
             }));
@@ -258,7 +265,7 @@ impl Agent {
 
     /// Returns whether a summary stands for turns of the thread.
     async fn stands_for(
-        &self,
+        self,
         assistant_id: &AssistantId,
         thread_id: ThreadId,
         archived: &TurnsArchived,
@@ -274,7 +281,7 @@ impl Agent {
                 limit: ARCHIVE_PAGE_ROWS,
                 ..TurnQuery::of(assistant_id.clone())
             };
-            let page = self.store.turns(query).await?;
+            let page = self.agent.store.turns(query).await?;
             if page.iter().any(|turn| turn.summary_id == Some(archived.summary_id)) {
                 return Ok(true);
             }
@@ -286,12 +293,9 @@ impl Agent {
     }
 
     /// Returns the tokens of everything in the thread's next request that is no message; 0 where nothing is sent.
-    async fn frame_tokens(&self, thread_id: ThreadId) -> Result<u64> {
-        let Some(model) = self.models.open()? else { return Ok(0) };
-        let assistant_id = self.thread(thread_id).await?.assistant_id;
-        let preview = self.asking_node(&assistant_id, &model).await?;
-        let preview = preview.preview(&self.store, (thread_id, protocol::RunId::generate())).await;
-        let preview = preview.map_err(|failure| Error::Preview { thread_id, reason: failure.message })?;
+    async fn frame_tokens(self, thread_id: ThreadId) -> Result<u64> {
+        let Some(model) = self.agent.models.usable() else { return Ok(0) };
+        let preview = self.preview(thread_id, &model).await?;
         Ok(preview.tools + preview.hooks.iter().map(|(_, tokens)| tokens).sum::<u64>())
     }
 }
@@ -306,6 +310,6 @@ fn wanted(request: &CompactionRequest, frame_tokens: u64) -> Wanted {
     }
 }
 
-fn failed(thread_id: ThreadId) -> impl Fn(runtime::Failure) -> Error {
-    move |failure| Error::NotCompacted { thread_id, reason: failure.message }
+fn failed(thread_id: ThreadId) -> impl Fn(runtime::Failure) -> ThreadError {
+    move |failure| ThreadError::NotCompacted { thread_id, reason: failure.message }
 }

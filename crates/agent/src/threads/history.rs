@@ -9,22 +9,23 @@ use journal::{EventQuery, HistoryPage, HistoryQuery, ThreadFilter, Transaction, 
 use model::tokens::truncate_graphemes;
 use protocol::{Event, Message, Rating, Run, RunFeedback, RunId, Seq, ThreadId};
 
-use crate::agent::Agent;
-use crate::{Error, Result};
+use crate::agent::services::{RunService, ThreadService};
+use crate::{Result, RunError};
 
 /// Threads that are looked through for the newest run: those that were active last.
 const NEWEST_THREADS: usize = 20;
 
-impl Agent {
+impl ThreadService<'_> {
     /// Returns every event of the thread, in order.
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn events(&self, thread_id: ThreadId) -> Result<Vec<Event>> {
+    pub async fn events(self, thread_id: ThreadId) -> Result<Vec<Event>> {
         let mut events: Vec<Event> = Vec::new();
         loop {
             let after = events.last().map_or(0, |event| event.seq);
-            let page = self.store.events(thread_id, EventQuery::after(after, journal::PAGE_ROWS_MAX)).await?;
+            let page =
+                self.agent.store.events(thread_id, EventQuery::after(after, journal::PAGE_ROWS_MAX)).await?;
             if page.is_empty() {
                 return Ok(events);
             }
@@ -36,7 +37,7 @@ impl Agent {
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn history(&self, thread_id: ThreadId) -> Result<Vec<HistoryEntry>> {
+    pub async fn history(self, thread_id: ThreadId) -> Result<Vec<HistoryEntry>> {
         let mut entries = history(&self.events(thread_id).await?);
         let mut answers: BTreeMap<RunId, usize> = BTreeMap::new();
         for (at, entry) in entries.iter().enumerate() {
@@ -45,7 +46,7 @@ impl Agent {
             }
         }
         let run_ids: Vec<RunId> = answers.keys().copied().collect();
-        for feedback in self.store.feedback(thread_id, &run_ids, self.feedback_user()).await? {
+        for feedback in self.agent.store.feedback(thread_id, &run_ids, self.agent.feedback_user()).await? {
             if let Some(at) = answers.get(&feedback.run_id) {
                 entries[*at].feedback = Some(Some(feedback));
             }
@@ -57,35 +58,40 @@ impl Agent {
     ///
     /// # Errors
     /// When the page has no rows or too many, or the journal fails.
-    pub async fn history_page(&self, thread_id: ThreadId, query: &HistoryQuery) -> Result<HistoryPage> {
-        Ok(journal::history_page(&*self.store, thread_id, query).await?)
+    pub async fn history_page(self, thread_id: ThreadId, query: &HistoryQuery) -> Result<HistoryPage> {
+        Ok(journal::history_page(&*self.agent.store, thread_id, query).await?)
     }
+}
 
+impl RunService<'_> {
     /// Returns the run whose id begins with `prefix`; `last` is the newest one of the most recently active thread.
     ///
     /// # Errors
     /// When there is none, or more than one.
-    pub async fn find_run(&self, prefix: &str) -> Result<Run> {
-        let unknown = || Error::UnknownRun { given: prefix.to_owned() };
+    pub async fn find(self, prefix: &str) -> Result<Run> {
+        let unknown = || RunError::Unknown(prefix.to_owned());
         let matches = match prefix {
             "last" => self.newest_run().await?.into_iter().collect(),
             _ if prefix.trim().is_empty() => Vec::new(),
-            _ => self.store.runs_by_prefix(prefix, &self.scope).await?,
+            _ => self.agent.store.runs_by_prefix(prefix, &self.agent.scope).await?,
         };
         match matches.as_slice() {
-            [only] => self.store.run(*only).await?.ok_or_else(unknown),
-            [] => Err(unknown()),
-            _ => Err(Error::AmbiguousRun { prefix: prefix.to_owned(), matches }),
+            [only] => Ok(self.agent.store.run(*only).await?.ok_or_else(unknown)?),
+            [] => Err(unknown().into()),
+            _ => {
+                let matches = matches.iter().map(RunId::to_string).collect();
+                Err(RunError::Ambiguous { prefix: prefix.to_owned(), matches }.into())
+            }
         }
     }
 
-    async fn newest_run(&self) -> Result<Option<RunId>> {
+    async fn newest_run(self) -> Result<Option<RunId>> {
         // The child of a handoff and a fork are newer than the run they came from, and have none yet.
         let filter = ThreadFilter { limit: NEWEST_THREADS, ..ThreadFilter::default() };
         let mut newest = None;
-        for thread in self.threads(filter).await? {
+        for thread in self.agent.threads().list(filter).await? {
             // Ids of runs are in the order of time.
-            newest = newest.max(self.store.newest_run(thread.thread_id).await?);
+            newest = newest.max(self.agent.store.newest_run(thread.thread_id).await?);
         }
         Ok(newest)
     }
@@ -96,20 +102,19 @@ impl Agent {
     /// # Errors
     /// When there is no such run, the comment is too long, or the journal fails.
     pub async fn set_feedback(
-        &self,
+        self,
         run_id: RunId,
         rating: Option<Rating>,
         comment: Option<String>,
     ) -> Result<Option<RunFeedback>> {
-        let run =
-            self.store.run(run_id).await?.ok_or_else(|| Error::UnknownRun { given: run_id.to_string() })?;
-        let (thread_id, user_id) = (run.thread_id, self.feedback_user().to_owned());
+        let run = self.known_run(run_id).await?;
+        let (thread_id, user_id) = (run.thread_id, self.agent.feedback_user().to_owned());
         if let Some(text) = &comment
             && truncate_graphemes(text, RunFeedback::COMMENT_GRAPHEMES_MAX).len() < text.len()
         {
-            return Err(Error::CommentTooLong { graphemes_max: RunFeedback::COMMENT_GRAPHEMES_MAX });
+            return Err(RunError::CommentTooLong.into());
         }
-        let before = self.store.feedback(thread_id, &[run_id], self.feedback_user()).await?.pop();
+        let before = self.agent.store.feedback(thread_id, &[run_id], self.agent.feedback_user()).await?.pop();
         let kept = before.filter(|before| Some(before.rating) == rating).and_then(|before| before.comment);
         let comment = comment.or(kept);
         let now = Timestamp::now();
@@ -125,8 +130,8 @@ impl Agent {
             }),
             None => Write::RemoveFeedback { thread_id, run_id, user_id },
         };
-        self.store.commit(Transaction { fence: None, writes: vec![write] }).await?;
-        Ok(self.store.feedback(thread_id, &[run_id], self.feedback_user()).await?.pop())
+        self.agent.store.commit(Transaction { fence: None, writes: vec![write] }).await?;
+        Ok(self.agent.store.feedback(thread_id, &[run_id], self.agent.feedback_user()).await?.pop())
     }
 
     /// Returns a page of the events of a run, from the first one after `after`: those that were condensed or taken back
@@ -134,9 +139,8 @@ impl Agent {
     ///
     /// # Errors
     /// When there is no such run, or the journal fails.
-    pub async fn run_trace(&self, run_id: RunId, after: Seq, limit: usize) -> Result<Vec<Event>> {
-        let run =
-            self.store.run(run_id).await?.ok_or_else(|| Error::UnknownRun { given: run_id.to_string() })?;
-        Ok(self.store.run_events(run.thread_id, run_id, after, limit).await?)
+    pub async fn events_of(self, run_id: RunId, after: Seq, limit: usize) -> Result<Vec<Event>> {
+        let run = self.known_run(run_id).await?;
+        Ok(self.agent.store.run_events(run.thread_id, run_id, after, limit).await?)
     }
 }

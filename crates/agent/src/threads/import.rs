@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use protocol::ThreadId;
-use runtime::Frames;
+use runtime::{Frames, RunScope};
 use serde::Serialize;
 use tempfile::NamedTempFile;
 use tokio_util::sync::CancellationToken;
 use transcripts::discover::{self, Places, discover};
 use transcripts::{Problem, Source};
 
-use crate::agent::Agent;
-use crate::{Class, Error, Result};
+use crate::agent::services::ThreadService;
+use crate::{Class, Error, Result, ThreadError};
 
 use passes::SourceImport;
 
@@ -91,7 +91,7 @@ impl From<Problem> for ImportProblem {
     }
 }
 
-impl Agent {
+impl ThreadService<'_> {
     /// Imports session files, folders of them, or standard input (`-`). A session that was imported before gets
     /// what is new; one whose history differs becomes a thread of its own, and so does one that grew after somebody
     /// spoke in its thread (`metadata.source.continues` names that thread then).
@@ -102,14 +102,14 @@ impl Agent {
     /// When the only named file cannot be read or holds no session, or the journal fails. What was imported before
     /// that stays; the same call goes on from there.
     pub async fn import(
-        &self,
+        self,
         paths: &[PathBuf],
         frames: &Frames,
         cancel: &CancellationToken,
     ) -> Result<ImportReport> {
         let mut report = ImportReport::default();
         for path in paths {
-            match self.import_path(path, &mut report, (frames, cancel)).await {
+            match self.import_path(path, &mut report, RunScope { frames, cancel }).await {
                 Err(error) if error.class() == Class::User && paths.len() > 1 => {
                     let reason = error.to_string();
                     report.failed.push(ImportProblem { path: path.clone(), line: None, reason });
@@ -127,49 +127,42 @@ impl Agent {
     /// `name`.
     ///
     /// # Errors
-    /// When it cannot be read to its end or holds no session, or the journal fails. As in [`Agent::import`], what was
+    /// When it cannot be read to its end or holds no session, or the journal fails. As in [`ThreadService::import`], what was
     /// imported before that stays.
     pub async fn import_sent(
-        &self,
+        self,
         file: NamedTempFile,
         name: &str,
         frames: &Frames,
         cancel: &CancellationToken,
     ) -> Result<ImportReport> {
         let mut report = ImportReport::default();
-        self.import_source(Source::spooled(file, name), &mut report, (frames, cancel)).await?;
+        self.import_source(Source::spooled(file, name), &mut report, RunScope { frames, cancel }).await?;
         Ok(report)
     }
 
     /// Writes standard input into a temporary file of the home folder, gone with the source.
-    async fn standard_input(&self) -> Result<Source> {
+    async fn standard_input(self) -> Result<Source> {
         let name = "standard input";
-        let home = self.settings.home.root().to_owned();
-        let spooled =
-            tokio::task::spawn_blocking(move || Source::spool(&mut std::io::stdin(), name, &home)).await;
-        Ok(spooled.map_err(|error| Error::Input { path: name.into(), reason: error.to_string() })??)
+        let home = self.agent.settings.home.root().to_owned();
+        Ok(tokio::task::spawn_blocking(move || Source::spool(&mut std::io::stdin(), name, &home)).await??)
     }
 
-    async fn import_path(
-        &self,
-        path: &Path,
-        report: &mut ImportReport,
-        context: (&Frames, &CancellationToken),
-    ) -> Result<()> {
+    async fn import_path(self, path: &Path, report: &mut ImportReport, scope: RunScope<'_>) -> Result<()> {
         if path.as_os_str() == "-" {
             let source = self.standard_input().await?;
-            return self.import_source(source, report, context).await;
+            return self.import_source(source, report, scope).await;
         }
         let source = Source::file(path);
         match transcripts::detect(&source) {
-            Err(transcripts::Error::Folder { .. }) => self.import_folder(path, report, context).await,
-            Ok(_) | Err(_) => self.import_source(source, report, context).await,
+            Err(transcripts::Error::Folder { .. }) => self.import_folder(path, report, scope).await,
+            Ok(_) | Err(_) => self.import_source(source, report, scope).await,
         }
     }
 
     /// Returns the sessions of agents that are installed on this machine, newest first, with the titles of the
     /// newest `titled`, and what could not be looked at.
-    pub fn discover(&self, titled: usize) -> (Vec<FoundSession>, Vec<ImportProblem>) {
+    pub fn discover(self, titled: usize) -> (Vec<FoundSession>, Vec<ImportProblem>) {
         let discovery = discover(&self.places());
         let found = discovery.found.into_iter().enumerate().map(|(index, found)| {
             let source = Source::file(&found.path);
@@ -187,11 +180,11 @@ impl Agent {
         (found.collect(), discovery.problems.into_iter().map(ImportProblem::from).collect())
     }
 
-    fn places(&self) -> Places {
+    fn places(self) -> Places {
         let folder = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
         Places {
             home: etcetera::home_dir().unwrap_or_default(),
-            current_folder: self.settings.workspace.clone(),
+            current_folder: self.agent.settings.workspace.clone(),
             claude_config: folder("CLAUDE_CONFIG_DIR"),
             codex_home: folder("CODEX_HOME"),
             data_home: folder("XDG_DATA_HOME"),
@@ -200,27 +193,27 @@ impl Agent {
 
     /// Imports the files below a folder; what is wrong with one of them is reported and the others are imported.
     async fn import_folder(
-        &self,
+        self,
         folder: &Path,
         report: &mut ImportReport,
-        context: (&Frames, &CancellationToken),
+        scope: RunScope<'_>,
     ) -> Result<()> {
         let (files, problems) = files_below(folder)?;
         report.problems.extend(problems);
         for path in files {
-            match self.import_source(Source::file(&path), report, context).await {
+            match self.import_source(Source::file(&path), report, scope).await {
                 Ok(()) => {}
-                Err(Error::Transcript(
+                Err(Error::Thread(ThreadError::Transcript(
                     transcripts::Error::Empty { .. }
                     | transcripts::Error::Binary { .. }
                     | transcripts::Error::Unrecognized { .. },
-                )) => report.skipped.push(path),
-                Err(Error::Transcript(error)) => {
+                ))) => report.skipped.push(path),
+                Err(Error::Thread(ThreadError::Transcript(error))) => {
                     report.problems.push(ImportProblem { path, line: None, reason: error.to_string() });
                 }
                 Err(error) => return Err(error),
             }
-            if context.1.is_cancelled() {
+            if scope.cancel.is_cancelled() {
                 break;
             }
         }
@@ -228,13 +221,13 @@ impl Agent {
     }
 
     async fn import_source(
-        &self,
+        self,
         source: Source,
         report: &mut ImportReport,
-        context: (&Frames, &CancellationToken),
+        scope: RunScope<'_>,
     ) -> Result<()> {
         report.bytes += source.bytes();
-        SourceImport::new(self, source).run(report, context).await
+        SourceImport::new(self.agent, source).run(report, scope).await
     }
 }
 
@@ -247,10 +240,10 @@ fn files_below(folder: &Path) -> Result<(Vec<PathBuf>, Vec<ImportProblem>)> {
     let mut files = Vec::new();
     let mut problems = Vec::new();
     let mut folders = Vec::new();
-    list(folder, (&mut files, &mut folders))
-        .map_err(|error| Error::Input { path: folder.to_owned(), reason: error.to_string() })?;
+    list(folder, &mut files, &mut folders)
+        .map_err(|error| ThreadError::Input { path: folder.to_owned(), reason: error.to_string() })?;
     while let Some(path) = folders.pop() {
-        if let Err(error) = list(&path, (&mut files, &mut folders)) {
+        if let Err(error) = list(&path, &mut files, &mut folders) {
             let reason = format!("left out the folder: {error}");
             problems.push(ImportProblem { path, line: None, reason });
         }
@@ -260,7 +253,7 @@ fn files_below(folder: &Path) -> Result<(Vec<PathBuf>, Vec<ImportProblem>)> {
 }
 
 /// Adds what a folder holds to `files` and `folders`.
-fn list(folder: &Path, (files, folders): (&mut Vec<PathBuf>, &mut Vec<PathBuf>)) -> std::io::Result<()> {
+fn list(folder: &Path, files: &mut Vec<PathBuf>, folders: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let kind = entry.file_type()?;

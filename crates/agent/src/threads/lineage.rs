@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 
 use journal::{Direction, EventQuery, Sort, Subagents, ThreadFilter};
+use protocol::event::body::ThreadCreated;
 use protocol::{EventType, ParentKind, Thread, ThreadId};
-use serde_json::Value;
 
 use crate::Result;
-use crate::agent::Agent;
+use crate::agent::services::ThreadService;
 
 /// Threads of a tree that are read; the rest is left out, and said to be.
 const THREADS_MAX: usize = 1_000;
@@ -54,12 +54,12 @@ pub struct SubagentsOf {
     pub is_complete: bool,
 }
 
-impl Agent {
+impl ThreadService<'_> {
     /// Returns the sub-agents that worked for the thread itself; those that worked for these are theirs.
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn subagents(&self, thread_id: ThreadId) -> Result<SubagentsOf> {
+    pub async fn subagents(self, thread_id: ThreadId) -> Result<SubagentsOf> {
         let filter = ThreadFilter {
             parent_id: Some(thread_id),
             subagents: Subagents::Shown,
@@ -67,7 +67,7 @@ impl Agent {
             limit: SUBAGENTS_MAX + 1,
             ..ThreadFilter::default()
         };
-        let mut threads = self.store.threads(filter).await?;
+        let mut threads = self.agent.store.threads(filter).await?;
         let is_complete = threads.len() <= SUBAGENTS_MAX;
         threads.truncate(SUBAGENTS_MAX);
         threads.retain(|thread| thread.parent_kind == Some(ParentKind::Subagent));
@@ -75,9 +75,17 @@ impl Agent {
         for thread in threads {
             let types = vec![EventType::ThreadCreated];
             let query = EventQuery { types, ..EventQuery::after(0, 1) };
-            let created = self.store.events(thread.thread_id, query).await?.pop();
-            let origin = created.map(|created| created.content_value()).unwrap_or_default();
-            let call_id = origin.get("call_id").and_then(Value::as_str).map(str::to_owned);
+            let created = self.agent.store.events(thread.thread_id, query).await?.pop();
+            let call_id = match created.and_then(|created| created.body().ok()) {
+                Some(ThreadCreated::Subagent { call_id, .. }) => Some(call_id),
+                Some(
+                    ThreadCreated::New
+                    | ThreadCreated::Fork { .. }
+                    | ThreadCreated::Handoff { .. }
+                    | ThreadCreated::Other,
+                )
+                | None => None,
+            };
             subagents.push(SubagentThread { call_id, thread });
         }
         Ok(SubagentsOf { subagents, is_complete })
@@ -87,7 +95,7 @@ impl Agent {
     ///
     /// # Errors
     /// When the thread does not exist, or the journal fails.
-    pub async fn lineage(&self, thread_id: ThreadId) -> Result<Lineage> {
+    pub async fn lineage(self, thread_id: ThreadId) -> Result<Lineage> {
         let root = self.oldest_ancestor(thread_id).await?;
         let root_thread_id = root.thread_id;
         let (mut seen, mut threads) = (BTreeSet::from([root_thread_id]), Vec::new());
@@ -96,7 +104,7 @@ impl Agent {
             let left = THREADS_MAX.saturating_sub(seen.len());
             let depth = next.depth + 1;
             // The newest first, so that the oldest is taken up next.
-            let children = self.store.threads(ThreadFilter {
+            let children = self.agent.store.threads(ThreadFilter {
                 parent_id: Some(next.thread.thread_id),
                 order: Sort::NEWEST,
                 limit: left + 1,
@@ -117,11 +125,11 @@ impl Agent {
 
     /// Returns the thread that the thread came from at last. A parent that is not there, or that came from the thread, is
     /// none.
-    async fn oldest_ancestor(&self, thread_id: ThreadId) -> Result<Thread> {
-        let mut thread = self.thread(thread_id).await?;
+    async fn oldest_ancestor(self, thread_id: ThreadId) -> Result<Thread> {
+        let mut thread = self.agent.thread(thread_id).await?;
         let mut seen = BTreeSet::from([thread_id]);
         while let Some(parent_id) = thread.parent_id.filter(|parent| seen.insert(*parent)) {
-            let parent = self.store.thread(parent_id).await?;
+            let parent = self.agent.store.thread(parent_id).await?;
             let Some(parent) = parent.filter(|_| seen.len() <= THREADS_MAX) else { break };
             thread = parent;
         }

@@ -1,17 +1,18 @@
 //! Removing threads that were not used for long. Which these are is found out first, so that it can be shown; how one is
-//! removed is the matter of [`Agent::delete_thread`].
+//! removed is the matter of [`ThreadService::delete`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use journal::{HandoffFilter, PAGE_ROWS_MAX, Sort, Subagents, ThreadFilter, ThreadSize};
-use protocol::{HandoffStatus, ParentKind, Thread, ThreadId, ThreadStatus};
+use protocol::{HandoffStatus, ParentKind, Thread, ThreadId, ThreadState};
 use runtime::{Frame, Frames};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::Result;
-use crate::agent::Agent;
+use crate::agent::services::ThreadService;
+use crate::threads::state_of;
 
 /// What becomes of threads that have a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,13 +91,13 @@ enum Stays {
     WithChildren,
 }
 
-impl Agent {
+impl ThreadService<'_> {
     /// Returns the threads in which nothing happened since `before` and that can go: nothing works or waits in them, and no
     /// thread that came from them stays. Those of sub-agents go with the thread they work for.
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn prunable(&self, before: Timestamp, named: Named) -> Result<Prunable> {
+    pub async fn prunable(self, before: Timestamp, named: Named) -> Result<Prunable> {
         let mut all = self.candidates(before, named).await?;
         keep_ancestors(&mut all);
         let mut kept = KeptThreads::default();
@@ -123,9 +124,10 @@ impl Agent {
     /// # Errors
     /// When the journal or `agent.md` fails; what was removed by then is gone.
     pub async fn prune(
-        &self,
+        self,
         prunable: &Prunable,
-        (frames, cancel): (&Frames, &CancellationToken),
+        frames: &Frames,
+        cancel: &CancellationToken,
     ) -> Result<Pruned> {
         let mut pruned = Pruned::default();
         let total = prunable.threads.len() as u64;
@@ -148,12 +150,13 @@ impl Agent {
     }
 
     /// Removes a thread unless it came to be used; returns whether it is gone.
-    async fn prune_one(&self, chosen: &PrunableThread, before: Timestamp) -> Result<bool> {
-        let Some(thread) = self.store.thread(chosen.thread_id).await? else { return Ok(true) };
-        if thread.updated_at >= before || is_in_use(&thread) || self.has_children(chosen.thread_id).await? {
+    async fn prune_one(self, chosen: &PrunableThread, before: Timestamp) -> Result<bool> {
+        let Some(thread) = self.agent.store.thread(chosen.thread_id).await? else { return Ok(true) };
+        let state = state_of(&thread, &self.display_states([&thread]).await?);
+        if thread.updated_at >= before || is_in_use(state) || self.has_children(chosen.thread_id).await? {
             return Ok(false);
         }
-        match self.delete_thread(chosen.thread_id).await {
+        match self.delete(chosen.thread_id).await {
             Ok(()) => Ok(true),
             Err(error) if error.is_absent() => Ok(true),
             Err(error) if error.is_outrun() => Ok(false),
@@ -161,63 +164,55 @@ impl Agent {
         }
     }
 
-    async fn has_children(&self, thread_id: ThreadId) -> Result<bool> {
-        let filter = ThreadFilter { parent_id: Some(thread_id), ..ThreadFilter::of(self.scope.clone(), 1) };
-        Ok(!self.store.threads(filter).await?.is_empty())
+    async fn has_children(self, thread_id: ThreadId) -> Result<bool> {
+        let filter =
+            ThreadFilter { parent_id: Some(thread_id), ..ThreadFilter::of(self.agent.scope.clone(), 1) };
+        Ok(!self.agent.store.threads(filter).await?.is_empty())
     }
 
     /// Returns all threads but those of sub-agents, each with why it stays, as far as it says so itself.
-    async fn candidates(&self, before: Timestamp, named: Named) -> Result<BTreeMap<ThreadId, Candidate>> {
+    async fn candidates(self, before: Timestamp, named: Named) -> Result<BTreeMap<ThreadId, Candidate>> {
         let in_use = self.threads_in_use().await?;
+        let filter = ThreadFilter {
+            subagents: Subagents::Hidden,
+            order: Sort::NEWEST,
+            ..ThreadFilter::of(self.agent.scope.clone(), PAGE_ROWS_MAX)
+        };
+        let threads = self.list_all(filter).await?;
+        let states = self.display_states(&threads).await?;
         let mut all = BTreeMap::new();
-        let mut offset = 0;
-        loop {
-            let page = self.store.threads(ThreadFilter {
-                subagents: Subagents::Hidden,
-                order: Sort::NEWEST,
-                offset,
-                ..ThreadFilter::of(self.scope.clone(), PAGE_ROWS_MAX)
-            });
-            let page = page.await?;
-            offset += page.len();
-            let is_last = page.len() < PAGE_ROWS_MAX;
-            for thread in page {
-                let stays = match (&thread.name, named) {
-                    _ if thread.updated_at >= before => Some(Stays::Used),
-                    _ if is_in_use(&thread) || in_use.contains(&thread.thread_id) => Some(Stays::InUse),
-                    (Some(_), Named::Kept) => Some(Stays::Named),
-                    _ => None,
-                };
-                all.insert(thread.thread_id, candidate(thread, stays));
-            }
-            if is_last {
-                return Ok(all);
-            }
+        for thread in threads {
+            let is_in_use = is_in_use(state_of(&thread, &states)) || in_use.contains(&thread.thread_id);
+            let stays = match (&thread.name, named) {
+                _ if thread.updated_at >= before => Some(Stays::Used),
+                _ if is_in_use => Some(Stays::InUse),
+                (Some(_), Named::Kept) => Some(Stays::Named),
+                _ => None,
+            };
+            all.insert(thread.thread_id, candidate(thread, stays));
         }
+        Ok(all)
     }
 
     /// Returns the threads with a run that works or waits, or a handoff that waits for a draft or a decision.
-    async fn threads_in_use(&self) -> Result<BTreeSet<ThreadId>> {
+    async fn threads_in_use(self) -> Result<BTreeSet<ThreadId>> {
         let mut in_use = BTreeSet::new();
-        in_use.extend(self.store.active_runs(None).await?.into_iter().map(|run| run.thread_id));
-        in_use.extend(self.store.queued_runs(None).await?.into_iter().map(|run| run.thread_id));
+        in_use.extend(self.agent.store.active_runs(None).await?.into_iter().map(|run| run.thread_id));
+        in_use.extend(self.agent.store.queued_runs(None).await?.into_iter().map(|run| run.thread_id));
         let pending = HandoffFilter {
-            statuses: vec![
-                HandoffStatus::Requested,
-                HandoffStatus::Drafting,
-                HandoffStatus::AwaitingDecision,
-            ],
+            statuses: HandoffStatus::ALL.into_iter().filter(|status| status.is_pending()).collect(),
             ..HandoffFilter::default()
         };
-        in_use
-            .extend(self.store.handoffs(pending).await?.into_iter().map(|handoff| handoff.parent_thread_id));
+        in_use.extend(
+            self.agent.store.handoffs(pending).await?.into_iter().map(|handoff| handoff.parent_thread_id),
+        );
         Ok(in_use)
     }
 
-    async fn size_with_subagents(&self, thread_id: ThreadId) -> Result<ThreadSize> {
-        let mut size = self.store.thread_size(thread_id).await?;
+    async fn size_with_subagents(self, thread_id: ThreadId) -> Result<ThreadSize> {
+        let mut size = self.agent.store.thread_size(thread_id).await?;
         for subagent in self.subagents_of(thread_id).await? {
-            let ThreadSize { events, bytes } = self.store.thread_size(subagent).await?;
+            let ThreadSize { events, bytes } = self.agent.store.thread_size(subagent).await?;
             size.events += events;
             size.bytes += bytes;
         }
@@ -225,10 +220,10 @@ impl Agent {
     }
 }
 
-fn is_in_use(thread: &Thread) -> bool {
-    match thread.status {
-        ThreadStatus::Busy | ThreadStatus::Interrupted => true,
-        ThreadStatus::Idle | ThreadStatus::Error => false,
+const fn is_in_use(state: ThreadState) -> bool {
+    match state {
+        ThreadState::Running | ThreadState::NeedsYou => true,
+        ThreadState::Stopped | ThreadState::Idle | ThreadState::Error => false,
     }
 }
 

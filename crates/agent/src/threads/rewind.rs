@@ -2,18 +2,18 @@
 
 use jiff::Timestamp;
 use journal::{EventQuery, Superseded, Transaction, Write};
+use protocol::event::body::ThreadCreated;
 use protocol::{
-    Category, CheckpointId, CheckpointSource, Event, EventType, Message, NewEvent, ParentKind, Seq,
-    StepPoint, Thread, ThreadId,
+    Category, CheckpointId, CheckpointSource, Event, Message, NewEvent, ParentKind, Seq, StepPoint, Thread,
+    ThreadId,
 };
 use runtime::BackTo;
 use serde::Serialize;
-use serde_json::json;
 
 use super::back::{GoingBack, GoneWith};
-use crate::agent::Agent;
-use crate::turns::WORKSPACE_KEY;
-use crate::{Error, Result};
+use crate::agent::services::ThreadService;
+use crate::workspace::WORKSPACE_KEY;
+use crate::{Result, ThreadError};
 
 /// Messages read at a time when a person's messages are looked for.
 const PROMPTS_PAGE_ROWS: usize = 200;
@@ -38,12 +38,12 @@ pub struct Rewound {
     pub superseded: u64,
 }
 
-impl Agent {
+impl ThreadService<'_> {
     /// Returns the newest messages of people in the thread, newest first, up to `limit`.
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn prompts(&self, thread_id: ThreadId, limit: usize) -> Result<Vec<Prompt>> {
+    pub async fn prompts(self, thread_id: ThreadId, limit: usize) -> Result<Vec<Prompt>> {
         let mut prompts = Vec::new();
         let mut before = None;
         while prompts.len() < limit {
@@ -53,7 +53,7 @@ impl Agent {
                 limit: PROMPTS_PAGE_ROWS,
                 ..EventQuery::default()
             };
-            let page = self.store.events(thread_id, query).await?;
+            let page = self.agent.store.events(thread_id, query).await?;
             prompts.extend(page.iter().rev().filter_map(prompt));
             before = page.first().map(|event| event.seq);
             if page.len() < PROMPTS_PAGE_ROWS {
@@ -69,12 +69,12 @@ impl Agent {
     /// # Errors
     /// When the journal fails.
     pub async fn checkpoints(
-        &self,
+        self,
         thread_id: ThreadId,
         before: Option<CheckpointId>,
         limit: usize,
     ) -> Result<Vec<StepPoint>> {
-        let points = self.store.checkpoints(thread_id, before, limit, Superseded::Hidden).await?;
+        let points = self.agent.store.checkpoints(thread_id, before, limit, Superseded::Hidden).await?;
         Ok(points.into_iter().filter(|point| point.source != CheckpointSource::Rewind).collect())
     }
 
@@ -83,19 +83,19 @@ impl Agent {
     ///
     /// # Errors
     /// When a run is active, or the journal fails.
-    pub async fn rewind(&self, thread_id: ThreadId, keep_seq: Seq) -> Result<Rewound> {
-        let last_seq = self.thread(thread_id).await?.last_seq;
+    pub async fn rewind(self, thread_id: ThreadId, keep_seq: Seq) -> Result<Rewound> {
+        let last_seq = self.agent.thread(thread_id).await?.last_seq;
         if keep_seq > last_seq {
-            return Err(Error::UnknownEvent { thread_id, seq: keep_seq, last_seq });
+            return Err(ThreadError::UnknownEvent { thread_id, seq: keep_seq, last_seq }.into());
         }
-        self.end_cut_off(thread_id).await?;
+        self.agent.runs().end_cut_off(thread_id).await?;
         let now = Timestamp::now();
-        let head = self.store.checkpoint(thread_id).await?;
+        let head = self.agent.store.checkpoint(thread_id).await?;
         let GoneWith { superseded, writes: beside, .. } = self.gone_with(thread_id, keep_seq, now).await?;
         let (checkpoint_id, channels) = self.stood_at(thread_id, keep_seq).await?;
         let back = BackTo { keep_seq, superseded, channels, checkpoint_id };
         let writes = GoingBack { back, beside, ..GoingBack::default() }.writes(thread_id, head, now)?;
-        self.store.commit(Transaction { fence: None, writes }).await?;
+        self.agent.store.commit(Transaction { fence: None, writes }).await?;
         Ok(Rewound { keep_seq, superseded })
     }
 
@@ -103,10 +103,10 @@ impl Agent {
     ///
     /// # Errors
     /// When the thread does not exist, or the journal fails.
-    pub async fn fork_thread(&self, thread_id: ThreadId, until: Option<Seq>) -> Result<Thread> {
-        let parent = self.thread(thread_id).await?;
+    pub async fn fork(self, thread_id: ThreadId, until: Option<Seq>) -> Result<Thread> {
+        let parent = self.agent.thread(thread_id).await?;
         if let Some(seq) = until.filter(|until| *until > parent.last_seq) {
-            return Err(Error::UnknownEvent { thread_id, seq, last_seq: parent.last_seq });
+            return Err(ThreadError::UnknownEvent { thread_id, seq, last_seq: parent.last_seq }.into());
         }
         let now = Timestamp::now();
         let mut thread = Thread::blank(ThreadId::generate(), parent.assistant_id.clone(), now);
@@ -117,15 +117,15 @@ impl Agent {
         let into = thread.thread_id;
         thread.parent_id = Some(thread_id);
         thread.parent_kind = Some(ParentKind::Fork);
-        let origin = json!({"origin": "fork", "parent_thread_id": thread_id, "until": until});
-        let created = NewEvent::new(EventType::ThreadCreated, &origin, now)?;
+        let origin = ThreadCreated::Fork { parent_thread_id: Some(thread_id), until };
+        let created = NewEvent::of(&origin, now)?;
         let writes = vec![
             Write::CreateThread(thread.stamped()),
             Write::CopyEvents { from: thread_id, until, into },
             Write::Append { thread_id: into, events: vec![created] },
         ];
-        self.store.commit(Transaction { fence: None, writes }).await?;
-        self.thread(into).await
+        self.agent.store.commit(Transaction { fence: None, writes }).await?;
+        self.agent.thread(into).await
     }
 }
 

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use journal::{EventQuery, Superseded};
 use model::prices;
 use protocol::{Event, EventType, Handoff, Run, RunId, Seq, Thread, ThreadId};
-use serde_json::Value;
 use telemetry::{Counts, Fold, Kind, Span, Traces};
 
-use crate::agent::Agent;
-use crate::{Result, TraceError};
+use crate::agent::services::{AdminService, RunService};
+use crate::{Result, RunError};
 
 /// What somebody wants to see the spans of.
 #[derive(Debug, Clone)]
@@ -24,43 +23,43 @@ pub enum Traced {
     Handoff(Handoff),
 }
 
-impl Agent {
+impl RunService<'_> {
     /// Returns the thread, the run or the handoff whose id begins with `text`; `last` is the newest run. A thread and its
     /// first run begin alike: that is the thread, which has the run in it.
     ///
     /// # Errors
-    /// [`TraceError::Unknown`] when there is none, [`TraceError::Ambiguous`] when there is more than one.
-    pub async fn find_traced(&self, text: &str) -> Result<Traced> {
+    /// [`RunError::UnknownTrace`] when there is none, [`RunError::Ambiguous`] when there is more than one.
+    pub async fn find_traced(self, text: &str) -> Result<Traced> {
         if text == "last" {
-            return Ok(Traced::Run(self.find_run(text).await?));
+            return Ok(Traced::Run(self.find(text).await?));
         }
-        let unknown = || TraceError::Unknown { given: text.to_owned() };
+        let unknown = || RunError::UnknownTrace(text.to_owned());
         if text.trim().is_empty() {
             return Err(unknown().into());
         }
-        let runs = self.store.runs_by_prefix(text, &self.scope).await?;
-        let threads = self.store.threads_by_prefix(text, &self.scope).await?;
-        let handoffs = self.handoffs_by_prefix(text).await?;
+        let runs = self.agent.store.runs_by_prefix(text, &self.agent.scope).await?;
+        let threads = self.agent.store.threads_by_prefix(text, &self.agent.scope).await?;
+        let handoffs = self.agent.handoffs().handoffs_by_prefix(text).await?;
         match (threads.as_slice(), runs.as_slice(), handoffs.as_slice()) {
             ([], [], []) => Err(unknown().into()),
             ([thread_id], _, []) if self.are_of(*thread_id, &runs).await? => {
-                Ok(Traced::Thread(self.thread(*thread_id).await?))
+                Ok(Traced::Thread(self.agent.thread(*thread_id).await?))
             }
-            ([], [run_id], []) => Ok(Traced::Run(self.store.run(*run_id).await?.ok_or_else(unknown)?)),
+            ([], [run_id], []) => Ok(Traced::Run(self.agent.store.run(*run_id).await?.ok_or_else(unknown)?)),
             ([], [], [handoff]) => Ok(Traced::Handoff(handoff.clone())),
             _ => {
                 let named = threads.iter().map(|id| format!("thread {id}"));
                 let named = named.chain(runs.iter().map(|id| format!("run {id}")));
                 let named = named.chain(handoffs.iter().map(|one| format!("handoff {}", one.handoff_id)));
-                Err(TraceError::Ambiguous { prefix: text.to_owned(), matches: named.collect() }.into())
+                Err(RunError::Ambiguous { prefix: text.to_owned(), matches: named.collect() }.into())
             }
         }
     }
 
     /// Returns whether all of the runs are the thread's.
-    async fn are_of(&self, thread_id: ThreadId, runs: &[RunId]) -> Result<bool> {
+    async fn are_of(self, thread_id: ThreadId, runs: &[RunId]) -> Result<bool> {
         for run_id in runs {
-            if self.store.run(*run_id).await?.is_some_and(|run| run.thread_id != thread_id) {
+            if self.agent.store.run(*run_id).await?.is_some_and(|run| run.thread_id != thread_id) {
                 return Ok(false);
             }
         }
@@ -72,8 +71,8 @@ impl Agent {
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn run_spans(&self, run: &Run) -> Result<Vec<Span>> {
-        let first = self.store.run_events(run.thread_id, run.run_id, 0, 1).await?.pop();
+    pub async fn spans(self, run: &Run) -> Result<Vec<Span>> {
+        let first = self.agent.store.run_events(run.thread_id, run.run_id, 0, 1).await?.pop();
         let mut fold = self.fold_before(run.thread_id, first.map_or(1, |event| event.seq)).await?;
         self.fold_run(&mut fold, run.thread_id, run.run_id).await?;
         self.with_subagents(run.thread_id, all(fold)).await
@@ -83,12 +82,12 @@ impl Agent {
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn thread_spans(&self, thread_id: ThreadId) -> Result<Vec<Span>> {
+    pub async fn thread_spans(self, thread_id: ThreadId) -> Result<Vec<Span>> {
         let spans = self.own_spans(thread_id).await?;
         self.with_subagents(thread_id, spans).await
     }
 
-    async fn own_spans(&self, thread_id: ThreadId) -> Result<Vec<Span>> {
+    async fn own_spans(self, thread_id: ThreadId) -> Result<Vec<Span>> {
         let mut fold = self.fold_before(thread_id, 1).await?;
         let mut after = 0;
         loop {
@@ -96,7 +95,7 @@ impl Agent {
                 superseded: Superseded::Shown,
                 ..EventQuery::after(after, journal::PAGE_ROWS_MAX)
             };
-            let page = self.store.events(thread_id, query).await?;
+            let page = self.agent.store.events(thread_id, query).await?;
             let Some(last) = page.last() else { return Ok(all(fold)) };
             after = last.seq;
             page.iter().for_each(|event| fold.take(event));
@@ -104,13 +103,13 @@ impl Agent {
     }
 
     /// Adds what the sub-agents did that were called in the spans of the thread; they have none of their own.
-    async fn with_subagents(&self, thread_id: ThreadId, mut spans: Vec<Span>) -> Result<Vec<Span>> {
+    async fn with_subagents(self, thread_id: ThreadId, mut spans: Vec<Span>) -> Result<Vec<Span>> {
         let called: HashSet<String> =
             spans.iter().filter_map(|span| Some(span.tool.as_ref()?.call_id.clone())).collect();
         if called.is_empty() {
             return Ok(spans);
         }
-        for subagent in self.subagents(thread_id).await?.subagents {
+        for subagent in self.agent.threads().subagents(thread_id).await?.subagents {
             if subagent.call_id.is_some_and(|call_id| called.contains(&call_id)) {
                 spans.extend(self.own_spans(subagent.thread.thread_id).await?);
             }
@@ -122,11 +121,8 @@ impl Agent {
     ///
     /// # Errors
     /// When the journal fails.
-    pub async fn handoff_spans(&self, handoff: &Handoff) -> Result<Vec<Span>> {
-        let is_of_it = |event: &&Event| {
-            let content = event.content_value();
-            content.get("handoff_id").and_then(Value::as_str) == Some(&handoff.handoff_id.to_string())
-        };
+    pub async fn handoff_spans(self, handoff: &Handoff) -> Result<Vec<Span>> {
+        let is_of_it = |event: &&Event| event.handoff_id() == Some(handoff.handoff_id);
         let parent = handoff.parent_thread_id;
         let mut fold = self.fold_before(parent, 1).await?;
         let mut seen: Vec<RunId> = Vec::new();
@@ -151,7 +147,8 @@ impl Agent {
                 ..EventQuery::after(0, journal::PAGE_ROWS_MAX)
             };
             let mut in_child = self.fold_before(handoff.child_thread_id, 1).await?;
-            self.store
+            self.agent
+                .store
                 .events(handoff.child_thread_id, query)
                 .await?
                 .iter()
@@ -163,43 +160,56 @@ impl Agent {
     }
 
     /// Returns what a call of a model cost in US dollars, if its price is known; nothing else has a cost of its own.
-    pub fn span_cost(&self, span: &Span) -> Option<f64> {
+    pub fn span_cost(self, span: &Span) -> Option<f64> {
         let (Kind::Model, Some(usage), Some(model)) = (span.kind, &span.usage, &span.model) else {
             return None;
         };
-        Some(prices::cost(usage, &prices::price(model, &self.config.prices)?))
+        Some(prices::cost(usage, &prices::price(model, &self.agent.config.prices)?))
     }
+}
 
+impl AdminService<'_> {
     /// Begins to send what this process does as traces, where the configuration and the standard variables say; `None` when they say
     /// nowhere, or when it is done already. Called on an async runtime, it works there.
     ///
     /// # Errors
     /// When the address makes no sense.
-    pub fn send_traces(&self) -> Result<Option<Traces>> {
-        let traces = Traces::begin(Arc::clone(&self.journal), &self.config.tracing, &self.config.prices);
-        Ok(traces.map_err(TraceError::from)?)
+    pub fn send_traces(self) -> Result<Option<Traces>> {
+        let traces = Traces::begin(
+            Arc::clone(&self.agent.journal),
+            &self.agent.config.tracing,
+            &self.agent.config.prices,
+        );
+        Ok(traces?)
     }
 
-    /// The same for a server, which also counts what it does ([`Agent::counted`]); an address that makes no sense is told in the log.
-    pub fn send_traces_and_count(&self) -> Option<Traces> {
-        let (settings, prices) = (&self.config.tracing, &self.config.prices);
-        Traces::begin_counting(Arc::clone(&self.journal), (settings, prices), Arc::clone(&self.counted))
+    /// The same for a server, which also counts what it does ([`AdminService::counted`]); an address that makes no sense is told in the log.
+    pub fn send_traces_and_count(self) -> Option<Traces> {
+        let (settings, prices) = (&self.agent.config.tracing, &self.agent.config.prices);
+        Traces::begin_counting(
+            Arc::clone(&self.agent.journal),
+            settings,
+            prices,
+            Arc::clone(&self.agent.counted),
+        )
     }
 
-    /// Returns what was counted; nothing before [`Agent::send_traces_and_count`].
-    pub fn counted(&self) -> Counts {
-        self.counted.counts()
+    /// Returns what was counted; nothing before [`AdminService::send_traces_and_count`].
+    pub fn counted(self) -> Counts {
+        self.agent.counted.counts()
     }
+}
 
+impl RunService<'_> {
     /// Returns a fold that knows how the run before `seq` ended.
-    async fn fold_before(&self, thread_id: ThreadId, seq: Seq) -> Result<Fold> {
-        Ok(telemetry::primed(&*self.store, thread_id, seq).await?)
+    async fn fold_before(self, thread_id: ThreadId, seq: Seq) -> Result<Fold> {
+        Ok(telemetry::primed(&*self.agent.store, thread_id, seq).await?)
     }
 
-    async fn fold_run(&self, fold: &mut Fold, thread_id: ThreadId, run_id: RunId) -> Result<()> {
+    async fn fold_run(self, fold: &mut Fold, thread_id: ThreadId, run_id: RunId) -> Result<()> {
         let mut after = 0;
         loop {
-            let page = self.store.run_events(thread_id, run_id, after, journal::PAGE_ROWS_MAX).await?;
+            let page = self.agent.store.run_events(thread_id, run_id, after, journal::PAGE_ROWS_MAX).await?;
             let Some(last) = page.last() else { return Ok(()) };
             after = last.seq;
             page.iter().for_each(|event| fold.take(event));
@@ -207,7 +217,7 @@ impl Agent {
     }
 
     /// Returns what happened to handoffs in the thread; an unknown one has nothing.
-    async fn handoff_events(&self, thread_id: ThreadId) -> Result<Vec<Event>> {
+    async fn handoff_events(self, thread_id: ThreadId) -> Result<Vec<Event>> {
         let types: Vec<EventType> =
             EventType::ALL.iter().copied().filter(|kind| kind.as_str().starts_with("handoff_")).collect();
         let mut events: Vec<Event> = Vec::new();
@@ -218,7 +228,7 @@ impl Agent {
                 superseded: Superseded::Shown,
                 ..EventQuery::after(after, journal::PAGE_ROWS_MAX)
             };
-            let page = self.store.events(thread_id, query).await?;
+            let page = self.agent.store.events(thread_id, query).await?;
             if page.is_empty() {
                 return Ok(events);
             }

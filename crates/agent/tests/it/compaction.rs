@@ -22,8 +22,8 @@ use protocol::{
     ToolStatus, Usage,
 };
 use runtime::{Repeat, Tool, ToolContext, ToolOutput};
-use scripted::{Recorded, Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Recorded, Reply, Script, Server};
 
 use crate::world::{MODEL, World, quiet};
 
@@ -119,7 +119,7 @@ pub fn turns(numbers: std::ops::Range<usize>, chars: usize) -> Vec<Message> {
 
 /// Makes a thread of 8 turns with results of `chars` characters.
 pub async fn filled(agent: &Agent, chars: usize) -> ThreadId {
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     append(agent, thread, &turns(1..9, chars)).await;
     thread
 }
@@ -131,7 +131,7 @@ pub async fn reported(agent: &Agent, tokens: u64) -> ThreadId {
     let answer = AiMessage {
         content: vec![Block::text("All parts are in order so far.")],
         usage: Some(Usage { input_tokens: tokens, output_tokens: 5, ..Usage::default() }),
-        estimated_tokens: Some(agent.context(thread).await.unwrap().tokens),
+        estimated_tokens: Some(agent.threads().context_report(thread).await.unwrap().tokens),
         model: Some(MODEL.to_owned()),
         ..AiMessage::default()
     };
@@ -145,7 +145,7 @@ pub fn sent(agent: &Agent, thread: ThreadId, text: &str) -> impl Future<Output =
     let caller = std::panic::Location::caller();
     async move {
         let (frames, cancel) = quiet();
-        let end = agent.send(thread, text, &frames, &cancel).await.unwrap();
+        let end = agent.runs().send(thread, text, &frames, &cancel).await.unwrap();
         assert_eq!(end.status, RunStatus::Success, "{caller}: {end:?}");
         end
     }
@@ -154,26 +154,26 @@ pub fn sent(agent: &Agent, thread: ThreadId, text: &str) -> impl Future<Output =
 /// Condenses the thread as a person asks for it.
 pub async fn compacted(agent: &Agent, thread: ThreadId) -> agent::Result<Condensed> {
     let (frames, cancel) = quiet();
-    agent.compact(thread, &CompactionRequest::default(), &frames, &cancel).await
+    agent.threads().compact(thread, &CompactionRequest::default(), &frames, &cancel).await
 }
 
 /// Condenses all but the newest messages of the thread.
 pub async fn compacted_to(agent: &Agent, thread: ThreadId, messages: u64) -> Condensed {
     let (frames, cancel) = quiet();
     let request = CompactionRequest { focus: None, keep: Some(Keep::Messages(messages)) };
-    agent.compact(thread, &request, &frames, &cancel).await.unwrap()
+    agent.threads().compact(thread, &request, &frames, &cancel).await.unwrap()
 }
 
 /// Returns the markers that are in sight.
 pub async fn markers(agent: &Agent, thread: ThreadId) -> Vec<(Seq, Compaction)> {
-    let events = agent.events(thread).await.unwrap();
+    let events = agent.threads().events(thread).await.unwrap();
     let markers = events.iter().filter(|event| event.kind() == Some(EventType::Compacted));
     markers.map(|event| (event.seq, serde_json::from_str(event.content.get()).unwrap())).collect()
 }
 
 /// Returns the events of a type.
 pub async fn events_of(agent: &Agent, thread: ThreadId, kind: EventType) -> Vec<Value> {
-    let events = agent.events(thread).await.unwrap();
+    let events = agent.threads().events(thread).await.unwrap();
     events.iter().filter(|event| event.kind() == Some(kind)).map(Event::content_value).collect()
 }
 

@@ -4,13 +4,14 @@ mod asked;
 mod pathological;
 mod refine;
 mod review;
+mod stored_state;
 mod transcript;
 mod under_fire;
 
-use agent::{Agent, Error, HandoffRequest, PendingHandoff};
+use agent::{Agent, Error, HandoffError, HandoffRequest, PendingHandoff, RunError};
 use journal::HandoffFilter;
 use protocol::{HandoffStatus, ThreadId};
-use scripted::{Fault, Reply, Script, Server};
+use test_model::{Fault, Reply, Script, Server};
 
 use crate::world::{
     DRAFT, DRAFT_PROMPT, World, answering, approve, decisions, drafting_then_answering, import, quiet,
@@ -20,7 +21,8 @@ use crate::world::{
 async fn pending_of(agent: Agent, world: &World) -> (Agent, PendingHandoff) {
     let (frames, cancel) = quiet();
     let parent = import(world, &agent).await.unwrap();
-    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let pending =
+        agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     (agent, pending)
 }
 
@@ -28,7 +30,7 @@ async fn pending_of(agent: Agent, world: &World) -> (Agent, PendingHandoff) {
 async fn accept(agent: &Agent, pending: &PendingHandoff) -> ThreadId {
     let (frames, cancel) = quiet();
     let id = pending.handoff.handoff_id;
-    let decided = agent.decide_handoff(id, &approve(pending), &frames, &cancel).await.unwrap();
+    let decided = agent.handoffs().decide(id, &approve(pending), &frames, &cancel).await.unwrap();
     decided.child_thread_id.unwrap()
 }
 
@@ -39,21 +41,21 @@ async fn m1_what_is_shown_is_stored_is_injected_byte_for_byte() {
     let (frames, cancel) = quiet();
     let agent = world.agent_with(&server);
     let parent = import(&world, &agent).await.unwrap();
-    let shown = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let shown = agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     drop(agent);
     // Another process decides; nothing is drafted again.
     let agent = world.agent_with(&server);
-    let again = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let again = agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     assert_eq!(again.proposal, shown.proposal);
     assert!(!again.is_new);
     let decided =
-        agent.decide_handoff(shown.handoff.handoff_id, &approve(&shown), &frames, &cancel).await.unwrap();
+        agent.handoffs().decide(shown.handoff.handoff_id, &approve(&shown), &frames, &cancel).await.unwrap();
     assert_eq!(server.calls(), 1, "the model was called once for one iteration");
     assert_eq!(decided.handoff.accepted_sha256.as_deref(), Some(shown.proposal.summary_sha256.as_str()));
     let block = memory::block::current(world.read_agent_md().as_bytes()).unwrap();
     assert_eq!(block.trim(), shown.proposal.summary_md.trim());
     let child = decided.child_thread_id.unwrap();
-    agent.send(child, "Go on.", &frames, &cancel).await.unwrap();
+    agent.runs().send(child, "Go on.", &frames, &cancel).await.unwrap();
     let request = server.requests()[1].body["system"].to_string();
     let injected = serde_json::to_string(shown.proposal.summary_md.trim()).unwrap();
     assert!(request.contains(injected.trim_matches('"')), "{request}\n{injected}");
@@ -67,14 +69,14 @@ async fn g12_the_summary_is_in_the_first_turn_and_absent_in_the_second() {
     let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
     let id = pending.handoff.handoff_id;
     let child = accept(&agent, &pending).await;
-    agent.send(child, "Go on.", &frames, &cancel).await.unwrap();
-    agent.send(child, "And now?", &frames, &cancel).await.unwrap();
+    agent.runs().send(child, "Go on.", &frames, &cancel).await.unwrap();
+    agent.runs().send(child, "And now?", &frames, &cancel).await.unwrap();
     let requests = server.requests();
     let title = "Importer drops the last row";
     assert!(requests[1].body["system"].to_string().contains(title));
     assert!(!requests[2].body["system"].to_string().contains(title));
     assert_eq!(memory::block::current(world.read_agent_md().as_bytes()).unwrap(), "None recorded yet.");
-    assert_eq!(agent.handoff(id).await.unwrap().status, HandoffStatus::Cleaned);
+    assert_eq!(agent.handoffs().get(id).await.unwrap().status, HandoffStatus::Cleaned);
 }
 
 #[tokio::test]
@@ -85,8 +87,8 @@ async fn m7_the_facts_reach_the_child_though_the_summariser_gives_garbage() {
     let (frames, cancel) = quiet();
     let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
     let child = accept(&agent, &pending).await;
-    agent.send(child, "Go on.", &frames, &cancel).await.unwrap();
-    agent.send(child, "And now?", &frames, &cancel).await.unwrap();
+    agent.runs().send(child, "Go on.", &frames, &cancel).await.unwrap();
+    agent.runs().send(child, "And now?", &frames, &cancel).await.unwrap();
     let systems: Vec<String> =
         server.requests()[1..].iter().map(|request| request.body["system"].to_string()).collect();
     for fact in [
@@ -104,9 +106,9 @@ async fn m3_another_thread_never_sees_the_summary_of_a_pending_child() {
     let server = drafting_then_answering();
     let (frames, cancel) = quiet();
     let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
-    agent.decide_handoff(pending.handoff.handoff_id, &approve(&pending), &frames, &cancel).await.unwrap();
-    let other = agent.create_thread(None).await.unwrap();
-    agent.send(other.thread_id, "Hello.", &frames, &cancel).await.unwrap();
+    agent.handoffs().decide(pending.handoff.handoff_id, &approve(&pending), &frames, &cancel).await.unwrap();
+    let other = agent.threads().create(None).await.unwrap();
+    agent.runs().send(other.thread_id, "Hello.", &frames, &cancel).await.unwrap();
     assert!(!server.requests()[1].body.to_string().contains("drops the last row"));
     assert!(world.read_agent_md().contains("drops the last row"), "the block still waits for its own thread");
 }
@@ -121,12 +123,12 @@ async fn g13_a_first_turn_that_fails_does_not_count() {
     let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
     let id = pending.handoff.handoff_id;
     let child = accept(&agent, &pending).await;
-    let end = agent.send(child, "Go on.", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send(child, "Go on.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, protocol::RunStatus::Error);
-    assert_eq!(agent.handoff(id).await.unwrap().status, HandoffStatus::Seeded);
-    agent.send(child, "Again.", &frames, &cancel).await.unwrap();
+    assert_eq!(agent.handoffs().get(id).await.unwrap().status, HandoffStatus::Seeded);
+    agent.runs().send(child, "Again.", &frames, &cancel).await.unwrap();
     assert!(server.requests()[2].body["system"].to_string().contains("drops the last row"));
-    assert_eq!(agent.handoff(id).await.unwrap().status, HandoffStatus::Cleaned);
+    assert_eq!(agent.handoffs().get(id).await.unwrap().status, HandoffStatus::Cleaned);
 }
 
 #[tokio::test]
@@ -140,10 +142,10 @@ async fn g15_decline_and_preview_write_nothing_outside_the_journal() {
         let parent = import(&world, &agent).await.unwrap();
         let before = agent.store().thread(parent).await.unwrap().unwrap();
         let pending =
-            agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+            agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
         let answer = decisions(&format!(r#"{{"decisions":[{answer}]}}"#));
         let decided =
-            agent.decide_handoff(pending.handoff.handoff_id, &answer, &frames, &cancel).await.unwrap();
+            agent.handoffs().decide(pending.handoff.handoff_id, &answer, &frames, &cancel).await.unwrap();
         assert!(!decided.handoff.status.is_pending());
         assert_eq!(decided.child_thread_id, None);
         assert_eq!(world.read_agent_md(), "# Mine\n");
@@ -152,7 +154,7 @@ async fn g15_decline_and_preview_write_nothing_outside_the_journal() {
         let children = journal::ThreadFilter { parent_id: Some(parent), limit: 5, ..Default::default() };
         assert_eq!(agent.store().threads(children).await.unwrap(), []);
         // Another handoff can be asked for afterwards.
-        agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+        agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     }
 }
 
@@ -162,12 +164,15 @@ async fn g20_the_first_decision_wins_and_the_second_learns_the_outcome() {
     let (frames, cancel) = quiet();
     let (one, two) = (world.agent(), world.agent());
     let parent = import(&world, &one).await.unwrap();
-    let pending = one.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let pending = one.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     let id = pending.handoff.handoff_id;
-    one.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap();
+    one.handoffs().decide(id, &approve(&pending), &frames, &cancel).await.unwrap();
     let late =
-        two.decide_handoff(id, &decisions(r#"{"decisions":[{"type":"reject"}]}"#), &frames, &cancel).await;
-    assert!(matches!(late, Err(Error::Decided { status: HandoffStatus::Seeded, .. })), "{late:?}");
+        two.handoffs().decide(id, &decisions(r#"{"decisions":[{"type":"reject"}]}"#), &frames, &cancel).await;
+    assert!(
+        matches!(late, Err(Error::Handoff(HandoffError::Decided { status: HandoffStatus::Seeded, .. }))),
+        "{late:?}"
+    );
 }
 
 #[tokio::test]
@@ -185,12 +190,12 @@ async fn g3_an_answer_that_cannot_be_taken_leaves_the_handoff_pending() {
         r#"{"decisions":[{"type":"edit","edited_action":{"name":"handoff_summary","args":{"feedback":" "}}}]}"#,
         r#"{"decisions":[{"type":"edit","edited_action":{"name":"handoff_summary","args":{"summary_json":{"title":"T"}}}}]}"#,
     ] {
-        let refused = agent.decide_handoff(id, &decisions(answer), &frames, &cancel).await;
+        let refused = agent.handoffs().decide(id, &decisions(answer), &frames, &cancel).await;
         assert!(
-            matches!(refused, Err(Error::Runtime(runtime::Error::Rejected { .. }))),
+            matches!(refused, Err(Error::Run(RunError::Runtime(runtime::Error::Rejected { .. })))),
             "{answer}: {refused:?}"
         );
-        assert_eq!(agent.handoff(id).await.unwrap().status, HandoffStatus::AwaitingDecision);
+        assert_eq!(agent.handoffs().get(id).await.unwrap().status, HandoffStatus::AwaitingDecision);
     }
 }
 
@@ -202,7 +207,8 @@ async fn g1_an_edited_text_is_what_is_stored_and_injected() {
     let text = "**My title**\nWhere it stands.\n\n### Objective\n- Fix the importer.\n\n### Next steps\n- Write the test.\n";
     let args = serde_json::json!({"decisions": [{"type": "approve", "args": {"summary_md": text}}]});
     let decided = agent
-        .decide_handoff(pending.handoff.handoff_id, &decisions(&args.to_string()), &frames, &cancel)
+        .handoffs()
+        .decide(pending.handoff.handoff_id, &decisions(&args.to_string()), &frames, &cancel)
         .await
         .unwrap();
     assert_eq!(decided.proposal.summary_json.title, "My title");
@@ -226,7 +232,7 @@ async fn g4_feedback_leads_to_another_draft_with_the_previous_one_in_its_prompt(
         r#"{"decisions":[{"type":"edit","edited_action":{"name":"handoff_summary","args":{"feedback":"Name the test </feedback>."}}}]}"#,
     );
     let decided =
-        agent.decide_handoff(pending.handoff.handoff_id, &feedback, &frames, &cancel).await.unwrap();
+        agent.handoffs().decide(pending.handoff.handoff_id, &feedback, &frames, &cancel).await.unwrap();
     let next = decided.next.unwrap();
     assert_eq!((next.proposal.iteration, next.handoff.handoff_id), (1, pending.handoff.handoff_id));
     assert_eq!(next.proposal.summary_json.created_at, pending.proposal.summary_json.created_at);
@@ -238,7 +244,7 @@ async fn g4_feedback_leads_to_another_draft_with_the_previous_one_in_its_prompt(
         prompt.contains("Importer drops the last row") && prompt.contains("Name the test &lt;/feedback>")
     );
     assert_eq!(server.calls(), 2);
-    agent.decide_handoff(next.handoff.handoff_id, &approve(&next), &frames, &cancel).await.unwrap();
+    agent.handoffs().decide(next.handoff.handoff_id, &approve(&next), &frames, &cancel).await.unwrap();
     assert!(world.read_agent_md().contains("last row and a test"));
 }
 
@@ -264,7 +270,7 @@ async fn m4_a_model_that_gives_nothing_usable_never_prevents_a_handoff() {
         let (frames, cancel) = quiet();
         let agent = world.agent_with(&server);
         let parent = import(&world, &agent).await.unwrap();
-        let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await;
+        let pending = agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await;
         let pending = pending.unwrap_or_else(|error| panic!("{told}: {error}"));
         assert_eq!(pending.proposal.summary_json.model, "extractive", "{told}");
         assert!(pending.proposal.summary_md.contains("importer drops the last row"), "{told}");
@@ -303,7 +309,7 @@ async fn g9_deleting_a_child_before_its_first_turn_takes_its_block_away() {
     let (agent, pending) = pending_of(world.agent(), &world).await;
     let parent = pending.handoff.parent_thread_id;
     let child = accept(&agent, &pending).await;
-    agent.delete_thread(child).await.unwrap();
+    agent.threads().delete(child).await.unwrap();
     assert_eq!(memory::block::current(world.read_agent_md().as_bytes()).unwrap(), "None recorded yet.");
     let filter = HandoffFilter { parent_thread_id: Some(parent), ..HandoffFilter::default() };
     assert_eq!(agent.store().handoffs(filter).await.unwrap().len(), 1, "the parent keeps the record");
@@ -317,11 +323,12 @@ async fn an_agent_md_that_cannot_be_written_does_not_cost_the_child_its_summary(
     let agent = world.agent_with(&server);
     std::fs::create_dir_all(world.agent_md()).unwrap();
     let parent = import(&world, &agent).await.unwrap();
-    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let pending =
+        agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     let id = pending.handoff.handoff_id;
-    let decided = agent.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap();
+    let decided = agent.handoffs().decide(id, &approve(&pending), &frames, &cancel).await.unwrap();
     assert!(decided.handoff.note.is_some(), "the failure is kept where people look");
-    agent.send(decided.child_thread_id.unwrap(), "Go on.", &frames, &cancel).await.unwrap();
+    agent.runs().send(decided.child_thread_id.unwrap(), "Go on.", &frames, &cancel).await.unwrap();
     assert!(server.requests()[1].body["system"].to_string().contains("last row"));
 }
 
@@ -340,12 +347,12 @@ async fn g5_a_refinement_that_is_stopped_keeps_the_last_good_proposal() {
         cancel.cancel();
     };
     let feedback = decisions(REFINE);
-    let refined = agent.decide_handoff(id, &feedback, &frames, &cancel);
+    let refined = agent.handoffs().decide(id, &feedback, &frames, &cancel);
     let (refined, ()) = tokio::join!(refined, stop);
     let next = refined.unwrap().next.expect("the question is asked again");
     assert_eq!(next.proposal, pending.proposal);
     let (frames, cancel) = quiet();
-    let decided = agent.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap();
+    let decided = agent.handoffs().decide(id, &approve(&pending), &frames, &cancel).await.unwrap();
     assert!(decided.child_thread_id.is_some());
 }
 
@@ -357,13 +364,14 @@ async fn g5_a_refinement_whose_model_fails_keeps_the_last_good_proposal() {
     let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
     let (frames, cancel) = quiet();
     let id = pending.handoff.handoff_id;
-    let refined = agent.decide_handoff(id, &decisions(REFINE), &frames, &cancel).await.unwrap();
+    let refined = agent.handoffs().decide(id, &decisions(REFINE), &frames, &cancel).await.unwrap();
     assert_eq!(refined.next.unwrap().proposal, pending.proposal);
     agent
-        .decide_handoff(id, &decisions(r#"{"decisions":[{"type":"reject"}]}"#), &frames, &cancel)
+        .handoffs()
+        .decide(id, &decisions(r#"{"decisions":[{"type":"reject"}]}"#), &frames, &cancel)
         .await
         .unwrap();
-    assert_eq!(agent.handoff(id).await.unwrap().status, HandoffStatus::Declined);
+    assert_eq!(agent.handoffs().get(id).await.unwrap().status, HandoffStatus::Declined);
 }
 
 #[tokio::test]
@@ -373,8 +381,8 @@ async fn h3_a_child_keeps_its_summary_when_its_parent_is_deleted() {
     let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
     let (frames, cancel) = quiet();
     let child = accept(&agent, &pending).await;
-    agent.delete_thread(pending.handoff.parent_thread_id).await.unwrap();
-    let end = agent.send(child, "Go on.", &frames, &cancel).await.unwrap();
+    agent.threads().delete(pending.handoff.parent_thread_id).await.unwrap();
+    let end = agent.runs().send(child, "Go on.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, protocol::RunStatus::Success, "{end:?}");
     assert!(server.requests()[1].body["system"].to_string().contains("drops the last row"));
     assert_eq!(memory::block::current(world.read_agent_md().as_bytes()).unwrap(), "None recorded yet.");
@@ -387,12 +395,12 @@ async fn a_child_that_waits_for_its_first_turn_has_nothing_to_hand_off_and_keeps
     let (agent, pending) = pending_of(world.agent_with(&server), &world).await;
     let (frames, cancel) = quiet();
     let child = accept(&agent, &pending).await;
-    let refused = agent.request_handoff(child, HandoffRequest::default(), &frames, &cancel).await;
-    assert!(matches!(refused, Err(Error::EmptyThread { .. })), "{refused:?}");
-    agent.send(child, "Go on.", &frames, &cancel).await.unwrap();
+    let refused = agent.handoffs().request(child, HandoffRequest::default(), &frames, &cancel).await;
+    assert!(matches!(refused, Err(Error::Handoff(HandoffError::EmptyThread(_)))), "{refused:?}");
+    agent.runs().send(child, "Go on.", &frames, &cancel).await.unwrap();
     assert!(server.requests()[1].body["system"].to_string().contains("drops the last row"));
     // After its first turn it can be handed off, and passes on what it began with.
-    let next = agent.request_handoff(child, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let next = agent.handoffs().request(child, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     let prompt = server.requests()[2].body.to_string();
     assert!(prompt.contains("Importer drops the last row"), "{prompt}");
     assert_eq!(next.handoff.parent_thread_id, child);
@@ -411,8 +419,9 @@ async fn a_thread_of_another_assistant_is_handed_off_into_its_own_agent_md() {
     let parent = import(&world, &alpha).await.unwrap();
     settings.assistant_id = "agent".parse().unwrap();
     let other = agent::Agent::with_store(settings, world.store()).unwrap();
-    let pending = other.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
-    other.decide_handoff(pending.handoff.handoff_id, &approve(&pending), &frames, &cancel).await.unwrap();
+    let pending =
+        other.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    other.handoffs().decide(pending.handoff.handoff_id, &approve(&pending), &frames, &cancel).await.unwrap();
     assert!(world.home().agent_md(&"alpha".parse().unwrap()).exists());
     assert!(!world.agent_md().exists());
 }

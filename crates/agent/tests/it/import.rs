@@ -13,17 +13,17 @@ async fn report(world: &World, path: &Path) -> agent::ImportReport {
 
 async fn report_of(agent: &agent::Agent, path: &Path) -> agent::ImportReport {
     let (frames, cancel) = quiet();
-    agent.import(&[path.to_owned()], &frames, &cancel).await.unwrap()
+    agent.threads().import(&[path.to_owned()], &frames, &cancel).await.unwrap()
 }
 
 /// Returns what the messages of a thread say.
 async fn said(world: &World, thread_id: ThreadId) -> Vec<String> {
-    let events = world.agent().events(thread_id).await.unwrap();
+    let events = world.agent().threads().events(thread_id).await.unwrap();
     events.iter().filter_map(|event| event.message()).map(|message| message.text().to_string()).collect()
 }
 
 async fn threads(world: &World) -> Vec<Thread> {
-    world.agent().threads(ThreadFilter { limit: 100, ..ThreadFilter::default() }).await.unwrap()
+    world.agent().threads().list(ThreadFilter { limit: 100, ..ThreadFilter::default() }).await.unwrap()
 }
 
 /// Returns, thread by thread, whether it is new and how many events were added.
@@ -180,7 +180,7 @@ async fn what_grows_after_somebody_spoke_in_the_thread_becomes_a_thread_that_nam
     let first = report(&world, &path).await.threads[0].thread_id;
     let server = answering("Done.");
     let (frames, cancel) = quiet();
-    world.agent_with(&server).send(first, "mine", &frames, &cancel).await.unwrap();
+    world.agent_with(&server).runs().send(first, "mine", &frames, &cancel).await.unwrap();
     assert_eq!(news_of(&world, &path).await, [(false, 0)], "nothing grew");
     std::fs::write(&path, claude(&["one", "two", "three"])).unwrap();
     let grown = report(&world, &path).await;
@@ -188,7 +188,7 @@ async fn what_grows_after_somebody_spoke_in_the_thread_becomes_a_thread_that_nam
     let second = grown.threads[0].thread_id;
     assert_eq!(said(&world, first).await, ["one", "two", "mine", "Done."]);
     assert_eq!(said(&world, second).await, ["one", "two", "three"]);
-    let thread = world.agent().find_thread(&second.to_string()).await.unwrap();
+    let thread = world.agent().threads().find(&second.to_string()).await.unwrap();
     assert_eq!(thread.metadata["source"]["continues"], serde_json::json!(first));
     std::fs::write(&path, claude(&["one", "two", "three", "four"])).unwrap();
     let more = report(&world, &path).await;
@@ -201,10 +201,10 @@ async fn growth_after_a_rename_stays_in_the_thread_and_moves_its_time_only_forwa
     let path = world.session().with_extension("jsonl");
     std::fs::write(&path, claude(&["one", "two"])).unwrap();
     let first = report(&world, &path).await.threads[0].thread_id;
-    let renamed = world.agent().rename_thread(first, "Mine").await.unwrap();
+    let renamed = world.agent().threads().rename(first, "Mine").await.unwrap();
     std::fs::write(&path, claude(&["one", "two", "three"])).unwrap();
     assert_eq!(news_of(&world, &path).await, [(false, 1)]);
-    let thread = world.agent().find_thread(&first.to_string()).await.unwrap();
+    let thread = world.agent().threads().find(&first.to_string()).await.unwrap();
     assert_eq!((thread.name.as_deref(), thread.updated_at >= renamed.updated_at), (Some("Mine"), true));
 }
 
@@ -221,7 +221,7 @@ async fn growth_is_not_added_while_a_run_is_active() {
         assistant_id: "agent".parse().unwrap(),
         status: protocol::RunStatus::Running,
         model: None,
-        error: None,
+        failure: None,
         lease_owner: Some("somebody".to_owned()),
         lease_until: Some(now + jiff::SignedDuration::from_secs(60)),
         usage: protocol::Usage::default(),
@@ -342,7 +342,10 @@ async fn one_file_that_cannot_be_imported_does_not_keep_the_others_out() {
     let good = world.session();
     let missing = good.with_file_name("missing.jsonl");
     let (frames, cancel) = quiet();
-    let report = world.agent().import(&[missing.clone(), good], &frames, &cancel).await.unwrap();
+    let report = world.agent().threads().import(&[missing.clone(), good], &frames, &cancel).await.unwrap();
     assert_eq!((report.threads.len(), report.failed.len()), (1, 1));
-    assert!(world.agent().import(&[missing], &frames, &cancel).await.is_err(), "alone, it is an error");
+    assert!(
+        world.agent().threads().import(&[missing], &frames, &cancel).await.is_err(),
+        "alone, it is an error"
+    );
 }

@@ -10,7 +10,7 @@ mod undo;
 use agent::{Agent, Settled};
 use memory::TRANSFER_DUE;
 use protocol::{Event, EventType, ThreadId, TurnsArchived};
-use scripted::{Recorded, Reply, Script, Server};
+use test_model::{Recorded, Reply, Script, Server};
 
 use crate::compaction::{RECORD, configure, sent, unreported};
 use crate::world::{MODEL, World, quiet};
@@ -50,7 +50,7 @@ pub fn agent_of(world: &World, server: &Server, (budget, more): (u64, &str)) -> 
 
 /// Says a number of things of about 600 tokens each, the first one with a fact in it.
 pub async fn talked(agent: &Agent, turns: usize) -> ThreadId {
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     for number in 1..=turns {
         sent(agent, thread, &said(number)).await;
     }
@@ -71,7 +71,7 @@ pub fn said_at_length(number: usize, sentences: usize) -> String {
 /// Does the work that no turn waits for.
 pub async fn settled(agent: &Agent) -> Vec<Settled> {
     let (frames, cancel) = quiet();
-    agent.tiering().unwrap().settle(&frames, &cancel).await.unwrap()
+    agent.memory().tiering().unwrap().settle(&frames, &cancel).await.unwrap()
 }
 
 /// Returns the threads whose turns are queued.
@@ -82,7 +82,7 @@ pub async fn due(agent: &Agent) -> Vec<String> {
 
 /// Returns what the thread was told of summaries of its turns.
 pub async fn archives(agent: &Agent, thread: ThreadId) -> Vec<TurnsArchived> {
-    let events = agent.events(thread).await.unwrap();
+    let events = agent.threads().events(thread).await.unwrap();
     let archived = events.iter().filter(|event| event.kind() == Some(EventType::TurnsArchived));
     archived.map(|event: &Event| serde_json::from_str(event.content.get()).unwrap()).collect()
 }

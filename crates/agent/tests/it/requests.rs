@@ -13,8 +13,8 @@ mod webhooks;
 
 use agent::{Agent, CancellationToken, Frames, Policy, RunEnd};
 use protocol::{RunId, RunRequest, RunStatus, Thread, ThreadId};
-use scripted::{Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Reply, Script, Server};
 
 use crate::world::{World, quiet};
 
@@ -64,12 +64,12 @@ impl Desk {
     }
 
     pub async fn head(&self) -> String {
-        self.agent.state(self.thread).await.unwrap().unwrap().checkpoint_id.to_string()
+        self.agent.threads().state(self.thread).await.unwrap().unwrap().checkpoint_id.to_string()
     }
 }
 
 pub async fn blank(agent: &Agent) -> ThreadId {
-    agent.ensure_thread(None, serde_json::Map::new(), agent::IfExists::Raise).await.unwrap().0.thread_id
+    agent.threads().ensure(None, serde_json::Map::new(), agent::IfExists::Raise).await.unwrap().0.thread_id
 }
 
 pub fn request(request: Value) -> RunRequest {
@@ -86,26 +86,27 @@ pub async fn run(agent: &Agent, thread: ThreadId, asked: Value) -> RunEnd {
 
 pub async fn try_run(agent: &Agent, thread: ThreadId, run_id: RunId, asked: Value) -> agent::Result<RunEnd> {
     let (frames, cancel) = quiet();
-    let begun = agent.begin(run_id, thread, &request(asked), &frames).await?;
-    agent.drive_begun(begun, &frames, &cancel).await
+    let begun = agent.runs().begin(run_id, thread, &request(asked), &frames).await?;
+    agent.runs().drive_begun(begun, &frames, &cancel).await
 }
 
 /// Begins a run that waits, and drives it.
 pub async fn begin_queued(agent: &Agent, thread: ThreadId, run_id: RunId, asked: &RunRequest) -> RunEnd {
     let (frames, cancel) = quiet();
-    let begun = agent.begin_queued(run_id, thread, asked, &frames).await.unwrap();
-    agent.drive_begun(begun, &frames, &cancel).await.unwrap()
+    let begun = agent.runs().begin_queued(run_id, thread, asked, &frames).await.unwrap();
+    agent.runs().drive_begun(begun, &frames, &cancel).await.unwrap()
 }
 
 /// Runs what a client asks for, and stops it once the model is asked for the `calls`th time.
 pub async fn run_until_call(desk: &Desk, asked: Value, calls: usize) -> RunEnd {
     let (frames, cancel) = (Frames::default(), CancellationToken::new());
-    let begun = desk.agent.begin(RunId::generate(), desk.thread, &request(asked), &frames).await.unwrap();
+    let begun =
+        desk.agent.runs().begin(RunId::generate(), desk.thread, &request(asked), &frames).await.unwrap();
     let stop = async {
         desk.server.called(calls).await;
         cancel.cancel();
     };
-    let (end, ()) = tokio::join!(desk.agent.drive_begun(begun, &frames, &cancel), stop);
+    let (end, ()) = tokio::join!(desk.agent.runs().drive_begun(begun, &frames, &cancel), stop);
     end.unwrap()
 }
 
@@ -125,9 +126,12 @@ pub async fn told(agent: &Agent, thread: ThreadId) -> Vec<String> {
 /// Fails unless the run ended with a fault of that name, and its row says so too.
 #[track_caller]
 pub fn assert_fault(end: &RunEnd, name: &str) {
-    assert_eq!((end.status, end.kind.as_deref()), (RunStatus::Error, Some(name)), "{end:?}");
-    let fault = agent::Fault::of(end.status, end.error.as_deref()).unwrap();
-    assert_eq!(fault.name, name, "{fault:?}");
+    assert_eq!(
+        (end.status, end.failure.as_ref().map(|failure| failure.kind.as_str())),
+        (RunStatus::Error, Some(name)),
+        "{end:?}"
+    );
+    assert_eq!(end.failure.as_ref().unwrap().kind.class_name(), name, "{end:?}");
 }
 
 pub fn write(call: &str, path: &str) -> Reply {

@@ -6,7 +6,7 @@ mod script;
 use agent::{CancellationToken, Frame, Frames, Item, Policy};
 use journal::{EventQuery, PAGE_ROWS_MAX, Superseded};
 use protocol::{Decisions, Event, RunStatus, ThreadId};
-use scripted::{Script, Server};
+use test_model::{Script, Server};
 
 use self::script::{CANCELLED, PartOfSession, REWOUND, TURNS, part};
 use crate::world::{World, quiet, told};
@@ -36,11 +36,11 @@ async fn play(model: &str) -> Played {
     world.put("notes.txt", "alpha\nbeta\ngamma\n");
     let settings = agent::Settings { approve: Policy::Ask, ..world.settings(model) };
     let agent = agent::Agent::with_store(settings, world.store()).unwrap();
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     for (number, part) in (1..).zip(&parts) {
         if number == REWOUND {
-            let prompts = agent.prompts(thread, 2).await.unwrap();
-            let rewound = agent.rewind(thread, prompts[1].seq - 1).await.unwrap();
+            let prompts = agent.threads().prompts(thread, 2).await.unwrap();
+            let rewound = agent.threads().rewind(thread, prompts[1].seq - 1).await.unwrap();
             assert!(rewound.superseded > 2, "{model}: {rewound:?}");
         }
         let status = take(&agent, thread, (number, part)).await;
@@ -57,12 +57,12 @@ async fn take(agent: &agent::Agent, thread: ThreadId, (number, part): (usize, &P
         return stopped_at_the_first_word(agent, thread, &part.says).await;
     }
     let (frames, cancel) = quiet();
-    let mut end = agent.send(thread, part.says.as_str(), &frames, &cancel).await.unwrap();
+    let mut end = agent.runs().send(thread, part.says.as_str(), &frames, &cancel).await.unwrap();
     for decisions in &part.decisions {
         assert_eq!(end.status, RunStatus::Interrupted, "turn {number}: {end:?}");
         let decisions: Decisions = serde_json::from_value(decisions.clone()).unwrap();
         let id = end.interrupts[0].interrupt_id;
-        end = agent.resume(id, &decisions, &frames, &cancel).await.unwrap().unwrap();
+        end = agent.runs().resume(id, &decisions, &frames, &cancel).await.unwrap().unwrap();
     }
     end.status
 }
@@ -77,7 +77,7 @@ async fn stopped_at_the_first_word(agent: &agent::Agent, thread: ThreadId, says:
             }
         }
     };
-    let (end, ()) = tokio::join!(agent.send(thread, says, &frames, &cancel), stop);
+    let (end, ()) = tokio::join!(agent.runs().send(thread, says, &frames, &cancel), stop);
     end.unwrap().status
 }
 
@@ -90,11 +90,16 @@ async fn look(world: &World, agent: &agent::Agent, thread: ThreadId) -> Played {
     for name in ["out/a.txt", "out/b.txt", "src.txt", "notes.txt"] {
         files.push((name.to_owned(), world.read(name)));
     }
-    let state = agent.store().checkpoint(thread).await.unwrap().unwrap();
-    let cost = agent.cost(thread).await.unwrap();
+    let mut state = agent.store().checkpoint(thread).await.unwrap().unwrap();
+    // Each play has a folder of its own, so only that it is named can be compared.
+    if let Some(workspace) = state.channels.get_mut("_approval_workspace") {
+        assert_eq!(workspace.as_str(), agent.workspace().to_str());
+        *workspace = "the workspace".into();
+    }
+    let cost = agent.threads().cost_report(thread).await.unwrap();
     Played {
         journal: told(&events),
-        in_sight: agent.events(thread).await.unwrap().len(),
+        in_sight: agent.threads().events(thread).await.unwrap().len(),
         files,
         channels: state.channels.into(),
         usage: cost.models.iter().map(|model| model.usage.total_tokens()).sum(),

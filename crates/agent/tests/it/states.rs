@@ -6,7 +6,7 @@ mod past;
 mod tree;
 
 use agent::{Agent, RunEnd, State};
-use protocol::{RunId, RunRequest, ThreadId};
+use protocol::{CheckpointId, RunId, RunRequest, ThreadId};
 use serde_json::{Value, json};
 
 use crate::world::quiet;
@@ -14,8 +14,8 @@ use crate::world::quiet;
 /// Runs what is asked for until it rests.
 pub async fn run(agent: &Agent, thread: ThreadId, request: &RunRequest) -> RunEnd {
     let (frames, cancel) = quiet();
-    let begun = agent.begin(RunId::generate(), thread, request, &frames).await.unwrap();
-    agent.drive_begun(begun, &frames, &cancel).await.unwrap()
+    let begun = agent.runs().begin(RunId::generate(), thread, request, &frames).await.unwrap();
+    agent.runs().drive_begun(begun, &frames, &cancel).await.unwrap()
 }
 
 /// Returns a request that puts in what a person says.
@@ -36,9 +36,17 @@ pub fn texts(state: &State) -> Vec<String> {
 
 /// Returns every state of the thread, newest first.
 pub async fn all(agent: &Agent, thread: ThreadId) -> Vec<State> {
-    agent.states(thread, None, 1_000).await.unwrap()
+    agent.threads().states(thread, None, 1_000).await.unwrap()
 }
 
-pub fn values(value: Value) -> Option<serde_json::Map<String, Value>> {
-    value.as_object().cloned()
+/// Changes the state of the thread as a client asks for it.
+pub async fn update(
+    agent: &Agent,
+    thread: ThreadId,
+    values: Value,
+    as_node: Option<&str>,
+    point: Option<CheckpointId>,
+) -> agent::Result<CheckpointId> {
+    let change = langgraph::read_change(thread, values.as_object().cloned(), as_node, point)?;
+    agent.threads().update_state(thread, change).await
 }

@@ -6,13 +6,14 @@ mod rewind;
 mod stream;
 mod subagent;
 mod window;
+mod workspace;
 
-use agent::{CancellationToken, Error, Frame, Frames, Item};
-use protocol::{Message, RunStatus};
-use scripted::{Fault, Reply, Script, Server};
+use agent::{CancellationToken, Frame, Frames, Item};
+use protocol::{FailureKind, Message, RunStatus};
 use serde_json::json;
+use test_model::{Fault, Reply, Script, Server};
 
-use crate::world::{World, messages, quiet};
+use crate::world::{World, messages, quiet, texts};
 
 #[tokio::test]
 async fn a_turn_runs_tools_until_the_model_rests() {
@@ -21,9 +22,9 @@ async fn a_turn_runs_tools_until_the_model_rests() {
     let server = Server::start(Script::new([call, Reply::pieces(["There is ", "one file."])])).unwrap();
     let agent = world.agent_with(&server);
     std::fs::write(agent.workspace().join("notes.txt"), "hello").unwrap();
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     let (frames, mut receiver) = Frames::channel();
-    let end = agent.send(thread, "What is here?", &frames, &CancellationToken::new()).await.unwrap();
+    let end = agent.runs().send(thread, "What is here?", &frames, &CancellationToken::new()).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     drop(frames);
     let mut streamed = String::new();
@@ -44,10 +45,13 @@ async fn a13_the_message_is_journaled_before_the_model_is_called_even_if_the_cal
     let server = Server::start(Script::new([Reply::status(401, "{}")])).unwrap();
     let (frames, cancel) = quiet();
     let agent = world.agent_with(&server);
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
-    let end = agent.send(thread, "Hello.", &frames, &cancel).await.unwrap();
-    assert_eq!((end.status, end.kind.as_deref()), (RunStatus::Error, Some("config")));
-    assert!(end.hint.is_some());
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
+    let end = agent.runs().send(thread, "Hello.", &frames, &cancel).await.unwrap();
+    assert_eq!(
+        (end.status, end.failure.as_ref().map(|failure| failure.kind.as_str())),
+        (RunStatus::Error, Some("config"))
+    );
+    assert!(end.failure.as_ref().is_some_and(|failure| failure.hint.is_some()));
     assert_eq!(messages(&agent, thread).await, [Message::human("Hello.")]);
 }
 
@@ -58,8 +62,8 @@ async fn a17_what_had_arrived_of_a_broken_answer_is_kept_and_marked() {
     let server = Server::start(Script::new([half])).unwrap();
     let (frames, cancel) = quiet();
     let agent = world.agent_with(&server);
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
-    let end = agent.send(thread, "Hello.", &frames, &cancel).await.unwrap();
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
+    let end = agent.runs().send(thread, "Hello.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Error);
     let messages = messages(&agent, thread).await;
     let Message::Ai(answer) = &messages[1] else { panic!("{messages:?}") };
@@ -73,7 +77,7 @@ async fn a_stop_ends_the_run_cleanly_and_the_thread_goes_on() {
     let stalled = Reply::text("Let me think").then(Fault::Stall);
     let server = Server::start(Script::new([stalled, Reply::text("Done.")])).unwrap();
     let agent = world.agent_with(&server);
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     let cancel = CancellationToken::new();
     let (frames, mut receiver) = Frames::channel();
     let stop = cancel.clone();
@@ -84,27 +88,72 @@ async fn a_stop_ends_the_run_cleanly_and_the_thread_goes_on() {
             }
         }
     });
-    let end = agent.send(thread, "Hello.", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send(thread, "Hello.", &frames, &cancel).await.unwrap();
     drop(frames);
     stopper.await.unwrap();
     assert_eq!(end.status, RunStatus::Cancelled);
     let (frames, cancel) = quiet();
-    let end = agent.send(thread, "Go on.", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send(thread, "Go on.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     let texts: Vec<String> = messages(&agent, thread).await.iter().map(Message::text).collect();
     assert_eq!(texts, ["Hello.", "Let me think", "Go on.", "Done."]);
 }
 
 #[tokio::test]
-async fn without_a_model_nothing_is_journaled_and_the_way_out_is_named() {
+async fn h8_a_stopped_thread_can_be_pruned_and_one_that_waits_for_an_answer_cannot() {
+    let world = World::new();
+    let script = [
+        Reply::call("call_1", "ls", json!({"path": "."})),
+        Reply::text("Let me think").then(Fault::Stall),
+        Reply::call("call_2", "execute", json!({"command": "touch made.txt"})),
+    ];
+    let server = Server::start(Script::new(script)).unwrap();
+    let agent = world.agent_under(&server, ("", agent::Policy::Ask));
+    let (frames, mut receiver) = Frames::channel();
+    let cancel = CancellationToken::new();
+    let stop = cancel.clone();
+    let stopper = tokio::spawn(async move {
+        while let Some(Item::Frame(_, frame)) = receiver.next().await {
+            if matches!(&*frame, Frame::Text { .. }) {
+                stop.cancel();
+            }
+        }
+    });
+    let stopped = agent.threads().create(None).await.unwrap().thread_id;
+    let end = agent.runs().send(stopped, "Hello.", &frames, &cancel).await.unwrap();
+    drop(frames);
+    stopper.await.unwrap();
+    let (frames, cancel) = quiet();
+    let asking = agent.threads().create(None).await.unwrap().thread_id;
+    let asked = agent.runs().send(asking, "Try it.", &frames, &cancel).await.unwrap();
+    assert_eq!((end.status, asked.status), (RunStatus::Cancelled, RunStatus::Interrupted));
+    let later = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(60);
+    let prunable = agent.threads().prunable(later, agent::Named::Pruned).await.unwrap();
+    let going: Vec<_> = prunable.threads.iter().map(|thread| thread.thread_id).collect();
+    assert_eq!((going.as_slice(), prunable.kept.in_use), (&[stopped][..], 1));
+    let pruned = agent.threads().prune(&prunable, &frames, &cancel).await.unwrap();
+    assert_eq!((pruned.threads, pruned.came_to_use), (1, 0));
+}
+
+#[tokio::test]
+async fn without_a_model_a_message_is_kept_and_the_next_turn_with_one_answers_it() {
     let world = World::new();
     let (frames, cancel) = quiet();
     let agent = world.agent();
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
-    let error = agent.send(thread, "Hello.", &frames, &cancel).await.unwrap_err();
-    assert!(matches!(error, Error::NoModel { .. }));
-    assert!(error.hint().unwrap().contains("segue models"));
-    assert_eq!(messages(&agent, thread).await, []);
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
+    let end = agent.runs().send(thread, "Hello.", &frames, &cancel).await.unwrap();
+    let failure = end.failure.unwrap();
+    assert_eq!((end.status, failure.kind), (RunStatus::Error, FailureKind::Config));
+    assert_eq!(failure.message, "no model is configured");
+    assert!(failure.hint.unwrap().contains("segue models"));
+    assert_eq!(texts(&agent, thread).await, ["Hello."]);
+    let server = Server::start(Script::new([Reply::text("Hello to you.")])).unwrap();
+    let agent = world.agent_with(&server);
+    let end = agent.runs().send(thread, "Are you there?", &frames, &cancel).await.unwrap();
+    assert_eq!(end.status, RunStatus::Success, "{end:?}");
+    assert_eq!(texts(&agent, thread).await, ["Hello.", "Are you there?", "Hello to you."]);
+    let said = server.requests()[0].body["messages"].to_string();
+    assert!(said.contains("Hello.") && said.contains("Are you there?"), "{said}");
 }
 
 #[tokio::test]
@@ -113,16 +162,16 @@ async fn j1_a_thread_that_another_process_works_on_is_busy_and_loses_nothing() {
     let stalled = Reply::text("Working").then(Fault::Stall);
     let server = Server::start(Script::new([stalled])).unwrap();
     let (one, two) = (world.agent_with(&server), world.agent_with(&server));
-    let thread = one.create_thread(None).await.unwrap().thread_id;
+    let thread = one.threads().create(None).await.unwrap().thread_id;
     let cancel = CancellationToken::new();
     let (frames, mut receiver) = Frames::channel();
-    let first = one.send(thread, "First.", &frames, &cancel);
+    let first = one.runs().send(thread, "First.", &frames, &cancel);
     let second = async {
         while !matches!(receiver.next().await, Some(Item::Frame(_, frame)) if matches!(&*frame, Frame::Text { .. }))
         {
         }
         let (frames, quiet) = quiet();
-        let refused = two.send(thread, "Second.", &frames, &quiet).await;
+        let refused = two.runs().send(thread, "Second.", &frames, &quiet).await;
         cancel.cancel();
         refused
     };

@@ -11,9 +11,9 @@ use std::time::Duration;
 use agent::{Agent, CancellationToken, Frames, Home, PendingHandoff, Policy, Settings};
 use journal::{PoolSettings, Postgres, Sqlite, Store};
 use protocol::{Decisions, Event, Message, ThreadId};
-use scripted::{Reply, Script, Server};
 use serde_json::Value;
 use tempfile::TempDir;
+use test_model::{Reply, Script, Server};
 use tokio::runtime::Runtime;
 
 pub use self::dying::Dying;
@@ -43,14 +43,14 @@ const URL: &str = "database-url";
 pub struct World {
     folder: PathBuf,
     /// Where it keeps what happened, when that is to be on a server; other processes read it from a file.
-    database: Option<cluster::Database>,
+    database: Option<test_postgres::Database>,
     _removed_at_end: Option<TempDir>,
 }
 
 impl World {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let database = cluster::Database::where_wanted().unwrap();
+        let database = test_postgres::Database::where_wanted().unwrap();
         if let Some(database) = &database {
             std::fs::write(folder.path().join(URL), database.socket_url()).unwrap();
         }
@@ -123,7 +123,11 @@ impl World {
 
     pub fn settings(&self, model: &str) -> Settings {
         std::fs::create_dir_all(self.workspace()).unwrap();
-        Settings { model: Some(model.to_owned()), ..Settings::new(self.home(), self.workspace()) }
+        Settings {
+            model: Some(model.to_owned()),
+            read_request: langgraph::read_request,
+            ..Settings::new(self.home(), self.workspace())
+        }
     }
 
     pub fn agent_over(&self, store: Arc<dyn Store>, model: &str) -> Agent {
@@ -187,7 +191,7 @@ pub fn approve(pending: &PendingHandoff) -> Decisions {
 
 pub async fn import(world: &World, agent: &Agent) -> agent::Result<ThreadId> {
     let (frames, cancel) = quiet();
-    let report = agent.import(&[world.session()], &frames, &cancel).await?;
+    let report = agent.threads().import(&[world.session()], &frames, &cancel).await?;
     Ok(report.threads[0].thread_id)
 }
 
@@ -213,7 +217,7 @@ pub fn drafting_then_answering() -> Server {
 
 /// Returns the thread's messages that are in sight.
 pub async fn messages(agent: &Agent, thread: ThreadId) -> Vec<Message> {
-    agent.events(thread).await.unwrap().iter().filter_map(Event::message).collect()
+    agent.threads().events(thread).await.unwrap().iter().filter_map(Event::message).collect()
 }
 
 /// Returns the texts of the thread's messages that are in sight.

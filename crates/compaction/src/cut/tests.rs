@@ -2,7 +2,7 @@
 
 mod generated;
 
-use ledger::notation::items;
+use facts::notation::items;
 use protocol::AiMessage;
 use serde_json::json;
 

@@ -15,7 +15,6 @@ const COMPACTING: &str = "compacting";
 pub(super) enum Outcome {
     /// It is about to be stored.
     Condensed,
-    /// A person stopped it.
     Stopped,
     /// It came to nothing: why.
     Failed(String),

@@ -1,7 +1,7 @@
 //! Reads what a model answered: strictly, once more after repairs that need no guess, and then checks that it is a record
 //! at all. What stands in place of a record that is none is decided elsewhere.
 
-use ledger::phrase::weight;
+use facts::phrase::weight;
 use model::is_error;
 use protocol::{AiMessage, CondensedSummary};
 use schemars::JsonSchema;

@@ -9,10 +9,8 @@ use minijinja::{Environment, UndefinedBehavior};
 use model::tokens::{self, truncate_graphemes};
 use model::{ChatModel, ChatRequest, inert};
 use protocol::{AiMessage, CondensedSummary, Message};
-use runtime::{Frame, Frames};
+use runtime::{Frame, RunScope};
 use serde::Serialize;
-use sha2::{Digest, Sha256};
-use tokio_util::sync::CancellationToken;
 
 use super::transcript::{Room, chunks};
 use super::{Called, Options, SUMMARY_TOKENS_MAX, Source, WRITTEN_PERCENT, answer, record};
@@ -37,7 +35,6 @@ const CHUNK_TOKENS_MIN: u64 = 400;
 const ANSWER_TOKENS_SPARE: u64 = 3_000;
 /// Of every four tokens of a window, the answer has one at most.
 const ANSWER_PART: u64 = 4;
-/// Graphemes of the focus.
 const FOCUS_GRAPHEMES: usize = 2_000;
 
 /// One model, and what it is asked for.
@@ -45,14 +42,12 @@ pub(super) struct Asking<'a> {
     pub model: &'a Arc<dyn ChatModel>,
     pub source: &'a Source<'a>,
     pub options: &'a Options,
-    pub frames: &'a Frames,
-    pub cancel: &'a CancellationToken,
+    pub scope: RunScope<'a>,
 }
 
 /// Why a model gave no record.
 #[derive(Debug)]
 pub(super) enum Unusable {
-    /// The person stopped it.
     Stopped,
     /// Anything else: why, in one line.
     Failed(String),
@@ -71,7 +66,6 @@ enum Fault {
 enum Place {
     /// Others follow.
     Before,
-    /// It is the last one.
     Last,
 }
 
@@ -116,7 +110,7 @@ impl Asking<'_> {
         let count = chunks.len();
         for (at, conversation) in chunks.into_iter().enumerate() {
             let what = format!("condensing with {}", self.model.name());
-            self.frames.send(Frame::Progress { what, done: at as u64, total: Some(count as u64) });
+            self.scope.frames.send(Frame::Progress { what, done: at as u64, total: Some(count as u64) });
             let place = if at + 1 < count { Place::Before } else { Place::Last };
             let input = self.input(record.as_ref(), conversation, place);
             record = Some(self.call(&input, calls).await?);
@@ -136,7 +130,7 @@ impl Asking<'_> {
         let begun = Instant::now();
         let answered = tokio::select! {
             answered = self.model.answer(&request) => answered,
-            () = self.cancel.cancelled() => return Err(Fault::Stopped),
+            () = self.scope.cancel.cancelled() => return Err(Fault::Stopped),
         };
         let usage = answered.as_ref().ok().and_then(|answer| answer.usage).unwrap_or_default();
         let read = answered.map_err(fault).and_then(|answer| self.read(answer));
@@ -229,8 +223,7 @@ fn prompt(input: &Input) -> Result<(String, String), minijinja::Error> {
 
 /// Returns the hash of the prompt files, for the record of a call.
 pub(super) fn prompt_sha256() -> String {
-    let hash = Sha256::digest(format!("{INSTRUCTIONS}\n{INPUT}").as_bytes());
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    protocol::sha256_hex(format!("{INSTRUCTIONS}\n{INPUT}"))
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 
 use std::collections::HashSet;
 
-use ledger::phrase::{clip, flat};
-use ledger::tool_use::{TaskChange, ToolUse};
-use ledger::{Facts, What, redact};
+use facts::phrase::{clip, flat};
+use facts::tool_use::{TaskChange, ToolUse};
+use facts::{Facts, What, redact};
 use protocol::{CarryOver, Message, TodoItem};
 
 use super::Source;
@@ -129,5 +129,5 @@ fn calls(units: &[Unit]) -> impl Iterator<Item = (&str, &serde_json::Value)> {
 }
 
 fn shown(text: &str) -> String {
-    clip(&flat(&redact(ledger::tool_use::head_words(text, 4 * DELEGATION_GRAPHEMES))), DELEGATION_GRAPHEMES)
+    clip(&flat(&redact(facts::tool_use::head_words(text, 4 * DELEGATION_GRAPHEMES))), DELEGATION_GRAPHEMES)
 }

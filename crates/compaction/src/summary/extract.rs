@@ -1,8 +1,8 @@
 //! The record without a model: what the record so far holds, and the ledger's facts of what is new. It rewords nothing
 //! and drops nothing of the earlier record that fits.
 
-use ledger::phrase::{flat, weight};
-use ledger::{Facts, Quote};
+use facts::phrase::{flat, weight};
+use facts::{Facts, Quote};
 use model::extractive::sentences;
 use protocol::CondensedSummary;
 

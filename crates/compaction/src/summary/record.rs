@@ -1,7 +1,7 @@
 //! A record in its sections: its entries made plain, bounded and told once. What they say is not judged here.
 
-use ledger::phrase::{clip, plain};
-use ledger::redact;
+use facts::phrase::{clip, plain};
+use facts::redact;
 use model::{inert, tokens};
 use protocol::CondensedSummary;
 
@@ -27,9 +27,7 @@ pub(super) const SECTIONS: [Section; 7] = [
 
 /// One list of a record.
 pub(super) struct Section {
-    /// Its heading.
     pub name: &'static str,
-    /// The list.
     pub list: fn(&mut CondensedSummary) -> &mut Vec<String>,
     /// How many of its newest entries outlast the older ones of every other section.
     newest_kept: usize,

@@ -1,7 +1,7 @@
 //! The one function from a record and the facts beside it to the Markdown that people are shown and the model is sent,
 //! and the cut that keeps it within a limit. Everything in it is data: no text can leave its line or open an element.
 
-use ledger::told;
+use facts::told;
 use model::{inert, tokens};
 use protocol::{CarryOver, CondensedSummary, Seq, TodoStatus};
 
@@ -23,12 +23,13 @@ const PENDING: &str = "The user's last request then follows, word for word. It w
 pub(super) fn fit(
     record: &CondensedSummary,
     carry_over: &CarryOver,
-    (last_seq, answered): (Seq, Option<bool>),
+    last_seq: Seq,
+    answered: Option<bool>,
     tokens_max: u64,
 ) -> String {
     let mut record = record.clone();
     let shown = fitting_facts(carry_over, answered, tokens_max * CARRIED_PERCENT / 100);
-    let mut summary = render(&record, &shown, (last_seq, answered));
+    let mut summary = render(&record, &shown, last_seq, answered);
     loop {
         let excess = tokens::estimate(&summary).saturating_sub(tokens_max);
         if excess == 0 {
@@ -40,9 +41,9 @@ pub(super) fn fit(
             is_shorter = true;
         }
         if !is_shorter {
-            return render(&record, &CarryOver::default(), (last_seq, answered));
+            return render(&record, &CarryOver::default(), last_seq, answered);
         }
-        summary = render(&record, &shown, (last_seq, answered));
+        summary = render(&record, &shown, last_seq, answered);
     }
 }
 
@@ -50,7 +51,8 @@ pub(super) fn fit(
 fn render(
     record: &CondensedSummary,
     carry_over: &CarryOver,
-    (last_seq, answered): (Seq, Option<bool>),
+    last_seq: Seq,
+    answered: Option<bool>,
 ) -> String {
     let mut record = record.clone();
     let mut md = opening(last_seq);

@@ -4,8 +4,10 @@ mod chained;
 mod models;
 mod real;
 
-use ledger::notation::items;
+use facts::notation::items;
 use protocol::{CompactionTrigger, SCHEMA_VERSION};
+use runtime::Frames;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 
@@ -15,7 +17,6 @@ fn units(text: &str) -> Vec<Unit> {
     items(text).into_iter().map(|item| Unit { item, tokens: 0 }).collect()
 }
 
-/// Returns the compaction that this one is stored as.
 fn stored(told: &Told) -> Compaction {
     Compaction {
         schema_version: SCHEMA_VERSION,
@@ -42,7 +43,14 @@ fn stored(told: &Told) -> Compaction {
 
 async fn extracted(dropped: &[Unit], previous: Option<&Compaction>, answered: Option<bool>) -> Told {
     let source = Source { previous, dropped, focus: None, answered };
-    summarise(&source, &[], &OPTIONS, (&Frames::default(), &CancellationToken::new())).await.unwrap()
+    summarise(
+        &source,
+        &[],
+        &OPTIONS,
+        RunScope { frames: &Frames::default(), cancel: &CancellationToken::new() },
+    )
+    .await
+    .unwrap()
 }
 
 const WORK: &str = r#"
@@ -153,7 +161,13 @@ async fn without_a_model_what_a_person_wants_kept_is_looked_for_in_what_is_older
     let dropped = units(&format!("U: Look at everything here, please.\n{old}\n{}", later.join("\n")));
     for (focus, is_told) in [(None, false), (Some("the batches of the exporter"), true)] {
         let source = Source { focus, previous: None, dropped: &dropped, answered: None };
-        let told = summarise(&source, &[], &OPTIONS, (&Frames::default(), &CancellationToken::new())).await;
+        let told = summarise(
+            &source,
+            &[],
+            &OPTIONS,
+            RunScope { frames: &Frames::default(), cancel: &CancellationToken::new() },
+        )
+        .await;
         assert_eq!(told.unwrap().summary.contains("batches of 512"), is_told, "{focus:?}");
     }
 }

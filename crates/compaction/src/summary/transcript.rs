@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use ledger::tool_use::{head_words, tail_words};
-use ledger::{What, redact};
+use facts::tool_use::{head_words, tail_words};
+use facts::{What, redact};
 use model::inert;
 use model::tokens::{CHARS_PER_TOKEN, begin_of_tail, cut_at, end_of_head, weight};
 use protocol::message::joined_text;
@@ -27,9 +27,7 @@ const PIECE_WEIGHT_MIN: u64 = 200;
 pub(super) struct Room {
     /// Tokens of one tool result; what people and models say has more room. `None` shows all of it.
     pub trim_tokens: Option<u64>,
-    /// Tokens of one chunk.
     pub chunk_tokens: u64,
-    /// Chunks.
     pub chunks_max: usize,
 }
 
@@ -106,16 +104,16 @@ impl<'a> Packing<'a> {
         let seq = unit.item.seq;
         match &unit.item.what {
             What::Message(Message::Human(human)) if unit.item.injected => {
-                self.say(Voice::Note, (seq, ""), &joined_text(&human.content), trim);
+                self.say(Voice::Note, seq, "", &joined_text(&human.content), trim);
             }
             What::Message(Message::Human(human)) => {
                 let text = unit.item.user_text().unwrap_or_default();
-                self.say(Voice::User, (seq, ""), &with_media(text, &human.content), trim);
+                self.say(Voice::User, seq, "", &with_media(text, &human.content), trim);
             }
             What::Message(Message::Ai(ai)) => self.answer(seq, ai, trim),
             What::Message(Message::Tool(result)) => self.result(seq, result, trim),
             What::ImportedSummary(text) | What::InheritedSummary { text, .. } => {
-                self.say(Voice::Summary, (seq, ""), text, trim);
+                self.say(Voice::Summary, seq, "", text, trim);
             }
             What::Note | What::Boundary | What::Unread | What::Other => {}
         }
@@ -124,12 +122,12 @@ impl<'a> Packing<'a> {
     fn answer(&mut self, seq: Seq, ai: &'a AiMessage, trim: Option<u64>) {
         let text = with_media(joined_text(&ai.content), &ai.content);
         let mark = if ai.incomplete { " incomplete=\"true\"" } else { "" };
-        self.say(Voice::Assistant, (seq, mark), &text, trim);
+        self.say(Voice::Assistant, seq, mark, &text, trim);
         for block in &ai.content {
             if let Block::ToolCall { id, name, args } = block {
                 self.tools.insert(id, name);
                 let mark = format!(" tool=\"{}\"", attribute(name));
-                self.say(Voice::Call, (seq, &mark), &args.to_string(), trim);
+                self.say(Voice::Call, seq, &mark, &args.to_string(), trim);
             }
         }
     }
@@ -141,11 +139,11 @@ impl<'a> Packing<'a> {
             mark.push_str(" failed=\"true\"");
         }
         let text = with_media(joined_text(&result.content), &result.content);
-        self.say(Voice::Result, (seq, &mark), &text, trim);
+        self.say(Voice::Result, seq, &mark, &text, trim);
     }
 
     /// Adds a text in its element, divided where it is longer than a chunk; a blank one is left out.
-    fn say(&mut self, voice: Voice, (seq, mark): (Seq, &str), text: &str, trim: Option<u64>) {
+    fn say(&mut self, voice: Voice, seq: Seq, mark: &str, text: &str, trim: Option<u64>) {
         let safe = redact(text.trim());
         let shown = match trim {
             Some(trim) => trimmed(&safe, voice.tokens(trim)),

@@ -8,12 +8,11 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::{HandoffPatch, Write};
 use model::ChatModel;
+use protocol::event::body::{CallPurpose, HandoffFailed, HandoffProposed, HandoffTruncated, ModelCalled};
 use protocol::{
-    Coverage, EventType, Handoff, HandoffSummary, NewEvent, Proposal, SCHEMA_VERSION, SummaryItem,
-    ToolStatus, Usage,
+    Coverage, Handoff, HandoffSummary, NewEvent, Proposal, SCHEMA_VERSION, SummaryItem, ToolStatus, Usage,
 };
 use runtime::{Channels, Failure, FailureKind, Frame, Node, StepContext, Update};
-use serde_json::{Value, json};
 use tracing::Instrument;
 
 use crate::draft::trace::Trace;
@@ -22,13 +21,14 @@ use crate::draft::window::folds::{Folds, Known, Part};
 use crate::draft::{self, DraftError, DraftInput, Drafted};
 use crate::lifecycle::{Step, moved};
 use crate::limits::INPUT_TOKENS_MAX;
-use crate::request::{Asker, Metadata, Problem, cleared, keys};
-use crate::sha256_hex;
+use crate::request::tool::{self, RESULT_NODE};
+use crate::request::{ASKER_CHANNEL, Metadata};
+use crate::review::approval::APPROVAL_NODE;
+use crate::state::{HandoffInProgress, HandoffInput, HandoffState, ProposalRef, Revision, changed, cleared};
 use crate::summary::files::referenced_files;
 use crate::summary::render;
 use crate::summary::select::Selection;
-use crate::tool::{self, RESULT_NODE};
-use ledger::redact;
+use facts::redact;
 
 /// The name of the node that drafts.
 pub const SUMMARIZATION_NODE: &str = "handoff_summarization";
@@ -60,30 +60,27 @@ pub struct Drafting {
 }
 
 /// The edge into a handoff: to the draft that was asked for, or to the question when there is a proposal.
-pub fn entry(channels: &Channels) -> Option<&'static str> {
-    let is_drafted = channels.contains_key(keys::PROPOSAL) && !is_redraft(channels);
-    match channels.contains_key(keys::METADATA) {
-        true if is_drafted => Some(crate::review::approval::APPROVAL_NODE),
-        true => Some(SUMMARIZATION_NODE),
-        false => None,
-    }
+pub fn entry(channels: &Channels) -> runtime::NextNode {
+    Ok(match HandoffState::read(channels)? {
+        Some(HandoffState::Requested { .. } | HandoffState::Redrafting { .. }) => Some(SUMMARIZATION_NODE),
+        Some(HandoffState::AwaitingDecision { .. }) => Some(APPROVAL_NODE),
+        Some(HandoffState::Accepted { .. } | HandoffState::Declined | HandoffState::Previewed) | None => None,
+    })
 }
 
 /// The edge after a decision: back to another draft; to the tool call that asked, if one did; otherwise the graph is idle.
-pub fn after_decision(channels: &Channels) -> Option<&'static str> {
-    if is_redraft(channels) {
-        return Some(SUMMARIZATION_NODE);
-    }
-    channels.contains_key(keys::ASKER).then_some(RESULT_NODE)
+pub fn after_decision(channels: &Channels) -> runtime::NextNode {
+    let is_revised = HandoffState::read(channels)?.is_some_and(|state| state.revision().is_some());
+    Ok(match is_revised {
+        true => Some(SUMMARIZATION_NODE),
+        false => ASKER_CHANNEL.is_set(channels).then_some(RESULT_NODE),
+    })
 }
 
 /// The edge after a draft: to the question, unless a person stopped it.
-pub fn after_draft(channels: &Channels) -> Option<&'static str> {
-    channels.contains_key(keys::METADATA).then_some(crate::review::approval::APPROVAL_NODE)
-}
-
-fn is_redraft(channels: &Channels) -> bool {
-    channels.contains_key(keys::FEEDBACK) || channels.contains_key(keys::REDRAFT)
+pub fn after_draft(channels: &Channels) -> runtime::NextNode {
+    let is_pending = HandoffState::read(channels)?.is_some_and(|state| state.in_progress().is_some());
+    Ok(is_pending.then_some(APPROVAL_NODE))
 }
 
 impl Drafting {
@@ -109,10 +106,12 @@ impl Drafting {
     }
 
     /// Returns what drafts in this state: the model a person chose, else the one that is configured.
-    fn chosen(&self, channels: &Channels) -> Result<Option<Arc<dyn ChatModel>>, String> {
-        let redraft = channels.get(keys::REDRAFT).and_then(|redraft| redraft.get("model"));
-        let named = redraft.filter(|name| !name.is_null()).or_else(|| channels.get(keys::MODEL));
-        match named.and_then(Value::as_str) {
+    fn chosen(&self, work: &DraftWork) -> Result<Option<Arc<dyn ChatModel>>, String> {
+        let named = match &work.revision {
+            Some(Revision::Redraft { model }) => model.as_ref(),
+            Some(Revision::Refine(_)) | None => None,
+        };
+        match named.or(work.in_progress.model.as_ref()) {
             Some(name) => self.named(name),
             None => Ok(self.model.clone()),
         }
@@ -140,7 +139,6 @@ enum Attempt {
     Drafted(Box<Draft>),
     /// It gave nothing usable: why, in one line.
     Failed(String),
-    /// A person stopped it.
     Stopped,
 }
 
@@ -151,14 +149,12 @@ impl Node for HandoffSummarization {
     }
 
     async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
-        let (metadata, handoff) = read(&step).await?;
+        let Some(work) = DraftWork::read(&step).await? else { return Ok(Update::default()) };
+        let metadata = &work.in_progress.metadata;
         if step.cancel.is_cancelled() {
-            return match is_redraft(step.channels) {
-                true => unchanged(&step, &handoff, Update::default(), None),
-                false => stopped(&step, &handoff, Update::default()),
-            };
+            return work.stopped(&step, Update::default());
         }
-        let chosen = self.drafting.chosen(step.channels);
+        let chosen = self.drafting.chosen(&work);
         let tokens_max = chosen
             .as_ref()
             .ok()
@@ -170,32 +166,31 @@ impl Node for HandoffSummarization {
         let mut update = Update::default();
         let attempt = match chosen {
             Ok(Some(model)) => {
-                let input = self.input(&step, &metadata, known.selection(tokens_max));
-                let asking = Asking { step: &step, metadata: &metadata, handoff: &handoff, model: &model };
+                let input = self.input(&work, known.selection(tokens_max));
+                let asking = Asking { step: &step, handoff: &work.handoff, model: &model };
                 Some(asking.attempt(input, &mut update).await?)
             }
             Ok(None) => None,
             Err(problem) => Some(Attempt::Failed(problem)),
         };
-        let is_again = is_redraft(step.channels);
         let (draft, problem) = match attempt {
             Some(Attempt::Drafted(draft)) => (*draft, None),
-            Some(Attempt::Failed(cause)) if is_again => {
-                return unchanged(&step, &handoff, update, Some(&cause));
+            Some(Attempt::Failed(cause)) if work.revision.is_some() => {
+                let problem = told_failure(&step, &cause);
+                return work.keep_proposal(&step, update, Some(problem));
             }
             Some(Attempt::Failed(cause)) => {
-                (self.extracted(&known, &metadata), Some(told_failure(&step, &cause)))
+                (self.extracted(&known, metadata), Some(told_failure(&step, &cause)))
             }
-            None => (self.extracted(&known, &metadata), None),
-            Some(Attempt::Stopped) if is_again => return unchanged(&step, &handoff, update, None),
-            Some(Attempt::Stopped) => return stopped(&step, &handoff, update),
+            None => (self.extracted(&known, metadata), None),
+            Some(Attempt::Stopped) => return work.stopped(&step, update),
         };
         let is_extract = draft.model == EXTRACTIVE;
-        let mut summary = assemble(&metadata, &handoff, &step, draft, &known);
+        let mut summary = assemble(&work, &step, draft, &known);
         // The extract names nothing that is not from the covered events, which the tests prove.
         if !is_extract {
             let workspace = metadata.options.workspace.as_deref();
-            let words = feedback_given(step.channels);
+            let words = work.feedback_given();
             let checked = known.ground(Reading::of(&step), &mut summary, workspace, &words).await;
             if let Err(failure) = checked {
                 // The draft is paid for: it is shown, and nothing in it counts as checked.
@@ -204,17 +199,14 @@ impl Node for HandoffSummarization {
                 summary.body.iter_mut().for_each(|item| item.verified = false);
             }
         }
-        look_at_files(&metadata, &mut summary).await;
-        let render::Fitted { summary, cut } = render::fit(summary, self.budget(&metadata));
+        look_at_files(metadata, &mut summary).await;
+        let render::Fitted { summary, cut } = render::fit(summary, self.budget(metadata));
         if let Some(render::Cut { tokens_before, tokens_after }) = cut {
-            let content = json!({
-                "handoff_id": handoff.handoff_id, "tokens_before": tokens_before, "tokens_after": tokens_after,
-            });
-            update.events.push(NewEvent::new(EventType::HandoffTruncated, &content, Timestamp::now())?);
+            let handoff_id = work.handoff.handoff_id;
+            let truncated = HandoffTruncated { handoff_id, tokens_before, tokens_after };
+            update.events.push(NewEvent::of(&truncated, Timestamp::now())?);
         }
-        let problem = problem.map(|problem| Problem { problem, unused_feedback: None });
-        update.channels.insert(keys::PROBLEM.to_owned(), json!(problem));
-        propose(&step, &handoff, summary, update)
+        work.propose(&step, summary, problem, update)
     }
 }
 
@@ -224,16 +216,23 @@ impl HandoffSummarization {
     }
 
     /// Returns what the model is asked with.
-    fn input(&self, step: &StepContext<'_>, metadata: &Metadata, selection: Selection) -> Input {
+    fn input(&self, work: &DraftWork, selection: Selection) -> Input {
+        let metadata = &work.in_progress.metadata;
+        let (previous_summary, feedback) = match &work.revision {
+            Some(Revision::Refine(refinement)) => {
+                (Some(refinement.summary_md.clone()), Some(refinement.feedback.clone()))
+            }
+            Some(Revision::Redraft { .. }) | None => (None, None),
+        };
         let prompt = DraftInput {
             goal: metadata.options.goal.clone(),
             facts: selection.ledger,
             summary_so_far: selection.summary_so_far,
             requests: selection.requests,
             conversation: selection.events,
-            previous_summary: text(step.channels, keys::PREVIOUS_SUMMARY),
-            feedback: text(step.channels, keys::FEEDBACK),
-            earlier_feedback: earlier_feedback(step.channels),
+            earlier_feedback: feedback.as_ref().and_then(|_| work.earlier_feedback()),
+            previous_summary,
+            feedback,
             max_summary_tokens: self.budget(metadata),
         };
         Input { prompt, coverage: selection.coverage }
@@ -261,7 +260,6 @@ struct Input {
 /// One call of a model.
 struct Asking<'a> {
     step: &'a StepContext<'a>,
-    metadata: &'a Metadata,
     handoff: &'a Handoff,
     model: &'a Arc<dyn ChatModel>,
 }
@@ -286,13 +284,16 @@ impl Asking<'_> {
         };
         let usage = drafted.as_ref().and_then(|drafted| drafted.answer.usage).unwrap_or_default();
         update.usage = usage;
-        let content = json!({
-            "purpose": "handoff_summary", "handoff_id": self.metadata.handoff_id, "model": name, "usage": usage,
-            "prompt_sha256": draft::prompt_sha256(), "error": problem, "trace": trace,
-        });
-        update
-            .events
-            .push(NewEvent::new(EventType::ModelCalled, &content, Timestamp::now())?.that_took(took)?);
+        let called = ModelCalled {
+            purpose: CallPurpose::HandoffSummary,
+            handoff_id: Some(self.handoff.handoff_id),
+            model: Some(name.clone()),
+            usage: Some(usage),
+            prompt_sha256: Some(draft::prompt_sha256().to_owned()),
+            problem: problem.clone(),
+            trace: Some(trace.noted()?),
+        };
+        update.events.push(NewEvent::of(&called, Timestamp::now())?.that_took(took)?);
         let coverage = input.coverage;
         Ok(match (drafted, problem) {
             (Some(Drafted { title, tldr, body, .. }), _) => {
@@ -306,7 +307,7 @@ impl Asking<'_> {
 /// Tells at once why a model's draft is missing, and returns the line.
 fn told_failure(step: &StepContext<'_>, cause: &str) -> String {
     let problem = format!("summarization failed: {cause}");
-    step.frames.send(Frame::Notice { text: problem.clone() });
+    step.frames.send(Frame::AttemptFailed { text: problem.clone() });
     problem
 }
 
@@ -320,13 +321,8 @@ async fn look_at_files(metadata: &Metadata, summary: &mut HandoffSummary) {
     summary.carry_over.referenced_files = looked.unwrap_or_default();
 }
 
-fn assemble(
-    metadata: &Metadata,
-    handoff: &Handoff,
-    step: &StepContext<'_>,
-    draft: Draft,
-    known: &Known,
-) -> HandoffSummary {
+fn assemble(work: &DraftWork, step: &StepContext<'_>, draft: Draft, known: &Known) -> HandoffSummary {
+    let handoff = &work.handoff;
     HandoffSummary {
         schema_version: SCHEMA_VERSION,
         handoff_id: handoff.handoff_id,
@@ -340,108 +336,115 @@ fn assemble(
         model_run_id: Some(step.run_id),
         tokens_used: draft.usage.total_tokens(),
         iteration: handoff.iteration,
-        created_at: metadata.created_at,
+        created_at: work.in_progress.metadata.created_at,
         coverage: draft.coverage,
         carry_over: known.carry_over(),
     }
 }
 
-/// The step's result: the proposal, its status and its event, durable together.
-fn propose(
-    step: &StepContext<'_>,
-    handoff: &Handoff,
-    summary_json: HandoffSummary,
-    mut update: Update,
-) -> Result<Update, Failure> {
-    let now = Timestamp::now();
-    let summary_md = render::render(&summary_json);
-    let proposal = Proposal {
-        handoff_id: handoff.handoff_id,
-        iteration: handoff.iteration,
-        summary_json,
-        summary_sha256: sha256_hex(summary_md.as_bytes()),
-        summary_md,
-        feedback: text(step.channels, keys::FEEDBACK),
-        created_at: now,
-    };
-    update.events.push(NewEvent::new(EventType::HandoffProposed, &told(&proposal), now)?);
-    update.channels.insert(keys::PROPOSAL.to_owned(), told(&proposal));
-    update.channels.extend(worked_in());
-    update.writes.push(Write::PutProposal(proposal));
-    let patch = HandoffPatch { run_id: Some(step.run_id), ..HandoffPatch::default() };
-    update.writes.push(moved(handoff, Step::Propose, patch, now)?);
-    Ok(update)
+/// A proposal that is to be drafted.
+struct DraftWork {
+    /// The state before the draft.
+    state: HandoffState,
+    in_progress: HandoffInProgress,
+    /// What the draft is to follow, when there was one before.
+    revision: Option<Revision>,
+    handoff: Handoff,
 }
 
-/// Returns what the state says of a proposal.
-pub(crate) fn told(proposal: &Proposal) -> Value {
-    json!({
-        "handoff_id": proposal.handoff_id, "iteration": proposal.iteration,
-        "summary_sha256": proposal.summary_sha256,
-    })
-}
-
-/// Returns the channels that end what the newest draft was asked for.
-fn worked_in() -> Channels {
-    let keys = [keys::FEEDBACK, keys::PREVIOUS_SUMMARY, keys::REDRAFT];
-    keys.into_iter().map(|key| (key.to_owned(), Value::Null)).collect()
-}
-
-/// Another draft that was stopped or gave nothing usable: the last good proposal waits again, and why is told.
-fn unchanged(
-    step: &StepContext<'_>,
-    handoff: &Handoff,
-    mut update: Update,
-    cause: Option<&str>,
-) -> Result<Update, Failure> {
-    let iteration = Some(handoff.iteration.saturating_sub(1));
-    let patch = HandoffPatch { iteration, ..HandoffPatch::default() };
-    update.writes.push(moved(handoff, Step::Propose, patch, Timestamp::now())?);
-    let unused_feedback = text(step.channels, keys::FEEDBACK);
-    let problem = cause.map(|cause| Problem { problem: told_failure(step, cause), unused_feedback });
-    update.channels.extend(worked_in());
-    update.channels.insert(keys::PROBLEM.to_owned(), json!(problem));
-    Ok(update)
-}
-
-/// A first draft that a person stopped: nothing of the handoff stays but what the journal tells of it.
-fn stopped(step: &StepContext<'_>, handoff: &Handoff, mut update: Update) -> Result<Update, Failure> {
-    let now = Timestamp::now();
-    let content = json!({"handoff_id": handoff.handoff_id, "reason": "the draft was stopped"});
-    update.events.push(NewEvent::new(EventType::HandoffFailed, &content, now)?);
-    update.writes.push(Write::ForgetHandoff { handoff_id: handoff.handoff_id });
-    update.channels.extend(cleared());
-    if let Some(asker) = Asker::read(step.channels) {
-        update.merge(tool::answered(&asker, ToolStatus::Error, tool::STOPPED.to_owned(), now)?);
+impl DraftWork {
+    /// Returns what is to be drafted; nothing when the proposal is there already.
+    async fn read(step: &StepContext<'_>) -> Result<Option<Self>, Failure> {
+        let lost = || Failure::new(FailureKind::Internal, "find the handoff that is to be drafted");
+        let state = HandoffState::read(step.channels)?.ok_or_else(lost)?;
+        if matches!(state, HandoffState::AwaitingDecision { .. }) {
+            return Ok(None);
+        }
+        let in_progress = state.in_progress().ok_or_else(lost)?.clone();
+        let handoff = step.store.handoff(in_progress.metadata.handoff_id).await?.ok_or_else(lost)?;
+        let revision = state.revision().cloned();
+        Ok(Some(Self { state, in_progress, revision, handoff }))
     }
-    Ok(update)
-}
 
-async fn read(step: &StepContext<'_>) -> Result<(Metadata, Handoff), Failure> {
-    let lost = || Failure::new(FailureKind::Internal, "find the handoff that is to be drafted");
-    let metadata = Metadata::read(step.channels).ok_or_else(lost)?;
-    let handoff = step.store.handoff(metadata.handoff_id).await?.ok_or_else(lost)?;
-    Ok((metadata, handoff))
-}
+    /// The step's result: the proposal, its status and its event, durable together.
+    fn propose(
+        self,
+        step: &StepContext<'_>,
+        summary_json: HandoffSummary,
+        problem: Option<String>,
+        mut update: Update,
+    ) -> Result<Update, Failure> {
+        let now = Timestamp::now();
+        let summary_md = render::render(&summary_json);
+        let proposal = Proposal {
+            handoff_id: self.handoff.handoff_id,
+            iteration: self.handoff.iteration,
+            summary_json,
+            summary_sha256: protocol::sha256_hex(&summary_md),
+            summary_md,
+            feedback: self.revision.as_ref().and_then(Revision::feedback).map(str::to_owned),
+            created_at: now,
+        };
+        let named = ProposalRef::of(&proposal);
+        let proposed = HandoffProposed {
+            handoff_id: proposal.handoff_id,
+            iteration: proposal.iteration,
+            summary_sha256: proposal.summary_sha256.clone(),
+        };
+        update.events.push(NewEvent::of(&proposed, now)?);
+        update.writes.push(Write::PutProposal(proposal));
+        let patch = HandoffPatch { run_id: Some(step.run_id), ..HandoffPatch::default() };
+        update.writes.push(moved(&self.handoff, Step::Propose, patch, now)?);
+        let state = self.state.next(HandoffInput::Propose { proposal: named, problem })?;
+        update.channels.extend(changed(state.channels(), step.channels));
+        Ok(update)
+    }
 
-/// Returns all feedback that was given on the drafts of a handoff.
-fn feedback_given(channels: &Channels) -> Vec<&str> {
-    let history = channels.get(keys::REFINEMENT_HISTORY).and_then(Value::as_array);
-    history.into_iter().flatten().filter_map(|entry| entry.get("feedback")?.as_str()).collect()
-}
+    /// A draft that a person stopped: the last good proposal waits again, and without one nothing of the handoff stays but
+    /// what the journal tells of it.
+    fn stopped(self, step: &StepContext<'_>, mut update: Update) -> Result<Update, Failure> {
+        if self.revision.is_some() {
+            return self.keep_proposal(step, update, None);
+        }
+        let now = Timestamp::now();
+        let reason = "the draft was stopped".to_owned();
+        let failed = HandoffFailed { handoff_id: self.handoff.handoff_id, reason };
+        update.events.push(NewEvent::of(&failed, now)?);
+        update.writes.push(Write::ForgetHandoff { handoff_id: self.handoff.handoff_id });
+        update.channels.extend(changed(cleared(), step.channels));
+        if let Some(asker) = ASKER_CHANNEL.get(step.channels)? {
+            update.merge(tool::answered(&asker, ToolStatus::Error, tool::STOPPED.to_owned(), now)?);
+        }
+        Ok(update)
+    }
 
-/// Returns the feedback of earlier refinements, one a line; the newest one is told apart.
-fn earlier_feedback(channels: &Channels) -> Option<String> {
-    let history = channels.get(keys::REFINEMENT_HISTORY)?.as_array()?;
-    let (_, earlier) = history.split_last().filter(|_| channels.contains_key(keys::FEEDBACK))?;
-    let lines: Vec<String> = earlier
-        .iter()
-        .filter_map(|entry| entry.get("feedback")?.as_str())
-        .map(|feedback| format!("- {}", feedback.split_whitespace().collect::<Vec<_>>().join(" ")))
-        .collect();
-    (!lines.is_empty()).then(|| lines.join("\n"))
-}
+    /// Another draft that was stopped or gave nothing usable: the last good proposal waits again, and why is told.
+    fn keep_proposal(
+        self,
+        step: &StepContext<'_>,
+        mut update: Update,
+        problem: Option<String>,
+    ) -> Result<Update, Failure> {
+        let iteration = Some(self.handoff.iteration.saturating_sub(1));
+        let patch = HandoffPatch { iteration, ..HandoffPatch::default() };
+        update.writes.push(moved(&self.handoff, Step::Propose, patch, Timestamp::now())?);
+        let state = self.state.next(HandoffInput::KeepProposal { problem })?;
+        update.channels.extend(changed(state.channels(), step.channels));
+        Ok(update)
+    }
 
-fn text(channels: &Channels, key: &str) -> Option<String> {
-    channels.get(key).and_then(Value::as_str).map(str::to_owned)
+    /// Returns all feedback that was given on the drafts of the handoff.
+    fn feedback_given(&self) -> Vec<&str> {
+        let earlier = self.in_progress.refinements.iter().map(|refinement| refinement.feedback.as_str());
+        earlier.chain(self.revision.as_ref().and_then(Revision::feedback)).collect()
+    }
+
+    /// Returns the feedback of earlier refinements, one a line.
+    fn earlier_feedback(&self) -> Option<String> {
+        let line =
+            |feedback: &str| format!("- {}", feedback.split_whitespace().collect::<Vec<_>>().join(" "));
+        let lines: Vec<String> =
+            self.in_progress.refinements.iter().map(|refinement| line(&refinement.feedback)).collect();
+        (!lines.is_empty()).then(|| lines.join("\n"))
+    }
 }

@@ -1,9 +1,11 @@
 //! What is traced of one draft (contract §10): the span's name, its metadata and its tags. Sending traces anywhere is
 //! not done here; the journal keeps them with the record of the call.
 
-use ledger::redact;
+use facts::redact;
+use protocol::event::body::DraftTrace;
 use protocol::{AssistantId, Handoff, HandoffId, ThreadId};
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 /// Characters of the feedback that a trace shows.
 const FEEDBACK_PREVIEW_CHARS: usize = 100;
@@ -46,6 +48,15 @@ impl Trace {
             },
             tags: ["handoff-summary".to_owned(), format!("iteration-{iteration}"), summary_type.to_owned()],
         }
+    }
+
+    /// Returns it as it is stored.
+    pub(crate) fn noted(&self) -> serde_json::Result<DraftTrace> {
+        let metadata = match serde_json::to_value(&self.metadata)? {
+            Value::Object(metadata) => metadata,
+            other => Map::from_iter([("metadata".to_owned(), other)]),
+        };
+        Ok(DraftTrace { name: self.name.clone(), metadata, tags: self.tags.to_vec() })
     }
 
     /// Returns the span the model is called in.

@@ -5,7 +5,7 @@ use journal::{EventQuery, HandoffFilter, PAGE_ROWS_MAX, Store};
 use protocol::{Category, Event, EventId, HandoffSummary, Seq, ThreadId};
 use runtime::{Failure, Frame, Frames, StepContext};
 
-use ledger::{Item, What};
+use facts::{Item, What};
 
 pub(crate) mod folds;
 
@@ -17,9 +17,7 @@ const FIRST_REQUEST_WITHIN: usize = 200;
 /// A thread that is read, and where it is told how far.
 #[derive(Clone, Copy)]
 pub(crate) struct Reading<'a> {
-    /// Where it is.
     pub(crate) store: &'a dyn Store,
-    /// The thread.
     pub(crate) thread_id: ThreadId,
     /// Where progress goes.
     pub(crate) frames: &'a Frames,

@@ -3,15 +3,16 @@
 
 use std::borrow::Cow;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use journal::{OutboxItem, OutboxQuery, Store, Transaction, Write};
-use pg::{Pool, PoolSettings, Target};
-use protocol::{EventType, NewEvent};
+use parking_lot::Mutex;
+use postgres::{Pool, PoolSettings, Target};
+use protocol::NewEvent;
+use protocol::event::body::HandoffMirrored;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::Error;
 use super::rows::{self, MIRROR_KIND, Row};
@@ -21,7 +22,6 @@ use super::table::{self, Rows};
 
 /// The outbox kind under which the state is kept: one item, of all processes.
 const STATE_KIND: &str = "mirror_state";
-/// Its key.
 const STATE_KEY: &str = "mirror";
 
 /// What is noted under on an item that was not taken.
@@ -57,8 +57,8 @@ impl Courier {
         self.target.to_string()
     }
 
-    pub(super) fn figures(&self) -> Option<pg::Figures> {
-        self.lock().as_ref().map(|(pool, _)| pool.figures())
+    pub(super) fn figures(&self) -> Option<postgres::Figures> {
+        self.pool.lock().as_ref().map(|(pool, _)| pool.figures())
     }
 
     /// Sends everything that waits. While the mirror is degraded, one row shows whether the others may follow.
@@ -84,9 +84,6 @@ impl Courier {
     }
 
     /// Makes sure that the mirror can be used, though nothing may wait: what was told of it before may be long ago.
-    ///
-    /// # Errors
-    /// What is in the way.
     pub(super) async fn check(&self) -> Result<(), Error> {
         match self.rows().await {
             Ok(_) => self.note_success(Vec::new()).await,
@@ -126,7 +123,7 @@ impl Courier {
             match rows::row(&*self.store, &item).await {
                 Ok(row) => readable.push((item, row)),
                 Err(error) if error.is_damage() => {
-                    self.note_rejected((item, None), &format!("failed to {error}")).await?;
+                    self.note_rejected(item, None, &format!("failed to {error}")).await?;
                     rejected += 1;
                 }
                 Err(error) => return Err(error.into()),
@@ -163,7 +160,7 @@ impl Courier {
                     delivered.sent += 1;
                 }
                 Err(Error::Rejected { reason }) => {
-                    self.note_rejected((item, row.as_ref()), &reason).await?;
+                    self.note_rejected(item, row.as_ref(), &reason).await?;
                     delivered.rejected += 1;
                 }
                 Err(error) => self.note_failure(error, row.as_ref()).await?,
@@ -178,11 +175,11 @@ impl Courier {
         }
         self.attempt(async {
             let (pool, user) = self.ready().await?;
-            match table::upsert((&pool, &user), rows, Timestamp::now()).await {
+            match table::upsert(&pool, &user, rows, Timestamp::now()).await {
                 // Somebody removed the table while we knew it to be there.
-                Err(Error::Database(pg::Error::Missing(_))) => {
+                Err(Error::Database(postgres::Error::Missing(_))) => {
                     let user = self.prepare(&pool).await?;
-                    table::upsert((&pool, &user), rows, Timestamp::now()).await
+                    table::upsert(&pool, &user, rows, Timestamp::now()).await
                 }
                 written => written,
             }
@@ -199,27 +196,27 @@ impl Courier {
             done,
             Err(Error::Silent
                 | Error::Database(
-                    pg::Error::Unreachable(_)
-                        | pg::Error::TimedOut(_)
-                        | pg::Error::Exhausted
-                        | pg::Error::Refused(_)
+                    postgres::Error::Unreachable(_)
+                        | postgres::Error::TimedOut(_)
+                        | postgres::Error::Exhausted
+                        | postgres::Error::Refused(_)
                 ))
         );
         if is_lost {
-            *self.lock() = None;
+            *self.pool.lock() = None;
         }
         done
     }
 
     /// Returns connections to a database that has the table.
     async fn ready(&self) -> Result<(Pool, Arc<str>), Error> {
-        let known = self.lock().clone();
+        let known = self.pool.lock().clone();
         let pool = match known {
             Some((pool, Some(user))) => return Ok((pool, user)),
             Some((pool, None)) => pool,
             None => {
-                let pool = Pool::open(self.target.clone(), self.settings, |sql| Cow::Borrowed(sql)).await;
-                *self.lock() = Some((pool.clone(), None));
+                let pool = Pool::open(self.target.clone(), self.settings).await;
+                *self.pool.lock() = Some((pool.clone(), None));
                 pool
             }
         };
@@ -229,7 +226,7 @@ impl Courier {
 
     async fn prepare(&self, pool: &Pool) -> Result<Arc<str>, Error> {
         let user: Arc<str> = table::prepare(pool).await?.into();
-        *self.lock() = Some((pool.clone(), Some(Arc::clone(&user))));
+        *self.pool.lock() = Some((pool.clone(), Some(Arc::clone(&user))));
         Ok(user)
     }
 
@@ -255,9 +252,8 @@ impl Courier {
             return Err(error);
         }
         let now = Timestamp::now();
-        let told = (error.to_string(), Some(error.hint()));
         let before = self.state().await?;
-        let (state, turn) = before.failed(told, now);
+        let (state, turn) = before.failed(error.to_string(), Some(error.hint()), now);
         if !before.says_as_much_as(&state) {
             self.store.commit(Transaction { fence: None, writes: vec![keep(&state, now)] }).await?;
         }
@@ -268,11 +264,7 @@ impl Courier {
     }
 
     /// Notes on an item why it was not taken; somebody may have replaced it meanwhile.
-    async fn note_rejected(
-        &self,
-        (item, row): (OutboxItem, Option<&Row>),
-        reason: &str,
-    ) -> Result<(), Error> {
+    async fn note_rejected(&self, item: OutboxItem, row: Option<&Row>, reason: &str) -> Result<(), Error> {
         tracing::warn!(
             handoff_id = item.key,
             model_run_id = row.and_then(|row| row.model_run_id).map(display),
@@ -300,14 +292,18 @@ impl Courier {
     async fn tell_threads(&self, rows: &[Row], error: Option<&str>) {
         for row in rows {
             let Some(thread_id) = row.parent_thread_id else { continue };
-            let (id, error) = (row.handoff_id, error.map(ledger::redact));
-            let mut content = json!({"handoff_id": id, "accepted_at": row.created_at});
-            if let Some(error) = &error {
-                content["error"] = error.as_ref().into();
-            }
-            let key =
-                if error.is_some() { format!("mirror_rejected:{id}") } else { format!("mirrored:{id}") };
-            let Ok(event) = NewEvent::new(EventType::HandoffMirrored, &content, Timestamp::now()) else {
+            let (id, error) = (row.handoff_id, error.map(facts::redact));
+            let mirrored = HandoffMirrored {
+                handoff_id: id,
+                accepted_at: Some(row.created_at),
+                error: error.map(Cow::into_owned),
+            };
+            let key = if mirrored.error.is_some() {
+                format!("mirror_rejected:{id}")
+            } else {
+                format!("mirrored:{id}")
+            };
+            let Ok(event) = NewEvent::of(&mirrored, Timestamp::now()) else {
                 continue;
             };
             let writes = vec![Write::Append { thread_id, events: vec![event.keyed(key)] }];
@@ -318,10 +314,6 @@ impl Courier {
                 );
             }
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<(Pool, Option<Arc<str>>)>> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

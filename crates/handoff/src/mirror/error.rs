@@ -4,14 +4,13 @@ use crate::mirror::settings::ATTEMPT_MAX;
 
 /// A failure of the mirror. The handoff it is about is accepted all the same.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The journal, from which it is fed, cannot be read or written.
     #[error(transparent)]
     Journal(#[from] journal::Error),
     /// The way to the database, or the database.
     #[error(transparent)]
-    Database(#[from] pg::Error),
+    Database(#[from] postgres::Error),
     /// Nothing was answered.
     #[error("reach the database: no answer within {} s", ATTEMPT_MAX.as_secs())]
     Silent,
@@ -40,18 +39,18 @@ pub enum Error {
 impl Error {
     /// Returns whether a setting is wrong, and not the database.
     pub const fn is_setting(&self) -> bool {
-        matches!(self, Self::Database(pg::Error::Address(_) | pg::Error::Refused(_)))
+        matches!(self, Self::Database(postgres::Error::Address(_) | postgres::Error::Refused(_)))
     }
 
     /// Returns what to do, in one line.
     pub fn hint(&self) -> String {
         match self {
             Self::Journal(_) => "`segue doctor` tells more about the data".to_owned(),
-            Self::Database(pg::Error::Address(_)) => {
+            Self::Database(postgres::Error::Address(_)) => {
                 "write postgres://USER:PASSWORD@HOST:PORT/DATABASE into `[mirror] url` or SEGUE_MIRROR_URL, or `off`"
                     .to_owned()
             }
-            Self::Database(pg::Error::Refused(_)) => {
+            Self::Database(postgres::Error::Refused(_)) => {
                 "check user, password, database and certificate in `[mirror] url` or SEGUE_MIRROR_URL".to_owned()
             }
             Self::Database(_) | Self::Silent => {

@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 /// The outbox kind of what is to be mirrored.
 pub const MIRROR_KIND: &str = "mirror_summary";
 
-/// The statuses of a handoff that was accepted.
 const ACCEPTED: [HandoffStatus; 3] = [HandoffStatus::Accepted, HandoffStatus::Seeded, HandoffStatus::Cleaned];
 
 /// What an item says.
@@ -24,10 +23,8 @@ const ACCEPTED: [HandoffStatus; 3] = [HandoffStatus::Accepted, HandoffStatus::Se
 struct Due {
     handoff_id: HandoffId,
     /// Whose; without it, whatever the journal says.
-    #[serde(default)]
     assistant_id: Option<AssistantId>,
     /// When the handoff was accepted; without it, when the item was added.
-    #[serde(default)]
     accepted_at: Option<Timestamp>,
 }
 
@@ -61,9 +58,6 @@ pub(crate) fn enqueue(handoff: &Handoff, accepted_at: Timestamp, now: Timestamp)
 
 /// Returns the writes that have the mirror follow the deletion of a thread: they belong into its transaction. A handoff goes
 /// with the last of its two threads; which one that is, is seen when the mirror is written.
-///
-/// # Errors
-/// When the journal fails.
 pub async fn follow_deletion(
     store: &dyn Store,
     thread_id: ThreadId,
@@ -83,9 +77,6 @@ pub async fn follow_deletion(
 }
 
 /// Returns when the handoff was decided; `None` while it is not, and for one that nobody decided.
-///
-/// # Errors
-/// When the journal fails.
 pub async fn decided_at(store: &dyn Store, handoff: &Handoff) -> journal::Result<Option<Timestamp>> {
     match handoff.status {
         HandoffStatus::Declined | HandoffStatus::Previewed => Ok(Some(handoff.updated_at)),
@@ -106,7 +97,6 @@ pub async fn decided_at(store: &dyn Store, handoff: &Handoff) -> journal::Result
 
 /// Returns when the parent says that the handoff was accepted.
 async fn accepted_by_event(store: &dyn Store, handoff: &Handoff) -> journal::Result<Option<Timestamp>> {
-    let id = handoff.handoff_id.to_string();
     let mut after = 0;
     loop {
         let query = EventQuery {
@@ -115,7 +105,7 @@ async fn accepted_by_event(store: &dyn Store, handoff: &Handoff) -> journal::Res
             ..EventQuery::after(after, PAGE_ROWS_MAX)
         };
         let events = store.events(handoff.parent_thread_id, query).await?;
-        let of = |event: &&protocol::Event| event.content_value()["handoff_id"].as_str() == Some(id.as_str());
+        let of = |event: &&protocol::Event| event.handoff_id() == Some(handoff.handoff_id);
         if let Some(event) = events.iter().find(of) {
             return Ok(Some(event.created_at));
         }
@@ -127,9 +117,6 @@ async fn accepted_by_event(store: &dyn Store, handoff: &Handoff) -> journal::Res
 }
 
 /// Returns the row that an item leads to, as of now; `None` when there is nothing to be mirrored.
-///
-/// # Errors
-/// When the journal fails.
 pub(crate) async fn row(store: &dyn Store, item: &OutboxItem) -> journal::Result<Option<Row>> {
     let Ok(due) = Due::deserialize(&item.payload) else { return Ok(None) };
     let Some(handoff) = store.handoff(due.handoff_id).await? else {
@@ -192,7 +179,7 @@ fn make_shareable(value: &mut Value) {
 /// Returns the text as others may read it: a draft has no secrets, but what a person put into its place may. No text or
 /// JSON of PostgreSQL holds a NUL.
 fn shareable(text: &str) -> String {
-    ledger::redact(text).replace('\0', "\u{fffd}")
+    facts::redact(text).replace('\0', "\u{fffd}")
 }
 
 #[cfg(test)]
@@ -204,7 +191,7 @@ mod tests {
         let mut value = json!({"title": "Use it", "body": [{"text": "the key is sk-ant-api03-abcdefghijklmnopqrstuvwx"}]});
         make_shareable(&mut value);
         assert!(!value.to_string().contains("abcdefghijkl"), "{value}");
-        assert!(value.to_string().contains(ledger::REDACTED), "{value}");
+        assert!(value.to_string().contains(facts::REDACTED), "{value}");
     }
 
     #[test]

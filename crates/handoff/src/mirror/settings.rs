@@ -4,7 +4,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use pg::{PoolSettings, Target};
+use postgres::{PoolSettings, Target};
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
@@ -62,7 +62,7 @@ impl Settings {
     ///
     /// # Errors
     /// When the URL cannot be understood; the password in it is not told.
-    pub(crate) fn target(&self, main: Option<&str>) -> pg::Result<Option<Target>> {
+    pub(crate) fn target(&self, main: Option<&str>) -> postgres::Result<Option<Target>> {
         let own = self.url.as_ref().map(|url| url.expose_secret().trim()).filter(|url| !url.is_empty());
         match own.or(main) {
             None | Some(OFF) => Ok(None),

@@ -13,29 +13,15 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// How long it is known that a degraded mirror fails as before, without being noted again.
 const KNOWN_FOR: SignedDuration = SignedDuration::from_secs(10);
 
-/// Whether accepted summaries reach the mirror (`handoff_store_status`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum MirrorStatus {
-    /// There is no mirror.
-    Off,
-    /// They do.
-    Ok,
-    /// They do not, and wait in the outbox.
-    Degraded,
-}
-
-impl MirrorStatus {
-    /// Every status.
-    pub const ALL: [Self; 3] = [Self::Off, Self::Ok, Self::Degraded];
-
-    /// Returns the name it is told by.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Ok => "ok",
-            Self::Degraded => "degraded",
-        }
+protocol::named_enum! {
+    /// Whether accepted summaries reach the mirror (`handoff_store_status`).
+    pub enum MirrorStatus {
+        /// There is no mirror.
+        Off = "off",
+        /// They do.
+        Ok = "ok",
+        /// They do not, and wait in the outbox.
+        Degraded = "degraded",
     }
 }
 
@@ -47,7 +33,6 @@ pub(crate) struct State {
     pub(crate) failures: u32,
     /// When the last of them did.
     pub(crate) failed_at: Option<Timestamp>,
-    /// Why.
     pub(crate) error: Option<String>,
     /// What to do about it.
     pub(crate) hint: Option<String>,
@@ -84,11 +69,7 @@ impl State {
     }
 
     /// Returns the state after an attempt that failed.
-    pub(crate) fn failed(
-        &self,
-        (error, hint): (String, Option<String>),
-        now: Timestamp,
-    ) -> (Self, Option<Turn>) {
+    pub(crate) fn failed(&self, error: String, hint: Option<String>, now: Timestamp) -> (Self, Option<Turn>) {
         let next = Self {
             failures: self.failures.saturating_add(1),
             failed_at: Some(now),
@@ -140,7 +121,7 @@ mod tests {
         let mut state = State::default();
         let mut seen = Vec::new();
         for second in 1..=5 {
-            let (next, turn) = state.failed((format!("try {second}"), None), at(second));
+            let (next, turn) = state.failed(format!("try {second}"), None, at(second));
             seen.push((next.pause().map(|pause| pause.as_secs()), next.status(), turn));
             state = next;
         }
@@ -158,7 +139,6 @@ mod tests {
 
     #[test]
     fn g16_of_a_degraded_mirror_the_same_failure_is_noted_once_in_ten_seconds() {
-        let told = |error: &str| (error.to_owned(), None);
         let check = |failures: u32, error: &str, second: i64, expected: bool| {
             let state = State {
                 failures,
@@ -166,7 +146,7 @@ mod tests {
                 error: Some("gone".to_owned()),
                 ..State::default()
             };
-            let (next, _) = state.failed(told(error), at(second));
+            let (next, _) = state.failed(error.to_owned(), None, at(second));
             assert_eq!(state.says_as_much_as(&next), expected, "{failures} {error} {second}");
         };
         check(3, "gone", 109, true);

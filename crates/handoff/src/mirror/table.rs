@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use pg::{Connection, Pool, Value};
+use postgres::{Connection, Pool, Value};
 
 use super::Error;
 use super::rows::Row;
@@ -23,8 +23,6 @@ const NO_SUCH_KEY: &str = "42P10";
 /// Codes that begin so are about what is written, not about the way there or the table: data, constraints, limits, and what a
 /// trigger says.
 const DATA: [&str; 4] = ["22", "23", "54", "P0"];
-/// What a server says that takes no writes at all.
-const STANDBY: &str = "read-only transaction";
 
 /// The columns, as the server names their types. What is written fits each of several.
 const COLUMNS: [(&str, &[&str]); 6] = [
@@ -82,7 +80,7 @@ pub(super) async fn prepare(pool: &Pool) -> Result<String, Error> {
 ///
 /// # Errors
 /// [`Error::Rejected`] when the server takes none because of what is in one of them.
-pub(super) async fn upsert((pool, user): (&Pool, &str), rows: &[Row], now: Timestamp) -> Result<u64, Error> {
+pub(super) async fn upsert(pool: &Pool, user: &str, rows: &[Row], now: Timestamp) -> Result<u64, Error> {
     // No statement writes a row twice.
     let rows: BTreeMap<_, _> =
         rows.iter().map(|row| ((row.assistant_id.as_str(), row.handoff_id), row)).collect();
@@ -98,35 +96,31 @@ pub(super) async fn upsert((pool, user): (&Pool, &str), rows: &[Row], now: Times
     ];
     let written = pool.with(move |connection| connection.execute(UPSERT, &values)).await;
     written.map_err(|error| match error {
-        pg::Error::Statement { code, message } if code == NO_SUCH_KEY => Error::Columns { found: message },
-        pg::Error::Statement { code, message } if DATA.iter().any(|class| code.starts_with(class)) => {
+        postgres::Error::Statement { code, message } if code == NO_SUCH_KEY => {
+            Error::Columns { found: message }
+        }
+        postgres::Error::Statement { code, message } if DATA.iter().any(|class| code.starts_with(class)) => {
             Error::Rejected { reason: message }
         }
         // The table's own key is met by writing over what is there: it is another's.
-        pg::Error::Met(reason) => Error::Rejected { reason },
+        postgres::Error::Met(reason) => Error::Rejected { reason },
         error => denied(error, || format!("GRANT SELECT, INSERT, UPDATE ON thread_summaries TO {user}")),
     })
 }
 
-/// Counts the rows.
-///
-/// # Errors
-/// Those of the way to the server.
 pub(super) async fn count(pool: &Pool) -> Result<Rows, Error> {
     let counted = pool.with(|connection| {
         let rows = connection.query(COUNT, &[])?;
         let number = |place| rows.first().map_or(Ok(None), |row| row.integer(place));
         let unsigned = |number: Option<i64>| number.unwrap_or(0).unsigned_abs();
-        Ok::<_, pg::Error>(Rows { summaries: unsigned(number(0)?), deleted: unsigned(number(1)?) })
+        Ok::<_, postgres::Error>(Rows { summaries: unsigned(number(0)?), deleted: unsigned(number(1)?) })
     });
     Ok(counted.await?)
 }
 
-/// What is there.
 struct There {
     user: String,
     schema: String,
-    /// The version of the views.
     views: Option<String>,
     /// The table's; `None` where it is missing.
     columns: Option<String>,
@@ -154,12 +148,9 @@ fn check(columns: &str) -> Result<(), Error> {
     }
 }
 
-fn denied(error: pg::Error, statement: impl FnOnce() -> String) -> Error {
+fn denied(error: postgres::Error, statement: impl FnOnce() -> String) -> Error {
     match error {
-        // No right helps where nobody may write.
-        pg::Error::ReadOnly(reason) if !reason.contains(STANDBY) => {
-            Error::Denied { reason, statement: statement() }
-        }
+        postgres::Error::Forbidden(reason) => Error::Denied { reason, statement: statement() },
         error => error.into(),
     }
 }

@@ -36,7 +36,7 @@ async fn g16_the_newer_wins_and_an_unchanged_row_is_not_rewritten_within_ten_sec
     let user = table::prepare(&pool).await.unwrap();
     let put = async |text: &str, millis: i64| {
         let now = at(100) + SignedDuration::from_millis(millis);
-        table::upsert((&pool, &user), &[row(id, text)], now).await.unwrap() == 1
+        table::upsert(&pool, &user, &[row(id, text)], now).await.unwrap() == 1
     };
     assert!(put("one", 0).await, "there is none yet");
     assert!(!put("one", 1).await && !put("one", 9_999).await, "unchanged, within ten seconds");
@@ -54,7 +54,7 @@ async fn g16_a_batch_may_name_a_row_twice_and_one_handoff_of_two_assistants_is_t
     let user = table::prepare(&pool).await.unwrap();
     let other = Row { assistant_id: "agent@ann".to_owned(), ..row(id, "ann's") };
     let rows = [row(id, "one"), row(id, "one"), other];
-    assert_eq!(table::upsert((&pool, &user), &rows, at(0)).await.unwrap(), 2);
+    assert_eq!(table::upsert(&pool, &user, &rows, at(0)).await.unwrap(), 2);
     assert_eq!(scene.texts(), ["one", "ann's"]);
 }
 
@@ -91,7 +91,7 @@ async fn h3_a_deleted_handoff_leaves_its_ids_and_none_of_its_words_whoever_comes
     let pool = scene.pool().await;
     let user = table::prepare(&pool).await.unwrap();
     let late = jiff::Timestamp::now() + SignedDuration::from_hours(1);
-    assert_eq!(table::upsert((&pool, &user), &[stale], late).await.unwrap(), 0);
+    assert_eq!(table::upsert(&pool, &user, &[stale], late).await.unwrap(), 0);
     let left = scene.asked("SELECT summary_json::text FROM thread_summaries").remove(0);
     assert!(
         !left.contains("word")
@@ -226,7 +226,7 @@ async fn g16_who_is_killed_between_the_row_and_the_outbox_leaves_the_row_once() 
     let pool = scene.pool().await;
     let user = table::prepare(&pool).await.unwrap();
     let row = rows::row(&*scene.store, &scene.item(&handoff)).await.unwrap().unwrap();
-    assert_eq!(table::upsert((&pool, &user), &[row], jiff::Timestamp::now()).await.unwrap(), 1);
+    assert_eq!(table::upsert(&pool, &user, &[row], jiff::Timestamp::now()).await.unwrap(), 1);
     let mirror = mirror(&scene);
     assert_eq!(mirror.flush(&mut |_| {}).await.unwrap(), Delivered { sent: 1, rejected: 0 });
     assert_eq!((scene.texts(), mirror.report().await.unwrap().waiting), (vec!["once".to_owned()], 0));
@@ -234,7 +234,7 @@ async fn g16_who_is_killed_between_the_row_and_the_outbox_leaves_the_row_once() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn g16_a_row_that_cannot_be_read_holds_up_no_other() {
-    let database = cluster::Database::create().unwrap();
+    let database = test_postgres::Database::create().unwrap();
     let pool = Settings::default().pool();
     let store = Postgres::open(&database.socket_url(), pool).await.unwrap();
     let scene = Scene { store: Arc::new(store), database };

@@ -6,21 +6,25 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::{HandoffPatch, Store, Write};
-use protocol::{
-    Decision, Decisions, EventType, Handoff, HandoffId, HandoffStatus, Interrupt, NewEvent, Proposal,
-    ToolStatus,
+use protocol::event::body::{
+    DraftRequest, HandoffDeclined, HandoffExpired, HandoffPreviewed, HandoffRefined, HandoffReverted,
 };
-use runtime::{Ask, Channels, Failure, FailureKind, Node, Question, Rejection, StepContext, Update};
-use serde_json::{Value, json};
+use protocol::{
+    Decision, Decisions, Handoff, HandoffId, HandoffStatus, Interrupt, NewEvent, Proposal, ToolStatus,
+};
+use runtime::{
+    Ask, ChannelError, Channels, Failure, FailureKind, Node, Question, Rejection, StepContext, Update,
+};
 
 use crate::accept;
-use crate::draft::summarization::{Drafting, EXTRACTIVE, told};
+use crate::draft::summarization::Drafting;
 use crate::lifecycle::log::Line;
 use crate::lifecycle::{Step, moved};
-use crate::request::{Asker, Metadata, Problem, cleared, keys};
+use crate::request::tool;
+use crate::request::{ASKER_CHANNEL, Asker};
 use crate::review::decide::{self, Edited, Outcome};
 use crate::review::payload::{Situation, payload};
-use crate::{sha256_hex, tool};
+use crate::state::{HandoffInput, HandoffState, ProposalRef, Refinement, Revision, changed};
 
 /// The name of the node.
 pub const APPROVAL_NODE: &str = "handoff_approval";
@@ -41,14 +45,16 @@ impl Node for HandoffApproval {
     }
 
     async fn run(&self, step: StepContext<'_>) -> Result<Update, Failure> {
-        let metadata = Metadata::read(step.channels).ok_or_else(lost)?;
-        let handoff = step.store.handoff(metadata.handoff_id).await?.ok_or_else(lost)?;
-        let mut proposals = step.store.proposals(metadata.handoff_id).await?;
-        proposals.extend(unwritten(&step, metadata.handoff_id));
+        let state = match HandoffState::read(step.channels) {
+            Ok(state) => state.ok_or_else(lost)?,
+            Err(error) => return end_unreadable(&step, error).await,
+        };
+        let handoff_id = state.in_progress().ok_or_else(lost)?.metadata.handoff_id;
+        let handoff = step.store.handoff(handoff_id).await?.ok_or_else(lost)?;
+        let mut proposals = step.store.proposals(handoff_id).await?;
+        proposals.extend(unwritten(&step, handoff_id));
         let Some(decisions) = step.answer(APPROVAL_NODE) else {
-            let problem = step.channels.get(keys::PROBLEM);
-            let problem = problem.and_then(|value| serde_json::from_value(value.clone()).ok());
-            let ask = self.ask(&step, &metadata, &proposals, problem).await?;
+            let ask = self.ask(&step, &state, &proposals).await?;
             return Ok(Update { asks: vec![ask], ..Update::default() });
         };
         let current = proposals.last().ok_or_else(lost)?;
@@ -56,12 +62,16 @@ impl Node for HandoffApproval {
         let outcome = decide::single(decisions)
             .and_then(|decision| decide::outcome(current, left, decision))
             .map_err(|rejection| Failure::new(FailureKind::Internal, rejection.to_string()))?;
-        let (mut update, shown) = follow(&step, (&handoff, &proposals), outcome).await?;
-        if let Some(shown) = shown {
+        let now = Timestamp::now();
+        let review = Review { step: &step, handoff: &handoff, proposals: &proposals, current, now };
+        let mut taken = review.take(outcome).await?;
+        let state = state.next(taken.input)?;
+        taken.update.channels.extend(changed(state.channels(), step.channels));
+        if let Some(shown) = taken.shown {
             proposals.push(shown);
-            update.asks.push(self.ask(&step, &metadata, &proposals, None).await?);
+            taken.update.asks.push(self.ask(&step, &state, &proposals).await?);
         }
-        Ok(update)
+        Ok(taken.update)
     }
 
     fn is_immediate(&self) -> bool {
@@ -82,9 +92,11 @@ impl Node for HandoffApproval {
         &self,
         interrupt: &Interrupt,
         decisions: &Decisions,
-        _store: &Arc<dyn Store>,
+        store: &Arc<dyn Store>,
     ) -> Result<(), Rejection> {
-        let (proposal, left) = decide::shown(interrupt)?;
+        let proposal = decide::shown(interrupt)?;
+        let proposals = store.proposals(proposal.handoff_id).await;
+        let proposals = proposals.map_err(|error| Rejection::Invalid(format!("failed to {error}")))?;
         let can_refine = self.can_refine(&proposal);
         let no_model = || {
             let why =
@@ -92,7 +104,7 @@ impl Node for HandoffApproval {
             Err(Rejection::Invalid(why.to_owned()))
         };
         // Without a model nothing is left, which is not because it was used up.
-        let left = if can_refine { left } else { left.max(1) };
+        let left = if can_refine { self.remaining_refinements(&proposals) } else { 1 };
         match decide::outcome(&proposal, left, decide::single(decisions)?)? {
             Outcome::Refine(_) if !can_refine => no_model(),
             Outcome::Redraft(None) if self.drafting.model.is_none() => no_model(),
@@ -130,19 +142,19 @@ impl HandoffApproval {
     async fn ask(
         &self,
         step: &StepContext<'_>,
-        metadata: &Metadata,
+        state: &HandoffState,
         proposals: &[Proposal],
-        problem: Option<Problem>,
     ) -> Result<Ask, Failure> {
         let current = proposals.last().ok_or_else(lost)?;
         let covered = current.summary_json.coverage.last_seq;
+        let metadata = &state.in_progress().ok_or_else(lost)?.metadata;
         let situation = Situation {
             options: metadata.options.clone(),
             uncovered_messages: step.store.messages_after(metadata.parent_thread_id, covered).await?,
             remaining_refinements: self.remaining_refinements(proposals),
             is_capped: refinements(proposals) >= self.max_refinements,
             feedback_history: proposals.iter().filter_map(|proposal| proposal.feedback.clone()).collect(),
-            problem,
+            problem: state.problem().cloned(),
         };
         Ok(Ask { key: APPROVAL_NODE.to_owned(), payload: payload(current, &situation)? })
     }
@@ -162,140 +174,140 @@ fn refinements(proposals: &[Proposal]) -> u32 {
     u32::try_from(used).unwrap_or(u32::MAX)
 }
 
-/// Returns what a checked decision changes, and the proposal that is to be asked about next, when there is one at once.
-async fn follow(
-    step: &StepContext<'_>,
-    (handoff, proposals): (&Handoff, &[Proposal]),
-    outcome: Outcome,
-) -> Result<(Update, Option<Proposal>), Failure> {
-    let (handoff_id, current) = (handoff.handoff_id, proposals.last().ok_or_else(lost)?);
-    let now = Timestamp::now();
-    let update = match outcome {
-        Outcome::Accept => accept(step, handoff, current, now).await?,
-        Outcome::AcceptEdited(edited) => accept_edited(step, (handoff, current), *edited, now).await?,
-        Outcome::Refine(feedback) => {
-            let mut update = redraft((handoff, current), json!({"feedback": feedback}), now)?;
-            let previous = current.summary_md.clone().into();
-            update.channels.insert(keys::PREVIOUS_SUMMARY.to_owned(), previous);
-            let history = history(step.channels, current, &feedback, now);
-            update.channels.insert(keys::REFINEMENT_HISTORY.to_owned(), history);
-            update.channels.insert(keys::FEEDBACK.to_owned(), feedback.into());
-            update
-        }
-        Outcome::Redraft(model) => {
-            let mut update = redraft((handoff, current), json!({"model": model}), now)?;
-            if let Some(model) = model.as_ref().filter(|name| *name != EXTRACTIVE) {
-                update.channels.insert(keys::MODEL.to_owned(), model.as_str().into());
+/// A proposal that a person has decided about.
+struct Review<'a> {
+    step: &'a StepContext<'a>,
+    handoff: &'a Handoff,
+    proposals: &'a [Proposal],
+    /// The newest of them.
+    current: &'a Proposal,
+    now: Timestamp,
+}
+
+/// What a decision changes.
+struct TakenDecision {
+    /// Everything but the state.
+    update: Update,
+    /// What it means for the state.
+    input: HandoffInput,
+    /// The proposal that is to be asked about next, when there is one at once.
+    shown: Option<Proposal>,
+}
+
+impl TakenDecision {
+    const fn new(update: Update, input: HandoffInput) -> Self {
+        Self { update, input, shown: None }
+    }
+}
+
+impl Review<'_> {
+    /// Returns what a checked decision changes.
+    async fn take(&self, outcome: Outcome) -> Result<TakenDecision, Failure> {
+        match outcome {
+            Outcome::Accept => self.accept(self.current).await,
+            Outcome::AcceptEdited(edited) => self.accept_edited(*edited).await,
+            Outcome::Refine(feedback) => {
+                let refinement = Refinement {
+                    iteration: self.current.iteration,
+                    feedback,
+                    summary_md: self.current.summary_md.clone(),
+                    timestamp: self.now,
+                };
+                let request = DraftRequest::Feedback { feedback: refinement.feedback.clone() };
+                self.revise(request, Revision::Refine(refinement))
             }
-            update.channels.insert(keys::REDRAFT.to_owned(), json!({"model": model}));
-            update
+            Outcome::Redraft(model) => {
+                self.revise(DraftRequest::Model { model: model.clone() }, Revision::Redraft { model })
+            }
+            Outcome::Revert(to) => self.revert(to),
+            Outcome::Decline(message) => {
+                Line::Skipped("it was declined").of(self.handoff, Some(self.current));
+                let update = decline(self.handoff, message, self.now)?;
+                Ok(TakenDecision::new(update, HandoffInput::Decline))
+            }
+            Outcome::Preview => {
+                Line::Skipped("it was previewed").of(self.handoff, Some(self.current));
+                let update = preview(self.handoff, self.now)?;
+                Ok(TakenDecision::new(update, HandoffInput::Preview))
+            }
         }
-        Outcome::Revert(to) => {
-            let (update, reverted) = revert(handoff, proposals, to, now)?;
-            return Ok((update, Some(reverted)));
+    }
+
+    async fn accept(&self, proposal: &Proposal) -> Result<TakenDecision, Failure> {
+        let update = accept::accepted(&**self.step.store, self.handoff, proposal, self.now).await?;
+        let child_thread_id = self.handoff.child_thread_id;
+        Ok(TakenDecision::new(update, HandoffInput::Accept { child_thread_id }))
+    }
+
+    /// A person's own text is stored as one more proposal, so that what is injected is always one.
+    async fn accept_edited(&self, edited: Edited) -> Result<TakenDecision, Failure> {
+        let mut summary_json = edited.summary_json;
+        summary_json.iteration = self.current.iteration + 1;
+        let proposal = Proposal {
+            handoff_id: self.handoff.handoff_id,
+            iteration: summary_json.iteration,
+            summary_json,
+            summary_sha256: protocol::sha256_hex(&edited.summary_md),
+            summary_md: edited.summary_md,
+            feedback: None,
+            created_at: self.now,
+        };
+        let mut taken = self.accept(&proposal).await?;
+        taken.update.writes.insert(0, Write::PutProposal(proposal));
+        Ok(taken)
+    }
+
+    /// Returns what shows the text of iteration `to` again.
+    fn revert(&self, to: u32) -> Result<TakenDecision, Failure> {
+        let reverted = self.proposals.iter().find(|proposal| proposal.iteration == to);
+        let mut proposal = reverted.ok_or_else(lost)?.clone();
+        proposal.iteration = self.current.iteration + 1;
+        proposal.summary_json.iteration = proposal.iteration;
+        // Nobody was paid for it again.
+        proposal.summary_json.tokens_used = 0;
+        proposal.feedback = None;
+        proposal.created_at = self.now;
+        let handoff_id = self.handoff.handoff_id;
+        let reverted = HandoffReverted { handoff_id, iteration: proposal.iteration, reverted_to: to };
+        let events = vec![NewEvent::of(&reverted, self.now)?];
+        let patch = HandoffPatch { iteration: Some(proposal.iteration), ..HandoffPatch::default() };
+        let moved = moved(self.handoff, Step::Revert, patch, self.now)?;
+        let writes = vec![Write::PutProposal(proposal.clone()), moved];
+        let update = Update { events, writes, ..Update::default() };
+        let input = HandoffInput::Revert(ProposalRef::of(&proposal));
+        Ok(TakenDecision { update, input, shown: Some(proposal) })
+    }
+
+    /// Returns what begins another draft; `request` is what its event says of it.
+    fn revise(&self, request: DraftRequest, revision: Revision) -> Result<TakenDecision, Failure> {
+        let handoff_id = self.handoff.handoff_id;
+        let refined = HandoffRefined { request, handoff_id, iteration: self.current.iteration };
+        let iteration = Some(self.current.iteration + 1);
+        let patch = HandoffPatch { iteration, ..HandoffPatch::default() };
+        let events = vec![NewEvent::of(&refined, self.now)?];
+        let writes = vec![moved(self.handoff, Step::Draft, patch, self.now)?];
+        let update = Update { events, writes, ..Update::default() };
+        Ok(TakenDecision::new(update, HandoffInput::Revise(revision)))
+    }
+}
+
+/// Ends the handoff of a thread whose state cannot be read, if that is what the person decided; its row says which it is.
+///
+/// # Errors
+/// After any other decision, for it would depend on what cannot be read.
+async fn end_unreadable(step: &StepContext<'_>, error: ChannelError) -> Result<Update, Failure> {
+    let decision = step.answer(APPROVAL_NODE).map(decide::single);
+    let Some(handoff) = tool::pending(&**step.store, step.thread_id).await? else { return Err(error.into()) };
+    let now = Timestamp::now();
+    let (mut update, state) = match decision {
+        Some(Ok(Decision::Reject { message })) => {
+            (decline(&handoff, message.clone(), now)?, HandoffState::Declined)
         }
-        Outcome::Decline(message) => {
-            Line::Skipped("it was declined").of(handoff, Some(current));
-            decline(handoff, message, now)?
-        }
-        Outcome::Preview => {
-            Line::Skipped("it was previewed").of(handoff, Some(current));
-            let event = NewEvent::new(EventType::HandoffPreviewed, &json!({"handoff_id": handoff_id}), now)?;
-            rest(handoff, Step::Preview, event, None)?
-        }
+        Some(Ok(Decision::Preview {})) => (preview(&handoff, now)?, HandoffState::Previewed),
+        Some(Ok(Decision::Approve { .. } | Decision::Edit { .. } | Decision::Respond { .. }) | Err(_))
+        | None => return Err(error.into()),
     };
-    Ok((update, None))
-}
-
-/// A person's own text is stored as one more proposal, so that what is injected is always one.
-async fn accept_edited(
-    step: &StepContext<'_>,
-    (handoff, current): (&Handoff, &Proposal),
-    edited: Edited,
-    now: Timestamp,
-) -> Result<Update, Failure> {
-    let mut summary_json = edited.summary_json;
-    summary_json.iteration = current.iteration + 1;
-    let proposal = Proposal {
-        handoff_id: handoff.handoff_id,
-        iteration: summary_json.iteration,
-        summary_json,
-        summary_sha256: sha256_hex(edited.summary_md.as_bytes()),
-        summary_md: edited.summary_md,
-        feedback: None,
-        created_at: now,
-    };
-    let mut update = accept(step, handoff, &proposal, now).await?;
-    update.writes.insert(0, Write::PutProposal(proposal));
-    Ok(update)
-}
-
-/// Returns what shows the text of iteration `to` again, and the proposal that does.
-fn revert(
-    handoff: &Handoff,
-    proposals: &[Proposal],
-    to: u32,
-    now: Timestamp,
-) -> Result<(Update, Proposal), Failure> {
-    let current = proposals.last().ok_or_else(lost)?;
-    let mut proposal = proposals.iter().find(|proposal| proposal.iteration == to).ok_or_else(lost)?.clone();
-    proposal.iteration = current.iteration + 1;
-    proposal.summary_json.iteration = proposal.iteration;
-    // Nobody was paid for it again.
-    proposal.summary_json.tokens_used = 0;
-    proposal.feedback = None;
-    proposal.created_at = now;
-    let content =
-        json!({"handoff_id": handoff.handoff_id, "iteration": proposal.iteration, "reverted_to": to});
-    let events = vec![NewEvent::new(EventType::HandoffReverted, &content, now)?];
-    let channels = Channels::from_iter([
-        (keys::PROPOSAL.to_owned(), told(&proposal)),
-        (keys::PROBLEM.to_owned(), Value::Null),
-    ]);
-    let patch = HandoffPatch { iteration: Some(proposal.iteration), ..HandoffPatch::default() };
-    let writes = vec![Write::PutProposal(proposal.clone()), moved(handoff, Step::Revert, patch, now)?];
-    Ok((Update { events, channels, writes, ..Update::default() }, proposal))
-}
-
-async fn accept(
-    step: &StepContext<'_>,
-    handoff: &Handoff,
-    proposal: &Proposal,
-    now: Timestamp,
-) -> Result<Update, Failure> {
-    let mut update = accept::accepted(&**step.store, handoff, proposal, now).await?;
-    update.channels.extend(cleared());
-    update.channels.insert(keys::DECISION.to_owned(), json!({"type": "approve"}));
-    update.channels.insert(keys::APPROVED.to_owned(), true.into());
-    update.channels.insert(keys::CHILD.to_owned(), json!(handoff.child_thread_id));
-    Ok(update)
-}
-
-/// Returns what was refined so far, this time included.
-fn history(channels: &Channels, current: &Proposal, feedback: &str, now: Timestamp) -> Value {
-    let mut entries =
-        channels.get(keys::REFINEMENT_HISTORY).and_then(Value::as_array).cloned().unwrap_or_default();
-    entries.push(json!({
-        "iteration": current.iteration, "feedback": feedback, "summary_md": current.summary_md, "timestamp": now,
-    }));
-    Value::Array(entries)
-}
-
-/// Returns what begins another draft, whatever it is to follow.
-fn redraft(
-    (handoff, current): (&Handoff, &Proposal),
-    mut asked: Value,
-    now: Timestamp,
-) -> Result<Update, Failure> {
-    let iteration = current.iteration + 1;
-    asked["handoff_id"] = json!(handoff.handoff_id);
-    asked["iteration"] = current.iteration.into();
-    let patch = HandoffPatch { iteration: Some(iteration), ..HandoffPatch::default() };
-    let mut update = Update::default();
-    update.events.push(NewEvent::new(EventType::HandoffRefined, &asked, now)?);
-    update.writes.push(moved(handoff, Step::Draft, patch, now)?);
-    update.channels.insert(keys::ITERATION.to_owned(), iteration.into());
-    update.channels.insert(keys::PROBLEM.to_owned(), Value::Null);
+    update.channels.extend(changed(state.channels(), step.channels));
     Ok(update)
 }
 
@@ -311,15 +323,16 @@ pub fn put_aside(
     message: Option<String>,
     now: Timestamp,
 ) -> Result<Update, Failure> {
-    let mut update = match handoff.status {
-        HandoffStatus::AwaitingDecision => decline(handoff, message.clone(), now)?,
-        _ => {
-            let content = json!({"handoff_id": handoff.handoff_id});
-            let event = NewEvent::new(EventType::HandoffExpired, &content, now)?;
-            rest(handoff, Step::Expire, event, message.clone())?
-        }
+    let mut update = if handoff.status == HandoffStatus::AwaitingDecision {
+        decline(handoff, message.clone(), now)?
+    } else {
+        let event = NewEvent::of(&HandoffExpired { handoff_id: handoff.handoff_id }, now)?;
+        ended(handoff, Step::Expire, event, message.clone())?
     };
-    if let Some(asker) = Asker::read(channels).filter(|asker| asker.handoff_id == handoff.handoff_id) {
+    update.channels.extend(HandoffState::Declined.channels());
+    let asker = Asker::left_behind(channels);
+    ASKER_CHANNEL.clear(&mut update.channels);
+    if let Some(asker) = asker.filter(|asker| asker.handoff_id == handoff.handoff_id) {
         let text = tool::declined(message.as_deref());
         update.merge(tool::answered(&asker, ToolStatus::Error, text, now)?);
     }
@@ -327,19 +340,21 @@ pub fn put_aside(
 }
 
 fn decline(handoff: &Handoff, message: Option<String>, now: Timestamp) -> Result<Update, Failure> {
-    let content = json!({"handoff_id": handoff.handoff_id, "message": message});
-    let event = NewEvent::new(EventType::HandoffDeclined, &content, now)?;
-    rest(handoff, Step::Decline, event, message)
+    let declined = HandoffDeclined { handoff_id: handoff.handoff_id, message: message.clone() };
+    let event = NewEvent::of(&declined, now)?;
+    ended(handoff, Step::Decline, event, message)
 }
 
-fn rest(handoff: &Handoff, step: Step, event: NewEvent, note: Option<String>) -> Result<Update, Failure> {
+fn preview(handoff: &Handoff, now: Timestamp) -> Result<Update, Failure> {
+    let event = NewEvent::of(&HandoffPreviewed { handoff_id: handoff.handoff_id }, now)?;
+    ended(handoff, Step::Preview, event, None)
+}
+
+/// Returns the event and the row of a handoff that leads nowhere.
+fn ended(handoff: &Handoff, step: Step, event: NewEvent, note: Option<String>) -> Result<Update, Failure> {
     let patch = HandoffPatch { note, ..HandoffPatch::default() };
     let write = moved(handoff, step, patch, event.created_at)?;
-    let mut channels = cleared();
-    let decision = if step == Step::Preview { "preview" } else { "reject" };
-    channels.insert(keys::DECISION.to_owned(), json!({"type": decision}));
-    channels.insert(keys::APPROVED.to_owned(), Value::Bool(false));
-    Ok(Update { events: vec![event], channels, writes: vec![write], ..Update::default() })
+    Ok(Update { events: vec![event], writes: vec![write], ..Update::default() })
 }
 
 fn lost() -> Failure {

@@ -218,7 +218,7 @@ pub(crate) fn single(decisions: &protocol::Decisions) -> Result<&Decision, Rejec
 }
 
 /// Returns the proposal an interrupt shows, as far as a decision needs it.
-pub(crate) fn shown(interrupt: &Interrupt) -> Result<(Proposal, u32), Rejection> {
+pub(crate) fn shown(interrupt: &Interrupt) -> Result<Proposal, Rejection> {
     let unreadable = || Rejection::Invalid("the stored interrupt cannot be read".to_owned());
     let args = &interrupt.payload.action_requests.first().ok_or_else(unreadable)?.args;
     let text = |key: &str| args.get(key).and_then(Value::as_str).map(str::to_owned).ok_or_else(unreadable);
@@ -226,8 +226,7 @@ pub(crate) fn shown(interrupt: &Interrupt) -> Result<(Proposal, u32), Rejection>
         .get("summary_json")
         .and_then(|json| serde_json::from_value(json.clone()).ok())
         .ok_or_else(unreadable)?;
-    let left = args.get("remaining_refinements").and_then(Value::as_u64).unwrap_or(0);
-    let proposal = Proposal {
+    Ok(Proposal {
         handoff_id: summary.handoff_id,
         iteration: summary.iteration,
         summary_md: text("summary_md")?,
@@ -235,6 +234,5 @@ pub(crate) fn shown(interrupt: &Interrupt) -> Result<(Proposal, u32), Rejection>
         feedback: text("feedback").ok(),
         created_at: interrupt.created_at,
         summary_json: summary,
-    };
-    Ok((proposal, u32::try_from(left).unwrap_or(u32::MAX)))
+    })
 }

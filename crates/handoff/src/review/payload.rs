@@ -41,7 +41,6 @@ pub(crate) struct Situation {
     pub(crate) options: Options,
     /// Messages of the parent that came after what the summary covers.
     pub(crate) uncovered_messages: u64,
-    /// Refinements that are still possible.
     pub(crate) remaining_refinements: u32,
     /// Whether the person has used up all refinements.
     pub(crate) is_capped: bool,
@@ -52,9 +51,6 @@ pub(crate) struct Situation {
 }
 
 /// Returns the payload for `proposal`.
-///
-/// # Errors
-/// When the summary cannot be written as JSON.
 pub(crate) fn payload(
     proposal: &Proposal,
     situation: &Situation,
@@ -98,6 +94,7 @@ pub(crate) fn payload(
             action_name: ACTION_NAME.to_owned(),
             allowed_decisions: allowed,
         }],
+        workspace: None,
     })
 }
 

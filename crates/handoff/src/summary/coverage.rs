@@ -1,7 +1,7 @@
 //! Which events a summary covers, and how: disjoint ranges that together are everything from the first event to the
 //! last, and the numbers that are told of them. It records what selection did and decides nothing.
 
-use protocol::summary::SeqRange;
+use protocol::handoff::summary::SeqRange;
 use protocol::{Coverage, Seq};
 
 use crate::limits::COVERAGE_RANGES_MAX;

@@ -6,10 +6,10 @@ use protocol::{CarryOver, ItemKind, Seq, SummaryItem, TodoStatus};
 
 use crate::limits::{BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
 use crate::summary::render;
-use ledger::Goal;
-use ledger::phrase::{clip, count, plain, weight, without_tags};
-use ledger::tool_use::head;
-use ledger::{Facts, Quote};
+use facts::Goal;
+use facts::phrase::{clip, count, plain, weight, without_tags};
+use facts::tool_use::head;
+use facts::{Facts, Quote};
 use section::{SECTIONS, Section, Shown, Source};
 
 mod files;

@@ -120,6 +120,5 @@ fn sha256_of(path: &Path) -> Option<String> {
         bytes += read as u64;
         hasher.update(&buffer[..read]);
     }
-    (bytes <= REFERENCED_BYTES_MAX)
-        .then(|| hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    (bytes <= REFERENCED_BYTES_MAX).then(|| protocol::hex(&hasher.finalize()))
 }

@@ -2,14 +2,15 @@
 //! not. It compares names, not meaning: a false sentence without names passes. What Segue itself wrote proves nothing.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use protocol::{Block, HandoffSummary, Message, SummaryItem};
 use serde_json::Value;
 
-use ledger::Facts;
-use ledger::{Item, What};
+use facts::Facts;
+use facts::{Item, What};
 use names::{Named, Sort};
 
 mod forms;
@@ -173,7 +174,7 @@ impl Grounding {
         // Overlapping, because one name is often a part of another.
         for hit in matcher.find_overlapping_iter(text) {
             let name = &mut self.names[self.patterns[hit.pattern().as_usize()]];
-            if name.is_found || !name.sought.is_at(text, (hit.start(), hit.end())) {
+            if name.is_found || !name.sought.is_at(text, hit.start()..hit.end()) {
                 continue;
             }
             name.is_found = true;
@@ -240,9 +241,9 @@ impl Sought {
         Self { ways: written(name, root), sort, open_before, open_after }
     }
 
-    fn is_at(&self, text: &str, (start, end): (usize, usize)) -> bool {
-        (self.open_before || forms::begins(text, start, self.sort))
-            && (self.open_after || forms::ends(text, end, self.sort))
+    fn is_at(&self, text: &str, span: Range<usize>) -> bool {
+        (self.open_before || forms::begins(text, span.start, self.sort))
+            && (self.open_after || forms::ends(text, span.end, self.sort))
     }
 }
 

@@ -14,7 +14,7 @@ use protocol::{HandoffSummary, ItemKind, SummaryItem};
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::limits::{BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
-use ledger::phrase::{clip, flat};
+use facts::phrase::{clip, flat};
 
 #[cfg(test)]
 mod tests;

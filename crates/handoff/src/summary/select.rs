@@ -7,8 +7,8 @@ use protocol::{Coverage, Seq};
 use crate::summary::coverage::Reach;
 use crate::summary::extract::extract;
 use crate::summary::render;
-use ledger::phrase::{clip, flat};
-use ledger::{Facts, Quote};
+use facts::phrase::{clip, flat};
+use facts::{Facts, Quote};
 use piece::{Piece, Shown};
 pub use pieces::Selector;
 

@@ -91,21 +91,26 @@ fn check(told: &[(EventType, Value)], expected: &[&str]) {
     }
 }
 
+/// The id of a question.
+const QUESTION: &str = "0f1e2d3c4b5a69788796a5b4c3d2e1f0";
+
 fn proposed(iteration: u32) -> (EventType, Value) {
-    (EventType::HandoffProposed, json!({"iteration": iteration}))
+    (EventType::HandoffProposed, json!({"iteration": iteration, "summary_sha256": "5a"}))
 }
 
 fn asked() -> (EventType, Value) {
-    (EventType::RunInterrupted, json!({"interrupt_ids": ["x"], "actions": ["handoff_summary"]}))
+    (EventType::RunInterrupted, json!({"interrupt_ids": [QUESTION], "actions": ["handoff_summary"]}))
 }
 
 #[test]
 fn g19_each_outcome_is_the_result_of_the_call_that_asked() {
+    let accepted =
+        format!("3 done 0: Accepted: the work goes on in thread {THREAD}, which begins with the summary.");
     for (outcome, content, expected) in [
         (
             EventType::HandoffAccepted,
-            json!({"iteration": 0, "child_thread_id": "c"}),
-            "3 done 0: Accepted: the work goes on in thread c, which begins with the summary.",
+            json!({"iteration": 0, "summary_sha256": "5a", "child_thread_id": THREAD}),
+            accepted.as_str(),
         ),
         (
             EventType::HandoffDeclined,
@@ -157,7 +162,7 @@ fn g4_every_draft_that_is_asked_about_has_a_call_of_its_own() {
 
 #[test]
 fn g2_what_is_no_question_about_a_known_handoff_is_left_out() {
-    let approval = (EventType::RunInterrupted, json!({"interrupt_ids": ["x"], "actions": ["execute"]}));
+    let approval = (EventType::RunInterrupted, json!({"interrupt_ids": [QUESTION], "actions": ["execute"]}));
     let breakpoint =
         (EventType::RunInterrupted, json!({"interrupt_ids": [], "actions": [], "next": "tools"}));
     let declined = (EventType::HandoffDeclined, json!({"message": "no"}));
@@ -166,7 +171,8 @@ fn g2_what_is_no_question_about_a_known_handoff_is_left_out() {
     check(&[proposed(0), declined.clone()], &[]);
     // A draft that is not stored, or of a handoff that is gone.
     check(&[proposed(9), asked(), declined.clone()], &[]);
-    let gone = (EventType::HandoffProposed, json!({"handoff_id": THREAD, "iteration": 0}));
+    let gone =
+        (EventType::HandoffProposed, json!({"handoff_id": THREAD, "iteration": 0, "summary_sha256": "5a"}));
     check(&[gone, asked(), elsewhere.clone()], &[]);
     // Another's outcome, and the same question raised again by a run that took over.
     check(

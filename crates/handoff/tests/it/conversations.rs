@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use facts::Item;
 use jiff::Timestamp;
-use ledger::Item;
 use protocol::{Event, ThreadId};
 use transcripts::{Conversation, Entry, Format, Problem, Sink, SinkError, Source};
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use facts::{Facts, Goal, Item, Ledger, What};
 use handoff::{Extract, Grounding, Selector, counts, extract};
 use jiff::Timestamp;
-use ledger::{Facts, Goal, Item, Ledger, What};
 use protocol::{AssistantId, Block, HandoffId, HandoffSummary, SCHEMA_VERSION, ThreadId};
 
 use crate::conversations;

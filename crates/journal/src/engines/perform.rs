@@ -1,12 +1,13 @@
 //! Performing a transaction: each of its writes is done to the tables, in order. When it begins and that it is committed is
 //! the engine's matter.
 
+use protocol::event::body::ThreadRewound;
+use protocol::event::metadata::EventMetadata;
 use protocol::{Category, Checkpoint, CheckpointId, CheckpointSource, EventType, NewEvent};
-use serde_json::Value;
 
 use crate::engines::sql::Connection;
 use crate::tables::checkpoints::{Beside, WentBack};
-use crate::tables::events::{self, copies, rewinds};
+use crate::tables::events::{self, Appended, copies, rewinds};
 use crate::tables::keyed::{self, keys};
 use crate::tables::memory::{dissolving, items, summaries};
 use crate::tables::runs::{self, claims, feedback, requests};
@@ -33,7 +34,7 @@ pub(crate) fn perform(connection: &Connection, transaction: &Transaction) -> Res
     }
     for write in &transaction.writes {
         if let Write::PutRunRequest { run_id, thread_id, request } = write {
-            requests::put(connection, (*run_id, *thread_id), request)?;
+            requests::put(connection, *run_id, *thread_id, request)?;
         }
     }
     Ok(committed)
@@ -68,7 +69,7 @@ fn beside(point: &Checkpoint, transaction: &Transaction, committed: &Committed) 
             let is_input = event.event_type.category() == Category::Message
                 && event.event_type != EventType::ToolMessage
                 && event.run_id == Some(point.run_id)
-                && !crate::view::branches::says_again(event.metadata.as_ref());
+                && EventMetadata::read(event.metadata.as_ref()).again.is_none();
             if point.source == CheckpointSource::Loop && is_input && beside.input_seq.is_none() {
                 beside.input_seq = Some(*seq);
             }
@@ -81,8 +82,8 @@ fn beside(point: &Checkpoint, transaction: &Transaction, committed: &Committed) 
 }
 
 fn back_to(event: &NewEvent) -> Option<CheckpointId> {
-    let content: Value = serde_json::from_str(event.content.get()).ok()?;
-    content.get("checkpoint_id")?.as_str()?.parse().ok()
+    let rewound: ThreadRewound = serde_json::from_str(event.content.get()).ok()?;
+    rewound.checkpoint_id
 }
 
 fn apply(connection: &Connection, write: &Write, committed: &mut Committed) -> Result<()> {
@@ -92,16 +93,11 @@ fn apply(connection: &Connection, write: &Write, committed: &mut Committed) -> R
         Write::SettleThread { thread_id } => threads::settle(connection, *thread_id),
         Write::DeleteThread { thread_id } => threads::delete(connection, *thread_id),
         Write::Append { thread_id, events } => {
-            let appended = events::append(connection, *thread_id, events)?;
-            committed.seqs.push(appended.seqs);
-            committed.new.push(appended.new);
-            committed.stored += appended.stored;
+            note_appended(committed, events::append(connection, *thread_id, events)?);
             Ok(())
         }
-        Write::Rewind { thread_id, keep_seq, at } => {
-            rewinds::rewind(connection, *thread_id, (*keep_seq, *at))
-        }
-        Write::CopyEvents { from, until, into } => copies::copy(connection, (*from, *into), *until),
+        Write::Rewind { thread_id, keep_seq, at } => rewinds::rewind(connection, *thread_id, *keep_seq, *at),
+        Write::CopyEvents { from, until, into } => copies::copy(connection, *from, *into, *until),
         Write::PutArtifact(artifact) => artifacts::put(connection, artifact),
         Write::QueueRun(run) => runs::queue(connection, run),
         Write::AdmitRun(run) => runs::admit(connection, run),
@@ -110,7 +106,14 @@ fn apply(connection: &Connection, write: &Write, committed: &mut Committed) -> R
         Write::UpdateRun { run_id, patch } => runs::update(connection, *run_id, patch),
         Write::Announce { replica, now } => replicas::announce(connection, replica, *now),
         Write::ReleaseRuns { owner } => claims::release(connection, owner),
-        Write::ReclaimRun { .. } | Write::ClaimRuns(_) => take(connection, write, committed),
+        Write::ReclaimRun { run_id, owner, now, lease_until } => {
+            let fence = Fence { run_id: *run_id, owner: owner.clone() };
+            runs::reclaim(connection, &fence, *now, *lease_until)
+        }
+        Write::ClaimRuns(claim) => {
+            committed.claimed.extend(claims::claim(connection, claim)?);
+            Ok(())
+        }
         Write::ExpectCheckpoint { thread_id, checkpoint_id } => {
             checkpoints::expect(connection, *thread_id, *checkpoint_id)
         }
@@ -133,7 +136,7 @@ fn apply(connection: &Connection, write: &Write, committed: &mut Committed) -> R
         Write::PutProposal(proposal) => handoffs::put_proposal(connection, proposal),
         Write::PutFeedback(given) => feedback::put(connection, given),
         Write::RemoveFeedback { thread_id, run_id, user_id } => {
-            feedback::remove(connection, (*thread_id, *run_id), user_id)
+            feedback::remove(connection, *thread_id, *run_id, user_id)
         }
         Write::TransferTurns(transfer) => summaries::transfer(connection, transfer),
         Write::RestoreTurns { summary_ids, scope } => {
@@ -144,25 +147,14 @@ fn apply(connection: &Connection, write: &Write, committed: &mut Committed) -> R
         Write::PutKey(key) => keys::put(connection, key),
         Write::RevokeKey { key_id, at } => keys::revoke(connection, key_id, *at),
         Write::Enqueue(item) => keyed::enqueue(connection, item),
-        Write::ChangeQueued { was, payload, attempts } => {
-            keyed::change(connection, was, (payload, *attempts))
-        }
-        Write::Dequeue { kind, key, created_at } => keyed::dequeue(connection, (kind, key), *created_at),
+        Write::ChangeQueued { was, payload, attempts } => keyed::change(connection, was, payload, *attempts),
+        Write::Dequeue { kind, key, created_at } => keyed::dequeue(connection, kind, key, *created_at),
         Write::PutImport { source, expected } => keyed::put_import(connection, source, *expected),
     }
 }
 
-/// Takes over runs.
-fn take(connection: &Connection, write: &Write, committed: &mut Committed) -> Result<()> {
-    match write {
-        Write::ReclaimRun { run_id, owner, now, lease_until } => {
-            let fence = Fence { run_id: *run_id, owner: owner.clone() };
-            runs::reclaim(connection, &fence, *now, *lease_until)
-        }
-        Write::ClaimRuns(claim) => {
-            committed.claimed.extend(claims::claim(connection, claim)?);
-            Ok(())
-        }
-        _ => Ok(()),
-    }
+fn note_appended(committed: &mut Committed, appended: Appended) {
+    committed.seqs.push(appended.seqs);
+    committed.new.push(appended.new);
+    committed.stored += appended.stored;
 }

@@ -1,7 +1,6 @@
 //! The journal in PostgreSQL: any number of processes on any number of machines share it. It holds no rule of its own; what is
 //! done to the tables is said in `tables`, and this is who waits for whom, what is tried again, and what others are told.
 
-mod dialect;
 mod faults;
 mod groups;
 mod health;
@@ -14,9 +13,9 @@ mod schema;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use pg::{Pool, Target};
+use postgres::{Pool, Target};
 
-pub use pg::{Figures as PoolFigures, PoolSettings};
+pub use postgres::{Figures as PoolFigures, PoolSettings};
 
 pub(crate) use self::plain::{Plain, version as plain_version};
 
@@ -24,8 +23,8 @@ use self::faults::Place;
 use self::groups::Groups;
 use self::indexing::Indexing;
 use self::news::Telling;
-use crate::engines::Engine;
 use crate::engines::sql::Connection;
+use crate::engines::{Engine, Rows};
 use crate::moving::check_whole;
 use crate::news::News;
 use crate::news::commits::Commits;
@@ -55,7 +54,7 @@ impl Postgres {
     /// When the address cannot be understood, the server cannot be reached or entered, or its schema is of a later version.
     pub async fn open(url: &str, settings: PoolSettings) -> Result<Self> {
         let target: Target = url.parse().map_err(|error| Place(url_place(url)).explain(error))?;
-        let pool = Pool::open(target.named("segue"), settings, dialect::translated).await;
+        let pool = Pool::open(target.named("segue"), settings).await;
         let place = Place(pool.location());
         let location = pool.location();
         let migrated = pool.with(move |connection| {
@@ -86,18 +85,6 @@ impl Postgres {
     pub fn pool(&self) -> PoolFigures {
         self.0.pool.figures()
     }
-
-    async fn read<T: Send + 'static>(
-        &self,
-        question: impl Fn(&Connection<'_>) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        let answer = self
-            .0
-            .pool
-            .read(move |connection| question(&Connection::Postgres(connection, &Heads::default())))
-            .await;
-        answer.map_err(|error| self.0.place.told(error))
-    }
 }
 
 /// Returns what is told of an address that cannot be understood: nothing of it, for there may be a password in it.
@@ -109,7 +96,7 @@ impl Engine for Postgres {
     const REACH: Reach = Reach::Network;
 
     async fn now(&self) -> Result<Timestamp> {
-        self.read(replicas::clock).await
+        self.read(Rows::Few, replicas::clock).await
     }
 
     async fn perform(&self, transaction: Transaction) -> Result<Committed> {
@@ -119,18 +106,16 @@ impl Engine for Postgres {
         Ok(done)
     }
 
-    async fn ask<T: Send + 'static>(
+    async fn read<T: Send + 'static>(
         &self,
+        _rows: Rows,
         question: impl Fn(&Connection<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.read(question).await
-    }
-
-    async fn look<T: Send + 'static>(
-        &self,
-        question: impl Fn(&Connection<'_>) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        self.read(question).await
+        let pool = &self.0.pool;
+        let question = move |connection: &postgres::Connection| {
+            question(&Connection::Postgres(connection, &Heads::default()))
+        };
+        pool.read(question).await.map_err(|error| self.0.place.told(error))
     }
 
     async fn catch_up(&self) -> Result<()> {

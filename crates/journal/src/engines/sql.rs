@@ -1,15 +1,17 @@
-//! The little of an engine that tables need: statements with parameters, rows, values. The tables' SQL is written once, as
-//! SQLite takes it; `postgres::dialect` says it to the other engine. No table is known here, and nothing is opened or
-//! committed.
+//! The little of an engine that tables need: statements with parameters, rows, values. A table writes its SQL once, in words
+//! that both engines read (`$1` is the first parameter; SQLite has the functions `strpos` and `encode` from `portable`). Where
+//! the engines have no words in common, the statement is chosen by [`Dialect`]. No table is known here, and nothing is opened
+//! or committed.
 
 mod values;
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-pub(crate) use pg::Value;
+pub(crate) use postgres::Value;
 pub(crate) use values::{FromValue, Params, ToValue};
 
+use crate::engines::sqlite::of_preparing;
 use crate::tables::threads::Heads;
 use crate::{Error, Result};
 
@@ -20,11 +22,38 @@ pub(crate) enum Dialect {
     Postgres,
 }
 
+impl Dialect {
+    /// Returns the query for the elements of a JSON list of texts.
+    pub(crate) fn texts_in_list(self, list: &str) -> String {
+        match self {
+            Self::Sqlite => format!("SELECT value FROM json_each({list})"),
+            Self::Postgres => format!("SELECT json_array_elements_text(CAST({list} AS json))"),
+        }
+    }
+
+    /// Returns the expression for a field of a JSON object, a text or NULL.
+    pub(crate) fn json_field(self, object: &str, name: &str) -> String {
+        match self {
+            Self::Sqlite => format!("json_extract({object}, '$.{name}')"),
+            Self::Postgres => format!("(CAST({object} AS json) ->> '{name}')"),
+        }
+    }
+
+    /// Returns the expression for a column that keeps SQLite, which has no statistics, from using an index on it. PostgreSQL
+    /// decides by what it knows of the rows.
+    pub(crate) fn unindexed(self, column: &str) -> String {
+        match self {
+            Self::Sqlite => format!("+{column}"),
+            Self::Postgres => column.to_owned(),
+        }
+    }
+}
+
 /// A connection on which a transaction goes on, or a question is answered.
 #[derive(Clone, Copy)]
 pub(crate) enum Connection<'a> {
     Sqlite(&'a rusqlite::Connection),
-    Postgres(&'a pg::Connection, &'a Heads),
+    Postgres(&'a postgres::Connection, &'a Heads),
 }
 
 impl<'a> Connection<'a> {
@@ -37,9 +66,11 @@ impl<'a> Connection<'a> {
     }
 
     /// Returns the statement, prepared the first time.
-    pub(crate) fn prepare_cached(&self, sql: &str) -> Result<Statement<'a>> {
+    pub(crate) fn prepare(&self, sql: &str) -> Result<Statement<'a>> {
         Ok(match self {
-            Self::Sqlite(connection) => Statement::Sqlite(connection.prepare_cached(sql)?),
+            Self::Sqlite(connection) => {
+                Statement::Sqlite(connection.prepare_cached(sql).map_err(of_preparing)?)
+            }
             Self::Postgres(connection, heads) => Statement::Postgres(connection, heads, sql.to_owned()),
         })
     }
@@ -54,14 +85,14 @@ impl<'a> Connection<'a> {
 
     /// Performs a statement, and returns how many rows it changed.
     pub(crate) fn execute(&self, sql: &str, params: impl Params) -> Result<usize> {
-        self.prepare_cached(sql)?.execute(params)
+        self.prepare(sql)?.execute(params)
     }
 }
 
 /// A prepared statement.
 pub(crate) enum Statement<'a> {
     Sqlite(rusqlite::CachedStatement<'a>),
-    Postgres(&'a pg::Connection, &'a Heads, String),
+    Postgres(&'a postgres::Connection, &'a Heads, String),
 }
 
 impl Statement<'_> {
@@ -183,8 +214,20 @@ impl Statement<'_> {
     }
 }
 
+/// Binds the value with the number N to `$N`. SQLite takes `$N` for a name, and counts names in the order in which they first
+/// appear. As PostgreSQL does, it fails unless the statement uses every value.
 fn bind(statement: &mut rusqlite::CachedStatement<'_>, params: &impl Params) -> Result<()> {
-    for (at, value) in (1..).zip(params.values(Dialect::Sqlite)) {
+    let values = params.values(Dialect::Sqlite);
+    let count = statement.parameter_count();
+    if count != values.len() {
+        return Err(rusqlite::Error::InvalidParameterCount(values.len(), count).into());
+    }
+    let mut values: Vec<Option<Value<'_>>> = values.into_iter().map(Some).collect();
+    for at in 1..=count {
+        let name = statement.parameter_name(at).unwrap_or_default();
+        let number = name.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok());
+        let value = number.and_then(|number| values.get_mut(number.checked_sub(1)?)?.take());
+        let value = value.ok_or_else(|| rusqlite::Error::InvalidParameterName(name.to_owned()))?;
         statement.raw_bind_parameter(at, values::Bound(value))?;
     }
     Ok(())
@@ -194,13 +237,13 @@ fn bind(statement: &mut rusqlite::CachedStatement<'_>, params: &impl Params) -> 
 #[derive(Clone, Copy)]
 pub(crate) enum Row<'a> {
     Sqlite(&'a rusqlite::Row<'a>),
-    Postgres(&'a pg::Row),
+    Postgres(&'a postgres::Row),
 }
 
 /// A column, by its place or by its name.
 pub(crate) trait Column: Copy {
     fn of_sqlite<'a>(self, row: &'a rusqlite::Row<'_>) -> rusqlite::Result<rusqlite::types::ValueRef<'a>>;
-    fn of_postgres(self, row: &pg::Row) -> pg::Result<Value<'_>>;
+    fn of_postgres(self, row: &postgres::Row) -> postgres::Result<Value<'_>>;
 }
 
 impl Column for usize {
@@ -208,7 +251,7 @@ impl Column for usize {
         row.get_ref(self)
     }
 
-    fn of_postgres(self, row: &pg::Row) -> pg::Result<Value<'_>> {
+    fn of_postgres(self, row: &postgres::Row) -> postgres::Result<Value<'_>> {
         row.at(self)
     }
 }
@@ -218,7 +261,7 @@ impl Column for &str {
         row.get_ref(self)
     }
 
-    fn of_postgres(self, row: &pg::Row) -> pg::Result<Value<'_>> {
+    fn of_postgres(self, row: &postgres::Row) -> postgres::Result<Value<'_>> {
         row.named(self)
     }
 }
@@ -242,6 +285,34 @@ impl Row<'_> {
         match self.value(column)? {
             Value::Text(text) => Ok(text),
             other => Err(values::unexpected("a text", &other)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_value_goes_where_its_number_is_wherever_that_appears_first() {
+        let sqlite = rusqlite::Connection::open_in_memory().unwrap();
+        let connection = Connection::Sqlite(&sqlite);
+        for (one, two, three) in [("a", "b", "c"), ("d", "e", "f")] {
+            let found: String = connection
+                .prepare("SELECT $3 || $1 || $2 || $1 WHERE $2 <> $3")
+                .and_then(|mut statement| statement.query_row((one, two, three), |row| row.get(0)))
+                .unwrap();
+            assert_eq!(found, format!("{three}{one}{two}{one}"));
+        }
+    }
+
+    #[test]
+    fn a_statement_that_does_not_use_every_value_is_refused() {
+        let sqlite = rusqlite::Connection::open_in_memory().unwrap();
+        let connection = Connection::Sqlite(&sqlite);
+        for sql in ["SELECT $1", "SELECT $1, $3", "SELECT $1, $2, $3", "SELECT ?1, ?2", "SELECT $1, $name"] {
+            let found = connection.prepare(sql).unwrap().exists(("a", "b"));
+            assert!(found.is_err(), "{sql}");
         }
     }
 }

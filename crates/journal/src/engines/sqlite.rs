@@ -6,25 +6,28 @@ mod faults;
 mod health;
 mod news;
 mod plain;
+mod portable;
 mod readers;
 mod schema;
 mod writer;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use self::faults::Place;
+pub(crate) use self::faults::of_preparing;
 pub(crate) use self::plain::{Plain, version as plain_version};
 use self::readers::Readers;
 pub(crate) use self::schema::checksum;
 use self::writer::{Job, QUEUE_MAX, Request, Writer};
-use crate::engines::Engine;
 use crate::engines::sql::Connection;
+use crate::engines::{Engine, Rows};
 use crate::moving::check_whole;
 use crate::news::News;
 use crate::news::commits::Commits;
@@ -82,7 +85,7 @@ impl Sqlite {
         check_whole(&Connection::Sqlite(&connection), &place.0.display().to_string())
             .map_err(|error| place.explain(error))?;
         let readers = Arc::new(Readers::new(Arc::clone(&place), options.lock_wait));
-        Self::start((connection, options.lock_wait), place, Some(readers))
+        Self::start(connection, options.lock_wait, place, Some(readers))
     }
 
     /// Opens an empty database that ends when it is dropped.
@@ -92,16 +95,17 @@ impl Sqlite {
     pub fn in_memory() -> Result<Self> {
         let place = Arc::new(Place(PathBuf::from(":memory:")));
         let connection = connect::memory(&place)?;
-        Self::start((connection, OpenOptions::default().lock_wait), place, None)
+        Self::start(connection, OpenOptions::default().lock_wait, place, None)
     }
 
     fn start(
-        (connection, lock_wait): (rusqlite::Connection, Duration),
+        connection: rusqlite::Connection,
+        lock_wait: Duration,
         place: Arc<Place>,
         readers: Option<Arc<Readers>>,
     ) -> Result<Self> {
         let (sender, receiver) = mpsc::channel(QUEUE_MAX);
-        let writer = Writer::new(connection, Arc::clone(&place), (receiver, lock_wait));
+        let writer = Writer::new(connection, Arc::clone(&place), receiver, lock_wait);
         let thread = std::thread::Builder::new()
             .name("journal-writer".to_owned())
             .spawn(move || writer.run())
@@ -121,7 +125,7 @@ impl Sqlite {
         &self,
         question: impl Fn(&rusqlite::Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.ask(move |connection| match connection {
+        self.read(Rows::Many, move |connection| match connection {
             Connection::Sqlite(connection) => question(connection),
             Connection::Postgres(..) => Err(Error::Closed),
         })
@@ -184,24 +188,15 @@ impl Engine for Sqlite {
         self.send(|reply| Job::Commit(Request { transaction, reply })).await?
     }
 
-    async fn ask<T: Send + 'static>(
+    async fn read<T: Send + 'static>(
         &self,
+        rows: Rows,
         question: impl Fn(&Connection<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let answer = match &self.readers {
-            Some(readers) => readers.ask(of_one_moment(question)).await,
-            None => self.ask_writer(question).await?,
-        };
-        answer.map_err(|error| self.place.explain(error))
-    }
-
-    async fn look<T: Send + 'static>(
-        &self,
-        question: impl Fn(&Connection<'_>) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        let answer = match &self.readers {
-            Some(readers) => readers.look(of_one_moment(question)).await,
-            None => self.ask_writer(question).await?,
+        let answer = match (&self.readers, rows) {
+            (Some(readers), Rows::Few) => readers.look(of_one_moment(question)).await,
+            (Some(readers), Rows::Many) => readers.ask(of_one_moment(question)).await,
+            (None, _) => self.ask_writer(question).await?,
         };
         answer.map_err(|error| self.place.explain(error))
     }
@@ -220,7 +215,7 @@ impl Engine for Sqlite {
     }
 
     fn heard(&self) -> News {
-        let mut looker = self.looker.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looker = self.looker.lock();
         let is_looked_for = looker.as_ref().is_some_and(|looker| !looker.is_finished());
         // A database in memory is nobody else's, and without a runtime nobody can listen.
         if let (false, true, Some(jobs), Ok(runtime)) =

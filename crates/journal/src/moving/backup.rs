@@ -49,7 +49,7 @@ fn backup_now(from: &End, path: &Path, watch: Watch) -> Result<Option<BackedUp>>
         End::File(file) => vacuum(file, &part.path, watch)?,
         End::Server(_) => {
             let to = End::File(part.path.clone());
-            let Copied { outcome, from, .. } = copy_now((from, &to), Purpose::Backup, watch)?;
+            let Copied { outcome, from, .. } = copy_now(from, &to, Purpose::Backup, watch)?;
             (outcome == Outcome::Whole).then_some(from)
         }
     };

@@ -16,10 +16,10 @@ impl Moment {
     pub(super) fn of(snapshot: &Connection) -> Result<Self> {
         match snapshot.dialect() {
             Dialect::Sqlite => snapshot
-                .prepare_cached("PRAGMA data_version")?
+                .prepare("PRAGMA data_version")?
                 .query_row((), |row| Ok(Self(row.get::<_, i64>(0)?.to_string()))),
             Dialect::Postgres => snapshot
-                .prepare_cached("SELECT CAST(pg_current_snapshot() AS text)")?
+                .prepare("SELECT CAST(pg_current_snapshot() AS text)")?
                 .query_row((), |row| Ok(Self(row.get(0)?))),
         }
     }
@@ -50,7 +50,7 @@ impl Moment {
         goes_on: &mut dyn FnMut(usize) -> bool,
     ) -> Result<Option<Outcome>> {
         // Until something is read, the snapshot is of no moment yet.
-        rows.prepare_cached("SELECT 1 FROM agents LIMIT 1")?.exists(())?;
+        rows.prepare("SELECT 1 FROM agents LIMIT 1")?.exists(())?;
         let now = Self::of(rows)?;
         if now == *self {
             return Ok(None);

@@ -16,7 +16,8 @@ const BYTES_MAX: usize = 4 << 20;
 pub(super) fn all(
     ends: Ends<'_>,
     source: &Connection,
-    (counts, copied): (&Counts, &mut u64),
+    counts: &Counts,
+    copied: &mut u64,
     watch: &mut Watch,
 ) -> Result<bool> {
     let mut progress = Progress { step: Step::Copy, done: 0, total: counts.iter().sum() };

@@ -6,25 +6,21 @@ use super::tables::{self, TABLES};
 use super::{Ends, Progress, Purpose, Step, Watch, mark};
 use crate::Result;
 use crate::engines::sql::{Connection, Dialect};
-use crate::tables::memory::items;
 use crate::tables::search::texts::{self, Kind};
 use crate::tables::search::{CatchUp, Pass, index_batch};
-
-/// Texts that one transaction puts into the index.
-const TEXTS_MAX: i64 = 500;
 
 /// Has numbers go on behind the highest and the index hold what can be searched; returns whether it does: it was not stopped.
 pub(super) fn prepare(ends: Ends<'_>, purpose: Purpose, watch: &mut Watch) -> Result<bool> {
     let Ends { source, target } = ends;
     let floors = floors(&source.tables()).map_err(|error| source.told(error))?;
     target.write(|connection| {
-        floors.iter().try_for_each(|floor| raise(connection, *floor))?;
+        floors.iter().try_for_each(|(agent_key, floor)| raise(connection, *agent_key, *floor))?;
         number_on(connection)
     })?;
     // Messages and handoffs follow with the first search; nothing else puts these into the index.
     for kind in [Kind::Summary, Kind::Item] {
         let mut behind = 0;
-        while let Some(last) = target.write(|connection| put_texts(connection, kind, behind))? {
+        while let Some(last) = target.write(|connection| texts::index_behind(connection, kind, behind))? {
             behind = last;
         }
     }
@@ -41,7 +37,7 @@ pub(super) fn end(target: &Opened) -> Result<()> {
     target.write(|connection| {
         if connection.dialect() == Dialect::Postgres {
             // What was written without waiting for the disk is there with this.
-            connection.prepare_cached("SELECT set_config('synchronous_commit', 'on', true)")?.exists(())?;
+            connection.prepare("SELECT set_config('synchronous_commit', 'on', true)")?.exists(())?;
             for table in TABLES {
                 connection.execute(&format!("ANALYZE {}", table.name), ())?;
             }
@@ -67,14 +63,14 @@ pub(super) fn forget_index(target: &Opened) -> Result<()> {
 /// Returns the agents, each with the highest number of a turn that it ever had.
 fn floors(connection: &Connection) -> Result<Vec<(i64, i64)>> {
     connection
-        .prepare_cached(&tables::floors(connection.dialect()))?
+        .prepare(&tables::floors(connection.dialect()))?
         .query_map((), |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// Has an agent's turns go on behind a number, unless they go on behind a higher one.
-fn raise(connection: &Connection, (agent_key, floor): (i64, i64)) -> Result<()> {
+fn raise(connection: &Connection, agent_key: i64, floor: i64) -> Result<()> {
     connection
-        .prepare_cached("UPDATE agents SET turn_floor = ?2 WHERE agent_key = ?1 AND turn_floor < ?2")?
+        .prepare("UPDATE agents SET turn_floor = $2 WHERE agent_key = $1 AND turn_floor < $2")?
         .send((agent_key, floor))
 }
 
@@ -101,50 +97,31 @@ fn number_on(connection: &Connection) -> Result<()> {
         let Some(column) = table.numbered else { continue };
         let name = table.name;
         connection
-            .prepare_cached(&format!(
+            .prepare(&format!(
                 "SELECT CAST(setval(pg_get_serial_sequence('{name}', '{column}'), max({column})) AS TEXT)
                  FROM {name} HAVING max({column}) IS NOT NULL"
             ))?
             .exists(())?;
     }
     let agents = connection
-        .prepare_cached("SELECT agent_key, turn_floor FROM agents ORDER BY agent_key")?
+        .prepare("SELECT agent_key, turn_floor FROM agents ORDER BY agent_key")?
         .query_map((), |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
     for (key, floor) in agents {
         connection.execute(&format!("CREATE SEQUENCE IF NOT EXISTS segue_turns_{key}"), ())?;
         if floor > 0 {
             connection
-                .prepare_cached(&format!("SELECT CAST(setval('segue_turns_{key}', ?1) AS TEXT)"))?
+                .prepare(&format!("SELECT CAST(setval('segue_turns_{key}', $1) AS TEXT)"))?
                 .exists([floor])?;
         }
     }
     Ok(())
 }
 
-/// Puts texts into the index that no search would put there, and returns the key of the last one; `None` when there are none.
-fn put_texts(connection: &Connection, kind: Kind, behind: i64) -> Result<Option<i64>> {
-    let found: Vec<(i64, String)> = match kind {
-        Kind::Summary => connection
-            .prepare_cached(
-                "SELECT s.summary_key, m.summary_text FROM summaries s JOIN medium_term_memory m ON m.id = s.id
-                 WHERE s.summary_key > ?1 ORDER BY s.summary_key LIMIT ?2",
-            )?
-            .query_map([behind, TEXTS_MAX], |row| Ok((row.get(0)?, row.get(1)?)))?,
-        Kind::Item => items::texts_behind(connection, behind, TEXTS_MAX)?,
-        // They have rows of their own that say what is to be read.
-        Kind::Handoff => Vec::new(),
-    };
-    for (key, text) in &found {
-        texts::put(connection, kind, *key, text)?;
-    }
-    Ok(found.last().map(|(key, _)| *key))
-}
-
 /// Returns how far the index is.
 fn indexed(connection: &Connection) -> Result<Progress> {
     connection
-        .prepare_cached(
-            "SELECT CAST(ifnull(sum(indexed_seq), 0) AS BIGINT), CAST(ifnull(sum(last_seq), 0) AS BIGINT)
+        .prepare(
+            "SELECT CAST(coalesce(sum(indexed_seq), 0) AS BIGINT), CAST(coalesce(sum(last_seq), 0) AS BIGINT)
              FROM thread_heads WHERE updated_at IS NOT NULL",
         )?
         .query_row((), |row| {

@@ -40,7 +40,7 @@ pub(super) fn begin(source: &Opened, target: &Opened) -> Result<bool> {
     }
     target.write(|connection| {
         connection.execute("CREATE TABLE segue_copying (source TEXT NOT NULL)", ())?;
-        connection.execute("INSERT INTO segue_copying (source) VALUES (?1)", [from.as_str()])
+        connection.execute("INSERT INTO segue_copying (source) VALUES ($1)", [from.as_str()])
     })?;
     Ok(false)
 }
@@ -61,10 +61,10 @@ fn begun_from(connection: &Connection) -> Result<Option<String>> {
         Dialect::Sqlite => "SELECT 1 FROM sqlite_schema WHERE name = 'segue_copying'",
         Dialect::Postgres => "SELECT 1 WHERE to_regclass('segue_copying') IS NOT NULL",
     };
-    if !connection.prepare_cached(is_there)?.exists(())? {
+    if !connection.prepare(is_there)?.exists(())? {
         return Ok(None);
     }
-    connection.prepare_cached("SELECT source FROM segue_copying")?.find((), |row| row.get(0))
+    connection.prepare("SELECT source FROM segue_copying")?.find((), |row| row.get(0))
 }
 
 /// Returns whether any process lives, by the database's clock, that works on this journal, however little is in it yet.
@@ -79,7 +79,7 @@ fn is_served(connection: &Connection) -> Result<bool> {
 fn is_empty(connection: &Connection) -> Result<bool> {
     for table in TABLES {
         let any = format!("SELECT 1 FROM {} LIMIT 1", table.name);
-        if connection.prepare_cached(&any)?.exists(())? {
+        if connection.prepare(&any)?.exists(())? {
             return Ok(false);
         }
     }

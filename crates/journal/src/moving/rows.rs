@@ -37,10 +37,10 @@ impl Table {
         };
         let limit = Value::Integer(integer(self.rows_max as u64));
         match behind {
-            None => connection.prepare_cached(&self.first(dialect))?.each([limit], &mut take)?,
+            None => connection.prepare(&self.first(dialect))?.each([limit], &mut take)?,
             Some(key) => {
                 let params: Vec<_> = key.iter().cloned().chain([limit]).collect();
-                connection.prepare_cached(&self.behind(dialect))?.each(&params[..], &mut take)?;
+                connection.prepare(&self.behind(dialect))?.each(&params[..], &mut take)?;
             }
         }
         Ok(page)
@@ -69,17 +69,16 @@ impl Table {
 
     /// Returns the row with a key, or `None`.
     pub(super) fn find(&self, connection: &Connection, key: &[Value<'static>]) -> Result<Option<Values>> {
-        connection.prepare_cached(&self.one(connection.dialect()))?.find(key, |row| self.read(row))
+        connection.prepare(&self.one(connection.dialect()))?.find(key, |row| self.read(row))
     }
 
     /// Returns the key of the last row, or `None`.
     pub(super) fn last_key(&self, connection: &Connection) -> Result<Option<Values>> {
         connection
-            .prepare_cached(&self.last())?
+            .prepare(&self.last())?
             .find((), |row| (0..self.keys).map(|at| row.value(at).map(Value::into_owned)).collect())
     }
 
-    /// Returns the key of a row.
     pub(super) fn key_of<'a>(&self, row: &'a [Value<'static>]) -> &'a [Value<'static>] {
         &row[..self.keys]
     }
@@ -98,7 +97,7 @@ impl Table {
             (waiting, left) = (waiting + 1, left - 1);
             // Few lengths of statements, so that each is prepared once.
             if waiting == ROWS_TOGETHER || left + waiting < ROWS_TOGETHER {
-                connection.prepare_cached(&self.insert(waiting))?.send(&flat[..])?;
+                connection.prepare(&self.insert(waiting))?.send(&flat[..])?;
                 flat.clear();
                 waiting = 0;
             }
@@ -109,7 +108,7 @@ impl Table {
     /// Stores a row in place of the one with its key, if there is one.
     pub(super) fn put(&self, connection: &Connection, row: Values) -> Result<()> {
         let row = self.written(row, connection.dialect())?;
-        connection.prepare_cached(&self.put_one())?.send(&row[..])
+        connection.prepare(&self.put_one())?.send(&row[..])
     }
 
     /// Returns a row as an engine stores it.
@@ -123,7 +122,7 @@ impl Table {
 
     /// Removes the row with a key.
     pub(super) fn take_out(&self, connection: &Connection, key: &[Value<'static>]) -> Result<()> {
-        connection.prepare_cached(&self.remove())?.send(key)
+        connection.prepare(&self.remove())?.send(key)
     }
 
     /// Returns what is the same number for the same row, whichever engine stores it.

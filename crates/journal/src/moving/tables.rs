@@ -261,7 +261,7 @@ const API_KEYS: &[Column] = &[
 const fn turn_floor(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Sqlite => {
-            "max(turn_floor, ifnull((SELECT max(t.turn_index) FROM turns t WHERE t.agent_key = agents.agent_key), 0))"
+            "max(turn_floor, coalesce((SELECT max(t.turn_index) FROM turns t WHERE t.agent_key = agents.agent_key), 0))"
         }
         Dialect::Postgres => {
             "greatest(turn_floor, (SELECT max(t.turn_index) FROM turns t WHERE t.agent_key = agents.agent_key),
@@ -300,16 +300,16 @@ impl Table {
         format!("SELECT {} FROM {}", columns.join(", "), self.name)
     }
 
-    /// Returns the statement for the first rows, at most `?1`, in the order of the key.
+    /// Returns the statement for the first rows, at most `$1`, in the order of the key.
     pub(super) fn first(&self, dialect: Dialect) -> String {
-        format!("{} ORDER BY {} LIMIT ?1", self.selected(dialect), self.key())
+        format!("{} ORDER BY {} LIMIT $1", self.selected(dialect), self.key())
     }
 
-    /// Returns the statement for the rows behind a key (`?1` …), at most as many as the next parameter says.
+    /// Returns the statement for the rows behind a key (`$1` …), at most as many as the next parameter says.
     pub(super) fn behind(&self, dialect: Dialect) -> String {
         let (places, limit) = (places(1, self.keys), self.keys + 1);
         let (selected, key) = (self.selected(dialect), self.key());
-        format!("{selected} WHERE ({key}) > {places} ORDER BY {key} LIMIT ?{limit}")
+        format!("{selected} WHERE ({key}) > {places} ORDER BY {key} LIMIT ${limit}")
     }
 
     /// Returns the statement for the key of the last row.
@@ -330,7 +330,7 @@ impl Table {
     }
 
     fn is_key(&self) -> String {
-        let is = |(column, at): (&Column, usize)| format!("{} = ?{at}", column.name);
+        let is = |(column, at): (&Column, usize)| format!("{} = ${at}", column.name);
         self.columns[..self.keys].iter().zip(1..).map(is).collect::<Vec<_>>().join(" AND ")
     }
 
@@ -354,8 +354,8 @@ impl Table {
     }
 }
 
-/// Returns places of parameters, such as `(?1, ?2)`.
+/// Returns places of parameters, such as `($1, $2)`.
 fn places(first: usize, count: usize) -> String {
-    let places: Vec<String> = (first..first + count).map(|at| format!("?{at}")).collect();
+    let places: Vec<String> = (first..first + count).map(|at| format!("${at}")).collect();
     format!("({})", places.join(", "))
 }

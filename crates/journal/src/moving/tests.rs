@@ -68,7 +68,7 @@ fn the_list_is_the_schema_of_sqlite() {
 
 #[test]
 fn the_list_is_the_schema_of_postgresql() {
-    let database = cluster::Database::create().unwrap();
+    let database = test_postgres::Database::create().unwrap();
     let plain = crate::engines::postgres::Plain::open(&database.socket_url()).unwrap();
     let texts = |sql: &str| -> Vec<(String, String)> {
         let rows = plain.connection.query(sql, &[]).unwrap();
@@ -114,7 +114,7 @@ fn on_and_on() -> Watch {
 
 /// Copies outside of any runtime.
 fn moved(from: End, to: End, watch: Watch) -> crate::Result<super::Copied> {
-    super::copy_now((&from, &to), super::Purpose::Move, watch)
+    super::copy_now(&from, &to, super::Purpose::Move, watch)
 }
 
 /// When something happens in a copy.
@@ -197,7 +197,7 @@ async fn what_is_written_to_the_source_while_it_is_copied_is_noticed() {
 
 #[test]
 fn that_somebody_lives_or_gives_out_a_number_is_no_change_of_the_source() {
-    let database = cluster::Database::create().unwrap();
+    let database = test_postgres::Database::create().unwrap();
     let url = database.socket_url();
     let other = crate::engines::postgres::Plain::open(&url).unwrap();
     other
@@ -242,7 +242,7 @@ fn a_database_that_somebody_serves_is_not_copied_into() {
     let folder = tempfile::tempdir().unwrap();
     let from = folder.path().join("from.db");
     filled(&from, 1..3);
-    let database = cluster::Database::create().unwrap();
+    let database = test_postgres::Database::create().unwrap();
     let served = crate::engines::postgres::Plain::open(&database.socket_url()).unwrap();
     let lives = |seconds: i64| {
         let until = "to_char((clock_timestamp() + make_interval(secs => $1)) AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US000\"Z\"')";

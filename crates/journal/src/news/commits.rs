@@ -4,9 +4,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use protocol::{Seq, ThreadId};
 use tokio::sync::Notify;
 
@@ -49,7 +50,7 @@ pub struct Following {
 impl Commits {
     /// Follows from here on under a name; `None` while somebody else does under the same.
     pub fn follow(&self, name: &'static str) -> Option<Following> {
-        let mut followers = self.followers();
+        let mut followers = self.0.followers.lock();
         if followers.iter().any(|follower| follower.name == name) {
             return None;
         }
@@ -65,9 +66,9 @@ impl Commits {
         if !self.0.is_followed.load(Ordering::Relaxed) {
             return Vec::new();
         }
-        let appended = |write: &Write| match write {
-            Write::Append { thread_id, .. } => Some(*thread_id),
-            _ => None,
+        let appended = |write: &Write| {
+            let Write::Append { thread_id, .. } = write else { return None };
+            Some(*thread_id)
         };
         transaction.writes.iter().filter_map(appended).collect()
     }
@@ -77,8 +78,8 @@ impl Commits {
         if threads.is_empty() || committed.stored == 0 {
             return;
         }
-        for follower in self.followers().iter() {
-            let mut work = follower.work();
+        for follower in self.0.followers.lock().iter() {
+            let mut work = follower.work.lock();
             for (thread_id, new) in threads.iter().zip(&committed.new) {
                 if let Some(stored) = new {
                     add(work.waiting.entry(*thread_id).or_default(), stored.clone());
@@ -92,7 +93,7 @@ impl Commits {
     /// Waits until all who follow have read what was committed to the thread: what is deleted cannot be read any more. Nobody should wait
     /// for this without a limit.
     pub async fn read(&self, thread_id: ThreadId) {
-        let followers: Vec<Arc<Follower>> = self.followers().clone();
+        let followers: Vec<Arc<Follower>> = self.0.followers.lock().clone();
         for follower in followers {
             loop {
                 let passed = follower.passes.notified();
@@ -102,10 +103,6 @@ impl Commits {
                 passed.await;
             }
         }
-    }
-
-    fn followers(&self) -> MutexGuard<'_, Vec<Arc<Follower>>> {
-        self.0.followers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -120,18 +117,14 @@ fn add(stretches: &mut Vec<RangeInclusive<Seq>>, stored: RangeInclusive<Seq>) {
 }
 
 impl Follower {
-    fn work(&self) -> MutexGuard<'_, Work> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn is_at(&self, thread_id: ThreadId) -> bool {
-        let work = self.work();
+        let work = self.work.lock();
         work.waiting.contains_key(&thread_id) || work.at.contains(&thread_id)
     }
 
     /// Has done with what it was at.
     fn pass(&self) {
-        self.work().at.clear();
+        self.work.lock().at.clear();
         self.passes.notify_waiters();
     }
 }
@@ -152,7 +145,7 @@ impl Following {
     /// Returns the same without waiting.
     pub fn waiting(&mut self) -> Vec<(ThreadId, Vec<RangeInclusive<Seq>>)> {
         self.own.pass();
-        let mut work = self.own.work();
+        let mut work = self.own.work.lock();
         let mut threads: Vec<_> = work.waiting.drain().collect();
         work.at = threads.iter().map(|(thread_id, _)| *thread_id).collect();
         drop(work);
@@ -163,12 +156,12 @@ impl Following {
 
 impl Drop for Following {
     fn drop(&mut self) {
-        let mut followers = self.commits.followers();
+        let mut followers = self.commits.0.followers.lock();
         followers.retain(|follower| !Arc::ptr_eq(follower, &self.own));
         self.commits.0.is_followed.store(!followers.is_empty(), Ordering::Relaxed);
         drop(followers);
         // Nobody waits for one who is gone.
-        self.own.work().waiting.clear();
+        self.own.work.lock().waiting.clear();
         self.own.pass();
     }
 }

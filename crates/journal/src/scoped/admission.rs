@@ -22,7 +22,6 @@ struct Made {
 /// What becomes of a write that did not fail.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    /// It is performed.
     Perform,
     /// There is nothing to be done.
     LeaveOut,

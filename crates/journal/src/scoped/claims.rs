@@ -8,23 +8,17 @@ use crate::Write;
 /// What must be in the scope.
 #[derive(Clone, Copy)]
 pub(super) enum Claim<'a> {
-    /// A thread that is there.
     Thread(ThreadId),
     /// A thread, if it is there.
     AnyThread(ThreadId),
     /// A thread whose newest checkpoint is this one.
     At(ThreadId, Option<CheckpointId>),
-    /// An assistant, by its id.
     Assistant(&'a AssistantId),
-    /// A run that is there.
     Run(RunId),
-    /// An interrupt that is there.
     Interrupt(InterruptId),
-    /// A handoff that is there.
     Handoff(HandoffId),
     /// The key of a person.
     KeyOf(&'a UserId),
-    /// A key that is there.
     Key(&'a str),
     /// A thread; to take something away from one that is not in the scope, or not there, is as good as done.
     FromThread(ThreadId),
@@ -35,7 +29,6 @@ pub(super) enum Claim<'a> {
 /// The most that a write claims.
 const CLAIMS_MAX: usize = 3;
 
-/// Returns what the write claims.
 pub(super) fn of(write: &Write) -> [Option<Claim<'_>>; CLAIMS_MAX] {
     match write {
         Write::CreateThread(thread) => {

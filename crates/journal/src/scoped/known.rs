@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 use std::hash::Hash;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use protocol::{RunId, ThreadId};
 
 /// The most ids of a kind that are remembered; then all are forgotten.
@@ -34,16 +34,16 @@ impl Known {
     }
 
     pub(super) fn forget_run(&self, run_id: RunId) {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner).remove(&run_id);
+        self.runs.lock().remove(&run_id);
     }
 }
 
 fn has<T: Eq + Hash>(ids: &Mutex<HashSet<T>>, id: T) -> bool {
-    ids.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
+    ids.lock().contains(&id)
 }
 
 fn add<T: Eq + Hash>(ids: &Mutex<HashSet<T>>, id: T) {
-    let mut ids = ids.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut ids = ids.lock();
     if ids.len() >= KNOWN_MAX {
         ids.clear();
     }

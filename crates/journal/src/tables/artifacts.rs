@@ -14,29 +14,25 @@ const HASH_BYTES: usize = 32;
 const PREFIX_DIGITS_MIN: usize = 8;
 
 /// Keeps bytes in a thread; the same ones again change nothing.
-pub(crate) fn put(connection: &Connection, artifact: &Artifact) -> Result<()> {
-    let head = threads::head(connection, artifact.thread_id)?;
+pub(crate) fn put(db: &Connection, artifact: &Artifact) -> Result<()> {
+    let head = threads::head(db, artifact.thread_id)?;
     let hash = checked_hash(artifact)?;
-    let is_same: Option<bool> = connection
-        .prepare_cached("SELECT bytes = ?2 FROM artifact_bytes WHERE sha256 = ?1")?
+    let is_same: Option<bool> = db
+        .prepare("SELECT bytes = $2 FROM artifact_bytes WHERE sha256 = $1")?
         .find((hash, &artifact.bytes), |row| row.get(0))?;
     match is_same {
         Some(true) => {}
         Some(false) => return Err(Error::Differs { what: "artifact", id: artifact.sha256.clone() }),
         None => {
-            connection
-                .prepare_cached(
-                    "INSERT INTO artifact_bytes (sha256, bytes) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
-                )?
+            db.prepare("INSERT INTO artifact_bytes (sha256, bytes) VALUES ($1, $2) ON CONFLICT DO NOTHING")?
                 .send((hash, &artifact.bytes))?;
         }
     }
-    connection
-        .prepare_cached(
-            "INSERT INTO artifacts (thread_key, sha256, media_type, created_at) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT (thread_key, sha256) DO NOTHING",
-        )?
-        .send((head.key, hash, &artifact.media_type, instant(artifact.created_at)))
+    db.prepare(
+        "INSERT INTO artifacts (thread_key, sha256, media_type, created_at) VALUES ($1, $2, $3, $4)
+         ON CONFLICT (thread_key, sha256) DO NOTHING",
+    )?
+    .send((head.key, hash, &artifact.media_type, instant(artifact.created_at)))
 }
 
 /// Returns the hash the artifact's name gives, unless it is none or the bytes are too many.
@@ -55,7 +51,7 @@ fn checked_hash(artifact: &Artifact) -> Result<[u8; HASH_BYTES]> {
 }
 
 /// Returns the thread's artifact whose name begins with `prefix`.
-pub(crate) fn find(connection: &Connection, thread_id: ThreadId, prefix: &str) -> Result<Option<Artifact>> {
+pub(crate) fn find(db: &Connection, thread_id: ThreadId, prefix: &str) -> Result<Option<Artifact>> {
     let invalid = |reason: String| Error::Invalid { what: "artifact", reason };
     let (first, last) =
         hashes_beginning_with(prefix).filter(|_| prefix.len() >= PREFIX_DIGITS_MIN).ok_or_else(|| {
@@ -63,16 +59,16 @@ pub(crate) fn find(connection: &Connection, thread_id: ThreadId, prefix: &str) -
                 "`{prefix}` is not the beginning of a SHA-256 of {PREFIX_DIGITS_MIN} digits or more"
             ))
         })?;
-    let Some(key) = threads::key(connection, thread_id)? else { return Ok(None) };
-    let mut statement = connection.prepare_cached(
+    let Some(key) = threads::key(db, thread_id)? else { return Ok(None) };
+    let mut statement = db.prepare(
         "SELECT a.sha256, a.media_type, a.created_at, b.bytes
-         FROM artifacts a CROSS JOIN artifact_bytes b ON b.sha256 = a.sha256
-         WHERE a.thread_key = ?1 AND a.sha256 BETWEEN ?2 AND ?3 LIMIT 2",
+         FROM artifacts a CROSS JOIN artifact_bytes b
+         WHERE b.sha256 = a.sha256 AND a.thread_key = $1 AND a.sha256 BETWEEN $2 AND $3 LIMIT 2",
     )?;
     let mut found = statement.query_map((key, first, last), |row| {
         Ok(Artifact {
             thread_id,
-            sha256: hex(&row.get::<_, [u8; HASH_BYTES]>("sha256")?),
+            sha256: protocol::hex(&row.get::<_, [u8; HASH_BYTES]>("sha256")?),
             media_type: row.get("media_type")?,
             bytes: row.get("bytes")?,
             created_at: stored(row, "created_at")?,
@@ -82,10 +78,6 @@ pub(crate) fn find(connection: &Connection, thread_id: ThreadId, prefix: &str) -
         0 | 1 => Ok(found.pop()),
         _ => Err(invalid(format!("`{prefix}` is the beginning of several names"))),
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Returns the first and the last hash whose hex digits begin with `prefix`; `None` when none do.
@@ -104,41 +96,39 @@ fn hashes_beginning_with(prefix: &str) -> Option<([u8; HASH_BYTES], [u8; HASH_BY
 }
 
 /// Lets the thread `into` read what `from` keeps.
-pub(crate) fn share(connection: &Connection, (from, into): (i64, i64)) -> Result<()> {
-    connection.execute(
+pub(crate) fn share(db: &Connection, from: i64, into: i64) -> Result<()> {
+    db.execute(
         "INSERT INTO artifacts (thread_key, sha256, media_type, created_at)
-         SELECT ?2, sha256, media_type, created_at FROM artifacts WHERE thread_key = ?1",
+         SELECT $2, sha256, media_type, created_at FROM artifacts WHERE thread_key = $1",
         (from, into),
     )?;
     Ok(())
 }
 
 /// Removes what only this thread keeps.
-pub(crate) fn delete(connection: &Connection, key: i64) -> Result<()> {
-    hold(connection, key)?;
-    connection.execute(
+pub(crate) fn delete(db: &Connection, key: i64) -> Result<()> {
+    hold(db, key)?;
+    db.execute(
         "DELETE FROM artifact_bytes WHERE sha256 IN (
-             SELECT a.sha256 FROM artifacts a WHERE a.thread_key = ?1 AND NOT EXISTS (
-                 SELECT 1 FROM artifacts o WHERE o.sha256 = a.sha256 AND o.thread_key <> ?1))",
+             SELECT a.sha256 FROM artifacts a WHERE a.thread_key = $1 AND NOT EXISTS (
+                 SELECT 1 FROM artifacts o WHERE o.sha256 = a.sha256 AND o.thread_key <> $1))",
         [key],
     )?;
-    connection.execute("DELETE FROM artifacts WHERE thread_key = ?1", [key])?;
+    db.execute("DELETE FROM artifacts WHERE thread_key = $1", [key])?;
     Ok(())
 }
 
 /// Has nobody else keep, or give away, what this thread keeps: of two threads that are deleted, each would leave it to the
 /// other.
-fn hold(connection: &Connection, key: i64) -> Result<()> {
-    if connection.dialect() == Dialect::Sqlite {
+fn hold(db: &Connection, key: i64) -> Result<()> {
+    if db.dialect() == Dialect::Sqlite {
         return Ok(());
     }
-    let firsts: Vec<[u8; 1]> = connection
-        .prepare_cached("SELECT DISTINCT substr(sha256, 1, 1) FROM artifacts WHERE thread_key = ?1")?
+    let firsts: Vec<[u8; 1]> = db
+        .prepare("SELECT DISTINCT substr(sha256, 1, 1) FROM artifacts WHERE thread_key = $1")?
         .query_map([key], |row| row.get(0))?;
     match firsts.is_empty() {
         true => Ok(()),
-        false => {
-            threads::take(connection, firsts.into_iter().map(|[first]| locks::of_artifacts(first)).collect())
-        }
+        false => threads::take(db, firsts.into_iter().map(|[first]| locks::of_artifacts(first)).collect()),
     }
 }

@@ -42,15 +42,11 @@ pub(crate) struct WentBack {
 }
 
 /// Fails unless the thread's newest checkpoint is the one that was read.
-pub(crate) fn expect(
-    connection: &Connection,
-    thread_id: ThreadId,
-    expected: Option<CheckpointId>,
-) -> Result<()> {
-    let found: Option<[u8; 16]> = connection
-        .prepare_cached(
+pub(crate) fn expect(db: &Connection, thread_id: ThreadId, expected: Option<CheckpointId>) -> Result<()> {
+    let found: Option<[u8; 16]> = db
+        .prepare(
             "SELECT checkpoint_id FROM checkpoints
-             WHERE thread_key = (SELECT thread_key FROM thread_heads WHERE thread_id = ?1)",
+             WHERE thread_key = (SELECT thread_key FROM thread_heads WHERE thread_id = $1)",
         )?
         .find([thread_id.to_string()], |row| row.get(0))?;
     if found == expected.map(|id| id.uuid().into_bytes()) {
@@ -60,40 +56,39 @@ pub(crate) fn expect(
 }
 
 /// Stores where the thread resumes, at its last seq, and the step that leads there.
-pub(crate) fn put(connection: &Connection, point: &Checkpoint, beside: Beside) -> Result<()> {
-    let head = threads::head(connection, point.thread_id)?;
+pub(crate) fn put(db: &Connection, point: &Checkpoint, beside: Beside) -> Result<()> {
+    let head = threads::head(db, point.thread_id)?;
     let (private, public): (Map<String, Value>, Map<String, Value>) =
         point.channels.clone().into_iter().partition(|(name, _)| name.starts_with('_'));
     let public = json(&public)?;
-    let Put { number, had_point } = put_step(connection, &head, (point, &public), beside)?;
+    let Put { number, had_point } = put_step(db, &head, point, &public, beside)?;
     if had_point && point.step == 0 && point.source == CheckpointSource::Loop {
-        left::keep(connection, head.key, point)?;
+        left::keep(db, head.key, point)?;
     }
-    connection
-        .prepare_cached(
-            "INSERT INTO checkpoints (thread_key, checkpoint_id, run_id, step, head_seq, next, channels, private,
-                                      activities, created_at, source, number)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
-             ON CONFLICT (thread_key) DO UPDATE SET checkpoint_id = excluded.checkpoint_id,
-                 run_id = excluded.run_id, step = excluded.step, head_seq = excluded.head_seq,
-                 next = excluded.next, channels = excluded.channels, private = excluded.private,
-                 activities = excluded.activities, created_at = excluded.created_at, source = excluded.source,
-                 number = excluded.number",
-        )?
-        .send((
-            head.key,
-            point.checkpoint_id.uuid().as_bytes(),
-            point.run_id.uuid().as_bytes(),
-            integer(point.step),
-            integer(head.last_seq),
-            &point.next,
-            &public,
-            json(&private)?,
-            json(&point.activities)?,
-            instant(point.created_at),
-            source_name(point.source),
-            number,
-        ))
+    db.prepare(
+        "INSERT INTO checkpoints (thread_key, checkpoint_id, run_id, step, head_seq, next, channels, private,
+                                  activities, created_at, source, number)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+         ON CONFLICT (thread_key) DO UPDATE SET checkpoint_id = excluded.checkpoint_id,
+             run_id = excluded.run_id, step = excluded.step, head_seq = excluded.head_seq,
+             next = excluded.next, channels = excluded.channels, private = excluded.private,
+             activities = excluded.activities, created_at = excluded.created_at, source = excluded.source,
+             number = excluded.number",
+    )?
+    .send((
+        head.key,
+        point.checkpoint_id.uuid().as_bytes(),
+        point.run_id.uuid().as_bytes(),
+        integer(point.step),
+        integer(head.last_seq),
+        &point.next,
+        &public,
+        json(&private)?,
+        json(&point.activities)?,
+        instant(point.created_at),
+        source_name(point.source),
+        number,
+    ))
 }
 
 /// Returns the source as it is stored: nothing for that of nearly all.
@@ -103,7 +98,6 @@ fn source_name(source: CheckpointSource) -> Option<&'static str> {
 
 /// What came of storing a step.
 struct Put {
-    /// Its number.
     number: i64,
     /// Whether the thread had a point before.
     had_point: bool,
@@ -111,79 +105,68 @@ struct Put {
 
 /// Stores the step, with its public channels where they differ from those of the newest checkpoint, and returns its number.
 /// The same checkpoint stored again takes the place of its step.
-fn put_step(
-    connection: &Connection,
-    head: &Head,
-    (point, public): (&Checkpoint, &str),
-    beside: Beside,
-) -> Result<Put> {
+fn put_step(db: &Connection, head: &Head, point: &Checkpoint, public: &str, beside: Beside) -> Result<Put> {
     let id = point.checkpoint_id.uuid();
-    let before: Option<(bool, bool, i64)> = connection
-        .prepare_cached(
-            "SELECT channels = ?2, checkpoint_id = ?3, number FROM checkpoints WHERE thread_key = ?1",
-        )?
+    let before: Option<(bool, bool, i64)> = db
+        .prepare("SELECT channels = $2, checkpoint_id = $3, number FROM checkpoints WHERE thread_key = $1")?
         .find((head.key, public, id.as_bytes()), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     let had_point = before.is_some();
     let (is_as_before, is_again, last) = before.unwrap_or((public == "{}", false, BEFORE_FIRST));
-    let again = if is_again { take_step(connection, head.key, point.checkpoint_id)? } else { None };
+    let again = if is_again { take_step(db, head.key, point.checkpoint_id)? } else { None };
     let input_seq = again.map_or(beside.input_seq.map(integer), |(input_seq, _)| input_seq);
     let number = match (again, point.source) {
         (Some((_, number)), _) => number,
         (None, CheckpointSource::Rewind) => {
-            number_of_branch(connection, head.key, beside.went_back.and_then(|back| back.to))?
+            number_of_branch(db, head.key, beside.went_back.and_then(|back| back.to))?
         }
         (None, CheckpointSource::Loop | CheckpointSource::Update) => {
             let before = match beside.went_back {
-                Some(back) => number_of_branch(connection, head.key, back.to)?,
+                Some(back) => number_of_branch(db, head.key, back.to)?,
                 None => last,
             };
             (before + 1 + i64::from(input_seq.is_some())).max(0)
         }
     };
-    connection
-        .prepare_cached(
-            "INSERT INTO steps (thread_key, head_seq, checkpoint_id, run_id, step, created_at, next, channels,
-                                           source, input_seq, number)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
-             ON CONFLICT (thread_key, head_seq, checkpoint_id) DO UPDATE SET run_id = excluded.run_id,
-                 step = excluded.step, created_at = excluded.created_at, next = excluded.next,
-                 channels = excluded.channels, source = excluded.source, input_seq = excluded.input_seq,
-                 number = excluded.number",
-        )?
-        .send((
-            head.key,
-            integer(head.last_seq),
-            id.as_bytes(),
-            point.run_id.uuid().as_bytes(),
-            integer(point.step),
-            instant(point.created_at),
-            &point.next,
-            (is_again || !is_as_before).then_some(public),
-            source_name(point.source),
-            input_seq,
-            number,
-        ))?;
+    db.prepare(
+        "INSERT INTO steps (thread_key, head_seq, checkpoint_id, run_id, step, created_at, next, channels,
+                                       source, input_seq, number)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+         ON CONFLICT (thread_key, head_seq, checkpoint_id) DO UPDATE SET run_id = excluded.run_id,
+             step = excluded.step, created_at = excluded.created_at, next = excluded.next,
+             channels = excluded.channels, source = excluded.source, input_seq = excluded.input_seq,
+             number = excluded.number",
+    )?
+    .send((
+        head.key,
+        integer(head.last_seq),
+        id.as_bytes(),
+        point.run_id.uuid().as_bytes(),
+        integer(point.step),
+        instant(point.created_at),
+        &point.next,
+        (is_again || !is_as_before).then_some(public),
+        source_name(point.source),
+        input_seq,
+        number,
+    ))?;
     Ok(Put { number, had_point })
 }
 
 /// Removes a step that is stored again, and returns what came in with it and its number.
-fn take_step(connection: &Connection, key: i64, id: CheckpointId) -> Result<Option<(Option<i64>, i64)>> {
-    connection
-        .prepare_cached(
-            "DELETE FROM steps WHERE thread_key = ?1 AND checkpoint_id = ?2 RETURNING input_seq, number",
-        )?
+fn take_step(db: &Connection, key: i64, id: CheckpointId) -> Result<Option<(Option<i64>, i64)>> {
+    db.prepare("DELETE FROM steps WHERE thread_key = $1 AND checkpoint_id = $2 RETURNING input_seq, number")?
         .find((key, id.uuid().as_bytes()), |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// Returns the number of the point that a thread goes on from: the one that is named, or the newest visible one. The input of
 /// an admission is named by the id before the admission's.
-fn number_of_branch(connection: &Connection, key: i64, named: Option<CheckpointId>) -> Result<i64> {
-    if let Some(number) = named.map(|named| number_of(connection, key, named)).transpose()?.flatten() {
+fn number_of_branch(db: &Connection, key: i64, named: Option<CheckpointId>) -> Result<i64> {
+    if let Some(number) = named.map(|named| number_of(db, key, named)).transpose()?.flatten() {
         return Ok(number);
     }
-    let newest = connection
-        .prepare_cached(&format!(
-            "SELECT number FROM steps e WHERE thread_key = ?1 AND source IS DISTINCT FROM 'rewind' AND {}
+    let newest = db
+        .prepare(&format!(
+            "SELECT number FROM steps e WHERE thread_key = $1 AND source IS DISTINCT FROM 'rewind' AND {}
              ORDER BY e.head_seq DESC, checkpoint_id DESC LIMIT 1",
             rewinds::is_visible("e.head_seq")
         ))?
@@ -193,58 +176,56 @@ fn number_of_branch(connection: &Connection, key: i64, named: Option<CheckpointI
 
 /// Returns the number of the point that is named. Steps are gone through for it, so that both it may be are looked for at
 /// once.
-fn number_of(connection: &Connection, key: i64, named: CheckpointId) -> Result<Option<i64>> {
+fn number_of(db: &Connection, key: i64, named: CheckpointId) -> Result<Option<i64>> {
     let behind = uuid::Uuid::from_u128(named.uuid().as_u128().wrapping_add(1));
-    connection
-        .prepare_cached(
-            "SELECT CASE WHEN checkpoint_id = ?3 THEN number - 1 ELSE number END FROM steps WHERE thread_key = ?1 AND checkpoint_id IN (?2, ?3)
+    db
+        .prepare(
+            "SELECT CASE WHEN checkpoint_id = $3 THEN number - 1 ELSE number END FROM steps WHERE thread_key = $1 AND checkpoint_id IN ($2, $3)
              ORDER BY checkpoint_id LIMIT 1",
         )?
         .find((key, named.uuid().as_bytes(), behind.as_bytes()), |row| row.get(0))
 }
 
 /// Returns the thread's newest checkpoint, or `None`.
-pub(crate) fn newest(connection: &Connection, thread_id: ThreadId) -> Result<Option<Checkpoint>> {
-    connection
-        .prepare_cached(&format!(
-            "SELECT {COLUMNS} FROM thread_heads h JOIN checkpoints c ON c.thread_key = h.thread_key
-             WHERE h.thread_id = ?1"
-        ))?
-        .find([thread_id.to_string()], read)
+pub(crate) fn newest(db: &Connection, thread_id: ThreadId) -> Result<Option<Checkpoint>> {
+    db.prepare(&format!(
+        "SELECT {COLUMNS} FROM thread_heads h JOIN checkpoints c ON c.thread_key = h.thread_key
+         WHERE h.thread_id = $1"
+    ))?
+    .find([thread_id.to_string()], read)
 }
 
 /// Returns the newest checkpoints with activities to perform, oldest first.
-pub(crate) fn unfinished(connection: &Connection) -> Result<Vec<Checkpoint>> {
-    let mut statement = connection.prepare_cached(&format!(
+pub(crate) fn unfinished(db: &Connection) -> Result<Vec<Checkpoint>> {
+    let mut statement = db.prepare(&format!(
         "SELECT {COLUMNS} FROM checkpoints c JOIN thread_heads h ON h.thread_key = c.thread_key
          WHERE c.activities <> '[]' ORDER BY c.created_at, h.thread_id"
     ))?;
-    let points = statement.query_map((), read)?;
-    Ok(points)
+    statement.query_map((), read)
 }
 
 /// Returns points, newest first: those before `before`, or of all.
 pub(crate) fn list(
-    connection: &Connection,
+    db: &Connection,
     thread_id: ThreadId,
-    (before, limit): (Option<CheckpointId>, usize),
+    before: Option<CheckpointId>,
+    limit: usize,
     superseded: Superseded,
 ) -> Result<Vec<StepPoint>> {
     let limit = page_limit("checkpoints", limit)?;
-    let Some(key) = threads::key(connection, thread_id)? else { return Ok(Vec::new()) };
+    let Some(key) = threads::key(db, thread_id)? else { return Ok(Vec::new()) };
     let place = match before {
         None => Some((i64::MAX, CheckpointId::from_uuid(uuid::Uuid::max()))),
-        Some(id) => place(connection, key, id)?.map(|head_seq| (head_seq, id)),
+        Some(id) => place(db, key, id)?.map(|head_seq| (head_seq, id)),
     };
     let Some((head_seq, id)) = place else { return Ok(Vec::new()) };
-    let mut statement = connection.prepare_cached(&format!(
+    let mut statement = db.prepare(&format!(
         "SELECT {POINT_COLUMNS} FROM steps e
-         WHERE thread_key = ?1 AND (e.head_seq, checkpoint_id) < (?2, ?3) AND {}
-         ORDER BY e.head_seq DESC, checkpoint_id DESC LIMIT ?4",
+         WHERE thread_key = $1 AND (e.head_seq, checkpoint_id) < ($2, $3) AND {}
+         ORDER BY e.head_seq DESC, checkpoint_id DESC LIMIT $4",
         is_shown(superseded)
     ))?;
-    let points = statement.query_map((key, head_seq, id.uuid().as_bytes(), limit), read_point)?;
-    Ok(points)
+    statement.query_map((key, head_seq, id.uuid().as_bytes(), limit), read_point)
 }
 
 /// Returns the condition that the step `e` is among those asked for.
@@ -257,38 +238,39 @@ fn is_shown(superseded: Superseded) -> String {
 
 /// Returns a point with the public channels of that time.
 pub(crate) fn at(
-    connection: &Connection,
+    db: &Connection,
     thread_id: ThreadId,
-    (point, superseded): (CheckpointRef, Superseded),
+    point: CheckpointRef,
+    superseded: Superseded,
 ) -> Result<Option<(StepPoint, Map<String, Value>)>> {
-    let Some(key) = threads::key(connection, thread_id)? else { return Ok(None) };
+    let Some(key) = threads::key(db, thread_id)? else { return Ok(None) };
     let (head_seq, id) = match point {
         CheckpointRef::Seq(seq) => (integer(seq), CheckpointId::from_uuid(uuid::Uuid::max())),
-        CheckpointRef::Id(id) => match place(connection, key, id)? {
+        CheckpointRef::Id(id) => match place(db, key, id)? {
             Some(head_seq) => (head_seq, id),
             None => return Ok(None),
         },
     };
-    let found = connection
-        .prepare_cached(&format!(
+    let found = db
+        .prepare(&format!(
             "SELECT {POINT_COLUMNS} FROM steps e
-             WHERE thread_key = ?1 AND (e.head_seq, checkpoint_id) <= (?2, ?3) AND {}
+             WHERE thread_key = $1 AND (e.head_seq, checkpoint_id) <= ($2, $3) AND {}
              ORDER BY e.head_seq DESC, checkpoint_id DESC LIMIT 1",
             is_shown(superseded)
         ))?
         .find((key, head_seq, id.uuid().as_bytes()), read_point)?;
     let is_other = |found: &StepPoint| matches!(point, CheckpointRef::Id(id) if found.checkpoint_id != id);
     let Some(found) = found.filter(|found| !is_other(found)) else { return Ok(None) };
-    let channels = channels_at(connection, key, &found)?;
+    let channels = channels_at(db, key, &found)?;
     Ok(Some((found, channels)))
 }
 
 /// Superseded steps count here: a step that stored nothing had the channels of whatever came before it.
-fn channels_at(connection: &Connection, key: i64, point: &StepPoint) -> Result<Map<String, Value>> {
-    let channels = connection
-        .prepare_cached(
+fn channels_at(db: &Connection, key: i64, point: &StepPoint) -> Result<Map<String, Value>> {
+    let channels = db
+        .prepare(
             "SELECT channels FROM steps
-             WHERE thread_key = ?1 AND (head_seq, checkpoint_id) <= (?2, ?3) AND channels IS NOT NULL
+             WHERE thread_key = $1 AND (head_seq, checkpoint_id) <= ($2, $3) AND channels IS NOT NULL
              ORDER BY head_seq DESC, checkpoint_id DESC LIMIT 1",
         )?
         .find((key, integer(point.head_seq), point.checkpoint_id.uuid().as_bytes()), |row| {
@@ -298,13 +280,12 @@ fn channels_at(connection: &Connection, key: i64, point: &StepPoint) -> Result<M
 }
 
 /// Returns the head seq of the step that wrote this checkpoint; the newest steps are looked at first.
-fn place(connection: &Connection, key: i64, id: CheckpointId) -> Result<Option<i64>> {
-    connection
-        .prepare_cached(
-            "SELECT head_seq FROM steps WHERE thread_key = ?1 AND checkpoint_id = ?2
-             ORDER BY head_seq DESC LIMIT 1",
-        )?
-        .find((key, id.uuid().as_bytes()), |row| row.get(0))
+fn place(db: &Connection, key: i64, id: CheckpointId) -> Result<Option<i64>> {
+    db.prepare(
+        "SELECT head_seq FROM steps WHERE thread_key = $1 AND checkpoint_id = $2
+         ORDER BY head_seq DESC LIMIT 1",
+    )?
+    .find((key, id.uuid().as_bytes()), |row| row.get(0))
 }
 
 fn read(row: &Row<'_>) -> Result<Checkpoint> {

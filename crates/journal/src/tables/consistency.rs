@@ -27,7 +27,7 @@ pub(crate) const CONTRADICTIONS: &[&str] = &[
      GROUP BY h.thread_key HAVING count(e.seq) <> h.message_count",
     "SELECT 'thread ' || thread_id || ' is half deleted' FROM thread_heads h
      WHERE (h.updated_at IS NOT NULL) <> EXISTS (SELECT 1 FROM threads t WHERE t.thread_key = h.thread_key)",
-    "SELECT 'turn ' || t.turn_index || ' of agent ' || ifnull(a.agent_id, CAST(t.agent_key AS TEXT)) || ' has no event' FROM turns t
+    "SELECT 'turn ' || t.turn_index || ' of agent ' || coalesce(a.agent_id, CAST(t.agent_key AS TEXT)) || ' has no event' FROM turns t
      LEFT JOIN agents a ON a.agent_key = t.agent_key
      LEFT JOIN events e ON e.event_row = t.event_row AND e.turn_index = t.turn_index
      LEFT JOIN thread_heads h ON h.thread_key = e.thread_key AND h.assistant_id = a.agent_id
@@ -43,23 +43,22 @@ pub(crate) const CONTRADICTIONS: &[&str] = &[
     "SELECT 'superseded ranges of thread ' || h.thread_id || ' touch at ' || s.first_seq FROM superseded s
      JOIN superseded o ON o.thread_key = s.thread_key AND o.first_seq < s.first_seq AND o.last_seq >= s.first_seq - 1
      JOIN thread_heads h ON h.thread_key = s.thread_key",
-    "SELECT 'feedback on run ' || lower(hex(f.run_id)) || ' is of a run of another thread' FROM run_feedback f
+    "SELECT 'feedback on run ' || encode(f.run_id, 'hex') || ' is of a run of another thread' FROM run_feedback f
      LEFT JOIN runs r ON r.run_id = f.run_id AND r.thread_key = f.thread_key WHERE r.run_id IS NULL",
-    "SELECT 'run ' || lower(hex(r.run_id)) || ' ends at event ' || r.last_seq || ', after its thread' FROM runs r
+    "SELECT 'run ' || encode(r.run_id, 'hex') || ' ends at event ' || r.last_seq || ', after its thread' FROM runs r
      JOIN thread_heads h ON h.thread_key = r.thread_key WHERE r.last_seq > h.last_seq",
-    "SELECT 'artifact ' || lower(hex(sha256)) || ' has no bytes' FROM artifacts
+    "SELECT 'artifact ' || encode(sha256, 'hex') || ' has no bytes' FROM artifacts
      WHERE sha256 NOT IN (SELECT sha256 FROM artifact_bytes)",
-    "SELECT 'the bytes of artifact ' || lower(hex(sha256)) || ' belong to no thread' FROM artifact_bytes
+    "SELECT 'the bytes of artifact ' || encode(sha256, 'hex') || ' belong to no thread' FROM artifact_bytes
      WHERE sha256 NOT IN (SELECT sha256 FROM artifacts)",
 ];
 
 /// Returns how many threads and events there are.
-pub(crate) fn counts(connection: &Connection) -> Result<(u64, u64)> {
-    connection
-        .prepare_cached(
-            "SELECT count(*) AS threads,
-                 CAST(ifnull(sum(last_seq - base_seq + copied_count), 0) AS BIGINT) AS events
-             FROM thread_heads WHERE updated_at IS NOT NULL",
-        )?
-        .query_row((), |row| Ok((count(row, "threads")?, count(row, "events")?)))
+pub(crate) fn counts(db: &Connection) -> Result<(u64, u64)> {
+    db.prepare(
+        "SELECT count(*) AS threads,
+             CAST(coalesce(sum(last_seq - base_seq + copied_count), 0) AS BIGINT) AS events
+         FROM thread_heads WHERE updated_at IS NOT NULL",
+    )?
+    .query_row((), |row| Ok((count(row, "threads")?, count(row, "events")?)))
 }

@@ -15,23 +15,18 @@ const COLUMNS: &str =
 
 /// Where a handoff goes.
 pub(crate) struct Move<'a> {
-    /// The handoff.
     pub(crate) handoff_id: HandoffId,
-    /// Where it must stand.
     pub(crate) from: HandoffStatus,
-    /// Where it goes.
     pub(crate) to: HandoffStatus,
-    /// What else changes.
     pub(crate) patch: &'a HandoffPatch,
-    /// When.
     pub(crate) at: Timestamp,
 }
 
 /// Stores a handoff; the same one stored again changes nothing.
-pub(crate) fn create(connection: &Connection, handoff: &Handoff) -> Result<()> {
-    let head = threads::head(connection, handoff.parent_thread_id)?;
+pub(crate) fn create(db: &Connection, handoff: &Handoff) -> Result<()> {
+    let head = threads::head(db, handoff.parent_thread_id)?;
     owners::check("a handoff", &handoff.assistant_id, &head.assistant_id)?;
-    if let Some(known) = find(connection, handoff.handoff_id)? {
+    if let Some(known) = find(db, handoff.handoff_id)? {
         let is_repetition = known.parent_thread_id == handoff.parent_thread_id
             && known.child_thread_id == handoff.child_thread_id
             && known.created_at == handoff.created_at;
@@ -41,77 +36,74 @@ pub(crate) fn create(connection: &Connection, handoff: &Handoff) -> Result<()> {
         };
     }
     if handoff.status.is_pending() {
-        refuse_second(connection, (handoff.parent_thread_id, handoff.handoff_id))?;
+        refuse_second(db, handoff.parent_thread_id, handoff.handoff_id)?;
     }
-    connection
-        .prepare_cached(&format!(
-            "INSERT INTO handoffs ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"
-        ))?
-        .send((
-            handoff.handoff_id.to_string(),
-            handoff.assistant_id.as_str(),
-            handoff.parent_thread_id.to_string(),
-            handoff.child_thread_id.to_string(),
-            handoff.status.as_str(),
-            handoff.iteration,
-            &handoff.goal,
-            handoff.run_id.map(|run_id| run_id.to_string()),
-            json(&handoff.options)?,
-            &handoff.accepted_sha256,
-            &handoff.note,
-            time(handoff.created_at),
-            time(handoff.updated_at),
-        ))
+    db.prepare(&format!(
+        "INSERT INTO handoffs ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+    ))?
+    .send((
+        handoff.handoff_id.to_string(),
+        handoff.assistant_id.as_str(),
+        handoff.parent_thread_id.to_string(),
+        handoff.child_thread_id.to_string(),
+        handoff.status.as_str(),
+        handoff.iteration,
+        &handoff.goal,
+        handoff.run_id.map(|run_id| run_id.to_string()),
+        json(&handoff.options)?,
+        &handoff.accepted_sha256,
+        &handoff.note,
+        time(handoff.created_at),
+        time(handoff.updated_at),
+    ))
 }
 
 /// Moves a handoff that stands where the caller believes.
-pub(crate) fn advance(connection: &Connection, change: &Move<'_>) -> Result<()> {
+pub(crate) fn advance(db: &Connection, change: &Move<'_>) -> Result<()> {
     let handoff_id = change.handoff_id;
-    let handoff = find(connection, handoff_id)?.ok_or_else(|| not_found("handoff", &handoff_id))?;
+    let handoff = find(db, handoff_id)?.ok_or_else(|| not_found("handoff", &handoff_id))?;
     if handoff.status != change.from {
         return Err(Error::HandoffMoved { handoff_id, status: handoff.status });
     }
     if change.to.is_pending() {
-        refuse_second(connection, (handoff.parent_thread_id, handoff_id))?;
+        refuse_second(db, handoff.parent_thread_id, handoff_id)?;
     }
-    connection
-        .prepare_cached(
-            "UPDATE handoffs SET status = ?2, iteration = ifnull(?3, iteration), run_id = ifnull(?4, run_id),
-                 accepted_sha256 = ifnull(?5, accepted_sha256), note = ifnull(?6, note), updated_at = ?7
-             WHERE handoff_id = ?1",
-        )?
-        .send((
-            handoff_id.to_string(),
-            change.to.as_str(),
-            change.patch.iteration,
-            change.patch.run_id.map(|run_id| run_id.to_string()),
-            &change.patch.accepted_sha256,
-            &change.patch.note,
-            time(change.at),
-        ))?;
+    db.prepare(
+        "UPDATE handoffs SET status = $2, iteration = coalesce($3, iteration), run_id = coalesce($4, run_id),
+             accepted_sha256 = coalesce($5, accepted_sha256), note = coalesce($6, note), updated_at = $7
+         WHERE handoff_id = $1",
+    )?
+    .send((
+        handoff_id.to_string(),
+        change.to.as_str(),
+        change.patch.iteration,
+        change.patch.run_id.map(|run_id| run_id.to_string()),
+        &change.patch.accepted_sha256,
+        &change.patch.note,
+        time(change.at),
+    ))?;
     match change.patch.accepted_sha256 {
-        Some(_) => search::texts::mark_handoff(connection, handoff_id),
+        Some(_) => search::texts::mark_handoff(db, handoff_id),
         None => Ok(()),
     }
 }
 
 /// Removes a handoff that has no proposal.
-pub(crate) fn forget(connection: &Connection, handoff_id: HandoffId) -> Result<()> {
+pub(crate) fn forget(db: &Connection, handoff_id: HandoffId) -> Result<()> {
     let id = handoff_id.to_string();
-    let has_proposal =
-        connection.prepare_cached("SELECT 1 FROM proposals WHERE handoff_id = ?1 LIMIT 1")?.exists([&id])?;
+    let has_proposal = db.prepare("SELECT 1 FROM proposals WHERE handoff_id = $1 LIMIT 1")?.exists([&id])?;
     if has_proposal {
         return Err(Error::Differs { what: "handoff", id });
     }
-    connection.prepare_cached("DELETE FROM handoffs WHERE handoff_id = ?1")?.send([&id])
+    db.prepare("DELETE FROM handoffs WHERE handoff_id = $1")?.send([&id])
 }
 
 /// Fails when another handoff of the parent is pending. Both engines refuse it by an index too, but what has failed cannot
 /// be asked in the same transaction what it met.
-fn refuse_second(connection: &Connection, (parent_thread_id, own): (ThreadId, HandoffId)) -> Result<()> {
-    let pending: Option<HandoffId> = connection
-        .prepare_cached(
-            "SELECT handoff_id FROM handoffs WHERE parent_thread_id = ?1 AND handoff_id <> ?2
+fn refuse_second(db: &Connection, parent_thread_id: ThreadId, own: HandoffId) -> Result<()> {
+    let pending: Option<HandoffId> = db
+        .prepare(
+            "SELECT handoff_id FROM handoffs WHERE parent_thread_id = $1 AND handoff_id <> $2
              AND status IN ('requested', 'drafting', 'awaiting_decision')",
         )?
         .find((parent_thread_id.to_string(), own.to_string()), |row| stored(row, "handoff_id"))?;
@@ -122,13 +114,13 @@ fn refuse_second(connection: &Connection, (parent_thread_id, own): (ThreadId, Ha
 }
 
 /// Stores a proposal; the same text stored again changes nothing.
-pub(crate) fn put_proposal(connection: &Connection, proposal: &Proposal) -> Result<()> {
+pub(crate) fn put_proposal(db: &Connection, proposal: &Proposal) -> Result<()> {
     let handoff_id = proposal.handoff_id;
-    if find(connection, handoff_id)?.is_none() {
+    if find(db, handoff_id)?.is_none() {
         return Err(not_found("handoff", &handoff_id));
     }
-    let stored: Option<String> = connection
-        .prepare_cached("SELECT summary_md FROM proposals WHERE handoff_id = ?1 AND iteration = ?2")?
+    let stored: Option<String> = db
+        .prepare("SELECT summary_md FROM proposals WHERE handoff_id = $1 AND iteration = $2")?
         .find((handoff_id.to_string(), proposal.iteration), |row| row.get(0))?;
     match stored {
         Some(text) if text == proposal.summary_md => return Ok(()),
@@ -138,33 +130,31 @@ pub(crate) fn put_proposal(connection: &Connection, proposal: &Proposal) -> Resu
         }
         None => {}
     }
-    connection
-        .prepare_cached(
-            "INSERT INTO proposals (handoff_id, iteration, summary_json, summary_md, summary_sha256, feedback,
-                                    created_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-        )?
-        .send((
-            handoff_id.to_string(),
-            proposal.iteration,
-            json(&proposal.summary_json)?,
-            &proposal.summary_md,
-            &proposal.summary_sha256,
-            &proposal.feedback,
-            time(proposal.created_at),
-        ))?;
-    search::texts::mark_handoff(connection, handoff_id)
+    db.prepare(
+        "INSERT INTO proposals (handoff_id, iteration, summary_json, summary_md, summary_sha256, feedback,
+                                created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+    )?
+    .send((
+        handoff_id.to_string(),
+        proposal.iteration,
+        json(&proposal.summary_json)?,
+        &proposal.summary_md,
+        &proposal.summary_sha256,
+        &proposal.feedback,
+        time(proposal.created_at),
+    ))?;
+    search::texts::mark_handoff(db, handoff_id)
 }
 
 /// Returns the handoff, or `None`.
-pub(crate) fn find(connection: &Connection, handoff_id: HandoffId) -> Result<Option<Handoff>> {
-    connection
-        .prepare_cached(&format!("SELECT {COLUMNS} FROM handoffs WHERE handoff_id = ?1"))?
+pub(crate) fn find(db: &Connection, handoff_id: HandoffId) -> Result<Option<Handoff>> {
+    db.prepare(&format!("SELECT {COLUMNS} FROM handoffs WHERE handoff_id = $1"))?
         .find([handoff_id.to_string()], read)
 }
 
 /// Returns the handoffs that match, newest first.
-pub(crate) fn list(connection: &Connection, filter: &HandoffFilter) -> Result<Vec<Handoff>> {
+pub(crate) fn list(db: &Connection, filter: &HandoffFilter) -> Result<Vec<Handoff>> {
     let mut values: Vec<String> = Vec::new();
     let mut conditions: Vec<String> = Vec::new();
     let owner = owner_expression("assistant_id");
@@ -177,13 +167,13 @@ pub(crate) fn list(connection: &Connection, filter: &HandoffFilter) -> Result<Ve
     for (column, value) in equals {
         if let Some(value) = value {
             values.push(value);
-            conditions.push(format!("{column} = ?{}", values.len()));
+            conditions.push(format!("{column} = ${}", values.len()));
         }
     }
     if !filter.statuses.is_empty() {
         let first = values.len() + 1;
         values.extend(filter.statuses.iter().map(|status| status.as_str().to_owned()));
-        let places: Vec<_> = (first..=values.len()).map(|index| format!("?{index}")).collect();
+        let places: Vec<_> = (first..=values.len()).map(|index| format!("${index}")).collect();
         conditions.push(format!("status IN ({})", places.join(", ")));
     }
     let condition = match conditions.is_empty() {
@@ -191,21 +181,20 @@ pub(crate) fn list(connection: &Connection, filter: &HandoffFilter) -> Result<Ve
         false => format!("WHERE {}", conditions.join(" AND ")),
     };
     let limit = filter.limit.map_or_else(String::new, |limit| format!("LIMIT {limit}"));
-    let mut statement = connection.prepare_cached(&format!(
+    let mut statement = db.prepare(&format!(
         "SELECT {COLUMNS} FROM handoffs {condition} ORDER BY created_at DESC, handoff_id DESC {limit}"
     ))?;
     let parameters: Vec<&dyn ToValue> = values.iter().map(|value| value as &dyn ToValue).collect();
-    let handoffs = statement.query_map(parameters.as_slice(), read)?;
-    Ok(handoffs)
+    statement.query_map(parameters.as_slice(), read)
 }
 
 /// Returns the handoff's proposals in order of iteration.
-pub(crate) fn proposals(connection: &Connection, handoff_id: HandoffId) -> Result<Vec<Proposal>> {
-    let mut statement = connection.prepare_cached(
+pub(crate) fn proposals(db: &Connection, handoff_id: HandoffId) -> Result<Vec<Proposal>> {
+    let mut statement = db.prepare(
         "SELECT handoff_id, iteration, summary_json, summary_md, summary_sha256, feedback, created_at
-         FROM proposals WHERE handoff_id = ?1 ORDER BY iteration",
+         FROM proposals WHERE handoff_id = $1 ORDER BY iteration",
     )?;
-    let proposals = statement.query_map([handoff_id.to_string()], |row| {
+    statement.query_map([handoff_id.to_string()], |row| {
         Ok(Proposal {
             handoff_id: stored(row, "handoff_id")?,
             iteration: row.get("iteration")?,
@@ -215,8 +204,7 @@ pub(crate) fn proposals(connection: &Connection, handoff_id: HandoffId) -> Resul
             feedback: row.get("feedback")?,
             created_at: stored(row, "created_at")?,
         })
-    })?;
-    Ok(proposals)
+    })
 }
 
 fn read(row: &Row<'_>) -> Result<Handoff> {

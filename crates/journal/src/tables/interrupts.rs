@@ -12,12 +12,12 @@ const COLUMNS: &str =
     "interrupt_id, thread_id, run_id, node, payload, status, decisions, created_at, resolved_at";
 
 /// Stores a pending interrupt; one with the same id stays as it is.
-pub(crate) fn raise(connection: &Connection, interrupt: &Interrupt) -> Result<()> {
-    let raised_seq = threads::head(connection, interrupt.thread_id)?.last_seq;
-    connection
-        .prepare_cached(
+pub(crate) fn raise(db: &Connection, interrupt: &Interrupt) -> Result<()> {
+    let raised_seq = threads::head(db, interrupt.thread_id)?.last_seq;
+    db
+        .prepare(
             "INSERT INTO interrupts (interrupt_id, thread_id, run_id, node, payload, status, raised_seq, created_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, 'pending', ?6, ?7) ON CONFLICT (interrupt_id) DO NOTHING",
+             VALUES ($1, $2, $3, $4, $5, 'pending', $6, $7) ON CONFLICT (interrupt_id) DO NOTHING",
         )?
         .send((
             interrupt.interrupt_id.to_string(),
@@ -32,22 +32,22 @@ pub(crate) fn raise(connection: &Connection, interrupt: &Interrupt) -> Result<()
 
 /// Answers or withdraws a pending interrupt.
 pub(crate) fn resolve(
-    connection: &Connection,
+    db: &Connection,
     interrupt_id: InterruptId,
     decisions: Option<&Decisions>,
     at: Timestamp,
 ) -> Result<()> {
     let status = if decisions.is_some() { InterruptStatus::Resolved } else { InterruptStatus::Withdrawn };
-    let changed = connection
-        .prepare_cached(
-            "UPDATE interrupts SET status = ?2, decisions = ?3, resolved_at = ?4
-             WHERE interrupt_id = ?1 AND status = 'pending'",
+    let changed = db
+        .prepare(
+            "UPDATE interrupts SET status = $2, decisions = $3, resolved_at = $4
+             WHERE interrupt_id = $1 AND status = 'pending'",
         )?
         .execute((interrupt_id.to_string(), status.as_str(), decisions.map(json).transpose()?, time(at)))?;
     if changed == 1 {
         return Ok(());
     }
-    match find(connection, interrupt_id)? {
+    match find(db, interrupt_id)? {
         // Who takes a question back only wants that nobody waits for the answer.
         Some(_) if decisions.is_none() => Ok(()),
         Some(_) => Err(Error::AlreadyDecided { interrupt_id }),
@@ -56,8 +56,8 @@ pub(crate) fn resolve(
 }
 
 /// Fails unless the interrupt is pending.
-pub(crate) fn expect(connection: &Connection, interrupt_id: InterruptId) -> Result<()> {
-    match find(connection, interrupt_id)?.map(|interrupt| interrupt.status) {
+pub(crate) fn expect(db: &Connection, interrupt_id: InterruptId) -> Result<()> {
+    match find(db, interrupt_id)?.map(|interrupt| interrupt.status) {
         Some(InterruptStatus::Pending) => Ok(()),
         Some(InterruptStatus::Resolved | InterruptStatus::Withdrawn) => {
             Err(Error::AlreadyDecided { interrupt_id })
@@ -67,34 +67,27 @@ pub(crate) fn expect(connection: &Connection, interrupt_id: InterruptId) -> Resu
 }
 
 /// Withdraws the pending interrupts of the thread that were raised after `keep_seq`.
-pub(crate) fn withdraw(
-    connection: &Connection,
-    thread_id: ThreadId,
-    (keep_seq, at): (Seq, Timestamp),
-) -> Result<()> {
-    connection
-        .prepare_cached(
-            "UPDATE interrupts SET status = 'withdrawn', resolved_at = ?3
-             WHERE thread_id = ?1 AND raised_seq > ?2 AND status = 'pending'",
-        )?
-        .send((thread_id.to_string(), integer(keep_seq), time(at)))
+pub(crate) fn withdraw(db: &Connection, thread_id: ThreadId, keep_seq: Seq, at: Timestamp) -> Result<()> {
+    db.prepare(
+        "UPDATE interrupts SET status = 'withdrawn', resolved_at = $3
+         WHERE thread_id = $1 AND raised_seq > $2 AND status = 'pending'",
+    )?
+    .send((thread_id.to_string(), integer(keep_seq), time(at)))
 }
 
 /// Returns the interrupt, or `None`.
-pub(crate) fn find(connection: &Connection, interrupt_id: InterruptId) -> Result<Option<Interrupt>> {
-    connection
-        .prepare_cached(&format!("SELECT {COLUMNS} FROM interrupts WHERE interrupt_id = ?1"))?
+pub(crate) fn find(db: &Connection, interrupt_id: InterruptId) -> Result<Option<Interrupt>> {
+    db.prepare(&format!("SELECT {COLUMNS} FROM interrupts WHERE interrupt_id = $1"))?
         .find([interrupt_id.to_string()], read)
 }
 
 /// Returns the thread's pending interrupts, oldest first.
-pub(crate) fn pending(connection: &Connection, thread_id: ThreadId) -> Result<Vec<Interrupt>> {
-    let mut statement = connection.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM interrupts WHERE thread_id = ?1 AND status = 'pending'
+pub(crate) fn pending(db: &Connection, thread_id: ThreadId) -> Result<Vec<Interrupt>> {
+    let mut statement = db.prepare(&format!(
+        "SELECT {COLUMNS} FROM interrupts WHERE thread_id = $1 AND status = 'pending'
          ORDER BY created_at, rowid"
     ))?;
-    let interrupts = statement.query_map([thread_id.to_string()], read)?;
-    Ok(interrupts)
+    statement.query_map([thread_id.to_string()], read)
 }
 
 fn read(row: &Row<'_>) -> Result<Interrupt> {

@@ -13,36 +13,30 @@ use crate::owned::bounds;
 use crate::{Error, ImportSource, ImportedSoFar, OutboxItem, OutboxQuery, Result};
 
 /// Adds an item to the outbox; one with the same key is replaced.
-pub(crate) fn enqueue(connection: &Connection, item: &OutboxItem) -> Result<()> {
-    connection
-        .prepare_cached(
-            "INSERT INTO outbox (kind, key, payload, attempts, created_at) VALUES (?1, ?2, ?3, ?4, ?5)
-             ON CONFLICT (kind, key) DO UPDATE SET payload = excluded.payload, attempts = excluded.attempts,
-                 created_at = excluded.created_at",
-        )?
-        .send((&item.kind, &item.key, json(&item.payload)?, item.attempts, time(item.created_at)))
+pub(crate) fn enqueue(db: &Connection, item: &OutboxItem) -> Result<()> {
+    db.prepare(
+        "INSERT INTO outbox (kind, key, payload, attempts, created_at) VALUES ($1, $2, $3, $4, $5)
+         ON CONFLICT (kind, key) DO UPDATE SET payload = excluded.payload, attempts = excluded.attempts,
+             created_at = excluded.created_at",
+    )?
+    .send((&item.kind, &item.key, json(&item.payload)?, item.attempts, time(item.created_at)))
 }
 
 /// Removes an item from the outbox, or the one alone that was added at that time; one that is not there is as good as
 /// removed.
-pub(crate) fn dequeue(
-    connection: &Connection,
-    (kind, key): (&str, &str),
-    created_at: Option<Timestamp>,
-) -> Result<()> {
-    connection
-        .prepare_cached(
-            "DELETE FROM outbox WHERE kind = ?1 AND key = ?2 AND (CAST(?3 AS TEXT) IS NULL OR created_at = ?3)",
-        )?
-        .send((kind, key, created_at.map(time)))
+pub(crate) fn dequeue(db: &Connection, kind: &str, key: &str, created_at: Option<Timestamp>) -> Result<()> {
+    db.prepare(
+        "DELETE FROM outbox WHERE kind = $1 AND key = $2 AND (CAST($3 AS TEXT) IS NULL OR created_at = $3)",
+    )?
+    .send((kind, key, created_at.map(time)))
 }
 
 /// Changes an item that is there as it was.
-pub(crate) fn change(connection: &Connection, was: &OutboxItem, now: (&Value, u32)) -> Result<()> {
-    let changed = connection
-        .prepare_cached(
-            "UPDATE outbox SET payload = ?6, attempts = ?7
-             WHERE kind = ?1 AND key = ?2 AND payload = ?3 AND attempts = ?4 AND created_at = ?5",
+pub(crate) fn change(db: &Connection, was: &OutboxItem, payload: &Value, attempts: u32) -> Result<()> {
+    let changed = db
+        .prepare(
+            "UPDATE outbox SET payload = $6, attempts = $7
+             WHERE kind = $1 AND key = $2 AND payload = $3 AND attempts = $4 AND created_at = $5",
         )?
         .execute((
             &was.kind,
@@ -50,8 +44,8 @@ pub(crate) fn change(connection: &Connection, was: &OutboxItem, now: (&Value, u3
             json(&was.payload)?,
             was.attempts,
             time(was.created_at),
-            json(now.0)?,
-            now.1,
+            json(payload)?,
+            attempts,
         ))?;
     match changed {
         0 => Err(Error::Differs { what: "outbox item", id: was.key.clone() }),
@@ -60,12 +54,12 @@ pub(crate) fn change(connection: &Connection, was: &OutboxItem, now: (&Value, u3
 }
 
 /// Returns a page of the items of a kind, oldest first.
-pub(crate) fn outbox(connection: &Connection, query: &OutboxQuery) -> Result<Vec<OutboxItem>> {
+pub(crate) fn outbox(db: &Connection, query: &OutboxQuery) -> Result<Vec<OutboxItem>> {
     page_limit("the outbox", query.limit)?;
     let after = query.after.as_ref();
     let (first, end, inside) = keys_of(query.scope.as_ref());
-    let mut statement = connection.prepare_cached(OUTBOX_PAGE)?;
-    let items = statement.query_map(
+    let mut statement = db.prepare(OUTBOX_PAGE)?;
+    statement.query_map(
         (
             &query.kind,
             after.map_or_else(String::new, |after| time(after.created_at)),
@@ -76,30 +70,26 @@ pub(crate) fn outbox(connection: &Connection, query: &OutboxQuery) -> Result<Vec
             integer(query.limit as u64),
         ),
         read_outbox,
-    )?;
-    Ok(items)
+    )
 }
 
 /// Whose key it is takes no place in a page.
 const OUTBOX_PAGE: &str = "SELECT kind, key, payload, attempts, created_at FROM outbox
-    WHERE kind = ?1 AND (created_at, key) > (?2, ?3) AND (CAST(?4 AS TEXT) IS NULL OR (key >= ?4 AND key < ?5) = ?6)
-    ORDER BY created_at, key LIMIT ?7";
+    WHERE kind = $1 AND (created_at, key) > ($2, $3) AND (CAST($4 AS TEXT) IS NULL OR (key >= $4 AND key < $5) = $6)
+    ORDER BY created_at, key LIMIT $7";
 
 /// Returns how many items of a kind there are, and when the oldest was added.
 pub(crate) fn outbox_waiting(
-    connection: &Connection,
+    db: &Connection,
     kind: &str,
     scope: Option<&Scope>,
 ) -> Result<(u64, Option<Timestamp>)> {
     let (first, end, inside) = keys_of(scope);
-    connection
-        .prepare_cached(
-            "SELECT count(*) AS items, min(created_at) AS oldest FROM outbox
-             WHERE kind = ?1 AND (CAST(?2 AS TEXT) IS NULL OR (key >= ?2 AND key < ?3) = ?4)",
-        )?
-        .query_row((kind, first, end, inside), |row| {
-            Ok((count(row, "items")?, stored_option(row, "oldest")?))
-        })
+    db.prepare(
+        "SELECT count(*) AS items, min(created_at) AS oldest FROM outbox
+         WHERE kind = $1 AND (CAST($2 AS TEXT) IS NULL OR (key >= $2 AND key < $3) = $4)",
+    )?
+    .query_row((kind, first, end, inside), |row| Ok((count(row, "items")?, stored_option(row, "oldest")?)))
 }
 
 /// Returns the bounds of the keys of a scope, the second one outside, and whether its keys are inside them.
@@ -117,11 +107,8 @@ fn keys_of(scope: Option<&Scope>) -> (Option<String>, Option<String>, bool) {
 const AFTER_SLASH: char = '0';
 
 /// Returns the item under a key, or `None`.
-pub(crate) fn outbox_item(connection: &Connection, kind: &str, key: &str) -> Result<Option<OutboxItem>> {
-    connection
-        .prepare_cached(
-            "SELECT kind, key, payload, attempts, created_at FROM outbox WHERE kind = ?1 AND key = ?2",
-        )?
+pub(crate) fn outbox_item(db: &Connection, kind: &str, key: &str) -> Result<Option<OutboxItem>> {
+    db.prepare("SELECT kind, key, payload, attempts, created_at FROM outbox WHERE kind = $1 AND key = $2")?
         .find((kind, key), read_outbox)
 }
 
@@ -137,19 +124,19 @@ fn read_outbox(row: &Row<'_>) -> Result<OutboxItem> {
 
 /// Remembers which thread a session was imported into, unless what is stored is not as expected.
 pub(crate) fn put_import(
-    connection: &Connection,
+    db: &Connection,
     source: &ImportSource,
     expected: Option<ImportedSoFar>,
 ) -> Result<()> {
-    let last_seq = threads::head(connection, source.thread_id)?.last_seq;
-    let stored = import_source(connection, &source.source_key)?
+    let last_seq = threads::head(db, source.thread_id)?.last_seq;
+    let stored = import_source(db, &source.source_key)?
         .map(|stored| (stored.thread_id, ImportedSoFar { entries: stored.entries, last_seq }));
     if stored != expected.map(|expected| (source.thread_id, expected)) {
         return Err(Error::Differs { what: "import", id: source.source_key.clone() });
     }
-    connection
-        .prepare_cached(
-            "INSERT INTO imports (source_key, thread_id, entries, chain, updated_at) VALUES (?1, ?2, ?3, ?4, ?5)
+    db
+        .prepare(
+            "INSERT INTO imports (source_key, thread_id, entries, chain, updated_at) VALUES ($1, $2, $3, $4, $5)
              ON CONFLICT (source_key) DO UPDATE SET thread_id = excluded.thread_id, entries = excluded.entries,
                  chain = excluded.chain, updated_at = excluded.updated_at",
         )?
@@ -163,11 +150,8 @@ pub(crate) fn put_import(
 }
 
 /// Returns where a session was imported, or `None`.
-pub(crate) fn import_source(connection: &Connection, source_key: &str) -> Result<Option<ImportSource>> {
-    connection
-        .prepare_cached(
-            "SELECT source_key, thread_id, entries, chain, updated_at FROM imports WHERE source_key = ?1",
-        )?
+pub(crate) fn import_source(db: &Connection, source_key: &str) -> Result<Option<ImportSource>> {
+    db.prepare("SELECT source_key, thread_id, entries, chain, updated_at FROM imports WHERE source_key = $1")?
         .find([source_key], |row| {
             Ok(ImportSource {
                 source_key: row.get("source_key")?,

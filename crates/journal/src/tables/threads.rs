@@ -17,7 +17,7 @@ use crate::{Error, Result, ThreadPatch};
 
 pub(crate) use heads::{EventRow, Head, Heads, head, prefetch};
 pub(crate) use hold::{Held, hold, take};
-pub(crate) use list::{count_of, list};
+pub(crate) use list::{count_of, list, states};
 
 /// The most ids a prefix is resolved to.
 pub(crate) const PREFIX_IDS_MAX: usize = 10;
@@ -26,51 +26,50 @@ const COLUMNS: &str = "h.thread_id, t.assistant_id, t.parent_id, t.parent_kind, 
     t.first_prompt, h.message_count, h.last_seq, t.created_at, h.updated_at";
 
 /// Stores the head's counters.
-pub(crate) fn advance(connection: &Connection, head: &Head) -> Result<()> {
-    if let Some(heads) = connection.heads() {
+pub(crate) fn advance(db: &Connection, head: &Head) -> Result<()> {
+    if let Some(heads) = db.heads() {
         heads.put(head.clone());
     }
-    connection
-        .prepare_cached(
-            "UPDATE thread_heads SET last_seq = ?2, message_count = ?3, updated_at = ?4, has_prompt = ?5
-             WHERE thread_key = ?1",
-        )?
-        .send((
-            head.key,
-            integer(head.last_seq),
-            integer(head.message_count),
-            &head.updated_at,
-            head.has_prompt,
-        ))
+    db.prepare(
+        "UPDATE thread_heads SET last_seq = $2, message_count = $3, updated_at = $4, has_prompt = $5
+         WHERE thread_key = $1",
+    )?
+    .send((
+        head.key,
+        integer(head.last_seq),
+        integer(head.message_count),
+        &head.updated_at,
+        head.has_prompt,
+    ))
 }
 
 /// Stores the beginning of the first thing a person said.
-pub(crate) fn set_first_prompt(connection: &Connection, head: &Head, prompt: Option<&str>) -> Result<()> {
-    connection
-        .prepare_cached("UPDATE threads SET first_prompt = ?2 WHERE thread_key = ?1")?
-        .send((head.key, prompt))
+pub(crate) fn set_first_prompt(db: &Connection, head: &Head, prompt: Option<&str>) -> Result<()> {
+    db.prepare("UPDATE threads SET first_prompt = $2 WHERE thread_key = $1")?.send((head.key, prompt))
 }
 
 /// Remembers how many events up to the last seq were copied; those that are appended follow them.
-pub(crate) fn set_copied(connection: &Connection, head: &Head, copied: u64) -> Result<()> {
-    connection
-        .prepare_cached("UPDATE thread_heads SET base_seq = ?2, copied_count = ?3 WHERE thread_key = ?1")?
-        .send((head.key, integer(head.last_seq), integer(copied)))
+pub(crate) fn set_copied(db: &Connection, head: &Head, copied: u64) -> Result<()> {
+    db.prepare("UPDATE thread_heads SET base_seq = $2, copied_count = $3 WHERE thread_key = $1")?.send((
+        head.key,
+        integer(head.last_seq),
+        integer(copied),
+    ))
 }
 
 /// Sets the status of a thread that is busy and in which nothing runs or waits to: the newest checkpoint says where it rests.
-pub(crate) fn settle(connection: &Connection, thread_id: ThreadId) -> Result<()> {
-    connection
-        .prepare_cached(
+pub(crate) fn settle(db: &Connection, thread_id: ThreadId) -> Result<()> {
+    db
+        .prepare(
             "UPDATE thread_heads SET status = CASE
-                 WHEN EXISTS (SELECT 1 FROM interrupts i WHERE i.thread_id = ?1 AND i.status = 'pending')
+                 WHEN EXISTS (SELECT 1 FROM interrupts i WHERE i.thread_id = $1 AND i.status = 'pending')
                      THEN 'interrupted'
                  WHEN EXISTS (SELECT 1 FROM checkpoints c JOIN runs r ON r.run_id = c.run_id
                      WHERE c.thread_key = thread_heads.thread_key AND r.status IN ('error', 'timeout')) THEN 'error'
                  WHEN EXISTS (SELECT 1 FROM checkpoints c
                      WHERE c.thread_key = thread_heads.thread_key AND c.next IS NOT NULL) THEN 'interrupted'
                  ELSE 'idle' END
-             WHERE thread_id = ?1 AND status = 'busy' AND NOT EXISTS (SELECT 1 FROM runs r
+             WHERE thread_id = $1 AND status = 'busy' AND NOT EXISTS (SELECT 1 FROM runs r
                  WHERE r.thread_key = thread_heads.thread_key AND r.status = 'running')
              AND NOT EXISTS (SELECT 1 FROM runs r
                  WHERE r.thread_key = thread_heads.thread_key AND r.status = 'pending')",
@@ -79,33 +78,32 @@ pub(crate) fn settle(connection: &Connection, thread_id: ThreadId) -> Result<()>
 }
 
 /// Sets the status of a thread in which nothing runs, and of which a part was just superseded.
-pub(crate) fn settle_rewound(connection: &Connection, head: &Head) -> Result<()> {
-    connection
-        .prepare_cached(
+pub(crate) fn settle_rewound(db: &Connection, head: &Head) -> Result<()> {
+    db
+        .prepare(
             "UPDATE thread_heads SET status = CASE
-                 WHEN EXISTS (SELECT 1 FROM runs r WHERE r.thread_key = ?1 AND r.status = 'pending') THEN 'busy'
-                 WHEN EXISTS (SELECT 1 FROM interrupts i WHERE i.thread_id = ?2 AND i.status = 'pending')
+                 WHEN EXISTS (SELECT 1 FROM runs r WHERE r.thread_key = $1 AND r.status = 'pending') THEN 'busy'
+                 WHEN EXISTS (SELECT 1 FROM interrupts i WHERE i.thread_id = $2 AND i.status = 'pending')
                      THEN 'interrupted'
                  ELSE 'idle' END
-             WHERE thread_key = ?1",
+             WHERE thread_key = $1",
         )?
         .send((head.key, &head.thread_id))
 }
 
 /// Stores a thread; one with this id stays as it is, unless it is or was another owner's. Counters and the first prompt are the journal's own.
-pub(crate) fn create(connection: &Connection, thread: &Thread) -> Result<()> {
+pub(crate) fn create(db: &Connection, thread: &Thread) -> Result<()> {
     let thread_id = thread.thread_id.to_string();
     let parent_id = thread.parent_id.map(|id| id.to_string());
-    connection
-        .prepare_cached("INSERT INTO thread_heads (thread_id) VALUES (?1) ON CONFLICT DO NOTHING")?
+    db.prepare("INSERT INTO thread_heads (thread_id) VALUES ($1) ON CONFLICT DO NOTHING")?
         .send([&thread_id])?;
-    let is_new = connection
-        .prepare_cached(
-            "UPDATE thread_heads SET updated_at = ?2, assistant_id = ?3, status = ?6, base_seq = last_seq, indexed_seq = last_seq,
+    let is_new = db
+        .prepare(
+            "UPDATE thread_heads SET updated_at = $2, assistant_id = $3, status = $6, base_seq = last_seq, indexed_seq = last_seq,
                  copied_count = 0, message_count = 0, has_prompt = 0,
                  in_subagent = CASE WHEN EXISTS (
-                     SELECT 1 FROM thread_heads p WHERE p.thread_id = ?5 AND p.in_subagent = 1) THEN 1 ELSE ?4 END
-             WHERE thread_id = ?1 AND updated_at IS NULL AND (assistant_id IS NULL OR owner = ?7)",
+                     SELECT 1 FROM thread_heads p WHERE p.thread_id = $5 AND p.in_subagent = 1) THEN 1 ELSE $4 END
+             WHERE thread_id = $1 AND updated_at IS NULL AND (assistant_id IS NULL OR owner = $7)",
         )?
         .execute((
             &thread_id,
@@ -117,12 +115,12 @@ pub(crate) fn create(connection: &Connection, thread: &Thread) -> Result<()> {
             owner_name(thread.assistant_id.as_str()),
         ))?;
     if is_new == 0 {
-        return is_of_owner(connection, thread);
+        return is_of_owner(db, thread);
     }
-    connection
-        .prepare_cached(
+    db
+        .prepare(
             "INSERT INTO threads (thread_key, thread_id, assistant_id, parent_id, parent_kind, name, metadata, created_at)
-             SELECT thread_key, thread_id, ?2, ?3, ?4, ?5, ?6, ?7 FROM thread_heads WHERE thread_id = ?1",
+             SELECT thread_key, thread_id, $2, $3, $4, $5, $6, $7 FROM thread_heads WHERE thread_id = $1",
         )?
         .send((
             &thread_id,
@@ -136,9 +134,9 @@ pub(crate) fn create(connection: &Connection, thread: &Thread) -> Result<()> {
 }
 
 /// Fails unless the thread of this id, or the last one there was, belongs to the same owner.
-fn is_of_owner(connection: &Connection, thread: &Thread) -> Result<()> {
-    let known: Option<String> = connection
-        .prepare_cached("SELECT assistant_id FROM thread_heads WHERE thread_id = ?1")?
+fn is_of_owner(db: &Connection, thread: &Thread) -> Result<()> {
+    let known: Option<String> = db
+        .prepare("SELECT assistant_id FROM thread_heads WHERE thread_id = $1")?
         .query_row([thread.thread_id.to_string()], |row| row.get(0))?;
     match known.is_none_or(|known| owner_name(&known) == owner_name(thread.assistant_id.as_str())) {
         true => Ok(()),
@@ -147,37 +145,32 @@ fn is_of_owner(connection: &Connection, thread: &Thread) -> Result<()> {
 }
 
 /// Changes a thread. It is busy as long as a run waits for it: nobody sees it at rest between two runs.
-pub(crate) fn update(connection: &Connection, thread_id: ThreadId, patch: &ThreadPatch) -> Result<()> {
+pub(crate) fn update(db: &Connection, thread_id: ThreadId, patch: &ThreadPatch) -> Result<()> {
     let id = thread_id.to_string();
-    let changed = connection
-        .prepare_cached(
-            "UPDATE thread_heads SET updated_at = ifnull(?3, updated_at), status = CASE
-                 WHEN CAST(?2 AS TEXT) IS NULL THEN status
+    let changed = db
+        .prepare(
+            "UPDATE thread_heads SET updated_at = coalesce($3, updated_at), status = CASE
+                 WHEN CAST($2 AS TEXT) IS NULL THEN status
                  WHEN EXISTS (SELECT 1 FROM runs r
                      WHERE r.thread_key = thread_heads.thread_key AND r.status = 'pending') THEN 'busy'
-                 ELSE ?2 END
-             WHERE thread_id = ?1 AND updated_at IS NOT NULL",
+                 ELSE $2 END
+             WHERE thread_id = $1 AND updated_at IS NOT NULL",
         )?
         .execute((&id, patch.status.map(|status| status.as_str()), patch.updated_at.map(time)))?;
     if changed == 0 {
         return Err(not_found("thread", &thread_id));
     }
     if patch.name.is_some() || !patch.metadata.is_empty() || !patch.remove.is_empty() {
-        let metadata = json(&patched_metadata(connection, thread_id, patch)?)?;
-        connection
-            .prepare_cached("UPDATE threads SET name = ifnull(?2, name), metadata = ?3 WHERE thread_id = ?1")?
+        let metadata = json(&patched_metadata(db, thread_id, patch)?)?;
+        db.prepare("UPDATE threads SET name = coalesce($2, name), metadata = $3 WHERE thread_id = $1")?
             .send((&id, &patch.name, metadata))?;
     }
     Ok(())
 }
 
-fn patched_metadata(
-    connection: &Connection,
-    thread_id: ThreadId,
-    patch: &ThreadPatch,
-) -> Result<Map<String, Value>> {
-    let mut metadata: Map<String, Value> = connection
-        .prepare_cached("SELECT metadata FROM threads WHERE thread_id = ?1")?
+fn patched_metadata(db: &Connection, thread_id: ThreadId, patch: &ThreadPatch) -> Result<Map<String, Value>> {
+    let mut metadata: Map<String, Value> = db
+        .prepare("SELECT metadata FROM threads WHERE thread_id = $1")?
         .find([thread_id.to_string()], |row| json_column(row, "metadata"))?
         .ok_or_else(|| not_found("thread", &thread_id))?;
     metadata.retain(|key, _| !patch.remove.contains(key));
@@ -186,73 +179,69 @@ fn patched_metadata(
 }
 
 /// Removes a thread with everything that belongs to it; only its id and its last seq stay.
-pub(crate) fn delete(connection: &Connection, thread_id: ThreadId) -> Result<()> {
-    let head = head(connection, thread_id)?;
-    if let Some(run_id) = runs::active_run_of(connection, head.key)? {
+pub(crate) fn delete(db: &Connection, thread_id: ThreadId) -> Result<()> {
+    let head = head(db, thread_id)?;
+    if let Some(run_id) = runs::active_run_of(db, head.key)? {
         return Err(Error::Busy { thread_id, run_id });
     }
-    connection.execute(
+    db.execute(
         "DELETE FROM search_index WHERE rowid IN (
              SELECT e.thread_key << 32 | e.seq FROM events e JOIN thread_heads h ON h.thread_key = e.thread_key
-             WHERE e.thread_key = ?1 AND e.seq <= h.indexed_seq AND e.category = 'message')",
+             WHERE e.thread_key = $1 AND e.seq <= h.indexed_seq AND e.category = 'message')",
         [head.key],
     )?;
-    turns::delete(connection, &head)?;
-    artifacts::delete(connection, head.key)?;
-    connection.execute("DELETE FROM events WHERE thread_key = ?1", [head.key])?;
-    connection.execute("DELETE FROM threads WHERE thread_key = ?1", [head.key])?;
+    turns::delete(db, &head)?;
+    artifacts::delete(db, head.key)?;
+    db.execute("DELETE FROM events WHERE thread_key = $1", [head.key])?;
+    db.execute("DELETE FROM threads WHERE thread_key = $1", [head.key])?;
     // A handoff goes with its last thread: a child has its summary from here, and a parent keeps the record.
-    connection.execute(
-        "DELETE FROM handoffs WHERE (parent_thread_id = ?1 OR child_thread_id = ?1)
+    db.execute(
+        "DELETE FROM handoffs WHERE (parent_thread_id = $1 OR child_thread_id = $1)
          AND NOT EXISTS (SELECT 1 FROM threads t WHERE t.thread_id IN (parent_thread_id, child_thread_id))",
         [thread_id.to_string()],
     )?;
-    search::purge(connection)?;
-    connection.execute(
+    search::purge(db)?;
+    db.execute(
         "UPDATE thread_heads SET updated_at = NULL, message_count = 0, base_seq = last_seq, copied_count = 0,
              indexed_seq = last_seq
-         WHERE thread_key = ?1",
+         WHERE thread_key = $1",
         [head.key],
     )?;
     Ok(())
 }
 
 /// Returns the number a thread's events are stored under, or `None`.
-pub(crate) fn key(connection: &Connection, thread_id: ThreadId) -> Result<Option<i64>> {
-    connection
-        .prepare_cached("SELECT thread_key FROM thread_heads WHERE thread_id = ?1")?
+pub(crate) fn key(db: &Connection, thread_id: ThreadId) -> Result<Option<i64>> {
+    db.prepare("SELECT thread_key FROM thread_heads WHERE thread_id = $1")?
         .find([thread_id.to_string()], |row| row.get(0))
 }
 
 /// Returns the number a thread's events are stored under and the highest seq handed out, or `None`.
-pub(crate) fn end(connection: &Connection, thread_id: ThreadId) -> Result<Option<(i64, i64)>> {
-    connection
-        .prepare_cached("SELECT thread_key, last_seq FROM thread_heads WHERE thread_id = ?1")?
+pub(crate) fn end(db: &Connection, thread_id: ThreadId) -> Result<Option<(i64, i64)>> {
+    db.prepare("SELECT thread_key, last_seq FROM thread_heads WHERE thread_id = $1")?
         .find([thread_id.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// Returns the thread, or `None`.
-pub(crate) fn find(connection: &Connection, thread_id: ThreadId) -> Result<Option<Thread>> {
-    connection
-        .prepare_cached(&format!(
-            "SELECT {COLUMNS} FROM thread_heads h JOIN threads t ON t.thread_key = h.thread_key
-             WHERE h.thread_id = ?1"
-        ))?
-        .find([thread_id.to_string()], read)
+pub(crate) fn find(db: &Connection, thread_id: ThreadId) -> Result<Option<Thread>> {
+    db.prepare(&format!(
+        "SELECT {COLUMNS} FROM thread_heads h JOIN threads t ON t.thread_key = h.thread_key
+         WHERE h.thread_id = $1"
+    ))?
+    .find([thread_id.to_string()], read)
 }
 
 /// Returns up to ten ids of a scope that begin with `prefix`.
-pub(crate) fn by_prefix(connection: &Connection, prefix: &str, scope: &Scope) -> Result<Vec<ThreadId>> {
+pub(crate) fn by_prefix(db: &Connection, prefix: &str, scope: &Scope) -> Result<Vec<ThreadId>> {
     let Some(prefix) = hyphenated(prefix) else { return Ok(Vec::new()) };
     // `g` follows every hex digit, and a hyphen precedes them.
     let end = format!("{prefix}g");
-    let mut statement = connection.prepare_cached(
-        "SELECT thread_id FROM threads WHERE thread_id >= ?1 AND thread_id < ?2 AND (CAST(?4 AS TEXT) IS NULL OR owner = ?4)
-         ORDER BY thread_id LIMIT ?3",
+    let mut statement = db.prepare(
+        "SELECT thread_id FROM threads WHERE thread_id >= $1 AND thread_id < $2 AND (CAST($4 AS TEXT) IS NULL OR owner = $4)
+         ORDER BY thread_id LIMIT $3",
     )?;
     let parameters = (prefix, end, integer(PREFIX_IDS_MAX as u64), owners::of(Some(scope)));
-    let ids = statement.query_map(parameters, |row| stored::<ThreadId>(row, "thread_id"))?;
-    Ok(ids)
+    statement.query_map(parameters, |row| stored::<ThreadId>(row, "thread_id"))
 }
 
 /// Returns the beginning of a UUID in its usual form, or `None` when no UUID begins like that.

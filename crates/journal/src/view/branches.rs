@@ -1,24 +1,10 @@
 //! Branches: what of a thread was in sight at each point of its past, and which point came before which, found from the
 //! events that tell of rewinds. Nothing is read here; points that must be looked for are named, not found.
 
-use protocol::{CheckpointId, CheckpointSource, Event, EventType, Message, RawJson, Seq, StepPoint};
-use serde::Deserialize;
+use protocol::event::body::ThreadRewound;
+use protocol::{CheckpointId, CheckpointSource, Event, Message, Seq, StepPoint};
 
 use super::{Part, is_side};
-
-/// The metadata key of an event that says again what another branch of its thread has: the seq it has there. A branch that
-/// was left is out of sight, so that going on from it says it again.
-pub const AGAIN_KEY: &str = "again";
-
-/// Returns whether an event with this metadata says again what another branch of its thread has.
-pub fn says_again(metadata: Option<&RawJson>) -> bool {
-    #[derive(Deserialize)]
-    struct Notes {
-        again: Option<Seq>,
-    }
-    let notes = metadata.filter(|raw| raw.get().contains(AGAIN_KEY));
-    notes.is_some_and(|raw| serde_json::from_str(raw.get()).is_ok_and(|Notes { again }| again.is_some()))
-}
 
 /// A place where a thread went back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,20 +17,10 @@ pub struct Rewind {
     pub checkpoint_id: Option<CheckpointId>,
 }
 
-#[derive(Deserialize)]
-struct Content {
-    keep_seq: Seq,
-    #[serde(default)]
-    checkpoint_id: Option<CheckpointId>,
-}
-
 impl Rewind {
     /// Returns what the event tells; `None` when it tells of something else, or cannot be read.
     pub fn of(event: &Event) -> Option<Self> {
-        if event.kind() != Some(EventType::ThreadRewound) {
-            return None;
-        }
-        let Content { keep_seq, checkpoint_id } = serde_json::from_str(event.content.get()).ok()?;
+        let ThreadRewound { keep_seq, checkpoint_id, .. } = event.body().ok()?;
         Some(Self { seq: event.seq, keep_seq, checkpoint_id })
     }
 
@@ -173,26 +149,14 @@ impl Sight {
 /// Returns the message that the event adds to a thread's transcript; `None` when it adds none, as what a sub-agent of an
 /// imported session said does not.
 pub fn transcript_message(event: &Event) -> Option<Message> {
-    match Part::of(event) {
-        Part::Message if !is_side(event) => event.message(),
-        Part::Message
-        | Part::Boundary
-        | Part::ImportedSummary
-        | Part::Marker
-        | Part::Undone
-        | Part::Failed
-        | Part::Clip
-        | Part::Archive
-        | Part::Restored
-        | Part::Beside => None,
-    }
+    let is_message = Part::of(event) == Part::Message && !is_side(event);
+    if is_message { event.message() } else { None }
 }
 
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
     use protocol::{NewEvent, RunId, ThreadId};
-    use serde_json::json;
 
     use super::*;
 
@@ -200,8 +164,8 @@ mod tests {
         let thread_id = ThreadId::generate();
         let mut branches = Branches::default();
         for (seq, keep_seq) in rewinds {
-            let content = json!({"keep_seq": keep_seq, "superseded": 1});
-            let event = NewEvent::new(EventType::ThreadRewound, &content, Timestamp::UNIX_EPOCH).unwrap();
+            let rewound = ThreadRewound { keep_seq: *keep_seq, superseded: 1, checkpoint_id: None };
+            let event = NewEvent::of(&rewound, Timestamp::UNIX_EPOCH).unwrap();
             branches.look(&Event::stored(event, thread_id, *seq));
         }
         branches
@@ -236,22 +200,6 @@ mod tests {
         // Behind the one before it, right at its event.
         check(&[(6, 3), (10, 6)], 12, &[(1, 3), (6, 6), (10, 12)]);
         check(&[(6, 3), (10, 6), (14, 4)], 20, &[(1, 3), (14, 20)]);
-    }
-
-    #[test]
-    fn what_is_said_again_says_so() {
-        for (metadata, expected) in [
-            (r#"{"again":7}"#, true),
-            (r#"{"source":{"format":"x"},"again":7}"#, true),
-            (r#"{"again":null}"#, false),
-            (r#"{"again":"7"}"#, false),
-            (r#"{"note":"again"}"#, false),
-            ("7", false),
-        ] {
-            let raw: RawJson = serde_json::from_str(metadata).unwrap();
-            assert_eq!(says_again(Some(&raw)), expected, "{metadata}");
-        }
-        assert!(!says_again(None));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use protocol::event::body::ImportedSummary;
 use protocol::{ClippedResult, Compaction, CompactionUndone, Event, Message, Seq, TurnsArchived};
-use serde_json::Value;
 
 use super::{Part, is_side};
 
@@ -57,19 +57,19 @@ impl Beginning {
             let is_found = self.start.is_some();
             match Part::of(event) {
                 Part::Undone => {
-                    if let Ok(undone) = serde_json::from_str::<CompactionUndone>(event.content.get()) {
+                    if let Ok(undone) = event.body::<CompactionUndone>() {
                         self.undone.insert(undone.marker_seq);
                         self.undone.extend(undone.clip_seqs);
                     }
                 }
                 Part::Clip if !self.undone.contains(&event.seq) => {
-                    if let Ok(clip) = serde_json::from_str::<ClippedResult>(event.content.get()) {
+                    if let Ok(clip) = event.body::<ClippedResult>() {
                         self.clips.entry(clip.seq).or_insert(clip.text);
                     }
                 }
                 Part::Marker if !is_found && !self.undone.contains(&event.seq) => {
                     // One that cannot be read condenses nothing: the messages are still there.
-                    if let Ok(compaction) = serde_json::from_str(event.content.get()) {
+                    if let Ok(compaction) = event.body().map(Box::new) {
                         self.start = Some(Start::Compacted { seq: event.seq, compaction });
                     }
                 }
@@ -103,7 +103,7 @@ impl Beginning {
 
     /// Looks at the compaction that [`Self::marker_wanted`] named; `None` when it is not there.
     pub fn look_at_marker(&mut self, marker: Option<&Event>) {
-        match marker.and_then(|event| Some((event.seq, serde_json::from_str(event.content.get()).ok()?))) {
+        match marker.and_then(|event| Some((event.seq, Box::new(event.body().ok()?)))) {
             Some((seq, compaction)) => self.start = Some(Start::Compacted { seq, compaction }),
             None => self.left = None,
         }
@@ -197,7 +197,7 @@ pub fn changes_beginning(event: &Event) -> bool {
 
 /// Returns what left the context by the event; `None` when nothing did, or it cannot be read.
 fn archived(event: &Event) -> Option<TurnsArchived> {
-    let archived: TurnsArchived = serde_json::from_str(event.content.get()).ok()?;
+    let archived: TurnsArchived = event.body().ok()?;
     archived.reason.leaves_context().then_some(archived)
 }
 
@@ -205,8 +205,8 @@ fn contextual(event: &Event) -> Option<Message> {
     match Part::of(event) {
         Part::Message => event.message(),
         Part::ImportedSummary => {
-            let content = event.content_value();
-            Some(summary_message(content.get("text").and_then(Value::as_str)?))
+            let ImportedSummary { text } = event.body().ok()?;
+            Some(summary_message(&text))
         }
         Part::Boundary
         | Part::Marker

@@ -2,6 +2,7 @@
 //! a marker where that happened. Which of it is on a page, and what is told beside it, is decided in `page`.
 
 use jiff::Timestamp;
+use protocol::event::body::{ImportedBoundary, ImportedSummary};
 use protocol::{
     ArchiveReason, Block, Compaction, CompactionFailed, CompactionTrigger, CompactionUndone, Event,
     EventType, Message, RunFeedback, RunId, Seq, SummaryId, ThreadId, TurnsArchived,
@@ -57,6 +58,13 @@ pub struct HistoryEntry {
     pub feedback: Option<Option<RunFeedback>>,
 }
 
+impl HistoryEntry {
+    /// Returns the message, if the entry is one.
+    pub const fn message(&self) -> Option<&Message> {
+        if let HistoryItem::Message(message) = &self.what { Some(message) } else { None }
+    }
+}
+
 /// What a history entry is.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[serde(untagged)]
@@ -87,10 +95,8 @@ pub struct BoundaryEntry {
 
 /// A place where messages were condensed for the model; they are in history all the same.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[serde(tag = "type", rename = "summary_marker")]
 pub struct SummaryMarker {
-    /// [`SummaryMarker::TYPE`].
-    #[serde(rename = "type")]
-    pub kind: &'static str,
     /// How many messages were condensed.
     pub replaced_count: u64,
     /// How many were kept as they are.
@@ -119,15 +125,9 @@ pub struct SummaryMarker {
     pub duration_ms: u64,
 }
 
-impl SummaryMarker {
-    /// What a marker's `type` is; no message has it.
-    pub const TYPE: &str = "summary_marker";
-}
-
 impl From<Compaction> for SummaryMarker {
     fn from(compaction: Compaction) -> Self {
         Self {
-            kind: Self::TYPE,
             replaced_count: compaction.replaced_count,
             kept_count: compaction.kept_count,
             first_seq: compaction.first_seq,
@@ -146,42 +146,26 @@ impl From<Compaction> for SummaryMarker {
 
 /// A place where a person took a compaction back.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(tag = "type", rename = "summary_undone")]
 pub struct UndoneEntry {
-    /// [`UndoneEntry::TYPE`].
-    #[serde(rename = "type")]
-    pub kind: &'static str,
     /// The marker.
     pub marker_seq: Seq,
 }
 
-impl UndoneEntry {
-    /// What its `type` is; no message has it.
-    pub const TYPE: &str = "summary_undone";
-}
-
 /// A place where the conversation was to be condensed and was not: nothing changed.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(tag = "type", rename = "compaction_failed")]
 pub struct FailedEntry {
-    /// [`FailedEntry::TYPE`].
-    #[serde(rename = "type")]
-    pub kind: &'static str,
     /// Why it was to happen.
     pub trigger: CompactionTrigger,
     /// Why it did not, in words.
     pub reason: String,
 }
 
-impl FailedEntry {
-    /// What its `type` is; no message has it.
-    pub const TYPE: &str = "compaction_failed";
-}
-
 /// A place where old turns left what the model is sent, for a summary of memory; they are in history all the same.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(tag = "type", rename = "turns_archived")]
 pub struct ArchiveMarker {
-    /// [`ArchiveMarker::TYPE`].
-    #[serde(rename = "type")]
-    pub kind: &'static str,
     /// How many turns of the thread the summary stands for.
     pub turn_count: u64,
     /// The first event that left with them.
@@ -198,15 +182,9 @@ pub struct ArchiveMarker {
     pub summary_id: SummaryId,
 }
 
-impl ArchiveMarker {
-    /// What its `type` is; no message has it.
-    pub const TYPE: &str = "turns_archived";
-}
-
 impl From<TurnsArchived> for ArchiveMarker {
     fn from(archived: TurnsArchived) -> Self {
         Self {
-            kind: Self::TYPE,
             turn_count: archived.turn_count,
             first_seq: archived.first_seq,
             last_seq: archived.last_seq,
@@ -260,7 +238,8 @@ fn entry(event: &Event) -> Option<HistoryEntry> {
         return None;
     }
     let (id, what) = item(event)?;
-    let duration_ms = matches!(what, HistoryItem::Message(_)).then(|| event.duration_ms()).flatten();
+    let duration_ms =
+        matches!(what, HistoryItem::Message(_)).then(|| event.parsed_metadata().duration_ms).flatten();
     Some(HistoryEntry {
         id,
         seq: event.seq,
@@ -275,31 +254,29 @@ fn entry(event: &Event) -> Option<HistoryEntry> {
 }
 
 fn item(event: &Event) -> Option<(String, HistoryItem)> {
-    let place = (event.thread_id, event.seq);
-    let boundary = |kind: &'static str, key: &str| {
-        let text = event.content_value().get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        (message_id(place.0, place.1), HistoryItem::Boundary(BoundaryEntry { kind, text }))
+    let boundary = |kind: &'static str, text: String| {
+        (message_id(event.thread_id, event.seq), HistoryItem::Boundary(BoundaryEntry { kind, text }))
     };
     Some(match Part::of(event) {
-        Part::Message => identified(event.message()?, place),
-        Part::Boundary => boundary("imported_boundary", "label"),
-        Part::ImportedSummary => boundary("imported_summary", "text"),
+        Part::Message => identified(event.message()?, event.thread_id, event.seq),
+        Part::Boundary => boundary("imported_boundary", event.body::<ImportedBoundary>().ok()?.label),
+        Part::ImportedSummary => boundary("imported_summary", event.body::<ImportedSummary>().ok()?.text),
         Part::Marker => {
-            let compaction: Compaction = serde_json::from_str(event.content.get()).ok()?;
+            let compaction: Compaction = event.body().ok()?;
             (format!("summary-marker-{}", event.seq), HistoryItem::Marker(Box::new(compaction.into())))
         }
         Part::Undone => {
-            let CompactionUndone { marker_seq, .. } = serde_json::from_str(event.content.get()).ok()?;
-            let undone = UndoneEntry { kind: UndoneEntry::TYPE, marker_seq };
+            let CompactionUndone { marker_seq, .. } = event.body().ok()?;
+            let undone = UndoneEntry { marker_seq };
             (format!("summary-undone-{}", event.seq), HistoryItem::Undone(undone))
         }
         Part::Failed => {
-            let CompactionFailed { trigger, reason, .. } = serde_json::from_str(event.content.get()).ok()?;
-            let failed = FailedEntry { kind: FailedEntry::TYPE, trigger, reason };
+            let CompactionFailed { trigger, reason, .. } = event.body().ok()?;
+            let failed = FailedEntry { trigger, reason };
             (format!("compaction-failed-{}", event.seq), HistoryItem::Failed(failed))
         }
         Part::Archive => {
-            let archived: TurnsArchived = serde_json::from_str(event.content.get()).ok()?;
+            let archived: TurnsArchived = event.body().ok()?;
             // What a compaction had condensed is told by its own marker.
             let marker = Some(archived).filter(|archived| archived.reason.leaves_context())?;
             (format!("archive-marker-{}", event.seq), HistoryItem::Archived(Box::new(marker.into())))
@@ -309,7 +286,7 @@ fn item(event: &Event) -> Option<(String, HistoryItem)> {
 }
 
 /// Returns the message with its id beside it instead of in it.
-fn identified(mut message: Message, (thread_id, seq): (ThreadId, Seq)) -> (String, HistoryItem) {
+fn identified(mut message: Message, thread_id: ThreadId, seq: Seq) -> (String, HistoryItem) {
     let own = match &mut message {
         Message::Human(message) => message.id.take(),
         Message::Ai(message) => message.id.take(),

@@ -4,7 +4,6 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 
 /// The longest base64 that is listed as it is.
 const BASE64_BYTES_MAX: usize = 1_024;
@@ -62,7 +61,7 @@ impl Encoding {
             (Self::Declared | Self::Made | Self::Urls, _) => return None,
         };
         let bytes = STANDARD.decode(base64).ok()?;
-        let sha256: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = protocol::sha256_hex(&bytes);
         Some(json!({"base64_sha256": sha256, "base64_bytes": bytes.len()}))
     }
 }

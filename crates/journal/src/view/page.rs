@@ -101,8 +101,7 @@ impl Pages<'_> {
             let reason = format!("the limit must be 1 to {PAGE_ROWS_MAX}, not {limit}");
             return Err(Error::Invalid { what: "history", reason });
         }
-        let range = (self.query.after_seq, self.query.before_seq);
-        let mut entries = self.read(range, limit + 1).await?;
+        let mut entries = self.read(self.query.after_seq, self.query.before_seq, limit + 1).await?;
         let is_cut = entries.len() > limit;
         if self.query.after_seq.is_some() {
             entries.truncate(limit);
@@ -116,7 +115,8 @@ impl Pages<'_> {
     /// of it there is, the more is read at a time.
     async fn read(
         &self,
-        (mut after, mut before): (Option<Seq>, Option<Seq>),
+        mut after: Option<Seq>,
+        mut before: Option<Seq>,
         wanted: usize,
     ) -> Result<Vec<HistoryEntry>> {
         let is_forward = after.is_some();
@@ -145,12 +145,12 @@ impl Pages<'_> {
 
     /// Returns whether there are entries on the other side of where the page is read from.
     async fn has_beyond(&self) -> Result<bool> {
-        let range = match (self.query.after_seq, self.query.before_seq) {
+        let (after, before) = match (self.query.after_seq, self.query.before_seq) {
             (Some(after), _) => (None, Some(after.saturating_add(1))),
             (None, Some(before)) => (Some(before.saturating_sub(1)), None),
             (None, None) => return Ok(false),
         };
-        Ok(!self.read(range, 1).await?.is_empty())
+        Ok(!self.read(after, before, 1).await?.is_empty())
     }
 
     /// Tells with each result the call that it answers, unless that is on the page before it.
@@ -166,7 +166,7 @@ impl Pages<'_> {
             for answer in page.iter().rev().filter(|event| !is_side(event)) {
                 looked_at += 1;
                 let Some(message) = answer.message() else { continue };
-                missing.retain(|at| !add_call(&mut entries[*at], (answer.seq, &message)));
+                missing.retain(|at| !add_call(&mut entries[*at], answer.seq, &message));
             }
             if page.len() < limit {
                 break;
@@ -181,9 +181,9 @@ impl Pages<'_> {
     /// Says which entries a rewind took out of sight: those that are missing where such are left out.
     async fn flag_superseded(&self, entries: &mut [HistoryEntry]) -> Result<()> {
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(()) };
-        let range = (Some(first.seq.saturating_sub(1)), Some(last.seq.saturating_add(1)));
+        let (after, before) = (Some(first.seq.saturating_sub(1)), Some(last.seq.saturating_add(1)));
         let query = &HistoryQuery { superseded: Superseded::Hidden, ..self.query.clone() };
-        let visible = Pages { query, ..*self }.read(range, entries.len()).await?;
+        let visible = Pages { query, ..*self }.read(after, before, entries.len()).await?;
         let visible: BTreeSet<Seq> = visible.iter().map(|entry| entry.seq).collect();
         for entry in entries {
             entry.is_superseded = !visible.contains(&entry.seq);
@@ -271,28 +271,21 @@ fn without_call(entries: &[HistoryEntry]) -> Vec<usize> {
     let mut called = BTreeSet::new();
     let mut missing = Vec::new();
     for (at, entry) in entries.iter().enumerate() {
-        match &entry.what {
-            HistoryItem::Message(message @ Message::Ai(_)) => {
-                called.extend(message.tool_calls().map(|(id, ..)| id));
-            }
-            HistoryItem::Message(Message::Tool(result)) => {
+        match entry.message() {
+            Some(message @ Message::Ai(_)) => called.extend(message.tool_calls().map(|(id, ..)| id)),
+            Some(Message::Tool(result)) => {
                 if !result.call_id.is_empty() && !called.contains(result.call_id.as_str()) {
                     missing.push(at);
                 }
             }
-            HistoryItem::Message(Message::Human(_))
-            | HistoryItem::Boundary(_)
-            | HistoryItem::Failed(_)
-            | HistoryItem::Marker(_)
-            | HistoryItem::Undone(_)
-            | HistoryItem::Archived(_) => {}
+            Some(Message::Human(_)) | None => {}
         }
     }
     missing
 }
 
 /// Adds the call to the result that answers it; returns whether `answer` makes that call.
-fn add_call(entry: &mut HistoryEntry, (seq, answer): (Seq, &Message)) -> bool {
+fn add_call(entry: &mut HistoryEntry, seq: Seq, answer: &Message) -> bool {
     let HistoryItem::Message(Message::Tool(result)) = &entry.what else { return false };
     let Some((id, name, args)) = answer.tool_calls().find(|(id, ..)| *id == result.call_id) else {
         return false;

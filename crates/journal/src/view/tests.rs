@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use protocol::{EventType, Message, NewEvent};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::context::changes_beginning;
 use super::*;

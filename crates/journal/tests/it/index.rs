@@ -1,17 +1,18 @@
-//! What the search index of a SQLite file is made of: an older database gets it when it is opened, and what was deleted
+//! What the search index is made of: an older database gets it when it is opened, and what was deleted
 //! leaves no row in it.
 
 use std::path::Path;
 
-use journal::{FoundKind, Hit, Place, Sqlite, Store, Write};
+use journal::{FoundKind, Hit, Place, Postgres, Sqlite, Store, Write};
 use protocol::{Handoff, HandoffStatus, Item};
 use rusqlite::Connection;
 
+use crate::backends::POOL;
 use crate::conformance::fixtures::{append, commit, create, handoff, human, proposal, search_for};
 use crate::conformance::memory::transfer;
 use crate::older;
 
-async fn kinds(store: &Sqlite, text: &str) -> Vec<FoundKind> {
+async fn kinds(store: &dyn Store, text: &str) -> Vec<FoundKind> {
     let kind = |hit: &Hit| match hit.place {
         Place::Message { .. } => FoundKind::Message,
         Place::Summary { .. } => FoundKind::Summary,
@@ -28,8 +29,13 @@ async fn kinds(store: &Sqlite, text: &str) -> Vec<FoundKind> {
 /// A journal in which everything says the same word, and the threads of it.
 async fn filled(path: &Path) -> (Sqlite, [protocol::ThreadId; 2]) {
     let store = Sqlite::open(path).unwrap();
-    let (parent, child) = (create(&store).await, create(&store).await);
-    append(&store, parent, vec![human("a heron"), human("another heron")]).await.unwrap();
+    let threads = fill(&store).await;
+    (store, threads)
+}
+
+async fn fill(store: &dyn Store) -> [protocol::ThreadId; 2] {
+    let (parent, child) = (create(store).await, create(store).await);
+    append(store, parent, vec![human("a heron"), human("another heron")]).await.unwrap();
     let handoff = Handoff { child_thread_id: child, status: HandoffStatus::Declined, ..handoff(parent, 1) };
     let told = proposal(&handoff, 0, "count the herons");
     let item = Item {
@@ -45,8 +51,8 @@ async fn filled(path: &Path) -> (Sqlite, [protocol::ThreadId; 2]) {
         Write::PutProposal(told),
         Write::PutItem(item),
     ];
-    commit(&store, writes).await.unwrap();
-    (store, [parent, child])
+    commit(store, writes).await.unwrap();
+    [parent, child]
 }
 
 const ALL: [FoundKind; 5] =
@@ -59,7 +65,12 @@ async fn an_older_database_is_searched_whole() {
     let (store, [parent, _]) = filled(&path).await;
     assert_eq!(kinds(&store, "heron").await, ALL);
     drop(store);
-    older::make(&path, 2);
+    for version in [2, 5] {
+        older::make(&path, version);
+        let store = Sqlite::open(&path).unwrap();
+        assert_eq!(kinds(&store, "heron").await, ALL, "{version}");
+        assert_eq!(kinds(&store, "program").await, [], "what was indexed by other rules is gone");
+    }
     for _ in 0..2 {
         let store = Sqlite::open(&path).unwrap();
         assert_eq!(kinds(&store, "heron").await, ALL);
@@ -69,6 +80,31 @@ async fn an_older_database_is_searched_whole() {
     let store = Sqlite::open(&path).unwrap();
     append(&store, parent, vec![human("a late heron")]).await.unwrap();
     assert_eq!(kinds(&store, "late heron").await, [FoundKind::Message]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_database_of_a_server_is_searched_whole() {
+    let database = test_postgres::Database::create().unwrap();
+    let url = database.socket_url();
+    fill(&Postgres::open(&url, POOL).await.unwrap()).await;
+    tokio::task::spawn_blocking({
+        let url = url.clone();
+        move || {
+            let raw = postgres::Connection::open(&url.parse().unwrap()).unwrap();
+            raw.batch(
+                "DELETE FROM segue_migrations WHERE version > 1;
+                 UPDATE search_index SET words = 'program';
+                 UPDATE thread_heads SET indexed_seq = last_seq;
+                 UPDATE handoff_index SET is_due = 0;",
+            )
+        }
+    })
+    .await
+    .unwrap()
+    .unwrap();
+    let store = Postgres::open(&url, POOL).await.unwrap();
+    assert_eq!(kinds(&store, "heron").await, ALL);
+    assert_eq!(kinds(&store, "program").await, [], "what was indexed by other rules is gone");
 }
 
 #[tokio::test]

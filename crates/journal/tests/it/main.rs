@@ -36,8 +36,8 @@ mod backends {
     }
 
     /// A database of its own on a server of its own.
-    pub async fn postgres() -> (cluster::Database, Subject) {
-        let database = cluster::Database::create().unwrap();
+    pub async fn postgres() -> (test_postgres::Database, Subject) {
+        let database = test_postgres::Database::create().unwrap();
         let store = journal::Postgres::open(&database.socket_url(), POOL).await.unwrap();
         (database, Arc::new(store))
     }
@@ -105,6 +105,7 @@ against_every_backend! {
         h4_a_list_has_the_threads_whose_name_or_first_words_contain_a_text
         h4_a_list_has_what_every_set_field_lets_through
         h4_tokens_of_a_page_of_threads_are_told_at_once
+        h4_a_stopped_thread_is_told_from_one_that_waits_for_an_answer
         h4_a_list_can_be_sorted_by_what_people_see
         k1_nobody_lists_threads_without_saying_whose
         threads_of_sub_agents_are_listed_for_who_asks

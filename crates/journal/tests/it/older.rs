@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use crate::conformance::fixtures::{ai, append, at, checkpoint, commit, create, fact, human, result, run};
 
 /// The newest version there is.
-pub const NEWEST: u32 = 5;
+pub const NEWEST: u32 = 6;
 
 /// What the third migration made.
 const SINCE_VERSION_2: &str = "
@@ -45,10 +45,21 @@ const SINCE_VERSION_3: &str = "
 /// What the fifth migration made.
 const SINCE_VERSION_4: &str = "DROP TABLE replicas;";
 
+/// What the sixth migration made. The index has words that nothing says, and is said to be whole.
+const SINCE_VERSION_5: &str = "
+    DROP TABLE search_index;
+    CREATE VIRTUAL TABLE search_index USING fts5 (
+        text, content = '', contentless_delete = 1, tokenize = 'porter unicode61');
+    INSERT INTO search_index (rowid, text) SELECT thread_key << 32 | last_seq, 'words of another program' FROM thread_heads;
+    UPDATE thread_heads SET indexed_seq = last_seq;
+    UPDATE handoff_index SET is_due = 0;";
+
 /// Takes the database at `path` back to that version of the schema.
 pub fn make(path: &Path, version: u32) {
     let raw = Connection::open(path).unwrap();
-    for (made, since) in [(4, SINCE_VERSION_4), (3, SINCE_VERSION_3), (2, SINCE_VERSION_2)] {
+    for (made, since) in
+        [(5, SINCE_VERSION_5), (4, SINCE_VERSION_4), (3, SINCE_VERSION_3), (2, SINCE_VERSION_2)]
+    {
         if version <= made {
             raw.execute_batch(since).unwrap();
         }

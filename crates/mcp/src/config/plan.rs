@@ -205,7 +205,7 @@ fn fingerprint(server: &ServerConfig) -> String {
         server.url,
         plain(&server.headers),
     ]);
-    crate::sha256(description.to_string().as_bytes())
+    protocol::sha256_hex(description.to_string())
 }
 
 fn standing(server: &ServerConfig, variable: Variable<'_>) -> Standing {
@@ -252,7 +252,7 @@ fn define(server: &ServerConfig, variable: Variable<'_>) -> Result<Definition, S
 }
 
 fn address(url: &str) -> Result<String, String> {
-    let uri: http::Uri = url.parse().map_err(|error| format!("`url` is no address: {error}"))?;
+    let uri: http_types::Uri = url.parse().map_err(|error| format!("`url` is no address: {error}"))?;
     match (uri.scheme_str(), uri.host()) {
         (Some("http" | "https"), Some(_)) => Ok(url.to_owned()),
         _ => Err("`url` must begin with http:// or https://".to_owned()),

@@ -29,13 +29,11 @@ struct File {
 struct Entry {
     #[serde(rename = "type", default)]
     kind: Option<String>,
-    #[serde(default)]
     command: Option<String>,
     #[serde(default)]
     args: Vec<String>,
     #[serde(default)]
     env: BTreeMap<String, SecretString>,
-    #[serde(default)]
     url: Option<String>,
     #[serde(default)]
     headers: BTreeMap<String, SecretString>,

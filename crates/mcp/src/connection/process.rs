@@ -8,12 +8,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use std::{env, io};
 
+use parking_lot::Mutex;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
@@ -59,13 +60,10 @@ const VARIABLES: &[&str] = &[
 
 /// A program to start.
 pub(crate) struct Program<'a> {
-    /// The program.
     pub command: &'a str,
-    /// Its arguments.
     pub args: &'a [String],
     /// What is added to its environment.
     pub env: &'a BTreeMap<String, SecretString>,
-    /// Where it runs.
     pub cwd: PathBuf,
     /// Where it writes its complaints.
     pub log: &'a Path,
@@ -103,7 +101,7 @@ impl Process {
         let log = open_log(program.log).ok();
         let mut child = command(program).spawn()?;
         let group = {
-            let mut slot = group.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut slot = group.lock();
             *slot = Group::of(&child);
             slot.clone()
         };
@@ -167,7 +165,7 @@ impl Group {
     pub fn end(&self) {
         self.stop.cancel();
         #[cfg(unix)]
-        if let Some(leader) = self.leader.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(leader) = self.leader.lock().take() {
             // It fails when all of them have ended.
             let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
         }

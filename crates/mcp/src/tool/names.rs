@@ -21,7 +21,7 @@ pub(crate) fn qualified(pairs: &[(&str, &str)]) -> Vec<String> {
     let names = plain.iter().zip(pairs).map(|(name, pair)| match uses.get(name.as_str()) {
         Some(1) if name.len() <= NAME_CHARS_MAX => name.clone(),
         // All that would be alike are marked: what a rule says about one name must not come to mean another tool.
-        Some(_) | None => marked(name, *pair),
+        Some(_) | None => marked(name, pair.0, pair.1),
     });
     names.collect()
 }
@@ -36,8 +36,8 @@ fn plain(server: &str, tool: &str) -> String {
     format!("{PREFIX}__{}__{}", legal(server), legal(tool))
 }
 
-fn marked(name: &str, (server, tool): (&str, &str)) -> String {
-    let hash = crate::sha256(format!("{server}\0{tool}").as_bytes());
+fn marked(name: &str, server: &str, tool: &str) -> String {
+    let hash = protocol::sha256_hex(format!("{server}\0{tool}"));
     // Legal names are ASCII.
     let kept = name.len().min(NAME_CHARS_MAX - MARK_CHARS - 1);
     format!("{}_{}", &name[..kept], &hash[..MARK_CHARS])

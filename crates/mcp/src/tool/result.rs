@@ -25,7 +25,6 @@ struct Pieces {
     media: usize,
 }
 
-/// Returns the output of a call in `thread_id`.
 pub(crate) fn output(result: CallToolResult, thread_id: ThreadId, now: Timestamp) -> ToolOutput {
     let mut pieces = Pieces { thread_id, now, content: Vec::new(), writes: Vec::new(), media: 0 };
     for block in result.content {
@@ -88,7 +87,7 @@ impl Pieces {
 
     /// Keeps bytes as an artifact and returns its name.
     fn keep(&mut self, media_type: String, bytes: Vec<u8>) -> String {
-        let sha256 = crate::sha256(&bytes);
+        let sha256 = protocol::sha256_hex(&bytes);
         let (thread_id, created_at) = (self.thread_id, self.now);
         self.writes.push(Write::PutArtifact(Artifact {
             thread_id,
@@ -213,7 +212,7 @@ mod tests {
         };
         let [Write::PutArtifact(_), Write::PutArtifact(whole)] = &output.update.writes[..] else { panic!() };
         assert_eq!(whole.bytes, format!("head\n{long}").into_bytes());
-        assert_eq!(whole.sha256, crate::sha256(&whole.bytes));
+        assert_eq!(whole.sha256, protocol::sha256_hex(&whole.bytes));
         let (head, tail) = text.split_once(&whole.sha256[..16]).unwrap();
         let (head, pointer) = head.rsplit_once('\n').unwrap();
         let tail = tail.strip_prefix(" shows all of it]\n").unwrap();

@@ -44,7 +44,7 @@ fn with_old_block(before: &[u8], now: &[u8], pair: &Pair) -> Vec<u8> {
     let range = with_heading(before, &old, pair);
     let block = line_at(&old, range.start)..line_at(&old, range.end.saturating_sub(1)) + 1;
     let mut parts = Parts::default();
-    for op in difference((before, &old), (now, &new)) {
+    for op in difference(before, &old, now, &new) {
         sort_op(
             &op,
             &block,
@@ -64,7 +64,7 @@ fn with_old_block(before: &[u8], now: &[u8], pair: &Pair) -> Vec<u8> {
 }
 
 /// Compares the lines; how they end does not matter.
-fn difference((before, old): (&[u8], &[Line]), (now, new): (&[u8], &[Line])) -> Vec<DiffOp> {
+fn difference(before: &[u8], old: &[Line], now: &[u8], new: &[Line]) -> Vec<DiffOp> {
     let old: Vec<&[u8]> = old.iter().map(|line| &before[line.start..line.end]).collect();
     let new: Vec<&[u8]> = new.iter().map(|line| &now[line.start..line.end]).collect();
     let deadline = Some(Instant::now() + DIFF_TIME_MAX);

@@ -8,9 +8,7 @@ use super::{CLOSE, HEADING, OPEN, strip_bom_at};
 /// Which tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tag {
-    /// The opening one.
     Open,
-    /// The closing one.
     Close,
 }
 
@@ -28,9 +26,7 @@ pub(super) struct Pair {
 /// A marker that belongs to no block.
 #[derive(Debug, Clone)]
 pub(super) struct Stray {
-    /// Which tag it is.
     pub tag: Tag,
-    /// Its bytes.
     pub range: Range<usize>,
     /// Its line, from 1.
     pub line: usize,
@@ -39,7 +35,6 @@ pub(super) struct Stray {
 /// What [`scan`] found.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scan {
-    /// The blocks, in order.
     pub pairs: Vec<Pair>,
     /// The markers outside blocks, in order.
     pub strays: Vec<Stray>,
@@ -52,7 +47,6 @@ pub(super) struct Scan {
 /// A line: its text is `start..end`, the next one begins at `next`.
 #[derive(Debug, Clone)]
 pub(super) struct Line {
-    /// The first byte.
     pub start: usize,
     /// The end of its text, before `\n` or `\r\n`.
     pub end: usize,

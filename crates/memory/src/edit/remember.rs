@@ -3,14 +3,13 @@
 
 use std::path::PathBuf;
 
-use ledger::withhold;
+use facts::withhold;
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::edit::{self, EDITED_BYTES_MAX, Refusal};
 use crate::file::{AgentFile, Intent, Step};
 use crate::{Error, Result, block};
 
-/// Characters of one note.
 const NOTE_CHARS_MAX: usize = 4_000;
 
 /// What was remembered.

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use model::ToolSpec;
 use runtime::{Detail, Repeat, Review, Subject, Tool, ToolContext, ToolOutput};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use similar::TextDiff;
 
 use crate::Extent;
@@ -22,7 +22,7 @@ pub const EDIT_MEMORY: &str = "edit_memory";
 const DESCRIPTION: &str = include_str!("../../prompts/edit_memory.md");
 
 /// The most replacements of one call.
-const EDITS_MAX: usize = 50;
+pub(super) const EDITS_MAX: usize = 50;
 /// Unchanged lines shown around a change.
 const CONTEXT_LINES: usize = 3;
 
@@ -59,32 +59,7 @@ impl EditMemory {
 #[async_trait]
 impl Tool for EditMemory {
     fn spec(&self) -> ToolSpec {
-        let text = |description: &str| json!({"type": "string", "description": description});
-        ToolSpec {
-            name: EDIT_MEMORY.to_owned(),
-            description: DESCRIPTION.trim_end().to_owned(),
-            parameters: json!({
-                "type": "object",
-                "properties": {
-                    "edits": {
-                        "type": "array",
-                        "maxItems": EDITS_MAX,
-                        "description": "Replacements, one after the other.",
-                        "items": {
-                            "type": "object",
-                            "properties": {
-                                "old_string": text("The text as it is in agent.md, unique there."),
-                                "new_string": text("What takes its place; empty removes it.")
-                            },
-                            "required": ["old_string", "new_string"],
-                            "additionalProperties": false
-                        }
-                    },
-                    "append": text("Notes to add at the end.")
-                },
-                "additionalProperties": false
-            }),
-        }
+        ToolSpec::taking::<Change>(EDIT_MEMORY, DESCRIPTION)
     }
 
     fn repeat(&self) -> Repeat {

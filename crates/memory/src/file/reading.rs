@@ -28,13 +28,11 @@ pub(crate) struct Stamp {
 /// What was read, and when it may be taken for what is there.
 #[derive(Debug)]
 pub(crate) struct Reading {
-    /// The content.
     pub snapshot: Arc<Snapshot>,
     /// `None`: there was no file.
     pub stamp: Option<Stamp>,
     /// Whether an equal stamp means an equal content.
     trust: Trust,
-    /// The file's mode.
     pub permissions: Option<Permissions>,
     /// Where it was found.
     pub place: Place,
@@ -126,7 +124,6 @@ impl Reading {
         Self { snapshot, stamp, trust, permissions, place, section }
     }
 
-    /// Returns whether this is what was read.
     pub(crate) fn has_read(&self, bytes: &[u8], extent: Extent) -> bool {
         self.snapshot.extent == extent && self.snapshot.bytes == bytes
     }

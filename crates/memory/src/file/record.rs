@@ -61,7 +61,6 @@ impl Held {
         Self { file, present }
     }
 
-    /// Returns the record.
     pub(crate) const fn present(&self) -> Option<&Record> {
         self.present.as_ref()
     }

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use ledger::{REDACTED, withhold};
+use facts::{REDACTED, withhold};
 
 use crate::block;
 

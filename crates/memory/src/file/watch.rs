@@ -7,7 +7,7 @@
 //! not there before.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use crate::block::{self, mend};
 use crate::file::reading::Reading;
@@ -98,7 +98,7 @@ impl AgentFile {
     }
 
     fn known_target(&self) -> Result<PathBuf> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock();
         match &kept.newest {
             Some(newest) => Ok(newest.place.target.clone()),
             None => replace::resolve(&self.path),
@@ -106,7 +106,7 @@ impl AgentFile {
     }
 
     fn newest_present(&self) -> Option<Arc<Reading>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).present.clone()
+        self.kept.lock().present.clone()
     }
 
     /// A link that was removed is put back; the file it leads to may still be there.

@@ -2,9 +2,9 @@
 //! worked out again then; what it is, is not known here.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
 
-use protocol::{RunId, ThreadId};
+use parking_lot::Mutex;
+use protocol::RunRef;
 
 /// The most runs that are remembered: as many as may work at the same time, and their sub-agents.
 const RUNS_MAX: usize = 1_024;
@@ -18,9 +18,9 @@ pub(crate) struct PerRun<T> {
 }
 
 struct Kept<T> {
-    runs: HashMap<(ThreadId, RunId), Entry<T>>,
+    runs: HashMap<RunRef, Entry<T>>,
     /// The runs by when they asked last.
-    by_age: BTreeMap<u64, (ThreadId, RunId)>,
+    by_age: BTreeMap<u64, RunRef>,
     /// How often was asked so far.
     asked: u64,
     bytes: usize,
@@ -41,18 +41,18 @@ impl<T> Default for PerRun<T> {
 
 impl<T: Clone> PerRun<T> {
     /// Returns what was worked out for the run.
-    pub(crate) fn get(&self, run: (ThreadId, RunId)) -> Option<T> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn get(&self, run: RunRef) -> Option<T> {
+        let mut kept = self.kept.lock();
         let Entry { worked_out, bytes, .. } = kept.take(run)?;
-        kept.put(run, (worked_out.clone(), bytes));
+        kept.put(run, worked_out.clone(), bytes);
         Some(worked_out)
     }
 
     /// Keeps what was worked out for the run, which is of so many bytes.
-    pub(crate) fn keep(&self, run: (ThreadId, RunId), (worked_out, bytes): (T, usize)) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn keep(&self, run: RunRef, worked_out: T, bytes: usize) {
+        let mut kept = self.kept.lock();
         kept.take(run);
-        kept.put(run, (worked_out, bytes));
+        kept.put(run, worked_out, bytes);
         while kept.runs.len() > 1 && (kept.runs.len() > RUNS_MAX || kept.bytes > BYTES_MAX) {
             let Some((_, oldest)) = kept.by_age.first_key_value() else { break };
             let oldest = *oldest;
@@ -62,14 +62,14 @@ impl<T: Clone> PerRun<T> {
 }
 
 impl<T> Kept<T> {
-    fn put(&mut self, run: (ThreadId, RunId), (worked_out, bytes): (T, usize)) {
+    fn put(&mut self, run: RunRef, worked_out: T, bytes: usize) {
         self.asked += 1;
         self.by_age.insert(self.asked, run);
         self.bytes += bytes;
         self.runs.insert(run, Entry { worked_out, bytes, asked: self.asked });
     }
 
-    fn take(&mut self, run: (ThreadId, RunId)) -> Option<Entry<T>> {
+    fn take(&mut self, run: RunRef) -> Option<Entry<T>> {
         let entry = self.runs.remove(&run)?;
         self.by_age.remove(&entry.asked);
         self.bytes -= entry.bytes;
@@ -79,25 +79,27 @@ impl<T> Kept<T> {
 
 #[cfg(test)]
 mod tests {
+    use protocol::{RunId, ThreadId};
+
     use super::*;
 
-    fn run() -> (ThreadId, RunId) {
-        (ThreadId::generate(), RunId::generate())
+    fn run() -> RunRef {
+        RunRef { thread_id: ThreadId::generate(), run_id: RunId::generate() }
     }
 
     #[test]
     fn what_a_run_was_told_is_kept_while_it_asks_and_others_begin() {
         let kept = PerRun::default();
         let (long, silent) = (run(), run());
-        kept.keep(silent, (0, 1));
-        kept.keep(long, (1, 1));
+        kept.keep(silent, 0, 1);
+        kept.keep(long, 1, 1);
         for _ in 0..2 * RUNS_MAX {
-            kept.keep(run(), (2, 1));
+            kept.keep(run(), 2, 1);
             assert_eq!(kept.get(long), Some(1));
         }
         assert_eq!(kept.get(silent), None, "it is worked out again");
-        assert_eq!(kept.get((long.0, RunId::generate())), None);
-        let kept = kept.kept.lock().unwrap();
+        assert_eq!(kept.get(RunRef { run_id: RunId::generate(), ..long }), None);
+        let kept = kept.kept.lock();
         assert_eq!((kept.runs.len(), kept.by_age.len(), kept.bytes), (RUNS_MAX, RUNS_MAX, RUNS_MAX));
     }
 
@@ -106,11 +108,11 @@ mod tests {
         let kept = PerRun::default();
         let runs: Vec<_> = (0..6).map(|_| run()).collect();
         for (at, run) in runs[..5].iter().enumerate() {
-            kept.keep(*run, (at, BYTES_MAX / 4));
+            kept.keep(*run, at, BYTES_MAX / 4);
         }
         assert_eq!(kept.get(runs[0]), None);
         assert_eq!(kept.get(runs[1]), Some(1));
-        kept.keep(runs[5], (5, 2 * BYTES_MAX));
+        kept.keep(runs[5], 5, 2 * BYTES_MAX);
         let left: Vec<_> = runs.iter().filter_map(|run| kept.get(*run)).collect();
         assert_eq!(left, [5]);
     }

@@ -108,23 +108,10 @@ impl ItemError {
 
     /// Returns whether the same call may succeed without anyone changing anything.
     pub const fn is_retryable(&self) -> bool {
-        match self {
-            Self::Journal(error) => error.is_retryable(),
-            Self::EmptyNamespace
-            | Self::ReservedNamespace
-            | Self::TooDeep { .. }
-            | Self::BadLabel { .. }
-            | Self::BadKey { .. }
-            | Self::SecretName
-            | Self::NotAnObject
-            | Self::TooLarge { .. }
-            | Self::BadFilter { .. }
-            | Self::BadLimit { .. } => false,
-        }
+        matches!(self, Self::Journal(error) if error.is_retryable())
     }
 }
 
-/// Returns what is shown of a name.
 pub(super) fn shown(name: &str) -> String {
     name.chars().take(SHOWN_CHARS_MAX).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use ledger::{REDACTED, redact};
+use facts::{REDACTED, redact};
 use serde_json::{Map, Value};
 
 use super::error::ItemError;
@@ -27,7 +27,7 @@ fn withhold_from(field: &str, value: &mut Value) -> Result<u64, ItemError> {
 }
 
 fn withhold_text(field: &str, text: &mut String) -> u64 {
-    if let (Cow::Owned(safe), withheld) = ledger::withhold(text) {
+    if let (Cow::Owned(safe), withheld) = facts::withhold(text) {
         *text = safe;
         return withheld;
     }

@@ -7,6 +7,7 @@ use journal::{AGENT_ITEMS, FoundItem, Write};
 use model::ToolSpec;
 use protocol::{AssistantId, Item};
 use runtime::{Repeat, Tool, ToolContext, ToolOutput, Update};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -42,7 +43,7 @@ impl StoreTool {
         let namespace = self.namespace(&call.namespace);
         match call.action {
             Action::Put { key, value } => {
-                let (item, kept) = prepare((&namespace, &key), value, Timestamp::now())?;
+                let (item, kept) = prepare(&namespace, &key, value, Timestamp::now())?;
                 let text = match kept {
                     Kept { withheld: 0 } => format!("`{key}` is kept."),
                     Kept { withheld } => {
@@ -129,32 +130,7 @@ fn absent(key: &str) -> ToolOutput {
 #[async_trait]
 impl Tool for StoreTool {
     fn spec(&self) -> ToolSpec {
-        let text = |description: &str| json!({"type": "string", "description": description.trim()});
-        let object = |description: &str| json!({"type": "object", "description": description.trim()});
-        let number =
-            |description: &str| json!({"type": "integer", "minimum": 0, "description": description.trim()});
-        ToolSpec {
-            name: STORE.to_owned(),
-            description: include_str!("../../prompts/store/tool.md").trim().to_owned(),
-            parameters: json!({
-                "type": "object",
-                "properties": {
-                    "action": {"type": "string", "enum": ["put", "get", "delete", "search", "list"]},
-                    "namespace": {
-                        "type": "array",
-                        "items": {"type": "string"},
-                        "description": include_str!("../../prompts/store/namespace.md").trim()
-                    },
-                    "key": text(include_str!("../../prompts/store/key.md")),
-                    "value": object(include_str!("../../prompts/store/value.md")),
-                    "query": text(include_str!("../../prompts/store/query.md")),
-                    "filter": object(include_str!("../../prompts/store/filter.md")),
-                    "offset": number(include_str!("../../prompts/store/offset.md"))
-                },
-                "required": ["action"],
-                "additionalProperties": false
-            }),
-        }
+        ToolSpec::taking::<Args>(STORE, include_str!("../../prompts/store/tool.md"))
     }
 
     fn repeat(&self) -> Repeat {
@@ -187,21 +163,27 @@ enum Action {
     List { offset: usize },
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Args {
     action: Named,
     #[serde(default)]
+    #[schemars(description = include_str!("../../prompts/store/namespace.md").trim())]
     namespace: Vec<String>,
+    #[schemars(description = include_str!("../../prompts/store/key.md").trim())]
     key: Option<String>,
+    #[schemars(with = "Option<Map<String, Value>>", description = include_str!("../../prompts/store/value.md").trim())]
     value: Option<Value>,
+    #[schemars(description = include_str!("../../prompts/store/query.md").trim())]
     query: Option<String>,
+    #[schemars(description = include_str!("../../prompts/store/filter.md").trim())]
     filter: Option<Map<String, Value>>,
     #[serde(default)]
+    #[schemars(description = include_str!("../../prompts/store/offset.md").trim())]
     offset: usize,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Named {
     Put,

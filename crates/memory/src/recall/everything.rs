@@ -20,7 +20,8 @@ const NOTES_SHARE: u64 = 4;
 pub(super) async fn recall(
     store: &dyn Store,
     thread_id: ThreadId,
-    (query, text): (&RecallQuery, &str),
+    query: &RecallQuery,
+    text: &str,
 ) -> Result<Recall, RecallError> {
     let assistant_id = assistant_of(store, thread_id).await?;
     let of_thread = match &query.thread {
@@ -40,7 +41,7 @@ pub(super) async fn recall(
     let mut places: Vec<(ThreadId, Seq)> = Vec::new();
     for message in &found {
         if let Place::Message { thread_id: found_in, seq, .. } = *message.place()
-            && !is_in_sight(store, (thread_id, query), (found_in, seq)).await?
+            && !is_in_sight(store, thread_id, query, found_in, seq).await?
         {
             places.push((found_in, seq));
         }
@@ -66,15 +67,17 @@ pub(super) async fn recall(
 /// Returns whether who asks has a message in sight. What a fork copied is found where it was said.
 async fn is_in_sight(
     store: &dyn Store,
-    (thread_id, query): (ThreadId, &RecallQuery),
-    (found_in, seq): (ThreadId, Seq),
+    thread_id: ThreadId,
+    query: &RecallQuery,
+    found_in: ThreadId,
+    seq: Seq,
 ) -> Result<bool, RecallError> {
     let is_within = query.before.is_some_and(|before| seq >= before) || query.except == Some(seq);
     if !is_within || found_in == thread_id {
         return Ok(is_within);
     }
     let event_of = async |thread_id| -> Result<_, RecallError> {
-        Ok(messages::at(store, (thread_id, seq)).await?.map(|said| said.event_id))
+        Ok(messages::at(store, thread_id, seq).await?.map(|said| said.event_id))
     };
     Ok(event_of(thread_id).await? == event_of(found_in).await?)
 }

@@ -126,8 +126,8 @@ impl<'a> Gathering<'a> {
         finder: &Finder,
     ) -> Result<(Vec<Vec<Passage>>, usize), RecallError> {
         let mut matches = Vec::new();
-        for place in places {
-            matches.extend(self.passage(*place, finder).await?);
+        for (thread_id, seq) in places {
+            matches.extend(self.passage(*thread_id, *seq, finder).await?);
         }
         let wanted = matches.len();
         let excerpts = self.excerpts(matches).await?;
@@ -153,7 +153,7 @@ impl<'a> Gathering<'a> {
     /// Reads a match; `None` for one that only repeats another or what was recalled before.
     async fn found(&mut self, ranked: &Ranked, finder: &Finder) -> Result<Option<Found>, RecallError> {
         let Ranked { thread_id, seq, score, held } = *ranked;
-        let Some(passage) = self.passage((thread_id, seq), finder).await? else { return Ok(None) };
+        let Some(passage) = self.passage(thread_id, seq, finder).await? else { return Ok(None) };
         let nearness = self.parts.iter().position(|part| part.thread_id == thread_id).unwrap_or(usize::MAX);
         let age = (passage.at, Reverse(nearness), seq);
         Ok(Some(Found { passage, matching: Match { score, held, age } }))
@@ -162,10 +162,11 @@ impl<'a> Gathering<'a> {
     /// Reads a message; `None` for one that only repeats another or what was recalled before.
     async fn passage(
         &mut self,
-        (thread_id, seq): (ThreadId, Seq),
+        thread_id: ThreadId,
+        seq: Seq,
         finder: &Finder,
     ) -> Result<Option<Passage>, RecallError> {
-        let said = messages::at(self.store, (thread_id, seq)).await?;
+        let said = messages::at(self.store, thread_id, seq).await?;
         let Some(said) = said.filter(|said| self.seen.insert(said.event_id)) else { return Ok(None) };
         let text = finder.passage(&said.text, MATCH_CHARS_MAX);
         Ok(Some(Passage { is_match: true, text, ..said.passage(thread_id) }))
@@ -197,7 +198,7 @@ impl<'a> Gathering<'a> {
     async fn add_neighbours(&mut self, excerpt: &mut Excerpt) -> Result<(), RecallError> {
         let Some(Passage { thread_id, seq, .. }) = excerpt.found else { return Ok(()) };
         let end = self.parts.iter().find(|part| part.thread_id == thread_id).and_then(|part| part.before);
-        let [before, after] = messages::beside(self.store, (thread_id, seq), end).await?;
+        let [before, after] = messages::beside(self.store, thread_id, seq, end).await?;
         for (said, slot) in [(before, &mut excerpt.before), (after, &mut excerpt.after)] {
             let Some(said) = said.filter(|said| self.seen.insert(said.event_id)) else { continue };
             let text = shortened(&said.text, NEIGHBOUR_CHARS_MAX);
@@ -224,7 +225,8 @@ impl<'a> Gathering<'a> {
     /// there is room for.
     pub(super) async fn by_range(
         mut self,
-        (from, from_char): (Seq, u64),
+        from: Seq,
+        from_char: u64,
         to: Seq,
     ) -> Result<Recall, RecallError> {
         if from > to {

@@ -2,8 +2,8 @@
 //! here.
 
 use journal::{EventQuery, HandoffFilter, Store, Superseded, ThreadPart};
+
 use protocol::{Category, Event, EventType, Handoff, HandoffId, ParentKind, Seq, ThreadId};
-use serde_json::Value;
 
 use super::RecallError;
 
@@ -15,7 +15,6 @@ const FACTS_MAX: usize = 64;
 /// A thread of a lineage.
 #[derive(Debug)]
 pub(super) struct Ancestor {
-    /// The thread.
     pub(super) thread_id: ThreadId,
     /// The thread that a handoff of this one seeded; `None` for the first of a lineage, which all belongs to it.
     child_id: Option<ThreadId>,
@@ -132,9 +131,7 @@ async fn accepted(
 }
 
 fn is_acceptance(fact: &Event, handoff_id: HandoffId) -> bool {
-    let is_of =
-        |content: &Value| content["handoff_id"].as_str().is_some_and(|id| id.parse() == Ok(handoff_id));
-    fact.kind() == Some(EventType::HandoffAccepted) && is_of(&fact.content_value())
+    fact.kind() == Some(EventType::HandoffAccepted) && fact.handoff_id() == Some(handoff_id)
 }
 
 /// Returns the thread of `lineage` whose id begins with `prefix`; hyphens and case are ignored. Who names what a fork

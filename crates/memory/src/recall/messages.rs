@@ -4,7 +4,6 @@
 use jiff::Timestamp;
 use journal::{EventQuery, Store};
 use protocol::{Category, Event, EventId, Message, Seq, ThreadId};
-use serde_json::Value;
 
 use super::passage::readable;
 use super::{Passage, RECALL, RecallError, Speaker};
@@ -13,11 +12,8 @@ use super::{Passage, RECALL, RecallError, Speaker};
 pub(crate) struct Said {
     /// The event, which copies of it have too.
     pub(crate) event_id: EventId,
-    /// Its place in the thread.
     pub(crate) seq: Seq,
-    /// Who.
     pub(crate) speaker: Speaker,
-    /// When.
     pub(crate) at: Timestamp,
     /// The words, without secrets.
     pub(crate) text: String,
@@ -50,7 +46,8 @@ impl Said {
 /// Returns what was said at a place.
 pub(crate) async fn at(
     store: &dyn Store,
-    (thread_id, seq): (ThreadId, Seq),
+    thread_id: ThreadId,
+    seq: Seq,
 ) -> Result<Option<Said>, RecallError> {
     let query = EventQuery { before: Some(seq + 1), ..EventQuery::after(seq - 1, 1) };
     Ok(store.events(thread_id, query).await?.pop().as_ref().and_then(Said::of))
@@ -59,7 +56,8 @@ pub(crate) async fn at(
 /// Returns what was said right before and right after a place, the latter before the seq `end`.
 pub(crate) async fn beside(
     store: &dyn Store,
-    (thread_id, seq): (ThreadId, Seq),
+    thread_id: ThreadId,
+    seq: Seq,
     end: Option<Seq>,
 ) -> Result<[Option<Said>; 2], RecallError> {
     let before = EventQuery { after: None, before: Some(seq), ..EventQuery::after(0, 1) };
@@ -74,5 +72,5 @@ pub(crate) async fn beside(
 
 /// Returns whether a program put the message in, and not the person.
 pub(super) fn is_injected(event: &Event) -> bool {
-    event.metadata_value().get("injected").and_then(Value::as_bool) == Some(true)
+    event.parsed_metadata().injected
 }

@@ -12,7 +12,6 @@ const QUESTION_SHARE: f64 = 0.5;
 /// A message found.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Match<Age> {
-    /// How well it matches.
     pub(crate) score: f64,
     /// The words it holds, as bits.
     pub(crate) held: u32,

@@ -8,7 +8,7 @@ use model::tokens::cut_at;
 use protocol::{Block, Message};
 use rust_stemmers::{Algorithm, Stemmer};
 
-use ledger::redact;
+use facts::redact;
 
 /// The part of a message that is looked at; a search finds nothing behind it either.
 const READ_BYTES_MAX: usize = 64 << 10;

@@ -69,8 +69,7 @@ pub(super) async fn is_condensed(store: &dyn Store, thread_id: ThreadId) -> Resu
 /// Returns whether turns left the context by the event: what memory says of them is in sight.
 fn left_context(event: &Event) -> bool {
     event.kind() == Some(EventType::TurnsArchived)
-        && serde_json::from_str::<TurnsArchived>(event.content.get())
-            .is_ok_and(|archived| archived.reason.leaves_context())
+        && event.body::<TurnsArchived>().is_ok_and(|archived| archived.reason.leaves_context())
 }
 
 /// Returns a query of a page of what took messages out of a thread's context and what took that back: the first behind a

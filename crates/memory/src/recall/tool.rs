@@ -6,8 +6,9 @@ use journal::Store;
 use model::ToolSpec;
 use protocol::{Seq, ThreadId};
 use runtime::{Repeat, Tool, ToolContext, ToolOutput};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::sight::{Sight, sight};
 use super::{RecallError, RecallQuery, RecallScope, Wanted, recall};
@@ -18,45 +19,29 @@ pub const RECALL: &str = "recall";
 /// The tool.
 pub struct RecallTool;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Args {
+    #[schemars(description = include_str!("../../prompts/recall/query.md").trim())]
     query: Option<String>,
+    #[schemars(description = include_str!("../../prompts/recall/from_seq.md").trim(), range(min = 1))]
     from_seq: Option<Seq>,
+    #[schemars(description = include_str!("../../prompts/recall/to_seq.md").trim(), range(min = 1))]
     to_seq: Option<Seq>,
     #[serde(default)]
+    #[schemars(description = include_str!("../../prompts/recall/from_char.md").trim(), range(min = 1))]
     from_char: u64,
+    #[schemars(description = include_str!("../../prompts/recall/thread.md").trim())]
     thread: Option<String>,
     #[serde(default)]
+    #[schemars(description = include_str!("../../prompts/recall/scope.md").trim())]
     scope: RecallScope,
 }
 
 #[async_trait]
 impl Tool for RecallTool {
     fn spec(&self) -> ToolSpec {
-        let number =
-            |description: &str| json!({"type": "integer", "minimum": 1, "description": description.trim()});
-        let string = |description: &str| json!({"type": "string", "description": description.trim()});
-        ToolSpec {
-            name: RECALL.to_owned(),
-            description: include_str!("../../prompts/recall/tool.md").trim().to_owned(),
-            parameters: json!({
-                "type": "object",
-                "properties": {
-                    "query": string(include_str!("../../prompts/recall/query.md")),
-                    "from_seq": number(include_str!("../../prompts/recall/from_seq.md")),
-                    "to_seq": number(include_str!("../../prompts/recall/to_seq.md")),
-                    "from_char": number(include_str!("../../prompts/recall/from_char.md")),
-                    "thread": string(include_str!("../../prompts/recall/thread.md")),
-                    "scope": {
-                        "type": "string",
-                        "enum": ["conversation", "everything"],
-                        "description": include_str!("../../prompts/recall/scope.md").trim()
-                    }
-                },
-                "additionalProperties": false
-            }),
-        }
+        ToolSpec::taking::<Args>(RECALL, include_str!("../../prompts/recall/tool.md"))
     }
 
     fn repeat(&self) -> Repeat {

@@ -43,7 +43,7 @@ pub(super) fn named(text: &str) -> Vec<NamedDate> {
         if let Some(date) = iso(&words[at..]) {
             dates.push(date);
             years_used.push(at);
-        } else if let Some(month) = month(words[at], (word(before), word(after))) {
+        } else if let Some(month) = month(words[at], word(before), word(after)) {
             let second = Some(at + 2);
             let day = [before, after].into_iter().find_map(|at| day(word(at)));
             let year_at = [after, second, before].into_iter().find(|at| year(word(*at)).is_some()).flatten();
@@ -72,7 +72,7 @@ fn iso(words: &[&str]) -> Option<NamedDate> {
 }
 
 /// Returns the month that a word names between those two.
-fn month(word: &str, (before, after): (&str, &str)) -> Option<i8> {
+fn month(word: &str, before: &str, after: &str) -> Option<i8> {
     let is_short = |name: &str| word.len() == MONTH_CHARS || word == SEPTEMBER && name.starts_with(SEPTEMBER);
     let is_form = |name: &str| name == word || is_short(name) && name.starts_with(word);
     let number = (1..).zip(MONTHS).find(|(_, name)| is_form(name))?.0;

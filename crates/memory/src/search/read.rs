@@ -3,9 +3,9 @@
 
 use std::borrow::Cow;
 
+use facts::redact;
 use jiff::Timestamp;
 use journal::{FoundKind, Hit, Place, Store};
-use ledger::redact;
 use protocol::Seq;
 
 use super::{Beside, Found, SearchHit};
@@ -27,7 +27,7 @@ impl Read {
     pub(super) async fn of(store: &dyn Store, hit: Hit) -> Result<Option<Self>, RecallError> {
         let speaker = match hit.place {
             Place::Message { thread_id, seq, .. } => {
-                let Some(said) = messages::at(store, (thread_id, seq)).await? else { return Ok(None) };
+                let Some(said) = messages::at(store, thread_id, seq).await? else { return Ok(None) };
                 Some(said.speaker)
             }
             Place::Summary { .. } | Place::Handoff { .. } | Place::Item { .. } => None,
@@ -35,7 +35,6 @@ impl Read {
         Ok(Some(Self { hit, speaker }))
     }
 
-    /// Returns what was found.
     pub(super) const fn kind(&self) -> FoundKind {
         match &self.hit.place {
             Place::Message { .. } => FoundKind::Message,
@@ -59,7 +58,7 @@ impl Read {
         let found = match self.hit.place.clone() {
             Place::Message { thread_id, seq, .. } => {
                 let speaker = self.speaker.clone().unwrap_or(Speaker::Tool(None));
-                let [before, after] = messages::beside(store, (thread_id, seq), None).await?;
+                let [before, after] = messages::beside(store, thread_id, seq, None).await?;
                 let (before, after) = (before.map(beside), after.map(beside));
                 Found::Message { thread_id, seq, speaker, before, after }
             }

@@ -4,16 +4,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use facts::phrase::weight;
+use facts::withhold;
 use jiff::Timestamp;
-use ledger::phrase::weight;
-use ledger::withhold;
 use minijinja::{Environment, UndefinedBehavior};
 use model::extractive::sentences;
 use model::{ChatModel, ChatRequest, inert, is_error, tokens};
 use protocol::{AiMessage, Message, Usage};
 use runtime::{Frame, Frames};
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use super::error::{NoSummary, SummarizationError};
@@ -56,14 +55,12 @@ pub(super) struct Called {
     pub problem: Option<String>,
     /// When it was answered, or failed.
     pub ended: Timestamp,
-    /// How long that took.
     pub took: Duration,
 }
 
 /// One model that is asked for one summary.
 pub(super) struct Asking<'a> {
     pub model: &'a Arc<dyn ChatModel>,
-    /// Tokens of the summary.
     pub summary_tokens: u64,
     pub frames: &'a Frames,
     pub cancel: &'a CancellationToken,
@@ -78,8 +75,17 @@ pub(super) struct Asking<'a> {
 pub(super) enum Place {
     /// Others follow.
     Before,
-    /// It is the last one.
     Last,
+}
+
+/// A part of what one summary is made of.
+pub(super) struct Chunk {
+    pub conversation: String,
+    pub place: Place,
+    /// How many were summarised before it.
+    pub done: u64,
+    /// How many there are, about.
+    pub total: u64,
 }
 
 /// What the prompt is filled with; every text is escaped.
@@ -109,12 +115,12 @@ impl Asking<'_> {
     pub(super) async fn summarise(
         &mut self,
         earlier: Option<&str>,
-        conversation: String,
-        (place, done, total): (Place, u64, u64),
+        chunk: Chunk,
     ) -> Result<String, SummarizationError> {
         if self.cancel.is_cancelled() {
             return Err(SummarizationError::Stopped);
         }
+        let Chunk { conversation, place, done, total } = chunk;
         let what = format!("remembering with {}", self.name());
         self.frames.send(Frame::Progress { what, done, total: Some(total.max(done + 1)) });
         let (instructions, text) = prompt(&self.input(earlier, conversation, place))?;
@@ -211,8 +217,7 @@ fn prompt(input: &Input) -> Result<(String, String), minijinja::Error> {
 
 /// Returns the hash of the prompt files, for the record of a call.
 fn prompt_sha256() -> String {
-    let hash = Sha256::digest(format!("{INSTRUCTIONS}\n{INPUT}").as_bytes());
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    protocol::sha256_hex(format!("{INSTRUCTIONS}\n{INPUT}"))
 }
 
 #[cfg(test)]

@@ -97,16 +97,7 @@ impl SummarizationError {
 
     /// Returns whether another model, or none, might have made a summary.
     pub(super) const fn is_of_the_model(&self) -> bool {
-        match self {
-            Self::NoSummary { .. } | Self::Model(_) | Self::TooManyTurns { .. } => true,
-            Self::Busy { .. }
-            | Self::Waiting { .. }
-            | Self::Contended { .. }
-            | Self::Stopped
-            | Self::Prompt(_)
-            | Self::Json(_)
-            | Self::Journal(_) => false,
-        }
+        matches!(self, Self::NoSummary { .. } | Self::Model(_) | Self::TooManyTurns { .. })
     }
 }
 

@@ -3,23 +3,21 @@
 
 use std::collections::{HashMap, HashSet};
 
+use facts::phrase::{clip, flat, plain, weight};
+use facts::{Facts, Item, Ledger, Quote, What};
 use jiff::Timestamp;
-use ledger::phrase::{clip, flat, plain, weight};
-use ledger::{Facts, Item, Ledger, Quote, What};
 use model::extractive::{rank, sentences};
 use model::tokens;
 use protocol::{Message, TurnRole};
 
 use super::shown::{Said, speaker};
 
-/// Seconds of a day.
 const DAY_SECONDS: i64 = 86_400;
 /// Changes of the day that are remembered; what was said after more of them is not dated.
 const DAYS_MAX: usize = 20_000;
 /// Sentences that are kept until the most telling of them are found, and how many of those stay.
 const SENTENCES_MAX: usize = 4_000;
 const SENTENCES_KEPT: usize = 500;
-/// Graphemes of one entry.
 const ENTRY_GRAPHEMES: usize = 220;
 /// Words that carry meaning below which a sentence tells nothing.
 const SENTENCE_WEIGHT_MIN: usize = 3;
@@ -228,7 +226,7 @@ impl Extract {
 
     /// Returns the most telling sentences that are not in `told` already, in their order.
     fn said(&mut self, told: &str, weight_max: u64) -> Vec<String> {
-        let key = |text: &str| text.trim_end_matches(ledger::phrase::CUT).to_owned();
+        let key = |text: &str| text.trim_end_matches(facts::phrase::CUT).to_owned();
         self.sentences.retain(|sentence| !told.contains(&key(&sentence.text)));
         let texts: Vec<&str> = self.sentences.iter().map(|sentence| sentence.text.as_str()).collect();
         let scores = rank(&texts);

@@ -13,7 +13,6 @@ use runtime::{Channels, Failure, FailureKind, Hook, Point, StepContext, Update};
 use serde::Serialize;
 
 use super::Settings;
-use crate::file::sha256;
 use crate::hook::per_run::PerRun;
 use crate::hook::recorded;
 use crate::inject::{Section, Source};
@@ -63,13 +62,13 @@ impl TieredMemoryHook {
     }
 
     async fn section(&self, step: &StepContext<'_>) -> Result<Option<Arc<Section>>, Failure> {
-        let run = (step.thread_id, step.run_id);
+        let run = step.run_ref();
         if let Some(known) = self.sections.get(run) {
             return Ok(known);
         }
         let section = self.written(&**step.store, step.thread_id).await?.map(Arc::new);
         let bytes = section.as_ref().map_or(0, |section| section.text.len());
-        self.sections.keep(run, (section.clone(), bytes));
+        self.sections.keep(run, section.clone(), bytes);
         Ok(section)
     }
 
@@ -104,9 +103,10 @@ impl TieredMemoryHook {
         if this_thread.is_empty() && other_threads.is_empty() {
             return Ok(None);
         }
-        let of = |entry: &Entry| Source { name: "medium_term_memory", sha256: sha256(entry.text.as_bytes()) };
+        let of =
+            |entry: &Entry| Source { name: "medium_term_memory", sha256: protocol::sha256_hex(&entry.text) };
         let mut sources: Vec<Source> = this_thread.iter().chain(&other_threads).map(of).collect();
-        sources.push(Source { name: "prompts/recent_memory.md", sha256: sha256(TEMPLATE.as_bytes()) });
+        sources.push(Source { name: "prompts/recent_memory.md", sha256: protocol::sha256_hex(TEMPLATE) });
         Ok(Some(Section { text: render(&this_thread, &other_threads)?, sources }))
     }
 }
@@ -141,7 +141,7 @@ async fn archived(store: &dyn Store, thread_id: ThreadId) -> journal::Result<Vec
     if events.len() == ARCHIVED_FIRST {
         events = store.events(thread_id, newest(ARCHIVED_EVENTS)).await?;
     }
-    Ok(events.iter().rev().filter_map(|event| serde_json::from_str(event.content.get()).ok()).collect())
+    Ok(events.iter().rev().filter_map(|event| event.body().ok()).collect())
 }
 
 /// Returns the summaries of what left the thread's context without a compaction.

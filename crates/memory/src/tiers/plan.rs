@@ -36,12 +36,19 @@ pub(super) enum Progress {
     Underway,
 }
 
+/// The events between which turns are looked for; neither belongs to them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Between {
+    pub after: Seq,
+    pub before: Seq,
+}
+
 /// What a compaction condensed and memory may not have yet.
 #[derive(Clone, Copy)]
 struct Condensed {
     marker_seq: Seq,
-    /// The events between which its turns are.
-    between: (Seq, Seq),
+    /// Where its turns are.
+    between: Between,
 }
 
 impl Tiering {
@@ -51,7 +58,8 @@ impl Tiering {
         &self,
         thread: &Thread,
         due: &Due,
-        (draft, progress): (Option<&Draft>, Progress),
+        draft: Option<&Draft>,
+        progress: Progress,
     ) -> Result<Vec<Step>, SummarizationError> {
         let context = self.contexts.read(&*self.tiers.store, thread.thread_id).await?;
         let Some(budget) = &due.budget else {
@@ -65,12 +73,12 @@ impl Tiering {
                 .map(|part| Step { window: window_of(part, thread.thread_id), departure })
                 .collect());
         };
-        let Some(leaving) = self.leaving(thread, &context, (budget, progress)).await? else {
+        let Some(leaving) = self.leaving(thread, &context, budget, progress).await? else {
             return Ok(Vec::new());
         };
         let turns = self.logged(&due.agent_id, thread.thread_id, leaving.between()).await?;
         let marker_seq = context.beginning.compaction().map(|(seq, _)| seq);
-        Ok(departures(&divided(&turns, draft), leaving, (thread.thread_id, marker_seq)))
+        Ok(departures(&divided(&turns, draft), leaving, thread.thread_id, marker_seq))
     }
 
     /// Returns whether any turn of the thread is due for one reason or the other: condensed by a compaction, or over that
@@ -83,7 +91,7 @@ impl Tiering {
         let context = self.contexts.read(&*self.tiers.store, thread.thread_id).await?;
         let between = match budget {
             Some(budget) => {
-                let leaving = self.leaving(thread, &context, (budget, Progress::Begun)).await?;
+                let leaving = self.leaving(thread, &context, budget, Progress::Begun).await?;
                 leaving.map(|leaving| leaving.between())
             }
             None => self.condensed(thread, &context).await?.map(|condensed| condensed.between),
@@ -96,17 +104,18 @@ impl Tiering {
     async fn condensed(&self, thread: &Thread, context: &Context) -> journal::Result<Option<Condensed>> {
         let beginning = &context.beginning;
         let Some((marker_seq, compaction)) = beginning.compaction() else { return Ok(None) };
-        let after = self.kept_until(thread.thread_id, (compaction.previous_seq, marker_seq)).await?;
+        let after = self.kept_until(thread.thread_id, compaction.previous_seq, marker_seq).await?;
         // The turn whose request is still sent stays until the next compaction.
         let before = beginning.request_seq().unwrap_or(compaction.last_seq + 1);
-        Ok(Some(Condensed { marker_seq, between: (after, before) }))
+        Ok(Some(Condensed { marker_seq, between: Between { after, before } }))
     }
 
     async fn leaving(
         &self,
         thread: &Thread,
         context: &Context,
-        (budget, progress): (&Budget, Progress),
+        budget: &Budget,
+        progress: Progress,
     ) -> journal::Result<Option<Leaving>> {
         let limit = match progress {
             Progress::Begun => Limit::of(&budget.model, budget.tokens),
@@ -126,7 +135,8 @@ impl Tiering {
     async fn kept_until(
         &self,
         thread_id: ThreadId,
-        (previous_seq, marker_seq): (Option<Seq>, Seq),
+        previous_seq: Option<Seq>,
+        marker_seq: Seq,
     ) -> journal::Result<Seq> {
         let known = [Some(marker_seq), previous_seq];
         let (mut kept, mut after) = (0, previous_seq.unwrap_or(marker_seq));
@@ -134,7 +144,7 @@ impl Tiering {
             let types = vec![EventType::TurnsArchived];
             let query = EventQuery { types, ..EventQuery::after(after, PAGE_ROWS_MAX) };
             let page = self.tiers.store.events(thread_id, query).await?;
-            let archived = page.iter().filter_map(|event| serde_json::from_str(event.content.get()).ok());
+            let archived = page.iter().filter_map(|event| event.body().ok());
             let archived = archived.filter(|archived: &TurnsArchived| {
                 archived.reason == ArchiveReason::Compaction
                     && archived.marker_seq.is_some()
@@ -166,7 +176,7 @@ impl Tiering {
         &self,
         agent_id: &AssistantId,
         thread_id: ThreadId,
-        between: (Seq, Seq),
+        between: Between,
     ) -> Result<Vec<Logged>, SummarizationError> {
         let mut turns = Vec::new();
         let mut query = TurnQuery { limit: PAGE_TURNS, ..left(agent_id, thread_id, between) };
@@ -186,11 +196,11 @@ impl Tiering {
     }
 }
 
-fn left(agent_id: &AssistantId, thread_id: ThreadId, (after, before): (Seq, Seq)) -> TurnQuery {
+fn left(agent_id: &AssistantId, thread_id: ThreadId, between: Between) -> TurnQuery {
     TurnQuery {
         thread_id: Some(thread_id),
-        after_seq: Some(after),
-        before_seq: Some(before),
+        after_seq: Some(between.after),
+        before_seq: Some(between.before),
         archived: Some(false),
         ..TurnQuery::of(agent_id.clone())
     }
@@ -220,7 +230,8 @@ fn divided<'a>(turns: &'a [Logged], draft: Option<&Draft>) -> Vec<&'a [Logged]> 
 fn departures(
     parts: &[&[Logged]],
     leaving: Leaving,
-    (thread_id, marker_seq): (ThreadId, Option<Seq>),
+    thread_id: ThreadId,
+    marker_seq: Option<Seq>,
 ) -> Vec<Step> {
     let begins = |part: &[Logged]| part.first().map_or(0, |turn| turn.seq);
     let mut steps = Vec::new();

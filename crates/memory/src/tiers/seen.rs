@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
+use facts::phrase::{clip, flat};
+use facts::withhold;
 use jiff::Timestamp;
 use journal::Store;
-use ledger::phrase::{clip, flat};
-use ledger::withhold;
 use model::inert;
 use protocol::{LoggedTurn, ParentKind, Seq, Thread, ThreadId};
 use serde::{Deserialize, Serialize};
@@ -23,11 +23,8 @@ const ID_DIGITS: usize = 8;
 /// Which turns of an agent are meant, in the order of their indexes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TurnSet {
-    /// How many there are.
     pub count: u64,
-    /// The lowest index.
     pub first: u64,
-    /// The highest.
     pub last: u64,
     /// Differs for other turns between the same ends: the FNV hash of all indexes.
     digest: u64,
@@ -65,11 +62,8 @@ pub(super) struct Seen {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ThreadTurns {
     pub thread_id: ThreadId,
-    /// The first event.
     pub first_seq: Seq,
-    /// The last one.
     pub last_seq: Seq,
-    /// How many there are.
     pub turns: u64,
 }
 

@@ -1,10 +1,10 @@
 //! A turn as a summariser is shown it: its role before it, without secrets, cut, and unable to end the block it stands in
 //! or to pass for another turn. Which turns are shown is decided elsewhere.
 
+use facts::phrase::clip;
+use facts::tool_use::head_words;
+use facts::withhold;
 use jiff::Timestamp;
-use ledger::phrase::clip;
-use ledger::tool_use::head_words;
-use ledger::withhold;
 use model::inert;
 use protocol::{LoggedTurn, TurnRole};
 
@@ -16,9 +16,7 @@ const TURN_BYTES_MAX: usize = 64 * 1024;
 /// What may be kept of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Said {
-    /// Who said it.
     pub role: TurnRole,
-    /// When.
     pub at: Timestamp,
     /// Its beginning, without secrets.
     pub text: String,

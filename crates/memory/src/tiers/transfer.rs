@@ -7,19 +7,19 @@
 
 mod pages;
 
+use facts::withhold;
 use jiff::Timestamp;
 use journal::{Planned, Transaction, TurnQuery, Write};
-use ledger::withhold;
 use model::{inert, tokens};
+use protocol::event::body::{CallPurpose, ModelCalled};
 use protocol::{
-    ArchiveReason, AssistantId, EventType, MediumTermSummary, NewEvent, SCHEMA_VERSION, Seq, SummaryId,
-    ThreadId, TurnsArchived, Usage,
+    ArchiveReason, AssistantId, MediumTermSummary, NewEvent, SCHEMA_VERSION, Seq, SummaryId, ThreadId,
+    TurnsArchived, Usage,
 };
-use runtime::Frames;
-use serde_json::json;
+use runtime::RunScope;
 use tokio_util::sync::CancellationToken;
 
-use super::ask::{Asking, CALLS_MAX, Called, Place, SHRINKS_MAX};
+use super::ask::{Asking, CALLS_MAX, Called, Chunk, Place, SHRINKS_MAX};
 use super::due::Draft;
 use super::error::SummarizationError;
 use super::extract::Extract;
@@ -40,7 +40,6 @@ const FILLED_PERCENT: u64 = 80;
 pub(super) struct Request<'a> {
     /// Whose turns.
     pub agent_id: &'a AssistantId,
-    /// Which of them.
     pub window: &'a TurnWindow,
     /// How they leave.
     pub departure: Departure,
@@ -66,7 +65,6 @@ pub(super) enum Departure {
 /// Who writes a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Writer {
-    /// The model, where there is one.
     Model,
     /// Nobody: it is extracted.
     Extract,
@@ -82,7 +80,6 @@ pub(super) struct Transferred {
 
 /// What became of a transfer.
 pub(super) enum Came {
-    /// It is stored.
     Stored(Transferred),
     /// No turn of the window is left.
     Nothing,
@@ -110,17 +107,37 @@ struct Survey {
     threads: Vec<Planned>,
 }
 
+/// How turns are given to a model, chunk by chunk.
+#[derive(Clone, Copy)]
+struct ChunkPlan {
+    /// Graphemes of each turn.
+    cut: usize,
+    /// The most of a chunk, in weighed characters.
+    chunk_weight: u64,
+    /// How many chunks there are, about.
+    total: u64,
+}
+
+/// A summary that was made, and everything that is stored with it.
+struct FinishedSummary<'a> {
+    seen: &'a Seen,
+    /// The threads as they were before anything of them was read.
+    threads: Vec<Planned>,
+    draft: &'a Draft,
+    calls: &'a [Called],
+}
+
 impl SummarizationHandoff {
     /// Carries out what is requested, again while others change the turns; `None` when none is left to summarise.
     pub(super) async fn carry_out(
         &self,
         request: &Request<'_>,
-        running: (&Frames, &CancellationToken),
+        scope: RunScope<'_>,
     ) -> Result<Option<Transferred>, SummarizationError> {
         let mut work = Work::default();
         let mut came = Err(SummarizationError::Contended { attempts: ATTEMPTS_MAX });
         for _ in 0..ATTEMPTS_MAX {
-            match self.attempt(request, &mut work, running).await {
+            match self.attempt(request, &mut work, scope).await {
                 Ok(Came::Outdated) => {}
                 Ok(Came::Stored(transferred)) => return Ok(Some(transferred)),
                 Ok(Came::Nothing) => {
@@ -143,7 +160,7 @@ impl SummarizationHandoff {
         &self,
         request: &Request<'_>,
         work: &mut Work,
-        running: (&Frames, &CancellationToken),
+        scope: RunScope<'_>,
     ) -> Result<Came, SummarizationError> {
         let Some(survey) = self.survey(request).await? else { return Ok(Came::Nothing) };
         work.thread_id = survey.seen.threads.first().map(|thread| thread.thread_id);
@@ -151,17 +168,18 @@ impl SummarizationHandoff {
         self.check_rest(request, &survey.seen).await?;
         let (seen, draft) = match work.draft.take().filter(|draft| draft.turns == survey.seen.turns) {
             Some(draft) => (survey.seen, draft),
-            None => match self.tell(request, &survey, (&mut work.calls, running)).await? {
+            None => match self.tell(request, &survey, &mut work.calls, scope).await? {
                 Some(told) => told,
                 None => return Ok(Came::Nothing),
             },
         };
         let draft = work.draft.insert(draft);
-        if running.1.is_cancelled() {
+        if scope.cancel.is_cancelled() {
             return Err(SummarizationError::Stopped);
         }
         self.check_rest(request, &seen).await?;
-        match self.store_summary(request, (&seen, survey.threads), (draft, &work.calls)).await {
+        let (threads, calls) = (survey.threads, &work.calls);
+        match self.store_summary(request, FinishedSummary { seen: &seen, threads, draft, calls }).await {
             Ok(transferred) => {
                 (work.draft, work.calls) = (None, Vec::new());
                 Ok(Came::Stored(transferred))
@@ -229,10 +247,12 @@ impl SummarizationHandoff {
         &self,
         request: &Request<'_>,
         survey: &Survey,
-        (calls, (frames, cancel)): (&mut Vec<Called>, (&Frames, &CancellationToken)),
+        calls: &mut Vec<Called>,
+        scope: RunScope<'_>,
     ) -> Result<Option<(Seen, Draft)>, SummarizationError> {
         match &self.summariser {
             Some(model) if request.writer == Writer::Model => {
+                let RunScope { frames, cancel } = scope;
                 let (summary_tokens, calls_made) = (self.settings.summary_tokens, Vec::new());
                 let mut asking =
                     Asking { model, summary_tokens, frames, cancel, calls: calls_made, withheld: 0 };
@@ -240,7 +260,7 @@ impl SummarizationHandoff {
                 calls.append(&mut asking.calls);
                 told
             }
-            Some(_) | None => self.extract(request, cancel).await,
+            Some(_) | None => self.extract(request, scope.cancel).await,
         }
     }
 
@@ -284,7 +304,7 @@ impl SummarizationHandoff {
             let fitting = fitting.map(|(cut, weight)| (*cut, weight.div_ceil(chunk_weight)));
             let fitting = fitting.into_iter().find(|(_, calls)| *calls <= CALLS_MAX * FILLED_PERCENT / 100);
             let Some((cut, total)) = fitting else { return Err(too_many(asking, count)) };
-            match self.roll(request, asking, (cut, chunk_weight, total)).await {
+            match self.roll(request, asking, ChunkPlan { cut, chunk_weight, total }).await {
                 Err(SummarizationError::Model(error @ model::Error::Overflow { .. })) => {
                     refused = Some(error)
                 }
@@ -299,7 +319,7 @@ impl SummarizationHandoff {
         &self,
         request: &Request<'_>,
         asking: &mut Asking<'_>,
-        (cut, chunk_weight, total): (usize, u64, u64),
+        ChunkPlan { cut, chunk_weight, total }: ChunkPlan,
     ) -> Result<Option<(Seen, Draft)>, SummarizationError> {
         let (mut seen, mut withheld, mut done) = (None, 0, 0);
         let mut summary: Option<String> = None;
@@ -311,18 +331,18 @@ impl SummarizationHandoff {
                 withheld += said.withheld;
                 let full = packing.add(turn, &said);
                 seen = Some(Seen::add(seen, turn));
-                let Some(chunk) = full else { continue };
+                let Some(conversation) = full else { continue };
                 if done + 1 >= CALLS_MAX {
                     return Err(too_many(asking, seen.map_or(0, |seen| seen.turns.count)));
                 }
-                let place = (Place::Before, done, total);
-                summary = Some(asking.summarise(summary.as_deref(), chunk, place).await?);
+                let chunk = Chunk { conversation, place: Place::Before, done, total };
+                summary = Some(asking.summarise(summary.as_deref(), chunk).await?);
                 done += 1;
             }
         }
         let Some(seen) = seen else { return Ok(None) };
-        let place = (Place::Last, done, total);
-        let text = asking.summarise(summary.as_deref(), packing.rest(), place).await?;
+        let chunk = Chunk { conversation: packing.rest(), place: Place::Last, done, total };
+        let text = asking.summarise(summary.as_deref(), chunk).await?;
         let usage = asking.calls.iter().fold(Usage::default(), |mut usage, call| {
             usage.add(call.usage);
             usage
@@ -351,9 +371,9 @@ impl SummarizationHandoff {
     async fn store_summary(
         &self,
         request: &Request<'_>,
-        (seen, threads): (&Seen, Vec<Planned>),
-        (told, calls): (&Draft, &[Called]),
+        finished: FinishedSummary<'_>,
     ) -> Result<Transferred, SummarizationError> {
+        let FinishedSummary { seen, threads, draft: told, calls } = finished;
         let now = Timestamp::now();
         let (head, in_head) = seen.head(&*self.store).await?;
         // Nothing is kept that was put together from what is harmless alone.
@@ -385,7 +405,7 @@ impl SummarizationHandoff {
                 ..archived(&request.departure, thread, &summary)
             };
             let key = format!("turns_archived:{}", summary.id);
-            events.push(NewEvent::new(EventType::TurnsArchived, &archived, now)?.keyed(key));
+            events.push(NewEvent::of(&archived, now)?.keyed(key));
             writes.push(Write::Append { thread_id: thread.thread_id, events });
         }
         writes.extend(request.done.clone());
@@ -455,14 +475,16 @@ pub(super) fn traced(calls: &[Called]) -> Result<Vec<NewEvent>, serde_json::Erro
     calls
         .iter()
         .map(|call| {
-            let content = json!({
-                "purpose": "transfer",
-                "model": call.model,
-                "usage": call.usage,
-                "prompt_sha256": call.prompt_sha256,
-                "problem": call.problem,
-            });
-            NewEvent::new(EventType::ModelCalled, &content, call.ended)?.that_took(call.took)
+            let called = ModelCalled {
+                purpose: CallPurpose::Transfer,
+                handoff_id: None,
+                model: Some(call.model.clone()),
+                usage: Some(call.usage),
+                prompt_sha256: Some(call.prompt_sha256.clone()),
+                problem: call.problem.clone(),
+                trace: None,
+            };
+            NewEvent::of(&called, call.ended)?.that_took(call.took)
         })
         .collect()
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use journal::{OutboxItem, OutboxQuery, PAGE_ROWS_MAX, Planned, Store, Transaction, Write};
 use protocol::{ArchiveReason, ParentKind, SummaryId, Thread, ThreadId};
-use runtime::{Contexts, Frame, Frames};
+use runtime::{Contexts, Frame, Frames, RunScope};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -50,13 +50,19 @@ pub struct Settled {
     pub withheld: u64,
 }
 
+/// What an item of the queue asks for.
+#[derive(Clone, Copy)]
+struct QueuedTransfer<'a> {
+    due: &'a Due,
+    /// Takes the item out of the queue.
+    done: &'a Write,
+    writer: Writer,
+}
+
 impl Tiering {
     /// Puts the thread into the queue when its conversation is over the budget of the short-term tier, or a compaction
     /// left turns behind; otherwise, and for a sub-agent's thread, nothing. The budget goes into the queue with it, so that
     /// it holds whoever works on it. Reads what is new, and no old message.
-    ///
-    /// # Errors
-    /// When the journal fails.
     pub async fn look(&self, thread_id: ThreadId) -> Result<(), SummarizationError> {
         if !self.tiers.settings.enabled {
             return Ok(());
@@ -115,7 +121,7 @@ impl Tiering {
             let is_last = items.len() < page.limit;
             page.after = items.last().map(OutboxItem::place);
             for item in items {
-                match self.settle_item(item, &mut settled, (frames, cancel)).await {
+                match self.settle_item(item, &mut settled, RunScope { frames, cancel }).await {
                     Ok(()) | Err(SummarizationError::Busy { .. } | SummarizationError::Contended { .. }) => {}
                     Err(SummarizationError::Stopped) => break 'queue,
                     Err(error) if error.is_of_the_model() => {
@@ -141,7 +147,7 @@ impl Tiering {
         &self,
         item: OutboxItem,
         settled: &mut Vec<Settled>,
-        running: (&Frames, &CancellationToken),
+        scope: RunScope<'_>,
     ) -> Result<(), SummarizationError> {
         let done = Write::Dequeue {
             kind: TRANSFER_DUE.to_owned(),
@@ -157,10 +163,11 @@ impl Tiering {
         }
         let writer = if item.attempts < FAILURES_MAX { Writer::Model } else { Writer::Extract };
         let mut work = Work { draft: due.draft.clone(), thread_id: Some(due.thread_id), ..Work::default() };
-        let came = self.work_through(&due, (&done, writer), (&mut work, settled), running).await;
+        let transfer = QueuedTransfer { due: &due, done: &done, writer };
+        let came = self.work_through(transfer, &mut work, settled, scope).await;
         match &came {
             Ok(()) => self.tiers.leave_trace(&mut work).await?,
-            Err(error) => self.keep((item, due), work, error).await?,
+            Err(error) => self.keep(item, due, work, error).await?,
         }
         came
     }
@@ -168,11 +175,12 @@ impl Tiering {
     /// Goes through what is due in a thread, part by part. The plan is made anew for each: the thread may have changed.
     async fn work_through(
         &self,
-        due: &Due,
-        (done, writer): (&Write, Writer),
-        (work, settled): (&mut Work, &mut Vec<Settled>),
-        running: (&Frames, &CancellationToken),
+        transfer: QueuedTransfer<'_>,
+        work: &mut Work,
+        settled: &mut Vec<Settled>,
+        scope: RunScope<'_>,
     ) -> Result<(), SummarizationError> {
+        let QueuedTransfer { due, done, writer } = transfer;
         let (store, thread_id) = (&self.tiers.store, due.thread_id);
         let (mut progress, mut outdated) = (Progress::Begun, 0);
         while outdated < ATTEMPTS_MAX {
@@ -182,7 +190,7 @@ impl Tiering {
             if !store.active_runs(Some(thread_id)).await?.is_empty() {
                 return Err(SummarizationError::Busy { thread_id });
             }
-            let steps = self.plan(&thread, due, (work.draft.as_ref(), progress)).await?;
+            let steps = self.plan(&thread, due, work.draft.as_ref(), progress).await?;
             let Some(Step { window, departure }) = steps.first() else {
                 self.commit(vec![done.clone()]).await?;
                 break;
@@ -196,7 +204,7 @@ impl Tiering {
                 planned: Some(Planned { thread_id, last_seq: thread.last_seq }),
                 done: is_last.then(|| done.clone()),
             };
-            match self.tiers.attempt(&request, work, running).await? {
+            match self.tiers.attempt(&request, work, scope).await? {
                 Came::Stored(transferred) => {
                     settled.push(told(thread_id, departure, transferred));
                     if is_last {
@@ -218,7 +226,8 @@ impl Tiering {
     /// calls that were made.
     async fn keep(
         &self,
-        (item, due): (OutboxItem, Due),
+        item: OutboxItem,
+        due: Due,
         work: Work,
         error: &SummarizationError,
     ) -> Result<(), SummarizationError> {
@@ -255,7 +264,6 @@ impl Tiering {
     }
 }
 
-/// Returns the item of the queue with that key.
 pub(super) async fn queued(store: &dyn Store, key: &str) -> journal::Result<Option<OutboxItem>> {
     store.outbox_item(TRANSFER_DUE, key).await
 }

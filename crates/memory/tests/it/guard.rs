@@ -9,8 +9,8 @@ use memory::block::{self, CLOSE, OPEN, PLACEHOLDER};
 use memory::{AgentFile, Outcome};
 use protocol::{RunStatus, ThreadId, ToolStatus};
 use runtime::Tool;
-use scripted::Reply;
 use serde_json::json;
+use test_model::Reply;
 
 use crate::world::{End, World, doing};
 

@@ -3,8 +3,8 @@
 use std::fs;
 
 use protocol::{EventType, RunStatus};
-use scripted::Reply;
 use serde_json::json;
+use test_model::Reply;
 
 use crate::world::World;
 
@@ -71,11 +71,11 @@ async fn f2_what_cannot_be_read_fails_the_turn_with_a_reason_and_a_missing_file_
     fs::create_dir(world.path()).unwrap();
     let end = world.say(thread_id, "A folder.").await;
     assert_eq!(end.status, RunStatus::Error);
-    assert!(end.error.unwrap().contains("it is not a regular file"));
+    assert!(end.error.clone().unwrap().contains("it is not a regular file"));
     fs::remove_dir(world.path()).unwrap();
     fs::write(world.path(), b"\xff\xfea\0").unwrap();
     let end = world.say(thread_id, "UTF-16.").await;
-    assert!(end.error.unwrap().contains("is UTF-16, save it as UTF-8"));
+    assert!(end.error.clone().unwrap().contains("is UTF-16, save it as UTF-8"));
     assert_eq!(world.server.calls(), 1);
 }
 

@@ -23,8 +23,8 @@ use protocol::{
     RunStatus, Seq, Thread, ThreadId, ToolMessage, ToolStatus, TurnsArchived, Usage,
 };
 use runtime::{Contexts, Frames};
-use scripted::{Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Reply, Script, Server};
 use tokio_util::sync::CancellationToken;
 
 /// The model threads are sent to.
@@ -126,7 +126,7 @@ impl Desk {
             assistant_id: AssistantId::default(),
             status: RunStatus::Running,
             model: None,
-            error: None,
+            failure: None,
             lease_owner: Some("test".to_owned()),
             lease_until: Some(at(1_000_000)),
             usage: Usage::default(),
@@ -149,7 +149,7 @@ impl Desk {
     }
 
     pub async fn due(&self, thread_id: ThreadId, now: Timestamp) -> OutboxItem {
-        memory::transfer_due(&*self.store, (&agent(), thread_id), now).await.unwrap()
+        memory::transfer_due(&*self.store, &agent(), thread_id, now).await.unwrap()
     }
 
     pub async fn queue(&self) -> Vec<OutboxItem> {

@@ -9,8 +9,8 @@ use journal::Sqlite;
 use memory::{AgentFile, EditMemory};
 use protocol::{Message, RunId, ThreadId, ToolMessage, ToolStatus};
 use runtime::{Channels, Detail, Frames, Repeat, Subject, Tool, ToolContext, ToolOutput};
-use scripted::Reply;
 use serde_json::{Value, json};
+use test_model::Reply;
 use tokio_util::sync::CancellationToken;
 
 use crate::world::World;

@@ -13,8 +13,8 @@ use memory::block;
 use memory::{AgentFile, EditMemory};
 use protocol::ToolStatus;
 use runtime::Tool;
-use scripted::Reply;
 use serde_json::json;
+use test_model::Reply;
 
 use crate::tool::context;
 use crate::world::{World, doing};

@@ -18,9 +18,9 @@ use runtime::{
     Contexts, Driver, Edge, Frame, Frames, Graph, Hook, HooksNode, Item, Limits, MODEL_NODE, ModelNode,
     Point, Repeat, Start, TOOLS_NODE, Tool, ToolContext, ToolOutput, ToolsNode, Update, wants_tools,
 };
-use scripted::{Reply, Script, Server};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
+use test_model::{Reply, Script, Server};
 use tokio_util::sync::CancellationToken;
 
 /// The name of this process in leases.
@@ -167,6 +167,7 @@ impl World {
             lease: OWNER.into(),
             now: Timestamp::now(),
             origin: runtime::Origin::New,
+            durability: Default::default(),
         };
         let start = Start { update, ..Start::default() };
         let point = runtime::admit(&*self.store, &driver.graph, &admission, start).await.unwrap();
@@ -177,8 +178,8 @@ impl World {
         while let Some(Item::Frame(_, frame)) = stream.next().await {
             match &*frame {
                 Frame::Notice { text } => notices.push(text.clone()),
-                Frame::RunEnded { error: why, .. } => {
-                    error.clone_from(why);
+                Frame::RunEnded { failure, .. } => {
+                    error = failure.as_ref().map(|failure| failure.message.clone());
                     break;
                 }
                 _ => {}
@@ -201,9 +202,10 @@ impl World {
             tools: self.tools.iter().map(|tool| tool.spec()).collect(),
             hooks: hooks.clone(),
             contexts: Arc::new(Contexts::default()),
+            too_large_hint: "begin again",
         };
         let after_model = |channels: &Channels| {
-            if wants_tools(channels) { Some(TOOLS_NODE) } else { Some(AFTER_AGENT_NODE) }
+            Ok(Some(if wants_tools(channels)? { TOOLS_NODE } else { AFTER_AGENT_NODE }))
         };
         let point = |point| Arc::new(HooksNode { point, hooks: hooks.clone() });
         let tools = ToolsNode::new(self.tools.clone(), self.folder.path().to_owned(), hooks.clone());

@@ -28,16 +28,10 @@ impl Failure {
 
     /// Adds what the headers of the answer say.
     pub(super) fn with(mut self, id: Option<String>, wait: Option<Duration>) -> Self {
-        match &mut self.error {
-            Error::Refused { request_id, .. } | Error::Failed { request_id, .. } => *request_id = id,
-            Error::Limited { retry_after, .. } => *retry_after = wait,
-            Error::Unreachable { .. }
-            | Error::Silent { .. }
-            | Error::Unauthorized { .. }
-            | Error::Overflow { .. }
-            | Error::Illegal { .. }
-            | Error::Broken { .. }
-            | Error::Setup { .. } => {}
+        if let Error::Refused { request_id, .. } | Error::Failed { request_id, .. } = &mut self.error {
+            *request_id = id;
+        } else if let Error::Limited { retry_after, .. } = &mut self.error {
+            *retry_after = wait;
         }
         self.retry_after = wait;
         self

@@ -16,9 +16,7 @@ const SECRET_BYTES_MIN: usize = 8;
 
 /// Where requests to one model go and what they carry.
 pub(super) struct Route {
-    /// The model.
     pub(super) name: ModelName,
-    /// Where requests go.
     pub(super) url: Url,
     /// Scheme, host and port, to be shown.
     pub(super) origin: String,

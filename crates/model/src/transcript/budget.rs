@@ -144,13 +144,9 @@ impl Shortening {
             .iter()
             .filter(|message| matches!(message, Message::Tool(_)))
             .flat_map(Message::content)
-            .filter_map(|block| match block {
-                Block::Text { text } => Some(tokens::weight(text)),
-                Block::Thinking { .. }
-                | Block::ToolCall { .. }
-                | Block::Media { .. }
-                | Block::Opaque { .. } => None,
-            })
+            .filter_map(
+                |block| if let Block::Text { text } = block { Some(tokens::weight(text)) } else { None },
+            )
             .collect();
         // One token more for each, because the estimate rounds up.
         let excess_tokens = self.tokens - tokens_max + lengths.len() as u64;
@@ -169,12 +165,10 @@ impl Shortening {
         // What says that something is left out takes room itself.
         let kept = fits.saturating_sub(POINTER_CHARS).max(CLIPPED_CHARS_MIN);
         for index in old..self.messages.len() {
-            self.change(index, |block| match block {
-                Block::Text { text } => shorten(text, kept, kept),
-                Block::ToolCall { .. }
-                | Block::Thinking { .. }
-                | Block::Media { .. }
-                | Block::Opaque { .. } => {}
+            self.change(index, |block| {
+                if let Block::Text { text } = block {
+                    shorten(text, kept, kept);
+                }
             });
         }
     }

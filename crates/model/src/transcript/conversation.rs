@@ -155,7 +155,6 @@ impl<'a> Conversation<'a> {
         Said { speaker, pieces: &self.pieces[begin..*end] }
     }
 
-    /// Returns the last speaker.
     pub(super) fn last_speaker(&self) -> Option<&Speaker<'a>> {
         self.entries.last().map(|(speaker, _)| speaker)
     }

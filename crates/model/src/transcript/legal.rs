@@ -181,17 +181,9 @@ impl<'a> Draft<'a> {
     }
 
     fn own_thinking<'b>(&self, block: &'b Block) -> Option<Own<'b>> {
-        match block {
-            Block::Thinking { provider: Some(provider), raw: Some(raw), .. } => {
-                let is_own = provider == self.profile.provider.as_str() && self.profile.takes_thinking(raw);
-                is_own.then_some(Own { provider, raw })
-            }
-            Block::Thinking { .. }
-            | Block::Text { .. }
-            | Block::ToolCall { .. }
-            | Block::Media { .. }
-            | Block::Opaque { .. } => None,
-        }
+        let Block::Thinking { provider: Some(provider), raw: Some(raw), .. } = block else { return None };
+        let is_own = provider == self.profile.provider.as_str() && self.profile.takes_thinking(raw);
+        is_own.then_some(Own { provider, raw })
     }
 
     /// Returns what becomes of the reasoning in the tool loop that `messages` begin with.

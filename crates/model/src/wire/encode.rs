@@ -27,7 +27,6 @@ impl Serialize for Base64<'_> {
     }
 }
 
-/// Media as a `data:` URL.
 pub(super) struct DataUrl<'a>(pub(super) Media<'a>);
 
 impl Serialize for DataUrl<'_> {

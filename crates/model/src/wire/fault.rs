@@ -23,12 +23,11 @@ pub(crate) enum Fault {
 
 impl Fault {
     /// Returns what is wrong with an event that is not what its format says.
-    pub(crate) fn unreadable(error: &serde_json::Error) -> Self {
-        let reason = error.to_string();
-        // A half can neither be stored nor sent on, and what is said of the escape would tell nobody so.
-        Self::Unreadable(match reason.contains("hex escape") {
-            true => format!("the text holds half a surrogate pair: {reason}"),
-            false => reason,
+    pub(crate) fn unreadable(error: &serde_json::Error, event: &str) -> Self {
+        // What the parser says of the escape would not tell anybody what it is.
+        Self::Unreadable(match protocol::lone_surrogate(event) {
+            Some(_) => format!("the text holds half a surrogate pair: {error}"),
+            None => error.to_string(),
         })
     }
 }
@@ -40,7 +39,6 @@ pub(crate) struct Report {
     pub(crate) status: u16,
     /// The provider's code or type of the failure; may be empty.
     pub(crate) kind: String,
-    /// The provider's words.
     pub(crate) message: String,
     /// The provider's id of the request.
     pub(crate) request_id: Option<String>,

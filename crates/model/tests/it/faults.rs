@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use model::{Error, ModelName, Part, Provider, Settings, connect};
-use scripted::{Fault, Reply};
+use test_model::{Fault, Reply};
 
 use super::{KEY, ask, model, question, serve, settings};
 

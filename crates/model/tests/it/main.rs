@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use model::{ChatModel, ChatRequest, Error, Part, Provider, Settings, connect};
 use protocol::{AiMessage, Message};
-use scripted::{Reply, Script, Server};
+use test_model::{Reply, Script, Server};
 
 /// A key that must never be seen anywhere but in a header.
 const KEY: &str = "sk-secret-key-123";

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use model::{ChatModel, ChatRequest, Provider, ToolSpec};
 use protocol::{AiMessage, Block, Message, ToolMessage, ToolStatus};
-use scripted::{Reply, Script, Server};
 use serde_json::json;
+use test_model::{Reply, Script, Server};
 
 use super::{model, settings};
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use futures::StreamExt;
 use model::{ChatRequest, Part, Provider, ToolSpec};
 use protocol::{Block, HumanMessage, Message, StopReason, ToolMessage, ToolStatus, Usage};
-use scripted::{Fault, Reply, Stop};
 use serde_json::json;
+use test_model::{Fault, Reply, Stop};
 
 use super::{KEY, ask, model, question, serve, settings, text_of};
 

@@ -1,60 +1,27 @@
 //! The catalog of event types: every name that Segue writes into the journal, and the category it belongs to.
+//! The content of each is the type of the same name in [`crate::event::body`].
 //! A reader that meets a name not listed here ignores the event.
 
-use serde::{Deserialize, Serialize};
-
-/// The group an event belongs to; history reads `message`, everything else explains it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Category {
-    /// What people, models and tools said.
-    Message,
-    /// Internal model calls and timings.
-    Trace,
-    /// What a middleware decided: handoffs, compaction.
-    Middleware,
-    /// Results of a run.
-    Outputs,
-    /// Failures.
-    Error,
-    /// Text that reached a model but that nobody said: reminders, instructions, notes of an imported session.
-    Context,
-    /// What happened inside a sub-agent.
-    Subagent,
-    /// Threads and runs beginning and ending.
-    Lifecycle,
-}
-
-impl Category {
-    /// Every category.
-    pub const ALL: [Self; 8] = [
-        Self::Message,
-        Self::Trace,
-        Self::Middleware,
-        Self::Outputs,
-        Self::Error,
-        Self::Context,
-        Self::Subagent,
-        Self::Lifecycle,
-    ];
-
-    /// Returns the stored name (at most 16 characters).
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Message => "message",
-            Self::Trace => "trace",
-            Self::Middleware => "middleware",
-            Self::Outputs => "outputs",
-            Self::Error => "error",
-            Self::Context => "context",
-            Self::Subagent => "subagent",
-            Self::Lifecycle => "lifecycle",
-        }
-    }
-
-    /// Returns the category of that stored name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|category| category.as_str() == name)
+named_enum! {
+    /// The group an event belongs to; history reads `message`, everything else explains it.
+    #[derive(PartialOrd, Ord)]
+    pub enum Category {
+        /// What people, models and tools said.
+        Message = "message",
+        /// Internal model calls and timings.
+        Trace = "trace",
+        /// What a middleware decided: handoffs, compaction.
+        Middleware = "middleware",
+        /// Results of a run.
+        Outputs = "outputs",
+        /// Failures.
+        Error = "error",
+        /// Text that reached a model but that nobody said: reminders, instructions, notes of an imported session.
+        Context = "context",
+        /// What happened inside a sub-agent.
+        Subagent = "subagent",
+        /// Threads and runs beginning and ending.
+        Lifecycle = "lifecycle",
     }
 }
 
@@ -87,81 +54,81 @@ macro_rules! catalog {
 }
 
 catalog! {
-    /// A person's message; content is a `HumanMessage`.
+    /// A person's message.
     HumanMessage = "human_message" in Message,
-    /// A model's message; content is an `AiMessage`.
+    /// A model's message.
     AiMessage = "ai_message" in Message,
-    /// A tool's result; content is a `ToolMessage`.
+    /// A tool's result.
     ToolMessage = "tool_message" in Message,
-    /// Text of an imported session that its harness injected; content is `{role, text}`.
+    /// Text of an imported session that its harness injected.
     ImportedNote = "imported_note" in Context,
-    /// A place where the imported session's own agent compacted; content is `{label, details}`.
+    /// A place where the imported session's own agent compacted.
     ImportedBoundary = "imported_boundary" in Middleware,
-    /// The summary the imported session's agent wrote at a boundary; content is `{text}`.
+    /// The summary the imported session's agent wrote at a boundary.
     ImportedSummary = "imported_summary" in Middleware,
-    /// A thread began; content names its origin.
+    /// A thread began.
     ThreadCreated = "thread_created" in Lifecycle,
-    /// A thread got another name; content is `{name}`.
+    /// A thread got another name.
     ThreadRenamed = "thread_renamed" in Lifecycle,
-    /// A person took the thread back to an earlier point; content is `{keep_seq, superseded}`, the last seq that
-    /// stayed and how many messages are no longer shown.
+    /// A thread moved to another folder.
+    ThreadRehomed = "thread_rehomed" in Lifecycle,
+    /// A person took the thread back to an earlier point.
     ThreadRewound = "thread_rewound" in Lifecycle,
-    /// A run began; content is `{model, ...}`, counters and ids only.
+    /// A run began.
     RunStarted = "run_started" in Lifecycle,
-    /// A person asked, from this process or another, that a run stops; content is empty.
+    /// A person asked, from this process or another, that a run stops.
     RunStopRequested = "run_stop_requested" in Lifecycle,
-    /// A run stopped to ask a person; content is `{interrupt_ids, actions}`.
+    /// A run stopped to ask a person.
     RunInterrupted = "run_interrupted" in Lifecycle,
-    /// A run ended; content is `{status, steps, ...}`, counters and ids only.
+    /// A run ended.
     RunEnded = "run_ended" in Lifecycle,
-    /// A run failed; content is `{kind, message}`.
+    /// A run failed.
     RunFailed = "run_failed" in Error,
-    /// A rule or a person decided about a tool call before it ran; content is `{call_id, tool, decision, by, rule?}`.
+    /// A rule or a person decided about a tool call before it ran.
     ToolCallDecided = "tool_call_decided" in Middleware,
-    /// A sub-agent came to its end; content is `{call_id, thread_id, status, usage, model}`.
+    /// A sub-agent came to its end.
     SubagentEnded = "subagent_ended" in Subagent,
-    /// An internal model call (a handoff draft, a title); content is `{purpose, model, usage, prompt_sha256}`.
+    /// An internal model call (a handoff draft, a title).
     ModelCalled = "model_called" in Trace,
-    /// The instructions and memory a run was given, by hash; content is `{sources: [{name, sha256}]}`.
+    /// The instructions and memory a run was given, by hash.
     MemoryRead = "memory_read" in Trace,
-    /// A stretch of the conversation was condensed for the model; content is a `Compaction`.
+    /// A stretch of the conversation was condensed for the model.
     Compacted = "middleware:summarize" in Middleware,
-    /// A person took the newest compaction back; content is a `CompactionUndone`.
+    /// A person took the newest compaction back.
     CompactionUndone = "compaction_undone" in Middleware,
-    /// The conversation was to be condensed and was not; content is a `CompactionFailed`.
+    /// The conversation was to be condensed and was not.
     CompactionFailed = "compaction_failed" in Middleware,
-    /// A tool's result is too large to be sent; from here on the model is sent its ends. Content is a `ClippedResult`.
+    /// A tool's result is too large to be sent; from here on the model is sent its ends.
     ResultClipped = "tool_result_clipped" in Middleware,
-    /// A summary stands for old turns of the thread; content is a `TurnsArchived`.
+    /// A summary stands for old turns of the thread.
     TurnsArchived = "turns_archived" in Middleware,
-    /// Old turns of the thread are in its context again, because their summary is gone; content is a `TurnsRestored`.
+    /// Old turns of the thread are in its context again, because their summary is gone.
     TurnsRestored = "turns_restored" in Middleware,
-    /// A handoff was asked for; content is `{handoff_id, goal, initiated_by}`.
+    /// A handoff was asked for.
     HandoffRequested = "handoff_requested" in Middleware,
-    /// A proposal was stored; content is `{handoff_id, iteration, summary_sha256}`.
+    /// A proposal was stored.
     HandoffProposed = "handoff_proposed" in Middleware,
-    /// A person gave feedback, or asked for another draft; content is `{handoff_id, iteration, feedback?, model?}`, the
-    /// iteration it is about.
+    /// A person gave feedback, or asked for another draft.
     HandoffRefined = "handoff_refined" in Middleware,
-    /// A person went back to an earlier proposal; content is `{handoff_id, iteration, reverted_to}`.
+    /// A person went back to an earlier proposal.
     HandoffReverted = "handoff_reverted" in Middleware,
-    /// A summary was over its limit and was cut; content is `{handoff_id, tokens_before, tokens_after}`.
+    /// A summary was over its limit and was cut.
     HandoffTruncated = "handoff_truncated" in Middleware,
-    /// A handoff was accepted; content is `{handoff_id, iteration, summary_sha256, child_thread_id}`.
+    /// A handoff was accepted.
     HandoffAccepted = "handoff_accepted" in Middleware,
-    /// A handoff was declined; content is `{handoff_id, message}`.
+    /// A handoff was declined.
     HandoffDeclined = "handoff_declined" in Middleware,
-    /// A handoff was shown and nothing else; content is `{handoff_id}`.
+    /// A handoff was shown and nothing else.
     HandoffPreviewed = "handoff_previewed" in Middleware,
-    /// A handoff could not be completed; content is `{handoff_id, reason}`.
+    /// A handoff could not be completed.
     HandoffFailed = "handoff_failed" in Middleware,
-    /// A pending handoff was given up unanswered; content is `{handoff_id}`.
+    /// A pending handoff was given up unanswered.
     HandoffExpired = "handoff_expired" in Middleware,
-    /// The block of the child was written; content is `{handoff_id, file}`.
+    /// The block of the child was written.
     HandoffSeeded = "handoff_seeded" in Middleware,
-    /// The block was cleared after the child's first complete turn; content is `{handoff_id}`.
+    /// The block was cleared after the child's first complete turn.
     HandoffCleaned = "handoff_cleaned" in Middleware,
-    /// The accepted summary is in the mirror, or the mirror does not take it; content is `{handoff_id, accepted_at, error?}`.
+    /// The accepted summary is in the mirror, or the mirror does not take it.
     HandoffMirrored = "handoff_mirrored" in Middleware,
 }
 

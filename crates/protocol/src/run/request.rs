@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::CheckpointId;
+use crate::{CheckpointId, InterruptId};
 
 /// What a client asked a run for; what it did not say is not stored either.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -61,6 +61,16 @@ pub struct RunRequest {
     /// How often the client wants checkpoints; kept for it to read back, every step is durable.
     #[serde(skip_serializing_if = "is_unsaid")]
     pub durability: Option<String>,
+    /// The folder in which the run's tools work. The terminal names its own; where a request names none, the run works in
+    /// the thread's folder. A run that has begun is stored with the folder it works in.
+    #[serde(skip_serializing_if = "is_unsaid")]
+    pub workspace: Option<String>,
+    /// Whether the thread moves to the run's folder: calls that wait for a decision are asked about again, there.
+    #[serde(skip_serializing_if = "is_unsaid")]
+    pub rehome: bool,
+    /// The question that has to wait still when the thread moves; `None` moves it whatever waits.
+    #[serde(skip_serializing_if = "is_unsaid")]
+    pub rehome_interrupt_id: Option<InterruptId>,
 }
 
 /// Returns whether a client that says nothing says this.
@@ -98,6 +108,9 @@ impl RunRequest {
             temporary: self.temporary,
             strict_resume: self.strict_resume,
             durability: self.durability.clone(),
+            workspace: self.workspace.clone(),
+            rehome: self.rehome,
+            rehome_interrupt_id: self.rehome_interrupt_id,
         }
     }
 

@@ -1,9 +1,13 @@
 //! Answers to what a run asked: which are taken, and the admission of the run that goes on with them.
 
 use journal::{Store, Transaction, Write};
+use protocol::event::body::RunBeginning;
 use protocol::{Checkpoint, Decisions, Interrupt, InterruptStatus};
 
-use super::{ATTEMPTS_MAX, Admission, admitting, checkpoint, commit, expected, is_outrun, started, writes};
+use super::{
+    ATTEMPTS_MAX, Admission, AnswerDurability, admitting, checkpoint, commit, expected, is_outrun, started,
+    writes,
+};
 use crate::Result;
 use crate::driver::Admitted;
 use crate::error::{Error, Rejection};
@@ -16,8 +20,8 @@ use crate::turn::{ANSWERS_CHANNEL, Asked, GOES_ON_CHANNEL, RECOVERED_CHANNEL, as
 /// when the node runs. Where other questions of the step wait, there is no run that `with` could belong to: nothing is
 /// written then, unless there is nothing `with` the answers. The caller has checked the answers.
 ///
-/// Where that node is immediate and nothing is to be written `with` them, answers and admission become durable with its
-/// step: it is driving the run that fails then, also with [`Error::Outrun`] when another run came and went meanwhile, and
+/// Where that node is immediate, and nothing is to be written `with` them or [`AnswerDurability::WithStep`] is asked for,
+/// answers and admission become durable with its step: it is driving the run that fails then, also with [`Error::Outrun`] when another run came and went meanwhile, and
 /// the answers may be given again.
 ///
 /// # Errors
@@ -55,8 +59,9 @@ pub async fn resume(
         first.extend([admitting(admission), expected(admission, before.as_ref())]);
         first.extend(with.writes.clone());
         let mut events = with.events.clone();
-        events.push(started(admission, "resumed")?);
-        if with.writes.is_empty() && graph.get(&interrupt.node).is_some_and(|node| node.is_immediate()) {
+        events.push(started(admission, RunBeginning::Resumed)?);
+        let joins_step = with.writes.is_empty() || admission.durability == AnswerDurability::WithStep;
+        if joins_step && graph.get(&interrupt.node).is_some_and(|node| node.is_immediate()) {
             let writes = writes(admission, first, events, &checkpoint);
             let head_seq = before.map_or(0, |point| point.head_seq);
             return Ok(Some(Admitted::owing(Checkpoint { head_seq, ..checkpoint }, writes)));
@@ -79,32 +84,29 @@ fn resolving(answers: &[(&Interrupt, &Decisions)], admission: &Admission) -> Vec
 }
 
 /// Returns a question of the step at which the thread waits if everything that step asked is answered, and no run has
-/// gone on with it.
-///
-/// # Errors
-/// When the journal fails.
+/// gone on with it. Where the checkpoint's record of what was asked cannot be read, nothing says that all of it is.
 pub async fn answered(store: &dyn Store, checkpoint: &Checkpoint) -> Result<Option<Interrupt>> {
     let Some(node) = checkpoint.next.as_deref() else { return Ok(None) };
-    let id = interrupt_id(checkpoint.run_id, checkpoint.step, (node, 0));
+    let id = interrupt_id(checkpoint.run_id, checkpoint.step, node, 0);
     let Some(first) = store.interrupt(id).await? else { return Ok(None) };
-    let answers = asked(store, &first, &checkpoint.channels).await?;
-    let is_answered = checkpoint.channels.contains_key(&asked_channel(node))
+    let answers = match asked(store, &first, &checkpoint.channels).await {
+        Err(Error::Channel(_)) => return Ok(None),
+        answers => answers?,
+    };
+    let is_answered = asked_channel(node).is_set(&checkpoint.channels)
         && answers.iter().all(|(_, (_, decided))| decided.is_some());
     Ok(is_answered.then_some(first))
 }
 
 /// Admits the run that resumes at the node of `interrupt` if everything its step asked is answered and nobody has
 /// begun it: the process that stored the last answer may have ended there.
-///
-/// # Errors
-/// When the journal fails.
 pub async fn begin_answered(
     store: &dyn Store,
     admission: &Admission,
     interrupt: &Interrupt,
 ) -> Result<Option<Admitted>> {
     let Some(before) = store.checkpoint(admission.thread_id).await? else { return Ok(None) };
-    if !before.channels.contains_key(&asked_channel(&interrupt.node)) {
+    if !asked_channel(&interrupt.node).is_set(&before.channels) {
         return Ok(None);
     }
     let answers = asked(store, interrupt, &before.channels).await?;
@@ -113,7 +115,8 @@ pub async fn begin_answered(
     }
     let checkpoint = resuming(admission, interrupt, Some(before.clone()), answers)?;
     let writes = vec![admitting(admission), expected(admission, Some(&before))];
-    match commit(store, admission, writes, vec![started(admission, "resumed")?], checkpoint).await {
+    match commit(store, admission, writes, vec![started(admission, RunBeginning::Resumed)?], checkpoint).await
+    {
         Ok(checkpoint) => Ok(Some(Admitted::at(checkpoint, Entry::Fresh))),
         Err(error) if is_outrun(&error) || matches!(error, Error::Journal(journal::Error::Busy { .. })) => {
             Ok(None)
@@ -127,12 +130,12 @@ type Decided = (protocol::InterruptId, (String, Option<Decisions>));
 
 /// Returns what the step of `interrupt` asked, in order, with the answers there are.
 async fn asked(store: &dyn Store, interrupt: &Interrupt, channels: &Channels) -> Result<Vec<Decided>> {
-    let Some(Asked { step, keys, .. }) = Asked::of(channels, &interrupt.node) else {
+    let Some(Asked { step, keys, .. }) = asked_channel(&interrupt.node).get(channels)? else {
         return Ok(vec![(interrupt.interrupt_id, (interrupt.node.clone(), interrupt.decisions.clone()))]);
     };
     let mut answers = Vec::with_capacity(keys.len());
     for (index, key) in keys.into_iter().enumerate() {
-        let id = interrupt_id(interrupt.run_id, step, (&interrupt.node, index));
+        let id = interrupt_id(interrupt.run_id, step, &interrupt.node, index);
         let decided = store.interrupt(id).await?.and_then(|asked| asked.decisions);
         answers.push((id, (key, decided)));
     }
@@ -147,16 +150,17 @@ fn resuming(
 ) -> Result<Checkpoint> {
     let (mut channels, activities) =
         before.map(|point| (point.channels, point.activities)).unwrap_or_default();
-    channels.remove(GOES_ON_CHANNEL);
+    GOES_ON_CHANNEL.remove(&mut channels);
     let answers: Vec<Answer> = answers
         .into_iter()
         .filter_map(|(_, (key, decisions))| Some(Answer { key, decisions: decisions? }))
         .collect();
-    channels.insert(ANSWERS_CHANNEL.to_owned(), serde_json::to_value(answers)?);
-    if Asked::of(&channels, &interrupt.node).is_some_and(|asked| asked.entry == Entry::Recovered) {
-        channels.insert(RECOVERED_CHANNEL.to_owned(), true.into());
+    ANSWERS_CHANNEL.set(&mut channels, &answers);
+    let asked = asked_channel(&interrupt.node);
+    if asked.get(&channels)?.is_some_and(|asked| asked.entry == Entry::Recovered) {
+        RECOVERED_CHANNEL.set(&mut channels, &true);
     }
-    channels.remove(&asked_channel(&interrupt.node));
+    asked.remove(&mut channels);
     Ok(checkpoint(admission, channels, activities, Some(interrupt.node.clone())))
 }
 

@@ -2,12 +2,13 @@
 
 use jiff::Timestamp;
 use journal::{Fence, Store, Transaction, Write};
-use protocol::{Checkpoint, CheckpointId, EventType, NewEvent, Run, RunId, RunStatus};
-use serde_json::json;
+use protocol::event::body::RunBeginning;
+use protocol::{Checkpoint, CheckpointId, FailureKind, Run, RunFailure, RunId, RunStatus};
 
 use super::GIVEN_BACK;
 use crate::Result;
 use crate::driver::lease::Lease;
+use crate::driver::lifecycle::RunEvents;
 use crate::driver::{Admitted, StopAsked};
 use crate::step::Entry;
 use crate::turn::RECOVERED_CHANNEL;
@@ -27,8 +28,7 @@ pub async fn request_stop(store: &dyn Store, run_id: RunId, now: Timestamp) -> R
         return Err(journal::Error::NotFound { what: "run", id: run_id.to_string() }.into());
     };
     if run.status.is_active() {
-        let event = NewEvent::new(EventType::RunStopRequested, &json!({}), now)?;
-        let event = event.in_run(run_id).keyed(stop_key(run_id));
+        let event = RunEvents { run_id, at: now }.stop_requested()?.keyed(stop_key(run_id));
         let writes = vec![Write::Append { thread_id: run.thread_id, events: vec![event] }];
         store.commit(Transaction { fence: None, writes }).await?;
     }
@@ -42,7 +42,8 @@ pub async fn request_stop(store: &dyn Store, run_id: RunId, now: Timestamp) -> R
 /// [`journal::Error::Fenced`] when its lease has not ended at `now`.
 pub async fn give_up(store: &dyn Store, run: &Run, lease: &Lease, now: Timestamp) -> Result<()> {
     let claim = taking(run, lease, now);
-    let writes = failed(store, run, ("store", "its process ended before it was done"), now).await?;
+    let failure = RunFailure::new(FailureKind::Store, "its process ended before it was done");
+    let writes = failed(store, run, failure, now).await?;
     let writes = std::iter::once(claim).chain(writes).collect();
     store.commit(Transaction { fence: None, writes }).await?;
     Ok(())
@@ -53,32 +54,29 @@ pub async fn give_up(store: &dyn Store, run: &Run, lease: &Lease, now: Timestamp
 ///
 /// # Errors
 /// [`journal::Error::Fenced`] when it is not running, or not `owner`'s.
-pub async fn fail(store: &dyn Store, run: &Run, owner: &str, (why, now): (&str, Timestamp)) -> Result<()> {
+pub async fn fail(store: &dyn Store, run: &Run, owner: &str, why: &str, now: Timestamp) -> Result<()> {
     let fence = Some(Fence { run_id: run.run_id, owner: owner.to_owned() });
-    let writes = failed(store, run, ("internal", why), now).await?;
+    let failure = RunFailure::new(FailureKind::Internal, why);
+    let writes = failed(store, run, failure, now).await?;
     store.commit(Transaction { fence, writes }).await?;
     Ok(())
 }
 
 /// Returns the writes by which a run ends in the middle of a step.
-async fn failed(
-    store: &dyn Store,
-    run: &Run,
-    (kind, why): (&str, &str),
-    now: Timestamp,
-) -> Result<Vec<Write>> {
-    let event = NewEvent::new(EventType::RunFailed, &json!({"kind": kind, "message": why}), now)?;
+async fn failed(store: &dyn Store, run: &Run, failure: RunFailure, now: Timestamp) -> Result<Vec<Write>> {
+    let left = store.checkpoint(run.thread_id).await?.filter(|point| point.run_id == run.run_id);
+    let steps = left.as_ref().map_or(0, |left| left.step);
     let patch = journal::RunPatch {
         status: Some(RunStatus::Error),
-        error: Some(why.to_owned()),
+        failure: Some(failure.clone()),
         at: Some(now),
         ..journal::RunPatch::default()
     };
+    let event = RunEvents { run_id: run.run_id, at: now }.failed(failure, steps)?;
     let mut writes = vec![
-        Write::Append { thread_id: run.thread_id, events: vec![event.in_run(run.run_id)] },
+        Write::Append { thread_id: run.thread_id, events: vec![event] },
         Write::UpdateRun { run_id: run.run_id, patch },
     ];
-    let left = store.checkpoint(run.thread_id).await?.filter(|point| point.run_id == run.run_id);
     writes.extend(left.map(|left| Write::PutCheckpoint(given_up(left, now))));
     writes.push(Write::SettleThread { thread_id: run.thread_id });
     Ok(writes)
@@ -87,7 +85,7 @@ async fn failed(
 fn given_up(left: Checkpoint, now: Timestamp) -> Checkpoint {
     let mut channels = left.channels;
     if left.next.is_some() {
-        channels.insert(RECOVERED_CHANNEL.to_owned(), true.into());
+        RECOVERED_CHANNEL.set(&mut channels, &true);
     }
     Checkpoint { checkpoint_id: CheckpointId::generate(), channels, created_at: now, ..left }
 }
@@ -111,8 +109,8 @@ pub enum Taken {
 /// # Errors
 /// [`journal::Error::Fenced`] when its lease has not ended, or is another process's.
 pub async fn reclaim(store: &dyn Store, run: &Run, lease: &Lease, taken: Taken) -> Result<Admitted> {
-    let content = json!({"how": "taken over", "model": run.model});
-    let started = NewEvent::new(EventType::RunStarted, &content, lease.now())?.in_run(run.run_id);
+    let events = RunEvents { run_id: run.run_id, at: lease.now() };
+    let started = events.started(RunBeginning::TakenOver, run.model.clone())?;
     let told = Write::Append { thread_id: run.thread_id, events: vec![started] };
     let taking = match taken {
         Taken::Claimed => {

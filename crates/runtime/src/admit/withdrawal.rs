@@ -15,7 +15,7 @@ use crate::node::model::DEFERRED_CHANNEL;
 use crate::node::newest_answer_before;
 use crate::node::tools::{CUT_OFF, TOOLS_NODE};
 use crate::step::{Channels, Entry};
-use crate::turn::{ANSWERS_CHANNEL, Asked, RECOVERED_CHANNEL, asked_channel};
+use crate::turn::{ANSWERS_CHANNEL, RECOVERED_CHANNEL, asked_channel};
 
 /// What a model is told of a call that waited when the person went on without deciding.
 const NOT_DONE: &str =
@@ -40,10 +40,10 @@ pub(super) struct Withdrawal {
 
 /// Takes what `node` asked out of a thread's state, for it goes on without an answer.
 pub fn forget_question(channels: &mut Channels, node: &str) {
-    channels.remove(&asked_channel(node));
-    channels.remove(&hook_channel(node));
-    channels.remove(ANSWERS_CHANNEL);
-    channels.remove(DEFERRED_CHANNEL);
+    asked_channel(node).remove(channels);
+    hook_channel(node).remove(channels);
+    ANSWERS_CHANNEL.remove(channels);
+    DEFERRED_CHANNEL.remove(channels);
 }
 
 impl Planning<'_> {
@@ -54,13 +54,17 @@ impl Planning<'_> {
         let mut withdrawal = Withdrawal { writes: Vec::new(), events: Vec::new(), others };
         let (mut told, mut left) = (None, Vec::new());
         for interrupt in pending {
-            let entry = Asked::of(channels, &interrupt.node).map(|asked| asked.entry);
+            // A record that cannot be read does not say that nothing was begun, so nothing is taken to be fresh.
+            let entry = match asked_channel(&interrupt.node).get(channels) {
+                Ok(asked) => asked.map(|asked| asked.entry),
+                Err(_) => Some(Entry::Recovered),
+            };
             let (interrupt_id, at) = (interrupt.interrupt_id, self.admission.now);
             withdrawal.writes.push(Write::ResolveInterrupt { interrupt_id, decisions: None, at });
             let is_asked_again = node == Some(interrupt.node.as_str());
             if is_asked_again {
                 if entry == Some(Entry::Recovered) {
-                    channels.insert(RECOVERED_CHANNEL.to_owned(), true.into());
+                    RECOVERED_CHANNEL.set(channels, &true);
                 }
             } else if node != Some(AFTER_MODEL_NODE) && self.start.back_to.is_none() {
                 // What was asked is about the calls at the thread's end; a past point has calls of its own.
@@ -77,8 +81,8 @@ impl Planning<'_> {
         for (node, is_asked_again) in left {
             match is_asked_again {
                 true => {
-                    channels.remove(&asked_channel(&node));
-                    channels.remove(ANSWERS_CHANNEL);
+                    asked_channel(&node).remove(channels);
+                    ANSWERS_CHANNEL.remove(channels);
                 }
                 false => forget_question(channels, &node),
             }
@@ -114,7 +118,7 @@ impl Planning<'_> {
         if self.start.back_to.is_some() {
             return Some(NOT_MADE);
         }
-        let is_recovered = before.channels.contains_key(RECOVERED_CHANNEL);
+        let is_recovered = RECOVERED_CHANNEL.is_set(&before.channels);
         let stood_at_calls = before.next.as_deref().is_some_and(makes_calls);
         stood_at_calls.then_some(if is_recovered { CUT_OFF } else { NOT_MADE })
     }
@@ -122,7 +126,7 @@ impl Planning<'_> {
     /// Returns the results of the newest answer's calls that have none.
     async fn not_done(&self, told: &str) -> Result<Vec<NewEvent>> {
         let until = self.start.back_to.as_ref().map(|point| point.keep_seq + 1);
-        let newest = newest_answer_before(self.store, (self.admission.thread_id, None), until).await?;
+        let newest = newest_answer_before(self.store, self.admission.thread_id, None, until).await?;
         let mut answered = newest.answered;
         answered.extend(self.answered_by_start());
         let calls = newest.answer.map(|answer| answer.content).unwrap_or_default();

@@ -1,20 +1,20 @@
 //! The driver's writes: what a step, an activity or the end of a run makes durable, and the frames that tell of it.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
 use journal::{RunPatch, ThreadPatch, Transaction, Write};
+use protocol::event::body::RunInterrupted;
 use protocol::{
-    Checkpoint, CheckpointId, CheckpointSource, Event, EventType, Interrupt, InterruptId, InterruptPayload,
+    Checkpoint, CheckpointId, CheckpointSource, Event, Interrupt, InterruptId, InterruptPayload,
     InterruptStatus, NewEvent, RunStatus, Seq, ThreadStatus,
 };
-use serde_json::json;
 
 use super::owed::{Owed, Part, State, Told};
 use super::{Drive, Others};
 use crate::Result;
 use crate::admit::{GIVEN_BACK, is_outrun};
+use crate::driver::lifecycle::RunEvents;
 use crate::error::Error;
 use crate::step::{Entry, Update};
 use crate::stream::frame::{Frame, public};
@@ -30,7 +30,7 @@ impl Drive<'_> {
         ending: Option<&Ending>,
     ) -> Result<()> {
         let now = Timestamp::now();
-        self.usage.lock().unwrap_or_else(PoisonError::into_inner).add(update.usage);
+        self.usage.lock().add(update.usage);
         let mut events = update.events;
         if let Some(ending) = ending {
             events.push(self.ended(turn, ending, now)?);
@@ -39,15 +39,18 @@ impl Drive<'_> {
         let mut points = Vec::new();
         if let Some(ending) = ending {
             let interrupts = ending.interrupts.iter().enumerate();
-            points.extend(interrupts.map(|asked| Write::RaiseInterrupt(self.interrupt(turn, asked, now))));
+            points
+                .extend(interrupts.map(|(index, payload)| {
+                    Write::RaiseInterrupt(self.interrupt(turn, index, payload, now))
+                }));
             writes.push(self.thread_rests(turn, ending, now).await?);
         }
+        let failure = ending.and_then(|ending| ending.failure.as_ref());
         writes.push(Write::UpdateRun {
             run_id: self.run_id,
             patch: RunPatch {
                 status: ending.map(|ending| ending.status),
-                error: ending
-                    .and_then(|ending| ending.failure.as_ref().map(|(_, message, _)| message.clone())),
+                failure: failure.cloned(),
                 lease_until: ending.is_none().then(|| self.driver.lease.until()),
                 add_usage: Some(update.usage),
                 at: Some(now),
@@ -65,7 +68,7 @@ impl Drive<'_> {
         let shown = self.shown(&events);
         points.push(Write::PutCheckpoint(checkpoint));
         let told = Told { events: shown, state };
-        self.owed.add(writes, (self.thread_id, events), points, told);
+        self.owed.add(writes, self.thread_id, events, points, told);
         let is_followed_at_once = ending.is_none()
             && turn.activities.is_empty()
             && turn.next.as_deref().is_some_and(|next| self.is_immediate(next));
@@ -77,7 +80,7 @@ impl Drive<'_> {
         let mut recorded = Owed::default();
         let events = self.own(events);
         let told = Told { events: self.shown(&events), state: None };
-        recorded.add(writes, (self.thread_id, events), Vec::new(), told);
+        recorded.add(writes, self.thread_id, events, Vec::new(), told);
         self.write(recorded).await
     }
 
@@ -179,7 +182,7 @@ impl Drive<'_> {
     }
 
     pub(super) fn interrupt_id(&self, turn: &Turn<'_>, index: usize) -> InterruptId {
-        interrupt_id(self.run_id, turn.step, (turn.next.as_deref().unwrap_or_default(), index))
+        interrupt_id(self.run_id, turn.step, turn.next.as_deref().unwrap_or_default(), index)
     }
 
     fn checkpoint(&self, turn: &Turn<'_>, now: Timestamp) -> Checkpoint {
@@ -221,7 +224,8 @@ impl Drive<'_> {
     fn interrupt(
         &self,
         turn: &Turn<'_>,
-        (index, payload): (usize, &InterruptPayload),
+        index: usize,
+        payload: &InterruptPayload,
         now: Timestamp,
     ) -> Interrupt {
         Interrupt {
@@ -238,23 +242,21 @@ impl Drive<'_> {
     }
 
     fn ended(&self, turn: &Turn<'_>, ending: &Ending, now: Timestamp) -> Result<NewEvent> {
+        let events = RunEvents { run_id: self.run_id, at: now };
         let event = match &ending.failure {
             None if ending.status == RunStatus::Interrupted => {
                 let requests = ending.interrupts.iter().flat_map(|payload| &payload.action_requests);
-                let actions: Vec<&str> = requests.map(|request| request.name.as_str()).collect();
-                let ids: Vec<InterruptId> =
-                    (0..ending.interrupts.len()).map(|index| self.interrupt_id(turn, index)).collect();
-                let content = json!({"interrupt_ids": ids, "actions": actions, "next": turn.next});
-                NewEvent::new(EventType::RunInterrupted, &content, now)?
+                let ids = 0..ending.interrupts.len();
+                events.interrupted(&RunInterrupted {
+                    interrupt_ids: ids.map(|index| self.interrupt_id(turn, index)).collect(),
+                    actions: requests.map(|request| request.name.clone()).collect(),
+                    next: turn.next.clone(),
+                })?
             }
-            Some((kind, message, _)) if ending.status == RunStatus::Error => {
-                let content = json!({"kind": kind, "message": message, "steps": turn.step});
-                NewEvent::new(EventType::RunFailed, &content, now)?
+            Some(failure) if ending.status == RunStatus::Error => {
+                events.failed(failure.clone(), turn.step)?
             }
-            Some(_) | None => {
-                let content = json!({"status": ending.status, "steps": turn.step});
-                NewEvent::new(EventType::RunEnded, &content, now)?
-            }
+            Some(_) | None => events.ended(ending.status, turn.step)?,
         };
         Ok(event)
     }

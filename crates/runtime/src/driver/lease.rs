@@ -1,12 +1,13 @@
 //! Leases: the name under which this process works on runs, for how long others leave these to it, and the task that says so
 //! again while a run works. Who may take a run over is decided where that is written.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use journal::{Fence, Reach, RunPatch, Store, Transaction, Write};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio::time::error::Elapsed;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -105,7 +106,7 @@ impl Held {
 
     /// Notes that the lease was renewed with something else that was begun to be written at that time.
     pub(crate) fn was_renewed(&self, at: Instant) {
-        *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = at;
+        *self.renewed.lock() = at;
     }
 }
 
@@ -128,7 +129,7 @@ impl Renewing {
             }
             match self.renew_in_time(asked).await {
                 Ok(Ok(())) => {
-                    *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = asked;
+                    *self.renewed.lock() = asked;
                     due = self.due();
                 }
                 Ok(Err(journal::Error::Fenced { .. })) => return,
@@ -159,11 +160,11 @@ impl Renewing {
     }
 
     fn end(&self) -> Instant {
-        *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) + self.lease.length
+        *self.renewed.lock() + self.lease.length
     }
 
     fn due(&self) -> Instant {
-        *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) + self.lease.renewal()
+        *self.renewed.lock() + self.lease.renewal()
     }
 
     async fn renew(&self) -> journal::Result<()> {

@@ -22,16 +22,13 @@ pub(crate) struct Owed {
 pub(crate) struct Part {
     /// Which of the transaction's appends holds its events.
     pub(crate) append: usize,
-    /// What is told of it.
     pub(crate) told: Told,
 }
 
 /// What is told of a step, if anybody listens.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    /// Its events.
     pub(crate) events: Vec<NewEvent>,
-    /// The state it leads to.
     pub(crate) state: Option<State>,
 }
 
@@ -88,7 +85,8 @@ impl Owed {
     pub(crate) fn add(
         &mut self,
         mut writes: Vec<Write>,
-        (thread_id, events): (ThreadId, Vec<NewEvent>),
+        thread_id: ThreadId,
+        events: Vec<NewEvent>,
         mut points: Vec<Write>,
         told: Told,
     ) {

@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use journal::view::context::{Beginning, changes_beginning};
 use journal::{EventQuery, Store};
 use model::tokens;
+use parking_lot::Mutex;
 use protocol::{AiMessage, Block, Category, Event, EventId, Message, Seq, ThreadId};
-use serde_json::Value;
 
 /// Events read at a time.
 const CONTEXT_PAGE_ROWS: usize = 500;
@@ -157,9 +157,6 @@ impl Context {
 
 impl Contexts {
     /// Returns what the model is to be sent of the thread.
-    ///
-    /// # Errors
-    /// When the journal fails.
     pub async fn read(&self, store: &dyn Store, thread_id: ThreadId) -> journal::Result<Context> {
         let events = |query| store.events(thread_id, query);
         let mut context = match self.take(thread_id) {
@@ -184,13 +181,13 @@ impl Contexts {
     }
 
     fn take(&self, thread_id: ThreadId) -> Option<Context> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         let at = kept.iter().position(|kept| kept.thread_id == thread_id)?;
         Some(kept.remove(at).context)
     }
 
     fn keep(&self, newest: Kept) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         kept.push(newest);
         let mut messages: usize = kept.iter().map(|kept| kept.context.messages.len()).sum();
         let mut tokens: u64 = kept.iter().map(|kept| kept.context.tokens).sum();
@@ -250,13 +247,7 @@ where
 
 /// Returns the events in which a harness said something in a person's name.
 fn injected(events: &[Event]) -> impl Iterator<Item = Seq> {
-    let is_injected = |event: &&Event| {
-        event.metadata.as_ref().is_some_and(|raw| {
-            raw.get().contains("\"injected\"")
-                && event.metadata_value().get("injected").and_then(Value::as_bool) == Some(true)
-        })
-    };
-    events.iter().filter(is_injected).map(|event| event.seq)
+    events.iter().filter(|event| event.parsed_metadata().injected).map(|event| event.seq)
 }
 
 /// Returns how the model counts that gave the answer; `None` when its provider did not say.
@@ -268,7 +259,7 @@ fn measure(answer: &AiMessage) -> Option<Measure> {
 }
 
 /// Returns the thread's context. Pages are read from the newest back to where the context begins, never before it, but
-/// for the person's request that was kept, and a compaction that memory went beyond.
+/// for the person's request that was kept, and a marker whose content begins before the page.
 async fn whole<F, P>(mut events: F) -> journal::Result<Context>
 where
     F: FnMut(EventQuery) -> P,

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use journal::Store;
 use protocol::{AiMessage, Decisions, Interrupt};
-use serde_json::Value;
 
 use crate::error::Rejection;
 use crate::graph::Node;
+use crate::graph::channel::Channel;
 use crate::hook::Hook;
 use crate::node::model::{DEFERRED_CHANNEL, deferred};
 use crate::node::newest_answer;
@@ -68,12 +68,11 @@ impl Node for HooksNode {
         }
         .unwrap_or_default();
         let place = self.place();
-        let resumed = step.channels.get(&place).and_then(Value::as_u64);
-        let first = resumed.and_then(|at| usize::try_from(at).ok()).unwrap_or(0);
+        let resumed = place.get(step.channels)?;
         if resumed.is_some() {
-            update.channels.insert(place.clone(), Value::Null);
+            place.clear(&mut update.channels);
         }
-        for (at, hook) in self.hooks.iter().enumerate().skip(first) {
+        for (at, hook) in self.hooks.iter().enumerate().skip(resumed.unwrap_or(0)) {
             match self.run_hook(&**hook, &step, &answer).await {
                 Ok(more) => update.merge(more),
                 Err(mut failure) => {
@@ -82,7 +81,7 @@ impl Node for HooksNode {
                 }
             }
             if !update.asks.is_empty() {
-                update.channels.insert(place, at.into());
+                place.set(&mut update.channels, &at);
                 return Ok(update);
             }
             if update.jump.is_some() {
@@ -97,8 +96,8 @@ impl Node for HooksNode {
     }
 
     fn is_idle(&self, channels: &Channels) -> bool {
-        let is_asked = channels.contains_key(&self.place());
-        let is_deferred = self.point == Point::AfterModel && channels.contains_key(DEFERRED_CHANNEL);
+        let is_asked = self.place().is_set(channels);
+        let is_deferred = self.point == Point::AfterModel && DEFERRED_CHANNEL.is_set(channels);
         !is_asked && !is_deferred && self.hooks.iter().all(|hook| hook.is_idle(self.point, channels))
     }
 
@@ -116,7 +115,7 @@ impl Node for HooksNode {
 }
 
 impl HooksNode {
-    fn place(&self) -> String {
+    fn place(&self) -> Channel<usize> {
         hook_channel(self.name())
     }
 
@@ -135,6 +134,6 @@ impl HooksNode {
 }
 
 /// Returns the channel that remembers which hook of a node asked.
-pub(crate) fn hook_channel(node: &str) -> String {
-    format!("_hook:{node}")
+pub(crate) fn hook_channel(node: &str) -> Channel<usize> {
+    Channel::of_node("_hook", node)
 }

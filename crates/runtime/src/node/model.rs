@@ -9,14 +9,16 @@ use jiff::Timestamp;
 use journal::Store;
 use model::transcript::{self, Budget};
 use model::{ChatModel, ChatRequest, Part, Tools, tokens};
-use protocol::{AiMessage, Block, InterruptPayload, Message, NewEvent, RunId, StopReason, ThreadId};
-use serde_json::{Value, json};
+use protocol::{
+    AiMessage, Block, FailureKind, InterruptPayload, Message, NewEvent, RunId, StopReason, ThreadId,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::graph::Node;
+use crate::graph::channel::{Channel, ChannelError};
 use crate::hook::{Hook, ModelAnswer, ModelCall};
 use crate::node::context::{Context, Contexts};
-use crate::step::{Ask, Channels, Early, Entry, Failure, FailureKind, StepContext, Update};
+use crate::step::{Ask, Channels, Early, Entry, Failure, StepContext, Update};
 use crate::stream::Frames;
 use crate::stream::frame::Frame;
 
@@ -24,17 +26,20 @@ use crate::stream::frame::Frame;
 pub const MODEL_NODE: &str = "model";
 
 /// Channel: whether the newest answer asks for tools; the edge after the node reads it.
-pub const TOOLS_WANTED_CHANNEL: &str = "tools_wanted";
+pub const TOOLS_WANTED_CHANNEL: Channel<bool> = Channel::new("tools_wanted");
 
 /// Channel: set once a person was told that old results are shortened in what this thread's model is sent.
-const SHORTENED_CHANNEL: &str = "_shortened";
+const SHORTENED_CHANNEL: Channel<bool> = Channel::new("_shortened");
 
 /// Channel: questions that came with an answer, `[[key, payload]]`; they are asked once the answer is stored.
-pub(crate) const DEFERRED_CHANNEL: &str = "_deferred";
+pub(crate) const DEFERRED_CHANNEL: Channel<Vec<(String, InterruptPayload)>> = Channel::new("_deferred");
 
 /// Returns whether the newest answer asks for tools; for the edge after the model node.
-pub fn wants_tools(channels: &Channels) -> bool {
-    channels.get(TOOLS_WANTED_CHANNEL).and_then(Value::as_bool) == Some(true)
+///
+/// # Errors
+/// When the state does not say so readably.
+pub fn wants_tools(channels: &Channels) -> Result<bool, ChannelError> {
+    Ok(TOOLS_WANTED_CHANNEL.get(channels)? == Some(true))
 }
 
 /// Asks the model once.
@@ -47,6 +52,8 @@ pub struct ModelNode {
     pub hooks: Vec<Arc<dyn Hook>>,
     /// The contexts that were used last.
     pub contexts: Arc<Contexts>,
+    /// What a person can do about a conversation that does not fit the model.
+    pub too_large_hint: &'static str,
 }
 
 #[async_trait]
@@ -80,7 +87,7 @@ impl Node for ModelNode {
                 match answer {
                     Some(answer) => {
                         let estimated_tokens = answer.usage.map(|_| estimated);
-                        self.record(&step, update, (AiMessage { estimated_tokens, ..answer }, begun))
+                        self.record(&step, update, AiMessage { estimated_tokens, ..answer }, begun)
                     }
                     None => Ok(update),
                 }
@@ -110,7 +117,8 @@ impl ModelNode {
     pub async fn preview(
         &self,
         store: &Arc<dyn Store>,
-        (thread_id, run_id): (ThreadId, RunId),
+        thread_id: ThreadId,
+        run_id: RunId,
     ) -> Result<Preview, Failure> {
         let context = self.contexts.read(&**store, thread_id).await?;
         let (frames, cancel) = (Frames::default(), CancellationToken::new());
@@ -177,16 +185,17 @@ impl ModelNode {
         let budget = budget.counted_as(context.times(&self.model.name().to_string()));
         match transcript::fit(&request.messages, estimated, budget) {
             Ok(fitted) => {
-                if fitted.shortened > 0 && !step.channels.contains_key(SHORTENED_CHANNEL) {
+                if fitted.shortened > 0 && !SHORTENED_CHANNEL.is_set(step.channels) {
                     let text = format!("{} old results are shortened to fit the model", fitted.shortened);
                     step.frames.send(Frame::Notice { text });
-                    update.channels.insert(SHORTENED_CHANNEL.to_owned(), true.into());
+                    SHORTENED_CHANNEL.set(&mut update.channels, &true);
                 }
                 request.messages = fitted.messages;
                 Ok((update, fitted.tokens))
             }
-            Err(error) => Err(Failure::new(FailureKind::Limit, error.to_string())
-                .with_hint("`/handoff` goes on in a short thread; `/rewind` takes this one back")),
+            Err(error) => {
+                Err(Failure::new(FailureKind::Limit, error.to_string()).with_hint(self.too_large_hint))
+            }
         }
     }
     /// Asks the model itself. A run that is stopped gives what had arrived, marked as incomplete.
@@ -206,10 +215,10 @@ impl ModelNode {
                 None => Ok(ModelAnswer { answer: Some(answer), ..ModelAnswer::default() }),
             },
             Ok(None) => Ok(ModelAnswer { answer: Some(partial.incomplete()), ..ModelAnswer::default() }),
-            Err(error) if partial.is_empty() => Err(error.into()),
+            Err(error) if partial.is_empty() => Err(self.failure(error)),
             Err(error) => {
-                let kept = self.record(step, Update::default(), (partial.incomplete(), begun))?;
-                Err(Failure::from(error).keeping(kept))
+                let kept = self.record(step, Update::default(), partial.incomplete(), begun)?;
+                Err(self.failure(error).keeping(kept))
             }
         }
     }
@@ -254,6 +263,13 @@ impl ModelNode {
         }
     }
 
+    /// Returns the failure of a model call.
+    fn failure(&self, error: model::Error) -> Failure {
+        let is_overflow = matches!(error, model::Error::Overflow { .. });
+        let failure = Failure::from(error);
+        if is_overflow { failure.with_hint(self.too_large_hint) } else { failure }
+    }
+
     /// Returns the failure of an answer without content; its tokens count all the same.
     fn nothing(&self, answer: &AiMessage, reason: &str) -> Failure {
         let usage = answer.usage.unwrap_or_default();
@@ -266,18 +282,19 @@ impl ModelNode {
         &self,
         step: &StepContext<'_>,
         mut update: Update,
-        (mut answer, begun): (AiMessage, Instant),
+        mut answer: AiMessage,
+        begun: Instant,
     ) -> Result<Update, Failure> {
         answer.id = Some(step.message_id());
         answer.model.get_or_insert_with(|| self.model.name().to_string());
         update.usage.add(answer.usage.unwrap_or_default());
         let message = Message::Ai(answer);
         let wants_tools = message.tool_calls().next().is_some();
-        update.channels.insert(TOOLS_WANTED_CHANNEL.to_owned(), wants_tools.into());
+        TOOLS_WANTED_CHANNEL.set(&mut update.channels, &wants_tools);
         let asks: Vec<(String, InterruptPayload)> =
             update.asks.drain(..).map(|ask| (ask.key, ask.payload)).collect();
         if !asks.is_empty() {
-            update.channels.insert(DEFERRED_CHANNEL.to_owned(), json!(asks));
+            DEFERRED_CHANNEL.set(&mut update.channels, &asks);
         }
         let says = message
             .content()
@@ -310,13 +327,12 @@ impl Partial {
 
 /// Returns the questions that came with the newest answer, until they are answered.
 pub(crate) fn deferred(step: &StepContext<'_>) -> Result<Update, Failure> {
-    let Some(value) = step.channels.get(DEFERRED_CHANNEL) else { return Ok(Update::default()) };
+    let Some(asks) = DEFERRED_CHANNEL.get(step.channels)? else { return Ok(Update::default()) };
     let mut update = Update::default();
     if step.answers.is_empty() {
-        let asks: Vec<(String, InterruptPayload)> = serde_json::from_value(value.clone())?;
         update.asks = asks.into_iter().map(|(key, payload)| Ask { key, payload }).collect();
     } else {
-        update.channels.insert(DEFERRED_CHANNEL.to_owned(), Value::Null);
+        DEFERRED_CHANNEL.clear(&mut update.channels);
     }
     Ok(update)
 }

@@ -14,14 +14,15 @@ use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use journal::Store;
 use protocol::{Block, Decisions, Interrupt, Message, NewEvent, ToolMessage, ToolStatus};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::error::Rejection;
 use crate::graph::Node;
+use crate::graph::channel::Channel;
 use crate::hook::{Hook, NextCall};
 use crate::node::model::TOOLS_WANTED_CHANNEL;
 use crate::node::newest_answer;
-use crate::step::{Ask, Channels, Entry, Failure, StepContext, Update};
+use crate::step::{Ask, Entry, Failure, StepContext, Update};
 use crate::stream::frame::Frame;
 use crate::tool::{Given, Repeat, Tool, ToolContext, ToolOutput};
 
@@ -29,7 +30,7 @@ use crate::tool::{Given, Repeat, Tool, ToolContext, ToolOutput};
 pub const TOOLS_NODE: &str = "tools";
 
 /// Channel: arguments that a person put in place of a call's own, by call id. The answer itself stays as it was said.
-pub const EDITED_ARGS_CHANNEL: &str = "_edited_args";
+pub const EDITED_ARGS_CHANNEL: Channel<Map<String, Value>> = Channel::new("_edited_args");
 
 /// What a model is told of a call that may have been made by a process that is gone.
 pub(crate) const CUT_OFF: &str = "The call was interrupted: the process that made it ended, and no result was stored. It may have \
@@ -100,9 +101,9 @@ impl Node for ToolsNode {
             return Err(failure.keeping(update));
         }
         if update.asks.is_empty() {
-            update.channels.insert(TOOLS_WANTED_CHANNEL.to_owned(), Value::Null);
-            if step.channels.contains_key(EDITED_ARGS_CHANNEL) {
-                update.channels.insert(EDITED_ARGS_CHANNEL.to_owned(), Value::Null);
+            TOOLS_WANTED_CHANNEL.clear(&mut update.channels);
+            if EDITED_ARGS_CHANNEL.is_set(step.channels) {
+                EDITED_ARGS_CHANNEL.clear(&mut update.channels);
             }
         }
         Ok(update)
@@ -181,7 +182,9 @@ impl ToolsNode {
             let names = names.join(", ");
             return ToolOutput::error(format!("There is no tool `{}`; there are: {names}.", call.name));
         };
-        let context = self.context(step, call);
+        let answers = step.answers.iter().filter(|answer| answer.key == call.id);
+        let answers = answers.map(|answer| answer.decisions.clone()).collect();
+        let context = ToolContext { answers, ..ToolContext::of(step, call, &self.workspace) };
         let work = AssertUnwindSafe(tool.call(&call.args, &context)).catch_unwind();
         let stopped = async {
             step.cancel.cancelled().await;
@@ -190,21 +193,6 @@ impl ToolsNode {
         tokio::select! {
             output = work => output.unwrap_or_else(|_| ToolOutput::error(BROKE_OFF)),
             () = stopped => ToolOutput::error(STOPPED),
-        }
-    }
-
-    fn context(&self, step: &StepContext<'_>, call: &ToolCall) -> ToolContext {
-        let answers = step.answers.iter().filter(|answer| answer.key == call.id);
-        ToolContext {
-            thread_id: step.thread_id,
-            run_id: step.run_id,
-            call_id: call.id.clone(),
-            workspace: self.workspace.clone(),
-            cancel: step.cancel.clone(),
-            store: Arc::clone(step.store),
-            frames: step.frames.clone(),
-            channels: Arc::new(step.channels.clone()),
-            answers: answers.map(|answer| answer.decisions.clone()).collect(),
         }
     }
 }
@@ -237,8 +225,7 @@ fn result(call: &ToolCall, output: &ToolOutput, took: Duration) -> Result<NewEve
 /// Returns the calls of the newest answer that have no result, with the arguments a person gave them.
 async fn open_calls(step: &StepContext<'_>) -> Result<Vec<ToolCall>, Failure> {
     let newest = newest_answer(step).await?;
-    let empty = Channels::new();
-    let edited = step.channels.get(EDITED_ARGS_CHANNEL).and_then(Value::as_object).unwrap_or(&empty);
+    let edited = EDITED_ARGS_CHANNEL.get(step.channels)?.unwrap_or_default();
     let content = newest.answer.map(|answer| answer.content).unwrap_or_default();
     let calls = content.into_iter().filter_map(|block| match block {
         Block::ToolCall { id, name, args } if !newest.answered.contains(&id) => {

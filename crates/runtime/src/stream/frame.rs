@@ -1,7 +1,7 @@
 //! Frames: what a client sees while a run works. They are a view; what lasts is in the journal. How they travel is
 //! in [`crate::stream`].
 
-use protocol::{CheckpointId, Event, Interrupt, RunId, RunStatus, Seq, ThreadId};
+use protocol::{CheckpointId, Event, FailureKind, Interrupt, RunFailure, RunId, RunStatus, Seq, ThreadId};
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
@@ -137,6 +137,12 @@ pub enum Frame {
         /// One line.
         text: String,
     },
+    /// A model's attempt at a step failed, and the outcome of the step says so again. To programs it is a notice.
+    #[serde(rename = "notice")]
+    AttemptFailed {
+        /// Why, in one line.
+        text: String,
+    },
     /// A stored event, with its seq.
     Event(Box<Event>),
     /// The run stopped to ask.
@@ -148,11 +154,30 @@ pub enum Frame {
         run_id: RunId,
         /// How it ended.
         status: RunStatus,
-        /// The sort of failure, when it failed.
-        kind: Option<String>,
         /// Why, when it did not succeed.
-        error: Option<String>,
+        #[serde(flatten, serialize_with = "flat_failure")]
+        failure: Option<RunFailure>,
     },
+}
+
+/// Writes a failure as the fields `kind`, `error` and `hint`, which are `null` where there is none.
+fn flat_failure<S: Serializer>(
+    failure: &Option<RunFailure>,
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Fields<'a> {
+        kind: Option<&'a FailureKind>,
+        error: Option<&'a str>,
+        hint: Option<&'a str>,
+    }
+    let failure = failure.as_ref();
+    let fields = Fields {
+        kind: failure.map(|failure| &failure.kind),
+        error: failure.map(|failure| failure.message.as_str()),
+        hint: failure.and_then(|failure| failure.hint.as_deref()),
+    };
+    fields.serialize(serializer)
 }
 
 /// A frame of a sub-agent, among those of the run that made the call it works for. To programs it is a custom frame
@@ -199,9 +224,11 @@ impl Frame {
             Self::Updates { .. } => Some(Mode::Updates),
             Self::Values { .. } => Some(Mode::Values),
             Self::Within(within) => within.frame.mode().or(Some(Mode::Custom)),
-            Self::ToolOutput { .. } | Self::Custom { .. } | Self::Progress { .. } | Self::Notice { .. } => {
-                Some(Mode::Custom)
-            }
+            Self::ToolOutput { .. }
+            | Self::Custom { .. }
+            | Self::Progress { .. }
+            | Self::Notice { .. }
+            | Self::AttemptFailed { .. } => Some(Mode::Custom),
             Self::RunStarted { .. }
             | Self::StepStarted { .. }
             | Self::Interrupted(_)
@@ -209,7 +236,7 @@ impl Frame {
         }
     }
 
-    /// Returns about how many bytes it keeps in memory.
+    /// Returns about how many bytes it occupies.
     pub(crate) fn bytes(&self) -> usize {
         /// What allocations and their places in collections take beside what they hold, roughly.
         const AROUND: usize = 128;
@@ -219,7 +246,8 @@ impl Frame {
                 Self::Text { text, .. }
                 | Self::Thinking { text, .. }
                 | Self::ToolOutput { text, .. }
-                | Self::Notice { text } => text.len(),
+                | Self::Notice { text }
+                | Self::AttemptFailed { text } => text.len(),
                 Self::Event(event) => size_of_val(&**event) + AROUND + event.content.get().len(),
                 Self::ToolCall { call_id, name, .. } | Self::ToolEnded { call_id, name, .. } => {
                     call_id.len() + name.len()

@@ -2,8 +2,9 @@
 //! they have where it is. What is not stored is not told: pieces of an answer, live output, what sub-agents do.
 
 use journal::{CheckpointRef, Store, Superseded};
+use protocol::event::body::{RunBeginning, RunFailed, RunInterrupted, RunStarted};
 use protocol::{
-    CheckpointSource, Event, EventType, InterruptId, Run, RunId, RunStatus, Seq, StepPoint, ThreadId,
+    CheckpointSource, Event, EventType, InterruptId, RunFailure, RunId, RunStatus, Seq, StepPoint, ThreadId,
 };
 use serde_json::Value;
 
@@ -59,8 +60,9 @@ pub struct Retelling {
 }
 
 /// The end that was found in the run's events.
+#[derive(Default)]
 struct End {
-    kind: Option<String>,
+    failure: Option<RunFailure>,
     asked: Vec<InterruptId>,
 }
 
@@ -97,7 +99,8 @@ impl Retelling {
     pub async fn tell(&mut self, store: &dyn Store, frames: &Frames) -> Result<Retold> {
         let Some(run) = store.run(self.run_id).await? else {
             // It was taken back.
-            self.end(frames, (RunStatus::Cancelled, None), None);
+            let taken_back = RunFailure::from_stored_text(RunStatus::Cancelled, None);
+            self.end(frames, RunStatus::Cancelled, taken_back);
             return Ok(Retold::Whole);
         };
         if run.status == RunStatus::Pending {
@@ -111,16 +114,16 @@ impl Retelling {
                     let interrupt = store.interrupt(*interrupt_id).await?;
                     interrupt.into_iter().for_each(|asked| frames.send(Frame::Interrupted(Box::new(asked))));
                 }
-                self.end(frames, ended(run), end.kind);
+                self.end(frames, run.status, end.failure.or(run.failure));
             }
             None if run.status.is_active() => return Ok(Retold::SoFar),
-            None => self.end(frames, ended(run), None),
+            None => self.end(frames, run.status, run.failure),
         }
         Ok(Retold::Whole)
     }
 
-    fn end(&self, frames: &Frames, (status, error): (RunStatus, Option<String>), kind: Option<String>) {
-        frames.send(Frame::RunEnded { run_id: self.run_id, status, kind, error });
+    fn end(&self, frames: &Frames, status: RunStatus, failure: Option<RunFailure>) {
+        frames.send(Frame::RunEnded { run_id: self.run_id, status, failure });
     }
 
     /// Sends the steps that are there, and what is stored of the one that is under way; returns the end, if that is there.
@@ -131,10 +134,10 @@ impl Retelling {
         for point in points {
             let (own, later) = events.split_at(events.partition_point(|event| event.seq <= point.head_seq));
             events = later;
-            self.events(store, (own, Some(point.step)), frames).await?;
+            self.events(store, own, Some(point.step), frames).await?;
             self.point(store, point, frames).await?;
         }
-        self.events(store, (events, None), frames).await?;
+        self.events(store, events, None, frames).await?;
         Ok(end)
     }
 
@@ -198,7 +201,8 @@ impl Retelling {
     async fn events(
         &mut self,
         store: &dyn Store,
-        (events, step): (&[Event], Option<u64>),
+        events: &[Event],
+        step: Option<u64>,
         frames: &Frames,
     ) -> Result<()> {
         for event in events {
@@ -226,9 +230,8 @@ impl Retelling {
         (self.is_begun, self.node) = (true, None);
         frames.at(event.seq);
         frames.send(Frame::RunStarted { thread_id: self.thread_id, run_id: self.run_id });
-        if event.content_value()["how"] == crate::admit::ENDED_AT_ONCE
-            && let Some(head) = store.checkpoint(self.thread_id).await?
-        {
+        let is_over = event.body().is_ok_and(|RunStarted { how, .. }| how == RunBeginning::EndedAtOnce);
+        if is_over && let Some(head) = store.checkpoint(self.thread_id).await? {
             frames.send(Frame::Values {
                 run_id: self.run_id,
                 step: 0,
@@ -290,22 +293,17 @@ impl Retelling {
     }
 }
 
-fn ended(run: Run) -> (RunStatus, Option<String>) {
-    (run.status, run.error)
-}
-
 /// Returns what the event says of the run's end, if it tells of one.
 fn end_of(event: &Event) -> Option<End> {
     match event.kind()? {
-        EventType::RunEnded => Some(End { kind: None, asked: Vec::new() }),
+        EventType::RunEnded => Some(End::default()),
         EventType::RunFailed => {
-            let kind = event.content_value()["kind"].as_str().map(str::to_owned);
-            Some(End { kind, asked: Vec::new() })
+            let failed = event.body().map(|RunFailed { failure, .. }| failure);
+            Some(End { failure: failed.ok(), ..End::default() })
         }
         EventType::RunInterrupted => {
-            let content = event.content_value();
-            let ids = content["interrupt_ids"].as_array().into_iter().flatten();
-            Some(End { kind: None, asked: ids.filter_map(|id| id.as_str()?.parse().ok()).collect() })
+            let asked = event.body().map(|RunInterrupted { interrupt_ids, .. }| interrupt_ids);
+            Some(End { asked: asked.unwrap_or_default(), ..End::default() })
         }
         _ => None,
     }

@@ -25,7 +25,7 @@ const fn uuid() -> uuid::Uuid {
 }
 
 fn end() -> Frame {
-    Frame::RunEnded { run_id: RunId::from_uuid(uuid()), status: RunStatus::Success, kind: None, error: None }
+    Frame::RunEnded { run_id: RunId::from_uuid(uuid()), status: RunStatus::Success, failure: None }
 }
 
 /// Returns an item as a word: its place and what it is.
@@ -133,7 +133,7 @@ async fn i6_memory_is_bounded_by_bytes_too() {
     for _ in 0..20 {
         frames.send(text(large.clone()));
     }
-    let kept = frames.end.as_ref().unwrap().ring.lock().unwrap();
+    let kept = frames.end.as_ref().unwrap().ring.lock();
     assert!(kept.bytes <= STREAM_BYTES_MAX && kept.frames.len() == 3, "{} frames", kept.frames.len());
 }
 

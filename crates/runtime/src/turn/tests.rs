@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::breakpoints::Nodes;
 use super::*;
 use crate::graph::{Edge, Node};
-use crate::step::{Ask, FailureKind, StepContext};
+use crate::step::{Ask, StepContext};
+use protocol::FailureKind;
 
 struct Named(&'static str);
 
@@ -51,16 +52,16 @@ fn a_node_with_nothing_to_do_is_passed_by_and_the_run_may_end_with_the_step_befo
         .node(Arc::new(Idle("idle")), Edge::To("last"))
         .node(Arc::new(Idle("last")), Edge::End);
     let has = |key: &str| Channels::from_iter([(key.to_owned(), json!(1))]);
-    assert_eq!(graph.first(&Channels::new()).as_deref(), Some("work"));
-    assert_eq!(graph.first(&has("first")).as_deref(), Some("first"));
-    assert_eq!(graph.after("work", &Channels::new()), None);
-    assert_eq!(graph.after("work", &has("last")).as_deref(), Some("last"));
+    assert_eq!(graph.first(&Channels::new()).unwrap().as_deref(), Some("work"));
+    assert_eq!(graph.first(&has("first")).unwrap().as_deref(), Some("first"));
+    assert_eq!(graph.after("work", &Channels::new()), Ok(None));
+    assert_eq!(graph.after("work", &has("last")).unwrap().as_deref(), Some("last"));
     let circle = Graph::new(Edge::To("idle")).node(Arc::new(Idle("idle")), Edge::To("idle"));
-    assert_eq!(circle.first(&Channels::new()), None);
+    assert_eq!(circle.first(&Channels::new()), Ok(None));
 }
 
 fn graph() -> Graph {
-    let again = |channels: &Channels| channels.contains_key("again").then_some("ask");
+    let again = |channels: &Channels| Ok(channels.contains_key("again").then_some("ask"));
     Graph::new(Edge::To("work"))
         .node(Arc::new(Named("work")), Edge::To("ask"))
         .node(Arc::new(Named("ask")), Edge::When(again))
@@ -92,6 +93,7 @@ fn asking() -> Update {
         middleware_source: "Test".to_owned(),
         action_requests: Vec::new(),
         review_configs: Vec::new(),
+        workspace: None,
     };
     Update { asks: vec![Ask { key: "it".to_owned(), payload }], ..Update::default() }
 }
@@ -210,7 +212,7 @@ fn j2_after_a_crash_whatever_follows_a_node_that_only_looks_on_may_have_been_beg
     // It asks, and another process goes on with the answer.
     let (mut turn, _) = Turn::begin(&graph, &look, steps(10), Entry::Recovered);
     assert_eq!(run(&mut turn, vec![Input::Ran(Ok(asking()))]), ["commit, interrupted"]);
-    let asked = Asked::of(&turn.channels, "look").unwrap();
+    let asked = asked_channel("look").get(&turn.channels).unwrap().unwrap();
     assert_eq!((asked.step, asked.entry), (1, Entry::Recovered));
     let answered = at(Some("look"), json!({"_recovered": true}), &[]);
     let (mut turn, effect) = Turn::begin(&graph, &answered, steps(10), Entry::Fresh);
@@ -431,4 +433,31 @@ fn m2_activities_are_performed_before_a_run_stops_at_a_breakpoint() {
 #[test]
 fn an_answer_to_nothing_is_an_internal_failure_not_a_panic() {
     check(&at(Some("work"), json!({}), &[]), vec![Input::Committed], &["run work", "commit, error"]);
+}
+
+#[test]
+fn what_a_person_answered_fails_the_run_when_it_cannot_be_read_and_never_counts_as_no_answer() {
+    let graph = graph();
+    let unreadable = at(Some("ask"), json!({"_answers": "approve", "kept": 1}), &[]);
+    let (turn, effect) = Turn::begin(&graph, &unreadable, steps(10), Entry::Fresh);
+    let Effect::Commit { ending: Some(ending), .. } = &effect else { panic!("{effect:?}") };
+    let RunFailure { kind, message, hint } = ending.failure.clone().unwrap();
+    assert_eq!((ending.status, kind), (RunStatus::Error, FailureKind::Store));
+    assert!(message.contains("`_answers`") && hint.is_some(), "{message}");
+    assert_eq!(turn.next.as_deref(), Some("ask"), "the node can ask again");
+    assert_eq!(turn.channels, Channels::from_iter([("kept".to_owned(), json!(1))]));
+}
+
+#[test]
+fn an_edge_over_a_state_that_cannot_be_read_fails_the_run_and_keeps_the_step() {
+    const AGAIN: Channel<bool> = Channel::new("again");
+    let again = |channels: &Channels| Ok(AGAIN.get(channels)?.and(Some("ask")));
+    let graph = Graph::new(Edge::To("ask")).node(Arc::new(Named("ask")), Edge::When(again));
+    let begun = at(Some("ask"), json!({"again": "perhaps"}), &[]);
+    let (mut turn, _) = Turn::begin(&graph, &begun, steps(10), Entry::Fresh);
+    let effect = turn.advance(Input::Ran(Ok(setting("x", json!(1)))));
+    assert_eq!(told(&effect), "commit, error");
+    let Effect::Commit { update, .. } = effect else { panic!("it commits") };
+    assert_eq!(update.channels["x"], json!(1));
+    assert_eq!(turn.channels, Channels::from_iter([("x".to_owned(), json!(1))]));
 }

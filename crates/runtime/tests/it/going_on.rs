@@ -15,8 +15,8 @@ use runtime::{
     AFTER_MODEL_NODE, Admitted, BackTo, Breakpoints, Channels, Entry, Frame, Frames, Head, Item, Limits,
     MODEL_NODE, Nodes, Repeat, RunEnd, Start, TOOLS_NODE, Update,
 };
-use scripted::{Place, Reply, Script};
 use serde_json::json;
+use test_model::{Place, Reply, Script};
 use tokio_util::sync::CancellationToken;
 
 use crate::questions::{AsksOnce, careful, two_questions};
@@ -78,7 +78,7 @@ fn ids(stream: &mut runtime::Subscription) -> Vec<(String, &'static str)> {
 async fn b3_an_answer_is_stored_under_the_id_its_first_words_were_told_with() {
     let (look, _) = tool("look", Repeat::Safe);
     let thinking = Reply::call("c1", "look", json!({})).thinking(["Hm."]);
-    let cut = Reply::pieces(["Half ", "an answer"]).then(scripted::Fault::Half);
+    let cut = Reply::pieces(["Half ", "an answer"]).then(test_model::Fault::Half);
     let script = Script::new([thinking, Reply::text("Done."), cut]);
     let world = World::new(script, vec![look], vec![]).await;
     let mut known = HashSet::new();
@@ -301,7 +301,10 @@ async fn an_answer_whose_run_ended_before_its_step_was_done_is_not_asked_for_aga
     let asked = world.say("Go.").await;
     world.driver.limits = Limits { steps_max: 0, ..Limits::default() };
     let ended = world.answer(&asked, 0, r#"{"type":"approve"}"#).await.unwrap();
-    assert_eq!((ended.status, ended.kind.as_deref()), (RunStatus::Timeout, Some("steps")));
+    assert_eq!(
+        (ended.status, ended.failure.as_ref().map(|failure| failure.kind.as_str())),
+        (RunStatus::Timeout, Some("steps"))
+    );
     world.driver.limits = Limits::default();
     assert_eq!(world.begin(at(AFTER_MODEL_NODE)).await.status, RunStatus::Success);
     assert_eq!(looks.load(Ordering::SeqCst), 1);

@@ -9,8 +9,8 @@ use runtime::{
     AFTER_AGENT_NODE, Ask, Failure, FailureKind, Hook, ModelAnswer, ModelCall, NextCall, Repeat, StepContext,
     ToolCall, ToolOutput, Update,
 };
-use scripted::{Reply, Script};
 use serde_json::json;
+use test_model::{Reply, Script};
 
 use crate::world::{Notes, World, question, tool};
 

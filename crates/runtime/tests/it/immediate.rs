@@ -10,7 +10,7 @@ use runtime::{
     Ask, Driver, Edge, Failure, Frame, Frames, Graph, Item, Node, Question, RunEnd, Start, StepContext,
     Update,
 };
-use scripted::Script;
+use test_model::Script;
 use tokio_util::sync::CancellationToken;
 
 use crate::world::{World, decisions, question};

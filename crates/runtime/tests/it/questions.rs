@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use protocol::{AiMessage, Block, InterruptStatus, RunStatus, ThreadStatus};
+use journal::{Transaction, Write};
+use protocol::{AiMessage, Block, CheckpointId, InterruptStatus, RunStatus, ThreadStatus};
 use runtime::{
     Ask, Channels, Driver, Edge, Entry, Failure, Frames, Graph, Hook, Node, Repeat, Start, StepContext, Tool,
     ToolContext, ToolOutput, Update,
 };
-use scripted::{Reply, Script};
 use serde_json::{Value, json};
+use test_model::{Reply, Script};
 use tokio_util::sync::CancellationToken;
 
 use crate::world::{Counting, OWNER, World, decisions, question, tool};
@@ -217,4 +218,24 @@ async fn j2_a_call_that_may_have_been_made_is_never_told_as_not_done() {
     let said = world.said().await;
     assert!(said[2].contains("It may have had its effect or not"), "{said:?}");
     assert_eq!((calls.load(Ordering::SeqCst), said.last().unwrap().as_str()), (1, "A: Done."));
+}
+
+#[tokio::test]
+async fn a_question_whose_record_cannot_be_read_takes_no_answer_and_leaves_the_thread_usable() {
+    let (world, looks, asked) = two_questions().await;
+    let mut point = world.store.checkpoint(world.thread_id).await.unwrap().unwrap();
+    point.channels.insert("_asked:tools".to_owned(), json!({"step": "first"}));
+    point.checkpoint_id = CheckpointId::generate();
+    let writes = vec![Write::PutCheckpoint(point)];
+    world.store.commit(Transaction { fence: None, writes }).await.unwrap();
+    let (interrupt, yes) = (&asked.interrupts[0], decisions(r#"{"type":"approve"}"#));
+    let answers = [(interrupt, &yes)];
+    let (graph, admission) = (&world.driver.graph, world.admission());
+    let refused = runtime::resume(&*world.store, graph, &admission, &answers, Update::default()).await;
+    let error = refused.unwrap_err();
+    assert!(matches!(&error, runtime::Error::Channel(error) if error.key == "_asked:tools"), "{error:?}");
+    let pending = world.store.pending_interrupts(world.thread_id).await.unwrap();
+    assert_eq!(pending.len(), 2, "nothing is used up");
+    assert_eq!(world.say("Go on without it.").await.status, RunStatus::Success);
+    assert_eq!(looks.load(Ordering::SeqCst), 1, "no call is made again");
 }

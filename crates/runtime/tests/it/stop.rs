@@ -11,8 +11,8 @@ use runtime::{
     Admitted, Breakpoints, Entry, Frame, Frames, Item, Lease, Limits, Nodes, Repeat, Start, Subscription,
     TOOLS_NODE, ToolContext, ToolOutput,
 };
-use scripted::{Place, Reply, Script};
 use serde_json::{Value, json};
+use test_model::{Place, Reply, Script};
 use tokio_util::sync::CancellationToken;
 
 use crate::world::{Counting, OWNER, World, tool};

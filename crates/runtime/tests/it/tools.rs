@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicUsize;
 
 use protocol::{Message, RunStatus};
 use runtime::{Admitted, Entry, Frame, Frames, Item, Repeat, Tool, ToolContext, ToolOutput};
-use scripted::{Reply, Script};
 use serde_json::{Value, json};
+use test_model::{Reply, Script};
 use tokio::sync::{Barrier, Notify};
 use tokio_util::sync::CancellationToken;
 

@@ -16,8 +16,8 @@ use runtime::{
     Channels, Contexts, Driver, Edge, Entry, Frames, Graph, Hook, HooksNode, Limits, MODEL_NODE, ModelNode,
     Point, Repeat, RunEnd, Start, TOOLS_NODE, Tool, ToolContext, ToolOutput, ToolsNode, Update, wants_tools,
 };
-use scripted::{Script, Server};
 use serde_json::{Value, json};
+use test_model::{Script, Server};
 use tokio_util::sync::CancellationToken;
 
 /// The name of this process in leases.
@@ -65,6 +65,7 @@ impl World {
             lease: OWNER.into(),
             now: Timestamp::now(),
             origin: runtime::Origin::New,
+            durability: Default::default(),
         }
     }
 
@@ -127,10 +128,10 @@ pub fn driver(store: &Arc<dyn Store>, server: &Server, (tools, hooks): Parts) ->
         tools: tools.iter().map(|tool| tool.spec()).collect(),
         hooks: hooks.clone(),
         contexts: Arc::new(Contexts::default()),
+        too_large_hint: "begin again",
     };
-    let after_model = |channels: &Channels| {
-        if wants_tools(channels) { Some(TOOLS_NODE) } else { Some(AFTER_AGENT_NODE) }
-    };
+    let after_model =
+        |channels: &Channels| Ok(Some(if wants_tools(channels)? { TOOLS_NODE } else { AFTER_AGENT_NODE }));
     let point = |point| Arc::new(HooksNode { point, hooks: hooks.clone() });
     let graph = Graph::new(Edge::To(BEFORE_AGENT_NODE))
         .node(point(Point::BeforeAgent), Edge::To(MODEL_NODE))
@@ -167,6 +168,7 @@ pub fn question(source: &str, action: &str) -> InterruptPayload {
             action_name: action.to_owned(),
             allowed_decisions: vec!["approve".to_owned(), "reject".to_owned()],
         }],
+        workspace: None,
     }
 }
 

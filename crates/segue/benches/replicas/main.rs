@@ -10,9 +10,9 @@ mod measured;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use cluster::{Cluster, Database, Place, Settings};
-use scripted::{Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Reply, Script, Server};
+use test_postgres::{Cluster, Database, Place, Settings};
 
 use crate::client::Client;
 use crate::measured::{Measured, Times};

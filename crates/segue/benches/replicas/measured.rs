@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use pg::{Connection, Value};
+use postgres::{Connection, Value};
 
 use crate::client::Begun;
 
@@ -20,7 +20,7 @@ impl Measured {
     /// Returns that database.
     pub fn of(url: &str) -> Self {
         let target = url.parse().expect("it is a URL");
-        Self(Connection::open(&target, |sql| sql.into()).expect("the server runs"))
+        Self(Connection::open(&target).expect("the server runs"))
     }
 
     /// Returns when which event of the thread was committed.

@@ -54,7 +54,7 @@ pub(crate) struct Handoff {
     #[arg(long, group = "answer")]
     pub(crate) preview: bool,
     /// Accept the summary without asking
-    #[arg(long, group = "answer")]
+    #[arg(long, alias = "approve", group = "answer")]
     pub(crate) apply: bool,
     /// Answer with the decision in a JSON file (`-` is standard input): accept, edit, refine, revert, redraft, decline
     #[arg(long, value_name = "FILE", group = "answer")]

@@ -1,22 +1,18 @@
 //! The panel for tool calls that wait for a person: each call is shown with what it would do, and answered with a key.
 //! What a call may do without asking is decided by the rules of the `tools` room.
 
-use agent::{Rule, Scope};
+use std::path::Path;
+
+use agent::{Rule, Scope, is_in_place};
 use protocol::decision::EditedAction;
-use protocol::{ActionRequest, Decision, Decisions, Interrupt, ThreadId};
+use protocol::{ActionRequest, Decision, Decisions, Interrupt, InterruptStatus, ThreadId};
 use serde_json::{Map, Value};
+use terminal::calls::title;
+use terminal::editor::{self, Edited};
+use terminal::{Choice, Screen, Typed, ask_amid, ask_draft, diff, one_line, revealed, wrap};
 
 use crate::commands::Context;
 use crate::exit::{self, Code, Failure};
-use crate::terminal::ask::line::ask_line;
-use crate::terminal::ask::question::{Choice, ask_amid};
-use crate::terminal::editor::{self, Edited};
-use crate::terminal::screen::Screen;
-use crate::terminal::show::calls::title;
-use crate::terminal::show::diff;
-use crate::terminal::text::safe::{one_line, revealed};
-use crate::terminal::text::wrap::wrap;
-use crate::terminal::work::typed::Typed;
 
 /// The wire name of what asks about tool calls.
 pub(crate) const TOOL_APPROVAL: &str = "ToolApprovalMiddleware";
@@ -25,11 +21,16 @@ const LINES_SHOWN_MAX: usize = 24;
 
 /// What a person answered.
 #[derive(Debug)]
-pub(crate) struct Answered {
-    /// One decision per call.
-    pub(crate) decisions: Decisions,
-    /// The rules they made on the way, as the calls offered them.
-    pub(crate) remembered: Vec<(String, Scope)>,
+pub(crate) enum Answered {
+    /// What becomes of each call.
+    Decided {
+        /// One decision per call.
+        decisions: Decisions,
+        /// The rules they made on the way, as the calls offered them.
+        remembered: Vec<(String, Scope)>,
+    },
+    /// The thread moves to this folder, and the calls are asked about again.
+    GoOnHere,
 }
 
 /// What a key asks for.
@@ -43,6 +44,7 @@ enum Key {
     RejectAll,
     Respond,
     View,
+    GoOnHere,
 }
 
 /// Returns whether the interrupt is about tool calls.
@@ -61,7 +63,7 @@ pub(crate) fn calls(interrupt: &Interrupt) -> Vec<(String, Value)> {
 
 /// Returns what to tell before a message is sent while calls wait for a decision; they are not made then.
 pub(crate) async fn dropped(context: &Context, thread_id: ThreadId) -> Result<Option<String>, Failure> {
-    let pending = context.agent.pending(thread_id).await?;
+    let pending = context.agent.runs().pending_interrupts(thread_id).await?;
     let count = pending.iter().filter(|one| is_about_calls(one)).flat_map(calls).count();
     Ok(match count {
         0 => None,
@@ -74,43 +76,42 @@ pub(crate) async fn dropped(context: &Context, thread_id: ThreadId) -> Result<Op
 
 /// Asks about each call; `None` when the person leaves it for later, and nothing is decided then. What they go on to
 /// type as a message goes to `typed`.
-///
-/// # Errors
-/// When the terminal fails.
 pub(crate) fn ask_person(
     context: &Context,
     interrupt: &Interrupt,
     typed: &mut Typed,
 ) -> Result<Option<Answered>, Failure> {
     let requests = &interrupt.payload.action_requests;
-    let mut answered = Answered { decisions: Decisions { decisions: Vec::new() }, remembered: Vec::new() };
+    let (mut decisions, mut remembered) = (Vec::new(), Vec::new());
+    show_workspace(context, interrupt)?;
     // All are seen before any is answered: the second may be why the first is not wanted.
     if requests.len() > 1 {
         for (at, request) in requests.iter().enumerate() {
-            show(context, request, (at + 1, requests.len()))?;
+            show(context, request, CallPosition { number: at + 1, count: requests.len() })?;
         }
     }
     for (at, request) in requests.iter().enumerate() {
-        let place = (at + 1, requests.len());
+        let position = CallPosition { number: at + 1, count: requests.len() };
         if requests.len() == 1 {
-            show(context, request, place)?;
+            show(context, request, position)?;
         } else {
-            context.screen.line(context.screen.style.bold(heading(request, place)))?;
+            context.screen.line(context.screen.style.bold(heading(request, position)))?;
         }
         match ask_one(context, interrupt, at, typed)? {
             None => return Ok(None),
-            Some(One::Decided(decision)) => answered.decisions.decisions.push(decision),
+            Some(One::Decided(decision)) => decisions.push(decision),
             Some(One::Remembered(scope)) => {
-                answered.decisions.decisions.push(approve());
-                answered.remembered.extend(rules(request).into_iter().map(|rule| (rule, scope)));
+                decisions.push(approve());
+                remembered.extend(rules(request).into_iter().map(|rule| (rule, scope)));
             }
             Some(One::All(decision)) => {
-                answered.decisions.decisions.resize(requests.len(), decision);
+                decisions.resize(requests.len(), decision);
                 break;
             }
+            Some(One::GoOnHere) => return Ok(Some(Answered::GoOnHere)),
         }
     }
-    Ok(Some(answered))
+    Ok(Some(Answered::Decided { decisions: Decisions { decisions }, remembered }))
 }
 
 /// The answer to one call.
@@ -118,6 +119,7 @@ enum One {
     Decided(Decision),
     Remembered(Scope),
     All(Decision),
+    GoOnHere,
 }
 
 /// Asks about one call until there is an answer.
@@ -130,25 +132,26 @@ fn ask_one(
     let requests = &interrupt.payload.action_requests;
     let request = &requests[at];
     let choices = choices(interrupt, request, requests.len() - at);
+    let (mut reason, mut result) = (String::new(), String::new());
+    let screen = &context.screen;
     loop {
-        let Some(key) = ask_amid(&context.screen, &choices, "Decide later", typed)? else { return Ok(None) };
+        let Some(key) = ask_amid(screen, &choices, "Decide later", typed)? else { return Ok(None) };
         let decision = match key {
             Key::Approve => Some(approve()),
             Key::ApproveAll => return Ok(Some(One::All(approve()))),
             Key::Remember(scope) => return Ok(Some(One::Remembered(scope))),
+            Key::GoOnHere => return Ok(Some(One::GoOnHere)),
             Key::Edit => edit(context, request)?,
-            Key::Reject => ask_line(&context.screen, "Why (Enter for no reason)")?.map(reject),
-            Key::RejectAll => match ask_line(&context.screen, "Why (Enter for no reason)")? {
+            Key::Reject => ask_draft(screen, "Why (Enter for no reason)", &mut reason)?.map(reject),
+            Key::RejectAll => match ask_draft(screen, "Why (Enter for no reason)", &mut reason)? {
                 Some(why) => return Ok(Some(One::All(reject(why)))),
                 None => None,
             },
-            Key::Respond => ask_line(&context.screen, "Answer in its place")?
+            Key::Respond => ask_draft(screen, "Answer in its place", &mut result)?
                 .filter(|text| !text.trim().is_empty())
                 .map(|message| Decision::Respond { message }),
             Key::View => {
-                for line in matter(&context.screen, request) {
-                    context.screen.line(line)?;
-                }
+                screen.lines(matter(screen, request))?;
                 None
             }
         };
@@ -156,6 +159,45 @@ fn ask_one(
             return Ok(Some(One::Decided(decision)));
         }
     }
+}
+
+/// Returns the folder in which the calls are made.
+fn workspace(interrupt: &Interrupt) -> Option<&Path> {
+    interrupt.payload.workspace.as_deref().map(Path::new)
+}
+
+/// Returns whether the question waits and its folder is there.
+pub(crate) fn is_made_when_approved(interrupt: &Interrupt) -> bool {
+    interrupt.status == InterruptStatus::Pending && workspace(interrupt).is_none_or(is_in_place)
+}
+
+/// Returns a line for each call: what it does, and in which folder it is made.
+pub(crate) fn call_lines(interrupt: &Interrupt) -> Vec<String> {
+    let folder =
+        workspace(interrupt).map(|folder| format!(" in {}", one_line(&revealed(&folder.to_string_lossy()))));
+    let folder = folder.unwrap_or_default();
+    let requests = interrupt.payload.action_requests.iter();
+    requests.map(|request| format!("`{}`{folder}", title(&request.name, &request.args))).collect()
+}
+
+/// Shows the folder in which the calls are made once they are approved.
+fn show_workspace(context: &Context, interrupt: &Interrupt) -> Result<(), Failure> {
+    let Some(folder) = workspace(interrupt) else { return Ok(()) };
+    let (screen, style) = (&context.screen, context.screen.style);
+    let name = one_line(&revealed(&folder.to_string_lossy()));
+    let columns = screen.text_columns();
+    let line = |text: &str| wrap(text, columns, "", "  ");
+    screen.line("")?;
+    if !is_in_place(folder) {
+        screen.line(style.bad(line(&format!("⚠ proposed in {name}, which does not exist here"))))?;
+        let hint = "It is made there or nowhere. Go on here: it is asked about again for this folder.";
+        return Ok(screen.line(style.dim(line(hint)))?);
+    }
+    match folder == context.agent.workspace() {
+        true => screen.line(style.dim(line(&format!("in {name}"))))?,
+        false => screen.line(style.warn(line(&format!("in {name}, which is not this folder"))))?,
+    }
+    Ok(())
 }
 
 fn approve() -> Decision {
@@ -169,8 +211,13 @@ fn reject(why: String) -> Decision {
 /// Returns the keys that the call accepts.
 fn choices(interrupt: &Interrupt, request: &ActionRequest, left: usize) -> Vec<Choice<Key>> {
     let config = interrupt.payload.review_configs.iter().find(|config| config.action_name == request.name);
+    let is_gone = workspace(interrupt).is_some_and(|folder| !is_in_place(folder));
+    // Calls are made in the folder in which they were proposed, or not at all.
+    let is_made = |name: &str| matches!(name, "approve" | "edit");
     let allows = |name: &str| {
-        config.is_none_or(|config| config.allowed_decisions.iter().any(|allowed| allowed == name))
+        let is_allowed =
+            config.is_none_or(|config| config.allowed_decisions.iter().any(|allowed| allowed == name));
+        is_allowed && !(is_gone && is_made(name))
     };
     let mut choices = Vec::new();
     let mut add = |key, label, answer, is_there: bool| {
@@ -183,6 +230,7 @@ fn choices(interrupt: &Interrupt, request: &ActionRequest, left: usize) -> Vec<C
     add('a', "Always in this session", Key::Remember(Scope::Session), remembers);
     add('p', "Always in this project", Key::Remember(Scope::Project), remembers);
     add('e', "Edit", Key::Edit, allows("edit"));
+    add('h', "Go on here", Key::GoOnHere, is_gone);
     add('n', "Reject", Key::Reject, allows("reject"));
     add('r', "Answer instead", Key::Respond, allows("respond"));
     add('v', "View all", Key::View, true);
@@ -191,11 +239,20 @@ fn choices(interrupt: &Interrupt, request: &ActionRequest, left: usize) -> Vec<C
     choices
 }
 
-fn heading(request: &ActionRequest, (at, of): (usize, usize)) -> String {
-    let place = if of > 1 { format!(" {at} of {of}") } else { String::new() };
+/// The position of a call among those that are asked about together.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallPosition {
+    /// The number of the call, from 1.
+    number: usize,
+    count: usize,
+}
+
+fn heading(request: &ActionRequest, position: CallPosition) -> String {
+    let CallPosition { number, count } = position;
+    let place = if count > 1 { format!(" {number} of {count}") } else { String::new() };
     // A command is shown below with every character of it.
     let title = match detail(request, "command") {
-        Some(_) if of == 1 => one_line(&revealed(&request.name)),
+        Some(_) if count == 1 => one_line(&revealed(&request.name)),
         Some(_) | None => title(&revealed(&request.name), &all_revealed(&request.args)),
     };
     format!("Call{place}: {title}")
@@ -214,11 +271,15 @@ fn all_revealed(args: &Value) -> Value {
 }
 
 /// Shows what a call would do, as far as it fits, and what speaks against it.
-pub(crate) fn show(context: &Context, request: &ActionRequest, place: (usize, usize)) -> Result<(), Failure> {
+pub(crate) fn show(
+    context: &Context,
+    request: &ActionRequest,
+    position: CallPosition,
+) -> Result<(), Failure> {
     let (screen, style) = (&context.screen, context.screen.style);
     let columns = screen.text_columns();
     screen.line("")?;
-    screen.line(style.bold(wrap(&heading(request, place), columns, "", "  ")))?;
+    screen.line(style.bold(wrap(&heading(request, position), columns, "", "  ")))?;
     if detail(request, "subagent").is_some() {
         screen.line(style.dim("asked for by a sub-agent"))?;
     }
@@ -227,9 +288,7 @@ pub(crate) fn show(context: &Context, request: &ActionRequest, place: (usize, us
     }
     let lines = matter(screen, request);
     let shown = if lines.len() <= LINES_SHOWN_MAX + 1 { lines.len() } else { LINES_SHOWN_MAX };
-    for line in &lines[..shown] {
-        screen.line(line)?;
-    }
+    screen.lines(&lines[..shown])?;
     if shown < lines.len() {
         screen.line(style.warn(format!("… {} more lines: v shows them", lines.len() - shown)))?;
     }
@@ -273,7 +332,7 @@ fn wrap_exactly(line: &str, columns: usize) -> Vec<String> {
     let mut pieces = vec![String::new()];
     let mut used = 0;
     for c in line.chars() {
-        let wide = crate::terminal::text::wrap::width(c.encode_utf8(&mut [0; 4]));
+        let wide = terminal::width(c.encode_utf8(&mut [0; 4]));
         if used + wide > columns.max(10) {
             pieces.push(String::new());
             used = 0;
@@ -305,15 +364,18 @@ fn rules(request: &ActionRequest) -> Vec<String> {
     rules.unwrap_or_default().iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Makes the rules hold that a person made on the way; one that cannot be kept is told, and the call is made all the
-/// same.
-///
-/// # Errors
-/// When stdout cannot be written to.
-pub(crate) async fn remember(context: &Context, rules: &[(String, Scope)]) -> Result<(), Failure> {
+/// Makes the rules hold in the folder of the calls that a person made on the way; one that cannot be kept is told, and
+/// the call is made all the same.
+pub(crate) async fn remember(
+    context: &Context,
+    interrupt: &Interrupt,
+    rules: &[(String, Scope)],
+) -> Result<(), Failure> {
+    let (admin, folder) = (context.agent.admin(), workspace(interrupt));
+    let folder = folder.unwrap_or_else(|| context.agent.workspace());
     for (rule, scope) in rules {
         let kept = match rule.parse::<Rule>() {
-            Ok(rule) => context.agent.remember_rule(rule, *scope).await.map_err(Failure::from),
+            Ok(rule) => admin.remember_rule(folder, rule, *scope).await.map_err(Failure::from),
             Err(error) => Err(Failure::new(Code::Internal, format!("read the rule: {error}"))),
         };
         match kept {
@@ -340,7 +402,7 @@ fn edit(context: &Context, request: &ActionRequest) -> Result<Option<Decision>, 
             serde_json::to_string_pretty(&request.args)?,
         ),
     };
-    let edited = match editor::edit(folder, head, &text) {
+    let edited = match editor::edit(folder, head, &text).map_err(Failure::from) {
         Ok(Edited::Text { text, .. }) => text,
         Ok(Edited::Unchanged) => {
             context.screen.line("Nothing was changed.")?;
@@ -373,10 +435,9 @@ fn edit(context: &Context, request: &ActionRequest) -> Result<Option<Decision>, 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use terminal::{Audience, Cursor, Style};
 
     use super::*;
-    use crate::terminal::screen::{Audience, Cursor};
-    use crate::terminal::text::style::Style;
 
     fn request(details: Value) -> ActionRequest {
         ActionRequest {
@@ -407,7 +468,7 @@ mod tests {
         let mut call = request(json!({}));
         call.name = "mcp__x__put".to_owned();
         call.args = json!({"to": "a\u{202e}b", "list": ["\u{1b}[2J"]});
-        let heading = heading(&call, (1, 1));
+        let heading = heading(&call, CallPosition { number: 1, count: 1 });
         assert!(heading.contains("‹U+202E›b") && heading.contains("‹U+001B›[2J"), "{heading}");
     }
 

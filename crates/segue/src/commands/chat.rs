@@ -13,21 +13,19 @@ mod slash;
 mod status;
 mod threading;
 
-use agent::{Agent, CancellationToken, Frames, RunEnd, ThreadFilter};
+use std::path::Path;
+
+use agent::{Agent, CancellationToken, Frames, RunEnd, RunError, ThreadFilter};
 use protocol::{RunStatus, Thread, ThreadId};
+use terminal::signals::{self, During};
+use terminal::{
+    Audience, Bracketed, Quiet, Spent, Stream, Typed, one_line, pick, safe, shorten, watch, wrap,
+};
 
 use crate::cli::{self, Format};
+use crate::commands::approval::Answered;
 use crate::commands::{Context, NO_MODEL_HINT, approval, history, threads};
 use crate::exit::{self, Code, Failure, Outcome};
-use crate::terminal::ask::pick::pick;
-use crate::terminal::keyboard::{Bracketed, Quiet};
-use crate::terminal::screen::Audience;
-use crate::terminal::signals::{self, During};
-use crate::terminal::text::safe::{one_line, safe};
-use crate::terminal::text::wrap::{shorten, wrap};
-use crate::terminal::work::stream::{Spent, Stream};
-use crate::terminal::work::typed::Typed;
-use crate::terminal::work::watch::watch;
 use line::paste::Written;
 use line::{Known, Line, Lines, PROMPT};
 use message::Draft;
@@ -41,6 +39,8 @@ const CUT_OFF: &str = "The last turn had been cut off; it goes on where it stopp
 
 /// What is said when a person stopped a turn.
 const STOPPED: &str = "Stopped. What had arrived is kept.";
+/// What is said after a turn that failed.
+const KEPT: &str = "Your message is kept: write “try again” to retry, or choose another model with /model.";
 /// The same where the turn was about to condense the conversation first.
 const STOPPED_CONDENSING: &str = "Stopped: nothing was condensed. What had arrived before is kept.";
 
@@ -59,11 +59,13 @@ struct Chat {
     /// The calls of the last answer that have no result yet: their ids and arguments, in order.
     waiting: Vec<(String, serde_json::Value)>,
     /// What is said when the next run begins to show.
-    opening: Option<&'static str>,
+    opening: Option<String>,
     /// Whether the status is to be shown before the next line.
     is_changed: bool,
     /// Whether Ctrl-C was the last key at an empty prompt.
     is_leaving: bool,
+    /// How the program ends when the conversation does.
+    code: Code,
     /// What goes on behind the conversation.
     behind: Behind,
 }
@@ -101,6 +103,7 @@ pub(crate) async fn run(context: Context, args: cli::Chat) -> Outcome {
         opening: None,
         is_changed: false,
         is_leaving: false,
+        code: Code::Done,
         behind: Behind::default(),
     };
     chat.note_model()?;
@@ -112,7 +115,7 @@ pub(crate) async fn run(context: Context, args: cli::Chat) -> Outcome {
     }
     let outcome = chat.talk().await;
     chat.behind.end().await;
-    chat.context.agent.rest_mirror().await;
+    chat.context.agent.handoffs().rest_mirror().await;
     chat.context.agent.close().await;
     outcome
 }
@@ -135,7 +138,7 @@ enum Opened {
 async fn opened(context: &Context, args: &cli::Chat) -> Result<Opened, Failure> {
     let named = args.thread.as_deref().or(args.resume.as_ref().and_then(|named| named.as_deref()));
     Ok(match named {
-        Some(prefix) => Opened::Thread(Box::new(context.agent.find_thread(prefix).await?)),
+        Some(prefix) => Opened::Thread(Box::new(context.agent.threads().find(prefix).await?)),
         None if args.go_on => Opened::Thread(Box::new(threads::newest::newest_here(context).await?)),
         None if args.resume.is_some() => match choose(context, "Go on in").await? {
             Some(thread) => Opened::Thread(Box::new(thread)),
@@ -152,7 +155,7 @@ async fn choose(context: &Context, label: &str) -> Result<Option<Thread>, Failur
             .with_hint("name it: `segue chat -r ID`; `segue threads list` shows them"));
     }
     let filter = ThreadFilter { limit: THREADS_OFFERED_MAX, ..ThreadFilter::default() };
-    let mut threads = context.agent.threads(filter).await?;
+    let mut threads = context.agent.threads().list(filter).await?;
     if threads.is_empty() {
         context.screen.line("There are no threads yet.")?;
         return Ok(None);
@@ -181,7 +184,7 @@ impl Chat {
                     Some(command) if is_command(command) => {
                         let command = command.to_owned();
                         if self.command(&command).await? == Then::Quit {
-                            return Ok(Code::Done);
+                            return Ok(self.code);
                         }
                     }
                     Some(_) | None => {
@@ -194,7 +197,7 @@ impl Chat {
                                     self.typed.lines.push_front(text);
                                     self.typed.hold();
                                 }
-                                self.tell(failure)?;
+                                self.fail(failure)?;
                             }
                         }
                     }
@@ -202,7 +205,7 @@ impl Chat {
                 Line::Abandoned if was_leaving => return Ok(Code::Done),
                 Line::Abandoned => self.say("Ctrl-C once more, Ctrl-D or /quit leaves.")?,
                 Line::Cleared => {}
-                Line::End => return Ok(Code::Done),
+                Line::End => return Ok(self.code),
             }
         }
     }
@@ -226,6 +229,9 @@ impl Chat {
             return Ok(Line::Text(self.lines.written(&text)));
         }
         let is_plain = self.context.screen.is_plain();
+        if !is_plain && !self.typed.kept.is_empty() {
+            self.say("You had typed this at a question; it was not sent. Enter sends it.")?;
+        }
         // Where nothing can be put into the line, all of it is told at once.
         let rest = if is_plain { self.typed.unsent() } else { self.typed.next_unsent() };
         if is_plain && !rest.is_empty() {
@@ -243,7 +249,7 @@ impl Chat {
     /// Returns what can be completed; what cannot be read is left out.
     async fn known(&self) -> Known {
         let filter = ThreadFilter { limit: THREADS_OFFERED_MAX, ..ThreadFilter::default() };
-        let threads = self.context.agent.threads(filter).await.unwrap_or_default();
+        let threads = self.context.agent.threads().list(filter).await.unwrap_or_default();
         let ids = threads::short_ids(threads.iter().map(|thread| thread.thread_id));
         let titles = threads.iter().map(|thread| shorten(&threads::title(thread), 40).into_owned());
         Known { threads: ids.into_iter().zip(titles).collect(), models: facts::models(&self.context.agent) }
@@ -252,6 +258,16 @@ impl Chat {
     fn say(&self, text: &str) -> Result<(), Failure> {
         let screen = &self.context.screen;
         Ok(screen.line(screen.style.dim(wrap(text, screen.columns, "", "  ")))?)
+    }
+
+    /// Shows why a turn failed; the conversation goes on, and a program's ends with the failure's code.
+    fn fail(&mut self, failure: Failure) -> Result<(), Failure> {
+        if let Failure::Told(told) = &failure
+            && self.context.screen.audience == Audience::Program
+        {
+            self.code = told.code;
+        }
+        self.tell(failure)
     }
 
     /// Shows what failed; the conversation goes on.
@@ -270,16 +286,18 @@ impl Chat {
 
     /// Says which model answers; without one, what still works.
     fn note_model(&self) -> Result<(), Failure> {
-        match self.context.agent.models().default {
-            Some(name) => self.say(&format!("Model: {}", one_line(&name))),
-            None => {
-                let style = self.context.screen.style;
-                let text =
-                    "No model is configured, so nothing answers here; /handoff and the other commands work.";
-                self.context.screen.line(style.warn(wrap(text, self.context.screen.columns, "", "")))?;
-                self.say(&format!("hint: {NO_MODEL_HINT}"))
-            }
-        }
+        let models = self.context.agent.models();
+        let why = match (models.default, models.problem) {
+            (Some(name), None) => return self.say(&format!("Model: {}", one_line(&name))),
+            (_, Some(problem)) => format!("Failed to {}", one_line(&problem)),
+            (None, None) => "No model is configured".to_owned(),
+        };
+        let text = format!(
+            "{why}, so nothing answers here: messages are kept until one does. /handoff and the other commands work."
+        );
+        let screen = &self.context.screen;
+        screen.line(screen.style.warn(wrap(&text, screen.columns, "", "")))?;
+        self.say(&format!("hint: {NO_MODEL_HINT}"))
     }
 
     /// Makes `thread` the one that is talked in.
@@ -303,9 +321,9 @@ impl Chat {
 
     /// Goes on where a crash cut a run off, and says so.
     async fn recover(&mut self, thread_id: ThreadId) -> Result<Recovered, Failure> {
-        self.opening = Some(CUT_OFF);
+        self.opening = Some(CUT_OFF.to_owned());
         let recovered = self
-            .watched(async |agent, frames, cancel| agent.recover(thread_id, frames, cancel).await)
+            .watched(async |agent, frames, cancel| agent.runs().recover(thread_id, frames, cancel).await)
             .await?;
         match recovered {
             Ok(None) => Ok(Recovered::Nothing),
@@ -315,9 +333,6 @@ impl Chat {
     }
 
     async fn send(&mut self, written: Written) -> Result<(), Failure> {
-        if self.context.agent.models().default.is_none() {
-            return self.note_model();
-        }
         let draft = Draft::new(written, self.context.agent.workspace());
         for note in &draft.notes {
             self.say(&one_line(note))?;
@@ -325,17 +340,15 @@ impl Chat {
         let thread_id = match &self.thread {
             Some(thread) => thread.thread_id,
             None => {
-                let created = self.context.agent.create_thread(None).await?;
+                let created = self.context.agent.threads().create(None).await?;
                 self.thread.insert(created).thread_id
             }
         };
         let message = draft.message(&self.context.agent, thread_id).await?;
-        if let Some(text) = approval::dropped(&self.context, thread_id).await? {
-            self.say(&text)?;
-        }
+        self.opening = approval::dropped(&self.context, thread_id).await?;
         let end = self
             .watched(async |agent, frames, cancel| {
-                agent.send(thread_id, message, frames, cancel).await.map(Some)
+                agent.runs().send(thread_id, message, frames, cancel).await.map(Some)
             })
             .await?;
         match end? {
@@ -367,9 +380,9 @@ impl Chat {
         match &done {
             // Nothing ran.
             Ok(Ok(None)) => self.waiting = spent.waiting,
-            _ => self.took(spent).await?,
+            Ok(Ok(Some(_)) | Err(_)) | Err(_) => self.took(spent).await?,
         }
-        done
+        Ok(done?)
     }
 
     /// Takes down what a run took; what the display lost of it is shown.
@@ -402,7 +415,12 @@ impl Chat {
     async fn settle_asked(&mut self, thread_id: ThreadId, end: RunEnd) -> Result<(), Failure> {
         let mut end = end;
         while end.status == RunStatus::Interrupted && !signals::is_ending() {
-            let went_on = match self.approve(thread_id).await? {
+            // A program is asked only where it sends `/approve`.
+            let approved = match self.context.screen.audience {
+                Audience::Person => self.approve(thread_id).await?,
+                Audience::Program => None,
+            };
+            let went_on = match approved {
                 Some(next) => Some(next),
                 None => self.review_asked(thread_id, &end).await?,
             };
@@ -420,7 +438,8 @@ impl Chat {
             }
             (_, Err(failure)) => {
                 self.typed.hold();
-                self.tell(failure)
+                self.fail(failure)?;
+                self.say(KEPT)
             }
             (_, Ok(_)) => Ok(()),
         }
@@ -428,29 +447,44 @@ impl Chat {
 
     /// Asks about the tool calls that wait; returns how the run that went on with the answers ended.
     async fn approve(&mut self, thread_id: ThreadId) -> Result<Option<RunEnd>, Failure> {
-        let pending = self.context.agent.pending(thread_id).await?;
-        for interrupt in pending.iter().filter(|interrupt| approval::is_about_calls(interrupt)) {
-            if self.context.screen.audience == Audience::Program {
-                return Ok(None);
-            }
-            let asked = approval::ask_person(&self.context, interrupt, &mut self.typed)?;
-            let Some(answered) = asked else {
-                // A line that waits would give up the calls: it is looked at again before it is sent.
-                self.typed.hold();
-                return Ok(None);
+        let pending = self.context.agent.runs().pending_interrupts(thread_id).await?;
+        let mut asked = pending.iter().filter(|interrupt| approval::is_about_calls(interrupt)).peekable();
+        while let Some(interrupt) = asked.peek().copied() {
+            let answered = approval::ask_person(&self.context, interrupt, &mut self.typed)?;
+            let (decisions, remembered) = match answered {
+                Some(Answered::Decided { decisions, remembered }) => (decisions, remembered),
+                Some(Answered::GoOnHere) => {
+                    return self
+                        .watched(async |agent, frames, cancel| {
+                            agent.runs().rehome(interrupt, frames, cancel).await.map(Some)
+                        })
+                        .await?
+                        .map_err(Failure::from);
+                }
+                None => {
+                    // A line that waits would give up the calls: it is looked at again before it is sent.
+                    self.typed.hold();
+                    return Ok(None);
+                }
             };
-            approval::remember(&self.context, &answered.remembered).await?;
+            approval::remember(&self.context, interrupt, &remembered).await?;
             if self.waiting.is_empty() {
                 self.waiting = approval::calls(interrupt);
             }
             let id = interrupt.interrupt_id;
-            let decisions = &answered.decisions;
             let end = self
-                .watched(async |agent, frames, cancel| agent.resume(id, decisions, frames, cancel).await)
-                .await??;
-            if end.is_some() {
-                return Ok(end);
-            }
+                .watched(async |agent, frames, cancel| {
+                    agent.runs().resume(id, &decisions, frames, cancel).await
+                })
+                .await?;
+            match end {
+                // The folder disappeared while the question was open: it is shown again, with what can be done then.
+                Err(agent::Error::Run(RunError::WorkspaceGone { .. })) => continue,
+                end => match end? {
+                    Some(end) => return Ok(Some(end)),
+                    None => asked.next(),
+                },
+            };
         }
         Ok(None)
     }
@@ -477,7 +511,8 @@ impl Chat {
     }
 }
 
-/// A path that begins a message is no command.
+/// Returns whether a text after a `/` is a command. A path that begins a message is none, as long as its first folder exists.
 fn is_command(text: &str) -> bool {
-    !text.split_whitespace().next().unwrap_or_default().contains('/')
+    let word = text.split_whitespace().next().unwrap_or_default();
+    word.split_once('/').is_none_or(|(first, _)| !Path::new("/").join(first).exists())
 }

@@ -2,12 +2,15 @@
 //! again. The chat has the same. What is condensed, and when, is decided by the `compaction` room.
 
 use agent::{
-    Agent, CancellationToken, CompactionRequest, Condensed, ContextReport, EXTRACTIVE, Frames, Keep,
-    Uncompacted,
+    Agent, CancellationToken, CompactionRequest, Condensed, ContextReport, EXTRACTIVE, Error, Frames, Keep,
+    RunError, ThreadError, Uncompacted,
 };
 use protocol::{Seq, ThreadId};
 use serde::Serialize;
 use serde_json::json;
+use terminal::marker::{Fold, Standing, card};
+use terminal::window::report;
+use terminal::{Audience, Screen, Spent, Typed, one_line, tokens, wrap};
 
 use crate::cli::Format;
 use crate::cli::compact::Compact;
@@ -16,14 +19,6 @@ use crate::commands::memory::settle;
 use crate::commands::work::{Showing, Telling, is_watched, noted, shown};
 use crate::commands::{Context, NO_MODEL_HINT};
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::screen::{Audience, Screen};
-use crate::terminal::show::marker::{Fold, Standing, card};
-use crate::terminal::show::window::report;
-use crate::terminal::text::amount::tokens;
-use crate::terminal::text::safe::one_line;
-use crate::terminal::text::wrap::wrap;
-use crate::terminal::work::stream::Spent;
-use crate::terminal::work::typed::Typed;
 
 /// What is said of it before it tells anything itself.
 const WHAT: &str = "condensing the conversation";
@@ -65,7 +60,6 @@ pub(crate) enum Reached {
 struct Report<'a> {
     thread_id: ThreadId,
     outcome: &'static str,
-    /// Why nothing was done.
     reason: Option<&'a str>,
     /// The marker, as `segue history --json` has it.
     marker: Option<&'a agent::HistoryEntry>,
@@ -75,11 +69,11 @@ struct Report<'a> {
 
 /// Performs `segue compact`.
 pub(crate) async fn run(context: &Context, args: Compact) -> Outcome {
-    let thread_id = context.agent.find_thread(&args.thread).await?.thread_id;
+    let thread_id = context.agent.threads().find(&args.thread).await?.thread_id;
     let purpose = if args.preview { Purpose::Preview } else { Purpose::Store };
     let asked = Asked { focus: args.focus, keep: args.keep, purpose };
     let mut typed = Typed::default();
-    let condensed = condense(context, thread_id, asked, (&mut typed, &mut Spent::default())).await?;
+    let condensed = condense(context, thread_id, asked, &mut typed, &mut Spent::default()).await?;
     let Some(reached) = condensed else {
         return match is_watched(context) {
             true => {
@@ -101,9 +95,7 @@ pub(crate) async fn run(context: &Context, args: Compact) -> Outcome {
 }
 
 async fn tell(context: &Context, thread_id: ThreadId, reached: &Reached) -> Result<(), Failure> {
-    for line in told(&context.screen, reached) {
-        context.screen.line(line)?;
-    }
+    context.screen.lines(told(&context.screen, reached))?;
     if let Reached::Condensed(done) = reached
         && done.is_stored
         && context.screen.audience == Audience::Person
@@ -127,23 +119,26 @@ pub(crate) async fn condense(
     context: &Context,
     thread_id: ThreadId,
     asked: Asked,
-    (typed, spent): (&mut Typed, &mut Spent),
+    typed: &mut Typed,
+    spent: &mut Spent,
 ) -> Result<Option<Reached>, Failure> {
     let request = CompactionRequest { focus: asked.focus, keep: asked.keep.map(Keep::Messages) };
     let work = async |agent: &Agent, frames: &Frames, cancel: &CancellationToken| match asked.purpose {
-        Purpose::Store => agent.compact(thread_id, &request, frames, cancel).await,
-        Purpose::Preview => agent.preview_compaction(thread_id, &request, frames, cancel).await,
+        Purpose::Store => agent.threads().compact(thread_id, &request, frames, cancel).await,
+        Purpose::Preview => agent.threads().preview_compaction(thread_id, &request, frames, cancel).await,
     };
     let done = match is_watched(context) {
         true => {
             let showing = Showing { what: WHAT, telling: Telling::Progress };
-            shown(context, showing, (typed, spent), work).await?
+            shown(context, showing, typed, spent, work).await?
         }
         false => noted(context, work).await?,
     };
     match done.done {
         Ok(condensed) => Ok(Some(Reached::Condensed(Box::new(condensed)))),
-        Err(agent::Error::NothingToCompact { reason, .. }) => Ok(Some(Reached::Nothing(reason))),
+        Err(Error::Thread(ThreadError::NothingToCompact { reason, .. })) => {
+            Ok(Some(Reached::Nothing(reason)))
+        }
         // It is one transaction: what was not finished is not there.
         Err(_) if done.is_stopped => Ok(None),
         Err(error) => Err(error.into()),
@@ -160,7 +155,7 @@ pub(crate) fn told(screen: &Screen, reached: &Reached) -> Vec<String> {
                 None => (Standing::Preview, Fold::Open),
             };
             let at = done.marker.as_ref().map(|marker| marker.created_at);
-            let mut lines = card(screen, (&done.compaction.clone().into(), at), standing, fold);
+            let mut lines = card(screen, &done.compaction.clone().into(), at, standing, fold);
             if done.compaction.model == EXTRACTIVE {
                 lines.push(screen.style.warn(say("No model wrote the summary: it is the offline extract.")));
             }
@@ -169,7 +164,7 @@ pub(crate) fn told(screen: &Screen, reached: &Reached) -> Vec<String> {
             }
             lines
         }
-        Reached::Nothing(reason) => vec![say(&format!("Nothing to condense: {}.", one_line(reason)))],
+        Reached::Nothing(reason) => vec![say(&format!("Nothing to compact: {}.", one_line(reason)))],
     }
 }
 
@@ -187,8 +182,8 @@ fn tell_json(context: &Context, thread_id: ThreadId, reached: &Reached) -> Resul
 
 /// Performs `segue uncompact`.
 pub(crate) async fn undo(context: &Context, thread: &str) -> Outcome {
-    let thread_id = context.agent.find_thread(thread).await?.thread_id;
-    let undone = context.agent.uncompact(thread_id).await?;
+    let thread_id = context.agent.threads().find(thread).await?.thread_id;
+    let undone = context.agent.threads().uncompact(thread_id).await?;
     match context.format {
         Format::Json => context.json(&json!({
             "thread_id": thread_id, "marker_seq": undone.marker_seq, "replaced_count": undone.replaced_count,
@@ -218,7 +213,7 @@ pub(crate) fn told_undone(undone: &Uncompacted) -> String {
 
 /// Returns the marker of the compaction that is in effect in the thread, if one is; what cannot be worked out is not told.
 pub(crate) async fn in_effect(context: &Context, thread_id: ThreadId) -> Option<Seq> {
-    let report = context.agent.context(thread_id).await.ok()?;
+    let report = context.agent.threads().context_report(thread_id).await.ok()?;
     report.condensed.map(|condensed| condensed.marker_seq)
 }
 
@@ -235,15 +230,13 @@ pub(crate) fn told_in_effect(before: Option<Seq>, after: Option<Seq>) -> Option<
 
 /// Performs `segue context`.
 pub(crate) async fn window(context: &Context, thread: &str) -> Outcome {
-    let thread_id = context.agent.find_thread(thread).await?.thread_id;
+    let thread_id = context.agent.threads().find(thread).await?.thread_id;
     let filled = filled(context, thread_id).await?;
     if context.format == Format::Json {
         context.json(&filled)?;
         return Ok(Code::Done);
     }
-    for line in report(&context.screen, &filled) {
-        context.screen.line(line)?;
-    }
+    context.screen.lines(report(&context.screen, &filled))?;
     Ok(Code::Done)
 }
 
@@ -252,8 +245,8 @@ pub(crate) async fn window(context: &Context, thread: &str) -> Outcome {
 /// # Errors
 /// When no model is configured, or the journal fails.
 pub(crate) async fn filled(context: &Context, thread_id: ThreadId) -> Result<ContextReport, Failure> {
-    match context.agent.context(thread_id).await {
-        Err(agent::Error::NoModel { .. }) => {
+    match context.agent.threads().context_report(thread_id).await {
+        Err(Error::Run(RunError::NoModel(_))) => {
             Err(Failure::new(Code::Config, "work out what fills the window: no model is configured")
                 .with_hint(NO_MODEL_HINT))
         }

@@ -11,15 +11,12 @@ use std::path::{Path, PathBuf};
 
 use agent::{Decided, HandoffRequest, ImportReport, PendingHandoff};
 use protocol::{Decision, Decisions, HandoffId, HandoffStatus, Thread, ThreadId};
+use terminal::{Audience, Typed, one_line, shorten, shown_path};
 
 use crate::cli::Format;
 use crate::cli::handoff::Handoff;
 use crate::commands::{Context, import, review, threads};
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::screen::Audience;
-use crate::terminal::text::safe::{one_line, shown_path};
-use crate::terminal::text::wrap::shorten;
-use crate::terminal::work::typed::Typed;
 use answer::{Answer, answer, settle};
 use report::{Ended, finish};
 
@@ -31,7 +28,7 @@ pub(crate) async fn run(context: &Context, args: Handoff) -> Outcome {
         (None, Some(id)) => decide(context, id, &args).await,
         (None, None) => request(context, &args).await,
     };
-    context.agent.rest_mirror().await;
+    context.agent.handoffs().rest_mirror().await;
     outcome
 }
 
@@ -65,8 +62,10 @@ async fn request(context: &Context, args: &Handoff) -> Outcome {
                 context.screen.line("Stopped; nothing was left behind.")?;
                 Ok(Code::Cancelled)
             }
-            _ => Err(Failure::cancelled("draft the handoff")
-                .with_hint("nothing was left behind; the same command drafts it again")),
+            (Format::Json, _) | (Format::Text, Audience::Program) => {
+                Err(Failure::cancelled("draft the handoff")
+                    .with_hint("nothing was left behind; the same command drafts it again"))
+            }
         };
     };
     conclude(context, &pending, answer, imported.as_ref()).await
@@ -77,10 +76,10 @@ async fn decide(context: &Context, id: &str, args: &Handoff) -> Outcome {
     let answer = answer(context, args)?;
     let found = match &args.source {
         Some(thread) => {
-            let thread = context.agent.find_thread(thread).await?;
-            context.agent.find_handoff_in(id, thread.thread_id).await?
+            let thread = context.agent.threads().find(thread).await?;
+            context.agent.handoffs().find_in(id, thread.thread_id).await?
         }
-        None => context.agent.find_handoff(id).await?,
+        None => context.agent.handoffs().find(id).await?,
     };
     let pending = waiting(context, found.handoff_id).await?;
     let answer = match answer {
@@ -93,12 +92,12 @@ async fn decide(context: &Context, id: &str, args: &Handoff) -> Outcome {
 
 /// Returns the handoff as it waits for a decision.
 async fn waiting(context: &Context, handoff_id: HandoffId) -> Result<PendingHandoff, Failure> {
-    let review = context.agent.handoff_review(handoff_id).await?;
+    let review = context.agent.handoffs().review(handoff_id).await?;
     match (review.pending, review.handoff.status) {
         (Some(pending), _) => Ok(pending),
         (None, HandoffStatus::Expired) => {
             let reason = review.handoff.note.unwrap_or_else(|| agent::UNDECIDED.to_owned());
-            Err(agent::Error::Expired { handoff_id, reason }.into())
+            Err(agent::Error::from(agent::HandoffError::Expired { handoff_id, reason }).into())
         }
         // Nothing is asked: a run drafts it or carries a decision out, or was cut off when it did.
         (None, status) if status.is_pending() => {
@@ -108,7 +107,7 @@ async fn waiting(context: &Context, handoff_id: HandoffId) -> Result<PendingHand
                 "try again in a moment; `segue handoff {thread}` finishes what was cut off"
             )))
         }
-        (None, status) => Err(agent::Error::Decided { handoff_id, status }.into()),
+        (None, status) => Err(agent::Error::from(agent::HandoffError::Decided { handoff_id, status }).into()),
     }
 }
 
@@ -119,9 +118,9 @@ async fn conclude(
     answer: Answer,
     imported: Option<&ImportReport>,
 ) -> Outcome {
-    let thread = context.agent.find_thread(&pending.handoff.parent_thread_id.to_string()).await?;
+    let thread = context.agent.threads().find(&pending.handoff.parent_thread_id.to_string()).await?;
     let shown = match context.format {
-        Format::Text => show(context, (&thread, pending)).await,
+        Format::Text => show(context, &thread, pending).await,
         Format::Json => Ok(()),
     };
     match (shown, &answer) {
@@ -133,7 +132,7 @@ async fn conclude(
     finish(context, Ended { pending, reached, before: thread.last_seq, imported }).await
 }
 
-async fn show(context: &Context, (thread, pending): (&Thread, &PendingHandoff)) -> Result<(), Failure> {
+async fn show(context: &Context, thread: &Thread, pending: &PendingHandoff) -> Result<(), Failure> {
     let (screen, id) = (&context.screen, context.short_id(thread.thread_id).await);
     let from = format!("Handoff of {id} {}", threads::title(thread));
     screen.line(screen.style.dim(shorten(&from, screen.columns)))?;
@@ -161,7 +160,7 @@ pub(crate) async fn show_child(context: &Context, decided: &Decided, child: Thre
 async fn from(context: &Context, source: &str) -> Result<(Thread, Option<ImportReport>), Failure> {
     let is_id = source == "last" || source.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     match is_id && source != "-" && !Path::new(source).exists() {
-        true => Ok((context.agent.find_thread(source).await?, None)),
+        true => Ok((context.agent.threads().find(source).await?, None)),
         false => from_file(context, Path::new(source)).await,
     }
 }
@@ -171,7 +170,7 @@ async fn from_file(context: &Context, path: &Path) -> Result<(Thread, Option<Imp
     let report = import::import(context, &[PathBuf::from(path)]).await?;
     let mut newest: Option<Thread> = None;
     for imported in &report.threads {
-        let thread = context.agent.find_thread(&imported.thread_id.to_string()).await?;
+        let thread = context.agent.threads().find(&imported.thread_id.to_string()).await?;
         if newest.as_ref().is_none_or(|newest| newest.updated_at < thread.updated_at) {
             newest = Some(thread);
         }

@@ -7,14 +7,15 @@ pub(crate) mod recall;
 pub(crate) mod search;
 
 use agent::{HistoryEntry, HistoryItem, HistoryPage, HistoryQuery, Shown, Superseded};
-use protocol::{RunFeedback, Seq, ThreadId};
+use protocol::{RunFeedback, RunStatus, Seq, ThreadId};
 use serde::Serialize;
+use terminal::marker::Fold;
+use terminal::{one_line, wrap};
 
 use crate::cli::Format;
 use crate::cli::history::History;
 use crate::commands::Context;
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::show::marker::Fold;
 use entry::{Look, show};
 use marks::Marks;
 
@@ -35,7 +36,7 @@ struct Printed<'a> {
 
 /// Performs the command.
 pub(crate) async fn run(context: &Context, args: History) -> Outcome {
-    let thread_id = context.agent.find_thread(&args.thread).await?.thread_id;
+    let thread_id = context.agent.threads().find(&args.thread).await?.thread_id;
     let superseded = if args.all { Superseded::Shown } else { Superseded::Hidden };
     let limit = if args.around.is_some() { History::LIMIT_AROUND } else { History::LIMIT };
     let query = HistoryQuery {
@@ -50,9 +51,9 @@ pub(crate) async fn run(context: &Context, args: History) -> Outcome {
         Some(seq) => around(context, thread_id, query, seq).await?,
         None => query,
     };
-    let page = context.agent.history_page(thread_id, &query).await?;
+    let page = context.agent.threads().history_page(thread_id, &query).await?;
     let fold = if args.expand { Fold::Open } else { Fold::Closed };
-    let marks = Marks::around(context, &page, (fold, superseded)).await?;
+    let marks = Marks::around(context, &page, fold, superseded).await?;
     let (first_seq, last_seq) =
         (page.entries.first().map(|entry| entry.seq), page.entries.last().map(|entry| entry.seq));
     if context.format == Format::Json {
@@ -63,6 +64,7 @@ pub(crate) async fn run(context: &Context, args: History) -> Outcome {
     let look = Look { lines_max: usize::MAX, fold, marks: &marks, sought: args.around };
     for entry in &page.entries {
         show(&context.screen, entry, look)?;
+        show_end(context, &page, entry).await?;
     }
     if page.entries.is_empty() && args.markers {
         context.screen.line("Nothing was condensed there.")?;
@@ -115,9 +117,6 @@ fn options(args: &History) -> String {
 }
 
 /// Returns the query of a page that has the event in its middle, as far as there is something on either side of it.
-///
-/// # Errors
-/// When the journal fails.
 pub(crate) async fn around(
     context: &Context,
     thread_id: ThreadId,
@@ -129,36 +128,66 @@ pub(crate) async fn around(
         limit: query.limit.div_ceil(2),
         ..query.clone()
     };
-    let first = context.agent.history_page(thread_id, &before).await?.entries.first().map(|entry| entry.seq);
+    let first = context
+        .agent
+        .threads()
+        .history_page(thread_id, &before)
+        .await?
+        .entries
+        .first()
+        .map(|entry| entry.seq);
     Ok(HistoryQuery { after_seq: Some(first.unwrap_or(seq).saturating_sub(1)), ..query })
 }
 
 /// Shows what was said in a thread after an event, the first page of it.
-///
-/// # Errors
-/// When the journal or stdout fails.
 pub(crate) async fn show_after(context: &Context, thread_id: ThreadId, seq: Seq) -> Result<(), Failure> {
     let query = HistoryQuery { after_seq: Some(seq), limit: CATCH_UP_ENTRIES, ..HistoryQuery::default() };
-    show_page(context, thread_id, &query, (Fold::Closed, None)).await.map(drop)
+    show_page(context, thread_id, &query, Fold::Closed, None).await.map(drop)
 }
 
 /// Shows a page of what was said in a thread, its markers closed or opened, and returns it. The event that was asked for is
 /// told from the others.
-///
-/// # Errors
-/// When the journal or stdout fails.
 pub(crate) async fn show_page(
     context: &Context,
     thread_id: ThreadId,
     query: &HistoryQuery,
-    (fold, sought): (Fold, Option<Seq>),
+    fold: Fold,
+    sought: Option<Seq>,
 ) -> Result<HistoryPage, Failure> {
-    let page = context.agent.history_page(thread_id, query).await?;
-    let marks = Marks::around(context, &page, (fold, query.superseded)).await?;
+    let page = context.agent.threads().history_page(thread_id, query).await?;
+    let marks = Marks::around(context, &page, fold, query.superseded).await?;
     for entry in &page.entries {
         show(&context.screen, entry, Look { lines_max: usize::MAX, fold, marks: &marks, sought })?;
+        show_end(context, &page, entry).await?;
     }
     Ok(page)
+}
+
+/// Shows how a run ended that did not succeed, after its last entry. Returns whether it did.
+pub(crate) async fn show_end(
+    context: &Context,
+    page: &HistoryPage,
+    entry: &HistoryEntry,
+) -> Result<bool, Failure> {
+    let next = page.entries.iter().find(|next| next.seq > entry.seq);
+    let is_last = next.map_or(!page.has_more_after, |next| next.run_id != entry.run_id);
+    let Some(run_id) = entry.run_id.filter(|_| is_last) else { return Ok(false) };
+    let Some(run) = context.agent.runs().get(run_id).await? else { return Ok(false) };
+    let (screen, style) = (&context.screen, context.screen.style);
+    let reason = run.failure.map_or_else(String::new, |failure| format!(": {}", one_line(&failure.message)));
+    let line = match run.status {
+        RunStatus::Pending | RunStatus::Running | RunStatus::Success | RunStatus::Interrupted => {
+            return Ok(false);
+        }
+        RunStatus::Cancelled => style.warn("── stopped"),
+        RunStatus::Timeout => {
+            style.warn(wrap(&format!("── timed out{reason}"), screen.text_columns(), "", "   "))
+        }
+        RunStatus::Error => style.bad(wrap(&format!("── failed{reason}"), screen.text_columns(), "", "   ")),
+    };
+    screen.line(line)?;
+    screen.line("")?;
+    Ok(true)
 }
 
 #[cfg(test)]
@@ -233,7 +262,6 @@ mod tests {
 
     fn marker() -> HistoryEntry {
         let marker = SummaryMarker {
-            kind: SummaryMarker::TYPE,
             replaced_count: 4,
             kept_count: 2,
             first_seq: 3,
@@ -253,7 +281,6 @@ mod tests {
 
     fn archived() -> HistoryEntry {
         let marker = ArchiveMarker {
-            kind: ArchiveMarker::TYPE,
             turn_count: 4,
             first_seq: 3,
             last_seq: 6,
@@ -271,9 +298,9 @@ mod tests {
         let boundary = |seq, kind, text: &str| {
             entry(seq, None, HistoryItem::Boundary(BoundaryEntry { kind, text: text.to_owned() }))
         };
-        let undone = HistoryItem::Undone(UndoneEntry { kind: UndoneEntry::TYPE, marker_seq: 8 });
+        let undone = HistoryItem::Undone(UndoneEntry { marker_seq: 8 });
         let reason = "the request would not become smaller".to_owned();
-        let failed = FailedEntry { kind: FailedEntry::TYPE, trigger: CompactionTrigger::Auto, reason };
+        let failed = FailedEntry { trigger: CompactionTrigger::Auto, reason };
         let failed = HistoryItem::Failed(failed);
         let [rated, superseded] = answers();
         vec![

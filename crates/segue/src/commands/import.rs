@@ -4,14 +4,12 @@ use std::path::PathBuf;
 
 use agent::{FoundSession, ImportReport, ImportedThread};
 use serde_json::json;
+use terminal::{Seen, Then, Unit, one_line, shorten, shown_path, watch};
 
 use crate::cli::{self, Format};
+use crate::commands::work::progress;
 use crate::commands::{Context, threads};
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::text::safe::{one_line, shown_path};
-use crate::terminal::text::wrap::shorten;
-use crate::terminal::work::progress::{Progress, Unit};
-use crate::terminal::work::watch::{Seen, Then, watch};
 
 /// How many damaged records are told one by one.
 const PROBLEMS_SHOWN_MAX: usize = 20;
@@ -38,13 +36,13 @@ pub(crate) async fn run(context: &Context, args: cli::Import) -> Outcome {
 /// # Errors
 /// When a named file cannot be read, the journal fails, or the person stopped it.
 pub(crate) async fn import(context: &Context, paths: &[PathBuf]) -> Result<ImportReport, Failure> {
-    let progress = Progress::new(&context.screen, context.format, Unit::Bytes);
+    let bar = progress(&context.screen, context.format, Unit::Bytes);
     let agent = &context.agent;
     let (report, stopped) = watch(
-        async |frames, cancel| (agent.import(paths, &frames, &cancel).await, cancel.is_cancelled()),
+        async |frames, cancel| (agent.threads().import(paths, &frames, &cancel).await, cancel.is_cancelled()),
         |seen| {
             if let Seen::Frame(_, frame) = seen {
-                progress.show(frame);
+                bar.show(frame);
             }
             Ok(Then::GoOn)
         },
@@ -63,7 +61,7 @@ pub(crate) async fn import(context: &Context, paths: &[PathBuf]) -> Result<Impor
 /// # Errors
 /// When there is none.
 pub(crate) fn newest(context: &Context) -> Result<PathBuf, Failure> {
-    let (found, _) = context.agent.discover(TITLES_MAX);
+    let (found, _) = context.agent.threads().discover(TITLES_MAX);
     // A file nobody said anything in has no title; there is nothing to hand off in it.
     let newest = found.into_iter().find(|session| session.title.is_some());
     if let Some(session) = &newest {
@@ -127,7 +125,7 @@ fn news(thread: &ImportedThread) -> String {
 }
 
 fn discover(context: &Context) -> Outcome {
-    let (sessions, problems) = context.agent.discover(TITLES_MAX);
+    let (sessions, problems) = context.agent.threads().discover(TITLES_MAX);
     if context.format == Format::Json {
         context.json(&json!({"sessions": sessions, "problems": problems}))?;
         return Ok(Code::Done);

@@ -11,20 +11,14 @@ use agent::{Class, Decided, EXTRACTIVE, PendingHandoff};
 use protocol::decision::EditedAction;
 use protocol::{Decision, Decisions, Proposal};
 use serde_json::{Map, Value, json};
+use terminal::{
+    Picked, Quiet, Spent, Typed, ask, ask_amid, ask_draft, ask_line, ask_text, carry, diff, facts, one_line,
+    pick, pick_or_type, safe, shorten, signals, wrap, wrap_lines,
+};
 
 use crate::commands::Context;
 use crate::commands::work::{Done, Telling};
 use crate::exit::{self, Failure, chain};
-use crate::terminal::ask::line::{ask_line, ask_text};
-use crate::terminal::ask::pick::{Picked, pick, pick_or_type};
-use crate::terminal::ask::question::{ask, ask_amid};
-use crate::terminal::keyboard::Quiet;
-use crate::terminal::show::{carry, diff, ledger};
-use crate::terminal::signals;
-use crate::terminal::text::safe::{one_line, safe};
-use crate::terminal::text::wrap::{shorten, wrap, wrap_lines};
-use crate::terminal::work::stream::Spent;
-use crate::terminal::work::typed::Typed;
 pub(crate) use change::came_about;
 use choices::{Answer, Asked, Offer, choices};
 use own::Own;
@@ -40,7 +34,6 @@ const WITHOUT_SUMMARY: &str = "the person went on without a summary";
 pub(crate) enum Left {
     /// The handoff waits.
     Later,
-    /// It was decided.
     Decided(Box<Decided>),
     /// It was declined, for a blank thread without a summary.
     Blank(Box<Decided>),
@@ -82,7 +75,6 @@ pub(crate) fn is_asked_by_agent(pending: &PendingHandoff) -> bool {
     arg(pending, "initiated_by").and_then(Value::as_str) == Some("agent")
 }
 
-/// Returns who asked for the handoff, and what for.
 fn asked(pending: &PendingHandoff) -> Asked {
     let is_preview = arg(pending, "preview_only").and_then(Value::as_bool).unwrap_or_default();
     match (is_asked_by_agent(pending), is_preview) {
@@ -118,9 +110,6 @@ pub(crate) async fn ask_person(
 }
 
 /// Shows what was typed while something else was done: outside a chat it is no message.
-///
-/// # Errors
-/// When stdout cannot be written to.
 pub(crate) fn show_typed(context: &Context, typed: &mut Typed) -> Result<(), Failure> {
     let unsent = typed.unsent();
     if !unsent.trim().is_empty() {
@@ -132,15 +121,12 @@ pub(crate) fn show_typed(context: &Context, typed: &mut Typed) -> Result<(), Fai
 
 impl<'a> Review<'a> {
     /// Begins a review of a proposal that was shown already; what is typed meanwhile goes to `typed`.
-    ///
-    /// # Errors
-    /// When the journal fails.
     pub(crate) async fn open(
         context: &'a Context,
         pending: PendingHandoff,
         typed: &'a mut Typed,
     ) -> Result<Self, Failure> {
-        let proposals = context.agent.handoff_review(pending.handoff.handoff_id).await?.proposals;
+        let proposals = context.agent.handoffs().review(pending.handoff.handoff_id).await?.proposals;
         Ok(Self {
             context,
             typed,
@@ -284,7 +270,7 @@ impl<'a> Review<'a> {
 
     /// Tells why an answer was not taken, as long as the handoff is undecided; what another client had drafted is shown.
     async fn not_taken(&mut self, error: agent::Error) -> Result<Passed, Failure> {
-        let review = self.context.agent.handoff_review(self.pending.handoff.handoff_id).await;
+        let review = self.context.agent.handoffs().review(self.pending.handoff.handoff_id).await;
         let review = match review {
             Ok(review) if review.handoff.status.is_pending() && !signals::is_ending() => review,
             Ok(_) | Err(_) => return Err(error.into()),
@@ -331,7 +317,7 @@ impl<'a> Review<'a> {
             return Ok(screen.line(format!("{why}; the proposal stays as it was shown."))?);
         }
         let id = self.pending.handoff.handoff_id;
-        self.proposals = self.context.agent.handoff_review(id).await?.proposals;
+        self.proposals = self.context.agent.handoffs().review(id).await?.proposals;
         show(self.context, &self.pending).await?;
         if is_other {
             if let Some(earlier) = change::repeated(&self.proposals, &self.pending.proposal) {
@@ -357,7 +343,7 @@ impl<'a> Review<'a> {
             ),
         }))?;
         loop {
-            let Some(feedback) = ask_text(screen, "Feedback", &self.feedback)? else { return Ok(None) };
+            let Some(feedback) = ask_draft(screen, "Feedback", &mut self.feedback)? else { return Ok(None) };
             if !feedback.trim().is_empty() {
                 feedback.trim().clone_into(&mut self.feedback);
                 return Ok(Some(self.edited("feedback", json!(self.feedback))));
@@ -431,7 +417,7 @@ impl<'a> Review<'a> {
         if lines.is_empty() {
             screen.line("They say the same.")?;
         }
-        Ok(lines.iter().try_for_each(|line| screen.line(line))?)
+        Ok(screen.lines(&lines)?)
     }
 
     fn show_ledger(&self) -> Result<(), Failure> {
@@ -439,10 +425,8 @@ impl<'a> Review<'a> {
         let summary = &self.pending.proposal.summary_json;
         screen.line("")?;
         let facts = carry::full(screen, &summary.carry_over);
-        let lines = ledger::full(screen, &summary.coverage).into_iter().chain(facts);
-        for line in lines {
-            screen.line(line)?;
-        }
+        let lines = facts::full(screen, &summary.coverage).into_iter().chain(facts);
+        screen.lines(lines)?;
         Ok(screen.line("")?)
     }
 

@@ -4,30 +4,33 @@
 pub(crate) mod decide;
 pub(crate) mod feedback;
 mod lines;
-mod told;
+pub(crate) mod told;
 pub(crate) mod trace;
 
 use std::io::{self, IsTerminal, Read};
 
-use agent::{Agent, CancellationToken, Frames, RunEnd};
-use protocol::{Block, HumanMessage, ThreadId};
+use agent::{Agent, CancellationToken, Class, Frames, RunEnd};
+use protocol::{Block, HumanMessage, RunStatus, ThreadId};
+use terminal::{Then, watch};
 
 use crate::cli::{self, Format};
 use crate::commands::memory::settle;
-use crate::commands::{Context, NO_MODEL_HINT, approval, threads};
+use crate::commands::work::noted;
+use crate::commands::{Context, approval, threads};
 use crate::exit::{self, Code, Failure, Outcome};
-use crate::terminal::work::watch::{Then, watch};
+use told::Teller;
 
 /// Performs the command.
 pub(crate) async fn run(context: &Context, args: cli::Run) -> Outcome {
     check_model(context)?;
+    context.agent.named_workspace()?;
     let message = message(args.prompt.as_deref())?;
     let thread_id = thread(context, &args).await?;
-    if let Some(text) = approval::dropped(context, thread_id).await? {
-        context.screen.note(context.screen.style.warn(text));
-    }
-    turn(context, thread_id, async |agent, frames, cancel| {
-        agent.send(thread_id, message, frames, cancel).await.map(Some)
+    take_up(context, thread_id).await?;
+    let dropped = approval::dropped(context, thread_id).await?;
+    let teller = Teller::new(context, thread_id)?.opening_with(dropped);
+    turn(teller, async |agent, frames, cancel| {
+        agent.runs().send(thread_id, message, frames, cancel).await.map(Some)
     })
     .await
 }
@@ -38,18 +41,23 @@ pub(crate) async fn run(context: &Context, args: cli::Run) -> Outcome {
 /// # Errors
 /// When the turn did not succeed, or could not be told.
 pub(crate) async fn turn(
-    context: &Context,
-    thread_id: ThreadId,
+    mut teller: Teller<'_>,
     work: impl AsyncFnOnce(&Agent, &Frames, &CancellationToken) -> agent::Result<Option<RunEnd>>,
 ) -> Outcome {
+    let context = teller.context;
     let agent = &context.agent;
-    let mut teller = told::Teller::new(context, thread_id)?;
     let done = watch(
         async |frames, cancel| work(agent, &frames, &cancel).await,
         |seen| teller.tell(seen).map(|()| Then::GoOn),
     )
     .await?;
     let (end, outcome) = match done {
+        Ok(Some(end)) if end.status == RunStatus::Error => {
+            let id = context.id_to_keep(teller.thread_id).await;
+            let retry = format!("the message is kept: `segue run -t {id} -p \"try again\"` asks again");
+            let outcome = exit::of_run(&end).map_err(|failure| failure.with_more_hint(&retry));
+            (Some(end), outcome)
+        }
         Ok(Some(end)) => {
             let outcome = exit::of_run(&end);
             (Some(end), outcome)
@@ -68,37 +76,52 @@ pub(crate) async fn turn(
     }
 }
 
-/// Refuses a model that was asked for and cannot be used, before anything is done.
+/// Goes on with a run of the thread that was cut off, and says so. One that is alive elsewhere is left to what follows.
+///
+/// # Errors
+/// When it cannot be gone on with, or is stopped.
+async fn take_up(context: &Context, thread_id: ThreadId) -> Result<(), Failure> {
+    let done = noted(context, async |agent: &Agent, frames: &Frames, cancel: &CancellationToken| {
+        agent.runs().take_up(thread_id, frames, cancel).await
+    })
+    .await?;
+    match done.done {
+        _ if done.is_stopped => Err(Failure::cancelled("go on with the run that was cut off")),
+        Ok(Some(_)) => {
+            context.screen.note("A run of the thread had been cut off; it was gone on with.");
+            Ok(())
+        }
+        Ok(None) => Ok(()),
+        Err(error) if error.class() == Class::Conflict => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Refuses a model of a provider that there is not, before anything is done. With one that cannot be used for another
+/// reason the message is kept, and the turn fails.
 fn check_model(context: &Context) -> Result<(), Failure> {
     let models = context.agent.models();
     let (Some(name), Some(problem)) = (&context.model, models.problem) else { return Ok(()) };
     let provider = name.split('/').next().unwrap_or_default();
-    Err(match models.providers.iter().any(|known| known.provider == provider) {
-        true => Failure::new(Code::Config, problem).with_hint(NO_MODEL_HINT),
-        false => Failure::new(Code::User, problem)
-            .with_hint("name one as `--model PROVIDER/NAME`; `segue models` shows the providers"),
-    })
+    match models.providers.iter().any(|known| known.provider == provider) {
+        true => Ok(()),
+        false => Err(Failure::new(Code::User, problem)
+            .with_hint("name one as `--model PROVIDER/NAME`; `segue models` shows the providers")),
+    }
 }
 
 async fn thread(context: &Context, args: &cli::Run) -> Result<ThreadId, Failure> {
     if let Some(prefix) = &args.thread {
-        return Ok(context.agent.find_thread(prefix).await?.thread_id);
+        return Ok(context.agent.threads().find(prefix).await?.thread_id);
     }
     if args.go_on {
         return Ok(threads::newest::newest_here(context).await?.thread_id);
     }
-    // A thread that nothing can answer in would be left behind empty.
+    let created = context.agent.threads().create(None).await?.thread_id;
     let models = context.agent.models();
-    if models.default.is_none() {
-        return Err(
-            Failure::new(Code::Config, "begin a thread: no model is configured").with_hint(NO_MODEL_HINT)
-        );
-    }
-    if let Some(problem) = models.problem {
-        return Err(Failure::new(Code::Config, problem).with_hint(NO_MODEL_HINT));
-    }
-    let created = context.agent.create_thread(None).await?.thread_id;
-    if context.format == Format::Text {
+    // Where no model can be used, the failure names the thread.
+    let is_answered = models.default.is_some() && models.problem.is_none();
+    if context.format == Format::Text && is_answered {
         context.screen.note(context.screen.style.dim(format!("thread {created}")));
     }
     Ok(created)

@@ -9,19 +9,16 @@ use std::path::Path;
 
 use agent::{ThreadFilter, ThreadNode};
 use jiff::Timestamp;
-use protocol::{ParentKind, Seq, Thread, ThreadId, ThreadStatus};
+use protocol::{ParentKind, Seq, Thread, ThreadId, ThreadState};
+use serde::Serialize;
 use serde_json::json;
+use terminal::{Audience, Choice, Column, ask, one_line, safe, shorten, table, width, wrap};
 
 use crate::cli::{ExportFormat, Format, Threads};
-use crate::commands::Context;
 use crate::commands::chat::message::FILE_BLOCK;
 use crate::commands::compact::{in_effect, told_in_effect};
+use crate::commands::{Context, approval};
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::ask::question::{Choice, ask};
-use crate::terminal::screen::Audience;
-use crate::terminal::text::safe::{one_line, safe};
-use crate::terminal::text::table::{Column, table};
-use crate::terminal::text::wrap::{shorten, width, wrap};
 
 /// The fewest characters of an id that are shown.
 const ID_CHARS_MIN: usize = 8;
@@ -37,12 +34,12 @@ pub(crate) async fn run(context: &Context, args: Threads) -> Outcome {
         Threads::Tree { thread } => tree(context, thread.as_deref()).await?,
         Threads::Rename { thread, name } => rename(context, &thread, &name.join(" ")).await?,
         Threads::Fork { thread, until } => {
-            let parent = context.agent.find_thread(&thread).await?;
-            let fork = context.agent.fork_thread(parent.thread_id, until).await?;
+            let parent = context.agent.threads().find(&thread).await?;
+            let fork = context.agent.threads().fork(parent.thread_id, until).await?;
             tell(context, "Forked into", &fork).await?;
         }
         Threads::Rewind { thread, keep } => {
-            let thread = context.agent.find_thread(&thread).await?;
+            let thread = context.agent.threads().find(&thread).await?;
             rewind(context, thread.thread_id, keep).await?;
         }
         Threads::Stop { thread } => stop(context, &thread).await?,
@@ -58,7 +55,7 @@ pub(crate) async fn run(context: &Context, args: Threads) -> Outcome {
 
 async fn rewind(context: &Context, thread_id: ThreadId, keep: Seq) -> Result<(), Failure> {
     let before = in_effect(context, thread_id).await;
-    let done = context.agent.rewind(thread_id, keep).await?;
+    let done = context.agent.threads().rewind(thread_id, keep).await?;
     let after = in_effect(context, thread_id).await;
     if context.format == Format::Json {
         return context.json(&json!({
@@ -78,13 +75,13 @@ async fn rewind(context: &Context, thread_id: ThreadId, keep: Seq) -> Result<(),
 }
 
 /// Shows a page of threads, most recently active first.
-///
-/// # Errors
-/// When the journal or stdout fails.
 pub(crate) async fn list(context: &Context, limit: usize) -> Result<(), Failure> {
-    let threads = context.agent.threads(ThreadFilter { limit, ..ThreadFilter::default() }).await?;
+    let threads = context.agent.threads().list(ThreadFilter { limit, ..ThreadFilter::default() }).await?;
+    let states = context.agent.threads().display_states(&threads).await?;
     if context.format == Format::Json {
-        return context.json(&threads);
+        let listed: Vec<ListedThread> =
+            threads.iter().map(|thread| ListedThread::of(thread, &states)).collect();
+        return context.json(&listed);
     }
     if threads.is_empty() {
         context
@@ -98,18 +95,16 @@ pub(crate) async fn list(context: &Context, limit: usize) -> Result<(), Failure>
         .iter()
         .zip(ids)
         .map(|(thread, id)| {
-            let name = match state(thread) {
+            let name = match mark(ListedThread::of(thread, &states)) {
                 "" => title(thread),
-                state => format!("[{state}] {}", title(thread)),
+                mark => format!("[{mark}] {}", title(thread)),
             };
             vec![id, ago(now, thread.updated_at), thread.message_count.to_string(), name]
         })
         .collect();
     let columns =
         [Column::Left("ID"), Column::Left("ACTIVE"), Column::Right("MESSAGES"), Column::Flexible("NAME")];
-    for line in table(&context.screen, &columns, &rows) {
-        context.screen.line(line)?;
-    }
+    context.screen.lines(table(&context.screen, &columns, &rows))?;
     if threads.len() == limit {
         context.screen.note(context.screen.style.dim(format!("The newest {limit}; `--limit N` shows more.")));
     }
@@ -117,15 +112,17 @@ pub(crate) async fn list(context: &Context, limit: usize) -> Result<(), Failure>
 }
 
 async fn show(context: &Context, prefix: &str) -> Result<(), Failure> {
-    let thread = context.agent.find_thread(prefix).await?;
+    let thread = context.agent.threads().find(prefix).await?;
+    let states = context.agent.threads().display_states([&thread]).await?;
+    let listed = ListedThread::of(&thread, &states);
     if context.format == Format::Json {
-        return context.json(&thread);
+        return context.json(&listed);
     }
     let time = |at: Timestamp| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
     let mut facts = vec![
         ("id", thread.thread_id.to_string()),
         ("assistant", thread.assistant_id.to_string()),
-        ("state", thread.status.as_str().to_owned()),
+        ("state", word(listed.state).to_owned()),
         ("messages", format!("{} (events: {})", thread.message_count, thread.last_seq)),
         ("created", time(thread.created_at)),
         ("active", time(thread.updated_at)),
@@ -137,6 +134,12 @@ async fn show(context: &Context, prefix: &str) -> Result<(), Failure> {
         let waits = mark.pending && mark.child_thread_id == thread.thread_id;
         let state = if waits { "its summary goes into the first turn" } else { "done" };
         facts.push(("handoff", format!("{}: {state}", mark.handoff_id)));
+    }
+    for asked in context.agent.runs().pending_interrupts(thread.thread_id).await? {
+        if approval::is_about_calls(&asked) {
+            let (id, calls) = (asked.interrupt_id, approval::call_lines(&asked).join("; "));
+            facts.push(("waits", format!("{calls} (`segue decide {id}`)")));
+        }
     }
     if let Some(prompt) = &thread.first_prompt {
         facts.push(("begins", one_line(prompt)));
@@ -152,10 +155,10 @@ async fn show(context: &Context, prefix: &str) -> Result<(), Failure> {
 
 async fn tree(context: &Context, prefix: Option<&str>) -> Result<(), Failure> {
     let root = match prefix {
-        Some(prefix) => Some(context.agent.find_thread(prefix).await?.thread_id),
+        Some(prefix) => Some(context.agent.threads().find(prefix).await?.thread_id),
         None => None,
     };
-    let nodes = context.agent.thread_tree(root).await?;
+    let nodes = context.agent.threads().tree(root).await?;
     if context.format == Format::Json {
         return context.json(&nodes);
     }
@@ -163,7 +166,7 @@ async fn tree(context: &Context, prefix: Option<&str>) -> Result<(), Failure> {
     gather(&nodes, &mut all);
     let ids: BTreeMap<ThreadId, String> = all.iter().copied().zip(short_ids(all.iter().copied())).collect();
     for node in &nodes {
-        show_node(context, node, &ids, ("", ""))?;
+        show_node(context, node, &ids, "", "")?;
     }
     Ok(())
 }
@@ -179,7 +182,8 @@ fn show_node(
     context: &Context,
     node: &ThreadNode,
     ids: &BTreeMap<ThreadId, String>,
-    (own, below): (&str, &str),
+    own: &str,
+    below: &str,
 ) -> Result<(), Failure> {
     let (screen, thread) = (&context.screen, &node.thread);
     let how = match thread.parent_kind {
@@ -194,7 +198,7 @@ fn show_node(
     for (at, child) in node.children.iter().enumerate() {
         let is_last = at + 1 == node.children.len();
         let (mark, lead) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-        show_node(context, child, ids, (&format!("{below}{mark}"), &format!("{below}{lead}")))?;
+        show_node(context, child, ids, &format!("{below}{mark}"), &format!("{below}{lead}"))?;
     }
     Ok(())
 }
@@ -205,8 +209,8 @@ async fn rename(context: &Context, prefix: &str, name: &str) -> Result<(), Failu
         return Err(Failure::new(Code::User, "rename the thread: the name is empty")
             .with_hint("`segue threads rename THREAD NAME`"));
     }
-    let thread = context.agent.find_thread(prefix).await?;
-    let renamed = context.agent.rename_thread(thread.thread_id, &name).await?;
+    let thread = context.agent.threads().find(prefix).await?;
+    let renamed = context.agent.threads().rename(thread.thread_id, &name).await?;
     tell(context, "Renamed", &renamed).await
 }
 
@@ -218,12 +222,12 @@ enum Ask {
 }
 
 async fn delete(context: &Context, prefix: &str, confirm: Ask) -> Outcome {
-    let thread = context.agent.find_thread(prefix).await?;
+    let thread = context.agent.threads().find(prefix).await?;
     if confirm == Ask::First && !confirmed(context, &thread)? {
         context.screen.note("Nothing was deleted.");
         return Ok(Code::Done);
     }
-    context.agent.delete_thread(thread.thread_id).await?;
+    context.agent.threads().delete(thread.thread_id).await?;
     match context.format {
         Format::Json => context.json(&json!({"deleted": thread.thread_id}))?,
         Format::Text => {
@@ -231,7 +235,7 @@ async fn delete(context: &Context, prefix: &str, confirm: Ask) -> Outcome {
             context.screen.line(shorten(&deleted, context.screen.columns))?;
         }
     }
-    context.agent.rest_mirror().await;
+    context.agent.handoffs().rest_mirror().await;
     Ok(Code::Done)
 }
 
@@ -256,8 +260,8 @@ fn confirmed(context: &Context, thread: &Thread) -> Result<bool, Failure> {
 }
 
 async fn stop(context: &Context, prefix: &str) -> Result<(), Failure> {
-    let thread = context.agent.find_thread(prefix).await?;
-    let asked = context.agent.stop(thread.thread_id).await?;
+    let thread = context.agent.threads().find(prefix).await?;
+    let asked = context.agent.runs().stop(thread.thread_id).await?;
     match (context.format, asked) {
         (Format::Json, asked) => context.json(&json!({"thread_id": thread.thread_id, "asked": asked})),
         (Format::Text, true) => Ok(context.screen.line("Asked to stop; what had arrived is kept.")?),
@@ -271,8 +275,8 @@ async fn export(
     format: ExportFormat,
     output: Option<&Path>,
 ) -> Result<(), Failure> {
-    let thread = context.agent.find_thread(prefix).await?;
-    let entries = context.agent.history(thread.thread_id).await?;
+    let thread = context.agent.threads().find(prefix).await?;
+    let entries = context.agent.threads().history(thread.thread_id).await?;
     let text = match (format, context.format) {
         (ExportFormat::Md, Format::Text) => agent::export_markdown(&thread, &entries),
         (ExportFormat::Json, _) | (ExportFormat::Md, Format::Json) => agent::export_json(&thread, entries)?,
@@ -316,16 +320,41 @@ pub(crate) fn title(thread: &Thread) -> String {
     one_line(thread.name.as_deref().or(prompt).unwrap_or("(nothing was said yet)"))
 }
 
-/// Returns what is to be done in a thread, if anything.
-fn state(thread: &Thread) -> &'static str {
-    match thread.status {
-        ThreadStatus::Idle => match thread.handoff() {
+/// A thread with its state, as `--json` prints it.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct ListedThread<'a> {
+    #[serde(flatten)]
+    thread: &'a Thread,
+    state: ThreadState,
+}
+
+impl<'a> ListedThread<'a> {
+    fn of(thread: &'a Thread, states: &BTreeMap<ThreadId, ThreadState>) -> Self {
+        Self { thread, state: agent::state_of(thread, states) }
+    }
+}
+
+/// Returns the word in brackets before a thread's name in the list; empty where there is nothing to do.
+fn mark(ListedThread { thread, state }: ListedThread<'_>) -> &'static str {
+    match state {
+        ThreadState::Idle => match thread.handoff() {
             Some(mark) if mark.pending && mark.child_thread_id == thread.thread_id => "fresh",
             Some(_) | None => "",
         },
-        ThreadStatus::Busy => "busy",
-        ThreadStatus::Interrupted => "waits",
-        ThreadStatus::Error => "failed",
+        ThreadState::Running | ThreadState::NeedsYou | ThreadState::Stopped | ThreadState::Error => {
+            word(state)
+        }
+    }
+}
+
+/// Returns the word that people read for a state; the page uses the same.
+const fn word(state: ThreadState) -> &'static str {
+    match state {
+        ThreadState::Idle => "idle",
+        ThreadState::Running => "working",
+        ThreadState::NeedsYou => "needs you",
+        ThreadState::Stopped => "stopped",
+        ThreadState::Error => "failed",
     }
 }
 

@@ -2,19 +2,11 @@
 //! under way and their keys kept; elsewhere only notices. Ctrl-C stops it. What came of it is shown by the caller.
 
 use agent::{Agent, CancellationToken, Frame, Frames};
+use terminal::{Audience, Bracketed, Progress, Quiet, Screen, Seen, Spent, Stream, Then, Typed, Unit, watch};
 
 use crate::cli::Format;
 use crate::commands::Context;
 use crate::exit::Failure;
-use crate::terminal::keyboard::{Bracketed, Quiet};
-use crate::terminal::screen::Audience;
-use crate::terminal::work::progress::{Progress, Unit};
-use crate::terminal::work::stream::{Spent, Stream};
-use crate::terminal::work::typed::Typed;
-use crate::terminal::work::watch::{Seen, Then, watch};
-
-/// How a failed draft of a handoff is told; the panel says it again, and stays.
-const FAILED: &str = "summarization failed: ";
 
 /// What is shown of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,13 +22,11 @@ pub(crate) enum Telling {
 pub(crate) struct Showing {
     /// What is under way, in a word.
     pub(crate) what: &'static str,
-    /// What is shown of it.
     pub(crate) telling: Telling,
 }
 
 /// What came of work.
 pub(crate) struct Done<T> {
-    /// What it returned.
     pub(crate) done: T,
     /// Whether the person stopped it.
     pub(crate) is_stopped: bool,
@@ -54,7 +44,8 @@ pub(crate) fn is_watched(context: &Context) -> bool {
 pub(crate) async fn shown<T>(
     context: &Context,
     showing: Showing,
-    (typed, spent): (&mut Typed, &mut Spent),
+    typed: &mut Typed,
+    spent: &mut Spent,
     work: impl AsyncFnOnce(&Agent, &Frames, &CancellationToken) -> T,
 ) -> Result<Done<T>, Failure> {
     let _quiet = Quiet::begin(&context.screen)?;
@@ -68,7 +59,8 @@ pub(crate) async fn shown<T>(
             is_stopped: cancel.is_cancelled(),
         },
         |seen| match seen {
-            Seen::Frame(_, Frame::Notice { text }) if text.starts_with(FAILED) => Ok(Then::GoOn),
+            // The panel that follows says it, and stays.
+            Seen::Frame(_, Frame::AttemptFailed { .. }) => Ok(Then::GoOn),
             Seen::Frame(_, Frame::Notice { .. } | Frame::Progress { .. }) | Seen::Tick | Seen::Stopping => {
                 stream.show(seen)
             }
@@ -78,7 +70,15 @@ pub(crate) async fn shown<T>(
     )
     .await;
     *spent = stream.finish()?;
-    done
+    Ok(done?)
+}
+
+/// Returns a progress bar, which is hidden where programs read the output.
+pub(crate) fn progress(screen: &Screen, format: Format, unit: Unit) -> Progress {
+    match format {
+        Format::Text => Progress::new(screen, unit),
+        Format::Json => Progress::hidden(unit),
+    }
 }
 
 /// Does work of which only notices are told.
@@ -89,20 +89,22 @@ pub(crate) async fn noted<T>(
     context: &Context,
     work: impl AsyncFnOnce(&Agent, &Frames, &CancellationToken) -> T,
 ) -> Result<Done<T>, Failure> {
-    let progress = Progress::new(&context.screen, context.format, Unit::Steps);
-    watch(
+    let bar = progress(&context.screen, context.format, Unit::Steps);
+    Ok(watch(
         async |frames, cancel| Done {
             done: work(&context.agent, &frames, &cancel).await,
             is_stopped: cancel.is_cancelled(),
         },
         |seen| {
             match seen {
-                Seen::Frame(_, Frame::Notice { text }) => progress.aside(|| context.notice(text)),
-                Seen::Frame(_, frame) => progress.show(frame),
+                Seen::Frame(_, Frame::Notice { text } | Frame::AttemptFailed { text }) => {
+                    bar.aside(|| context.notice(text))
+                }
+                Seen::Frame(_, frame) => bar.show(frame),
                 Seen::Gap(_) | Seen::Tick | Seen::Stopping => {}
             }
             Ok(Then::GoOn)
         },
     )
-    .await
+    .await?)
 }

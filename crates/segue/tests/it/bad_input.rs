@@ -6,7 +6,7 @@ mod decisions;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use scripted::{Fault, Reply, Script, Server};
+use test_model::{Fault, Reply, Script, Server};
 
 use crate::sandbox::{Sandbox, session};
 
@@ -174,7 +174,15 @@ fn m4_a_handoff_needs_no_model_that_works() {
 #[test]
 fn no_model_at_all_is_told_before_anything_is_said() {
     let sandbox = Sandbox::new();
-    sandbox.run(&["run", "-p", "hello"]).assert_told(1, "no model is configured");
+    let ended = sandbox.run(&["run", "-p", "hello"]);
+    ended.assert_told(1, "no model is configured");
+    assert!(ended.stderr.contains("the message is kept"), "{ended:?}");
+    let told = sandbox.run(&["history", "last"]);
+    assert!(told.stdout.contains("failed: no model is configured"), "{told:?}");
+    let opened = sandbox.run_with(&["chat", "-t", "last"], "");
+    assert!(opened.code == 0 && opened.stdout.contains("was not answered"), "{opened:?}");
+    let piped = sandbox.run_with(&["chat"], "hello\n");
+    assert!(piped.code == 1 && piped.stdout.contains("is kept"), "{piped:?}");
     let ended = sandbox.run(&["run", "-p", "hello", "--model", "anthropic/claude-x"]);
     assert_eq!(ended.code, 1, "{ended:?}");
     sandbox.run(&["run", "-p", "hello", "--model", "foo/bar"]).assert_told(2, "foo");

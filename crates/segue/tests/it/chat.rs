@@ -3,11 +3,12 @@
 mod approval;
 mod commands;
 mod editor;
+mod folders;
 mod handing;
 mod looking;
 
-use scripted::{Fault, Reply, Script, Server};
 use serde_json::json;
+use test_model::{Fault, Reply, Script, Server};
 
 use crate::sandbox::Sandbox;
 use crate::terminal::Terminal;
@@ -53,6 +54,34 @@ fn a24_what_a_turn_cost_counts_each_call_once() {
     let sandbox = Sandbox::new().with_model(&server);
     let opened = sandbox.run_with(&["chat"], "look around\n");
     assert!(opened.stdout.contains(" · 1300 in · 64 out"), "{opened:?}");
+}
+
+#[test]
+fn a_turn_that_was_stopped_with_esc_waits_for_nobody_in_the_list() {
+    let server = Server::start(Script::new([
+        Reply::call("c1", "ls", json!({"path": "."})),
+        Reply::text("The first line.\n").then(Fault::Stall),
+    ]))
+    .unwrap();
+    let sandbox = Sandbox::new().with_model(&server);
+    let terminal = Terminal::start(&sandbox, 80, &["chat"]);
+    terminal.wait_for(PROMPT);
+    terminal.keys("look around\r");
+    terminal.wait_for("The first line.");
+    terminal.keys("\x1b");
+    terminal.wait_for("Stopped. What had arrived is kept.");
+    let listed = sandbox.json(&["threads", "list", "--json"]);
+    assert_eq!((&listed[0]["state"], &listed[0]["status"]), (&json!("stopped"), &json!("interrupted")));
+    assert_eq!(sandbox.json(&["threads", "show", "last", "--json"])["state"], "stopped");
+    assert_eq!(sandbox.json(&["threads", "tree", "last", "--json"])[0]["state"], "stopped");
+    let list = sandbox.run(&["threads", "list"]);
+    assert!(
+        list.stdout.contains("[stopped] look around") && !list.stdout.contains("[needs you]"),
+        "{list:?}"
+    );
+    at_prompt(&terminal);
+    terminal.keys("/quit\r");
+    assert_eq!(terminal.end().0, 0);
 }
 
 #[test]
@@ -126,7 +155,7 @@ fn a_child_shows_what_is_carried_over_and_a_pending_handoff_is_offered() {
     let (parent, child) =
         (report["thread_id"].as_str().unwrap(), report["child_thread_id"].as_str().unwrap());
     let opened = sandbox.run_with(&["chat", "-t", child], "hello?\n/threads\n/handof\n/help\n/quit\n");
-    assert_eq!(opened.code, 0, "{opened:?}");
+    assert_eq!(opened.code, 1, "the message was not answered: {opened:?}");
     for part in
         ["Carried over into the first turn", "Objective", "No model is configured", "/handoff [goal…]"]
     {

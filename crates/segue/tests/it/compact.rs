@@ -7,8 +7,8 @@ mod live;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use scripted::{Place, Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Place, Reply, Script, Server};
 
 use crate::sandbox::{Ended, Sandbox};
 
@@ -130,7 +130,7 @@ fn m9_a_compaction_is_taken_back_once() {
     let told = sandbox.run(&["history", "last", "--markers"]).stdout;
     assert!(told.contains("20 messages condensed, and taken back"), "{told}");
     assert!(told.contains(&format!("── taken back: the compaction of #{}", marker["seq"])), "{told}");
-    sandbox.run(&["uncompact", "last"]).assert_told(2, "nothing is condensed in it");
+    sandbox.run(&["uncompact", "last"]).assert_told(2, "nothing is compacted in it");
     assert_eq!(sandbox.run(&["run", "-c", "-p", "and now?"]).code, 0);
     let sent = asked(&server).pop().unwrap()["messages"].to_string();
     assert!(sent.contains("Answer 3") && !sent.contains(GOAL), "{sent}");
@@ -157,7 +157,7 @@ fn e16_where_there_is_nothing_to_condense_one_line_says_why() {
     let sandbox = long_thread(Sandbox::new(), 2);
     let told = sandbox.run(&["compact", "last", "--keep", "9"]);
     assert_eq!((told.code, told.stdout.lines().count(), told.stderr.as_str()), (0, 1, ""), "{told:?}");
-    assert!(told.stdout.starts_with("Nothing to condense: "), "{told:?}");
+    assert!(told.stdout.starts_with("Nothing to compact: "), "{told:?}");
     let report = sandbox.json(&["compact", "last", "--keep", "9", "--json"]);
     assert_eq!(report["outcome"], "nothing");
     assert!(report["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{report}");
@@ -190,7 +190,7 @@ fn e8_a_compaction_that_does_not_help_changes_nothing_and_one_line_says_why() {
     let told = sandbox.run(&["compact", "last", "--keep", "8"]);
     assert_eq!((told.code, told.stderr.as_str()), (0, ""), "{told:?}");
     let line = told.stdout.replace("\n  ", " ");
-    assert!(line.starts_with("Nothing to condense: ") && line.lines().count() == 1, "{told:?}");
+    assert!(line.starts_with("Nothing to compact: ") && line.lines().count() == 1, "{told:?}");
     assert_eq!(messages(&sandbox), before);
     let last = entries(&sandbox).pop().unwrap();
     assert_eq!((&last["type"], &last["trigger"]), (&json!("compaction_failed"), &json!("manual")));
@@ -307,7 +307,7 @@ fn m9_a_chat_takes_back_the_newest_compaction_only_and_says_where_there_is_none(
     let before = entries(&sandbox);
     let told = sandbox.run_with(&["chat", "-c"], "/uncompact\n/uncompact 5\n/help\n");
     assert_eq!(told.code, 0, "{told:?}");
-    assert!(told.stdout.contains("Nothing to take back: nothing is condensed here."), "{told:?}");
+    assert!(told.stdout.contains("Nothing to take back: nothing is compacted here."), "{told:?}");
     assert!(told.stderr.contains("failed to read /uncompact: it takes no `5`"), "{told:?}");
     assert!(told.stdout.contains("/history [ID] [--expand] [--before SEQ] [--after SEQ]"), "{told:?}");
     assert!(sandbox.run(&["compact", "last", "--keep", "4"]).code == 0);

@@ -8,8 +8,8 @@ mod review;
 
 use std::process::Stdio;
 
-use scripted::{Fault, Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Fault, Reply, Script, Server};
 
 use crate::sandbox::{Ended, Sandbox};
 use crate::terminal::Terminal;

@@ -10,8 +10,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
-use scripted::{Place, Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Place, Reply, Script, Server};
 
 use crate::compact::{MEMORY_INSTRUCTIONS as INSTRUCTIONS, asked, entries, long_thread, messages, record};
 use crate::sandbox::Sandbox;

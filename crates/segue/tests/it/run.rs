@@ -5,8 +5,8 @@ mod hooks;
 mod signals;
 mod traces;
 
-use scripted::{Fault, Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Fault, Reply, Script, Server};
 
 use crate::sandbox::Sandbox;
 use crate::terminal::Terminal;

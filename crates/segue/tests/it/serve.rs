@@ -16,8 +16,8 @@ use std::path::Path;
 use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
-use scripted::{Place, Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Place, Reply, Script, Server};
 
 use crate::sandbox::{Sandbox, session};
 use crate::serving::Serving;

@@ -1,10 +1,17 @@
 //! A run while it is under way: its span, the step it is at, and the calls that have not come to their end.
 
 use jiff::{SignedDuration, Timestamp};
-use protocol::{Block, Compaction, CompactionFailed, Event, EventType, Message, RunId, ToolStatus, Usage};
+use protocol::event::body::{
+    CallPurpose, MemoryRead, ModelCalled, RunBeginning, RunEnded, RunFailed, RunInterrupted, RunStarted,
+    ToolCallDecided,
+};
+use protocol::{
+    Block, Compaction, CompactionFailed, Event, EventType, FailureKind, Message, RunFailure, RunId,
+    RunStatus, ToolStatus, Usage,
+};
 use serde_json::{Map, Value};
 
-use super::{Place, moment, number, question_of, text};
+use super::{Place, SpanContext, moment, number, question_of, text};
 use crate::span::{Kind, Outcome, Span, SpanId, ToolCalled, TraceId};
 
 /// A run that has not ended.
@@ -37,7 +44,8 @@ impl OpenRun {
             Some((caller, call_id)) => (TraceId::of_run(*caller), Some(tool_id(*caller, call_id))),
             None => (TraceId::of_run(run_id), None),
         };
-        let mut root = moment(Kind::Run, "run", (trace_id, SpanId::of_run(run_id), parent), event);
+        let context = SpanContext { trace_id, span_id: SpanId::of_run(run_id), parent_id: parent };
+        let mut root = moment(Kind::Run, "run", context, event);
         (root.end, root.outcome, root.run_id) = (None, Outcome::Working, Some(run_id));
         root.metadata.insert("assistant_id".to_owned(), Value::String(place.assistant_id.clone()));
         Self {
@@ -80,25 +88,22 @@ impl OpenRun {
     }
 
     /// The run begins, or goes on after a question of an earlier one, or with another process.
-    pub fn started(&mut self, content: &Value, event: &Event, asked: Option<RunId>) -> Option<Span> {
-        let how = text::field(content, "how").unwrap_or_default();
-        self.root.model = text::field(content, "model").or(self.root.model.take());
-        let (key, value) = match how.as_str() {
-            "taken over" => ("taken_over", Value::Bool(true)),
-            _ => ("how", Value::String(how.clone())),
+    pub fn started(&mut self, body: RunStarted, event: &Event, asked: Option<RunId>) -> Option<Span> {
+        let how = body.how;
+        self.root.model = body.model.or(self.root.model.take());
+        let (key, value) = match how == RunBeginning::TakenOver {
+            true => ("taken_over", Value::Bool(true)),
+            false => ("how", Value::String(how.to_string())),
         };
         self.root.metadata.insert(key.to_owned(), value);
-        let asked = question_of(asked.filter(|_| how == "resumed")?);
+        let asked = question_of(asked.filter(|_| how == RunBeginning::Resumed)?);
         self.root.links.push(asked);
         Some(Span { links: vec![asked], ..self.at(Kind::Resume, "resume", event) })
     }
 
     /// What the next answer is made with is in the context by now.
-    pub fn read_memory(&mut self, content: &Value) {
-        let sources = content.get("sources").and_then(Value::as_array);
-        let named = sources.into_iter().flatten().filter_map(|source| {
-            Some(format!("{}:{}", source.get("name")?.as_str()?, source.get("sha256")?.as_str()?))
-        });
+    pub fn read_memory(&mut self, body: MemoryRead) {
+        let named = body.sources.iter().map(|source| format!("{}:{}", source.name, source.sha256));
         self.memory = Some(Value::Array(named.map(Value::String).collect()));
     }
 
@@ -151,12 +156,10 @@ impl OpenRun {
     }
 
     /// A call of a tool was allowed or refused: its work begins.
-    pub fn decided(&mut self, content: &Value, event: &Event) {
-        let Some(call_id) = text::field(content, "call_id") else { return };
-        let name = text::field(content, "tool").unwrap_or_default();
-        let call = self.call(&call_id, &name, event);
+    pub fn decided(&mut self, body: &ToolCallDecided, event: &Event) {
+        let call = self.call(&body.call_id, &body.tool, event);
         call.start = call.start.max(event.created_at);
-        call.metadata.extend(text::chosen(content, &["decision", "by", "rule"]));
+        call.metadata.extend(text::chosen(body, &["decision", "by", "rule"]));
     }
 
     /// A tool returned.
@@ -181,18 +184,18 @@ impl OpenRun {
     }
 
     /// A model was called for something other than an answer.
-    pub fn called(&mut self, content: &Value, event: &Event) -> Vec<Span> {
-        let mut span = model_span(content, event, self.start_of(event));
+    pub fn called(&mut self, body: &ModelCalled, event: &Event) -> Vec<Span> {
+        let mut span = model_span(body, event, self.start_of(event));
         span.trace_id = self.trace_id;
         span.span_id = SpanId::within(self.run_id, &format!("model:{}", event.seq));
         self.count(span.usage.unwrap_or_default());
         self.is_failure_told = matches!(span.outcome, Outcome::Failed(_));
-        if let Some(trace) = content.get("trace") {
-            let (draft_id, before) = self.drafting(trace, content, (event, &span.outcome));
+        if let Some(trace) = &body.trace {
+            let (draft_id, before) = self.drafting(trace, event, &span.outcome);
             span.parent_id = Some(draft_id);
             return before.into_iter().chain([span]).collect();
         }
-        if text::field(content, "purpose").as_deref() == Some("compaction") {
+        if body.purpose == CallPurpose::Compaction {
             self.internal.push(span);
             return Vec::new();
         }
@@ -201,17 +204,17 @@ impl OpenRun {
     }
 
     /// The conversation was condensed, or was not after all.
-    pub fn condensed(&mut self, kind: EventType, content: &Value, event: &Event) -> Vec<Span> {
+    pub fn condensed(&mut self, event: &Event) -> Vec<Span> {
         let internal = std::mem::take(&mut self.internal);
         let mut span = Span {
             span_id: SpanId::within(self.run_id, &format!("compaction:{}", event.seq)),
             ..self.at(Kind::Compaction, "compaction", event)
         };
         let start = internal.first().map_or(self.start_of(event), |call| call.start);
-        if kind == EventType::Compacted {
-            self.told(&mut span, event);
-        } else if let Ok(failed) = serde_json::from_str::<CompactionFailed>(event.content.get()) {
-            span.metadata = text::chosen(content, &["trigger", "vetoed_by"]);
+        if let Ok(compaction) = event.body() {
+            self.told(&mut span, compaction, event);
+        } else if let Ok(failed) = event.body::<CompactionFailed>() {
+            span.metadata = text::chosen(&failed, &["trigger", "vetoed_by"]);
             span.outcome = Outcome::Failed(text::brief(&failed.reason));
         }
         let span = span.began(start);
@@ -221,15 +224,15 @@ impl OpenRun {
     }
 
     /// The run came to its end: what has not, is cut off with it.
-    pub fn ended(&mut self, kind: EventType, content: &Value, event: &Event) -> Vec<Span> {
-        let outcome = match kind {
-            EventType::RunInterrupted => Outcome::Waiting,
-            EventType::RunFailed => {
-                Outcome::Failed(text::brief(&text::field(content, "message").unwrap_or_default()))
-            }
-            _ => match text::field(content, "status").as_deref() {
-                Some("success") => Outcome::Done,
-                Some("timeout") => Outcome::Failed("it took longer than it may".to_owned()),
+    pub fn ended(&mut self, kind: EventType, event: &Event) -> Vec<Span> {
+        let failed = event.body::<RunFailed>().map(|failed| failed.failure).ok();
+        let status = event.body::<RunEnded>().map(|ended| ended.status).ok();
+        let outcome = match (kind, &failed) {
+            (EventType::RunInterrupted, _) => Outcome::Waiting,
+            (_, Some(failure)) => Outcome::Failed(text::brief(&failure.message)),
+            (_, None) => match status {
+                Some(RunStatus::Success) => Outcome::Done,
+                Some(RunStatus::Timeout) => Outcome::Failed("it took longer than it may".to_owned()),
                 _ => Outcome::Stopped,
             },
         };
@@ -244,32 +247,33 @@ impl OpenRun {
         ended.extend(open);
         ended.extend(self.draft.take().map(|draft| given_up(draft, event, cut.clone())));
         ended.extend(accept.map(|span| span.ended(event, cut.clone())));
-        ended.extend(self.refused(kind, content, event));
-        if kind == EventType::RunInterrupted {
+        ended.extend(failed.as_ref().and_then(|failure| self.refused(failure, event)));
+        if let Ok(interrupted) = event.body::<RunInterrupted>() {
             let keys = ["interrupt_ids", "actions"];
             ended.push(Span {
                 outcome: Outcome::Waiting,
-                metadata: text::chosen(content, &keys),
+                metadata: text::chosen(&interrupted, &keys),
                 ..self.at(Kind::Interrupt, "interrupt", event)
             });
         }
         let mut root = self.root.clone().ended(event, outcome);
-        root.metadata.extend(text::chosen(content, &["status", "kind"]));
+        root.metadata.extend(status.map(|status| ("status".to_owned(), status.as_str().into())));
+        root.metadata.extend(failed.map(|failure| ("kind".to_owned(), failure.kind.as_str().into())));
         root.metadata.insert("steps".to_owned(), number(self.steps));
         ended.push(root);
         ended
     }
 
     /// Returns the call of the model that the run failed with, of which nothing else is stored.
-    fn refused(&self, kind: EventType, content: &Value, event: &Event) -> Option<Span> {
-        let reason = text::field(content, "kind").filter(|_| kind == EventType::RunFailed)?;
-        if self.is_failure_told || !["model", "overflow"].contains(&reason.as_str()) {
+    fn refused(&self, failure: &RunFailure, event: &Event) -> Option<Span> {
+        let is_of_model = matches!(failure.kind, FailureKind::Model | FailureKind::Overflow);
+        if self.is_failure_told || !is_of_model {
             return None;
         }
         Some(Span {
             span_id: SpanId::within(self.run_id, &format!("model:{}", event.seq)),
             model: self.root.model.clone(),
-            outcome: Outcome::Failed(text::brief(&text::field(content, "message").unwrap_or_default())),
+            outcome: Outcome::Failed(text::brief(&failure.message)),
             ..self.at(Kind::Model, &named("chat", self.root.model.as_deref()), event).began(self.before)
         })
     }
@@ -314,7 +318,12 @@ impl OpenRun {
     /// Returns a moment of this run.
     fn at(&self, kind: Kind, name: &str, event: &Event) -> Span {
         let span_id = SpanId::within(self.run_id, name);
-        moment(kind, name, (self.trace_id, span_id, Some(self.root.span_id)), event)
+        moment(kind, name, self.context(span_id), event)
+    }
+
+    /// Returns the context of a span right below this run's.
+    pub(super) fn context(&self, span_id: SpanId) -> SpanContext {
+        SpanContext { trace_id: self.trace_id, span_id, parent_id: Some(self.root.span_id) }
     }
 
     fn count(&mut self, usage: Usage) {
@@ -322,8 +331,7 @@ impl OpenRun {
     }
 
     /// Says of a compaction what came of it.
-    fn told(&self, span: &mut Span, event: &Event) {
-        let Ok(compaction) = serde_json::from_str::<Compaction>(event.content.get()) else { return };
+    fn told(&self, span: &mut Span, compaction: Compaction, event: &Event) {
         let Compaction { replaced_count, tokens_before, tokens_after, duration_ms, .. } = compaction;
         span.detail = format!("{replaced_count} messages, {tokens_before} → {tokens_after} tokens");
         span.metadata = Map::from_iter([
@@ -346,20 +354,19 @@ pub(super) fn given_up(draft: Span, event: &Event, outcome: Outcome) -> Span {
 }
 
 /// Returns the span of a model's call that was for no answer, outside any other.
-pub(super) fn model_span(content: &Value, event: &Event, start: Timestamp) -> Span {
-    let model = text::field(content, "model");
-    let problem = text::field(content, "error").or_else(|| text::field(content, "problem"));
-    let ids = (
-        TraceId::of_event(event.thread_id, event.seq),
-        SpanId::of_event(event.thread_id, event.seq, "model"),
-        None,
-    );
-    let span = moment(Kind::Model, &named("chat", model.as_deref()), ids, event);
+pub(super) fn model_span(body: &ModelCalled, event: &Event, start: Timestamp) -> Span {
+    let model = body.model.clone();
+    let context = SpanContext {
+        trace_id: TraceId::of_event(event.thread_id, event.seq),
+        span_id: SpanId::of_event(event.thread_id, event.seq, "model"),
+        parent_id: None,
+    };
+    let span = moment(Kind::Model, &named("chat", model.as_deref()), context, event);
     Span {
         model,
-        usage: content.get("usage").and_then(|usage| serde_json::from_value(usage.clone()).ok()),
-        metadata: text::chosen(content, &["purpose", "prompt_sha256", "handoff_id"]),
-        outcome: problem.map_or(Outcome::Done, |problem| Outcome::Failed(text::brief(&problem))),
+        usage: body.usage,
+        metadata: text::chosen(body, &["purpose", "prompt_sha256", "handoff_id"]),
+        outcome: body.problem.as_ref().map_or(Outcome::Done, |problem| Outcome::Failed(text::brief(problem))),
         ..span.began(noted_start(event).unwrap_or(start))
     }
 }
@@ -371,7 +378,7 @@ fn tool_id(run_id: RunId, call_id: &str) -> SpanId {
 
 /// Returns when that began which the event is the end of, if it says how long it took.
 fn noted_start(event: &Event) -> Option<Timestamp> {
-    let took = SignedDuration::from_millis(i64::try_from(event.duration_ms()?).ok()?);
+    let took = SignedDuration::from_millis(i64::try_from(event.parsed_metadata().duration_ms?).ok()?);
     event.created_at.checked_sub(took).ok()
 }
 

@@ -8,6 +8,7 @@ use super::*;
 
 const THREAD: &str = "0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b";
 const HANDOFF: &str = "0192f0c1-2d3e-7a4b-8c5d-6e7f80910aff";
+const QUESTION: &str = "0f1e2d3c4b5a69788796a5b4c3d2e1f0";
 
 fn run(number: u8) -> RunId {
     format!("0192f0c1-2d3e-7a4b-8c5d-6e7f809100{number:02x}").parse().unwrap()
@@ -106,7 +107,7 @@ impl Told {
     fn asks(self) -> Self {
         self.event(
             EventType::RunInterrupted,
-            json!({"interrupt_ids": ["i1"], "actions": ["handoff_summary"]}),
+            json!({"interrupt_ids": [QUESTION], "actions": ["handoff_summary"]}),
         )
     }
 
@@ -196,7 +197,10 @@ fn handed_off() -> Told {
         .asks()
         .in_run(4)
         .begins("resumed")
-        .event(EventType::HandoffAccepted, about(json!({"iteration": 2, "child_thread_id": THREAD})))
+        .event(
+            EventType::HandoffAccepted,
+            about(json!({"iteration": 2, "summary_sha256": "cd", "child_thread_id": THREAD})),
+        )
         .event(EventType::HandoffSeeded, about(json!({"file": "agent.md", "error": null})))
         .ends("success")
         .in_run(5)
@@ -317,7 +321,8 @@ fn compactions_and_transfers_take_in_the_calls_they_took() {
         .that_took(500)
         .event(
             EventType::TurnsArchived,
-            json!({"reason": "age", "turn_count": 4, "turn_range_start": 1, "turn_range_end": 4, "summary": "x"}),
+            json!({"schema_version": 1, "summary_id": HANDOFF, "reason": "budget", "first_seq": 1, "last_seq": 4, "turn_count": 4,
+                   "turn_range_start": 1, "turn_range_end": 4, "summary": "x", "model": "openai/gpt-5"}),
         );
     insta::assert_snapshot!(tree(&told.spans()), @r#"
     run 1000–5000 done
@@ -370,13 +375,17 @@ fn what_was_said_to_decline_is_content_and_why_it_failed_is_a_failure() {
         .event(EventType::HandoffDeclined, about("message", "too early"))
         .event(EventType::HandoffFailed, about("reason", "the journal is full"))
         .in_run(1)
-        .event(EventType::HandoffRequested, about("goal", "the spout"));
+        .event(
+            EventType::HandoffRequested,
+            json!({"handoff_id": HANDOFF, "goal": "the spout", "initiated_by": "user"}),
+        );
     let mut fold = Fold::new(place());
     told.events.iter().for_each(|event| fold.take(event));
     let spans = fold.finished();
     let inputs: Vec<Option<&str>> = spans.iter().map(|span| span.input.as_deref()).collect();
     assert_eq!(inputs, [Some("too early"), None, Some("the spout")]);
-    assert!(spans.iter().all(|span| span.metadata.is_empty()), "{spans:?}");
+    assert!(spans[..2].iter().all(|span| span.metadata.is_empty()), "{spans:?}");
+    assert_eq!(spans[2].metadata, text::chosen(&json!({"initiated_by": "user"}), &["initiated_by"]));
     assert_eq!(spans[1].outcome, Outcome::Failed("the journal is full".to_owned()));
 }
 
@@ -404,7 +413,10 @@ fn m16_no_secret_is_in_a_span() {
         .begins("admitted")
         .answers(&format!("yours is {key}"), &[("c1", "read_file")])
         .returns("c1", "error", &format!("refused {key}"))
-        .event(EventType::HandoffRefined, json!({"handoff_id": HANDOFF, "feedback": format!("use {key}")}))
+        .event(
+            EventType::HandoffRefined,
+            json!({"handoff_id": HANDOFF, "iteration": 0, "feedback": format!("use {key}")}),
+        )
         .event(EventType::HandoffFailed, json!({"handoff_id": HANDOFF, "reason": format!("said {key}")}))
         .event(EventType::RunFailed, json!({"kind": "model", "message": format!("with {key}")}));
     let spans = told.spans();

@@ -1,8 +1,9 @@
 //! What of an event's content goes into a span: small fields as they are, content with its secrets withheld.
 
-use ledger::redact;
+use facts::redact;
 use protocol::message::joined_text;
 use protocol::{Block, Event, Message};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// Characters of a text that metadata may hold.
@@ -10,21 +11,16 @@ const METADATA_CHARS_MAX: usize = 300;
 /// Characters of what went in or came out that a span keeps.
 const CONTENT_CHARS_MAX: usize = 20_000;
 
-/// Returns a field that is text.
-pub(super) fn field(content: &Value, key: &str) -> Option<String> {
-    content.get(key).and_then(Value::as_str).map(str::to_owned)
-}
-
-/// Returns those of the fields that are there, as metadata.
-pub(super) fn chosen(content: &Value, keys: &[&str]) -> Map<String, Value> {
+/// Returns those of the body's fields that are there, as metadata.
+pub(super) fn chosen(body: &impl Serialize, keys: &[&str]) -> Map<String, Value> {
+    let Ok(content) = serde_json::to_value(body) else { return Map::new() };
     keys.iter()
         .filter_map(|key| content.get(*key).and_then(kept).map(|value| ((*key).to_owned(), value)))
         .collect()
 }
 
 /// Returns every field that metadata can hold.
-pub(super) fn small(content: &Value) -> Map<String, Value> {
-    let Value::Object(fields) = content else { return Map::new() };
+pub(super) fn small(fields: &Map<String, Value>) -> Map<String, Value> {
     fields.iter().filter_map(|(key, value)| kept(value).map(|value| (key.clone(), value))).collect()
 }
 

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use journal::Store;
-use protocol::{
-    Block, Decision, Decisions, EventType, Interrupt, Message, NewEvent, ToolMessage, ToolStatus,
-};
+use protocol::event::body::{CallDecision, ToolCallDecided};
+use protocol::{Block, Decision, Decisions, Interrupt, Message, NewEvent, ToolMessage, ToolStatus};
 use runtime::{
     Channels, EDITED_ARGS_CHANNEL, Failure, Frames, Rejection, StepContext, ToolCall, ToolContext, Update,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::ToolApproval;
@@ -31,29 +30,30 @@ impl Decided {
     pub fn approve(
         &mut self,
         call: &ToolCall,
-        (by, rule): (&str, Option<&str>),
+        by: &str,
+        rule: Option<&str>,
         looked: Looked,
     ) -> Result<(), Failure> {
         self.approved.push(looked);
-        self.record(call, ("approve", by), rule)
+        self.record(call, CallDecision::Approve, by, rule)
     }
 
     /// Takes down that a call is made with other arguments.
     pub fn edit(&mut self, call: &ToolCall, args: Value, looked: Looked) -> Result<(), Failure> {
         self.approved.push(looked);
         self.edited.insert(call.id.clone(), args);
-        self.record(call, ("edit", "person"), None)
+        self.record(call, CallDecision::Edit, "person", None)
     }
 
     /// Takes down that a rule or policy refuses a call; `text` is its result.
-    pub fn refuse(&mut self, call: &ToolCall, (by, rule): (&str, &str), text: &str) -> Result<(), Failure> {
-        self.record(call, ("deny", by), Some(rule))?;
+    pub fn refuse(&mut self, call: &ToolCall, by: &str, rule: &str, text: &str) -> Result<(), Failure> {
+        self.record(call, CallDecision::Deny, by, Some(rule))?;
         self.result(call, ToolStatus::Error, text)
     }
 
     /// Takes down that a person declined a call.
     pub fn reject(&mut self, call: &ToolCall, message: Option<&str>) -> Result<(), Failure> {
-        self.record(call, ("reject", "person"), None)?;
+        self.record(call, CallDecision::Reject, "person", None)?;
         let text = match message.map(str::trim).filter(|message| !message.is_empty()) {
             Some(message) => format!("The person declined this call: {message}"),
             None => "The person declined this call.".to_owned(),
@@ -63,34 +63,39 @@ impl Decided {
 
     /// Takes down that a person answered in the tool's place.
     pub fn respond(&mut self, call: &ToolCall, message: &str) -> Result<(), Failure> {
-        self.record(call, ("respond", "person"), None)?;
+        self.record(call, CallDecision::Respond, "person", None)?;
         self.result(call, ToolStatus::Success, message)
     }
 
     /// Returns all of it as one update; `asked` are the calls that a person is asked about now. When nothing was
     /// decided and nothing is left over from before, the update is empty.
-    pub fn into_update(self, step: &StepContext<'_>, asked: &[Looked]) -> Update {
+    pub fn into_update(self, step: &StepContext<'_>, asked: Vec<Looked>) -> Result<Update, Failure> {
         let mut channels = Channels::new();
-        for calls in [(ASKED_CHANNEL, asked), (APPROVED_CHANNEL, &self.approved)] {
-            looked::set(&mut channels, calls, step.channels);
-        }
+        looked::set(&ASKED_CHANNEL, &mut channels, asked, step.channels);
+        looked::set(&APPROVED_CHANNEL, &mut channels, self.approved, step.channels);
         if !self.edited.is_empty() {
-            channels.insert(EDITED_ARGS_CHANNEL.to_owned(), Value::Object(self.edited));
+            let mut edited = EDITED_ARGS_CHANNEL.get(step.channels)?.unwrap_or_default();
+            edited.extend(self.edited);
+            EDITED_ARGS_CHANNEL.set(&mut channels, &edited);
         }
-        Update { events: self.events, channels, ..Update::default() }
+        Ok(Update { events: self.events, channels, ..Update::default() })
     }
 
     fn record(
         &mut self,
         call: &ToolCall,
-        (decision, by): (&str, &str),
+        decision: CallDecision,
+        by: &str,
         rule: Option<&str>,
     ) -> Result<(), Failure> {
-        let mut content = json!({"call_id": call.id, "tool": call.name, "decision": decision, "by": by});
-        if let Some(rule) = rule {
-            content["rule"] = rule.into();
-        }
-        self.events.push(NewEvent::new(EventType::ToolCallDecided, &content, Timestamp::now())?);
+        let decided = ToolCallDecided {
+            call_id: call.id.clone(),
+            tool: call.name.clone(),
+            decision,
+            by: by.to_owned(),
+            rule: rule.map(str::to_owned),
+        };
+        self.events.push(NewEvent::of(&decided, Timestamp::now())?);
         Ok(())
     }
 
@@ -146,10 +151,11 @@ impl ToolApproval {
         step: &StepContext<'_>,
         call: &ToolCall,
         looked: Looked,
-        (decision, decided): (&Decision, &mut Decided),
+        decision: &Decision,
+        decided: &mut Decided,
     ) -> Result<(), Failure> {
         match decision {
-            Decision::Approve { .. } => decided.approve(call, ("person", None), looked),
+            Decision::Approve { .. } => decided.approve(call, "person", None, looked),
             Decision::Reject { message } => decided.reject(call, message.as_deref()),
             Decision::Respond { message } => decided.respond(call, message),
             Decision::Preview {} => decided.reject(call, None),
@@ -157,9 +163,7 @@ impl ToolApproval {
                 let args = Value::Object(edited_action.args.clone());
                 let edited = ToolCall { args: args.clone(), ..call.clone() };
                 match self.judge(step, &edited).await {
-                    Some((_, Verdict::Deny { rule })) => {
-                        decided.refuse(call, ("rule", &rule), &refused(&rule))
-                    }
+                    Some((_, Verdict::Deny { rule })) => decided.refuse(call, "rule", &rule, &refused(&rule)),
                     Some((review, Verdict::Allow { .. } | Verdict::Ask { .. })) => {
                         let edited =
                             Looked { content: looked.content, ..Looked::new(&call.id, &review, None) };
@@ -201,13 +205,14 @@ pub(super) fn check(interrupt: &Interrupt, decisions: &Decisions) -> Result<(), 
 }
 
 /// Returns the calls that were asked about.
-pub(super) fn asked(step: &StepContext<'_>) -> Vec<Looked> {
-    looked::calls(step.channels, ASKED_CHANNEL)
+pub(super) fn asked(step: &StepContext<'_>) -> Result<Vec<Looked>, Failure> {
+    Ok(ASKED_CHANNEL.get(step.channels)?.unwrap_or_default())
 }
 
 /// Returns the call as a person or the policy approved it.
-pub(super) fn approved(step: &StepContext<'_>, call_id: &str) -> Option<Looked> {
-    looked::call(step.channels, APPROVED_CHANNEL, call_id)
+pub(super) fn approved(step: &StepContext<'_>, call_id: &str) -> Result<Option<Looked>, Failure> {
+    let calls = APPROVED_CHANNEL.get(step.channels)?.unwrap_or_default();
+    Ok(calls.into_iter().find(|looked| looked.call_id == call_id))
 }
 
 /// Returns what the model is told of a call that a rule refuses.

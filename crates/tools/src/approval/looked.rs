@@ -3,21 +3,22 @@
 
 use std::path::Path;
 
-use runtime::{Channels, Review, Subject};
+use runtime::{Channel, ChannelError, Channels, Review, Subject};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
-use crate::files::seen::{self, Hash};
+use crate::files::seen::Hash;
 
 /// Channel: the calls a person is asked about, in the order of the requests.
-pub(super) const ASKED_CHANNEL: &str = "_approval_asked";
+pub(super) const ASKED_CHANNEL: Channel<Vec<Looked>> = Channel::new("_approval_asked");
 /// Channel: the calls of the newest answer that a person, or the policy, approved.
-pub(super) const APPROVED_CHANNEL: &str = "_approval_given";
+pub(super) const APPROVED_CHANNEL: Channel<Vec<Looked>> = Channel::new("_approval_given");
+
+/// Channel: the folder in which the calls of the newest answer were proposed, where a person was asked about one of them.
+pub(super) const WORKSPACE_CHANNEL: Channel<String> = Channel::new("_approval_workspace");
 
 /// A call, and what it was about when it was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Looked {
-    /// The call.
     pub call_id: String,
     /// Hashes of what it was about.
     pub subjects: Vec<String>,
@@ -32,7 +33,7 @@ impl Looked {
         Self {
             call_id: call_id.to_owned(),
             subjects: review.subjects.iter().map(key).collect(),
-            content: content.as_ref().map(seen::hex),
+            content: content.map(|hash| protocol::hex(&hash)),
         }
     }
 
@@ -43,31 +44,39 @@ impl Looked {
     }
 }
 
-/// Returns the calls in a channel.
-pub(super) fn calls(channels: &Channels, channel: &str) -> Vec<Looked> {
-    let calls = channels.get(channel).map(Vec::<Looked>::deserialize);
-    calls.and_then(Result::ok).unwrap_or_default()
-}
-
-/// Returns the call in a channel.
-pub(super) fn call(channels: &Channels, channel: &str, call_id: &str) -> Option<Looked> {
-    calls(channels, channel).into_iter().find(|looked| looked.call_id == call_id)
-}
-
 /// Returns the hash, in hex, of the file at `path` that a person was shown a change of, by this call.
-pub(crate) fn shown_content(channels: &Channels, call_id: &str, path: &Path) -> Option<String> {
+pub(crate) fn shown_content(
+    channels: &Channels,
+    call_id: &str,
+    path: &Path,
+) -> Result<Option<String>, ChannelError> {
     let path = key(&Subject::Path(path.to_owned()));
-    let looked =
-        [APPROVED_CHANNEL, ASKED_CHANNEL].into_iter().find_map(|name| call(channels, name, call_id))?;
-    looked.content.filter(|_| looked.subjects.contains(&path))
+    let approved = APPROVED_CHANNEL.get(channels)?.unwrap_or_default();
+    let asked = ASKED_CHANNEL.get(channels)?.unwrap_or_default();
+    let looked = approved.into_iter().chain(asked).find(|looked| looked.call_id == call_id);
+    Ok(looked.filter(|looked| looked.subjects.contains(&path)).and_then(|looked| looked.content))
 }
 
-/// Sets a channel to these calls; none of them removes it.
-pub(super) fn set(channels: &mut Channels, (channel, calls): (&str, &[Looked]), before: &Channels) {
+/// Sets a channel of an update to these calls; none of them removes it from the state `before`.
+pub(super) fn set(
+    channel: &Channel<Vec<Looked>>,
+    channels: &mut Channels,
+    calls: Vec<Looked>,
+    before: &Channels,
+) {
     if !calls.is_empty() {
-        channels.insert(channel.to_owned(), json!(calls));
-    } else if before.contains_key(channel) {
-        channels.insert(channel.to_owned(), Value::Null);
+        channel.set(channels, &calls);
+    } else if channel.is_set(before) {
+        channel.clear(channels);
+    }
+}
+
+/// Sets the folder in which calls are proposed; without one, that of an earlier answer is removed.
+pub(super) fn set_workspace(channels: &mut Channels, workspace: Option<&String>, before: &Channels) {
+    match workspace {
+        Some(workspace) => WORKSPACE_CHANNEL.set(channels, workspace),
+        None if WORKSPACE_CHANNEL.is_set(before) => WORKSPACE_CHANNEL.clear(channels),
+        None => {}
     }
 }
 
@@ -77,5 +86,5 @@ fn key(subject: &Subject) -> String {
         Subject::Command(line) => ("command", line.as_bytes()),
         Subject::Url(url) => ("url", url.as_bytes()),
     };
-    seen::hex(&seen::hash(&[kind.as_bytes(), b":", text].concat()))
+    protocol::sha256_hex([kind.as_bytes(), b":", text].concat())
 }

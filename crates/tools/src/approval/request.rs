@@ -21,7 +21,7 @@ const DESCRIPTION_CHARS_MAX: usize = 100;
 const WARNINGS_MAX: usize = 20;
 
 /// Returns the question about one call; the review says what it would do, and the rule why a person is asked.
-pub(super) fn request(rules: &Rules, call: &ToolCall, (review, rule): (&Review, &str)) -> ActionRequest {
+pub(super) fn request(rules: &Rules, call: &ToolCall, review: &Review, rule: &str) -> ActionRequest {
     let mut found = Vec::new();
     for subject in &review.subjects {
         if let Subject::Path(path) = subject {
@@ -51,8 +51,9 @@ pub(super) fn request(rules: &Rules, call: &ToolCall, (review, rule): (&Review, 
     ActionRequest { name: call.name.clone(), description, args: call.args.clone(), details: Some(details) }
 }
 
-/// Returns one question about all the calls, with what is allowed of each in the same order.
-pub(super) fn payload(action_requests: Vec<ActionRequest>) -> InterruptPayload {
+/// Returns one question about all the calls, with what is allowed of each in the same order. `workspace` is the folder in
+/// which they are made.
+pub(super) fn payload(action_requests: Vec<ActionRequest>, workspace: Option<String>) -> InterruptPayload {
     let review_configs = action_requests.iter().map(|request| ReviewConfig {
         action_name: request.name.clone(),
         allowed_decisions: DECISIONS.map(str::to_owned).to_vec(),
@@ -63,6 +64,7 @@ pub(super) fn payload(action_requests: Vec<ActionRequest>) -> InterruptPayload {
         middleware_source: MIDDLEWARE_SOURCE.to_owned(),
         action_requests,
         review_configs,
+        workspace,
     }
 }
 

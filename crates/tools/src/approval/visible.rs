@@ -24,7 +24,6 @@ pub(super) struct Warning {
     /// The character's code point, such as `U+202E`.
     #[serde(skip_serializing_if = "Option::is_none")]
     code_point: Option<String>,
-    /// One line for people.
     text: String,
 }
 
@@ -80,7 +79,7 @@ pub(super) fn warnings(place: &'static str, text: &str) -> Vec<Warning> {
         // A return at the end of a line is a line end.
         let line = line.strip_suffix('\r').unwrap_or(line);
         if !line.is_ascii() || line.chars().any(char::is_control) {
-            in_line((place, index + 1), line, &mut found);
+            in_line(place, index + 1, line, &mut found);
         }
         if found.len() >= WARNINGS_MAX {
             break;
@@ -99,7 +98,7 @@ pub(super) fn warnings(place: &'static str, text: &str) -> Vec<Warning> {
     found
 }
 
-fn in_line((place, line): (&'static str, usize), text: &str, found: &mut Vec<Warning>) {
+fn in_line(place: &'static str, line: usize, text: &str, found: &mut Vec<Warning>) {
     let warn = |kind, column, c: char, text: String| {
         let code_point = code_point(c);
         let text = format!("{code_point} at {line}:{column} of the {place}: {text}");

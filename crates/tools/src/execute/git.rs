@@ -38,7 +38,6 @@ const CONFIG_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What git is given beside its arguments, for as long as it runs.
 pub(super) struct Guard {
-    /// Its variables.
     pub variables: Vec<(String, String)>,
     _attributes: NamedTempFile,
 }

@@ -7,7 +7,6 @@ use runtime::{Frame, Frames, ToolContext};
 
 use crate::execute::ansi::Escapes;
 use crate::files::read_file::ARTIFACT_PREFIX;
-use crate::files::seen;
 use crate::shown::{cut, ended};
 
 /// The most bytes of output a model is shown.
@@ -86,7 +85,7 @@ impl Output {
         let Some((head, tail)) = cut(&text, SHOWN_BYTES_MAX) else {
             return Shown { text: text.trim_end().to_owned(), write: None };
         };
-        let sha256 = seen::hex(&seen::hash(text.as_bytes()));
+        let sha256 = protocol::sha256_hex(&text);
         let left_out = text.len() - head.len() - tail.len() + self.end_total.saturating_sub(self.end.len());
         let shown = format!(
             "{}[{left_out} bytes left out; read_file {ARTIFACT_PREFIX}{} shows all of it]\n{}",

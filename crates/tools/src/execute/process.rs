@@ -25,17 +25,12 @@ const REST_BYTES_MAX: usize = 1024 * 1024;
 pub(super) enum Ended {
     /// By itself, with this status, or by a signal.
     Exited(Option<i32>),
-    /// It ran too long.
     TooLong,
-    /// The run was cancelled.
     Cancelled,
 }
 
 /// Runs the command to its end, or ends it and all it started. What it leaves in the background goes on, and is no
 /// longer listened to.
-///
-/// # Errors
-/// When it cannot be started.
 pub(super) async fn run(
     mut command: Command,
     timeout: Duration,

@@ -203,7 +203,6 @@ fn check_options<'a>(program: &Program, words: &'a [String]) -> Option<Vec<&'a s
 /// What an option takes of the words behind it.
 enum Needs {
     Nothing,
-    /// A value.
     Value,
     /// A value that is looked at as if it were no value.
     Word,

@@ -4,8 +4,9 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use protocol::ThreadId;
 use runtime::{Channels, Detail, Review, Subject, ToolContext, ToolOutput};
 
@@ -60,12 +61,13 @@ impl At {
     }
 
     /// Returns whether the file is as it was when a person was shown what this call makes of it.
-    fn knew(&self, target: &Target, bytes: &[u8]) -> Knowledge {
-        match looked::shown_content(&self.channels, &self.call_id, target.relative()) {
-            Some(shown) if shown == seen::hex(&seen::hash(bytes)) => Knowledge::Current,
+    fn knew(&self, target: &Target, bytes: &[u8]) -> Result<Knowledge, String> {
+        let shown = looked::shown_content(&self.channels, &self.call_id, target.relative());
+        Ok(match shown.map_err(|error| format!("failed to {error}"))? {
+            Some(shown) if shown == protocol::sha256_hex(bytes) => Knowledge::Current,
             Some(_) => Knowledge::Stale,
             None => Knowledge::None,
-        }
+        })
     }
 }
 
@@ -111,7 +113,7 @@ impl Changes {
             }
             Err(reason) => (Err(reason), Review::default()),
         };
-        let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut judged = self.judged.lock();
         if judged.len() >= JUDGED_MAX {
             judged.clear();
         }
@@ -129,7 +131,7 @@ impl Changes {
         let (changes, root, thread_id) = (Arc::clone(self), context.workspace.clone(), context.thread_id);
         let at = At::of(context);
         let judged = {
-            let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut judged = self.judged.lock();
             judged.remove(&(thread_id, context.call_id.clone()))
         };
         let target = match (self.target(&root, path), judged) {
@@ -199,7 +201,7 @@ impl Changes {
             ));
         }
         let known = match self.seen.knows(at.thread_id, &target.absolute(), &found.bytes) {
-            Knowledge::None => at.knew(target, &found.bytes),
+            Knowledge::None => at.knew(target, &found.bytes)?,
             known => known,
         };
         match known {

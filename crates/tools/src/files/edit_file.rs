@@ -5,8 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use model::ToolSpec;
 use runtime::{Review, Tool, ToolContext, ToolOutput};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::arguments;
 use crate::files::change::{Changes, Rewrite};
@@ -20,16 +21,21 @@ pub(crate) struct EditFile {
     changes: Arc<Changes>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Args {
+    /// The file, relative to the workspace.
     path: String,
+    /// The text as it is in the file, without line numbers; unique unless replace_all.
     #[serde(default)]
     old_string: Option<String>,
+    /// What takes its place.
     #[serde(default)]
     new_string: Option<String>,
+    /// Replace every occurrence. Default: false.
     #[serde(default)]
     replace_all: Option<bool>,
+    /// Several replacements, instead of old_string and new_string.
     #[serde(default)]
     edits: Vec<Edit>,
 }
@@ -67,37 +73,11 @@ impl Args {
 #[async_trait]
 impl Tool for EditFile {
     fn spec(&self) -> ToolSpec {
-        let text = |description: &str| json!({"type": "string", "description": description});
-        let old = text("The text as it is in the file, without line numbers; unique unless replace_all.");
-        let new = text("What takes its place.");
-        let all = json!({"type": "boolean", "description": "Replace every occurrence. Default: false."});
-        ToolSpec {
-            name: "edit_file".to_owned(),
-            description: "Replaces text of one file of the workspace that was read before. The text must match \
-                          exactly, blanks included. Several edits of one call apply one after the other, all or none."
-                .to_owned(),
-            parameters: json!({
-                "type": "object",
-                "properties": {
-                    "path": text("The file, relative to the workspace."),
-                    "old_string": old,
-                    "new_string": new,
-                    "replace_all": all,
-                    "edits": {
-                        "type": "array",
-                        "description": "Several replacements, instead of old_string and new_string.",
-                        "items": {
-                            "type": "object",
-                            "properties": {"old_string": old, "new_string": new, "replace_all": all},
-                            "required": ["old_string", "new_string"],
-                            "additionalProperties": false
-                        }
-                    }
-                },
-                "required": ["path"],
-                "additionalProperties": false
-            }),
-        }
+        ToolSpec::taking::<Args>(
+            "edit_file",
+            "Replaces text of one file of the workspace that was read before. The text must match \
+                          exactly, blanks included. Several edits of one call apply one after the other, all or none.",
+        )
     }
 
     async fn review(&self, args: &Value, context: &ToolContext) -> Review {

@@ -2,71 +2,40 @@
 
 use std::fs;
 
-use async_trait::async_trait;
-use model::ToolSpec;
-use runtime::{Repeat, Review, Tool, ToolContext, ToolOutput};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
-use crate::files::reading;
 use crate::permission::{self, Hidden};
+use crate::reading::ReadingTool;
 use crate::workspace::Workspace;
-use crate::{arguments, blocking, output};
 
 /// The most entries listed.
 const ENTRIES_MAX: usize = 500;
 
-/// The tool.
-pub(crate) struct Ls;
-
-#[derive(Deserialize)]
+/// What a call says.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Args {
+pub(crate) struct Args {
+    /// The folder, relative to the workspace. Default: the workspace.
     #[serde(default)]
     path: Option<String>,
 }
 
-#[async_trait]
-impl Tool for Ls {
-    fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "ls".to_owned(),
-            description:
-                "Lists one folder of the workspace: folders end in /, files show their size in bytes."
-                    .to_owned(),
-            parameters: json!({
-                "type": "object",
-                "properties": {
-                    "path": {"type": "string", "description": "The folder, relative to the workspace. Default: the workspace."}
-                },
-                "additionalProperties": false
-            }),
-        }
-    }
+pub(crate) const LS: ReadingTool<Args> = ReadingTool {
+    name: "ls",
+    description: "Lists one folder of the workspace: folders end in /, files show their size in bytes.",
+    path: |args| args.path.as_deref(),
+    read: list,
+};
 
-    fn repeat(&self) -> Repeat {
-        Repeat::Safe
-    }
-
-    async fn review(&self, args: &Value, context: &ToolContext) -> Review {
-        match arguments::<Args>(args) {
-            Ok(args) => reading(&context.workspace, args.path.as_deref().unwrap_or(".")),
-            Err(_) => Review::default(),
-        }
-    }
-
-    async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {
-        let args: Args = match arguments(args) {
-            Ok(args) => args,
-            Err(error) => return output(Err(error)),
-        };
-        let root = context.workspace.clone();
-        let hidden = permission::hidden("ls");
-        blocking(move || list(&Workspace::open(&root)?, args.path.as_deref().unwrap_or("."), hidden)).await
-    }
-}
-
-fn list(workspace: &Workspace, path: &str, hidden: Hidden) -> Result<String, String> {
+fn list(
+    workspace: &Workspace,
+    args: &Args,
+    hidden: Hidden,
+    _cancel: &CancellationToken,
+) -> Result<String, String> {
+    let path = args.path.as_deref().unwrap_or(".");
     let folder = workspace.find(path)?;
     let hidden = hidden.below(workspace.shown(&folder));
     let mut left_out = 0;

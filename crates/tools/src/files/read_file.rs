@@ -12,8 +12,9 @@ use journal::{Artifact, Write};
 use model::ToolSpec;
 use protocol::{Block, ThreadId};
 use runtime::{Repeat, Review, Tool, ToolContext, ToolOutput, Update};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::files::lines::{self, LINES_MAX, Page, Range};
@@ -36,13 +37,18 @@ pub(crate) struct ReadFile {
     seen: Arc<Seen>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Args {
+    /// The file, relative to the workspace, or artifact:<name>.
     path: String,
+    /// The first line. Default: 1.
     #[serde(default)]
+    #[schemars(range(min = 1))]
     offset: Option<u64>,
+    /// How many lines. Default: as many as fit.
     #[serde(default)]
+    #[schemars(range(min = 1, max = LINES_MAX))]
     limit: Option<u64>,
 }
 
@@ -70,23 +76,11 @@ impl ReadFile {
 #[async_trait]
 impl Tool for ReadFile {
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "read_file".to_owned(),
-            description:
-                "Shows lines of a text file of the workspace, each with its number; an image or a PDF to \
-                          look at; or all of an earlier output that was too long, as artifact:<name>."
-                    .to_owned(),
-            parameters: json!({
-                "type": "object",
-                "properties": {
-                    "path": {"type": "string", "description": "The file, relative to the workspace, or artifact:<name>."},
-                    "offset": {"type": "integer", "minimum": 1, "description": "The first line. Default: 1."},
-                    "limit": {"type": "integer", "minimum": 1, "maximum": LINES_MAX, "description": "How many lines. Default: as many as fit."}
-                },
-                "required": ["path"],
-                "additionalProperties": false
-            }),
-        }
+        ToolSpec::taking::<Args>(
+            "read_file",
+            "Shows lines of a text file of the workspace, each with its number; an image or a PDF to \
+                          look at; or all of an earlier output that was too long, as artifact:<name>.",
+        )
     }
 
     fn repeat(&self) -> Repeat {
@@ -197,7 +191,7 @@ impl Job {
 
 /// Returns an output that holds the file by reference, and keeps its bytes with the thread.
 fn look(thread_id: ThreadId, kind: Kind, bytes: Vec<u8>) -> ToolOutput {
-    let sha256 = seen::hex(&seen::hash(&bytes));
+    let sha256 = protocol::sha256_hex(&bytes);
     let (media_type, size) = (kind.media_type.to_owned(), bytes.len() as u64);
     let block =
         Block::Media { media_type: media_type.clone(), sha256: Some(sha256.clone()), bytes: Some(size) };

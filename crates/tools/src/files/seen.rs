@@ -4,8 +4,9 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use protocol::ThreadId;
 use sha2::{Digest, Sha256};
 use tokio::sync::OwnedMutexGuard;
@@ -39,7 +40,7 @@ pub(crate) enum Knowledge {
 impl Seen {
     /// Remembers that the thread's agent knows the file's content.
     pub fn learn(&self, thread_id: ThreadId, path: &Path, hash: Hash) {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = self.files.lock();
         if files.len() >= FILES_MAX {
             files.clear();
         }
@@ -49,7 +50,7 @@ impl Seen {
     /// Returns whether the thread's agent knows `bytes` as the file's content.
     pub fn knows(&self, thread_id: ThreadId, path: &Path, bytes: &[u8]) -> Knowledge {
         let known = {
-            let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+            let files = self.files.lock();
             files.get(&(thread_id, path.to_owned())).copied()
         };
         match known {
@@ -62,7 +63,7 @@ impl Seen {
     /// Waits until nobody else changes the file; the turn ends when the guard is dropped.
     pub async fn turn(&self, path: &Path) -> OwnedMutexGuard<()> {
         let turn = {
-            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut turns = self.turns.lock();
             if turns.len() >= TURNS_MAX {
                 turns.retain(|_, turn| Arc::strong_count(turn) > 1);
             }
@@ -75,9 +76,4 @@ impl Seen {
 /// Returns the hash of a file's content.
 pub(crate) fn hash(bytes: &[u8]) -> Hash {
     Sha256::digest(bytes).into()
-}
-
-/// Returns the hash as lowercase hex.
-pub(crate) fn hex(hash: &Hash) -> String {
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }

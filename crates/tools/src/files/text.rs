@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use similar::TextDiff;
 
@@ -19,14 +20,14 @@ const DIFF_TIME_MAX: Duration = Duration::from_millis(200);
 const PLACES_MAX: usize = 8;
 
 /// One replacement.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Edit {
-    /// The text as it is, unique in the file unless `replace_all`.
+    /// The text as it is in the file, without line numbers; unique unless replace_all.
     pub old_string: String,
     /// What takes its place.
     pub new_string: String,
-    /// Whether every occurrence is replaced.
+    /// Replace every occurrence. Default: false.
     #[serde(default)]
     pub replace_all: bool,
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use model::ToolSpec;
 use runtime::{Review, Tool, ToolContext, ToolOutput};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::arguments;
 use crate::files::change::{Changes, Rewrite};
@@ -17,10 +18,12 @@ pub(crate) struct WriteFile {
     changes: Arc<Changes>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Args {
+    /// The file, relative to the workspace.
     path: String,
+    /// All that the file shall hold.
     content: String,
 }
 
@@ -44,22 +47,12 @@ impl Args {
 #[async_trait]
 impl Tool for WriteFile {
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "write_file".to_owned(),
-            description: "Writes a whole text file of the workspace; missing folders are made. A file that exists \
+        ToolSpec::taking::<Args>(
+            "write_file",
+            "Writes a whole text file of the workspace; missing folders are made. A file that exists \
                           must have been read before, and keeps its line ends. For a change of a part, edit_file is \
-                          better."
-                .to_owned(),
-            parameters: json!({
-                "type": "object",
-                "properties": {
-                    "path": {"type": "string", "description": "The file, relative to the workspace."},
-                    "content": {"type": "string", "description": "All that the file shall hold."}
-                },
-                "required": ["path", "content"],
-                "additionalProperties": false
-            }),
-        }
+                          better.",
+        )
     }
 
     async fn review(&self, args: &Value, context: &ToolContext) -> Review {

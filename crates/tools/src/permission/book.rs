@@ -5,11 +5,11 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use toml_edit::{Array, DocumentMut, value};
 
-use crate::files::seen;
 use crate::permission::{Permissions, Rule, Rules};
 
 /// Hex digits of the folder's name.
@@ -60,7 +60,7 @@ pub enum Error {
 /// Returns the file that holds the remembered rules of a workspace, below the home folder.
 pub fn project_file(home: &Path, workspace: &Path) -> PathBuf {
     let real = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
-    let name = seen::hex(&seen::hash(real.as_os_str().as_encoded_bytes()));
+    let name = protocol::sha256_hex(real.as_os_str().as_encoded_bytes());
     home.join("projects").join(&name[..NAME_DIGITS]).join("permissions.toml")
 }
 
@@ -86,7 +86,7 @@ impl RuleBook {
 
     /// Returns the rules as they stand.
     pub fn rules(&self) -> Arc<Rules> {
-        Arc::clone(&self.rules.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.rules.lock())
     }
 
     /// Remembers that calls which match are allowed.
@@ -94,7 +94,7 @@ impl RuleBook {
     /// # Errors
     /// When the project's file cannot be written; nothing is remembered then.
     pub fn remember(&self, rule: Rule, scope: Scope) -> Result<(), Error> {
-        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rules = self.rules.lock();
         if scope == Scope::Project {
             add(self.project_file.as_ref().ok_or(Error::NoProject)?, &rule)?;
         }

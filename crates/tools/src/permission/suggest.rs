@@ -56,11 +56,11 @@ pub(crate) fn suggestions(rules: &Rules, tool: &str, review: &Review) -> Vec<Str
     }
     let mut seen = std::collections::HashSet::new();
     found.retain(|rule| seen.insert(rule.clone()));
-    if would_allow(rules, tool, (review, &found)) { found } else { Vec::new() }
+    if would_allow(rules, tool, review, &found) { found } else { Vec::new() }
 }
 
 /// Returns whether the call would not be asked about with the rules that were found: others may be stronger.
-fn would_allow(rules: &Rules, tool: &str, (review, found): (&Review, &[String])) -> bool {
+fn would_allow(rules: &Rules, tool: &str, review: &Review, found: &[String]) -> bool {
     let mut rules = rules.clone();
     rules.permissions.allow.extend(found.iter().filter_map(|rule| rule.parse().ok()));
     matches!(decide(&rules, tool, review), Verdict::Allow { .. })

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::shown::{OUTPUT_BYTES_MAX, shortened};
@@ -14,7 +15,7 @@ const MATCHES_MAX: usize = 200;
 const LINE_CHARS_MAX: usize = 300;
 
 /// What is shown of a match.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Output {
     /// The line.

@@ -1,74 +1,35 @@
 //! The tool `glob`: files by the shape of their path.
 
-use async_trait::async_trait;
-use model::ToolSpec;
-use runtime::{Repeat, Review, Tool, ToolContext, ToolOutput};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::files::reading;
 use crate::permission::{self, Hidden};
+use crate::reading::ReadingTool;
 use crate::search::tree::{Next, Walked, matcher, walk};
 use crate::workspace::Workspace;
-use crate::{arguments, blocking, output};
 
 /// The most paths listed.
 const PATHS_MAX: usize = 500;
 
-/// The tool.
-pub(crate) struct Glob;
-
-#[derive(Deserialize)]
+/// What a call says.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Args {
+pub(crate) struct Args {
+    /// The pattern, relative to the workspace.
     pattern: String,
+    /// Only files below this folder.
     #[serde(default)]
     path: Option<String>,
 }
 
-#[async_trait]
-impl Tool for Glob {
-    fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "glob".to_owned(),
-            description:
-                "Lists files of the workspace whose path matches a pattern such as src/**/*.rs, *.toml or \
-                          tests/{unit,it}/*.rs. Files that .gitignore names are left out."
-                    .to_owned(),
-            parameters: json!({
-                "type": "object",
-                "properties": {
-                    "pattern": {"type": "string", "description": "The pattern, relative to the workspace."},
-                    "path": {"type": "string", "description": "Only files below this folder."}
-                },
-                "required": ["pattern"],
-                "additionalProperties": false
-            }),
-        }
-    }
-
-    fn repeat(&self) -> Repeat {
-        Repeat::Safe
-    }
-
-    async fn review(&self, args: &Value, context: &ToolContext) -> Review {
-        match arguments::<Args>(args) {
-            Ok(args) => reading(&context.workspace, args.path.as_deref().unwrap_or(".")),
-            Err(_) => Review::default(),
-        }
-    }
-
-    async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {
-        let args: Args = match arguments(args) {
-            Ok(args) => args,
-            Err(error) => return output(Err(error)),
-        };
-        let (root, cancel) = (context.workspace.clone(), context.cancel.clone());
-        let hidden = permission::hidden("glob");
-        blocking(move || find(&Workspace::open(&root)?, &args, hidden, &cancel)).await
-    }
-}
+pub(crate) const GLOB: ReadingTool<Args> = ReadingTool {
+    name: "glob",
+    description: "Lists files of the workspace whose path matches a pattern such as src/**/*.rs, *.toml or \
+                          tests/{unit,it}/*.rs. Files that .gitignore names are left out.",
+    path: |args| args.path.as_deref(),
+    read: find,
+};
 
 fn find(
     workspace: &Workspace,

@@ -5,91 +5,54 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use async_trait::async_trait;
-use model::ToolSpec;
 use regex::bytes::{Regex, RegexBuilder};
-use runtime::{Repeat, Review, Tool, ToolContext, ToolOutput};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::files::reading;
+use crate::BINARY_PROBE_BYTES;
 use crate::permission::{self, Hidden};
+use crate::reading::ReadingTool;
 use crate::search::found::{CONTEXT_LINES_MAX, Found, Output};
 use crate::search::tree::{Next, Walked, matcher, walk};
 use crate::workspace::Workspace;
-use crate::{BINARY_PROBE_BYTES, arguments, blocking, output};
 
 /// The most bytes of one file that are searched.
 const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// The most bytes of one line that are searched.
 const LINE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The tool.
-pub(crate) struct Grep;
-
-#[derive(Deserialize)]
+/// What a call says.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Args {
+pub(crate) struct Args {
+    /// The regular expression (Rust syntax).
     pattern: String,
+    /// Only this file or folder.
     #[serde(default)]
     path: Option<String>,
+    /// Only files whose path matches, such as *.rs.
     #[serde(default)]
     glob: Option<String>,
+    /// Upper and lower case are the same. Default: false.
     #[serde(default)]
     ignore_case: bool,
+    /// Matching lines, only the files that have some, or how many each has. Default: lines.
     #[serde(default)]
     output: Output,
+    /// Lines shown before and after each match. Default: 0.
     #[serde(default)]
+    #[schemars(range(max = CONTEXT_LINES_MAX))]
     context: usize,
 }
 
-#[async_trait]
-impl Tool for Grep {
-    fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "grep".to_owned(),
-            description:
-                "Finds lines that match a regular expression in the text files of the workspace; shows \
-                          path:line:text. Files that .gitignore names, and files of secrets, are left out."
-                    .to_owned(),
-            parameters: json!({
-                "type": "object",
-                "properties": {
-                    "pattern": {"type": "string", "description": "The regular expression (Rust syntax)."},
-                    "path": {"type": "string", "description": "Only this file or folder."},
-                    "glob": {"type": "string", "description": "Only files whose path matches, such as *.rs."},
-                    "ignore_case": {"type": "boolean", "description": "Upper and lower case are the same. Default: false."},
-                    "output": {"type": "string", "enum": ["lines", "files", "counts"], "description": "Matching lines, only the files that have some, or how many each has. Default: lines."},
-                    "context": {"type": "integer", "minimum": 0, "maximum": CONTEXT_LINES_MAX, "description": "Lines shown before and after each match. Default: 0."}
-                },
-                "required": ["pattern"],
-                "additionalProperties": false
-            }),
-        }
-    }
-
-    fn repeat(&self) -> Repeat {
-        Repeat::Safe
-    }
-
-    async fn review(&self, args: &Value, context: &ToolContext) -> Review {
-        match arguments::<Args>(args) {
-            Ok(args) => reading(&context.workspace, args.path.as_deref().unwrap_or(".")),
-            Err(_) => Review::default(),
-        }
-    }
-
-    async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {
-        let args: Args = match arguments(args) {
-            Ok(args) => args,
-            Err(error) => return output(Err(error)),
-        };
-        let (root, cancel) = (context.workspace.clone(), context.cancel.clone());
-        let hidden = permission::hidden("grep");
-        blocking(move || search(&Workspace::open(&root)?, &args, hidden, &cancel)).await
-    }
-}
+pub(crate) const GREP: ReadingTool<Args> = ReadingTool {
+    name: "grep",
+    description: "Finds lines that match a regular expression in the text files of the workspace; shows \
+                          path:line:text. Files that .gitignore names, and files of secrets, are left out.",
+    path: |args| args.path.as_deref(),
+    read: search,
+};
 
 fn search(
     workspace: &Workspace,

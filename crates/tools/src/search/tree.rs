@@ -15,7 +15,6 @@ const FILES_MAX: usize = 200_000;
 /// How a walk over the files ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Walked {
-    /// Every file was seen.
     All,
     /// The limit of files was reached.
     Limit,

@@ -12,7 +12,6 @@ pub(super) const DESCRIPTION_CHARS_MAX: usize = 1_024;
 /// What a head says; keys that are not used here are left to others.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Head {
-    /// The skill's name.
     pub name: String,
     /// What it does, and when to use it.
     pub description: String,

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use model::ToolSpec;
 use runtime::{Repeat, Review, Subject, Tool, ToolContext, ToolOutput};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::shown::{OUTPUT_BYTES_MAX, abridged};
 use crate::skills::Skills;
@@ -28,14 +29,15 @@ const ENTRIES_MAX: usize = 10_000;
 
 /// The tool.
 pub(super) struct LoadSkill {
-    /// The skills there are.
     pub skills: Arc<Skills>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Args {
+    /// The skill's name, as listed.
     name: String,
+    /// A file of the skill's folder, relative to it. Default: its instructions.
     #[serde(default)]
     file: Option<String>,
 }
@@ -43,19 +45,10 @@ struct Args {
 #[async_trait]
 impl Tool for LoadSkill {
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "load_skill".to_owned(),
-            description: "Loads the instructions of a skill, or another text file of its folder.".to_owned(),
-            parameters: json!({
-                "type": "object",
-                "properties": {
-                    "name": {"type": "string", "description": "The skill's name, as listed."},
-                    "file": {"type": "string", "description": "A file of the skill's folder, relative to it. Default: its instructions."}
-                },
-                "required": ["name"],
-                "additionalProperties": false
-            }),
-        }
+        ToolSpec::taking::<Args>(
+            "load_skill",
+            "Loads the instructions of a skill, or another text file of its folder.",
+        )
     }
 
     fn repeat(&self) -> Repeat {

@@ -35,7 +35,6 @@ pub(crate) struct Place {
 pub(crate) struct Found {
     file: File,
     stamp: Stamp,
-    /// What it held.
     pub bytes: Vec<u8>,
 }
 

@@ -14,8 +14,8 @@ use runtime::{
     Graph, Hook, HooksNode, Limits, MODEL_NODE, ModelNode, Point, Rejection, RunEnd, Start, TOOLS_NODE,
     ToolsNode, Update, wants_tools,
 };
-use scripted::{Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Reply, Script, Server};
 use tokio_util::sync::CancellationToken;
 use tools::ToolApproval;
 use tools::permission::{Permissions, Policy, RuleBook, Scope};
@@ -100,6 +100,7 @@ impl World {
             lease: "test".into(),
             now: Timestamp::now(),
             origin: runtime::Origin::New,
+            durability: Default::default(),
         }
     }
 
@@ -143,8 +144,9 @@ fn driver(bench: &Bench, server: &Server, (book, policy): (&Arc<RuleBook>, Polic
         tools: bench.tools.iter().map(|tool| tool.spec()).collect(),
         hooks: hooks.clone(),
         contexts: Arc::new(Contexts::default()),
+        too_large_hint: "begin again",
     };
-    let after_model = |channels: &Channels| wants_tools(channels).then_some(TOOLS_NODE);
+    let after_model = |channels: &Channels| Ok(wants_tools(channels)?.then_some(TOOLS_NODE));
     let graph = Graph::new(Edge::To(MODEL_NODE))
         .node(Arc::new(asking), Edge::To(AFTER_MODEL_NODE))
         .node(Arc::new(HooksNode { point: Point::AfterModel, hooks: hooks.clone() }), Edge::When(after_model))

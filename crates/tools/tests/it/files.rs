@@ -219,7 +219,7 @@ async fn the_list_of_tasks_is_state_and_replaced_as_a_whole() {
     ]);
     let output = bench.output("write_todos", json!({"todos": todos})).await;
     assert_eq!(joined_text(&output.content), "[x] parse\n[~] print\n[ ] ship");
-    assert_eq!(output.update.channels[tools::TODOS_CHANNEL], todos);
+    assert_eq!(output.update.channels[tools::TODOS_CHANNEL.key()], todos);
     bench.good("write_todos", json!({"todos": []}), "(the list is empty)").await;
     bench
         .bad("write_todos", json!({"todos": [{"content": " ", "status": "pending"}]}), "has no content")

@@ -12,3 +12,5 @@ mod execute;
 mod files;
 #[cfg(test)]
 mod reading;
+#[cfg(test)]
+mod schemas;

@@ -149,7 +149,7 @@ fn message(bytes: &[u8], format: Format, reading: &mut Reading, out: &mut Output
                 true => legacy::flatten(message.content),
                 false => (message.content.flatten(), None),
             };
-            let entry = origin.result((call_id, message.name.or(known)), flat, status);
+            let entry = origin.result(call_id, message.name.or(known), flat, status);
             out.push(Entry { repaired, ..entry })
         }
         _ => Ok(()),

@@ -242,7 +242,7 @@ fn push(message: Message, origin: &Origin, out: &mut Output<'_>) -> Result<(), E
                 Some("error") => ToolStatus::Error,
                 _ => ToolStatus::Success,
             };
-            let entry = origin.result((message.tool_call_id, message.name), flat, status);
+            let entry = origin.result(message.tool_call_id, message.name, flat, status);
             out.push(Entry { repaired, ..entry })
         }
         "system" => out.push(origin.note(Role::System, flat.text)),

@@ -197,8 +197,11 @@ fn act(
             args.remove("thought");
             if args.is_empty() {
                 // Files of 2024 keep the arguments beside the action.
-                args =
-                    fields.iter().filter(|(name, _)| !ENVELOPE.contains(&name.as_str())).map(own).collect();
+                args = fields
+                    .iter()
+                    .filter(|(name, _)| !ENVELOPE.contains(&name.as_str()))
+                    .map(|(name, value)| (name.clone(), value.clone()))
+                    .collect();
             }
             let call_id = tool_call_id(&fields).or_else(|| origin.native_id.clone());
             reading.calls.called(origin.native_id.as_deref(), Some(action));
@@ -258,8 +261,4 @@ fn scalar_text(value: &Value) -> Option<String> {
         Value::Number(number) => Some(number.to_string()),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     }
-}
-
-fn own((name, value): (&String, &Value)) -> (String, Value) {
-    (name.clone(), value.clone())
 }

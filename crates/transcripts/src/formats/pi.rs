@@ -142,8 +142,8 @@ fn message(message: Message, origin: &Origin, out: &mut Output<'_>) -> Result<()
         }
         Some("toolResult") => {
             let status = if message.is_error { ToolStatus::Error } else { ToolStatus::Success };
-            let call = (message.tool_call_id, message.tool_name);
-            out.push(origin.result(call, message.content.flatten(), status))
+            let output = message.content.flatten();
+            out.push(origin.result(message.tool_call_id, message.tool_name, output, status))
         }
         Some("bashExecution") => {
             let command = message.command.unwrap_or_default();

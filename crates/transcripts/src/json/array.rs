@@ -14,7 +14,6 @@ use crate::source::Source;
 /// What the caller wants of a member of the top object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// Nothing.
     Skip,
     /// Its value in one piece.
     Whole,
@@ -27,30 +26,22 @@ pub(crate) enum Wanted {
 pub(crate) enum Piece {
     /// The value of a wanted member.
     Member {
-        /// Its name.
         key: String,
-        /// Its JSON text.
         bytes: Vec<u8>,
-        /// The line it begins on.
         line: u64,
     },
     /// An element of the top array or of a wanted member.
     Element {
         /// The name of the member; empty for the top array.
         key: String,
-        /// Its JSON text.
         bytes: Vec<u8>,
-        /// The line it begins on.
         line: u64,
     },
     /// Something that cannot be read; the walk goes on if more follows.
     Damaged {
-        /// What is wrong.
         reason: String,
-        /// The line it is on.
         line: u64,
     },
-    /// Nothing is left.
     End,
 }
 
@@ -88,7 +79,6 @@ enum Taken {
 /// Receives the name and the bytes of each wanted piece.
 pub(crate) type Each<'e> = dyn FnMut(&str, &[u8], &mut Output<'_>) -> std::result::Result<(), Error> + 'e;
 
-/// Opens `source` for a walk.
 pub(crate) fn open(source: &Source) -> std::result::Result<Walk<BufReader<File>>, Error> {
     Ok(Walk::new(BufReader::with_capacity(READ_BUFFER_BYTES, source.open()?)))
 }

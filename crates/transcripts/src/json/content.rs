@@ -9,9 +9,7 @@ use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 
-use crate::chain::hex;
 use crate::entry::Media;
 use crate::json::loose;
 
@@ -21,9 +19,7 @@ pub(crate) enum Content {
     /// None, or something that is neither text nor list.
     #[default]
     Absent,
-    /// Plain text.
     Text(String),
-    /// A list of blocks.
     Blocks(Vec<Part>),
     /// One object, in the place of a text.
     Object(Map<String, Value>),
@@ -32,11 +28,8 @@ pub(crate) enum Content {
 /// One item of a content list.
 #[derive(Debug)]
 pub(crate) enum Part {
-    /// A bare text.
     Text(String),
-    /// A typed block.
     Block(Box<Block>),
-    /// Anything else.
     Other,
 }
 
@@ -156,7 +149,6 @@ pub(crate) fn single(name: &str, value: Value) -> Value {
     Value::Object(Map::from_iter([(name.to_owned(), value)]))
 }
 
-/// Returns the text of a value that is one.
 pub(crate) fn into_text(value: Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text),
@@ -213,7 +205,7 @@ fn base64_media(media_type: String, data: &str) -> Media {
     let data = data.trim();
     match STANDARD.decode(data).or_else(|_| STANDARD_NO_PAD.decode(data)) {
         Ok(bytes) => {
-            Media { media_type, sha256: Some(hex(&Sha256::digest(&bytes))), bytes: Some(bytes.len() as u64) }
+            Media { media_type, sha256: Some(protocol::sha256_hex(&bytes)), bytes: Some(bytes.len() as u64) }
         }
         Err(_) => Media { media_type, sha256: None, bytes: None },
     }

@@ -7,25 +7,15 @@ use serde_json::{Map, Value};
 use crate::json::content::{Content, Flat};
 use crate::json::python;
 
-/// What was done to an entry as it was read in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repair {
-    /// A result was the JSON text of its content blocks.
-    JsonBlocks,
-    /// A result was what Python prints of its content blocks.
-    PythonBlocks,
-    /// A result was an object in the place of a text.
-    Object,
-}
-
-impl Repair {
-    /// Returns the stored name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::JsonBlocks => "json_blocks",
-            Self::PythonBlocks => "python_blocks",
-            Self::Object => "object",
-        }
+protocol::named_enum! {
+    /// What was done to an entry as it was read in.
+    pub enum Repair {
+        /// A result was the JSON text of its content blocks.
+        JsonBlocks = "json_blocks",
+        /// A result was what Python prints of its content blocks.
+        PythonBlocks = "python_blocks",
+        /// A result was an object in the place of a text.
+        Object = "object",
     }
 }
 

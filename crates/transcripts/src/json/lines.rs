@@ -68,10 +68,8 @@ pub(crate) enum Line {
     Whole(Vec<u8>),
     /// A line over the limit; it was skipped.
     TooLong {
-        /// Its length.
         bytes: u64,
     },
-    /// Nothing is left.
     End,
 }
 
@@ -81,7 +79,6 @@ impl<R: BufRead> Lines<R> {
         Self { reader, buffer: Vec::new(), number: 0, bytes: 0 }
     }
 
-    /// Returns the next line.
     pub(crate) fn next(&mut self) -> std::io::Result<Line> {
         let mut line = std::mem::take(&mut self.buffer);
         line.clear();

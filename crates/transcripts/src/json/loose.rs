@@ -1,51 +1,41 @@
 //! Scalars that other programs write in more than one type: an id as text or number, a time as text or milliseconds. A
 //! value of a wrong type reads as absent, so that it never costs the record.
 
-use std::fmt;
-
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 /// Above this, a number is milliseconds and not seconds: the year 2286 in seconds, 1970-04-26 in milliseconds.
 const SECONDS_MAX: i64 = 10_000_000_000;
 
-/// A JSON value reduced to what the loose readers need.
-enum Scalar {
-    Absent,
-    Text(String),
-    Integer(i64),
-    Float(f64),
-    Flag(bool),
-}
-
 /// Reads text, or a number or flag as text.
 pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    Ok(match deserializer.deserialize_any(ScalarVisitor)? {
-        Scalar::Absent => None,
-        Scalar::Text(text) => Some(text),
-        Scalar::Integer(number) => Some(number.to_string()),
-        Scalar::Float(number) => Some(number.to_string()),
-        Scalar::Flag(flag) => Some(flag.to_string()),
+    Ok(match Value::deserialize(deserializer)? {
+        Value::String(text) => Some(text),
+        Value::Bool(flag) => Some(flag.to_string()),
+        // A whole number that is written as a fraction is the same text as the whole number.
+        Value::Number(number) if number.is_f64() => number.as_f64().map(|number| number.to_string()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
     })
 }
 
 /// Reads a flag; anything else counts as not set.
 pub(crate) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    Ok(matches!(deserializer.deserialize_any(ScalarVisitor)?, Scalar::Flag(true)))
+    Ok(Value::deserialize(deserializer)? == Value::Bool(true))
 }
 
 /// Reads a time written as text, seconds or milliseconds.
 pub(crate) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
-    Ok(match deserializer.deserialize_any(ScalarVisitor)? {
-        Scalar::Text(text) => parse_time(&text),
-        Scalar::Integer(number) => number_time(number),
-        #[expect(clippy::cast_possible_truncation, reason = "a time out of range is no time either way")]
-        Scalar::Float(number) if number.abs() > SECONDS_MAX as f64 => number_time(number as i64),
-        #[expect(clippy::cast_possible_truncation, reason = "a time out of range is no time either way")]
-        Scalar::Float(number) => Timestamp::from_millisecond((number * 1000.0) as i64).ok(),
-        Scalar::Absent | Scalar::Flag(_) => None,
+    Ok(match Value::deserialize(deserializer)? {
+        Value::String(text) => parse_time(&text),
+        Value::Number(number) => match number.as_i64() {
+            Some(number) => number_time(number),
+            None => number.as_f64().and_then(fraction_time),
+        },
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     })
 }
 
@@ -66,54 +56,10 @@ fn number_time(number: i64) -> Option<Timestamp> {
     }
 }
 
-struct ScalarVisitor;
-
-impl<'de> Visitor<'de> for ScalarVisitor {
-    type Value = Scalar;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any JSON value")
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Scalar, E> {
-        Ok(Scalar::Text(text.to_owned()))
-    }
-
-    fn visit_string<E>(self, text: String) -> Result<Scalar, E> {
-        Ok(Scalar::Text(text))
-    }
-
-    fn visit_i64<E>(self, number: i64) -> Result<Scalar, E> {
-        Ok(Scalar::Integer(number))
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Scalar, E> {
-        Ok(i64::try_from(number).map_or(Scalar::Text(number.to_string()), Scalar::Integer))
-    }
-
-    fn visit_f64<E>(self, number: f64) -> Result<Scalar, E> {
-        Ok(Scalar::Float(number))
-    }
-
-    fn visit_bool<E>(self, flag: bool) -> Result<Scalar, E> {
-        Ok(Scalar::Flag(flag))
-    }
-
-    fn visit_unit<E>(self) -> Result<Scalar, E> {
-        Ok(Scalar::Absent)
-    }
-
-    fn visit_none<E>(self) -> Result<Scalar, E> {
-        Ok(Scalar::Absent)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Scalar, A::Error> {
-        while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Scalar::Absent)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Scalar, A::Error> {
-        while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Scalar::Absent)
+#[expect(clippy::cast_possible_truncation, reason = "a time out of range is no time either way")]
+fn fraction_time(number: f64) -> Option<Timestamp> {
+    match number.abs() > SECONDS_MAX as f64 {
+        true => number_time(number as i64),
+        false => Timestamp::from_millisecond((number * 1000.0) as i64).ok(),
     }
 }

@@ -5,11 +5,21 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Deserializer;
 
 use crate::error::Error;
-use crate::json::repair::repair;
+use crate::json::repair::{Repaired, repair};
 use crate::output::Output;
 
 /// Decodes the records in `bytes` and gives each to `each`.
 pub(crate) fn decode<T: DeserializeOwned>(
+    bytes: &[u8],
+    out: &mut Output<'_>,
+    each: &mut impl FnMut(T, &mut Output<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    decode_with(repair, bytes, out, each)
+}
+
+/// Decodes the records in `bytes`; what `repair` returns was repaired once and is not repaired again.
+fn decode_with<T: DeserializeOwned>(
+    repair: fn(&[u8]) -> Option<Repaired>,
     bytes: &[u8],
     out: &mut Output<'_>,
     each: &mut impl FnMut(T, &mut Output<'_>) -> Result<(), Error>,
@@ -27,7 +37,7 @@ pub(crate) fn decode<T: DeserializeOwned>(
             Some(Err(error)) => match repair(rest) {
                 Some(repaired) => {
                     out.problem(repaired.reason);
-                    return decode_repaired(&repaired.bytes, out, each);
+                    return decode_with(|_| None, &repaired.bytes, out, each);
                 }
                 None => rest = trim_start(skip_damaged(rest, &error, out)),
             },
@@ -55,28 +65,6 @@ pub(crate) fn decode_one<T: DeserializeOwned>(bytes: &[u8], out: &mut Output<'_>
 /// Returns whether there is nothing but white space.
 pub(crate) fn is_blank(bytes: &[u8]) -> bool {
     trim_start(bytes).is_empty()
-}
-
-/// Decodes bytes that were repaired once; they are not repaired again.
-fn decode_repaired<T: DeserializeOwned>(
-    bytes: &[u8],
-    out: &mut Output<'_>,
-    each: &mut impl FnMut(T, &mut Output<'_>) -> Result<(), Error>,
-) -> Result<(), Error> {
-    let mut rest = trim_start(bytes);
-    while !rest.is_empty() {
-        let mut values = Deserializer::from_slice(rest).into_iter::<T>();
-        match values.next() {
-            None => return Ok(()),
-            Some(Ok(record)) => {
-                let end = values.byte_offset();
-                each(record, out)?;
-                rest = trim_start(&rest[end..]);
-            }
-            Some(Err(error)) => rest = trim_start(skip_damaged(rest, &error, out)),
-        }
-    }
-    Ok(())
 }
 
 /// Reports the record at the start of `rest` and returns what follows it; nothing when its end cannot be found.

@@ -15,6 +15,11 @@ export function allowed(interrupt: Interrupt, request: ActionRequest): Kind[] {
   return KINDS.map(({ kind }) => kind).filter((kind) => config?.allowed_decisions.includes(kind) ?? true);
 }
 
+/** Returns those of the decisions that can be taken where the folder of a call does not exist: nothing is run by them. */
+export function withoutFolder(kinds: readonly Kind[]): Kind[] {
+  return kinds.filter((kind) => kind === "reject" || kind === "respond");
+}
+
 const detail = (request: ActionRequest, key: string) => {
   const value = request.details?.[key];
   return typeof value === "string" ? value : null;

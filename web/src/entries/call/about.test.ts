@@ -48,6 +48,13 @@ test("what came of a call is said in a few words", () => {
   expect(outcome(call("The person declined this call: too early", "error"))).toBe("declined: too early");
   expect(stateOf(call("The person declined this call.", "error"))).toBe("refused");
   expect(stateOf(call(null))).toBe("waiting");
+  for (const text of [
+    "(no output)\n[cancelled]",
+    "The person stopped the run before the tool was done. It may …",
+  ]) {
+    expect(stateOf(call(text, "error"))).toBe("stopped");
+    expect(outcome(call(text, "error"))).toBe("stopped");
+  }
 });
 
 test("a change says how many lines come and go", () => {

@@ -154,13 +154,15 @@ export function folded(sort: Sort, text: string): [string, string] {
   return cut > 0 ? [text.slice(0, cut), text.slice(cut)] : ["", text];
 }
 
-export type State = "running" | "waiting" | "done" | "failed" | "refused";
+export type State = "running" | "waiting" | "done" | "failed" | "refused" | "stopped";
 
 /** Returns how the call stands. */
 export function stateOf(call: Call): State {
   if (!call.result) return call.working ? "running" : "waiting";
   if (call.result.status !== "error") return "done";
-  return /^(?:The person declined this call|Not done: )/.test(resultOf(call)) ? "refused" : "failed";
+  const said = resultOf(call);
+  if (/^The person stopped the run|(?:^|\n)\[cancelled\]$/.test(said)) return "stopped";
+  return /^(?:The person declined this call|Not done: )/.test(said) ? "refused" : "failed";
 }
 
 /** Returns the text of the result. */
@@ -175,6 +177,8 @@ export function outcome(call: Call): string {
     case "running":
     case "waiting":
       return "";
+    case "stopped":
+      return "stopped";
     case "refused": {
       if (said.startsWith("Not done")) return oneLine(said, 160);
       const why = /^The person declined this call: ([^]*)/.exec(said)?.[1];

@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use journal::{ThreadPatch, Transaction, Write};
 use protocol::{Thread, ThreadId};
-use runtime::{Frame, Frames};
-use tokio_util::sync::CancellationToken;
+use runtime::{Frame, RunScope};
 use transcripts::{Conversation, Source};
 
 use super::place::{Again, Place, State};
@@ -45,17 +44,13 @@ impl<'a> SourceImport<'a> {
     }
 
     /// Imports every conversation; one that finds no place in [`PASSES_MAX`] readings is reported.
-    pub(super) async fn run(
-        mut self,
-        report: &mut ImportReport,
-        context: (&Frames, &CancellationToken),
-    ) -> Result<()> {
-        let mut waiting = self.pass(None, report, context).await?;
+    pub(super) async fn run(mut self, report: &mut ImportReport, scope: RunScope<'_>) -> Result<()> {
+        let mut waiting = self.pass(None, report, scope).await?;
         for _ in 1..PASSES_MAX {
-            if waiting.is_empty() || context.1.is_cancelled() {
+            if waiting.is_empty() || scope.cancel.is_cancelled() {
                 return Ok(());
             }
-            waiting = self.pass(Some(waiting), report, context).await?;
+            waiting = self.pass(Some(waiting), report, scope).await?;
         }
         for key in waiting.into_keys() {
             let reason = format!("left out {key}: its thread keeps changing; import it again");
@@ -69,7 +64,7 @@ impl<'a> SourceImport<'a> {
         &mut self,
         mut only: Option<Waiting>,
         report: &mut ImportReport,
-        (frames, cancel): (&Frames, &CancellationToken),
+        RunScope { frames, cancel }: RunScope<'_>,
     ) -> Result<Waiting> {
         let is_first = only.is_none();
         let mut reader = Reader::start(Arc::clone(&self.source), cancel.clone());
@@ -103,7 +98,7 @@ impl<'a> SourceImport<'a> {
                 }
             }
         }
-        match reader.finish(&self.source).await {
+        match reader.finish().await {
             Err(error) if !cancel.is_cancelled() => return Err(error),
             Ok(()) | Err(_) => {}
         }
@@ -128,7 +123,7 @@ impl<'a> SourceImport<'a> {
                 None => return Ok(None),
             },
         };
-        Ok(Some(Place::find(self.agent, &self.source, (session, again), conversation).await?))
+        Ok(Some(Place::find(self.agent, &self.source, session, again, conversation).await?))
     }
 
     /// Reports the thread of a conversation, or returns how it has to be read again.

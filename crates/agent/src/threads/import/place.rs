@@ -1,6 +1,8 @@
 //! Where one conversation goes: how much of it is stored, in which thread, and what is to be added there. Every entry is
 //! stored under the digest of all up to it, so that one look-up tells whether a whole beginning is known.
 
+use std::ops::Range;
+
 use jiff::Timestamp;
 use journal::{EventQuery, ImportSource, ImportedSoFar, Transaction, Write};
 use protocol::{Category, NewEvent, Seq, Thread, ThreadId};
@@ -63,7 +65,8 @@ impl Place {
     pub(super) async fn find(
         agent: &Agent,
         source: &Source,
-        (session, Again { key, continues }): (String, Again),
+        session: String,
+        Again { key, continues }: Again,
         conversation: Box<Conversation>,
     ) -> Result<Self> {
         let known = agent.store.import_source(&key).await?;
@@ -93,7 +96,7 @@ impl Place {
         while let State::Comparing(known) = &self.state {
             let left = usize::try_from(known.entries.saturating_sub(self.seen)).unwrap_or(usize::MAX);
             let end = left.min(batch.len());
-            let (at, continues) = match self.first_unknown(agent, known, (batch, from, end)).await? {
+            let (at, continues) = match self.first_unknown(agent, known, batch, from..end).await? {
                 Some(at) => (at, None),
                 None if end == batch.len() => return Ok(end),
                 None => match growth(agent, known).await? {
@@ -113,7 +116,7 @@ impl Place {
                     }
                 },
             };
-            self.leave(agent, &batch[at].chain, (at, continues)).await?;
+            self.leave(agent, &batch[at].chain, at, continues).await?;
             from = at + 1;
         }
         match self.state {
@@ -129,7 +132,8 @@ impl Place {
         &mut self,
         agent: &Agent,
         chain: &str,
-        (at, continues): (usize, Option<ThreadId>),
+        at: usize,
+        continues: Option<ThreadId>,
     ) -> Result<()> {
         let key = format!("{}:{chain}", self.session);
         let known = agent.store.import_source(&key).await?;
@@ -144,20 +148,21 @@ impl Place {
         Ok(())
     }
 
-    /// Returns the first entry in `from..end` of the batch that is not in the thread. Those before it are.
+    /// Returns the first entry in `range` of the batch that is not in the thread. Those before it are.
     async fn first_unknown(
         &self,
         agent: &Agent,
         known: &ImportSource,
-        (batch, from, end): (&[Keyed], usize, usize),
+        batch: &[Keyed],
+        range: Range<usize>,
     ) -> Result<Option<usize>> {
-        if from == end || self.is_stored(agent, known, (batch, end - 1)).await? {
+        if range.is_empty() || self.is_stored(agent, known, batch, range.end - 1).await? {
             return Ok(None);
         }
-        let (mut low, mut high) = (from, end - 1);
+        let (mut low, mut high) = (range.start, range.end - 1);
         while low < high {
             let middle = low.midpoint(high);
-            if self.is_stored(agent, known, (batch, middle)).await? {
+            if self.is_stored(agent, known, batch, middle).await? {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -170,7 +175,8 @@ impl Place {
         &self,
         agent: &Agent,
         known: &ImportSource,
-        (batch, at): (&[Keyed], usize),
+        batch: &[Keyed],
+        at: usize,
     ) -> Result<bool> {
         let chain = &batch[at].chain;
         if known.entries == self.seen + at as u64 + 1 {

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use transcripts::{Chain, Conversation, Entry, Problem, Sink, SinkError, Source};
 
-use crate::{Error, Result};
+use crate::Result;
 
 /// Events of one batch, which is one transaction; a crash loses at most the batch under way.
 const BATCH_EVENTS_MAX: usize = 2_048;
@@ -76,12 +76,8 @@ impl Reader {
     ///
     /// # Errors
     /// When the source could not be read to its end.
-    pub(super) async fn finish(self, source: &Source) -> Result<()> {
-        let lost = |error: tokio::task::JoinError| Error::Input {
-            path: source.shown_as().to_owned(),
-            reason: error.to_string(),
-        };
-        self.reading.await.map_err(lost)??;
+    pub(super) async fn finish(self) -> Result<()> {
+        self.reading.await??;
         Ok(())
     }
 }

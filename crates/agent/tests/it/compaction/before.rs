@@ -3,13 +3,13 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use agent::{Agent, CancellationToken, CompactionRequest, Error, Frame, Frames, Item};
+use agent::{Agent, CancellationToken, CompactionRequest, Error, Frame, Frames, Item, ThreadError};
 use compaction::{BeforeCompaction, DueCompaction, Ruling};
 use journal::{OutboxItem, OutboxQuery, Subagents, ThreadFilter};
 use memory::TRANSFER_DUE;
 use protocol::RunStatus;
 use runtime::{Failure, FailureKind};
-use scripted::{Fault, Reply, Script, Server};
+use test_model::{Fault, Reply, Script, Server};
 
 use super::*;
 use crate::world::{messages, quiet};
@@ -91,7 +91,10 @@ async fn e18_a_hook_may_refuse_and_the_conversation_stays_as_it_is() {
     let agent = agent_with(&world, &server, (200_000, ""), &hook);
     let thread = filled(&agent, 3_000).await;
     let error = compacted(&agent, thread).await.unwrap_err();
-    assert!(matches!(error, Error::NotCompacted { .. }), "it is no want of something to condense: {error:?}");
+    assert!(
+        matches!(error, Error::Thread(ThreadError::NotCompacted { .. })),
+        "it is no want of something to condense: {error:?}"
+    );
     let told = error.to_string();
     assert!(told.contains("Keeper refused: the audit is not done"), "{told}");
     assert_eq!(markers(&agent, thread).await, []);
@@ -145,11 +148,18 @@ async fn e18_a_hook_that_fails_blocks_nothing_and_is_told() {
     let thread = filled(&agent, 3_000).await;
     let (frames, mut watched) = Frames::channel();
     let request = CompactionRequest::default();
-    assert!(agent.compact(thread, &request, &frames, &CancellationToken::new()).await.unwrap().is_stored);
-    let events = agent.events(thread).await.unwrap();
+    assert!(
+        agent
+            .threads()
+            .compact(thread, &request, &frames, &CancellationToken::new())
+            .await
+            .unwrap()
+            .is_stored
+    );
+    let events = agent.threads().events(thread).await.unwrap();
     let marker = events.iter().find(|event| event.kind() == Some(EventType::Compacted)).unwrap();
     let failed = json!([{"hook": "Keeper", "reason": "reach the archive"}]);
-    assert_eq!(marker.metadata_value()["hooks_failed"], failed);
+    assert_eq!(serde_json::to_value(marker.parsed_metadata().hooks_failed).unwrap(), failed);
     let mut told = Vec::new();
     while let Some(Item::Frame(_, frame)) = watched.try_next() {
         if let Frame::Notice { text } = &*frame {
@@ -184,7 +194,7 @@ async fn e18_nobody_waits_for_a_hook_once_the_compaction_is_stopped() {
     let agent = agent_of(&world, &server, (200_000, "")).with_before_compaction(waited);
     let thread = filled(&agent, 3_000).await;
     let request = CompactionRequest::default();
-    let error = agent.compact(thread, &request, &Frames::default(), &cancel).await.unwrap_err();
+    let error = agent.threads().compact(thread, &request, &Frames::default(), &cancel).await.unwrap_err();
     assert!(error.to_string().contains("it was stopped"), "{error}");
     assert_eq!((markers(&agent, thread).await.len(), due(&agent).await.len()), (0, 0));
     assert_eq!(events_of(&agent, thread, EventType::ModelCalled).await.len(), 1, "what it took is told");
@@ -207,12 +217,15 @@ async fn e18_nobody_is_asked_about_a_compaction_that_does_not_happen() {
     let (frames, cancel) = quiet();
     let about = |focus: &str| CompactionRequest { focus: Some(focus.to_owned()), keep: None };
 
-    let short = agent.create_thread(None).await.unwrap().thread_id;
+    let short = agent.threads().create(None).await.unwrap().thread_id;
     append(&agent, short, &[Message::human("Hello."), Message::ai("Hello.")]).await;
-    assert!(matches!(compacted(&agent, short).await, Err(Error::NothingToCompact { .. })), "nothing to do");
+    assert!(
+        matches!(compacted(&agent, short).await, Err(Error::Thread(ThreadError::NothingToCompact { .. }))),
+        "nothing to do"
+    );
 
     let thread = filled(&agent, 3_000).await;
-    agent.preview_compaction(thread, &about("the first time"), &frames, &cancel).await.unwrap();
+    agent.threads().preview_compaction(thread, &about("the first time"), &frames, &cancel).await.unwrap();
 
     let stopped = CancellationToken::new();
     let second = about("the second time");
@@ -220,11 +233,11 @@ async fn e18_nobody_is_asked_about_a_compaction_that_does_not_happen() {
         server.called(2).await;
         stopped.cancel();
     };
-    let (ended, ()) = futures::join!(agent.compact(thread, &second, &frames, &stopped), stopping);
-    assert!(matches!(ended, Err(Error::NotCompacted { .. })), "{ended:?}");
+    let (ended, ()) = futures::join!(agent.threads().compact(thread, &second, &frames, &stopped), stopping);
+    assert!(matches!(ended, Err(Error::Thread(ThreadError::CompactionStopped(_)))), "{ended:?}");
 
     let small = filled(&agent, 20).await;
-    let helpless = agent.compact(small, &about("the third time"), &frames, &cancel).await;
+    let helpless = agent.threads().compact(small, &about("the third time"), &frames, &cancel).await;
     assert!(helpless.is_err(), "a summary as long as what it stands for: {helpless:?}");
 
     assert_eq!((hook.times(), due(&agent).await), (0, Vec::new()));
@@ -244,11 +257,11 @@ async fn f8_what_a_subagent_condenses_is_not_flushed_to_memory() {
     replies.push(unreported(Reply::text("All of it is well.")).repeated());
     let server = Server::start(Script::new(replies)).unwrap();
     let agent = with_large(&world, &server, (30_000, ""));
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     let end = sent(&agent, thread, "Plum.").await;
     assert_eq!(end.status, RunStatus::Success);
     let filter = ThreadFilter { subagents: Subagents::Shown, limit: 10, ..ThreadFilter::default() };
-    let threads = agent.threads(filter).await.unwrap();
+    let threads = agent.threads().list(filter).await.unwrap();
     let subagent = threads.iter().find(|found| found.parent_id == Some(thread)).unwrap().thread_id;
     assert!(!markers(&agent, subagent).await.is_empty());
     assert_eq!(due(&agent).await, Vec::<String>::new());

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use agent::{Agent, EXTRACTIVE};
 use protocol::{AiMessage, Block, CarryOver, Compaction, Message, ThreadId, ToolMessage, ToolStatus};
-use scripted::{Reply, Script, Server};
 use serde_json::json;
+use test_model::{Reply, Script, Server};
 
 use super::{agent_of, append, compacted_to, markers, sent, split};
 use crate::world::{World, assert_paired, messages, quiet};
@@ -33,7 +33,7 @@ async fn transcript(paths: &[PathBuf]) -> Vec<Message> {
     let world = World::new();
     let agent = world.agent();
     let (frames, cancel) = quiet();
-    let report = agent.import(paths, &frames, &cancel).await.unwrap();
+    let report = agent.threads().import(paths, &frames, &cancel).await.unwrap();
     let mut all = Vec::new();
     for imported in &report.threads {
         all.extend(messages(&agent, imported.thread_id).await);
@@ -88,7 +88,7 @@ fn told(carry_over: &CarryOver) -> String {
 
 /// Appends a tenth of the transcript at a time, with what is planted there, and condenses after each.
 async fn chained(agent: &Agent, transcript: &[Message]) -> (ThreadId, Vec<Message>) {
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     let mut all = Vec::with_capacity(MESSAGES + 100);
     for (round, part) in transcript.chunks(MESSAGES / ROUNDS).enumerate() {
         let mut part = part.to_vec();
@@ -102,7 +102,7 @@ async fn chained(agent: &Agent, transcript: &[Message]) -> (ThreadId, Vec<Messag
 
 /// Returns the compaction of the same conversation in one go.
 async fn single(agent: &Agent, all: &[Message]) -> Compaction {
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     for part in all.chunks(1_000) {
         append(agent, thread, part).await;
     }

@@ -4,8 +4,8 @@
 use jiff::Timestamp;
 use journal::Artifact;
 use protocol::{EventType, Message, RunStatus};
-use scripted::{Reply, Script, Server};
 use serde_json::json;
+use test_model::{Reply, Script, Server};
 
 use super::{
     PROMPT, agent_of, append, calls_large, compacted, events_of, filled, good_server, large, markers, newest,
@@ -18,8 +18,8 @@ const BYTES_PER_TOKEN: u64 = 5;
 
 /// Returns the tokens of everything that is no message.
 async fn frame(agent: &agent::Agent) -> u64 {
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
-    agent.context(thread).await.unwrap().tokens
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
+    agent.threads().context_report(thread).await.unwrap().tokens
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn l6_a_small_window_never_is_a_dead_end() {
         replies.push(unreported(Reply::text("Done.")).repeated());
         let server = Server::start(Script::new(replies)).unwrap();
         let agent = with_large(&world, &server, (window, ""));
-        let thread = agent.create_thread(None).await.unwrap().thread_id;
+        let thread = agent.threads().create(None).await.unwrap().thread_id;
         for request in ["Look at all of it.", "And again.", "And once more."] {
             sent(&agent, thread, request).await;
         }
@@ -74,7 +74,7 @@ async fn l6_a_long_chat_in_a_small_window_goes_on_whoever_summarises() {
         let window = (frame(&agent).await + 2_500) * 4 / 3;
         drop(agent);
         let agent = agent_of(&world, &server, (window, ""));
-        let thread = agent.create_thread(None).await.unwrap().thread_id;
+        let thread = agent.threads().create(None).await.unwrap().thread_id;
         for number in 0..24 {
             let request =
                 format!("Question {number}: {}", "what about the next of them? ".repeat(number % 5 * 20));
@@ -129,23 +129,31 @@ async fn l11_what_cannot_be_condensed_is_named_by_part_before_any_model_is_calle
     let (world, server) = (World::new(), good_server());
     let agent = agent_of(&world, &server, (20_000, ""));
     for first in [true, false] {
-        let thread = agent.create_thread(None).await.unwrap().thread_id;
+        let thread = agent.threads().create(None).await.unwrap().thread_id;
         if !first {
             append(&agent, thread, &turns(1..6, 400)).await;
         }
         let (frames, cancel) = quiet();
         let long = "word ".repeat(16_000);
-        let end = agent.send(thread, long.as_str(), &frames, &cancel).await.unwrap();
-        assert_eq!((end.status, end.kind.as_deref()), (RunStatus::Error, Some("limit")), "{end:?}");
-        let error = end.error.unwrap();
+        let end = agent.runs().send(thread, long.as_str(), &frames, &cancel).await.unwrap();
+        assert_eq!(
+            (end.status, end.failure.as_ref().map(|failure| failure.kind.as_str())),
+            (RunStatus::Error, Some("limit")),
+            "{end:?}"
+        );
+        let error = end.failure.clone().unwrap().message;
         for part in ["instructions and tools", "your last message 20003", "15000 tokens"] {
             assert!(error.contains(part), "{error}");
         }
-        assert!(end.hint.is_some());
+        assert!(end.failure.as_ref().is_some_and(|failure| failure.hint.is_some()));
         assert_eq!(server.calls(), 0, "no model was called");
         assert_eq!(texts(&agent, thread).await.last().unwrap(), &long, "a13: what the person said is kept");
         let said: u64 = texts(&agent, thread).await.len() as u64;
-        agent.rewind(thread, agent.prompts(thread, 1).await.unwrap()[0].seq - 1).await.unwrap();
+        agent
+            .threads()
+            .rewind(thread, agent.threads().prompts(thread, 1).await.unwrap()[0].seq - 1)
+            .await
+            .unwrap();
         assert_eq!(texts(&agent, thread).await.len() as u64, said - 1);
     }
 }
@@ -156,7 +164,7 @@ async fn l11_a_request_that_just_fits_is_sent_although_nothing_of_it_can_be_cond
     let agent = agent_of(&world, &server, (40_000, ""));
     // A quarter of the window is kept for the answer.
     let words = 30_000 - frame(&agent).await - 50;
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     sent(&agent, thread, &"abc ".repeat(usize::try_from(words).unwrap())).await;
     assert_eq!(server.calls(), 1);
 }
@@ -166,7 +174,7 @@ async fn l11_condensing_that_does_not_help_is_noted_and_the_turn_goes_on() {
     // Nothing but a few words: every summary is longer.
     let (world, server) = (World::new(), good_server());
     let agent = agent_of(&world, &server, (200_000, "trigger = [{ messages = 3 }]\nkeep = { messages = 1 }"));
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     append(&agent, thread, &[Message::human("Hello."), Message::ai("Hello.")]).await;
     for text in ["One.", "Two.", "Three.", "Four."] {
         sent(&agent, thread, text).await;
@@ -182,7 +190,9 @@ async fn l11_condensing_that_does_not_help_is_noted_and_the_turn_goes_on() {
     let noted = stuck(&agent).await;
     assert_eq!(noted["attempts"], 1);
     let refused = compacted(&agent, thread).await.unwrap_err();
-    let agent::Error::NothingToCompact { reason, .. } = &refused else { panic!("{refused:?}") };
+    let agent::Error::Thread(agent::ThreadError::NothingToCompact { reason, .. }) = &refused else {
+        panic!("{refused:?}")
+    };
     assert_eq!(stuck(&agent).await, noted, "what was asked for does not count among them");
     assert!(reason.contains("hardly be smaller"), "{reason}");
 }
@@ -202,7 +212,7 @@ async fn l11_a_trigger_below_what_is_always_sent_never_loops() {
         replies.push(unreported(Reply::text("Done.")).repeated());
         let server = Server::start(Script::new(replies)).unwrap();
         let agent = with_large(&world, &server, (200_000, section));
-        let thread = agent.create_thread(None).await.unwrap().thread_id;
+        let thread = agent.threads().create(None).await.unwrap().thread_id;
         for text in ["Look.", "Look again."] {
             sent(&agent, thread, text).await;
         }

@@ -3,8 +3,8 @@
 use agent::{HandoffRequest, HistoryItem, HistoryQuery, RecallQuery, Wanted};
 use journal::{Subagents, ThreadFilter};
 use protocol::{CompactionTrigger, Message, RunStatus};
-use scripted::{Reply, Script, Server};
 use serde_json::json;
+use test_model::{Reply, Script, Server};
 
 use super::{
     OPENING, SAID, agent_of, append, calls_large, compacted, compacted_to, filled, good_server, markers,
@@ -24,11 +24,12 @@ async fn e11_what_is_condensed_is_recalled_from_the_journal() {
         compacted_to(&agent, thread, 4).await;
         append(&agent, thread, &turns(first..first + 4, 3_000)).await;
     }
-    let found = agent.recall(thread, &RecallQuery::of(Wanted::Words("code word".to_owned()))).await.unwrap();
+    let found =
+        agent.memory().recall(thread, &RecallQuery::of(Wanted::Words("code word".to_owned()))).await.unwrap();
     assert!(found.to_text().contains("walnut-17"), "{}", found.to_text());
     let marker = markers(&agent, thread).await.remove(0).1;
     let range = Wanted::Range(marker.first_seq, marker.first_seq + 3);
-    let originals = agent.recall(thread, &RecallQuery::of(range)).await.unwrap();
+    let originals = agent.memory().recall(thread, &RecallQuery::of(range)).await.unwrap();
     assert!(originals.to_text().contains("walnut-17"), "{}", originals.to_text());
     sent(&agent, thread, "What was the code word?").await;
     let requests = split(&server).1;
@@ -53,7 +54,7 @@ async fn g8_a_handoff_of_a_condensed_thread_covers_what_was_said_first() {
         compacted_to(&agent, thread, 4).await;
         let (frames, cancel) = quiet();
         let pending =
-            agent.request_handoff(thread, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+            agent.handoffs().request(thread, HandoffRequest::default(), &frames, &cancel).await.unwrap();
         let coverage = &pending.proposal.summary_json.coverage;
         assert_eq!(coverage.first_seq, 1, "{coverage:?}");
         match model {
@@ -77,7 +78,7 @@ async fn b12_m10_a_fork_of_a_condensed_thread_has_its_marker_its_originals_and_i
         markers(&agent, thread).await.remove(0)
     };
     append(&agent, thread, &turns(10..12, 3_000)).await;
-    let fork = agent.fork_thread(thread, None).await.unwrap().thread_id;
+    let fork = agent.threads().fork(thread, None).await.unwrap().thread_id;
     assert_eq!(markers(&agent, fork).await, [(seq, marker.clone())]);
     let originals = HistoryQuery {
         after_seq: Some(marker.first_seq - 1),
@@ -85,7 +86,7 @@ async fn b12_m10_a_fork_of_a_condensed_thread_has_its_marker_its_originals_and_i
         limit: 200,
         ..HistoryQuery::default()
     };
-    let page = agent.history_page(fork, &originals).await.unwrap();
+    let page = agent.threads().history_page(fork, &originals).await.unwrap();
     let count = page.entries.iter().filter(|entry| matches!(entry.what, HistoryItem::Message(_))).count();
     assert_eq!(count as u64, marker.replaced_count, "the card opens to the originals");
     for thread in [thread, fork] {
@@ -94,13 +95,16 @@ async fn b12_m10_a_fork_of_a_condensed_thread_has_its_marker_its_originals_and_i
     let requests = split(&server).1;
     assert!(requests[0].body["messages"].to_string().contains(OPENING));
     assert_eq!(requests[0].body["messages"], requests[1].body["messages"]);
-    agent.uncompact(fork).await.unwrap();
-    assert_eq!(agent.context(fork).await.unwrap().condensed, None);
-    assert!(agent.context(thread).await.unwrap().condensed.is_some(), "the source is as it was");
+    agent.threads().uncompact(fork).await.unwrap();
+    assert_eq!(agent.threads().context_report(fork).await.unwrap().condensed, None);
+    assert!(
+        agent.threads().context_report(thread).await.unwrap().condensed.is_some(),
+        "the source is as it was"
+    );
     // A fork of what was before the marker has none.
-    let earlier = agent.fork_thread(thread, Some(seq - 1)).await.unwrap().thread_id;
+    let earlier = agent.threads().fork(thread, Some(seq - 1)).await.unwrap().thread_id;
     assert_eq!(markers(&agent, earlier).await, []);
-    assert_eq!(agent.context(earlier).await.unwrap().condensed, None);
+    assert_eq!(agent.threads().context_report(earlier).await.unwrap().condensed, None);
 }
 
 #[tokio::test]
@@ -108,17 +112,17 @@ async fn b9_a_rewind_behind_a_marker_keeps_it_and_one_before_it_takes_it_back() 
     let (world, server) = (World::new(), good_server());
     let agent = agent_of(&world, &server, (200_000, ""));
     let thread = filled(&agent, 3_000).await;
-    let control = agent.fork_thread(thread, None).await.unwrap().thread_id;
+    let control = agent.threads().fork(thread, None).await.unwrap().thread_id;
     compacted(&agent, thread).await.unwrap();
     let (seq, _) = markers(&agent, thread).await.remove(0);
     sent(&agent, thread, "One.").await;
     sent(&agent, thread, "Two.").await;
-    let prompts = agent.prompts(thread, 2).await.unwrap();
-    agent.rewind(thread, prompts[0].seq - 1).await.unwrap();
+    let prompts = agent.threads().prompts(thread, 2).await.unwrap();
+    agent.threads().rewind(thread, prompts[0].seq - 1).await.unwrap();
     sent(&agent, thread, "Two.").await;
     let requests = split(&server).1;
     assert_eq!(requests[2].body, requests[1].body, "behind the marker: what was sent then");
-    agent.rewind(thread, seq - 1).await.unwrap();
+    agent.threads().rewind(thread, seq - 1).await.unwrap();
     assert_eq!(markers(&agent, thread).await, []);
     for thread in [control, thread] {
         sent(&agent, thread, "Three.").await;
@@ -131,7 +135,7 @@ async fn b9_a_rewind_behind_a_marker_keeps_it_and_one_before_it_takes_it_back() 
     // Rewinding into what is condensed: it is sent as it is up to there.
     compacted(&agent, thread).await.unwrap();
     let (_, marker) = markers(&agent, thread).await.remove(0);
-    agent.rewind(thread, marker.last_seq - 4).await.unwrap();
+    agent.threads().rewind(thread, marker.last_seq - 4).await.unwrap();
     sent(&agent, thread, "Four.").await;
     assert!(newest(&server).contains(SAID) && !newest(&server).contains(OPENING));
 }
@@ -148,13 +152,13 @@ async fn a_subagent_has_its_own_conversation_condensed() {
     replies.push(unreported(Reply::text("All of it is well.")).repeated());
     let server = Server::start(Script::new(replies)).unwrap();
     let agent = with_large(&world, &server, (30_000, ""));
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     let (frames, cancel) = quiet();
-    let end = agent.send(thread, "Plum.", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send(thread, "Plum.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     assert_eq!(markers(&agent, thread).await, [], "its parent's is as it was");
     let filter = ThreadFilter { subagents: Subagents::Shown, limit: 10, ..ThreadFilter::default() };
-    let threads = agent.threads(filter).await.unwrap();
+    let threads = agent.threads().list(filter).await.unwrap();
     let subagent = threads.iter().find(|found| found.parent_id == Some(thread)).unwrap().thread_id;
     let condensed = markers(&agent, subagent).await;
     assert!(!condensed.is_empty());
@@ -190,7 +194,7 @@ async fn b1_after_any_sequence_of_compactions_undos_rewinds_and_forks_the_histor
     for seed in 1..=4 {
         let (world, mut dice) = (World::new(), Dice(seed));
         let agent = world.agent();
-        let mut thread = agent.create_thread(None).await.unwrap().thread_id;
+        let mut thread = agent.threads().create(None).await.unwrap().thread_id;
         let (mut expected, mut number): (Vec<(u64, String)>, usize) = (Vec::new(), 1);
         let mut done = [0; 5];
         for _ in 0..40 {
@@ -200,32 +204,32 @@ async fn b1_after_any_sequence_of_compactions_undos_rewinds_and_forks_the_histor
                     let count = 1 + dice.roll(3);
                     append(&agent, thread, &turns(number..number + count, 600)).await;
                     number += count;
-                    let said = agent.events(thread).await.unwrap();
+                    let said = agent.threads().events(thread).await.unwrap();
                     let said = said.iter().filter_map(|event| Some((event.seq, event.message()?.text())));
                     let known = expected.last().map_or(0, |(seq, _)| *seq);
                     expected.extend(said.filter(|(seq, _)| *seq > known));
                 }
                 4 | 5 => done[1] += usize::from(compacted(&agent, thread).await.is_ok()),
-                6 => done[2] += usize::from(agent.uncompact(thread).await.is_ok()),
+                6 => done[2] += usize::from(agent.threads().uncompact(thread).await.is_ok()),
                 7 if !expected.is_empty() => {
                     let keep = expected[expected.len() - 1 - dice.roll(expected.len().min(12))].0;
-                    agent.rewind(thread, keep).await.unwrap();
+                    agent.threads().rewind(thread, keep).await.unwrap();
                     expected.retain(|(seq, _)| *seq <= keep);
                     done[3] += 1;
                 }
                 _ => {
-                    thread = agent.fork_thread(thread, None).await.unwrap().thread_id;
+                    thread = agent.threads().fork(thread, None).await.unwrap().thread_id;
                     done[4] += 1;
                 }
             }
-            let events = agent.events(thread).await.unwrap();
+            let events = agent.threads().events(thread).await.unwrap();
             let found = events.iter().filter_map(|event| Some((event.seq, event.message()?.text())));
             assert_eq!(found.collect::<Vec<_>>(), expected, "seed {seed}");
             let context = runtime::Contexts::default().read(&**agent.store(), thread).await.unwrap();
             let projected = journal::view::context::context(&events);
             let seqs: Vec<u64> = projected.iter().map(|(seq, _)| *seq).collect();
             assert_eq!(*context.seqs, seqs, "seed {seed}: what is read back is the view of all events");
-            let warm = agent.history(thread).await.unwrap();
+            let warm = agent.threads().history(thread).await.unwrap();
             let shown = warm.iter().filter(|entry| matches!(entry.what, HistoryItem::Marker(_))).count();
             assert_eq!(shown, markers(&agent, thread).await.len(), "c4: each marker is shown");
         }

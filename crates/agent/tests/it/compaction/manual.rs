@@ -1,9 +1,9 @@
 //! Condensing as a person or the agent asks for it: with and without a model, looked at first, beside what else waits.
 
-use agent::{CompactionRequest, Error, HandoffRequest, HistoryItem, HistoryQuery, Keep, Policy};
+use agent::{CompactionRequest, Error, HandoffRequest, HistoryItem, HistoryQuery, Keep, Policy, ThreadError};
 use protocol::{CompactionTrigger, EventType, HandoffStatus, RunStatus};
-use scripted::{Reply, Script, Server};
 use serde_json::json;
+use test_model::{Reply, Script, Server};
 
 use super::{
     OPENING, agent_of, append, calls_large, compacted, configure, filled, good_server, markers, newest,
@@ -29,8 +29,11 @@ async fn e16_a_person_condenses_with_a_model_and_is_told_what_was_done() {
     assert_eq!(shown.replaced_count, condensed.compaction.replaced_count);
     assert_eq!(server.calls(), 1, "no turn is begun");
     assert_eq!(messages(&agent, thread).await, said);
-    let page =
-        agent.history_page(thread, &HistoryQuery { limit: 200, ..HistoryQuery::default() }).await.unwrap();
+    let page = agent
+        .threads()
+        .history_page(thread, &HistoryQuery { limit: 200, ..HistoryQuery::default() })
+        .await
+        .unwrap();
     assert_eq!(page.entries.last().unwrap(), &marker, "b1: at its place, behind everything that was said");
     assert!(
         matches!(&page.entries[0].what, HistoryItem::Message(first) if first.text().contains("Request 1"))
@@ -40,7 +43,10 @@ async fn e16_a_person_condenses_with_a_model_and_is_told_what_was_done() {
     let reason = loop {
         match compacted(&agent, thread).await {
             Ok(_) => times += 1,
-            Err(Error::NothingToCompact { reason, .. } | Error::NotCompacted { reason, .. }) => break reason,
+            Err(
+                Error::Thread(ThreadError::NothingToCompact { reason, .. })
+                | Error::Thread(ThreadError::NotCompacted { reason, .. }),
+            ) => break reason,
             Err(error) => panic!("{error:?}"),
         }
     };
@@ -57,11 +63,14 @@ async fn e16_without_a_model_the_extract_condenses() {
     assert_eq!(condensed.compaction.model, "extractive");
     assert!(condensed.compaction.summary.contains("billing table"), "{}", condensed.compaction.summary);
     assert!(condensed.compaction.usage.total_tokens() == 0);
-    let blank = agent.create_thread(None).await.unwrap().thread_id;
+    let blank = agent.threads().create(None).await.unwrap().thread_id;
     let nothing = compacted(&agent, blank).await.unwrap_err();
-    assert!(matches!(&nothing, Error::NothingToCompact { reason, .. } if !reason.is_empty()), "{nothing:?}");
-    let undone = agent.uncompact(blank).await.unwrap_err();
-    assert!(matches!(undone, Error::NothingToUndo { .. }), "{undone:?}");
+    assert!(
+        matches!(&nothing, Error::Thread(ThreadError::NothingToCompact { reason, .. }) if !reason.is_empty()),
+        "{nothing:?}"
+    );
+    let undone = agent.threads().uncompact(blank).await.unwrap_err();
+    assert!(matches!(undone, Error::Thread(ThreadError::NothingToUndo(_))), "{undone:?}");
 }
 
 #[tokio::test]
@@ -72,7 +81,7 @@ async fn e16_a_person_says_how_much_stays() {
         let thread = filled(&agent, 3_000).await;
         let request = CompactionRequest { focus: None, keep: Some(keep) };
         let (frames, cancel) = quiet();
-        let condensed = agent.compact(thread, &request, &frames, &cancel).await.unwrap().compaction;
+        let condensed = agent.threads().compact(thread, &request, &frames, &cancel).await.unwrap().compaction;
         assert!((1..=kept_max).contains(&condensed.kept_count), "{keep:?}: {condensed:?}");
         assert_eq!(condensed.kept_count + condensed.replaced_count, 32);
     }
@@ -86,7 +95,7 @@ async fn g15_a_preview_is_what_would_be_stored_and_stores_nothing() {
     let before = world.rows();
     let (frames, cancel) = quiet();
     let request = CompactionRequest::default();
-    let shown = agent.preview_compaction(thread, &request, &frames, &cancel).await.unwrap();
+    let shown = agent.threads().preview_compaction(thread, &request, &frames, &cancel).await.unwrap();
     assert_eq!((shown.is_stored, shown.marker.is_none()), (false, true));
     assert_eq!(world.rows(), before, "not a byte");
     let stored = compacted(&agent, thread).await.unwrap();
@@ -143,16 +152,17 @@ async fn a_pending_handoff_survives_a_compaction_and_is_accepted_as_it_was_shown
     let agent = agent_of(&world, &server, (200_000, ""));
     let thread = filled(&agent, 3_000).await;
     let (frames, cancel) = quiet();
-    let pending = agent.request_handoff(thread, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let pending =
+        agent.handoffs().request(thread, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     compacted(&agent, thread).await.unwrap();
-    let still = agent.pending(thread).await.unwrap();
+    let still = agent.runs().pending_interrupts(thread).await.unwrap();
     assert_eq!(still.len(), 1, "the question is still asked");
-    agent.uncompact(thread).await.unwrap();
+    agent.threads().uncompact(thread).await.unwrap();
     compacted(&agent, thread).await.unwrap();
     let id = pending.handoff.handoff_id;
-    let decided = agent.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap();
+    let decided = agent.handoffs().decide(id, &approve(&pending), &frames, &cancel).await.unwrap();
     assert!(decided.child_thread_id.is_some());
-    assert_eq!(agent.handoff(id).await.unwrap().status, HandoffStatus::Seeded);
+    assert_eq!(agent.handoffs().get(id).await.unwrap().status, HandoffStatus::Seeded);
 }
 
 #[tokio::test]
@@ -166,13 +176,13 @@ async fn a_pending_question_of_a_tool_survives_a_compaction_and_its_answer_finds
     let agent = agent::Agent::with_store(settings, world.store()).unwrap();
     let thread = filled(&agent, 3_000).await;
     let (frames, cancel) = quiet();
-    let end = agent.send(thread, "Write it.", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send(thread, "Write it.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Interrupted, "{end:?}");
     compacted(&agent, thread).await.unwrap();
-    let pending = agent.pending(thread).await.unwrap();
+    let pending = agent.runs().pending_interrupts(thread).await.unwrap();
     assert_eq!(pending.len(), 1);
     let yes = decisions(r#"{"decisions":[{"type":"approve"}]}"#);
-    let end = agent.resume(pending[0].interrupt_id, &yes, &frames, &cancel).await.unwrap().unwrap();
+    let end = agent.runs().resume(pending[0].interrupt_id, &yes, &frames, &cancel).await.unwrap().unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     assert_eq!(world.read("new.txt"), "words");
     let body = split(&server).1.last().unwrap().body.clone();
@@ -204,18 +214,18 @@ async fn m15_growth_is_proposed_once_and_again_only_after_it_was_condensed_and_g
     let (world, server) = (World::new(), good_server());
     let agent = agent_of(&world, &server, (100_000, "[handoff]\npropose_at = 0.5"));
     let thread = reported(&agent, 60_000).await;
-    let full = agent.fullness(thread).await.unwrap().unwrap();
+    let full = agent.handoffs().fullness(thread).await.unwrap().unwrap();
     assert!(full.is_due && full.tokens >= 60_000, "{full:?}");
     assert_eq!(
         (server.calls(), markers(&agent, thread).await.len()),
         (0, 0),
         "nothing changes without a decision"
     );
-    agent.proposed_at(thread, full.tokens).await.unwrap();
-    assert!(!agent.fullness(thread).await.unwrap().unwrap().is_due, "not twice for the same");
+    agent.handoffs().proposed_at(thread, full.tokens).await.unwrap();
+    assert!(!agent.handoffs().fullness(thread).await.unwrap().unwrap().is_due, "not twice for the same");
     compacted(&agent, thread).await.unwrap();
-    let small = agent.fullness(thread).await.unwrap().unwrap();
+    let small = agent.handoffs().fullness(thread).await.unwrap().unwrap();
     assert!(!small.is_due && small.tokens < 30_000, "{small:?}");
     append(&agent, thread, &turns(20..28, 24_000)).await;
-    assert!(agent.fullness(thread).await.unwrap().unwrap().is_due, "it has grown again");
+    assert!(agent.handoffs().fullness(thread).await.unwrap().unwrap().is_due, "it has grown again");
 }

@@ -1,7 +1,7 @@
 //! A provider that refuses a request as too large: condensed and asked once more, and no more than once.
 
 use protocol::{CompactionTrigger, EventType, RunStatus};
-use scripted::{Reply, Script, Server};
+use test_model::{Reply, Script, Server};
 
 use super::{OPENING, agent_of, events_of, filled, markers, newest, record, sent, split, unreported};
 use crate::world::{World, quiet, texts};
@@ -50,9 +50,13 @@ async fn e7_a_second_overflow_is_an_error_with_sizes_and_no_loop() {
     let agent = agent_of(&world, &server, (200_000, ""));
     let thread = filled(&agent, 3_000).await;
     let (frames, cancel) = quiet();
-    let end = agent.send(thread, "And now?", &frames, &cancel).await.unwrap();
-    assert_eq!((end.status, end.kind.as_deref()), (RunStatus::Error, Some("overflow")), "{end:?}");
-    let (error, hint) = (end.error.unwrap(), end.hint.unwrap());
+    let end = agent.runs().send(thread, "And now?", &frames, &cancel).await.unwrap();
+    assert_eq!(
+        (end.status, end.failure.as_ref().map(|failure| failure.kind.as_str())),
+        (RunStatus::Error, Some("overflow")),
+        "{end:?}"
+    );
+    let (error, hint) = (end.failure.clone().unwrap().message, end.failure.clone().unwrap().hint.unwrap());
     for part in ["prompt is too long", "condensed already", "of 200000", "instructions and tools", "messages"]
     {
         assert!(error.contains(part), "{error}");
@@ -78,11 +82,15 @@ async fn e7_every_overflow_of_its_own_is_condensed_for_and_nothing_to_condense_i
     super::append(&agent, thread, &super::turns(20..26, 3_000)).await;
     sent(&agent, thread, "Three.").await;
     assert_eq!(markers(&agent, thread).await.len(), 2);
-    let blank = agent.create_thread(None).await.unwrap().thread_id;
+    let blank = agent.threads().create(None).await.unwrap().thread_id;
     let called = server.calls();
     let (frames, cancel) = quiet();
-    let end = agent.send(blank, "Hello.", &frames, &cancel).await.unwrap();
-    assert_eq!((end.status, end.kind.as_deref()), (RunStatus::Error, Some("overflow")), "{end:?}");
+    let end = agent.runs().send(blank, "Hello.", &frames, &cancel).await.unwrap();
+    assert_eq!(
+        (end.status, end.failure.as_ref().map(|failure| failure.kind.as_str())),
+        (RunStatus::Error, Some("overflow")),
+        "{end:?}"
+    );
     assert!(server.calls() - called <= 2, "no loop");
     assert_eq!(events_of(&agent, blank, EventType::Compacted).await.len(), 0);
 }
@@ -108,7 +116,10 @@ async fn e7_where_condensing_is_off_an_overflow_says_what_helps() {
     let agent = agent_of(&world, &server, (200_000, "enabled = false"));
     let thread = filled(&agent, 3_000).await;
     let (frames, cancel) = quiet();
-    let end = agent.send(thread, "And now?", &frames, &cancel).await.unwrap();
-    assert_eq!((end.kind.as_deref(), server.calls()), (Some("overflow"), 1));
-    assert!(end.hint.unwrap().contains("/compact"));
+    let end = agent.runs().send(thread, "And now?", &frames, &cancel).await.unwrap();
+    assert_eq!(
+        (end.failure.as_ref().map(|failure| failure.kind.as_str()), server.calls()),
+        (Some("overflow"), 1)
+    );
+    assert!(end.failure.clone().unwrap().hint.unwrap().contains("/compact"));
 }

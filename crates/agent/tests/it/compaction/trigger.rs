@@ -2,7 +2,7 @@
 
 use agent::{EventQuery, Frame, Frames, Item};
 use protocol::{Category, CompactionTrigger, EventType, Message};
-use scripted::{Reply, Script, Server};
+use test_model::{Reply, Script, Server};
 
 use super::{
     OPENING, RECORD, SAID, agent_of, append, events_of, filled, good_server, markers, newest, record,
@@ -99,7 +99,7 @@ async fn c1_c2_one_event_in_the_transaction_of_the_step_says_what_was_condensed(
     let thread = reported(&agent, 86_000).await;
     let before = messages(&agent, thread).await;
     let end = sent(&agent, thread, "And now?").await;
-    let events = agent.events(thread).await.unwrap();
+    let events = agent.threads().events(thread).await.unwrap();
     let at = events.iter().position(|event| event.kind() == Some(EventType::Compacted)).unwrap();
     let (marker, (seq, content)) = (&events[at], markers(&agent, thread).await.remove(0));
     assert_eq!((marker.run_id, marker.seq), (Some(end.run_id), seq));
@@ -129,7 +129,7 @@ async fn c3_a_second_compaction_counts_neither_the_summary_nor_what_was_counted_
     let [(first_seq, first), (_, second)] = markers.as_slice() else { panic!("two markers: {markers:?}") };
     assert_eq!(second.previous_seq, Some(*first_seq));
     assert_eq!(second.first_seq, first.last_seq + 1, "ranges are adjacent and disjoint");
-    let events = agent.events(thread).await.unwrap();
+    let events = agent.threads().events(thread).await.unwrap();
     for marker in [first, second] {
         let in_range =
             events.iter().filter(|event| (marker.first_seq..=marker.last_seq).contains(&event.seq));
@@ -153,7 +153,7 @@ async fn e4_l7_the_last_request_is_verbatim_and_known_as_pending_even_when_it_al
     more.extend(turns(20..24, 400).into_iter().filter(|message| !matches!(message, Message::Human(_))));
     append(&agent, thread, &more).await;
     let (frames, cancel) = quiet();
-    let condensed = agent.compact(thread, &Default::default(), &frames, &cancel).await.unwrap();
+    let condensed = agent.threads().compact(thread, &Default::default(), &frames, &cancel).await.unwrap();
     let body = {
         sent(&agent, thread, "Go on.").await;
         split(&server).1[0].body.clone()
@@ -177,7 +177,7 @@ async fn c8_the_summary_is_never_streamed_as_an_answer() {
     let thread = reported(&agent, 86_000).await;
     let (frames, mut watched) = Frames::channel();
     let (_, cancel) = quiet();
-    agent.send(thread, "And now?", &frames, &cancel).await.unwrap();
+    agent.runs().send(thread, "And now?", &frames, &cancel).await.unwrap();
     let (mut streamed, mut markers) = (String::new(), 0);
     while let Some(Item::Frame(_, frame)) = watched.try_next() {
         match &*frame {
@@ -196,7 +196,7 @@ async fn a19_a24_the_summary_is_traced_as_no_message_and_its_tokens_are_counted(
     let server = Server::start(Script::new([record(), answer])).unwrap();
     let agent = agent_of(&world, &server, (WINDOW, ""));
     let thread = reported(&agent, 86_000).await;
-    let before = agent.cost(thread).await.unwrap();
+    let before = agent.threads().cost_report(thread).await.unwrap();
     let end = sent(&agent, thread, "And now?").await;
     assert_eq!(end.usage.total_tokens(), 770 + 930);
     let traced = events_of(&agent, thread, EventType::ModelCalled).await;
@@ -207,7 +207,7 @@ async fn a19_a24_the_summary_is_traced_as_no_message_and_its_tokens_are_counted(
     );
     assert_eq!(traced[0]["usage"]["input_tokens"], 700);
     assert_eq!(EventType::ModelCalled.category(), Category::Trace);
-    let cost = agent.cost(thread).await.unwrap();
+    let cost = agent.threads().cost_report(thread).await.unwrap();
     let tokens =
         |cost: &agent::CostReport| cost.models.iter().map(|model| model.usage.total_tokens()).sum::<u64>();
     assert_eq!(tokens(&cost) - tokens(&before), 770 + 930);
@@ -229,7 +229,7 @@ async fn b11_b18_what_the_context_holds_is_told_apart_from_the_transcript_and_co
     let thread = reported(&agent, 86_000).await;
     sent(&agent, thread, "And now?").await;
     let (seq, marker) = markers(&agent, thread).await.remove(0);
-    let report = agent.context(thread).await.unwrap();
+    let report = agent.threads().context_report(thread).await.unwrap();
     let condensed = report.condensed.as_ref().unwrap();
     assert_eq!((condensed.marker_seq, condensed.last_seq), (seq, marker.last_seq));
     assert!(report.parts.iter().any(|part| part.name == condensed.part && part.tokens > 0), "{report:?}");

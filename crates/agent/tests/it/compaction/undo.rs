@@ -2,8 +2,8 @@
 
 use agent::Agent;
 use protocol::ThreadId;
-use scripted::{Reply, Script, Server};
 use serde_json::Value;
+use test_model::{Reply, Script, Server};
 
 use super::{
     OPENING, agent_of, append, calls_large, compacted, compacted_to, filled, good_server, markers, record,
@@ -27,7 +27,7 @@ async fn m9_after_an_undo_the_next_request_is_the_one_before_and_the_new_turns()
     let (world, server) = (World::new(), good_server());
     let agent = agent_of(&world, &server, (200_000, ""));
     let thread = filled(&agent, 3_000).await;
-    let control = agent.fork_thread(thread, None).await.unwrap().thread_id;
+    let control = agent.threads().fork(thread, None).await.unwrap().thread_id;
     let condensed = compacted(&agent, thread).await.unwrap();
     for thread in [thread, control] {
         sent(&agent, thread, "While it is condensed.").await;
@@ -35,7 +35,7 @@ async fn m9_after_an_undo_the_next_request_is_the_one_before_and_the_new_turns()
     let bodies: Vec<String> =
         split(&server).1.iter().map(|request| request.body["messages"].to_string()).collect();
     assert!(bodies[0].contains(OPENING) && !bodies[1].contains(OPENING));
-    let undone = agent.uncompact(thread).await.unwrap();
+    let undone = agent.threads().uncompact(thread).await.unwrap();
     assert_eq!(undone.marker_seq, condensed.marker.unwrap().seq);
     assert_eq!(undone.replaced_count, condensed.compaction.replaced_count);
     assert!(undone.tokens_after > undone.tokens_before, "{undone:?}");
@@ -54,7 +54,7 @@ async fn m9_ten_compactions_are_taken_back_one_after_the_other() {
     let thread = filled(&agent, 3_000).await;
     let mut controls = Vec::new();
     for round in 0..10 {
-        controls.push(agent.fork_thread(thread, None).await.unwrap().thread_id);
+        controls.push(agent.threads().fork(thread, None).await.unwrap().thread_id);
         compacted_to(&agent, thread, 4).await;
         let first = 10 + round * 3;
         append(&agent, thread, &turns(first..first + 3, 3_000)).await;
@@ -66,11 +66,14 @@ async fn m9_ten_compactions_are_taken_back_one_after_the_other() {
         assert_eq!(pair[1].1.first_seq, pair[0].1.last_seq + 1);
     }
     for (seq, marker) in markers.iter().rev() {
-        let undone = agent.uncompact(thread).await.unwrap();
+        let undone = agent.threads().uncompact(thread).await.unwrap();
         assert_eq!((undone.marker_seq, undone.replaced_count), (*seq, marker.replaced_count));
     }
-    assert!(matches!(agent.uncompact(thread).await, Err(agent::Error::NothingToUndo { .. })));
-    let control = agent.fork_thread(thread, Some(0)).await.unwrap().thread_id;
+    assert!(matches!(
+        agent.threads().uncompact(thread).await,
+        Err(agent::Error::Thread(agent::ThreadError::NothingToUndo(_)))
+    ));
+    let control = agent.threads().fork(thread, Some(0)).await.unwrap().thread_id;
     append(&agent, control, &messages(&agent, thread).await).await;
     sends_the_same(&agent, &server, (thread, control), "And now?").await;
 }
@@ -83,13 +86,13 @@ async fn m9_a_compaction_after_an_undo_begins_where_the_one_before_it_ended() {
     let first = compacted_to(&agent, thread, 4).await.compaction;
     append(&agent, thread, &turns(10..14, 3_000)).await;
     compacted_to(&agent, thread, 4).await;
-    agent.uncompact(thread).await.unwrap();
+    agent.threads().uncompact(thread).await.unwrap();
     let again = compacted_to(&agent, thread, 4).await.compaction;
     assert_eq!(again.first_seq, first.last_seq + 1);
     assert_eq!(again.previous_seq, Some(markers(&agent, thread).await[0].0));
-    agent.uncompact(thread).await.unwrap();
-    agent.uncompact(thread).await.unwrap();
-    assert_eq!(agent.context(thread).await.unwrap().condensed, None);
+    agent.threads().uncompact(thread).await.unwrap();
+    agent.threads().uncompact(thread).await.unwrap();
+    assert_eq!(agent.threads().context_report(thread).await.unwrap().condensed, None);
     let whole = compacted_to(&agent, thread, 4).await.compaction;
     assert_eq!((whole.first_seq, whole.previous_seq), (first.first_seq, None));
 }
@@ -102,9 +105,9 @@ async fn m9_an_undo_makes_clipped_results_whole_again() {
     let agent = with_large(&world, &server, (40_000, ""));
     let thread = filled(&agent, 400).await;
     sent(&agent, thread, "Look at the large one.").await;
-    let clipped = agent.context(thread).await.unwrap().tokens;
-    agent.uncompact(thread).await.unwrap();
-    let whole = agent.context(thread).await.unwrap();
+    let clipped = agent.threads().context_report(thread).await.unwrap().tokens;
+    agent.threads().uncompact(thread).await.unwrap();
+    let whole = agent.threads().context_report(thread).await.unwrap();
     assert_eq!(whole.condensed, None);
     assert!(whole.tokens > clipped + 20_000, "{whole:?} after {clipped}");
     sent(&agent, thread, "And now?").await;
@@ -117,7 +120,7 @@ async fn m9_an_undo_leaves_clipped_what_was_clipped_before() {
     let replies = [record(), calls_large("c1", 120_000), unreported(Reply::text("Done.")).repeated()];
     let server = Server::start(Script::new(replies)).unwrap();
     let agent = with_large(&world, &server, (40_000, ""));
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     sent(&agent, thread, "Look at the large one.").await;
     let clipped = super::events_of(&agent, thread, protocol::EventType::ResultClipped).await;
     assert_eq!(
@@ -126,9 +129,9 @@ async fn m9_an_undo_leaves_clipped_what_was_clipped_before() {
         "it was clipped and nothing condensed"
     );
     append(&agent, thread, &turns(2..6, 4_000)).await;
-    let control = agent.fork_thread(thread, None).await.unwrap().thread_id;
+    let control = agent.threads().fork(thread, None).await.unwrap().thread_id;
     compacted(&agent, thread).await.unwrap();
-    agent.uncompact(thread).await.unwrap();
+    agent.threads().uncompact(thread).await.unwrap();
     sends_the_same(&agent, &server, (thread, control), "And now?").await;
 }
 
@@ -141,7 +144,7 @@ async fn m9_what_a_person_took_back_is_not_condensed_again_by_the_next_message()
     assert_eq!(markers(&agent, thread).await.len(), 1, "it was condensed by itself");
     // What is said since counts too: it all is what the person took it back for.
     append(&agent, thread, &turns(10..12, 10_000)).await;
-    let undone = agent.uncompact(thread).await.unwrap();
+    let undone = agent.threads().uncompact(thread).await.unwrap();
     assert!(undone.tokens_after > 24_000 && !undone.is_too_large, "{undone:?}");
     sent(&agent, thread, "And this is answered with all of it.").await;
     assert_eq!(markers(&agent, thread).await.len(), 1);

@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use agent::{Agent, CompactionRequest, Error};
+use agent::{Agent, CompactionRequest, Error, ThreadError};
 use journal::ThreadFilter;
 use protocol::{EventType, RunStatus, ThreadId, ThreadStatus};
-use scripted::{Reply, Script, Server};
 use serde_json::{Map, Value};
+use test_model::{Reply, Script, Server};
 
 use super::{Death, dies};
 use crate::compaction::{
@@ -69,7 +69,7 @@ async fn begun(way: Way) -> (World, Server, ThreadId) {
     let replies = [kept, record].into_iter().chain(calls).chain([done]);
     let server = Server::start(Script::new(replies)).unwrap();
     let agent = agent_in(&world, &server, usize::MAX);
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     append(&agent, thread, &turns(1..9, 3_000)).await;
     if way == Way::Undo {
         compacted(&agent, thread).await.unwrap();
@@ -98,26 +98,30 @@ pub(super) async fn walk_to_death(world: &World, road: Road, boundary: usize) {
 /// Walks the road from wherever it stands, the way a person would who opens Segue again.
 async fn walk(agent: &Agent, road: Road) -> agent::Result<()> {
     let (frames, cancel) = quiet();
-    let threads = agent.threads(ThreadFilter { limit: 2, ..ThreadFilter::default() }).await?;
+    let threads = agent.threads().list(ThreadFilter { limit: 2, ..ThreadFilter::default() }).await?;
     let thread = threads[0].thread_id;
-    agent.recover(thread, &frames, &cancel).await?;
+    agent.runs().recover(thread, &frames, &cancel).await?;
     match road.way {
         Way::Compact if markers(agent, thread).await.is_empty() => {
-            return match agent.compact(thread, &CompactionRequest::default(), &frames, &cancel).await {
+            return match agent
+                .threads()
+                .compact(thread, &CompactionRequest::default(), &frames, &cancel)
+                .await
+            {
                 // What the process before had begun is finished first.
-                Ok(_) | Err(Error::NothingToCompact { .. }) => Ok(()),
+                Ok(_) | Err(Error::Thread(ThreadError::NothingToCompact { .. })) => Ok(()),
                 Err(error) => Err(error),
             };
         }
         Way::Undo if events_of(agent, thread, EventType::CompactionUndone).await.is_empty() => {
-            return agent.uncompact(thread).await.map(drop);
+            return agent.threads().uncompact(thread).await.map(drop);
         }
         Way::Compact | Way::Undo => return Ok(()),
         Way::Turn => {}
     }
-    let said = agent.prompts(thread, 1).await?;
+    let said = agent.threads().prompts(thread, 1).await?;
     if said[0].text != REQUEST {
-        agent.send(thread, REQUEST, &frames, &cancel).await?;
+        agent.runs().send(thread, REQUEST, &frames, &cancel).await?;
     }
     Ok(())
 }
@@ -134,7 +138,7 @@ fn timeless(line: String) -> String {
 
 /// Looks at what is left, and sends one more message.
 async fn look(agent: &Agent, server: &Server, (thread, way): (ThreadId, Way)) -> Seen {
-    let events = agent.events(thread).await.unwrap();
+    let events = agent.threads().events(thread).await.unwrap();
     let count = |kind| events.iter().filter(|event| event.kind() == Some(kind)).count();
     let mut lines = told(&events);
     lines.retain(|line| line != r#"run_started {"how":"taken over"}"#);
@@ -150,11 +154,11 @@ async fn look(agent: &Agent, server: &Server, (thread, way): (ThreadId, Way)) ->
     assert_eq!(due(agent).await, queued, "f8: it was queued with the marker, and is not without it");
     let kept = settled(agent).await.iter().map(|settled| settled.turns).sum();
     let (frames, cancel) = quiet();
-    let end = agent.send(thread, "And now?", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send(thread, "And now?", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     let body = server.requests().last().unwrap().body.clone();
     assert_paired(&body);
-    let archived = agent.memory_stats().await.unwrap().turns.summarised;
+    let archived = agent.memory().stats().await.unwrap().turns.summarised;
     let request = body["messages"].to_string();
     Seen { events: lines, markers, clips, status, runs, kept, archived, request }
 }

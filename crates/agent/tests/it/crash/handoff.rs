@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use agent::{Agent, Error, PendingHandoff};
+use agent::{Agent, CancellationToken, Error, Frame, Frames, HandoffError, Item, PendingHandoff};
 use journal::{EventQuery, HandoffFilter, Store};
 use protocol::{Category, Decisions, HandoffMark, HandoffStatus, Message, ThreadId};
-use scripted::{Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Reply, Script, Server};
 
 use super::{Death, dies};
 use crate::world::{DRAFT, DRAFT_PROMPT, Dying, MODEL, World, approve, decisions, import, quiet};
@@ -110,24 +110,24 @@ async fn walk(world: &World, agent: &Agent, road: Road) -> agent::Result<ThreadI
     let parent = parent(world, agent, road).await?;
     let mut pending = match accepted(agent, parent).await? {
         Some(_) => {
-            agent.recover(parent, &frames, &cancel).await?;
+            agent.runs().recover(parent, &frames, &cancel).await?;
             None
         }
-        None => match agent.request_handoff(parent, Default::default(), &frames, &cancel).await {
+        None => match agent.handoffs().request(parent, Default::default(), &frames, &cancel).await {
             Ok(pending) => Some(pending),
-            Err(Error::Decided { .. }) => None,
+            Err(Error::Handoff(HandoffError::Decided { .. })) => None,
             Err(error) => return Err(error),
         },
     };
     while let Some(shown) = pending {
         let answer = (road.answers)(&shown);
-        let decided = agent.decide_handoff(shown.handoff.handoff_id, &answer, &frames, &cancel).await?;
+        let decided = agent.handoffs().decide(shown.handoff.handoff_id, &answer, &frames, &cancel).await?;
         pending = decided.next;
     }
     let child = accepted(agent, parent).await?.expect("the handoff is accepted");
-    agent.recover(child, &frames, &cancel).await?;
+    agent.runs().recover(child, &frames, &cancel).await?;
     if agent.store().thread(child).await?.unwrap().message_count == 0 {
-        agent.send(child, GO_ON, &frames, &cancel).await?;
+        agent.runs().send(child, GO_ON, &frames, &cancel).await?;
     }
     Ok(parent)
 }
@@ -138,14 +138,14 @@ async fn parent(world: &World, agent: &Agent, road: Road) -> agent::Result<Threa
     if road.begins == Begin::Imported {
         return import(world, agent).await;
     }
-    let threads = agent.threads(journal::ThreadFilter { limit: 10, ..Default::default() }).await?;
+    let threads = agent.threads().list(journal::ThreadFilter { limit: 10, ..Default::default() }).await?;
     let thread = match threads.into_iter().find(|thread| thread.parent_id.is_none()) {
         Some(thread) => thread,
-        None => agent.create_thread(None).await?,
+        None => agent.threads().create(None).await?,
     };
-    agent.recover(thread.thread_id, &frames, &cancel).await?;
+    agent.runs().recover(thread.thread_id, &frames, &cancel).await?;
     if agent.store().thread(thread.thread_id).await?.unwrap().message_count == 0 {
-        agent.send(thread.thread_id, REQUEST, &frames, &cancel).await?;
+        agent.runs().send(thread.thread_id, REQUEST, &frames, &cancel).await?;
     }
     Ok(thread.thread_id)
 }
@@ -156,7 +156,7 @@ async fn accepted(agent: &Agent, parent: ThreadId) -> agent::Result<Option<Threa
     Ok(agent.store().handoffs(filter).await?.first().map(|handoff| handoff.child_thread_id))
 }
 
-async fn look(world: &World, store: &Arc<dyn Store>, parent: ThreadId, server: &scripted::Server) -> Seen {
+async fn look(world: &World, store: &Arc<dyn Store>, parent: ThreadId, server: &test_model::Server) -> Seen {
     let messages = |thread_id| {
         let query = EventQuery { categories: vec![Category::Message], ..EventQuery::after(0, 1_000) };
         store.events(thread_id, query)
@@ -270,4 +270,44 @@ async fn m2_a_death_anywhere_in_a_handoff_the_agent_asked_for_leaves_its_call_on
     assert!(boundaries >= 22, "the matrix has {boundaries} points");
     assert_eq!(seen.parent_messages.len(), 3, "{:?}", seen.parent_messages);
     assert_eq!(calls, 1 + 2 + 1, "the asking, two drafts, the child's turn");
+}
+
+#[tokio::test]
+async fn g2_a_recovered_run_that_is_stopped_before_its_draft_leaves_no_draft_behind() {
+    let road = ROADS[2];
+    let mut is_stopped = false;
+    let mut boundary = 0;
+    while !is_stopped {
+        let (world, server) = (World::new(), server());
+        world.configure(&server);
+        assert!(
+            dies(&world, road.name, &Death::Boundary(boundary)),
+            "it is never cut off before the request"
+        );
+        boundary += 1;
+        let agent = world.agent_over(world.store(), MODEL);
+        let Some(run) = agent.store().active_runs(None).await.unwrap().pop() else { continue };
+        let (frames, mut watched) = Frames::channel();
+        let cancel = CancellationToken::new();
+        let recovering = async {
+            let recovered = agent.runs().recover(run.thread_id, &frames, &cancel).await;
+            drop(frames);
+            recovered
+        };
+        let stopping = async {
+            while let Some(Item::Frame(_, frame)) = watched.next().await {
+                if matches!(&*frame, Frame::ToolStarted { name, .. } if name == "request_handoff") {
+                    cancel.cancel();
+                    return true;
+                }
+            }
+            false
+        };
+        let (recovered, stopped) = tokio::join!(recovering, stopping);
+        recovered.unwrap();
+        is_stopped = stopped;
+        let left = agent.store().handoffs(HandoffFilter::default()).await.unwrap();
+        let drafting = left.iter().filter(|handoff| handoff.status == HandoffStatus::Drafting);
+        assert_eq!(drafting.count(), 0, "boundary {boundary}");
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use agent::{Agent, StoredSummary};
 use protocol::ThreadId;
-use scripted::{Reply, Script, Server};
+use test_model::{Reply, Script, Server};
 
 use super::{Death, dies};
 use crate::compaction::{configure, sent, unreported};
@@ -34,7 +34,7 @@ async fn begun() -> (World, Server, ThreadId) {
     let server = Server::start(Script::new(replies)).unwrap();
     configure(&world, &server, (200_000, &format!("[memory]\nshort_term_tokens = {BUDGET}")));
     let agent = agent_over(&world, usize::MAX).1;
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     for number in 1..=TURNS_BEFORE {
         sent(&agent, thread, &said(number)).await;
     }
@@ -56,11 +56,13 @@ pub(super) async fn walk_to_death(world: &World, boundary: usize) {
 /// Walks the road from wherever it stands.
 async fn walk(agent: &Agent) {
     let (frames, cancel) = quiet();
-    let thread = agent.find_thread("last").await.unwrap().thread_id;
-    agent.recover(thread, &frames, &cancel).await.unwrap();
-    if !agent.prompts(thread, 1).await.unwrap()[0].text.starts_with(&format!("Request {}.", TURNS_BEFORE + 1))
+    let thread = agent.threads().find("last").await.unwrap().thread_id;
+    agent.runs().recover(thread, &frames, &cancel).await.unwrap();
+    if !agent.threads().prompts(thread, 1).await.unwrap()[0]
+        .text
+        .starts_with(&format!("Request {}.", TURNS_BEFORE + 1))
     {
-        agent.send(thread, said(TURNS_BEFORE + 1).as_str(), &frames, &cancel).await.unwrap();
+        agent.runs().send(thread, said(TURNS_BEFORE + 1).as_str(), &frames, &cancel).await.unwrap();
     }
     settled(agent).await;
 }
@@ -73,10 +75,10 @@ async fn look(agent: &Agent, server: &Server, thread: ThreadId) -> Seen {
     sent(agent, thread, "And then?").await;
     let body = newest(server).body;
     assert_paired(&body);
-    let trace = agent.task_trace(thread, None, 100).await.unwrap();
+    let trace = agent.memory().task_trace(thread, None, 100).await.unwrap();
     let archived = trace.iter().filter(|turn| turn.is_archived).count();
     let told = archives(agent, thread).await;
-    let summaries = agent.recent_summaries(100).await.unwrap();
+    let summaries = agent.memory().recent_summaries(100).await.unwrap();
     assert_eq!(told.len(), summaries.len(), "each summary is told once");
     let text = |stored: StoredSummary| stored.summary.summary_text;
     Seen {
@@ -88,7 +90,7 @@ async fn look(agent: &Agent, server: &Server, thread: ThreadId) -> Seen {
 }
 
 async fn is_archived(agent: &Agent, thread: ThreadId) -> bool {
-    agent.task_trace(thread, None, 100).await.unwrap().iter().any(|turn| turn.is_archived)
+    agent.memory().task_trace(thread, None, 100).await.unwrap().iter().any(|turn| turn.is_archived)
 }
 
 #[tokio::test]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use agent::{Agent, Policy, Settings};
 use protocol::{ActionRequest, Decision};
-use scripted::{Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Reply, Script, Server};
 
 use super::record::{Look, Record};
 use crate::world::{Dying, MODEL, World};

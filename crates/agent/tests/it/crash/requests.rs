@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use agent::{Agent, HandoffRequest};
 use protocol::{RunId, RunStatus, Thread, ThreadId, ThreadStatus};
-use scripted::{Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Reply, Script, Server};
 use uuid::Uuid;
 
 use super::{Death, dies};
@@ -92,7 +92,7 @@ async fn begun() -> (World, Server) {
     run(&agent, thread, said("First.")).await;
     // A handoff waits beside the turn's question.
     let (frames, cancel) = quiet();
-    world.agent().request_handoff(thread, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    world.agent().handoffs().request(thread, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     let end = run(&agent, thread, said("Write.")).await;
     assert_eq!(end.status, RunStatus::Interrupted, "{end:?}");
     (world, server)
@@ -105,7 +105,7 @@ fn agent_over(world: &World, boundary: usize) -> (Arc<Dying>, Agent) {
 }
 
 async fn only_thread(agent: &Agent) -> Thread {
-    agent.find_thread("last").await.unwrap()
+    agent.threads().find("last").await.unwrap()
 }
 
 fn run_id(thread: ThreadId) -> RunId {
@@ -113,10 +113,10 @@ fn run_id(thread: ThreadId) -> RunId {
 }
 
 async fn standing(agent: &Agent, thread: ThreadId) -> Standing {
-    let states = agent.states(thread, None, 100).await.unwrap();
+    let states = agent.threads().states(thread, None, 100).await.unwrap();
     let has = |state: &&agent::State| state.messages.iter().any(|shown| shown.message.text() == "Write.");
     let first = states.iter().rev().find(has).unwrap();
-    let pending = agent.pending(thread).await.unwrap();
+    let pending = agent.runs().pending_interrupts(thread).await.unwrap();
     let question = pending.iter().find(|interrupt| interrupt.node == "after_model");
     Standing {
         before: first.parent_id.unwrap().to_string(),
@@ -138,14 +138,14 @@ async fn walk(agent: &Agent, road: &Road) {
     if let Way::TakenBack = road.way {
         if told(agent, thread).await.contains(&"U: Write.".to_owned()) {
             let newest = agent.store().newest_run(thread).await.unwrap().unwrap();
-            agent.rollback_run(newest).await.unwrap();
+            agent.runs().roll_back(newest).await.unwrap();
         }
         return;
     }
     let found = agent.store().run(run_id).await.unwrap();
     let asked = match found.as_ref().map(|run| run.status) {
         Some(RunStatus::Running) => {
-            agent.recover(thread, &frames, &cancel).await.unwrap();
+            agent.runs().recover(thread, &frames, &cancel).await.unwrap();
             return;
         }
         None => {
@@ -153,36 +153,36 @@ async fn walk(agent: &Agent, road: &Road) {
                 Way::Asked(asked) => request(asked(&standing(agent, thread).await)),
                 Way::Stopped | Way::TakenBack => request(said("Never mind.")),
             };
-            agent.queue(run_id, thread, &asked).await.unwrap();
+            agent.runs().queue(run_id, thread, &asked).await.unwrap();
             asked
         }
         Some(RunStatus::Pending) => {
             // The process that was to begin it is gone.
-            agent.claim(vec![run_id]).await.unwrap();
+            agent.runs().claim(vec![run_id]).await.unwrap();
             agent.store().run_requests(&[run_id]).await.unwrap().remove(0).1
         }
         Some(_) => return,
     };
     if let Way::Stopped = road.way {
-        agent.cancel_queued(run_id).await.unwrap();
+        agent.runs().cancel_queued(run_id).await.unwrap();
         return;
     }
-    let begun = agent.begin_queued(run_id, thread, &asked, &frames).await.unwrap();
-    agent.drive_begun(begun, &frames, &cancel).await.unwrap();
+    let begun = agent.runs().begin_queued(run_id, thread, &asked, &frames).await.unwrap();
+    agent.runs().drive_begun(begun, &frames, &cancel).await.unwrap();
 }
 
 async fn look(agent: &Agent) -> Seen {
     let thread = only_thread(agent).await;
     let id = thread.thread_id;
     let run = agent.store().run(run_id(id)).await.unwrap();
-    let pending = agent.pending(id).await.unwrap();
+    let pending = agent.runs().pending_interrupts(id).await.unwrap();
     Seen {
         told: told(agent, id).await,
-        run: run.map(|run| (run.status, run.error)),
+        run: run.map(|run| (run.status, run.failure.map(|failure| failure.message))),
         thread: thread.status,
         waiting: pending.into_iter().map(|interrupt| interrupt.node).collect(),
-        handoffs: agent.pending_handoffs(Some(id)).await.unwrap().len(),
-        states: agent.states(id, None, 100).await.unwrap().len(),
+        handoffs: agent.handoffs().pending(Some(id)).await.unwrap().len(),
+        states: agent.threads().states(id, None, 100).await.unwrap().len(),
     }
 }
 

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use agent::{Agent, ThreadFilter};
 use journal::Subagents;
 use protocol::{Decisions, Event, Message, RunStatus, Thread, ThreadId, ThreadStatus};
-use scripted::Server;
 use serde_json::Value;
+use test_model::Server;
 use tools::TODOS_CHANNEL;
 
 use super::plot::{Plot, REQUEST, decision};
@@ -64,16 +64,16 @@ pub(super) async fn walk_to_death(world: &World, plot: &str, boundary: usize) {
 /// Walks the road from wherever it stands, the way a person would who opens Segue again.
 async fn walk(agent: &Agent) -> agent::Result<ThreadId> {
     let (frames, cancel) = quiet();
-    let thread = agent.threads(ThreadFilter { limit: 2, ..ThreadFilter::default() }).await?;
+    let thread = agent.threads().list(ThreadFilter { limit: 2, ..ThreadFilter::default() }).await?;
     let [thread] = thread.as_slice() else { panic!("one thread, not {thread:?}") };
     let thread_id = thread.thread_id;
-    agent.recover(thread_id, &frames, &cancel).await?;
-    if agent.events(thread_id).await?.iter().all(|event| event.message().is_none()) {
-        agent.send(thread_id, REQUEST, &frames, &cancel).await?;
+    agent.runs().recover(thread_id, &frames, &cancel).await?;
+    if agent.threads().events(thread_id).await?.iter().all(|event| event.message().is_none()) {
+        agent.runs().send(thread_id, REQUEST, &frames, &cancel).await?;
     }
-    while let Some(asked) = agent.pending(thread_id).await?.into_iter().next() {
+    while let Some(asked) = agent.runs().pending_interrupts(thread_id).await?.into_iter().next() {
         let decisions = asked.payload.action_requests.iter().map(decision).collect();
-        agent.resume(asked.interrupt_id, &Decisions { decisions }, &frames, &cancel).await?;
+        agent.runs().resume(asked.interrupt_id, &Decisions { decisions }, &frames, &cancel).await?;
     }
     Ok(thread_id)
 }
@@ -81,7 +81,7 @@ async fn walk(agent: &Agent) -> agent::Result<ThreadId> {
 /// Returns all threads, the person's own first.
 async fn threads(agent: &Agent) -> Vec<Thread> {
     let filter = ThreadFilter { subagents: Subagents::Shown, limit: 10, ..ThreadFilter::default() };
-    let mut threads = agent.threads(filter).await.unwrap();
+    let mut threads = agent.threads().list(filter).await.unwrap();
     threads.sort_by_key(|thread| (thread.parent_id.is_some(), thread.name.clone()));
     threads
 }
@@ -89,7 +89,7 @@ async fn threads(agent: &Agent) -> Vec<Thread> {
 async fn look(agent: &Agent) -> Seen {
     let mut seen = Seen { threads: Vec::new(), todos: Value::Null };
     for thread in threads(agent).await {
-        let events = agent.events(thread.thread_id).await.unwrap();
+        let events = agent.threads().events(thread.thread_id).await.unwrap();
         let mut runs = Vec::new();
         for run_id in events.iter().filter_map(|event| event.run_id).collect::<BTreeSet<_>>() {
             let run = agent.store().run(run_id).await.unwrap().unwrap();
@@ -101,7 +101,7 @@ async fn look(agent: &Agent) -> Seen {
         events.retain(|event| event != r#"run_started {"how":"taken over"}"#);
         seen.threads.push(SeenThread { name, status, runs, events });
         let state = agent.store().checkpoint(thread.thread_id).await.unwrap().unwrap();
-        if let Some(todos) = state.channels.get(TODOS_CHANNEL) {
+        if let Some(todos) = state.channels.get(TODOS_CHANNEL.key()) {
             seen.todos = todos.clone();
         }
     }
@@ -114,7 +114,7 @@ async fn effects(world: &World, agent: &Agent) -> BTreeMap<String, Effect> {
     let written = world.read(EFFECTS);
     let mut effects = BTreeMap::new();
     for thread in threads(agent).await {
-        let events = agent.events(thread.thread_id).await.unwrap();
+        let events = agent.threads().events(thread.thread_id).await.unwrap();
         let standing =
             match agent.store().checkpoint(thread.thread_id).await.unwrap().and_then(|point| point.next) {
                 Some(next) if next == "tools" => Standing::Next,
@@ -150,7 +150,7 @@ fn results_of(messages: &[Message], call: &str) -> Vec<String> {
 async fn answers(agent: &Agent) -> usize {
     let mut answers = 0;
     for thread in threads(agent).await {
-        let events = agent.events(thread.thread_id).await.unwrap();
+        let events = agent.threads().events(thread.thread_id).await.unwrap();
         answers += events.iter().filter(|event| event.event_type == "ai_message").count();
     }
     answers
@@ -159,7 +159,7 @@ async fn answers(agent: &Agent) -> usize {
 /// Dies, and walks on; fails unless what is left is what was expected. Returns whether it died.
 async fn check(plot: &Plot, death: &Death, expected: &Seen) -> bool {
     let (world, server) = plot.world();
-    plot.agent(&world, usize::MAX).create_thread(None).await.unwrap();
+    plot.agent(&world, usize::MAX).threads().create(None).await.unwrap();
     if !dies(&world, plot.name, death) {
         return false;
     }
@@ -207,7 +207,7 @@ impl Seen {
 /// Fails unless the thread can be used, and what it sends is legal.
 async fn goes_on(agent: &Agent, server: &Server, thread: ThreadId, told: &str) {
     let (frames, cancel) = quiet();
-    let end = agent.send(thread, "And now?", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send(thread, "And now?", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{told}: {end:?}");
     assert_paired(&server.requests().last().unwrap().body);
 }
@@ -217,7 +217,7 @@ async fn matrix(name: &str, calls: &[&str]) {
     let plot = Plot::of(name);
     let (world, server) = plot.world();
     let agent = plot.agent(&world, usize::MAX);
-    agent.create_thread(None).await.unwrap();
+    agent.threads().create(None).await.unwrap();
     let thread = walk(&agent).await.unwrap();
     let expected = look(&agent).await;
     for (line, effect) in effects(&world, &agent).await {

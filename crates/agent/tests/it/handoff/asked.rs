@@ -2,10 +2,10 @@
 
 use agent::{Agent, Policy};
 use protocol::{HandoffStatus, Message, RunStatus, ThreadId, ToolStatus};
-use scripted::{Fault, Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Fault, Reply, Script, Server};
 
-use crate::world::{DRAFT, DRAFT_PROMPT, World, approve, assert_paired, decisions, messages, quiet};
+use crate::world::{DRAFT, DRAFT_PROMPT, Dying, World, approve, assert_paired, decisions, messages, quiet};
 
 /// A model that asks for a handoff in its first turn, drafts it, and says something whenever it is asked again.
 fn asking(args: Value) -> Server {
@@ -16,9 +16,9 @@ fn asking(args: Value) -> Server {
 
 async fn asked(agent: &Agent) -> ThreadId {
     let (frames, cancel) = quiet();
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     let request = "The importer drops the last row of every file. Fix src/import.rs, then a test.";
-    let end = agent.send(thread, request, &frames, &cancel).await.unwrap();
+    let end = agent.runs().send(thread, request, &frames, &cancel).await.unwrap();
     assert_eq!((end.status, end.interrupts.len()), (RunStatus::Interrupted, 1), "{end:?}");
     thread
 }
@@ -38,22 +38,22 @@ async fn g2_an_accepted_request_ends_the_turn_and_tells_the_child() {
     let server = asking(json!({"goal": "the test for one row"}));
     let agent = world.agent_with(&server);
     let parent = asked(&agent).await;
-    let pending = agent.pending_handoffs(Some(parent)).await.unwrap().remove(0);
+    let pending = agent.handoffs().pending(Some(parent)).await.unwrap().remove(0);
     let args = &pending.interrupt.payload.action_requests[0].args;
     assert_eq!((&args["initiated_by"], &args["tool_call_id"]), (&json!("agent"), &json!("h1")));
     assert_eq!(args["goal"], "the test for one row");
     assert_eq!(results(&agent, parent).await, [], "there is no result before the decision");
     let (frames, cancel) = quiet();
     let id = pending.handoff.handoff_id;
-    let decided = agent.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap();
+    let decided = agent.handoffs().decide(id, &approve(&pending), &frames, &cancel).await.unwrap();
     let child = decided.child_thread_id.unwrap();
     let (status, text) = results(&agent, parent).await.remove(0);
     assert!(status == ToolStatus::Success && text.contains(&child.to_string()), "{text}");
     assert_eq!((decided.end.status, server.calls()), (RunStatus::Success, 2), "the parent's turn is over");
-    agent.send(child, "Go on.", &frames, &cancel).await.unwrap();
+    agent.runs().send(child, "Go on.", &frames, &cancel).await.unwrap();
     assert!(server.requests()[2].body["system"].to_string().contains("Importer drops the last row"));
     // The parent can be talked in afterwards.
-    agent.send(parent, "One more thing.", &frames, &cancel).await.unwrap();
+    agent.runs().send(parent, "One more thing.", &frames, &cancel).await.unwrap();
     assert_paired(&server.requests()[3].body);
 }
 
@@ -67,12 +67,12 @@ async fn g2_a_request_that_is_not_accepted_lets_the_agent_go_on() {
         let server = asking(json!({"preview_only": true}));
         let agent = world.agent_with(&server);
         let parent = asked(&agent).await;
-        let pending = agent.pending_handoffs(Some(parent)).await.unwrap().remove(0);
+        let pending = agent.handoffs().pending(Some(parent)).await.unwrap().remove(0);
         assert_eq!(pending.interrupt.payload.action_requests[0].args["preview_only"], true);
         let (frames, cancel) = quiet();
         let answer = decisions(&json!({"decisions": [answer]}).to_string());
         let decided =
-            agent.decide_handoff(pending.handoff.handoff_id, &answer, &frames, &cancel).await.unwrap();
+            agent.handoffs().decide(pending.handoff.handoff_id, &answer, &frames, &cancel).await.unwrap();
         assert_eq!((decided.end.status, decided.child_thread_id), (RunStatus::Success, None));
         let results = results(&agent, parent).await;
         assert!(results.len() == 1 && results[0].1.contains(told), "{results:?}");
@@ -88,7 +88,7 @@ async fn k8_a_run_that_approves_everything_still_waits_for_the_person() {
     let server = asking(json!({}));
     let agent = world.agent_under(&server, ("", Policy::Allow));
     let parent = asked(&agent).await;
-    let pending = agent.pending_handoffs(Some(parent)).await.unwrap();
+    let pending = agent.handoffs().pending(Some(parent)).await.unwrap();
     assert_eq!(pending.len(), 1);
     assert_eq!(pending[0].handoff.status, HandoffStatus::AwaitingDecision);
 }
@@ -101,14 +101,17 @@ async fn g2_a_person_who_goes_on_leaves_no_call_without_a_result_and_can_still_d
     let parent = asked(&agent).await;
     let (frames, cancel) = quiet();
     for text in ["First the docs.", "And the changelog."] {
-        assert_eq!(agent.send(parent, text, &frames, &cancel).await.unwrap().status, RunStatus::Success);
+        assert_eq!(
+            agent.runs().send(parent, text, &frames, &cancel).await.unwrap().status,
+            RunStatus::Success
+        );
         assert_paired(&server.requests().last().unwrap().body);
     }
-    let pending = agent.pending_handoffs(Some(parent)).await.unwrap().remove(0);
+    let pending = agent.handoffs().pending(Some(parent)).await.unwrap().remove(0);
     assert_eq!(pending.uncovered_messages, 5, "the result, two messages and two answers");
     let before = server.calls();
     let id = pending.handoff.handoff_id;
-    let decided = agent.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap();
+    let decided = agent.handoffs().decide(id, &approve(&pending), &frames, &cancel).await.unwrap();
     assert!(decided.child_thread_id.is_some());
     assert_eq!(
         (results(&agent, parent).await.len(), server.calls()),
@@ -131,9 +134,9 @@ async fn g2_calls_beside_the_request_are_made_and_a_second_request_is_refused() 
     let told: Vec<String> = messages(&agent, parent).await.iter().skip(2).map(Message::text).collect();
     assert!(told.len() == 2 && told[0].contains("three rows") && told[1].contains("Not done"), "{told:?}");
     let (frames, cancel) = quiet();
-    let pending = agent.pending_handoffs(Some(parent)).await.unwrap().remove(0);
+    let pending = agent.handoffs().pending(Some(parent)).await.unwrap().remove(0);
     let no = decisions(r#"{"decisions":[{"type":"reject"}]}"#);
-    agent.decide_handoff(pending.handoff.handoff_id, &no, &frames, &cancel).await.unwrap();
+    agent.handoffs().decide(pending.handoff.handoff_id, &no, &frames, &cancel).await.unwrap();
     assert_paired(&server.requests()[2].body);
 }
 
@@ -144,19 +147,19 @@ async fn g2_a_draft_that_the_person_stops_gives_the_call_its_result() {
     let asks = Reply::call("h1", "request_handoff", json!({}));
     let server = Server::start(Script::new([draft, asks, Reply::text("Fine.").repeated()])).unwrap();
     let agent = world.agent_with(&server);
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     let (frames, cancel) = quiet();
     let stop = async {
         server.called(2).await;
         cancel.cancel();
     };
-    let (end, ()) = tokio::join!(agent.send(thread, "Fix the importer.", &frames, &cancel), stop);
+    let (end, ()) = tokio::join!(agent.runs().send(thread, "Fix the importer.", &frames, &cancel), stop);
     assert_eq!(end.unwrap().status, RunStatus::Cancelled);
     let results = results(&agent, thread).await;
     assert!(results.len() == 1 && results[0].1.contains("stopped the draft"), "{results:?}");
     assert_eq!(agent.store().handoffs(journal::HandoffFilter::default()).await.unwrap(), []);
     let (frames, cancel) = quiet();
-    agent.send(thread, "Go on here.", &frames, &cancel).await.unwrap();
+    agent.runs().send(thread, "Go on here.", &frames, &cancel).await.unwrap();
     assert_paired(&server.requests()[2].body);
 }
 
@@ -171,11 +174,11 @@ async fn g2_a_request_while_one_waits_is_told_so() {
     let agent = world.agent_with(&server);
     let parent = asked(&agent).await;
     let (frames, cancel) = quiet();
-    let end = agent.send(parent, "Ask again.", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send(parent, "Ask again.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success);
     let told = messages(&agent, parent).await;
     assert!(told.iter().any(|message| message.text().contains("waits for the person's decision already")));
-    assert_eq!(agent.pending_handoffs(Some(parent)).await.unwrap().len(), 1);
+    assert_eq!(agent.handoffs().pending(Some(parent)).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -183,7 +186,7 @@ async fn g2_a_stop_between_the_request_and_its_draft_leaves_neither_a_row_nor_an
     let world = World::new();
     let server = asking(json!({}));
     let agent = world.agent_with(&server);
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     let (frames, mut watched) = agent::Frames::channel();
     let cancel = agent::CancellationToken::new();
     let stop = async {
@@ -194,13 +197,63 @@ async fn g2_a_stop_between_the_request_and_its_draft_leaves_neither_a_row_nor_an
             }
         }
     };
-    let (end, ()) = tokio::join!(agent.send(thread, "Fix the importer.", &frames, &cancel), stop);
+    let (end, ()) = tokio::join!(agent.runs().send(thread, "Fix the importer.", &frames, &cancel), stop);
     assert_eq!(end.unwrap().status, RunStatus::Cancelled);
     assert_eq!(agent.store().handoffs(journal::HandoffFilter::default()).await.unwrap(), []);
     let results = results(&agent, thread).await;
     assert!(results.len() <= 1, "{results:?}");
     let (frames, cancel) = quiet();
-    let end = agent.send(thread, "Go on here.", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send(thread, "Go on here.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success);
+    assert_paired(&server.requests().last().unwrap().body);
+}
+
+#[tokio::test]
+async fn g2_a_declined_request_lets_the_agent_go_on_in_a_thread_of_a_folder_that_is_gone() {
+    let world = World::new();
+    let server = asking(json!({}));
+    let agent = world.agent_with(&server);
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
+    let elsewhere = world.folder().join("elsewhere");
+    std::fs::create_dir_all(&elsewhere).unwrap();
+    let settings = agent::Settings { workspace: elsewhere, ..world.settings(crate::world::MODEL) };
+    std::fs::remove_dir_all(world.workspace()).unwrap();
+    let agent = Agent::with_store(settings, world.store()).unwrap();
+    let (frames, cancel) = quiet();
+    let end = agent
+        .runs()
+        .send(thread, "The importer drops the last row. Fix it.", &frames, &cancel)
+        .await
+        .unwrap();
+    assert_eq!(end.status, RunStatus::Interrupted, "{end:?}");
+    let pending = agent.handoffs().pending(Some(thread)).await.unwrap().remove(0);
+    let no = decisions(r#"{"decisions": [{"type": "reject"}]}"#);
+    let decided = agent.handoffs().decide(pending.handoff.handoff_id, &no, &frames, &cancel).await.unwrap();
+    assert_eq!(decided.end.status, RunStatus::Success, "{:?}", decided.end);
+    assert_eq!(messages(&agent, thread).await.last().unwrap().text(), "I go on.");
+}
+
+#[tokio::test]
+async fn j1_an_admission_that_was_outrun_is_worked_out_again() {
+    let world = World::new();
+    let server = asking(json!({}));
+    let agent = world.agent_with(&server);
+    let parent = asked(&agent).await;
+    let journal = Dying::never(world.store());
+    let outrun = world.agent_over(journal.clone(), crate::world::MODEL);
+    let first = agent.clone();
+    journal.before_next_commit(async move {
+        let (frames, cancel) = quiet();
+        let end = first.runs().send(parent, "First the docs.", &frames, &cancel).await.unwrap();
+        assert_eq!(end.status, RunStatus::Success, "{end:?}");
+    });
+    let (frames, cancel) = quiet();
+    let end = outrun.runs().send(parent, "Then the changelog.", &frames, &cancel).await.unwrap();
+    assert_eq!(end.status, RunStatus::Success, "{end:?}");
+    assert_eq!(
+        results(&agent, parent).await.len(),
+        1,
+        "the message that came first gave the call its result"
+    );
     assert_paired(&server.requests().last().unwrap().body);
 }

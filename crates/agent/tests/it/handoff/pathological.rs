@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use journal::{Transaction, Write};
 use protocol::message::{HumanMessage, ToolMessage, ToolStatus};
 use protocol::{AiMessage, Block, Coverage, EventType, Message, NewEvent, ThreadId};
-use scripted::{Fault, Reply, Script, Server, Stop};
 use serde_json::{Value, json};
+use test_model::{Fault, Reply, Script, Server, Stop};
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::world::{MODEL, World, approve, quiet};
@@ -248,7 +248,7 @@ fn hostile() -> Vec<Transcript> {
 }
 
 async fn journaled(agent: &Agent, events: Vec<NewEvent>) -> ThreadId {
-    let thread_id = agent.create_thread(None).await.unwrap().thread_id;
+    let thread_id = agent.threads().create(None).await.unwrap().thread_id;
     let mut rest = events;
     while !rest.is_empty() {
         let more = rest.split_off(rest.len().min(BATCH));
@@ -263,7 +263,7 @@ async fn proposed(agent: &Agent, name: &str, events: Vec<NewEvent>) -> PendingHa
     let thread_id = journaled(agent, events).await;
     let last_seq = agent.store().thread(thread_id).await.unwrap().unwrap().last_seq;
     let (frames, cancel) = quiet();
-    let pending = agent.request_handoff(thread_id, HandoffRequest::default(), &frames, &cancel).await;
+    let pending = agent.handoffs().request(thread_id, HandoffRequest::default(), &frames, &cancel).await;
     let pending = pending.unwrap_or_else(|error| panic!("{name}: {error}"));
     check(name, &pending);
     let coverage = &pending.proposal.summary_json.coverage;
@@ -308,7 +308,7 @@ fn check_coverage(name: &str, coverage: &Coverage, last_seq: u64) {
 async fn accepted(world: &World, agent: &Agent, name: &str, pending: &PendingHandoff) {
     let (frames, cancel) = quiet();
     let id = pending.handoff.handoff_id;
-    let decided = agent.decide_handoff(id, &approve(pending), &frames, &cancel).await;
+    let decided = agent.handoffs().decide(id, &approve(pending), &frames, &cancel).await;
     let decided = decided.unwrap_or_else(|error| panic!("{name}: {error}"));
     assert!(decided.child_thread_id.is_some(), "{name}");
     let file = world.read_agent_md();
@@ -438,13 +438,13 @@ async fn g8_a_rule_from_before_a_compaction_is_in_the_summary() {
     let path = world.folder().join("compacted.jsonl");
     std::fs::write(&path, compacted_session()).unwrap();
     let (frames, cancel) = quiet();
-    let report = agent.import(&[path], &frames, &cancel).await.unwrap();
+    let report = agent.threads().import(&[path], &frames, &cancel).await.unwrap();
     let parent = report.threads[0].thread_id;
-    let events = agent.events(parent).await.unwrap();
+    let events = agent.threads().events(parent).await.unwrap();
     let kinds = |wanted| events.iter().filter(|event| event.kind() == Some(wanted)).count();
     assert_eq!((kinds(EventType::ImportedBoundary), kinds(EventType::ImportedSummary)), (1, 1));
     let request = HandoffRequest { max_summary_tokens: Some(1_000), ..HandoffRequest::default() };
-    let pending = agent.request_handoff(parent, request, &frames, &cancel).await.unwrap();
+    let pending = agent.handoffs().request(parent, request, &frames, &cancel).await.unwrap();
     let md = &pending.proposal.summary_md;
     assert!(md.contains("Never touch the ledger schema"), "{md}");
     assert!(agent::estimate_tokens(md) <= 1_000);

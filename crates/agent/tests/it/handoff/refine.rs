@@ -1,10 +1,10 @@
 //! The loop between draft and decision: refinements, reverts and redrafts, each stored before anyone is asked, each
 //! paid for once.
 
-use agent::{Agent, Error, HandoffRequest, PendingHandoff};
+use agent::{Agent, Error, HandoffError, HandoffRequest, PendingHandoff, RunError};
 use protocol::{Category, Event, EventType, HandoffStatus};
-use scripted::{Fault, Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Fault, Reply, Script, Server};
 
 use super::pending_of;
 use crate::world::{DRAFT, DRAFT_PROMPT, World, approve, decisions, quiet};
@@ -24,7 +24,7 @@ fn drafting(count: usize) -> Server {
 
 async fn decide(agent: &Agent, pending: &PendingHandoff, args: &Value) -> agent::Result<PendingHandoff> {
     let (frames, cancel) = quiet();
-    let decided = agent.decide_handoff(pending.handoff.handoff_id, &edit(args), &frames, &cancel).await?;
+    let decided = agent.handoffs().decide(pending.handoff.handoff_id, &edit(args), &frames, &cancel).await?;
     Ok(decided.next.expect("the question is asked again"))
 }
 
@@ -33,7 +33,7 @@ fn args(pending: &PendingHandoff) -> &Value {
 }
 
 async fn events(agent: &Agent, pending: &PendingHandoff, kind: EventType) -> Vec<Event> {
-    let events = agent.events(pending.handoff.parent_thread_id).await.unwrap();
+    let events = agent.threads().events(pending.handoff.parent_thread_id).await.unwrap();
     events.into_iter().filter(|event| event.kind() == Some(kind)).collect()
 }
 
@@ -52,7 +52,8 @@ async fn g4_each_refinement_is_one_call_one_proposal_and_one_new_question() {
         let agent = world.agent_with(&server);
         let (frames, cancel) = quiet();
         let parent = first.handoff.parent_thread_id;
-        let again = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+        let again =
+            agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
         assert_eq!(again.proposal, shown.proposal);
         let next = decide(&agent, &shown, &json!({"feedback": feedback})).await.unwrap();
         assert_ne!(next.interrupt.interrupt_id, shown.interrupt.interrupt_id);
@@ -76,7 +77,7 @@ async fn g4_each_refinement_is_one_call_one_proposal_and_one_new_question() {
     let refused = decide(&agent, &shown, &json!({"feedback": "Once more."})).await.unwrap_err();
     assert!(refused.to_string().contains("no refinement is left"), "{refused}");
     let (frames, cancel) = quiet();
-    agent.decide_handoff(shown.handoff.handoff_id, &approve(&shown), &frames, &cancel).await.unwrap();
+    agent.handoffs().decide(shown.handoff.handoff_id, &approve(&shown), &frames, &cancel).await.unwrap();
     assert!(world.read_agent_md().contains("draft 3"));
     assert_eq!(server.calls(), 4);
 }
@@ -111,7 +112,7 @@ async fn m8_an_earlier_iteration_can_be_gone_back_to_without_another_draft() {
     assert_eq!(reverted.proposal.summary_md, first.proposal.summary_md);
     assert_eq!((reverted.proposal.iteration, reverted.remaining_refinements), (2, 2));
     assert_ne!(reverted.interrupt.interrupt_id, second.interrupt.interrupt_id);
-    let review = agent.handoff_review(first.handoff.handoff_id).await.unwrap();
+    let review = agent.handoffs().review(first.handoff.handoff_id).await.unwrap();
     let iterations: Vec<u32> = review.proposals.iter().map(|proposal| proposal.iteration).collect();
     assert_eq!(iterations, [0, 1, 2], "every proposal can still be read");
     // A refinement starts from what is shown.
@@ -120,9 +121,9 @@ async fn m8_an_earlier_iteration_can_be_gone_back_to_without_another_draft() {
     assert_eq!(third.proposal.iteration, 3);
     let (frames, cancel) = quiet();
     // The decision about what was shown before the revert comes too late.
-    let stale = agent.decide_handoff(first.handoff.handoff_id, &approve(&second), &frames, &cancel).await;
+    let stale = agent.handoffs().decide(first.handoff.handoff_id, &approve(&second), &frames, &cancel).await;
     assert!(stale.unwrap_err().to_string().contains("summary_sha256"));
-    agent.decide_handoff(first.handoff.handoff_id, &approve(&third), &frames, &cancel).await.unwrap();
+    agent.handoffs().decide(first.handoff.handoff_id, &approve(&third), &frames, &cancel).await.unwrap();
     assert!(world.read_agent_md().contains("draft 2"));
 }
 
@@ -171,10 +172,13 @@ async fn another_model_drafts_when_a_person_names_it_and_goes_on_refining() {
     assert!(server.requests()[2].path.ends_with("/chat/completions"));
     for model in ["nobody/knows", "anthropic", "x"] {
         let refused = decide(&agent, &refined, &json!({"redraft": {"model": model}})).await.unwrap_err();
-        assert!(matches!(refused, Error::Runtime(runtime::Error::Rejected { .. })), "{model}: {refused}");
+        assert!(
+            matches!(refused, Error::Run(RunError::Runtime(runtime::Error::Rejected { .. }))),
+            "{model}: {refused}"
+        );
     }
     assert_eq!(
-        agent.handoff(first.handoff.handoff_id).await.unwrap().status,
+        agent.handoffs().get(first.handoff.handoff_id).await.unwrap().status,
         HandoffStatus::AwaitingDecision
     );
 }
@@ -195,6 +199,19 @@ async fn g3_without_a_model_nothing_is_redrafted_and_everything_else_works() {
 }
 
 #[tokio::test]
+async fn g3_what_was_drafted_without_a_model_is_refined_by_one_that_came_later() {
+    let world = World::new();
+    let (_, first) = pending_of(world.agent(), &world).await;
+    assert_eq!(first.remaining_refinements, 0);
+    let server = Server::start(Script::new([Reply::text(DRAFT)])).unwrap();
+    let agent = world.agent_with(&server);
+    let shown = agent.handoffs().review(first.handoff.handoff_id).await.unwrap().pending.unwrap();
+    assert_eq!(shown.remaining_refinements, 3);
+    let refined = decide(&agent, &shown, &json!({"feedback": "Shorter."})).await.unwrap();
+    assert_eq!((refined.proposal.iteration, refined.remaining_refinements), (1, 2));
+}
+
+#[tokio::test]
 async fn a_first_draft_that_is_stopped_leaves_no_row_behind() {
     let world = World::new();
     let server =
@@ -206,13 +223,14 @@ async fn a_first_draft_that_is_stopped_leaves_no_row_behind() {
         server.called(1).await;
         cancel.cancel();
     };
-    let request = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel);
+    let request = agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel);
     let (stopped, ()) = tokio::join!(request, stop);
-    assert!(matches!(stopped, Err(Error::NotDrafted { .. })), "{stopped:?}");
+    assert!(matches!(stopped, Err(Error::Handoff(HandoffError::Stopped(_)))), "{stopped:?}");
     let all = agent.store().handoffs(journal::HandoffFilter::default()).await.unwrap();
     assert_eq!(all, []);
     let (frames, cancel) = quiet();
-    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let pending =
+        agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     assert_eq!((pending.proposal.iteration, server.calls()), (0, 2));
     assert!(server.requests().iter().all(|request| request.body.to_string().contains(DRAFT_PROMPT)));
 }
@@ -222,9 +240,9 @@ async fn a_thread_in_which_nothing_was_said_cannot_be_handed_off() {
     let world = World::new();
     let agent = world.agent();
     let (frames, cancel) = quiet();
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
-    let refused = agent.request_handoff(thread, HandoffRequest::default(), &frames, &cancel).await;
-    assert!(matches!(refused, Err(Error::EmptyThread { .. })), "{refused:?}");
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
+    let refused = agent.handoffs().request(thread, HandoffRequest::default(), &frames, &cancel).await;
+    assert!(matches!(refused, Err(Error::Handoff(HandoffError::EmptyThread(_)))), "{refused:?}");
     assert_eq!(agent.store().active_runs(Some(thread)).await.unwrap(), []);
 }
 
@@ -237,13 +255,13 @@ async fn j7_a_handoff_that_nobody_decides_is_given_up_and_says_so() {
     world.change("UPDATE handoffs SET updated_at = '2020' || substr(updated_at, 5)");
     let agent = world.agent();
     let (frames, cancel) = quiet();
-    let late = agent.decide_handoff(id, &approve(&old), &frames, &cancel).await;
-    assert!(matches!(late, Err(Error::Expired { .. })), "{late:?}");
-    assert_eq!(agent.handoff(id).await.unwrap().status, HandoffStatus::Expired);
+    let late = agent.handoffs().decide(id, &approve(&old), &frames, &cancel).await;
+    assert!(matches!(late, Err(Error::Handoff(HandoffError::Expired { .. }))), "{late:?}");
+    assert_eq!(agent.handoffs().get(id).await.unwrap().status, HandoffStatus::Expired);
     assert_eq!(events(&agent, &old, EventType::HandoffExpired).await.len(), 1);
-    assert_eq!(agent.pending(old.handoff.parent_thread_id).await.unwrap(), []);
+    assert_eq!(agent.runs().pending_interrupts(old.handoff.parent_thread_id).await.unwrap(), []);
     let parent = old.handoff.parent_thread_id;
-    let next = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let next = agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     assert_ne!(next.handoff.handoff_id, id);
 }
 
@@ -255,11 +273,12 @@ async fn g5_a_stop_before_the_draft_begins_asks_no_model_and_keeps_the_last_good
     let (frames, cancel) = quiet();
     cancel.cancel();
     let feedback = edit(&json!({"feedback": "Shorter."}));
-    let stopped = agent.decide_handoff(first.handoff.handoff_id, &feedback, &frames, &cancel).await.unwrap();
+    let stopped =
+        agent.handoffs().decide(first.handoff.handoff_id, &feedback, &frames, &cancel).await.unwrap();
     let next = stopped.next.expect("the question is asked again");
     assert_eq!((next.proposal, next.problem, server.calls()), (first.proposal.clone(), None, 1));
     let (frames, cancel) = quiet();
-    let decided = agent.decide_handoff(first.handoff.handoff_id, &approve(&first), &frames, &cancel).await;
+    let decided = agent.handoffs().decide(first.handoff.handoff_id, &approve(&first), &frames, &cancel).await;
     assert!(decided.unwrap().child_thread_id.is_some());
     assert_eq!(server.calls(), 1);
 }

@@ -1,9 +1,9 @@
 //! What a person's answer to a proposal does, and what an answer of a model without content does, through the agent.
 
-use agent::{Error, HandoffRequest, PendingHandoff};
+use agent::{Error, HandoffRequest, PendingHandoff, RunError};
 use protocol::{HandoffStatus, Message, RunStatus, StopReason};
-use scripted::{Reply, Script, Server, Stop};
 use serde_json::{Value, json};
+use test_model::{Reply, Script, Server, Stop};
 
 use crate::world::{DRAFT, DRAFT_PROMPT, World, approve, decisions, import, quiet};
 
@@ -19,7 +19,8 @@ async fn pending(world: &World) -> (agent::Agent, PendingHandoff, Server) {
     let (frames, cancel) = quiet();
     let agent = world.agent_with(&server);
     let parent = import(world, &agent).await.unwrap();
-    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let pending =
+        agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     assert!(pending.proposal.summary_md.contains("(unverified)"));
     (agent, pending, server)
 }
@@ -36,7 +37,8 @@ async fn g1_an_approval_that_changes_nothing_accepts_what_was_shown() {
             _ => json!({"title": shown.proposal.summary_json.title}),
         };
         let decided = agent
-            .decide_handoff(shown.handoff.handoff_id, &approve_with(&args), &frames, &cancel)
+            .handoffs()
+            .decide(shown.handoff.handoff_id, &approve_with(&args), &frames, &cancel)
             .await
             .unwrap();
         assert_eq!(decided.proposal, shown.proposal, "{what}");
@@ -61,10 +63,10 @@ async fn g3_an_edit_of_another_type_is_refused_and_stays_pending() {
         json!({"summary_md": []}),
         json!({"summary_md": "**T**\nd\n\n### Objective\n- Go.", "title": {}}),
     ] {
-        let refused = agent.decide_handoff(id, &approve_with(&args), &frames, &cancel).await;
-        let rejected = matches!(refused, Err(Error::Runtime(runtime::Error::Rejected { .. })));
+        let refused = agent.handoffs().decide(id, &approve_with(&args), &frames, &cancel).await;
+        let rejected = matches!(refused, Err(Error::Run(RunError::Runtime(runtime::Error::Rejected { .. }))));
         assert!(rejected, "{args}: {refused:?}");
-        assert_eq!(agent.handoff(id).await.unwrap().status, HandoffStatus::AwaitingDecision);
+        assert_eq!(agent.handoffs().get(id).await.unwrap().status, HandoffStatus::AwaitingDecision);
     }
 }
 
@@ -74,8 +76,11 @@ async fn g1_a_new_title_changes_nothing_but_the_title() {
     let (frames, cancel) = quiet();
     let (agent, shown, _server) = pending(&world).await;
     let args = json!({"title": "Mine"});
-    let decided =
-        agent.decide_handoff(shown.handoff.handoff_id, &approve_with(&args), &frames, &cancel).await.unwrap();
+    let decided = agent
+        .handoffs()
+        .decide(shown.handoff.handoff_id, &approve_with(&args), &frames, &cancel)
+        .await
+        .unwrap();
     let (old, new) = (&shown.proposal, &decided.proposal);
     assert_eq!((new.summary_json.title.as_str(), new.summary_json.model.as_str()), ("Mine", "user"));
     assert_eq!(new.summary_json.body, old.summary_json.body, "items, refs and flags");
@@ -92,12 +97,8 @@ async fn m6_an_edit_elsewhere_does_not_make_an_item_verified() {
     let (agent, shown, _server) = pending(&world).await;
     let text = shown.proposal.summary_md.replace("Never change the file format.", "The format stays.");
     let decided = agent
-        .decide_handoff(
-            shown.handoff.handoff_id,
-            &approve_with(&json!({"summary_md": text})),
-            &frames,
-            &cancel,
-        )
+        .handoffs()
+        .decide(shown.handoff.handoff_id, &approve_with(&json!({"summary_md": text})), &frames, &cancel)
         .await
         .unwrap();
     let (old, new) = (&shown.proposal.summary_json.body, &decided.proposal.summary_json.body);
@@ -118,13 +119,17 @@ async fn a17_an_empty_answer_is_a_failure_that_says_so_and_the_thread_goes_on() 
         let server = Server::start(Script::new([empty, Reply::text("Here.")])).unwrap();
         let (frames, cancel) = quiet();
         let agent = world.agent_with(&server);
-        let thread = agent.create_thread(None).await.unwrap().thread_id;
-        let end = agent.send(thread, "Hello.", &frames, &cancel).await.unwrap();
-        assert_eq!((end.status, end.kind.as_deref()), (RunStatus::Error, Some("model")), "{end:?}");
+        let thread = agent.threads().create(None).await.unwrap().thread_id;
+        let end = agent.runs().send(thread, "Hello.", &frames, &cancel).await.unwrap();
+        assert_eq!(
+            (end.status, end.failure.as_ref().map(|failure| failure.kind.as_str())),
+            (RunStatus::Error, Some("model")),
+            "{end:?}"
+        );
         let said = format!("{end:?}");
         assert!(said.contains("read the answer of anthropic/claude-test") && said.contains(told), "{said}");
-        assert!(end.hint.is_some());
-        let end = agent.send(thread, "Are you there?", &frames, &cancel).await.unwrap();
+        assert!(end.failure.as_ref().is_some_and(|failure| failure.hint.is_some()));
+        let end = agent.runs().send(thread, "Are you there?", &frames, &cancel).await.unwrap();
         assert_eq!(end.status, RunStatus::Success, "{end:?}");
     }
 }
@@ -139,14 +144,14 @@ async fn g13_an_empty_first_answer_does_not_clear_the_summary() {
     let (frames, cancel) = quiet();
     let agent = world.agent_with(&server);
     let parent = import(&world, &agent).await.unwrap();
-    let shown = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let shown = agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     let id = shown.handoff.handoff_id;
-    let decided = agent.decide_handoff(id, &approve(&shown), &frames, &cancel).await.unwrap();
+    let decided = agent.handoffs().decide(id, &approve(&shown), &frames, &cancel).await.unwrap();
     let child = decided.child_thread_id.unwrap();
-    agent.send(child, "Go on.", &frames, &cancel).await.unwrap();
-    assert_eq!(agent.handoff(id).await.unwrap().status, HandoffStatus::Seeded);
-    agent.send(child, "Again.", &frames, &cancel).await.unwrap();
-    assert_eq!(agent.handoff(id).await.unwrap().status, HandoffStatus::Cleaned);
+    agent.runs().send(child, "Go on.", &frames, &cancel).await.unwrap();
+    assert_eq!(agent.handoffs().get(id).await.unwrap().status, HandoffStatus::Seeded);
+    agent.runs().send(child, "Again.", &frames, &cancel).await.unwrap();
+    assert_eq!(agent.handoffs().get(id).await.unwrap().status, HandoffStatus::Cleaned);
 }
 
 #[tokio::test]
@@ -155,10 +160,10 @@ async fn an_answer_cut_at_its_limit_is_kept_with_the_reason() {
     let server = Server::start(Script::new([Reply::text("One two").stop(Stop::MaxTokens)])).unwrap();
     let (frames, cancel) = quiet();
     let agent = world.agent_with(&server);
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
-    let end = agent.send(thread, "Count.", &frames, &cancel).await.unwrap();
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
+    let end = agent.runs().send(thread, "Count.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
-    let events = agent.events(thread).await.unwrap();
+    let events = agent.threads().events(thread).await.unwrap();
     let answer = events.iter().filter_map(protocol::Event::message).next_back();
     let Some(Message::Ai(answer)) = answer else { panic!("{answer:?}") };
     assert_eq!(answer.stop, Some(StopReason::MaxTokens));

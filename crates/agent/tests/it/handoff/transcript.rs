@@ -1,12 +1,12 @@
 //! Handoffs in clients that know only messages and forms: a pending one is a tool call that waits for its result, and a
 //! form that sends back all it was shown decides it.
 
-use agent::{Agent, Error, PendingHandoff};
+use agent::{Agent, Error, PendingHandoff, RunError};
 use handoff::{TOLD_TYPES, as_messages};
 use journal::{EventQuery, HandoffFilter};
 use protocol::{Decisions, Message};
-use scripted::{Reply, Script, Server};
 use serde_json::{Map, Value, json};
+use test_model::{Reply, Script, Server};
 
 use super::pending_of;
 use crate::world::{DRAFT, World, decisions, quiet};
@@ -52,7 +52,7 @@ fn form(pending: &PendingHandoff, fields: &Value) -> Decisions {
 
 async fn decide(agent: &Agent, pending: &PendingHandoff, fields: &Value) -> agent::Result<agent::Decided> {
     let (frames, cancel) = quiet();
-    agent.decide_handoff(pending.handoff.handoff_id, &form(pending, fields), &frames, &cancel).await
+    agent.handoffs().decide(pending.handoff.handoff_id, &form(pending, fields), &frames, &cancel).await
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn g19_a_form_refines_a_handoff_and_accepts_it_as_it_was_shown() {
     // Somebody who still looks at the first draft decides nothing about the second.
     let stale = first.interrupt.payload.action_requests[0].args["summary_sha256"].clone();
     let refused = decide(&agent, &second, &json!({"summary_sha256": stale})).await.unwrap_err();
-    assert!(matches!(refused, Error::Runtime(runtime::Error::Rejected { .. })), "{refused:?}");
+    assert!(matches!(refused, Error::Run(RunError::Runtime(runtime::Error::Rejected { .. }))), "{refused:?}");
 
     let accepted = decide(&agent, &second, &json!({})).await.unwrap();
     assert_eq!(accepted.proposal.summary_sha256, second.proposal.summary_sha256);
@@ -84,7 +84,7 @@ async fn g19_a_form_refines_a_handoff_and_accepts_it_as_it_was_shown() {
     );
     // It is for people: the parent's model is told nothing of it.
     let (frames, cancel) = quiet();
-    agent.send(second.handoff.parent_thread_id, "Go on.", &frames, &cancel).await.unwrap();
+    agent.runs().send(second.handoff.parent_thread_id, "Go on.", &frames, &cancel).await.unwrap();
     let sent = server.requests().last().unwrap().body["messages"].to_string();
     assert!(!sent.contains("handoff_summary") && !sent.contains("handoff-"), "{sent}");
 }
@@ -112,11 +112,14 @@ async fn g19_a_form_takes_the_persons_own_text_and_a_refusal() {
         r#"{"type":"edit","edited_action":{"name":"ls","args":{}}}"#,
     ] {
         let wrong = decisions(&format!("{{\"decisions\":[{wrong}]}}"));
-        let refused = agent.decide_handoff(id, &wrong, &frames, &cancel).await.unwrap_err();
-        assert!(matches!(refused, Error::Runtime(runtime::Error::Rejected { .. })), "{refused:?}");
+        let refused = agent.handoffs().decide(id, &wrong, &frames, &cancel).await.unwrap_err();
+        assert!(
+            matches!(refused, Error::Run(RunError::Runtime(runtime::Error::Rejected { .. }))),
+            "{refused:?}"
+        );
     }
     let no = decisions(r#"{"decisions":[{"type":"reject","message":"Not yet."}]}"#);
-    agent.decide_handoff(id, &no, &frames, &cancel).await.unwrap();
+    agent.handoffs().decide(id, &no, &frames, &cancel).await.unwrap();
     let told = shown(&world, &pending).await;
     assert_eq!(told[1..], ["0: Declined by the person: \u{201c}Not yet.\u{201d}."]);
 }

@@ -12,7 +12,7 @@ use agent::{Agent, HandoffRequest};
 use journal::{HandoffFilter, ThreadFilter};
 use memory::block;
 use protocol::{Handoff, HandoffMark, HandoffStatus, Message, RunStatus, Scope, Thread, ThreadStatus};
-use scripted::{Fault, Reply, Script, Server};
+use test_model::{Fault, Reply, Script, Server};
 
 use crate::world::{World, approve, quiet};
 
@@ -37,10 +37,11 @@ async fn process_that_hands_off() {
 
 async fn hand_off(world: &World, agent: &Agent, name: &str) {
     let (frames, cancel) = quiet();
-    let report = agent.import(&[world.session_of(name)], &frames, &cancel).await.unwrap();
+    let report = agent.threads().import(&[world.session_of(name)], &frames, &cancel).await.unwrap();
     let parent = report.threads[0].thread_id;
-    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
-    agent.decide_handoff(pending.handoff.handoff_id, &approve(&pending), &frames, &cancel).await.unwrap();
+    let pending =
+        agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    agent.handoffs().decide(pending.handoff.handoff_id, &approve(&pending), &frames, &cancel).await.unwrap();
 }
 
 fn start(world: &World, name: &str) -> Child {
@@ -156,21 +157,21 @@ async fn a_run_whose_time_is_up_ends_and_the_thread_goes_on() {
     let limited = std::fs::read_to_string(world.home().config()).unwrap() + "\n[run]\nseconds_max = 1\n";
     std::fs::write(world.home().config(), limited).unwrap();
     let agent = world.agent_over(world.store(), "anthropic/claude-test");
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     let (frames, cancel) = quiet();
     let started = Instant::now();
-    let end = agent.send(thread, "Hello.", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send(thread, "Hello.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Timeout, "{end:?}");
-    assert!(end.error.is_some() && started.elapsed() < Duration::from_secs(10));
+    assert!(end.failure.is_some() && started.elapsed() < Duration::from_secs(10));
     let status = agent.store().thread(thread).await.unwrap().unwrap().status;
     assert_eq!(status, ThreadStatus::Error);
     let run = agent.store().run(end.run_id).await.unwrap().unwrap();
-    assert_eq!((run.status, run.error), (RunStatus::Timeout, end.error));
+    assert_eq!((run.status, run.failure), (RunStatus::Timeout, end.failure));
     assert_eq!(agent.store().active_runs(None).await.unwrap(), []);
-    let end = agent.send(thread, "Go on.", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send(thread, "Go on.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     let messages: Vec<Message> =
-        agent.events(thread).await.unwrap().iter().filter_map(|event| event.message()).collect();
+        agent.threads().events(thread).await.unwrap().iter().filter_map(|event| event.message()).collect();
     let texts: Vec<String> = messages.iter().map(Message::text).collect();
     assert_eq!(texts, ["Hello.", "Let me think", "Go on.", "Done."], "a17: what had arrived is kept");
     assert!(matches!(&messages[1], Message::Ai(answer) if answer.incomplete));

@@ -1,8 +1,8 @@
 //! Who is told of a summary and who is not: other threads, other assistants, sub-agents, children of handoffs.
 
 use agent::HandoffRequest;
-use scripted::{Reply, Script};
 use serde_json::json;
+use test_model::{Reply, Script};
 
 use super::*;
 use crate::world::{DRAFT, DRAFT_PROMPT, approve};
@@ -19,7 +19,7 @@ async fn f10_other_threads_of_the_assistant_are_told_and_other_assistants_are_no
     let agent = agent_of(&world, &server, (BUDGET, ""));
     talked(&agent, 6).await;
     settled(&agent).await;
-    let other = agent.create_thread(None).await.unwrap().thread_id;
+    let other = agent.threads().create(None).await.unwrap().thread_id;
     sent(&agent, other, "Hello.").await;
     let system = newest(&server).body["system"].to_string();
     assert!(system.contains(SUMMARY), "{system}");
@@ -27,13 +27,13 @@ async fn f10_other_threads_of_the_assistant_are_told_and_other_assistants_are_no
 
     let settings = agent::Settings { assistant_id: "gardener".parse().unwrap(), ..world.settings(MODEL) };
     let gardener = Agent::with_store(settings, world.store()).unwrap();
-    let own = gardener.create_thread(None).await.unwrap().thread_id;
+    let own = gardener.threads().create(None).await.unwrap().thread_id;
     sent(&gardener, own, "Hello.").await;
     let system = newest(&server).body["system"].to_string();
     assert!(!system.contains(SUMMARY) && !system.contains("recent_memory"), "{system}");
-    assert_eq!(gardener.recent_summaries(10).await.unwrap(), []);
+    assert_eq!(gardener.memory().recent_summaries(10).await.unwrap(), []);
     assert_eq!(
-        (gardener.memory_stats().await.unwrap().summaries, agent.memory_stats().await.unwrap().summaries),
+        (gardener.memory().stats().await.unwrap().summaries, agent.memory().stats().await.unwrap().summaries),
         (0, 1)
     );
 }
@@ -45,11 +45,11 @@ async fn f10_whose_turns_they_are_is_known_to_whoever_works_through_the_queue() 
     talked(&agent, 6).await;
     let settings = agent::Settings { assistant_id: "gardener".parse().unwrap(), ..world.settings(MODEL) };
     let gardener = Agent::with_store(settings, world.store()).unwrap();
-    let due = (agent.memory_due().await.unwrap(), gardener.memory_due().await.unwrap());
+    let due = (agent.memory().memory_due().await.unwrap(), gardener.memory().memory_due().await.unwrap());
     assert_eq!(due, (1, 0), "each is told of its own");
     assert_eq!(settled(&gardener).await.len(), 1, "what is due is done by any process");
-    assert_eq!(gardener.recent_summaries(10).await.unwrap(), []);
-    assert_eq!(agent.recent_summaries(10).await.unwrap().len(), 1);
+    assert_eq!(gardener.memory().recent_summaries(10).await.unwrap(), []);
+    assert_eq!(agent.memory().recent_summaries(10).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn g18_a_subagent_is_told_no_summary() {
     let agent = agent_of(&world, &server, (BUDGET, ""));
     talked(&agent, 6).await;
     settled(&agent).await;
-    let other = agent.create_thread(None).await.unwrap().thread_id;
+    let other = agent.threads().create(None).await.unwrap().thread_id;
     let before = server.calls();
     sent(&agent, other, "Plum.").await;
     let requests = &server.requests()[before..];
@@ -87,7 +87,8 @@ async fn g8_a_handoff_covers_what_memory_took_out_of_sight() {
     let thread = talked(&agent, 6).await;
     settled(&agent).await;
     let (frames, cancel) = quiet();
-    let pending = agent.request_handoff(thread, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let pending =
+        agent.handoffs().request(thread, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     let asked = newest(&server).body.to_string();
     assert!(asked.contains(DRAFT_PROMPT) && asked.contains(FIRST), "the draft is made from the originals");
     assert_eq!(pending.proposal.summary_json.coverage.first_seq, 1);
@@ -105,12 +106,12 @@ async fn m3_no_byte_of_a_handed_over_summary_gets_into_the_memory_of_others() {
     let agent = agent_of(&world, &server, (BUDGET, ""));
     let (frames, cancel) = quiet();
     let handed = async |about: &str| {
-        let parent = agent.create_thread(None).await.unwrap().thread_id;
+        let parent = agent.threads().create(None).await.unwrap().thread_id;
         sent(&agent, parent, about).await;
         let pending =
-            agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+            agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
         let id = pending.handoff.handoff_id;
-        let decided = agent.decide_handoff(id, &approve(&pending), &frames, &cancel).await.unwrap();
+        let decided = agent.handoffs().decide(id, &approve(&pending), &frames, &cancel).await.unwrap();
         (decided.child_thread_id.unwrap(), pending.proposal)
     };
     let (child, hives) = handed("It is about the orchard.").await;

@@ -30,7 +30,7 @@ async fn in_context(agent: &Agent, thread: ThreadId) -> Vec<Seq> {
 async fn c2_a_marker_counts_what_was_left_when_the_oldest_turns_had_gone() {
     let (world, server) = (World::new(), keeping_server());
     let agent = agent_of(&world, &server, (LONG_BUDGET, ""));
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     talk(&agent, thread, 1..=6).await;
     settled(&agent).await;
     let before = in_context(&agent, thread).await;
@@ -54,7 +54,7 @@ async fn c2_a_marker_counts_what_was_left_when_the_oldest_turns_had_gone() {
 async fn c3_chained_markers_stay_right_when_memory_takes_turns_between_them() {
     let (world, server) = (World::new(), keeping_server());
     let agent = agent_of(&world, &server, (LONG_BUDGET, ""));
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     talk(&agent, thread, 1..=4).await;
     let first = compacted_to(&agent, thread, 2).await.compaction;
     talk(&agent, thread, 5..=12).await;
@@ -78,9 +78,9 @@ async fn c3_chained_markers_stay_right_when_memory_takes_turns_between_them() {
     );
     assert!(second.first_seq > by_budget[0].last_seq);
     // Both are taken back, one after the other; what memory has stays with memory.
-    agent.uncompact(thread).await.unwrap();
+    agent.threads().uncompact(thread).await.unwrap();
     assert_eq!(in_context(&agent, thread).await, before);
-    agent.uncompact(thread).await.unwrap();
+    agent.threads().uncompact(thread).await.unwrap();
     let whole = in_context(&agent, thread).await;
     let in_memory = |seq: &Seq| by_budget.iter().any(|gone| (gone.first_seq..=gone.last_seq).contains(seq));
     assert!(whole[0] < first.last_seq && !whole.iter().any(in_memory), "{whole:?}");
@@ -92,11 +92,11 @@ async fn c3_chained_markers_stay_right_when_memory_takes_turns_between_them() {
 async fn c2_a_stretch_that_left_the_middle_is_neither_condensed_nor_counted() {
     let (world, server) = (World::new(), keeping_server());
     let agent = agent_of(&world, &server, (100_000, ""));
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     talk(&agent, thread, 1..=8).await;
-    let trace = agent.task_trace(thread, None, 100).await.unwrap();
+    let trace = agent.memory().task_trace(thread, None, 100).await.unwrap();
     let middle = trace[4..8].iter().map(|turn| turn.turn_index);
-    let tiers = agent.tiering().unwrap().tiers;
+    let tiers = agent.memory().tiering().unwrap().tiers;
     let window = TurnWindow::of(middle).in_thread(thread);
     let summary = tiers.transfer(agent.assistant_id(), &window).await.unwrap().unwrap();
     assert!(summary.summary_text.contains(SUMMARY));
@@ -117,7 +117,7 @@ async fn c2_a_stretch_that_left_the_middle_is_neither_condensed_nor_counted() {
     );
     sent(&agent, thread, "And now?").await;
     assert!(newest(&server).body["system"].to_string().contains(SUMMARY));
-    agent.uncompact(thread).await.unwrap();
+    agent.threads().uncompact(thread).await.unwrap();
     assert_eq!(in_context(&agent, thread).await[..12], before[..]);
     let requests =
         messages(&agent, thread).await.iter().filter(|message| matches!(message, Message::Human(_))).count();

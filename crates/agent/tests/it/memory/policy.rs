@@ -3,7 +3,7 @@
 
 use agent::{Found, SearchRequest};
 use protocol::{ArchiveReason, RunStatus, TurnRole};
-use scripted::Place;
+use test_model::Place;
 
 use super::*;
 use crate::world::{assert_paired, texts};
@@ -39,15 +39,15 @@ async fn f7_what_is_over_the_budget_leaves_the_next_request_and_stays_findable()
 
     let texts = texts(&agent, thread).await;
     assert_eq!(texts[..whole.len()], whole[..], "people see everything");
-    let trace = agent.task_trace(thread, None, 100).await.unwrap();
+    let trace = agent.memory().task_trace(thread, None, 100).await.unwrap();
     assert_eq!((trace.len(), trace[0].role, trace[0].is_archived), (14, TurnRole::User, true));
     assert!(trace[0].content.contains(FIRST) && !trace[13].is_archived);
     assert_eq!(trace[0].summary_id, Some(settled[0].summary_id));
     assert_eq!(trace.iter().filter(|turn| turn.is_archived).count() as u64, settled[0].turns);
-    let found = agent.search(&SearchRequest::of("code word walnut-17")).await.unwrap().hits;
+    let found = agent.memory().search(&SearchRequest::of("code word walnut-17")).await.unwrap().hits;
     let first = found.iter().find(|hit| matches!(hit.found, Found::Message { thread_id, seq, .. } if thread_id == thread && seq == trace[0].seq));
     assert!(first.is_some(), "{found:?}");
-    let recent = agent.recent_summaries(10).await.unwrap();
+    let recent = agent.memory().recent_summaries(10).await.unwrap();
     assert_eq!((recent.len(), recent[0].summary.id), (1, settled[0].summary_id));
     assert_eq!((recent[0].thread_id, recent[0].turns), (Some(thread), settled[0].turns));
     assert!(recent[0].summary.summary_text.contains(SUMMARY));
@@ -86,7 +86,7 @@ async fn f8_nothing_is_transferred_while_a_run_is_active() {
     let thread = talked(&agent, 6).await;
     let calls = server.calls();
     let (frames, cancel) = quiet();
-    let turn = agent.send(thread, "Take your time.", &frames, &cancel);
+    let turn = agent.runs().send(thread, "Take your time.", &frames, &cancel);
     let meanwhile = async {
         server.called(calls + 1).await;
         assert_eq!(settled(&agent).await, []);
@@ -118,7 +118,7 @@ async fn f8_a_turn_that_begins_during_a_transfer_is_not_hindered_and_goes_first(
     };
     let (_, ()) = futures::join!(settled(&agent), meanwhile);
     settled(&agent).await;
-    let trace = agent.task_trace(thread, None, 100).await.unwrap();
+    let trace = agent.memory().task_trace(thread, None, 100).await.unwrap();
     let archived = trace.iter().filter(|turn| turn.is_archived).count();
     assert!(archived > 0 && trace.len() == 14, "{archived} of {}", trace.len());
     sent(&agent, thread, "And now?").await;
@@ -178,7 +178,7 @@ async fn the_doctor_tells_which_model_of_the_settings_cannot_be_used() {
     let (world, server) = (World::new(), keeping_server());
     world.configure_with(&server, "[compaction]\nmodel = \"nobody/knows\"\n[memory]\nmodel = \"gemini\"\n");
     let agent = world.agent_over(world.store(), MODEL);
-    let checks = agent.doctor().await;
+    let checks = agent.admin().doctor().await;
     for (name, given) in [("compaction.model", "nobody/knows"), ("memory.model", "gemini")] {
         let check = checks.iter().find(|check| check.name == name).unwrap();
         assert_eq!(check.verdict, agent::Verdict::Warn);
@@ -189,10 +189,10 @@ async fn the_doctor_tells_which_model_of_the_settings_cannot_be_used() {
     crate::compaction::compacted(&agent, thread).await.unwrap();
     assert_eq!(settled(&agent).await[0].model, "extractive", "no other provider is shown what was said");
     assert_eq!(transfers(&server).len(), 0);
-    assert!(agent.summariser_problem().unwrap().contains("`gemini`"));
+    assert!(agent.memory().summariser_problem().unwrap().contains("`gemini`"));
     for (setting, is_told) in [("none", false), ("anthropic/claude-haiku-4-5", true)] {
         world.configure_with(&server, &format!("[memory]\nmodel = \"{setting}\"\n"));
-        let checks = world.agent_over(world.store(), MODEL).doctor().await;
+        let checks = world.agent_over(world.store(), MODEL).admin().doctor().await;
         let check = checks.iter().find(|check| check.name == "memory.model");
         assert_eq!(check.map(|check| check.verdict), is_told.then_some(agent::Verdict::Ok), "{setting}");
     }
@@ -202,10 +202,10 @@ async fn the_doctor_tells_which_model_of_the_settings_cannot_be_used() {
 async fn f4_notes_that_cannot_be_read_are_told_of_and_not_taken_for_none() {
     let world = World::new();
     let agent = world.agent();
-    let notes = || async { agent.memory_stats().await.unwrap().agent_md };
+    let notes = || async { agent.memory().stats().await.unwrap().agent_md };
     let none = notes().await;
     assert_eq!((none.exists, none.bytes, none.bytes_max, none.problem), (false, 0, 64 * 1024, None));
-    let kept = agent.remember("The hives are in Trento.").await.unwrap();
+    let kept = agent.memory().remember("The hives are in Trento.").await.unwrap();
     let some = notes().await;
     assert_eq!((some.exists, some.bytes, some.bytes_max), (true, kept.bytes, kept.bytes_max));
     std::fs::remove_file(world.agent_md()).unwrap();

@@ -1,8 +1,8 @@
 //! Secrets, wherever they were said: they reach no tier of memory, and how many were withheld is told (M16).
 
 use agent::{FoundKind, SearchRequest};
-use scripted::{Reply, Script};
 use serde_json::json;
+use test_model::{Reply, Script};
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn kept(world: &World) -> String {
 async fn shown(agent: &Agent) -> String {
     let kinds = vec![FoundKind::Summary, FoundKind::Item];
     let request = SearchRequest { kinds, ..SearchRequest::of("the key of the server is") };
-    let found = agent.search(&request).await.unwrap().hits;
+    let found = agent.memory().search(&request).await.unwrap().hits;
     assert!(!found.is_empty());
     format!("{found:?}")
 }
@@ -57,7 +57,7 @@ async fn m16_a_secret_that_was_said_reaches_no_tier() {
     let server = Server::start(Script::new(replies)).unwrap();
     let more = "[permissions]\nallow = [\"read_file\"]";
     let agent = agent_of(&world, &server, (BUDGET, more));
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     sent(&agent, thread, &format!("{FIRST} My own key is {by_person}, keep it.")).await;
     sent(&agent, thread, "What is the key of the server?").await;
     for number in 3..=8 {
@@ -68,14 +68,14 @@ async fn m16_a_secret_that_was_said_reaches_no_tier() {
     let settled = settled(&agent).await;
     assert!(settled[0].withheld >= 3, "{settled:?}");
     assert_eq!(archives(&agent, thread).await[0].withheld, settled[0].withheld, "it is told in the thread");
-    let remembered = agent.remember(&format!("My key is {by_person}")).await.unwrap();
+    let remembered = agent.memory().remember(&format!("My key is {by_person}")).await.unwrap();
     assert_eq!(remembered.withheld, 1);
-    let other = agent.create_thread(None).await.unwrap().thread_id;
+    let other = agent.threads().create(None).await.unwrap().thread_id;
     sent(&agent, other, "Hello.").await;
     let system = newest(&server).body["system"].to_string();
     assert!(system.contains(SUMMARY));
     let asked: String = transfers(&server).iter().map(|request| request.body.to_string()).collect();
-    let summaries = format!("{:?}", agent.recent_summaries(10).await.unwrap());
+    let summaries = format!("{:?}", agent.memory().recent_summaries(10).await.unwrap());
     let shown = shown(&agent).await;
     for key in KEYS {
         for (place, text) in [
@@ -89,6 +89,6 @@ async fn m16_a_secret_that_was_said_reaches_no_tier() {
             assert!(!text.contains(key), "{key} is in {place}: {text}");
         }
     }
-    let items = agent.items().search(&agent::ItemSearch::default()).await.unwrap();
+    let items = agent.memory().items().search(&agent::ItemSearch::default()).await.unwrap();
     assert_eq!((items.len(), items[0].item.key.as_str()), (1, "server"), "the item is kept without it");
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use agent::{Agent, SearchRequest};
 use protocol::{ArchiveReason, ThreadId};
-use scripted::Place;
 use serde_json::Value;
+use test_model::Place;
 
 use super::*;
 use crate::compaction::{append, compacted, compacted_to, filled, turns};
@@ -23,7 +23,7 @@ async fn sends_the_same(agent: &Agent, server: &Server, (thread, control): (Thre
 }
 
 async fn counts(agent: &Agent) -> (u64, u64) {
-    let stats = agent.memory_stats().await.unwrap();
+    let stats = agent.memory().stats().await.unwrap();
     (stats.summaries, stats.turns.summarised)
 }
 
@@ -32,7 +32,7 @@ async fn m9_an_undo_takes_back_what_memory_kept_of_it() {
     let (world, server) = (World::new(), keeping_server());
     let agent = agent_of(&world, &server, (100_000, ""));
     let thread = filled(&agent, 3_000).await;
-    let control = agent.fork_thread(thread, None).await.unwrap().thread_id;
+    let control = agent.threads().fork(thread, None).await.unwrap().thread_id;
     compacted(&agent, thread).await.unwrap();
     sent(&agent, thread, "While it is condensed.").await;
     let settled = settled(&agent).await;
@@ -43,9 +43,9 @@ async fn m9_an_undo_takes_back_what_memory_kept_of_it() {
     sent(&agent, thread, "So?").await;
     assert!(!newest(&server).body["system"].to_string().contains(SUMMARY), "this one has its own summary");
 
-    agent.uncompact(thread).await.unwrap();
+    agent.threads().uncompact(thread).await.unwrap();
     assert_eq!(counts(&agent).await, (0, 0));
-    let found = agent.search(&SearchRequest::of("bees in Trento")).await.unwrap().hits;
+    let found = agent.memory().search(&SearchRequest::of("bees in Trento")).await.unwrap().hits;
     assert!(found.iter().all(|hit| !matches!(hit.found, agent::Found::Summary { .. })), "{found:?}");
     sent(&agent, control, "So?").await;
     sends_the_same(&agent, &server, (thread, control), "And now?").await;
@@ -63,7 +63,7 @@ async fn m9_a_flush_that_still_waits_is_harmless_after_the_undo() {
     let thread = filled(&agent, 3_000).await;
     compacted(&agent, thread).await.unwrap();
     assert_eq!(due(&agent).await.len(), 1);
-    agent.uncompact(thread).await.unwrap();
+    agent.threads().uncompact(thread).await.unwrap();
     assert_eq!(settled(&agent).await, []);
     assert_eq!((due(&agent).await.len(), counts(&agent).await), (0, (0, 0)));
 }
@@ -79,9 +79,9 @@ async fn m9_only_what_the_undone_compaction_condensed_comes_back() {
     compacted_to(&agent, thread, 4).await;
     let second = settled(&agent).await;
     assert_eq!((first.len(), second.len()), (1, 1));
-    agent.uncompact(thread).await.unwrap();
+    agent.threads().uncompact(thread).await.unwrap();
     assert_eq!(counts(&agent).await, (1, first[0].turns), "the first one still stands for its turns");
-    agent.uncompact(thread).await.unwrap();
+    agent.threads().uncompact(thread).await.unwrap();
     assert_eq!(counts(&agent).await, (0, 0));
 }
 
@@ -95,7 +95,7 @@ async fn m9_what_two_compactions_condensed_and_one_summary_kept_is_due_again() {
     compacted_to(&agent, thread, 4).await;
     let both = settled(&agent).await;
     assert_eq!(both.len(), 1);
-    agent.uncompact(thread).await.unwrap();
+    agent.threads().uncompact(thread).await.unwrap();
     assert_eq!(due(&agent).await, [thread.to_string()], "the first compaction is in effect again");
     let again = settled(&agent).await;
     assert_eq!(again.len(), 1);
@@ -109,8 +109,8 @@ async fn m9_an_undo_in_a_copy_leaves_the_memory_of_the_source_alone() {
     let thread = filled(&agent, 3_000).await;
     compacted(&agent, thread).await.unwrap();
     let settled = settled(&agent).await;
-    let copy = agent.fork_thread(thread, None).await.unwrap().thread_id;
-    agent.uncompact(copy).await.unwrap();
+    let copy = agent.threads().fork(thread, None).await.unwrap().thread_id;
+    agent.threads().uncompact(copy).await.unwrap();
     assert_eq!(counts(&agent).await, (1, settled[0].turns));
     sent(&agent, copy, "And now?").await;
     assert!(newest(&server).body["messages"].to_string().contains(crate::compaction::SAID));
@@ -129,7 +129,7 @@ async fn m9_an_undo_during_a_transfer_wins() {
     let calls = server.calls();
     let meanwhile = async {
         server.called(calls + 1).await;
-        agent.uncompact(thread).await.unwrap();
+        agent.threads().uncompact(thread).await.unwrap();
         server.open("held");
     };
     let (_, ()) = futures::join!(settled(&agent), meanwhile);
@@ -156,10 +156,10 @@ async fn m9_a_transfer_that_is_done_right_before_the_undo_is_taken_back_with_it(
     store.before_next_commit(async move {
         assert_eq!(settled(&worker).await.len(), 1, "the undo has read by now that memory has nothing");
     });
-    agent.uncompact(thread).await.unwrap();
+    agent.threads().uncompact(thread).await.unwrap();
     assert_eq!(store.commits(), 3, "it is noticed, worked out again, and how full the thread is is noted");
     assert_eq!((due(&agent).await.len(), counts(&agent).await), (0, (0, 0)));
-    let trace = agent.task_trace(thread, None, 100).await.unwrap();
+    let trace = agent.memory().task_trace(thread, None, 100).await.unwrap();
     assert!(!trace.is_empty() && trace.iter().all(|turn| !turn.is_archived), "{trace:?}");
     sent(&agent, thread, "And now?").await;
     let request = newest(&server).body;
@@ -178,14 +178,14 @@ async fn m9_of_two_people_who_undo_at_once_one_takes_back_and_the_other_is_told(
     let (store, agent) = outrun(&world);
     let first = Arc::clone(&other);
     store.before_next_commit(async move {
-        first.uncompact(thread).await.unwrap();
+        first.threads().uncompact(thread).await.unwrap();
     });
-    let refused = agent.uncompact(thread).await.unwrap_err();
+    let refused = agent.threads().uncompact(thread).await.unwrap_err();
     assert!(
         matches!(refused, agent::Error::Journal(journal::Error::Differs { .. })),
         "the compaction before it stays in effect: {refused:?}"
     );
-    agent.uncompact(thread).await.unwrap();
-    let refused = agent.uncompact(thread).await.unwrap_err();
-    assert!(matches!(refused, agent::Error::NothingToUndo { .. }), "{refused:?}");
+    agent.threads().uncompact(thread).await.unwrap();
+    let refused = agent.threads().uncompact(thread).await.unwrap_err();
+    assert!(matches!(refused, agent::Error::Thread(agent::ThreadError::NothingToUndo(_))), "{refused:?}");
 }

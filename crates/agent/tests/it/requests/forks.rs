@@ -2,8 +2,8 @@
 
 use agent::Policy;
 use protocol::{RunStatus, ThreadStatus};
-use scripted::Reply;
 use serde_json::{Value, json};
+use test_model::Reply;
 
 use super::{Desk, approve, assert_fault, done, said, write};
 
@@ -14,7 +14,7 @@ fn at(mut request: Value, point: &str) -> Value {
 
 /// Returns the point a client edits or regenerates a message from: the parent of the first state that has it.
 async fn before(desk: &Desk, text: &str) -> String {
-    let states = desk.agent.states(desk.thread, None, 100).await.unwrap();
+    let states = desk.agent.threads().states(desk.thread, None, 100).await.unwrap();
     let has = |state: &&agent::State| state.messages.iter().any(|shown| shown.message.text() == text);
     let first = states.iter().rev().find(has).expect("the message is in some state");
     first.parent_id.map(|id| id.to_string()).expect("the first state with a message has a parent without it")
@@ -23,7 +23,7 @@ async fn before(desk: &Desk, text: &str) -> String {
 /// Returns whether what brought the message in goes on from that point: directly, or by the point before its input.
 async fn goes_on_from(desk: &Desk, text: &str, point: &str) -> bool {
     let input = before(desk, text).await;
-    let state = desk.agent.state_at(desk.thread, input.parse().unwrap()).await.unwrap();
+    let state = desk.agent.threads().state_at(desk.thread, input.parse().unwrap()).await.unwrap();
     input == point || state.parent_id.is_some_and(|id| id.to_string() == point)
 }
 
@@ -39,7 +39,7 @@ async fn the_head_is_no_fork() {
     let end = desk.run(at(said("Second."), &head)).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     assert_eq!(desk.told().await, ["U: First.", "A: One.", "U: Second.", "A: Two."]);
-    let rewound = desk.agent.events(desk.thread).await.unwrap();
+    let rewound = desk.agent.threads().events(desk.thread).await.unwrap();
     assert!(rewound.iter().all(|event| event.event_type != "thread_rewound"));
 }
 
@@ -54,7 +54,7 @@ async fn b12_an_edited_message_begins_a_branch_and_the_old_one_stays() {
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     assert_eq!(desk.told().await, ["U: First.", "A: One.", "U: Other.", "A: Three."]);
     assert!(goes_on_from(&desk, "Other.", &point).await, "siblings have the same parent");
-    let old = desk.agent.state_at(desk.thread, old_head.parse().unwrap()).await.unwrap();
+    let old = desk.agent.threads().state_at(desk.thread, old_head.parse().unwrap()).await.unwrap();
     assert_eq!(old.messages.last().unwrap().message.text(), "Two.");
     let sent = desk.server.requests()[2].body.to_string();
     assert!(!sent.contains("Second."), "{sent}");
@@ -78,7 +78,7 @@ async fn an_answer_is_regenerated_without_saying_anything_again() {
     let end = desk.run(at(json!({}), &point)).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     assert_eq!(desk.told().await, ["U: First.", "A: Another."]);
-    let state = desk.agent.state(desk.thread).await.unwrap().unwrap();
+    let state = desk.agent.threads().state(desk.thread).await.unwrap().unwrap();
     assert_eq!(state.messages.len(), 2);
 }
 
@@ -162,9 +162,13 @@ async fn k6_a_fork_does_nothing_in_another_folder() {
         approve: Policy::Allow,
         ..desk.world.settings(crate::world::MODEL)
     };
+    let there = settings.workspace.clone();
     let elsewhere = agent::Agent::with_store(settings, desk.world.store()).unwrap();
+    std::fs::remove_file(desk.world.workspace().join("a")).unwrap();
     let end = super::run(&elsewhere, desk.thread, at(json!({"input": null}), &asked)).await;
-    assert_fault(&end, "WorkspaceError");
+    assert_eq!(end.status, RunStatus::Success, "{end:?}");
+    assert_eq!(desk.world.read("a"), "a", "the branch works in the folder of its thread");
+    assert!(!there.join("a").exists());
 }
 
 /// Returns a desk whose thread asks about a handoff that nobody decides, and that handoff.
@@ -176,7 +180,8 @@ async fn with_handoff(texts: &[&str]) -> (Desk, protocol::HandoffId) {
     let (frames, cancel) = crate::world::quiet();
     let request = agent::HandoffRequest::default();
     // Drafted offline: the model has other things to say.
-    let pending = desk.world.agent().request_handoff(desk.thread, request, &frames, &cancel).await.unwrap();
+    let pending =
+        desk.world.agent().handoffs().request(desk.thread, request, &frames, &cancel).await.unwrap();
     (desk, pending.handoff.handoff_id)
 }
 
@@ -192,9 +197,9 @@ async fn a_fork_behind_a_handoff_that_waits_gives_it_up_and_begins() {
         let end = desk.run(at(input, &point)).await;
         assert_eq!(end.status, RunStatus::Success, "{end:?}");
         assert_eq!(desk.told().await, told);
-        assert_eq!(desk.agent.handoff(handoff_id).await.unwrap().status.as_str(), "expired");
+        assert_eq!(desk.agent.handoffs().get(handoff_id).await.unwrap().status.as_str(), "expired");
         assert_eq!(desk.row().await.status, ThreadStatus::Idle);
-        assert!(desk.agent.pending(desk.thread).await.unwrap().is_empty());
+        assert!(desk.agent.runs().pending_interrupts(desk.thread).await.unwrap().is_empty());
     }
 }
 
@@ -205,6 +210,6 @@ async fn a_message_changed_at_the_head_gives_up_a_handoff_that_waits() {
     let end = desk.run(json!({"input": {"messages": [message]}})).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     assert_eq!(desk.told().await[0], "U: Changed.");
-    assert_eq!(desk.agent.handoff(handoff_id).await.unwrap().status.as_str(), "expired");
+    assert_eq!(desk.agent.handoffs().get(handoff_id).await.unwrap().status.as_str(), "expired");
     assert_eq!(desk.row().await.status, ThreadStatus::Idle);
 }

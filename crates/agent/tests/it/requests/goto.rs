@@ -2,8 +2,8 @@
 
 use agent::HandoffRequest;
 use protocol::{HandoffStatus, RunStatus, ThreadStatus};
-use scripted::Reply;
 use serde_json::json;
+use test_model::Reply;
 
 use super::{Desk, assert_fault, done, write};
 use crate::world::{DRAFT, DRAFT_PROMPT, assert_paired, quiet};
@@ -14,7 +14,7 @@ async fn the_end_drops_what_waits_and_leaves_every_call_with_a_result() {
     desk.say("Write.").await;
     let end = desk.run(json!({"input": {}, "command": {"goto": "__end__"}})).await;
     assert_eq!((end.status, desk.server.calls()), (RunStatus::Success, 1), "{end:?}");
-    assert_eq!(desk.agent.pending(desk.thread).await.unwrap(), []);
+    assert_eq!(desk.agent.runs().pending_interrupts(desk.thread).await.unwrap(), []);
     assert_eq!((desk.row().await.status, desk.next().await), (ThreadStatus::Idle, None));
     assert!(desk.told().await[2].starts_with("T: Not done"), "{:?}", desk.told().await);
     desk.say("Go on.").await;
@@ -38,13 +38,17 @@ async fn g6_the_end_declines_a_handoff_that_waits() {
     let desk = Desk::new([Reply::text(DRAFT).when_body_contains(DRAFT_PROMPT).repeated(), done()]).await;
     desk.say("Find out why the importer drops the last row.").await;
     let (frames, cancel) = quiet();
-    let pending =
-        desk.agent.request_handoff(desk.thread, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let pending = desk
+        .agent
+        .handoffs()
+        .request(desk.thread, HandoffRequest::default(), &frames, &cancel)
+        .await
+        .unwrap();
     let end = desk.run(json!({"command": {"goto": "__end__"}})).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
-    let handoff = desk.agent.handoff(pending.handoff.handoff_id).await.unwrap();
+    let handoff = desk.agent.handoffs().get(pending.handoff.handoff_id).await.unwrap();
     assert_eq!(handoff.status, HandoffStatus::Declined);
-    assert_eq!(desk.agent.pending(desk.thread).await.unwrap(), []);
+    assert_eq!(desk.agent.runs().pending_interrupts(desk.thread).await.unwrap(), []);
     assert_eq!((desk.row().await.status, desk.next().await), (ThreadStatus::Idle, None));
     assert!(desk.agent.store().thread(handoff.child_thread_id).await.unwrap().is_none());
     assert_eq!(desk.say("Go on.").await.status, RunStatus::Success);
@@ -106,7 +110,7 @@ async fn the_end_needs_no_model() {
     let offline = desk.world.agent();
     let end = super::run(&offline, desk.thread, json!({"command": {"goto": "__end__"}})).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
-    assert_eq!(desk.agent.pending(desk.thread).await.unwrap(), []);
+    assert_eq!(desk.agent.runs().pending_interrupts(desk.thread).await.unwrap(), []);
     assert_eq!((desk.row().await.status, desk.next().await), (ThreadStatus::Idle, None));
     assert!(desk.told().await[2].starts_with("T: Not done"), "{:?}", desk.told().await);
 }

@@ -1,8 +1,8 @@
 //! What is put in: messages of every form, nothing, and nothing at all.
 
 use protocol::{Block, Message, RunStatus, ThreadStatus};
-use scripted::{Fault, Reply};
 use serde_json::{Value, json};
+use test_model::{Fault, Reply};
 
 use super::{Desk, assert_fault, done, run_until_call, said, write};
 use crate::world::messages;
@@ -24,7 +24,10 @@ async fn a13_what_a_client_says_is_journaled_once_with_its_id() {
         {"type": "human", "content": [{"type": "text", "text": "Two."}], "x": 1},
     ], "files": {"a": "b"}, "unknown": 3});
     let end = desk.run(json!({"input": input})).await;
-    assert_eq!((end.status, end.kind.as_deref()), (RunStatus::Error, Some("config")));
+    assert_eq!(
+        (end.status, end.failure.as_ref().map(|failure| failure.kind.as_str())),
+        (RunStatus::Error, Some("config"))
+    );
     assert_eq!(desk.told().await, ["U: One.", "U: Two."]);
     let given = ids(&messages(&desk.agent, desk.thread).await);
     assert_eq!(given[0], "m1");
@@ -61,7 +64,7 @@ async fn a_client_that_sends_the_whole_transcript_adds_only_what_is_new() {
     desk.run(rules).await;
     let before = desk.told().await;
     assert_eq!(before.len(), 4, "{before:?}");
-    let state = desk.agent.state(desk.thread).await.unwrap().unwrap();
+    let state = desk.agent.threads().state(desk.thread).await.unwrap().unwrap();
     let shown = state.messages.iter().map(|shown| match &shown.message {
         Message::Human(_) => json!({"type": "human", "id": shown.id, "content": shown.message.text()}),
         Message::Ai(_) => {
@@ -107,7 +110,7 @@ async fn a_result_that_a_client_makes_up_is_that_of_its_call() {
     let [.., human, answer] = &*said else { panic!("{said:?}") };
     assert_eq!((human.text(), answer.text()), ("No.".to_owned(), "Done.".to_owned()));
     assert_eq!((desk.world.read("a"), desk.world.read("b")), (String::new(), String::new()));
-    assert_eq!(desk.agent.pending(desk.thread).await.unwrap(), []);
+    assert_eq!(desk.agent.runs().pending_interrupts(desk.thread).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -209,6 +212,8 @@ async fn the_first_run_says_on_the_thread_which_assistant_works_in_it() {
     assert_eq!(metadata["assistant_id"], "fe096781-5601-53d2-b2f6-0d3403f7e9ca");
     let run_id = desk.agent.store().newest_run(desk.thread).await.unwrap().unwrap();
     let kept = desk.agent.store().run_requests(&[run_id]).await.unwrap();
-    assert_eq!(kept, [(run_id, super::request(said("Hello.")).begun())], "the thread has what was said");
+    let workspace = Some(desk.world.workspace().to_string_lossy().into_owned());
+    let request = protocol::RunRequest { workspace, ..super::request(said("Hello.")).begun() };
+    assert_eq!(kept, [(run_id, request)], "the thread has what was said");
     assert_eq!(kept[0].1.input, Some(json!({})));
 }

@@ -1,13 +1,13 @@
 //! Two people over one journal: what is one's is not there for the other.
 
 use agent::{
-    Agent, Error, HandoffRequest, IfExists, ItemSearch, Policy, RecallQuery, SearchRequest, ThreadFilter,
-    Wanted,
+    Agent, Error, HandoffError, HandoffRequest, IfExists, ItemSearch, Policy, RecallQuery, RunError,
+    SearchRequest, ThreadError, ThreadFilter, Wanted,
 };
 use jiff::Timestamp;
 use protocol::{Rating, RunId, RunStatus, Scope, ThreadId, UserId};
-use scripted::{Reply, Script, Server};
 use serde_json::{Map, json};
+use test_model::{Reply, Script, Server};
 
 use super::{blank, run, said, told, try_run};
 use crate::world::{World, quiet};
@@ -51,20 +51,28 @@ async fn k1_a_thread_of_somebody_else_is_not_there() {
     );
     let (frames, cancel) = quiet();
     for other in [own, bob] {
-        let unknown = |error: &Error| matches!(error, Error::UnknownThread { .. } | Error::UnknownRun { .. });
+        let unknown = |error: &Error| {
+            matches!(error, Error::Thread(ThreadError::Unknown(_)) | Error::Run(RunError::Unknown(_)))
+        };
         let errors = [
             try_run(other, thread, RunId::generate(), said("x")).await.map(drop).unwrap_err(),
-            other.queue(RunId::generate(), thread, &super::request(said("x"))).await.map(drop).unwrap_err(),
-            other.patch_thread(thread, Map::new()).await.map(drop).unwrap_err(),
-            other.rollback_run(run_id).await.unwrap_err(),
-            other.forget_run(run_id).await.unwrap_err(),
-            other.cancel_queued(run_id).await.map(drop).unwrap_err(),
-            other.stop(thread).await.map(drop).unwrap_err(),
-            other.delete_thread(thread).await.unwrap_err(),
-            other.run_trace(run_id, 0, 10).await.map(drop).unwrap_err(),
-            other.set_feedback(run_id, Some(Rating::Up), None).await.map(drop).unwrap_err(),
             other
-                .request_handoff(thread, HandoffRequest::default(), &frames, &cancel)
+                .runs()
+                .queue(RunId::generate(), thread, &super::request(said("x")))
+                .await
+                .map(drop)
+                .unwrap_err(),
+            other.threads().patch(thread, Map::new()).await.map(drop).unwrap_err(),
+            other.runs().roll_back(run_id).await.unwrap_err(),
+            other.runs().forget(run_id).await.unwrap_err(),
+            other.runs().cancel_queued(run_id).await.map(drop).unwrap_err(),
+            other.runs().stop(thread).await.map(drop).unwrap_err(),
+            other.threads().delete(thread).await.unwrap_err(),
+            other.runs().events_of(run_id, 0, 10).await.map(drop).unwrap_err(),
+            other.runs().set_feedback(run_id, Some(Rating::Up), None).await.map(drop).unwrap_err(),
+            other
+                .handoffs()
+                .request(thread, HandoffRequest::default(), &frames, &cancel)
                 .await
                 .map(drop)
                 .unwrap_err(),
@@ -72,14 +80,15 @@ async fn k1_a_thread_of_somebody_else_is_not_there() {
         for (index, error) in errors.iter().enumerate() {
             assert!(unknown(error), "{index}: {error}");
         }
-        assert_eq!(other.events(thread).await.unwrap().len(), 0);
-        assert_eq!(other.pending(thread).await.unwrap(), []);
-        let listed = other.threads(ThreadFilter { limit: 100, ..ThreadFilter::default() }).await.unwrap();
+        assert_eq!(other.threads().events(thread).await.unwrap().len(), 0);
+        assert_eq!(other.runs().pending_interrupts(thread).await.unwrap(), []);
+        let listed =
+            other.threads().list(ThreadFilter { limit: 100, ..ThreadFilter::default() }).await.unwrap();
         assert_eq!(listed, []);
-        assert!(other.find_thread(&thread.to_string()).await.is_err());
-        assert!(other.find_run(&run_id.to_string()).await.is_err());
-        let taken = other.ensure_thread(Some(thread), Map::new(), IfExists::DoNothing).await;
-        assert!(matches!(taken, Err(Error::ThreadExists { .. })), "{taken:?}");
+        assert!(other.threads().find(&thread.to_string()).await.is_err());
+        assert!(other.runs().find(&run_id.to_string()).await.is_err());
+        let taken = other.threads().ensure(Some(thread), Map::new(), IfExists::DoNothing).await;
+        assert!(matches!(taken, Err(Error::Thread(ThreadError::Exists(_)))), "{taken:?}");
     }
     assert_eq!(told(alice, thread).await, ["U: Remember the quince.", "A: Noted."]);
 }
@@ -93,27 +102,27 @@ async fn k1_memory_and_search_find_only_what_is_ones_own() {
     for (agent, own_word) in [(alice, "quince"), (bob, "mulberry"), (own, "medlar")] {
         for word in ["quince", "mulberry", "medlar"] {
             let request = SearchRequest::of(word);
-            let hits = agent.search(&request).await.unwrap().hits.len();
+            let hits = agent.memory().search(&request).await.unwrap().hits.len();
             assert_eq!(hits > 0, word == own_word, "{:?} looks for {word}", agent.user());
         }
     }
-    assert_eq!(alice.memory_stats().await.unwrap().turns.active, 2);
-    assert_eq!(alice.task_trace(thread, None, 10).await.unwrap().len(), 2);
-    assert!(bob.task_trace(thread, None, 10).await.is_err());
+    assert_eq!(alice.memory().stats().await.unwrap().turns.active, 2);
+    assert_eq!(alice.memory().task_trace(thread, None, 10).await.unwrap().len(), 2);
+    assert!(bob.memory().task_trace(thread, None, 10).await.is_err());
     let query = RecallQuery::of(Wanted::Words("quince".to_owned()));
-    assert!(bob.recall(thread, &query).await.is_err());
-    assert!(!alice.recall(thread, &query).await.unwrap().excerpts.is_empty());
+    assert!(bob.memory().recall(thread, &query).await.is_err());
+    assert!(!alice.memory().recall(thread, &query).await.unwrap().excerpts.is_empty());
 }
 
 fn text(agent: &Agent) -> String {
-    String::from_utf8(agent.agent_md().unwrap().bytes.clone()).unwrap()
+    String::from_utf8(agent.memory().agent_md().unwrap().bytes.clone()).unwrap()
 }
 
 #[tokio::test]
 async fn f10_notes_and_items_are_ones_own() {
     let People { world, own, alice, bob, .. } = &people();
-    alice.remember("The quince is ripe.").await.unwrap();
-    assert!(alice.agent_md_path().ends_with("agents/agent@alice/agent.md"));
+    alice.memory().remember("The quince is ripe.").await.unwrap();
+    assert!(alice.memory().agent_md_path().ends_with("agents/agent@alice/agent.md"));
     for other in [own, bob] {
         assert!(!text(other).contains("quince"));
     }
@@ -121,16 +130,17 @@ async fn f10_notes_and_items_are_ones_own() {
     assert_eq!(world.read_agent_md(), "");
     let place = vec!["notes".to_owned()];
     for (agent, value) in [(own, "own"), (alice, "alice"), (bob, "bob")] {
-        agent.items().put(&place, "k", json!({"v": value}), Timestamp::now()).await.unwrap();
+        agent.memory().items().put(&place, "k", json!({"v": value}), Timestamp::now()).await.unwrap();
     }
     for (agent, value) in [(own, "own"), (alice, "alice"), (bob, "bob")] {
-        let item = agent.items().get(&place, "k").await.unwrap().unwrap();
+        let item = agent.memory().items().get(&place, "k").await.unwrap().unwrap();
         assert_eq!((item.value["v"].as_str(), &item.namespace), (Some(value), &place));
-        let found = agent.items().search(&ItemSearch { limit: 100, ..ItemSearch::default() }).await.unwrap();
+        let found =
+            agent.memory().items().search(&ItemSearch { limit: 100, ..ItemSearch::default() }).await.unwrap();
         assert_eq!(found.len(), 1, "{value}: {found:?}");
     }
-    bob.items().delete(&place, "k").await.unwrap();
-    assert!(alice.items().get(&place, "k").await.unwrap().is_some());
+    bob.memory().items().delete(&place, "k").await.unwrap();
+    assert!(alice.memory().items().get(&place, "k").await.unwrap().is_some());
 }
 
 #[tokio::test]
@@ -151,7 +161,7 @@ async fn k1_a_users_agent_has_nothing_of_the_machine_unless_the_settings_give_it
             let requests = server.requests();
             let offered = requests[requests.len() - 2].body["tools"].to_string();
             let listed: Vec<String> =
-                agent.tools().await.unwrap().into_iter().map(|tool| tool.name).collect();
+                agent.admin().tools().await.unwrap().into_iter().map(|tool| tool.name).collect();
             for tool in of_the_machine {
                 assert_eq!(offered.contains(&format!("\"name\":\"{tool}\"")), has, "{tool}");
                 assert_eq!(listed.iter().any(|name| name == tool), has, "{tool}");
@@ -171,10 +181,13 @@ async fn k1_a_users_agent_has_nothing_of_the_machine_unless_the_settings_give_it
 async fn d2_feedback_is_kept_under_the_name_of_who_gives_it() {
     let People { own, alice, .. } = &people();
     let (_, run_id) = talked(alice, "quince").await;
-    let feedback = alice.set_feedback(run_id, Some(Rating::Up), None).await.unwrap().unwrap();
+    let feedback = alice.runs().set_feedback(run_id, Some(Rating::Up), None).await.unwrap().unwrap();
     assert_eq!(feedback.user_id, "alice");
     let (_, run_id) = talked(own, "medlar").await;
-    assert_eq!(own.set_feedback(run_id, Some(Rating::Down), None).await.unwrap().unwrap().user_id, "local");
+    assert_eq!(
+        own.runs().set_feedback(run_id, Some(Rating::Down), None).await.unwrap().unwrap().user_id,
+        "local"
+    );
 }
 
 #[tokio::test]
@@ -182,19 +195,22 @@ async fn k1_what_a_child_begins_with_is_its_owners() {
     let People { alice, bob, .. } = &people();
     let (thread, _) = talked(alice, "quince").await;
     let (frames, cancel) = quiet();
-    let pending = alice.request_handoff(thread, HandoffRequest::default(), &frames, &cancel).await.unwrap();
-    assert!(bob.pending_handoffs(None).await.unwrap().is_empty());
+    let pending =
+        alice.handoffs().request(thread, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    assert!(bob.handoffs().pending(None).await.unwrap().is_empty());
     let refused = bob
-        .decide_handoff(pending.handoff.handoff_id, &crate::world::approve(&pending), &frames, &cancel)
+        .handoffs()
+        .decide(pending.handoff.handoff_id, &crate::world::approve(&pending), &frames, &cancel)
         .await;
-    assert!(matches!(refused, Err(Error::UnknownHandoff { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Handoff(HandoffError::Unknown(_)))), "{refused:?}");
     let decided = alice
-        .decide_handoff(pending.handoff.handoff_id, &crate::world::approve(&pending), &frames, &cancel)
+        .handoffs()
+        .decide(pending.handoff.handoff_id, &crate::world::approve(&pending), &frames, &cancel)
         .await
         .unwrap();
     let child = decided.child_thread_id.unwrap();
-    assert!(alice.agent_md().unwrap().block.is_some());
-    assert!(bob.agent_md().unwrap().block.is_none());
+    assert!(alice.memory().agent_md().unwrap().block.is_some());
+    assert!(bob.memory().agent_md().unwrap().block.is_none());
     assert!(bob.store().thread(child).await.unwrap().is_none());
     assert_eq!(run(alice, child, said("Go on.")).await.status, RunStatus::Success);
 }
@@ -204,13 +220,16 @@ async fn k1_recovery_works_on_each_thread_as_its_owner() {
     let People { own, alice, .. } = &people();
     let thread = blank(alice).await;
     let (frames, cancel) = quiet();
-    let begun =
-        alice.begin(RunId::generate(), thread, &super::request(said("Hello.")), &frames).await.unwrap();
+    let begun = alice
+        .runs()
+        .begin(RunId::generate(), thread, &super::request(said("Hello.")), &frames)
+        .await
+        .unwrap();
     drop(begun);
     let everyone = own.scoped(Scope::Everyone);
     let waiting = everyone.store().active_runs(None).await.unwrap();
     assert_eq!(waiting.len(), 1, "{waiting:?}");
     // Its process lives, so it is left alone.
-    let refused = everyone.recover(thread, &frames, &cancel).await;
+    let refused = everyone.runs().recover(thread, &frames, &cancel).await;
     assert!(refused.is_err(), "{refused:?}");
 }

@@ -1,6 +1,6 @@
 //! Keys: whose they are, and that only their hash is kept.
 
-use agent::Error;
+use agent::{AdminError, Error};
 use protocol::Scope;
 
 use crate::world::World;
@@ -10,27 +10,27 @@ async fn k2_a_key_tells_whose_it_is_until_it_is_revoked() {
     let world = World::new();
     let agent = world.agent();
     let alice = "alice".parse().unwrap();
-    let (key, shown) = agent.create_key(&alice, Some("laptop".to_owned())).await.unwrap();
+    let (key, shown) = agent.admin().create_key(&alice, Some("laptop".to_owned())).await.unwrap();
     assert!(shown.starts_with(&key.key_id) && shown.len() > 70, "{shown}");
-    assert_eq!(agent.key_of(&shown).await.unwrap().as_ref(), Some(&key));
+    assert_eq!(agent.admin().key_of(&shown).await.unwrap().as_ref(), Some(&key));
     assert_eq!(key.user_id, alice);
-    assert!(agent.is_key_valid(&key.key_id).await.unwrap());
-    let (other, _) = agent.create_key(&"bob".parse().unwrap(), None).await.unwrap();
-    let listed = agent.keys().await.unwrap();
+    assert!(agent.admin().is_key_valid(&key.key_id).await.unwrap());
+    let (other, _) = agent.admin().create_key(&"bob".parse().unwrap(), None).await.unwrap();
+    let listed = agent.admin().keys().await.unwrap();
     assert_eq!(listed, [key.clone(), other]);
     assert!(!format!("{listed:?}").contains(&shown[key.key_id.len() + 1..]), "only its hash is kept");
     let forged = format!("{}{}", &shown[..shown.len() - 1], if shown.ends_with('0') { '1' } else { '0' });
     for wrong in ["", "segue_", key.key_id.as_str(), &forged, &shown.to_uppercase()] {
-        assert_eq!(agent.key_of(wrong).await.unwrap(), None, "{wrong}");
+        assert_eq!(agent.admin().key_of(wrong).await.unwrap(), None, "{wrong}");
     }
-    agent.revoke_key(&key.key_id).await.unwrap();
-    assert_eq!(agent.key_of(&shown).await.unwrap(), None);
-    assert!(!agent.is_key_valid(&key.key_id).await.unwrap());
-    let revoked = agent.keys().await.unwrap().remove(0).revoked_at;
-    agent.revoke_key(&key.key_id).await.unwrap();
-    assert_eq!(agent.keys().await.unwrap()[0].revoked_at, revoked, "the first time stays");
-    let unknown = agent.revoke_key("segue_0000000000000000").await;
-    assert!(matches!(unknown, Err(Error::UnknownKey { .. })), "{unknown:?}");
+    agent.admin().revoke_key(&key.key_id).await.unwrap();
+    assert_eq!(agent.admin().key_of(&shown).await.unwrap(), None);
+    assert!(!agent.admin().is_key_valid(&key.key_id).await.unwrap());
+    let revoked = agent.admin().keys().await.unwrap().remove(0).revoked_at;
+    agent.admin().revoke_key(&key.key_id).await.unwrap();
+    assert_eq!(agent.admin().keys().await.unwrap()[0].revoked_at, revoked, "the first time stays");
+    let unknown = agent.admin().revoke_key("segue_0000000000000000").await;
+    assert!(matches!(unknown, Err(Error::Admin(AdminError::UnknownKey(_)))), "{unknown:?}");
 }
 
 #[tokio::test]
@@ -39,11 +39,11 @@ async fn k1_a_user_manages_no_keys() {
     let alice = "alice".parse().unwrap();
     let agent = world.agent().scoped(Scope::Owner(Some(alice)));
     let refused = [
-        agent.create_key(&"alice".parse().unwrap(), None).await.map(drop),
-        agent.keys().await.map(drop),
-        agent.revoke_key("segue_0000000000000000").await,
+        agent.admin().create_key(&"alice".parse().unwrap(), None).await.map(drop),
+        agent.admin().keys().await.map(drop),
+        agent.admin().revoke_key("segue_0000000000000000").await,
     ];
     for refused in refused {
-        assert!(matches!(refused, Err(Error::KeysDenied)), "{refused:?}");
+        assert!(matches!(refused, Err(Error::Admin(AdminError::KeysDenied))), "{refused:?}");
     }
 }

@@ -1,8 +1,8 @@
 //! What a request bounds its run by: where it stops, and how many steps it takes.
 
 use protocol::{RunStatus, ThreadStatus};
-use scripted::Reply;
 use serde_json::json;
+use test_model::Reply;
 
 use super::{Desk, assert_fault, done, said};
 
@@ -56,8 +56,7 @@ async fn a_client_lowers_the_limit_of_steps() {
     let config = json!({"recursion_limit": 7, "tags": ["x"], "configurable": {"thread_id": "y"}});
     let end = desk.run(with(said("Look."), "config", config)).await;
     assert_eq!(end.status, RunStatus::Timeout, "{end:?}");
-    let fault = agent::Fault::of(end.status, end.error.as_deref()).unwrap();
-    assert_eq!(fault.name, "GraphRecursionError", "{fault:?}");
+    assert_eq!(end.failure.as_ref().unwrap().kind.class_name(), "GraphRecursionError", "{end:?}");
     let calls = desk.server.calls();
     assert!((1..=4).contains(&calls), "{calls}");
     for bad in [json!(0), json!(-1), json!("many"), json!(1.5)] {
@@ -102,12 +101,12 @@ async fn a13_what_came_with_a_run_that_could_not_begin_is_kept_beside_it() {
         let (frames, cancel) = crate::world::quiet();
         let begun = match is_queued {
             true => {
-                desk.agent.queue(run_id, desk.thread, &asked).await.unwrap();
-                desk.agent.begin_queued(run_id, desk.thread, &asked, &frames).await.unwrap()
+                desk.agent.runs().queue(run_id, desk.thread, &asked).await.unwrap();
+                desk.agent.runs().begin_queued(run_id, desk.thread, &asked, &frames).await.unwrap()
             }
-            false => desk.agent.begin(run_id, desk.thread, &asked, &frames).await.unwrap(),
+            false => desk.agent.runs().begin(run_id, desk.thread, &asked, &frames).await.unwrap(),
         };
-        let end = desk.agent.drive_begun(begun, &frames, &cancel).await.unwrap();
+        let end = desk.agent.runs().drive_begun(begun, &frames, &cancel).await.unwrap();
         assert_fault(&end, "ConfigurationError");
         assert_eq!(desk.agent.store().run_requests(&[run_id]).await.unwrap(), [(run_id, asked)]);
         assert_eq!(desk.row().await.status, ThreadStatus::Error);
@@ -122,11 +121,11 @@ async fn k4_of_a_large_request_that_could_not_begin_and_of_its_webhook_no_more_i
         let asked = super::request(with(asked, "webhook", json!("https://example.org/hook?key=k")));
         let run_id = protocol::RunId::generate();
         let (frames, _) = crate::world::quiet();
-        desk.agent.begin(run_id, desk.thread, &asked, &frames).await.unwrap();
+        desk.agent.runs().begin(run_id, desk.thread, &asked, &frames).await.unwrap();
         let (_, kept) = desk.agent.store().run_requests(&[run_id]).await.unwrap().pop().unwrap();
         let expected = if is_kept { asked.input.clone() } else { asked.begun().input };
         assert_eq!((kept.input, kept.webhook.as_deref()), (expected, Some("https://example.org/hook")));
-        let owed = desk.agent.webhook(run_id).await.unwrap().unwrap();
+        let owed = desk.agent.runs().webhook(run_id).await.unwrap().unwrap();
         assert_eq!(owed.url, "https://example.org/hook?key=k");
     }
 }

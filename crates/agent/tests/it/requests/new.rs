@@ -2,18 +2,18 @@
 
 use agent::{Agent, NewThread};
 use protocol::{RunId, RunStatus, ThreadStatus};
-use scripted::Reply;
 use serde_json::{Map, Value, json};
+use test_model::Reply;
 
 use super::{Desk, assert_fault, request, said, told};
 use crate::world::quiet;
 
 async fn first_run(agent: &Agent, new: &NewThread, asked: Value) -> agent::RunEnd {
     let (frames, cancel) = quiet();
-    let begun = agent.begin_on_new(RunId::generate(), new, &request(asked), &frames).await.unwrap();
+    let begun = agent.runs().begin_on_new(RunId::generate(), new, &request(asked), &frames).await.unwrap();
     let thread = agent.store().thread(new.thread_id()).await.unwrap();
     assert!(thread.is_some(), "the thread is there as soon as its run has begun");
-    agent.drive_begun(begun, &frames, &cancel).await.unwrap()
+    agent.runs().drive_begun(begun, &frames, &cancel).await.unwrap()
 }
 
 #[tokio::test]
@@ -21,7 +21,7 @@ async fn b1_a_thread_is_made_with_its_first_run_as_it_is_made_alone() {
     let desk = Desk::new([Reply::text("Hi.").repeated()]).await;
     let agent = &desk.agent;
     let notes = Map::from_iter([("title".to_owned(), json!("x")), ("owner".to_owned(), json!("bob"))]);
-    let new = agent.new_thread(notes).unwrap();
+    let new = agent.threads().prepare_new(notes).unwrap();
     assert_eq!(agent.store().thread(new.thread_id()).await.unwrap(), None, "nothing is stored yet");
     let end = first_run(agent, &new, said("Hello.")).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
@@ -55,7 +55,7 @@ async fn i2_what_is_no_turn_and_what_cannot_be_met_finds_the_thread_made() {
             Some("ConfigurationError"),
         ),
     ] {
-        let new = agent.new_thread(Map::new()).unwrap();
+        let new = agent.threads().prepare_new(Map::new()).unwrap();
         let end = first_run(agent, &new, asked.clone()).await;
         match fault {
             Some(fault) => assert_fault(&end, fault),
@@ -63,7 +63,7 @@ async fn i2_what_is_no_turn_and_what_cannot_be_met_finds_the_thread_made() {
         }
     }
     // What the model said elsewhere is put in like any other message.
-    let new = agent.new_thread(Map::new()).unwrap();
+    let new = agent.threads().prepare_new(Map::new()).unwrap();
     let put_in = json!([{"role": "user", "content": "A?"}, {"type": "ai", "id": "a1", "content": "B."}, {"role": "user", "content": "C?"}]);
     let end = first_run(agent, &new, json!({"input": {"messages": put_in}})).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");

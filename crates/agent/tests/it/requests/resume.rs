@@ -2,8 +2,8 @@
 
 use agent::{HandoffRequest, Policy};
 use protocol::{Interrupt, RunId, RunStatus, ThreadStatus};
-use scripted::Reply;
 use serde_json::{Value, json};
+use test_model::Reply;
 
 use super::{Desk, approve, assert_fault, done, try_run, write};
 use crate::world::quiet;
@@ -74,7 +74,11 @@ async fn g3_an_answer_that_cannot_be_taken_leaves_the_question_and_can_be_given_
         let end = desk.run(resume(bad.clone())).await;
         assert_fault(&end, "InvalidDecisionError");
         assert_eq!(desk.row().await.status, ThreadStatus::Interrupted, "{bad}");
-        assert_eq!(desk.agent.pending(desk.thread).await.unwrap(), std::slice::from_ref(&waiting), "{bad}");
+        assert_eq!(
+            desk.agent.runs().pending_interrupts(desk.thread).await.unwrap(),
+            std::slice::from_ref(&waiting),
+            "{bad}"
+        );
     }
     let end = desk
         .run(resume(json!({"decisions": [{"type": "approve"}, {"type": "reject", "message": "no"}]})))
@@ -91,7 +95,7 @@ async fn a_strict_answer_that_names_another_question_changes_nothing() {
     });
     let end = desk.run(strict(both.clone())).await;
     assert_fault(&end, "UnknownInterruptError");
-    assert_eq!(desk.agent.pending(desk.thread).await.unwrap().len(), 1);
+    assert_eq!(desk.agent.runs().pending_interrupts(desk.thread).await.unwrap().len(), 1);
     let end = desk.run(resume(both)).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
 }
@@ -130,10 +134,14 @@ async fn of_several_questions_each_is_answered_by_its_name() {
     assert_eq!(end.interrupts.len(), 2, "{end:?}");
     let end_plain = desk.run(resume(approve())).await;
     assert_fault(&end_plain, "AmbiguousResumeError");
-    assert!(end_plain.error.unwrap().contains("you must specify the interrupt id"));
+    assert!(end_plain.failure.unwrap().message.contains("you must specify the interrupt id"));
     let end_plain = desk.run(strict(approve())).await;
     assert_fault(&end_plain, "UnknownInterruptError");
-    assert_eq!(desk.agent.pending(desk.thread).await.unwrap().len(), 2, "nothing is consumed");
+    assert_eq!(
+        desk.agent.runs().pending_interrupts(desk.thread).await.unwrap().len(),
+        2,
+        "nothing is consumed"
+    );
     let ids: Vec<String> =
         end.interrupts.iter().map(|interrupt| interrupt.interrupt_id.to_string()).collect();
     let end = desk.run(resume(json!({ids[0].as_str(): approve()}))).await;
@@ -178,10 +186,10 @@ async fn a_handoff_that_was_passed_over_is_answered_by_its_name() {
     // Drafted offline: the model has other things to say.
     let offline = desk.world.agent();
     let pending =
-        offline.request_handoff(desk.thread, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+        offline.handoffs().request(desk.thread, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     let end = desk.say("Write.").await;
     assert_eq!(end.status, RunStatus::Interrupted, "{end:?}");
-    assert_eq!(desk.agent.pending(desk.thread).await.unwrap().len(), 2);
+    assert_eq!(desk.agent.runs().pending_interrupts(desk.thread).await.unwrap().len(), 2);
     let end = desk.run(resume(approve())).await;
     assert_eq!(
         end.status,
@@ -190,14 +198,14 @@ async fn a_handoff_that_was_passed_over_is_answered_by_its_name() {
     );
     assert_eq!(desk.world.read("a"), "a");
     assert_eq!(
-        desk.agent.handoff(pending.handoff.handoff_id).await.unwrap().status.as_str(),
+        desk.agent.handoffs().get(pending.handoff.handoff_id).await.unwrap().status.as_str(),
         "awaiting_decision"
     );
     assert_eq!(desk.row().await.status, ThreadStatus::Interrupted);
     let named = json!({pending.interrupt.interrupt_id.to_string(): approve()});
     let end = desk.run(resume(named)).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
-    let handoff = desk.agent.handoff(pending.handoff.handoff_id).await.unwrap();
+    let handoff = desk.agent.handoffs().get(pending.handoff.handoff_id).await.unwrap();
     assert!(desk.agent.store().thread(handoff.child_thread_id).await.unwrap().is_some(), "{handoff:?}");
 }
 
@@ -226,7 +234,7 @@ async fn j4_of_two_answers_at_the_same_time_one_is_taken() {
 #[tokio::test]
 async fn a_change_of_what_was_said_does_not_come_with_an_answer() {
     let (desk, _) = asked(write("c1", "a")).await;
-    let held = desk.agent.state(desk.thread).await.unwrap().unwrap().messages[0].id.clone();
+    let held = desk.agent.threads().state(desk.thread).await.unwrap().unwrap().messages[0].id.clone();
     let update = json!({"messages": [{"role": "user", "id": held, "content": "Read."}]});
     let end = desk.run(json!({"command": {"resume": approve(), "update": update}})).await;
     assert_fault(&end, "InvalidUpdateError");
@@ -272,8 +280,8 @@ async fn what_was_approved_is_done_whatever_was_said_since_it_was_asked() {
                 let stop = json!({"command": {"resume": approve()}, "interrupt_before": ["tools"]});
                 assert_eq!(desk.run(stop).await.status, RunStatus::Interrupted);
                 let values = more.as_object().cloned();
-                let change = agent::StateChange { values, ..agent::StateChange::default() };
-                desk.agent.update_state(desk.thread, change).await.unwrap();
+                let change = langgraph::read_change(desk.thread, values, None, None).unwrap();
+                desk.agent.threads().update_state(desk.thread, change).await.unwrap();
                 assert_eq!(desk.next().await.as_deref(), Some("tools"));
                 assert_eq!(desk.run(json!({"input": null})).await.status, RunStatus::Success);
             }
@@ -335,17 +343,17 @@ async fn a_handoff_that_was_passed_over_is_answered_after_a_run_that_broke_off()
     desk.say("Hello.").await;
     let offline = desk.world.agent();
     let pending =
-        offline.request_handoff(desk.thread, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+        offline.handoffs().request(desk.thread, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     let run_id = RunId::generate();
     let asked = super::request(super::said("More."));
-    drop(desk.agent.begin(run_id, desk.thread, &asked, &frames).await.unwrap());
-    desk.agent.fail_run(run_id, "it panicked").await.unwrap();
+    drop(desk.agent.runs().begin(run_id, desk.thread, &asked, &frames).await.unwrap());
+    desk.agent.runs().fail(run_id, "it panicked").await.unwrap();
     assert_eq!(desk.row().await.status, ThreadStatus::Interrupted);
-    let state = desk.agent.state(desk.thread).await.unwrap().unwrap();
+    let state = desk.agent.threads().state(desk.thread).await.unwrap().unwrap();
     assert_eq!(state.interrupts.len(), 1, "{:?}", state.interrupts);
     let named = json!({pending.interrupt.interrupt_id.to_string(): approve()});
     let end = desk.run(resume(named)).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
-    let handoff = desk.agent.handoff(pending.handoff.handoff_id).await.unwrap();
+    let handoff = desk.agent.handoffs().get(pending.handoff.handoff_id).await.unwrap();
     assert!(desk.agent.store().thread(handoff.child_thread_id).await.unwrap().is_some(), "{handoff:?}");
 }

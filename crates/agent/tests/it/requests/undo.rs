@@ -1,9 +1,9 @@
 //! Threads made and noted about; runs that wait, are taken back, or forgotten.
 
-use agent::{Error, IfExists};
+use agent::{Error, IfExists, RunError, ThreadError};
 use protocol::{RunId, RunStatus, ThreadId, ThreadStatus};
-use scripted::{Fault, Reply};
 use serde_json::{Map, Value, json};
+use test_model::{Fault, Reply};
 
 use super::{Desk, approve, begin_queued, done, request, run_until_call, said, try_run, write};
 
@@ -19,45 +19,46 @@ async fn h2_a_thread_is_made_once_and_a_client_sets_no_reserved_notes() {
     let notes = map(
         json!({"title": "x", "owner": "bob", "temporary": {}, "handoff": {"a": 1}, "workspace": "/", "graph_id": "agent"}),
     );
-    let (made, is_new) = agent.ensure_thread(Some(id), notes.clone(), IfExists::Raise).await.unwrap();
+    let (made, is_new) = agent.threads().ensure(Some(id), notes.clone(), IfExists::Raise).await.unwrap();
     assert!(is_new && made.status == ThreadStatus::Idle);
     let stored = agent.store().thread(id).await.unwrap().unwrap();
     assert_eq!(stored, made, "what is returned is what is stored");
     assert_eq!((&stored.metadata["title"], &stored.metadata["graph_id"]), (&json!("x"), &json!("agent")));
     assert!(!stored.metadata.contains_key("owner") && !stored.metadata.contains_key("handoff"));
     assert_ne!(stored.metadata["workspace"], "/");
-    let theirs = agent.patch_thread(id, map(json!({"user_id": "v", "created_by": "me"}))).await.unwrap();
+    let theirs = agent.threads().patch(id, map(json!({"user_id": "v", "created_by": "me"}))).await.unwrap();
     assert_eq!((&theirs.metadata["user_id"], &theirs.metadata["created_by"]), (&json!("v"), &json!("me")));
     let stored = agent.store().thread(id).await.unwrap().unwrap();
     assert!(!stored.metadata.contains_key("temporary"));
-    let again = agent.ensure_thread(Some(id), Map::new(), IfExists::Raise).await;
-    assert!(matches!(again, Err(Error::ThreadExists { .. })), "{again:?}");
+    let again = agent.threads().ensure(Some(id), Map::new(), IfExists::Raise).await;
+    assert!(matches!(again, Err(Error::Thread(ThreadError::Exists(_)))), "{again:?}");
     let (there, is_new) =
-        agent.ensure_thread(Some(id), map(json!({"title": "y"})), IfExists::DoNothing).await.unwrap();
+        agent.threads().ensure(Some(id), map(json!({"title": "y"})), IfExists::DoNothing).await.unwrap();
     assert!(!is_new && there == stored);
     let patched =
-        agent.patch_thread(id, map(json!({"title": "z", "owner": "bob", "more": 1}))).await.unwrap();
+        agent.threads().patch(id, map(json!({"title": "z", "owner": "bob", "more": 1}))).await.unwrap();
     assert_eq!((&patched.metadata["title"], &patched.metadata["more"]), (&json!("z"), &json!(1)));
     assert!(!patched.metadata.contains_key("owner"));
-    let nothing = agent.patch_thread(id, map(json!({"more": null, "handoff": null}))).await.unwrap();
+    let nothing = agent.threads().patch(id, map(json!({"more": null, "handoff": null}))).await.unwrap();
     assert_eq!(nothing.metadata.get("more"), Some(&json!(null)), "a null is noted as one");
     assert_eq!(nothing, agent.store().thread(id).await.unwrap().unwrap());
     assert!(!nothing.metadata.contains_key("handoff"));
-    let large = agent.patch_thread(id, map(json!({"x": "x".repeat(70_000)}))).await;
-    assert!(matches!(large, Err(Error::MetadataTooLarge { .. })), "{large:?}");
+    let large = agent.threads().patch(id, map(json!({"x": "x".repeat(70_000)}))).await;
+    assert!(matches!(large, Err(Error::Thread(ThreadError::MetadataTooLarge(_)))), "{large:?}");
     let key = json!({"notes": ["x", {"deep": "AKIAIOSFODNN7EXAMPLE, sk-ant-REDACTED"}]});
-    let secret = agent.patch_thread(id, map(key)).await;
-    assert!(matches!(secret, Err(Error::SecretInMetadata { .. })), "k4: {secret:?}");
-    let unknown = agent.patch_thread(ThreadId::generate(), Map::new()).await;
-    assert!(matches!(unknown, Err(Error::UnknownThread { .. })), "{unknown:?}");
+    let secret = agent.threads().patch(id, map(key)).await;
+    assert!(matches!(secret, Err(Error::Thread(ThreadError::SecretInMetadata(_)))), "k4: {secret:?}");
+    let unknown = agent.threads().patch(ThreadId::generate(), Map::new()).await;
+    assert!(matches!(unknown, Err(Error::Thread(ThreadError::Unknown(_)))), "{unknown:?}");
 }
 
 #[tokio::test]
 async fn h2_of_two_that_make_a_thread_at_the_same_time_one_does() {
     let desk = Desk::new([]).await;
     let id = ThreadId::generate();
-    let make =
-        |title: &str| desk.agent.ensure_thread(Some(id), map(json!({"title": title})), IfExists::DoNothing);
+    let make = |title: &str| {
+        desk.agent.threads().ensure(Some(id), map(json!({"title": title})), IfExists::DoNothing)
+    };
     let (one, two) = tokio::join!(make("one"), make("two"));
     let (one, two) = (one.unwrap(), two.unwrap());
     assert!(one.1 != two.1, "{one:?} {two:?}");
@@ -69,16 +70,16 @@ async fn a_run_that_waits_begins_under_its_id_or_is_stopped_before_it_does() {
     let desk = Desk::new([done()]).await;
     let (one, two) = (RunId::generate(), RunId::generate());
     for run_id in [one, two] {
-        let run = desk.agent.queue(run_id, desk.thread, &request(said("Hello."))).await.unwrap();
+        let run = desk.agent.runs().queue(run_id, desk.thread, &request(said("Hello."))).await.unwrap();
         assert_eq!(run.status, RunStatus::Pending);
     }
     assert_eq!(desk.row().await.status, ThreadStatus::Busy);
     assert_eq!(desk.row().await.metadata["graph_id"], "agent");
     let end = begin_queued(&desk.agent, desk.thread, one, &request(said("Hello."))).await;
     assert_eq!((end.run_id, end.status), (one, RunStatus::Success));
-    assert!(desk.agent.cancel_queued(two).await.unwrap());
-    assert!(!desk.agent.cancel_queued(two).await.unwrap(), "it waits no more");
-    assert!(!desk.agent.cancel_queued(one).await.unwrap(), "it has ended");
+    assert!(desk.agent.runs().cancel_queued(two).await.unwrap());
+    assert!(!desk.agent.runs().cancel_queued(two).await.unwrap(), "it waits no more");
+    assert!(!desk.agent.runs().cancel_queued(one).await.unwrap(), "it has ended");
     let stopped = desk.agent.store().run(two).await.unwrap().unwrap();
     assert_eq!(stopped.status, RunStatus::Cancelled);
     assert_eq!(desk.row().await.status, ThreadStatus::Idle);
@@ -91,17 +92,17 @@ async fn a_run_that_waits_begins_under_its_id_or_is_stopped_before_it_does() {
 async fn a_run_that_has_begun_is_not_ended_as_one_that_waits() {
     let desk = Desk::new([Reply::text("Working").then(Fault::Stall), done()]).await;
     let run_id = RunId::generate();
-    desk.agent.queue(run_id, desk.thread, &request(said("Hello."))).await.unwrap();
+    desk.agent.runs().queue(run_id, desk.thread, &request(said("Hello."))).await.unwrap();
     let (frames, cancel) = crate::world::quiet();
     let asked = request(said("Hello."));
-    let begun = desk.agent.begin_queued(run_id, desk.thread, &asked, &frames).await.unwrap();
-    assert!(!desk.agent.cancel_queued(run_id).await.unwrap());
-    let refused = desk.agent.rollback_run(run_id).await;
-    assert!(matches!(refused, Err(Error::RunIsActive { .. })), "{refused:?}");
-    let refused = desk.agent.forget_run(run_id).await;
-    assert!(matches!(refused, Err(Error::RunIsActive { .. })), "{refused:?}");
+    let begun = desk.agent.runs().begin_queued(run_id, desk.thread, &asked, &frames).await.unwrap();
+    assert!(!desk.agent.runs().cancel_queued(run_id).await.unwrap());
+    let refused = desk.agent.runs().roll_back(run_id).await;
+    assert!(matches!(refused, Err(Error::Run(RunError::Active(_)))), "{refused:?}");
+    let refused = desk.agent.runs().forget(run_id).await;
+    assert!(matches!(refused, Err(Error::Run(RunError::Active(_)))), "{refused:?}");
     cancel.cancel();
-    let end = desk.agent.drive_begun(begun, &frames, &cancel).await.unwrap();
+    let end = desk.agent.runs().drive_begun(begun, &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Cancelled);
 }
 
@@ -110,9 +111,9 @@ async fn j4_a_thread_rests_when_the_last_of_the_runs_that_wait_are_stopped_at_th
     let desk = Desk::new([]).await;
     let ids = [RunId::generate(), RunId::generate(), RunId::generate()];
     for run_id in ids {
-        desk.agent.queue(run_id, desk.thread, &request(said("Hello."))).await.unwrap();
+        desk.agent.runs().queue(run_id, desk.thread, &request(said("Hello."))).await.unwrap();
     }
-    let cancel = |id| desk.agent.cancel_queued(id);
+    let cancel = |id| desk.agent.runs().cancel_queued(id);
     let (one, two, three) = tokio::join!(cancel(ids[0]), cancel(ids[1]), cancel(ids[2]));
     assert!(one.unwrap() && two.unwrap() && three.unwrap());
     assert_eq!(desk.row().await.status, ThreadStatus::Idle);
@@ -122,12 +123,12 @@ async fn j4_a_thread_rests_when_the_last_of_the_runs_that_wait_are_stopped_at_th
 async fn j4_a_run_that_was_forgotten_while_it_waited_never_begins() {
     let desk = Desk::new([done()]).await;
     let (run_id, asked) = (RunId::generate(), request(said("Hello.")));
-    desk.agent.queue(run_id, desk.thread, &asked).await.unwrap();
-    desk.agent.forget_run(run_id).await.unwrap();
+    desk.agent.runs().queue(run_id, desk.thread, &asked).await.unwrap();
+    desk.agent.runs().forget(run_id).await.unwrap();
     let (frames, _) = crate::world::quiet();
-    assert!(desk.agent.begin_queued(run_id, desk.thread, &asked, &frames).await.is_err());
-    let again = desk.agent.cancel_queued(run_id).await;
-    assert!(matches!(again, Err(Error::UnknownRun { .. })), "{again:?}");
+    assert!(desk.agent.runs().begin_queued(run_id, desk.thread, &asked, &frames).await.is_err());
+    let again = desk.agent.runs().cancel_queued(run_id).await;
+    assert!(matches!(again, Err(Error::Run(RunError::Unknown(_)))), "{again:?}");
     assert_eq!(desk.agent.store().run(run_id).await.unwrap(), None);
     assert_eq!((desk.row().await.status, desk.told().await.len()), (ThreadStatus::Idle, 0));
 }
@@ -136,13 +137,17 @@ async fn j4_a_run_that_was_forgotten_while_it_waited_never_begins() {
 async fn j1_another_run_of_a_busy_thread_is_refused_and_changes_nothing() {
     let desk = Desk::new([done()]).await;
     let (frames, cancel) = crate::world::quiet();
-    let begun =
-        desk.agent.begin(RunId::generate(), desk.thread, &request(said("One.")), &frames).await.unwrap();
+    let begun = desk
+        .agent
+        .runs()
+        .begin(RunId::generate(), desk.thread, &request(said("One.")), &frames)
+        .await
+        .unwrap();
     for asked in [said("Two."), json!({"input": null}), json!({"command": {"goto": "__end__"}})] {
         let refused = try_run(&desk.agent, desk.thread, RunId::generate(), asked).await.unwrap_err();
         assert_eq!(refused.class(), agent::Class::Conflict, "{refused}");
     }
-    desk.agent.drive_begun(begun, &frames, &cancel).await.unwrap();
+    desk.agent.runs().drive_begun(begun, &frames, &cancel).await.unwrap();
     assert_eq!(desk.told().await, ["U: One.", "A: Done."]);
 }
 
@@ -150,16 +155,17 @@ async fn j1_another_run_of_a_busy_thread_is_refused_and_changes_nothing() {
 async fn j4_a_run_that_is_taken_back_leaves_the_thread_as_it_was() {
     let desk = Desk::new([Reply::text("One."), Reply::text("Half").then(Fault::Stall), done()]).await;
     desk.say("First.").await;
-    let (before, state) = (desk.told().await, desk.agent.state(desk.thread).await.unwrap().unwrap());
+    let (before, state) =
+        (desk.told().await, desk.agent.threads().state(desk.thread).await.unwrap().unwrap());
     let end = run_until_call(&desk, said("Second."), 2).await;
     assert_eq!(end.status, RunStatus::Cancelled, "{end:?}");
-    desk.agent.rollback_run(end.run_id).await.unwrap();
+    desk.agent.runs().roll_back(end.run_id).await.unwrap();
     assert_eq!((desk.told().await, desk.row().await.status), (before, ThreadStatus::Idle));
     assert_eq!(desk.agent.store().run(end.run_id).await.unwrap(), None);
-    let after = desk.agent.state(desk.thread).await.unwrap().unwrap();
+    let after = desk.agent.threads().state(desk.thread).await.unwrap().unwrap();
     assert_eq!((after.next, after.channels), (state.next, state.channels));
-    let again = desk.agent.rollback_run(end.run_id).await;
-    assert!(matches!(again, Err(Error::UnknownRun { .. })), "{again:?}");
+    let again = desk.agent.runs().roll_back(end.run_id).await;
+    assert!(matches!(again, Err(Error::Run(RunError::Unknown(_)))), "{again:?}");
     assert_eq!(desk.say("Third.").await.status, RunStatus::Success);
     assert_eq!(desk.told().await, ["U: First.", "A: One.", "U: Third.", "A: Done."]);
 }
@@ -170,27 +176,32 @@ async fn j4_a_question_waits_again_when_the_run_is_taken_back_that_passed_over_i
     for asked in [said("Never mind."), json!({"command": {"resume": refuse}})] {
         let desk = Desk::new([write("c1", "a"), Reply::text("Half").then(Fault::Stall), done()]).await;
         let waiting = desk.say("Write.").await.interrupts;
-        let (before, told) = (desk.agent.state(desk.thread).await.unwrap().unwrap(), desk.told().await);
-        let points = desk.agent.states(desk.thread, None, 100).await.unwrap().len();
+        let (before, told) =
+            (desk.agent.threads().state(desk.thread).await.unwrap().unwrap(), desk.told().await);
+        let points = desk.agent.threads().states(desk.thread, None, 100).await.unwrap().len();
         let end = run_until_call(&desk, asked.clone(), 2).await;
-        desk.agent.rollback_run(end.run_id).await.unwrap();
+        desk.agent.runs().roll_back(end.run_id).await.unwrap();
         assert_eq!(
             (desk.row().await.status, desk.told().await),
             (ThreadStatus::Interrupted, told),
             "{asked}"
         );
-        let after = desk.agent.state(desk.thread).await.unwrap().unwrap();
+        let after = desk.agent.threads().state(desk.thread).await.unwrap().unwrap();
         assert_eq!((after.checkpoint_id, after.parent_id), (before.checkpoint_id, before.parent_id));
         assert_eq!((&after.interrupts, &after.next), (&before.interrupts, &before.next), "{asked}");
         assert_eq!(after.interrupts[0].interrupt_id, waiting[0].interrupt_id);
-        assert_eq!(desk.agent.states(desk.thread, None, 100).await.unwrap().len(), points, "{asked}");
+        assert_eq!(
+            desk.agent.threads().states(desk.thread, None, 100).await.unwrap().len(),
+            points,
+            "{asked}"
+        );
         let end = desk.run(json!({"command": {"resume": approve()}})).await;
         assert_eq!(
             (end.status, desk.world.read("a").as_str()),
             (RunStatus::Success, "a"),
             "{asked}: {end:?}"
         );
-        let states = desk.agent.states(desk.thread, None, 100).await.unwrap();
+        let states = desk.agent.threads().states(desk.thread, None, 100).await.unwrap();
         let next = states.iter().find(|state| state.parent_id == Some(before.checkpoint_id));
         assert!(next.is_some(), "what goes on goes on from there");
     }
@@ -210,8 +221,8 @@ async fn j4_what_a_sub_agent_asked_waits_again_when_the_run_is_taken_back_that_p
     let waiting = desk.say("Plum.").await.interrupts;
     assert_eq!(waiting.len(), 1);
     let end = run_until_call(&desk, said("Never mind."), 3).await;
-    desk.agent.rollback_run(end.run_id).await.unwrap();
-    assert_eq!(desk.agent.pending(desk.thread).await.unwrap(), waiting);
+    desk.agent.runs().roll_back(end.run_id).await.unwrap();
+    assert_eq!(desk.agent.runs().pending_interrupts(desk.thread).await.unwrap(), waiting);
     let end = desk.run(json!({"command": {"resume": approve()}})).await;
     assert_eq!((end.status, desk.world.read("hens").as_str()), (RunStatus::Success, "hens"), "{end:?}");
 }
@@ -220,12 +231,12 @@ async fn j4_what_a_sub_agent_asked_waits_again_when_the_run_is_taken_back_that_p
 async fn j4_the_first_run_of_a_thread_leaves_nothing_when_it_is_taken_back() {
     let desk = Desk::new([done()]).await;
     let end = desk.say("Hello.").await;
-    desk.agent.rollback_run(end.run_id).await.unwrap();
+    desk.agent.runs().roll_back(end.run_id).await.unwrap();
     assert_eq!((desk.row().await.status, desk.told().await.len()), (ThreadStatus::Idle, 0));
-    assert!(desk.agent.state(desk.thread).await.unwrap().is_none());
-    assert_eq!(desk.agent.states(desk.thread, None, 100).await.unwrap().len(), 0);
+    assert!(desk.agent.threads().state(desk.thread).await.unwrap().is_none());
+    assert_eq!(desk.agent.threads().states(desk.thread, None, 100).await.unwrap().len(), 0);
     assert_eq!(desk.say("Again.").await.status, RunStatus::Success);
-    let states = desk.agent.states(desk.thread, None, 100).await.unwrap();
+    let states = desk.agent.threads().states(desk.thread, None, 100).await.unwrap();
     assert_eq!(states.last().map(|first| (first.number, first.parent_id)), Some((-1, None)));
 }
 
@@ -233,10 +244,10 @@ async fn j4_the_first_run_of_a_thread_leaves_nothing_when_it_is_taken_back() {
 async fn j4_a_thread_that_had_failed_in_the_middle_has_failed_again_when_a_run_is_taken_back() {
     let desk = Desk::new([Reply::status(400, r#"{"error":{"message":"no"}}"#), done()]).await;
     assert_eq!(desk.say("Hello.").await.status, RunStatus::Error);
-    let before = desk.agent.state(desk.thread).await.unwrap().unwrap();
+    let before = desk.agent.threads().state(desk.thread).await.unwrap().unwrap();
     let end = desk.say("Again.").await;
-    desk.agent.rollback_run(end.run_id).await.unwrap();
-    let after = desk.agent.state(desk.thread).await.unwrap().unwrap();
+    desk.agent.runs().roll_back(end.run_id).await.unwrap();
+    let after = desk.agent.threads().state(desk.thread).await.unwrap().unwrap();
     assert_eq!(desk.row().await.status, ThreadStatus::Error);
     assert_eq!((after.next, after.error), (before.next, before.error));
 }
@@ -245,19 +256,19 @@ async fn j4_a_thread_that_had_failed_in_the_middle_has_failed_again_when_a_run_i
 async fn a_run_that_is_forgotten_leaves_what_it_said() {
     let desk = Desk::new([done()]).await;
     let end = desk.say("Hello.").await;
-    desk.agent.forget_run(end.run_id).await.unwrap();
+    desk.agent.runs().forget(end.run_id).await.unwrap();
     assert_eq!(desk.agent.store().run(end.run_id).await.unwrap(), None);
     assert_eq!(desk.told().await, ["U: Hello.", "A: Done."]);
     let waiting = RunId::generate();
-    desk.agent.queue(waiting, desk.thread, &request(said("x"))).await.unwrap();
-    desk.agent.rollback_run(waiting).await.unwrap();
+    desk.agent.runs().queue(waiting, desk.thread, &request(said("x"))).await.unwrap();
+    desk.agent.runs().roll_back(waiting).await.unwrap();
     assert_eq!(desk.agent.store().run(waiting).await.unwrap(), None);
     assert_eq!(desk.row().await.status, ThreadStatus::Idle);
 }
 
 /// Returns the point before the first state that has the message.
 async fn point_before(desk: &Desk, text: &str) -> String {
-    let states = desk.agent.states(desk.thread, None, 100).await.unwrap();
+    let states = desk.agent.threads().states(desk.thread, None, 100).await.unwrap();
     let has = |state: &&agent::State| state.messages.iter().any(|shown| shown.message.text() == text);
     states.iter().rev().find(has).and_then(|state| state.parent_id).unwrap().to_string()
 }
@@ -268,15 +279,15 @@ async fn j4_a_run_on_another_branch_that_is_taken_back_leaves_the_branch_there_w
         let desk = Desk::new(["One.", "Two.", "Three."].map(Reply::text)).await;
         desk.say("First.").await;
         desk.say("Second.").await;
-        let before = desk.agent.state(desk.thread).await.unwrap().unwrap();
+        let before = desk.agent.threads().state(desk.thread).await.unwrap().unwrap();
         let mut asked = asked;
         asked["checkpoint_id"] = point_before(&desk, text).await.into();
         let end = desk.run(asked).await;
         assert_eq!(end.status, RunStatus::Success, "{end:?}");
         assert_ne!(desk.told().await, ["U: First.", "A: One.", "U: Second.", "A: Two."]);
-        desk.agent.rollback_run(end.run_id).await.unwrap();
+        desk.agent.runs().roll_back(end.run_id).await.unwrap();
         assert_eq!(desk.told().await, ["U: First.", "A: One.", "U: Second.", "A: Two."], "{text}");
-        let after = desk.agent.state(desk.thread).await.unwrap().unwrap();
+        let after = desk.agent.threads().state(desk.thread).await.unwrap().unwrap();
         let ids = |state: &agent::State| {
             state.messages.iter().map(|message| message.id.clone()).collect::<Vec<_>>()
         };
@@ -292,15 +303,15 @@ async fn j4_a_run_is_not_taken_back_from_under_another_that_came_after_it() {
     let first = desk.say("First.").await;
     let second = desk.say("Second.").await;
     let told = desk.told().await;
-    let refused = desk.agent.rollback_run(first.run_id).await.unwrap_err();
+    let refused = desk.agent.runs().roll_back(first.run_id).await.unwrap_err();
     assert_eq!(refused.class(), agent::Class::Conflict, "{refused}");
     assert_eq!(desk.told().await, told);
     // One that never began is in nobody's way.
     let waiting = RunId::generate();
-    desk.agent.queue(waiting, desk.thread, &request(said("x"))).await.unwrap();
-    desk.agent.cancel_queued(waiting).await.unwrap();
-    desk.agent.rollback_run(second.run_id).await.unwrap();
-    desk.agent.rollback_run(waiting).await.unwrap();
+    desk.agent.runs().queue(waiting, desk.thread, &request(said("x"))).await.unwrap();
+    desk.agent.runs().cancel_queued(waiting).await.unwrap();
+    desk.agent.runs().roll_back(second.run_id).await.unwrap();
+    desk.agent.runs().roll_back(waiting).await.unwrap();
     assert_eq!(desk.told().await, told[..2]);
 }
 
@@ -311,7 +322,7 @@ async fn a_thread_that_rested_after_a_failure_does_so_when_the_next_run_is_taken
     assert_eq!((end.status, desk.row().await.status), (RunStatus::Error, ThreadStatus::Error), "{end:?}");
     let end = desk.say("Hello.").await;
     assert_eq!(desk.row().await.status, ThreadStatus::Idle);
-    desk.agent.rollback_run(end.run_id).await.unwrap();
+    desk.agent.runs().roll_back(end.run_id).await.unwrap();
     assert_eq!((desk.told().await.len(), desk.row().await.status), (0, ThreadStatus::Error));
 }
 
@@ -325,7 +336,7 @@ async fn k8_a_run_that_did_nothing_is_taken_back_and_what_a_person_changed_still
     assert_eq!((end.status, desk.next().await.as_deref()), (RunStatus::Interrupted, Some("tools")));
     let failed = desk.run(json!({"input": null, "config": {"recursion_limit": 0}})).await;
     assert_eq!(failed.status, RunStatus::Error, "{failed:?}");
-    desk.agent.rollback_run(failed.run_id).await.unwrap();
+    desk.agent.runs().roll_back(failed.run_id).await.unwrap();
     let end = desk.run(json!({"input": null})).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     assert_eq!((desk.world.read("a"), desk.world.read("b")), (String::new(), "b".to_owned()));

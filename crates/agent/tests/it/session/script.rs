@@ -1,7 +1,7 @@
 //! The script of the session: what the person says, what the model answers, what is decided about its calls.
 
-use scripted::{Fault, Reply};
 use serde_json::{Value, json};
+use test_model::{Fault, Reply};
 
 /// How many turns there are.
 pub(super) const TURNS: usize = 50;

@@ -1,18 +1,17 @@
 //! Changes of a state by a client: what is put in, what comes next, what is refused and leaves everything as it was.
 
-use agent::{Agent, Error, HandoffRequest, Policy, State, StateChange};
-use protocol::{Decision, Decisions, RunId, RunRequest, RunStatus, ThreadId, ThreadStatus};
-use scripted::{Reply, Script, Server};
+use agent::{Agent, Error, HandoffRequest, Policy, RunError, State, StateChange, StateOrigin, ThreadError};
+use protocol::{CheckpointId, Decision, Decisions, RunId, RunRequest, RunStatus, ThreadId, ThreadStatus};
 use serde_json::{Value, json};
+use test_model::{Reply, Script, Server};
 
-use super::{all, run, said, saying, texts, values};
+use super::{all, run, said, saying, texts, update};
 use crate::world::{World, answering, drafting_then_answering, import, quiet};
 
 async fn put(agent: &Agent, thread: ThreadId, what: Value) -> State {
-    let change = StateChange { values: values(what), ..StateChange::default() };
-    let id = agent.update_state(thread, change).await.unwrap();
-    let state = agent.state(thread).await.unwrap().unwrap();
-    assert_eq!((state.checkpoint_id, state.source), (id, "update"));
+    let id = update(agent, thread, what, None, None).await.unwrap();
+    let state = agent.threads().state(thread).await.unwrap().unwrap();
+    assert_eq!((state.checkpoint_id, state.origin), (id, StateOrigin::Change));
     state
 }
 
@@ -23,7 +22,7 @@ async fn status(agent: &Agent, thread: ThreadId) -> ThreadStatus {
 /// A thread of one turn.
 async fn greeted(world: &World, server: &Server) -> (Agent, ThreadId) {
     let agent = world.agent_with(server);
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     run(&agent, thread, &saying("h1", "Hi.")).await;
     (agent, thread)
 }
@@ -32,7 +31,7 @@ async fn greeted(world: &World, server: &Server) -> (Agent, ThreadId) {
 async fn messages_are_put_in_changed_in_their_place_and_removed_by_their_ids() {
     let (world, server) = (World::new(), answering("Hello."));
     let (agent, thread) = greeted(&world, &server).await;
-    let before = agent.state(thread).await.unwrap().unwrap();
+    let before = agent.threads().state(thread).await.unwrap().unwrap();
     let answer = before.messages[1].id.clone();
     let state = put(&agent, thread, json!({"messages": {"role": "user", "content": "Also this."}})).await;
     assert_eq!(texts(&state), ["Hi.", "Hello.", "Also this."]);
@@ -58,8 +57,15 @@ async fn messages_are_put_in_changed_in_their_place_and_removed_by_their_ids() {
     run(&agent, thread, &saying("h10", "Go on.")).await;
     let sent = server.requests().last().unwrap().body["messages"].to_string();
     assert!(sent.contains("Anew.") && !sent.contains("Hi."), "{sent}");
-    assert_eq!(all(&agent, thread).await.iter().filter(|state| state.source == "update").count(), 5);
-    assert_eq!(agent.cost(thread).await.unwrap().models[0].calls, 2, "what is said again is not paid again");
+    assert_eq!(
+        all(&agent, thread).await.iter().filter(|state| state.origin == StateOrigin::Change).count(),
+        5
+    );
+    assert_eq!(
+        agent.threads().cost_report(thread).await.unwrap().models[0].calls,
+        2,
+        "what is said again is not paid again"
+    );
 }
 
 #[tokio::test]
@@ -76,11 +82,14 @@ async fn what_a_page_keeps_beside_the_messages_is_kept_and_nothing_else() {
     let state = put(&agent, thread, json!({"files": {"a.md": null, "c.md": "three"}, "title": null})).await;
     assert_eq!(Value::Object(state.channels.clone()), json!({"files": {"b.md": "two", "c.md": "three"}}));
     run(&agent, thread, &saying("h2", "Still there?")).await;
-    assert_eq!(agent.state(thread).await.unwrap().unwrap().channels, state.channels, "a turn keeps it");
+    assert_eq!(
+        agent.threads().state(thread).await.unwrap().unwrap().channels,
+        state.channels,
+        "a turn keeps it"
+    );
     let large = json!({"files": {"large": "x".repeat(300 << 10)}});
-    let refused =
-        agent.update_state(thread, StateChange { values: values(large), ..StateChange::default() }).await;
-    assert!(matches!(refused, Err(Error::StateChange { .. })), "{refused:?}");
+    let refused = update(&agent, thread, large, None, None).await;
+    assert!(matches!(refused, Err(Error::Thread(ThreadError::StateChange { .. }))), "{refused:?}");
     // An earlier point has what was there then.
     let states = all(&agent, thread).await;
     assert!(states.last().unwrap().channels.is_empty());
@@ -105,13 +114,9 @@ async fn what_comes_next_follows_from_who_is_taken_to_have_run() {
         ),
         (Some("__end__"), json!(null), &[]),
     ] {
-        let change = StateChange {
-            values: values(json!({"messages": messages})).filter(|_| !messages.is_null()),
-            as_node: as_node.map(str::to_owned),
-            point: None,
-        };
-        agent.update_state(thread, change).await.unwrap();
-        let state = agent.state(thread).await.unwrap().unwrap();
+        let values = if messages.is_null() { Value::Null } else { json!({"messages": messages}) };
+        update(&agent, thread, values, as_node, None).await.unwrap();
+        let state = agent.threads().state(thread).await.unwrap().unwrap();
         // Nodes that have nothing to do are passed on the way.
         let next: Vec<String> = state
             .next
@@ -129,13 +134,13 @@ async fn what_comes_next_follows_from_who_is_taken_to_have_run() {
 async fn a_first_message_that_is_put_in_is_gone_on_with() {
     let (world, server) = (World::new(), answering("Hello."));
     let agent = world.agent_with(&server);
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     let state = put(&agent, thread, json!({"messages": [{"type": "human", "content": "Hi."}]})).await;
     assert!(!state.next.is_empty());
     assert_eq!(state.parent_id, None);
     let end = run(&agent, thread, &RunRequest::default()).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
-    assert_eq!(texts(&agent.state(thread).await.unwrap().unwrap()), ["Hi.", "Hello."]);
+    assert_eq!(texts(&agent.threads().state(thread).await.unwrap().unwrap()), ["Hi.", "Hello."]);
 }
 
 #[tokio::test]
@@ -143,7 +148,7 @@ async fn an_imported_thread_can_be_changed_before_anything_ran_in_it() {
     let (world, server) = (World::new(), answering("Hello."));
     let agent = world.agent_with(&server);
     let thread = import(&world, &agent).await.unwrap();
-    let imported = agent.state(thread).await.unwrap().unwrap();
+    let imported = agent.threads().state(thread).await.unwrap().unwrap();
     let state = put(&agent, thread, json!({"messages": [{"type": "human", "content": "One more."}]})).await;
     assert_eq!(
         (state.messages.len(), state.parent_id.as_ref()),
@@ -157,7 +162,7 @@ async fn asked(world: &World) -> (Server, Agent, ThreadId) {
     let call = Reply::call("c1", "write_file", json!({"path": "a", "content": "x"}));
     let server = Server::start(Script::new([call, Reply::text("Done.").repeated()])).unwrap();
     let agent = world.agent_under(&server, ("", Policy::Ask));
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     let end = run(&agent, thread, &saying("h1", "Write it.")).await;
     assert_eq!(end.status, RunStatus::Interrupted);
     (server, agent, thread)
@@ -167,12 +172,12 @@ async fn asked(world: &World) -> (Server, Agent, ThreadId) {
 async fn a_question_is_given_up_with_a_change_and_asked_again_when_the_thread_goes_on() {
     let world = World::new();
     let (_server, agent, thread) = asked(&world).await;
-    let before = agent.state(thread).await.unwrap().unwrap();
+    let before = agent.threads().state(thread).await.unwrap().unwrap();
     let state = put(&agent, thread, json!({"files": {"a": "b"}})).await;
     assert_eq!((&state.next, state.interrupts.len()), (&before.next, 0));
-    assert_eq!(agent.pending(thread).await.unwrap(), []);
+    assert_eq!(agent.runs().pending_interrupts(thread).await.unwrap(), []);
     assert_eq!(status(&agent, thread).await, ThreadStatus::Interrupted);
-    assert_eq!(agent.state_at(thread, before.checkpoint_id).await.unwrap().interrupts.len(), 1);
+    assert_eq!(agent.threads().state_at(thread, before.checkpoint_id).await.unwrap().interrupts.len(), 1);
     let end = run(&agent, thread, &RunRequest::default()).await;
     assert_eq!((end.status, end.interrupts.len()), (RunStatus::Interrupted, 1), "{end:?}");
     assert_ne!(end.interrupts[0].interrupt_id, before.interrupts[0].interrupt_id);
@@ -183,9 +188,8 @@ async fn a_question_is_given_up_with_a_change_and_asked_again_when_the_thread_go
 async fn everything_that_waits_is_given_up_as_the_end() {
     let world = World::new();
     let (_server, agent, thread) = asked(&world).await;
-    let end = StateChange { as_node: Some("__end__".to_owned()), ..StateChange::default() };
-    agent.update_state(thread, end.clone()).await.unwrap();
-    let state = agent.state(thread).await.unwrap().unwrap();
+    update(&agent, thread, Value::Null, Some("__end__"), None).await.unwrap();
+    let state = agent.threads().state(thread).await.unwrap().unwrap();
     assert_eq!((state.next.len(), state.interrupts.len()), (0, 0));
     assert_eq!(status(&agent, thread).await, ThreadStatus::Idle);
     let done = run(&agent, thread, &saying("h2", "Never mind.")).await;
@@ -197,19 +201,22 @@ async fn everything_that_waits_is_given_up_as_the_end() {
     let agent = other.agent_with(&server);
     let parent = import(&other, &agent).await.unwrap();
     let (frames, cancel) = quiet();
-    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let pending =
+        agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     let state = put(&agent, parent, json!({"files": {"a": "b"}})).await;
     assert_eq!(
         (state.interrupts.len(), state.next.as_slice()),
         (1, ["handoff_approval".to_owned()].as_slice())
     );
-    agent.update_state(parent, end).await.unwrap();
-    let state = agent.state(parent).await.unwrap().unwrap();
+    update(&agent, parent, Value::Null, Some("__end__"), None).await.unwrap();
+    let state = agent.threads().state(parent).await.unwrap().unwrap();
     assert_eq!((state.interrupts.len(), state.next.len()), (0, 0));
     assert_eq!(status(&agent, parent).await, ThreadStatus::Idle);
-    let handoff = agent.handoff(pending.handoff.handoff_id).await.unwrap();
+    let handoff = agent.handoffs().get(pending.handoff.handoff_id).await.unwrap();
     assert!(!handoff.status.is_pending(), "{handoff:?}");
-    assert!(agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap().is_new);
+    assert!(
+        agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap().is_new
+    );
 }
 
 #[tokio::test]
@@ -218,25 +225,28 @@ async fn a_handoff_goes_with_the_messages_before_it() {
     let agent = world.agent_with(&server);
     let parent = import(&world, &agent).await.unwrap();
     let (frames, cancel) = quiet();
-    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
-    let first = agent.state(parent).await.unwrap().unwrap().messages[0].id.clone();
+    let pending =
+        agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let first = agent.threads().state(parent).await.unwrap().unwrap().messages[0].id.clone();
     let state = put(&agent, parent, json!({"messages": [{"type": "remove", "id": first}]})).await;
     assert_eq!((state.interrupts.len(), state.next.len()), (0, 0));
     assert!(!state.channels.keys().any(|name| name.starts_with("handoff")), "{:?}", state.channels);
     assert_eq!(status(&agent, parent).await, ThreadStatus::Idle);
-    assert!(!agent.handoff(pending.handoff.handoff_id).await.unwrap().status.is_pending());
-    assert!(agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap().is_new);
+    assert!(!agent.handoffs().get(pending.handoff.handoff_id).await.unwrap().status.is_pending());
+    assert!(
+        agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap().is_new
+    );
 }
 
 #[tokio::test]
 async fn a_thread_is_filled_without_a_model() {
     let world = World::new();
     let agent = world.agent();
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     let state = put(&agent, thread, json!({"messages": [{"type": "human", "content": "Hi."}]})).await;
     assert_eq!((texts(&state), state.next.len()), (vec!["Hi.".to_owned()], 0));
-    let start = StateChange { as_node: Some("__start__".to_owned()), ..StateChange::default() };
-    assert!(matches!(agent.update_state(thread, start).await, Err(Error::NoModel { .. })));
+    let started = update(&agent, thread, Value::Null, Some("__start__"), None).await;
+    assert!(matches!(started, Err(Error::Run(RunError::NoModel(_)))));
 }
 
 /// No checkpoint of any thread.
@@ -247,63 +257,53 @@ async fn a_change_that_cannot_be_made_changes_nothing() {
     let (world, server) = (World::new(), answering("Hello."));
     let (agent, thread) = greeted(&world, &server).await;
     let before = all(&agent, thread).await;
-    let change = |what: Value, as_node: Option<&str>, at: Option<&str>| StateChange {
-        values: values(what),
-        as_node: as_node.map(str::to_owned),
-        point: at.map(|at| at.parse().unwrap()),
-    };
-    for (change, is_expected) in [
-        (change(json!({}), Some("nowhere"), None), "go on behind node `nowhere`"),
-        (change(json!({"messages": 3}), None, None), "change the state"),
-        (change(json!({"messages": [{"content": "x"}]}), None, None), "neither `role` nor `type`"),
-        (change(json!({"messages": [{"type": "remove", "id": "none"}]}), None, None), "no message `none`"),
-        (change(json!({"title": "x"}), Some("__end__"), None), "as `__end__`"),
-        (change(json!({"title": "x"}), Some("__copy__"), None), "as `__copy__`"),
-        (change(json!({}), None, Some(NOWHERE)), "find checkpoint `0192f0c1"),
+    let nowhere: CheckpointId = NOWHERE.parse().unwrap();
+    for (what, as_node, point, is_expected) in [
+        (json!({}), Some("nowhere"), None, "there is no node `nowhere`"),
+        (json!({"messages": 3}), None, None, "change the state"),
+        (json!({"messages": [{"content": "x"}]}), None, None, "neither `role` nor `type`"),
+        (json!({"messages": [{"type": "remove", "id": "none"}]}), None, None, "no message `none`"),
+        (json!({"title": "x"}), Some("__end__"), None, "as `__end__`"),
+        (json!({"title": "x"}), Some("__copy__"), None, "as `__copy__`"),
+        (json!({}), None, Some(nowhere), "find checkpoint `0192f0c1"),
     ] {
-        let refused = agent.update_state(thread, change.clone()).await.unwrap_err();
-        assert!(refused.to_string().contains(is_expected), "{change:?}: {refused}");
+        let refused = update(&agent, thread, what.clone(), as_node, point).await.unwrap_err();
+        assert!(refused.to_string().contains(is_expected), "{what} as {as_node:?}: {refused}");
         assert_eq!(refused.class(), agent::Class::User, "{refused}");
         assert_eq!(all(&agent, thread).await, before);
     }
-    let unknown = agent.update_state(ThreadId::generate(), StateChange::default()).await;
-    assert!(matches!(unknown, Err(Error::UnknownThread { .. })));
+    let unknown = agent.threads().update_state(ThreadId::generate(), StateChange::default()).await;
+    assert!(matches!(unknown, Err(Error::Thread(ThreadError::Unknown(_)))));
     // What a run works on does not change under it.
     let (frames, cancel) = quiet();
-    let begun = agent.begin(RunId::generate(), thread, &saying("h2", "Wait."), &frames).await.unwrap();
-    let busy = agent.update_state(thread, StateChange::default()).await.unwrap_err();
+    let begun = agent.runs().begin(RunId::generate(), thread, &saying("h2", "Wait."), &frames).await.unwrap();
+    let busy = agent.threads().update_state(thread, StateChange::default()).await.unwrap_err();
     assert_eq!(busy.class(), agent::Class::Conflict, "{busy}");
-    let end = agent.drive_begun(begun, &frames, &cancel).await.unwrap();
+    let end = agent.runs().drive_begun(begun, &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success);
-    agent.update_state(thread, StateChange::default()).await.unwrap();
+    agent.threads().update_state(thread, StateChange::default()).await.unwrap();
 }
 
 #[tokio::test]
 async fn an_earlier_point_is_changed_on_a_branch_of_its_own() {
     let (world, server) = (World::new(), answering("Hello."));
     let (agent, thread) = greeted(&world, &server).await;
-    let first = agent.state(thread).await.unwrap().unwrap();
+    let first = agent.threads().state(thread).await.unwrap().unwrap();
     run(&agent, thread, &saying("h2", "Two.")).await;
-    let second = agent.state(thread).await.unwrap().unwrap();
-    let change = StateChange {
-        values: values(json!({"messages": [{"type": "human", "id": "h3", "content": "Other."}]})),
-        point: Some(first.checkpoint_id),
-        ..StateChange::default()
-    };
-    agent.update_state(thread, change).await.unwrap();
-    let head = agent.state(thread).await.unwrap().unwrap();
+    let second = agent.threads().state(thread).await.unwrap().unwrap();
+    let other = json!({"messages": [{"type": "human", "id": "h3", "content": "Other."}]});
+    update(&agent, thread, other, None, Some(first.checkpoint_id)).await.unwrap();
+    let head = agent.threads().state(thread).await.unwrap().unwrap();
     assert_eq!(texts(&head), ["Hi.", "Hello.", "Other."]);
     assert_eq!(head.parent_id.as_ref(), Some(&first.checkpoint_id));
     assert_eq!(head.number, first.number + 1);
-    assert_eq!(agent.state_at(thread, second.checkpoint_id).await.unwrap().messages, second.messages);
+    assert_eq!(
+        agent.threads().state_at(thread, second.checkpoint_id).await.unwrap().messages,
+        second.messages
+    );
     // A copy stands beside what it copies.
-    let copy = StateChange {
-        as_node: Some("__copy__".to_owned()),
-        point: Some(second.checkpoint_id),
-        ..StateChange::default()
-    };
-    agent.update_state(thread, copy).await.unwrap();
-    let copied = agent.state(thread).await.unwrap().unwrap();
+    update(&agent, thread, Value::Null, Some("__copy__"), Some(second.checkpoint_id)).await.unwrap();
+    let copied = agent.threads().state(thread).await.unwrap().unwrap();
     assert_eq!((said(&copied), &copied.next), (said(&second), &second.next));
     assert_eq!(copied.parent_id, second.parent_id);
 }
@@ -312,16 +312,15 @@ async fn an_earlier_point_is_changed_on_a_branch_of_its_own() {
 async fn b3_a_message_that_was_removed_can_be_put_in_again_under_its_id() {
     let world = World::new();
     let agent = world.agent();
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     for (given, expected) in [
         (json!([{"type": "human", "id": "m", "content": "One."}]), vec!["One."]),
         (json!([{"type": "remove", "id": "m"}]), vec![]),
         (json!([{"type": "human", "id": "m", "content": "Two."}]), vec!["Two."]),
         (json!([{"type": "human", "id": "m", "content": "Three."}]), vec!["Three."]),
     ] {
-        let change = StateChange { values: values(json!({"messages": given})), ..StateChange::default() };
-        agent.update_state(thread, change).await.unwrap();
-        assert_eq!(texts(&agent.state(thread).await.unwrap().unwrap()), expected);
+        update(&agent, thread, json!({"messages": given}), None, None).await.unwrap();
+        assert_eq!(texts(&agent.threads().state(thread).await.unwrap().unwrap()), expected);
     }
 }
 
@@ -337,20 +336,20 @@ async fn whatever_puts_something_into_a_thread_says_which_assistant_works_there(
             && thread.metadata.get("assistant_id") == Some(&json!(wire_id))
     };
     let (frames, cancel) = quiet();
-    let by_the_terminal = agent.create_thread(None).await.unwrap().thread_id;
-    agent.send(by_the_terminal, "Hello.", &frames, &cancel).await.unwrap();
+    let by_the_terminal = agent.threads().create(None).await.unwrap().thread_id;
+    agent.runs().send(by_the_terminal, "Hello.", &frames, &cancel).await.unwrap();
     assert!(is_said(by_the_terminal).await);
-    let fork = agent.fork_thread(by_the_terminal, None).await.unwrap().thread_id;
+    let fork = agent.threads().fork(by_the_terminal, None).await.unwrap().thread_id;
     assert!(is_said(fork).await);
-    let changed = agent.create_thread(None).await.unwrap().thread_id;
+    let changed = agent.threads().create(None).await.unwrap().thread_id;
     assert!(!is_said(changed).await, "nothing is in it");
     let values = json!({"messages": [{"role": "user", "content": "Hello."}]});
-    let change = StateChange { values: values.as_object().cloned(), ..StateChange::default() };
-    agent.update_state(changed, change).await.unwrap();
+    update(&agent, changed, values, None, None).await.unwrap();
     assert!(is_said(changed).await);
     let (offline, request) = (world.agent(), HandoffRequest::default());
-    let handoff = offline.request_handoff(by_the_terminal, request, &frames, &cancel).await.unwrap().handoff;
+    let handoff =
+        offline.handoffs().request(by_the_terminal, request, &frames, &cancel).await.unwrap().handoff;
     let accepted = Decisions { decisions: vec![Decision::Approve { args: None, summary_sha256: None }] };
-    offline.decide_handoff(handoff.handoff_id, &accepted, &frames, &cancel).await.unwrap();
+    offline.handoffs().decide(handoff.handoff_id, &accepted, &frames, &cancel).await.unwrap();
     assert!(is_said(handoff.child_thread_id).await);
 }

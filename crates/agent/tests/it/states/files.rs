@@ -25,7 +25,7 @@ async fn files_are_told_with_their_bytes_as_far_as_these_can_be_kept() {
     let events = vec![said(3), said(17 << 20), said(3)];
     let writes = vec![Write::PutArtifact(artifact), Write::Append { thread_id: desk.thread, events }];
     desk.agent.store().commit(Transaction { fence: None, writes }).await.unwrap();
-    let messages = desk.agent.messages_after(desk.thread, 0).await.unwrap();
+    let messages = desk.agent.threads().messages_after(desk.thread, 0).await.unwrap();
     let told = |message: &StateMessage| message.base64_of(&sha256);
     let kept: Vec<_> = messages.iter().map(|message| told(message)).collect();
     assert_eq!(kept, [Some("cG5n".to_owned()), None, Some("cG5n".to_owned())]);

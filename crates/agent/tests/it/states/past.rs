@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use agent::{CompactionRequest, HandoffRequest, HistoryItem, HistoryQuery, IfExists, Policy, StateMessage};
+use agent::{
+    CompactionRequest, GraphPlace, HandoffRequest, HistoryItem, HistoryQuery, IfExists, Policy, StateMessage,
+    StateOrigin,
+};
 use journal::Superseded;
 use protocol::{
     Block, CheckpointId, EventType, Message, NewEvent, RunRequest, RunStatus, Scope, ThreadId, ThreadStatus,
 };
-use scripted::{Reply, Script, Server};
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
+use test_model::{Reply, Script, Server};
 
 use super::{all, run, said, saying, texts};
 use crate::world::{World, answering, approve, decisions, drafting_then_answering, import, messages, quiet};
@@ -26,68 +29,76 @@ async fn b3_every_message_has_the_same_id_and_place_wherever_it_is_shown() {
     let list = Reply::text("I look.").and_call("c1", "ls", json!({}));
     let server = Server::start(Script::new([list, Reply::text("Nothing.").repeated()])).unwrap();
     let agent = world.agent_with(&server);
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     run(&agent, thread, &saying("h1", "Look around.")).await;
     let (frames, cancel) = quiet();
-    agent.send(thread, "And again.", &frames, &cancel).await.unwrap();
-    let state = agent.state(thread).await.unwrap().unwrap();
+    agent.runs().send(thread, "And again.", &frames, &cancel).await.unwrap();
+    let state = agent.threads().state(thread).await.unwrap().unwrap();
     let shown: Vec<(String, u64)> = state.messages.iter().map(|m| (m.id.clone(), m.seq)).collect();
     assert_eq!(shown.len(), 6);
     assert_eq!(shown[0].0, "h1", "a client's id is kept");
     assert!(shown.is_sorted_by_key(|(_, seq)| *seq));
     assert_eq!(shown.iter().map(|(id, _)| id).collect::<BTreeSet<_>>().len(), shown.len());
-    let history = agent.history(thread).await.unwrap();
+    let history = agent.threads().history(thread).await.unwrap();
     let said = history.iter().filter(|entry| matches!(entry.what, HistoryItem::Message(_)));
     assert_eq!(said.map(|entry| (entry.id.clone(), entry.seq)).collect::<Vec<_>>(), shown);
     let page = HistoryQuery { limit: 100, ..HistoryQuery::default() };
-    let page = agent.history_page(thread, &page).await.unwrap();
+    let page = agent.threads().history_page(thread, &page).await.unwrap();
     assert_eq!(page.entries.iter().map(|entry| (entry.id.clone(), entry.seq)).collect::<Vec<_>>(), shown);
-    let events = agent.events(thread).await.unwrap();
+    let events = agent.threads().events(thread).await.unwrap();
     let of_events = events.iter().filter_map(StateMessage::of).map(|message| (message.id, message.seq));
     assert_eq!(of_events.collect::<Vec<_>>(), shown);
-    let after = agent.messages_after(thread, shown[2].1).await.unwrap();
+    let after = agent.threads().messages_after(thread, shown[2].1).await.unwrap();
     assert_eq!(after, state.messages[3..]);
     for earlier in all(&agent, thread).await {
         assert_eq!(earlier.messages, state.messages[..earlier.messages.len()]);
     }
     drop(agent);
     let reopened = world.agent_with(&server);
-    assert_eq!(reopened.state(thread).await.unwrap().unwrap(), state, "b4: nor does a restart change them");
+    assert_eq!(
+        reopened.threads().state(thread).await.unwrap().unwrap(),
+        state,
+        "b4: nor does a restart change them"
+    );
 }
 
 #[tokio::test]
 async fn a_turn_begins_with_a_point_that_does_not_hold_its_message() {
     let (world, server) = (World::new(), answering("Hello."));
     let agent = world.agent_with(&server);
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
-    assert_eq!(agent.state(thread).await.unwrap(), None);
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
+    assert_eq!(agent.threads().state(thread).await.unwrap(), None);
     assert_eq!(all(&agent, thread).await, []);
     let metadata = Map::from_iter([("tag".to_owned(), json!("x")), ("step".to_owned(), json!("mine"))]);
     let end = run(&agent, thread, &RunRequest { metadata, ..saying("h1", "Hi.") }).await;
     let states = all(&agent, thread).await;
-    let shape = agent.nodes();
+    let shape = agent.admin().graph_shape();
+    let is_node = |next: &String| {
+        shape.places.iter().any(|place| matches!(place, GraphPlace::Node(name) if name == next))
+    };
     assert!(states.len() <= 4, "{}", states.len());
     let (input, admission) = (&states[states.len() - 1], &states[states.len() - 2]);
-    assert_eq!((input.source, input.number, input.parent_id.as_ref()), ("input", -1, None));
-    assert_eq!((input.next.as_slice(), input.messages.len()), (["__start__".to_owned()].as_slice(), 0));
-    assert_eq!((admission.source, admission.number), ("loop", 0));
+    assert_eq!((input.origin, input.number, input.parent_id.as_ref()), (StateOrigin::Input, -1, None));
+    assert_eq!((input.next.len(), input.messages.len()), (0, 0));
+    assert_eq!((admission.origin, admission.number), (StateOrigin::Step, 0));
     assert_eq!(
         (admission.parent_id.as_ref(), texts(admission)),
         (Some(&input.checkpoint_id), vec!["Hi.".to_owned()])
     );
     for state in &states {
         assert_eq!(state.run_id, Some(end.run_id));
-        assert_eq!((&state.metadata["tag"], &state.metadata["source"]), (&json!("x"), &json!(state.source)));
-        assert_eq!(state.metadata["step"], json!(state.number), "what is ours no client says");
-        assert_eq!(state.metadata["parents"], json!({}));
-        assert!(state.next.iter().all(|next| shape.nodes.contains(&next.as_str())), "{:?}", state.next);
+        assert_eq!(Value::Object(state.run_metadata.clone()), json!({"tag": "x", "step": "mine"}));
+        assert!(state.next.iter().all(is_node), "{:?}", state.next);
     }
     assert_eq!((states[0].next.len(), states[0].interrupts.len()), (0, 0));
     assert_eq!(texts(&states[0]), ["Hi.", "Hello."]);
-    let unknown = agent.state_at(thread, CheckpointId::generate()).await;
-    assert!(matches!(unknown, Err(agent::Error::UnknownCheckpoint { .. })), "{unknown:?}");
+    let unknown = agent.threads().state_at(thread, CheckpointId::generate()).await;
+    assert!(
+        matches!(unknown, Err(agent::Error::Thread(agent::ThreadError::UnknownCheckpoint { .. }))),
+        "{unknown:?}"
+    );
     for limit in [0, journal::PAGE_ROWS_MAX + 1] {
-        assert!(agent.states(thread, None, limit).await.is_err(), "a9: {limit}");
+        assert!(agent.threads().states(thread, None, limit).await.is_err(), "a9: {limit}");
     }
 }
 
@@ -95,20 +106,19 @@ async fn a_turn_begins_with_a_point_that_does_not_hold_its_message() {
 async fn a_question_is_shown_where_it_waits_and_where_it_was_asked() {
     let (world, server) = (World::new(), writing());
     let agent = world.agent_under(&server, ("", Policy::Ask));
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     let end = run(&agent, thread, &saying("h1", "Write it.")).await;
     assert_eq!(end.status, RunStatus::Interrupted);
-    let asked = agent.state(thread).await.unwrap().unwrap();
+    let asked = agent.threads().state(thread).await.unwrap().unwrap();
     assert_eq!(asked.interrupts, end.interrupts);
     assert_eq!(asked.next, [end.interrupts[0].node.clone()]);
-    assert_eq!(asked.task_id(&asked.next[0]), agent::task_id(asked.checkpoint_id, &asked.next[0]));
     let approve = json!({"decisions": [{"type": "approve"}]});
     let resume = protocol::Command { resume: Some(approve), ..protocol::Command::default() };
     let end = run(&agent, thread, &RunRequest { command: Some(resume), ..RunRequest::default() }).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
-    let head = agent.state(thread).await.unwrap().unwrap();
+    let head = agent.threads().state(thread).await.unwrap().unwrap();
     assert_eq!((head.next.len(), head.interrupts.len()), (0, 0));
-    let then = agent.state_at(thread, asked.checkpoint_id).await.unwrap();
+    let then = agent.threads().state_at(thread, asked.checkpoint_id).await.unwrap();
     assert_eq!(then.interrupts[0].interrupt_id, asked.interrupts[0].interrupt_id);
     assert_eq!((&then.next, &then.messages), (&asked.next, &asked.messages));
     let listed = all(&agent, thread).await;
@@ -121,11 +131,11 @@ async fn the_failure_of_a_run_is_told_at_the_head() {
     let world = World::new();
     let server = Server::start(Script::new([Reply::status(400, "no such model").repeated()])).unwrap();
     let agent = world.agent_with(&server);
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     let end = run(&agent, thread, &saying("h1", "Hi.")).await;
     assert_eq!(end.status, RunStatus::Error);
-    let head = agent.state(thread).await.unwrap().unwrap();
-    assert_eq!(head.error, end.error);
+    let head = agent.threads().state(thread).await.unwrap().unwrap();
+    assert_eq!(head.error, end.failure.map(|failure| failure.message));
     assert!(!head.next.is_empty(), "it can go on there: {head:?}");
     assert_eq!(texts(&head), ["Hi."]);
     assert!(all(&agent, thread).await[1..].iter().all(|state| state.error.is_none()));
@@ -136,26 +146,26 @@ async fn b11_what_the_model_sees_is_told_apart_from_what_was_said() {
     let (world, server) =
         (World::new(), answering(&"An answer that is not short, for there is much to say. ".repeat(60)));
     let agent = world.agent_with(&server);
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     for turn in 0..6 {
         run(&agent, thread, &saying(&format!("h{turn}"), &format!("Question {turn}, with some words.")))
             .await;
     }
-    let before = agent.context_of(thread).await.unwrap();
+    let before = agent.threads().context_of(thread).await.unwrap();
     assert_eq!((before.summary.as_ref(), before.marker_seq, before.transcript_messages), (None, None, 12));
     assert_eq!(before.kept_seqs.len(), 12);
     let (frames, cancel) = quiet();
-    let held = agent.state(thread).await.unwrap().unwrap().messages;
+    let held = agent.threads().state(thread).await.unwrap().unwrap().messages;
     let request = CompactionRequest { keep: Some(agent::Keep::Messages(2)), ..CompactionRequest::default() };
-    agent.compact(thread, &request, &frames, &cancel).await.unwrap();
-    let after = agent.context_of(thread).await.unwrap();
+    agent.threads().compact(thread, &request, &frames, &cancel).await.unwrap();
+    let after = agent.threads().context_of(thread).await.unwrap();
     let (summary, until) = (after.summary.unwrap(), after.condensed_until.unwrap());
     assert!(!summary.is_empty() && after.marker_seq.is_some());
     assert_eq!(after.transcript_messages, 12);
     assert!(after.kept_seqs.len() < 12 && after.kept_seqs.iter().any(|seq| *seq > until));
-    let state = agent.state(thread).await.unwrap().unwrap();
+    let state = agent.threads().state(thread).await.unwrap().unwrap();
     assert_eq!(state.messages, held, "b1: the transcript is whole");
-    let written = serde_json::to_value(agent.context_of(thread).await.unwrap()).unwrap();
+    let written = serde_json::to_value(agent.threads().context_of(thread).await.unwrap()).unwrap();
     assert_eq!(written["summary"], json!(summary));
 }
 
@@ -164,13 +174,16 @@ async fn b13_an_imported_thread_has_a_state_before_anything_ran_in_it() {
     let (world, server) = (World::new(), answering("It passes."));
     let agent = world.agent_with(&server);
     let thread = import(&world, &agent).await.unwrap();
-    let imported = agent.state(thread).await.unwrap().unwrap();
+    let imported = agent.threads().state(thread).await.unwrap().unwrap();
     let held = imported.messages.len();
     assert_eq!((said(&imported).len(), imported.next.len()), (messages(&agent, thread).await.len(), 0));
-    assert_eq!((imported.source, imported.parent_id.as_ref(), imported.run_id), ("update", None, None));
+    assert_eq!(
+        (imported.origin, imported.parent_id.as_ref(), imported.run_id),
+        (StateOrigin::Change, None, None)
+    );
     assert_eq!(all(&agent, thread).await, std::slice::from_ref(&imported));
-    assert_eq!(agent.state_at(thread, imported.checkpoint_id).await.unwrap(), imported);
-    assert_eq!(agent.states(thread, Some(imported.checkpoint_id), 10).await.unwrap(), []);
+    assert_eq!(agent.threads().state_at(thread, imported.checkpoint_id).await.unwrap(), imported);
+    assert_eq!(agent.threads().states(thread, Some(imported.checkpoint_id), 10).await.unwrap(), []);
     // What was the head when the client looked is named by its next message.
     let named = RunRequest { checkpoint_id: Some(imported.checkpoint_id), ..saying("h1", "Does it?") };
     let end = run(&agent, thread, &named).await;
@@ -178,7 +191,7 @@ async fn b13_an_imported_thread_has_a_state_before_anything_ran_in_it() {
     let states = all(&agent, thread).await;
     assert_eq!(states.last(), Some(&imported), "it stays the first point");
     let input = &states[states.len() - 2];
-    assert_eq!((input.source, input.number), ("input", -1));
+    assert_eq!((input.origin, input.number), (StateOrigin::Input, -1));
     assert_eq!(input.parent_id.as_ref(), Some(&imported.checkpoint_id));
     assert_eq!(states[0].messages.len(), held + 2);
     // And another message in its place begins another branch there.
@@ -197,27 +210,28 @@ async fn a_handoff_that_waits_is_in_the_messages_and_stays_there_once_it_is_deci
     let agent = world.agent_with(&server);
     let parent = import(&world, &agent).await.unwrap();
     let (frames, cancel) = quiet();
-    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
-    let asked = agent.state(parent).await.unwrap().unwrap();
+    let pending =
+        agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let asked = agent.threads().state(parent).await.unwrap().unwrap();
     let held = messages(&agent, parent).await.len();
     assert_eq!((asked.messages.len(), asked.interrupts.len()), (held + 1, 1));
     assert_eq!(asked.next, ["handoff_approval"]);
     let Message::Ai(question) = &asked.messages[held].message else { panic!("{:?}", asked.messages[held]) };
     let [Block::ToolCall { id, name, args }] = question.content.as_slice() else { panic!("{question:?}") };
     assert_eq!((name.as_str(), &args["feedback"]), ("handoff_summary", &json!("")));
-    agent.decide_handoff(pending.handoff.handoff_id, &approve(&pending), &frames, &cancel).await.unwrap();
-    let decided = agent.state(parent).await.unwrap().unwrap();
+    agent.handoffs().decide(pending.handoff.handoff_id, &approve(&pending), &frames, &cancel).await.unwrap();
+    let decided = agent.threads().state(parent).await.unwrap().unwrap();
     assert_eq!(decided.messages[..=held], asked.messages);
     let Message::Tool(outcome) = &decided.messages[held + 1].message else {
         panic!("{:?}", decided.messages)
     };
     assert_eq!((&outcome.call_id, decided.next.len()), (id, 0));
     assert_eq!(decided.channels["child_thread_id"], json!(pending.handoff.child_thread_id));
-    let contextual = agent.context_of(parent).await.unwrap();
+    let contextual = agent.threads().context_of(parent).await.unwrap();
     assert!(contextual.kept_seqs.iter().all(|seq| *seq < asked.messages[held].seq), "and in no context");
     drop(agent);
     let reopened = world.agent_with(&server);
-    assert_eq!(reopened.state(parent).await.unwrap().unwrap(), decided);
+    assert_eq!(reopened.threads().state(parent).await.unwrap().unwrap(), decided);
     assert_eq!(all(&reopened, parent).await[0], decided);
 }
 
@@ -227,13 +241,14 @@ async fn a_refined_handoff_is_told_draft_by_draft() {
     let agent = world.agent_with(&server);
     let parent = import(&world, &agent).await.unwrap();
     let (frames, cancel) = quiet();
-    let pending = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let pending =
+        agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     let refine = decisions(
         r#"{"decisions":[{"type":"edit","edited_action":{"name":"handoff_summary","args":{"feedback":"Shorter."}}}]}"#,
     );
-    let first = agent.state(parent).await.unwrap().unwrap();
-    agent.decide_handoff(pending.handoff.handoff_id, &refine, &frames, &cancel).await.unwrap();
-    let second = agent.state(parent).await.unwrap().unwrap();
+    let first = agent.threads().state(parent).await.unwrap().unwrap();
+    agent.handoffs().decide(pending.handoff.handoff_id, &refine, &frames, &cancel).await.unwrap();
+    let second = agent.threads().state(parent).await.unwrap().unwrap();
     let kinds = |from: usize| -> Vec<&str> {
         let kind = |message: &std::sync::Arc<StateMessage>| match message.message {
             Message::Human(_) => "human",
@@ -251,25 +266,25 @@ async fn k1_a_state_is_its_owners_only() {
     let (world, server) = (World::new(), answering("Hello."));
     let local = world.agent_with(&server);
     let [alice, bob] = ["alice", "bob"].map(|name| local.scoped(Scope::Owner(Some(name.parse().unwrap()))));
-    let thread = alice.create_thread(None).await.unwrap().thread_id;
+    let thread = alice.threads().create(None).await.unwrap().thread_id;
     run(&alice, thread, &saying("h1", "Mine.")).await;
-    let head = alice.state(thread).await.unwrap().unwrap();
+    let head = alice.threads().state(thread).await.unwrap().unwrap();
     for other in [&bob, &local] {
-        assert!(other.state(thread).await.is_err());
-        assert!(other.states(thread, None, 10).await.is_err());
-        assert!(other.state_at(thread, head.checkpoint_id).await.is_err());
-        assert!(other.messages_after(thread, 0).await.is_err());
-        assert!(other.context_of(thread).await.is_err());
-        assert!(other.copy_thread(thread).await.is_err());
-        assert!(other.update_state(thread, agent::StateChange::default()).await.is_err());
-        assert_eq!(alice.state(thread).await.unwrap().as_ref(), Some(&head));
+        assert!(other.threads().state(thread).await.is_err());
+        assert!(other.threads().states(thread, None, 10).await.is_err());
+        assert!(other.threads().state_at(thread, head.checkpoint_id).await.is_err());
+        assert!(other.threads().messages_after(thread, 0).await.is_err());
+        assert!(other.threads().context_of(thread).await.is_err());
+        assert!(other.threads().copy(thread).await.is_err());
+        assert!(other.threads().update_state(thread, agent::StateChange::default()).await.is_err());
+        assert_eq!(alice.threads().state(thread).await.unwrap().as_ref(), Some(&head));
     }
     // The transcripts are shared between the agents, and what is gone is in none of them.
-    alice.delete_thread(thread).await.unwrap();
-    assert!(alice.state(thread).await.is_err());
-    let (again, _) = alice.ensure_thread(Some(thread), Map::new(), IfExists::Raise).await.unwrap();
-    assert_eq!(alice.state(again.thread_id).await.unwrap(), None);
-    assert_eq!(alice.messages_after(thread, 0).await.unwrap(), []);
+    alice.threads().delete(thread).await.unwrap();
+    assert!(alice.threads().state(thread).await.is_err());
+    let (again, _) = alice.threads().ensure(Some(thread), Map::new(), IfExists::Raise).await.unwrap();
+    assert_eq!(alice.threads().state(again.thread_id).await.unwrap(), None);
+    assert_eq!(alice.threads().messages_after(thread, 0).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -278,7 +293,7 @@ async fn b3_readers_at_the_same_time_see_every_message_once_and_in_order() {
     const READERS: usize = 8;
     let world = World::new();
     let agent = world.agent();
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     let writer = agent.clone();
     let writing = tokio::spawn(async move {
         for number in 0..MESSAGES {
@@ -293,7 +308,7 @@ async fn b3_readers_at_the_same_time_see_every_message_once_and_in_order() {
             let agent = agent.clone();
             tokio::spawn(async move {
                 loop {
-                    let messages = agent.messages_after(thread, 0).await.unwrap();
+                    let messages = agent.threads().messages_after(thread, 0).await.unwrap();
                     for (number, message) in messages.iter().enumerate() {
                         assert_eq!(message.message.text(), number.to_string());
                     }
@@ -315,54 +330,63 @@ async fn b12_a_copy_has_the_whole_transcript_and_goes_its_own_way() {
     let (world, server) = (World::new(), answering("Hello."));
     let agent = world.agent_with(&server);
     let metadata = Map::from_iter([("note".to_owned(), json!("mine"))]);
-    let (source, _) = agent.ensure_thread(None, metadata, IfExists::Raise).await.unwrap();
+    let (source, _) = agent.threads().ensure(None, metadata, IfExists::Raise).await.unwrap();
     let thread = source.thread_id;
     run(&agent, thread, &saying("h1", "One.")).await;
     run(&agent, thread, &saying("h2", "Two.")).await;
-    let copy = agent.copy_thread(thread).await.unwrap();
+    let copy = agent.threads().copy(thread).await.unwrap();
     assert_eq!((copy.status, &copy.metadata["note"]), (ThreadStatus::Idle, &json!("mine")));
-    let (held, there) =
-        (agent.state(thread).await.unwrap().unwrap(), agent.state(copy.thread_id).await.unwrap().unwrap());
+    let (held, there) = (
+        agent.threads().state(thread).await.unwrap().unwrap(),
+        agent.threads().state(copy.thread_id).await.unwrap().unwrap(),
+    );
     assert_eq!(said(&there), said(&held));
     let runs = |state: &agent::State| state.messages.iter().map(|m| m.run_id).collect::<Vec<_>>();
     assert_eq!(runs(&there), runs(&held), "each message is still of its run");
-    assert_eq!((there.source, there.next.len(), there.parent_id.as_ref()), ("update", 0, None));
+    assert_eq!((there.origin, there.next.len(), there.parent_id.as_ref()), (StateOrigin::Change, 0, None));
     assert_eq!(all(&agent, copy.thread_id).await, std::slice::from_ref(&there));
     run(&agent, copy.thread_id, &saying("h3", "Three.")).await;
-    assert_eq!(agent.state(copy.thread_id).await.unwrap().unwrap().messages.len(), 6);
-    assert_eq!(agent.state(thread).await.unwrap().unwrap(), held);
-    let created = agent.events(copy.thread_id).await.unwrap();
+    assert_eq!(agent.threads().state(copy.thread_id).await.unwrap().unwrap().messages.len(), 6);
+    assert_eq!(agent.threads().state(thread).await.unwrap().unwrap(), held);
+    let created = agent.threads().events(copy.thread_id).await.unwrap();
     let created = created.iter().find(|event| event.kind() == Some(EventType::ThreadCreated)).unwrap();
     assert_eq!(created.content_value()["parent_thread_id"], json!(thread));
-    let empty = agent.create_thread(None).await.unwrap().thread_id;
-    let copy = agent.copy_thread(empty).await.unwrap();
-    assert_eq!(agent.state(copy.thread_id).await.unwrap(), None);
-    assert!(agent.copy_thread(ThreadId::generate()).await.is_err());
+    let empty = agent.threads().create(None).await.unwrap().thread_id;
+    let copy = agent.threads().copy(empty).await.unwrap();
+    assert_eq!(agent.threads().state(copy.thread_id).await.unwrap(), None);
+    assert!(agent.threads().copy(ThreadId::generate()).await.is_err());
 }
 
 #[tokio::test]
 async fn what_a_rewind_took_back_is_still_the_past() {
     let (world, server) = (World::new(), answering("Hello."));
     let agent = world.agent_with(&server);
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     run(&agent, thread, &saying("h1", "One.")).await;
-    let first = agent.state(thread).await.unwrap().unwrap();
+    let first = agent.threads().state(thread).await.unwrap().unwrap();
     run(&agent, thread, &saying("h2", "Two.")).await;
-    let second = agent.state(thread).await.unwrap().unwrap();
-    agent.rewind(thread, first.messages[1].seq).await.unwrap();
-    let head = agent.state(thread).await.unwrap().unwrap();
-    assert_eq!((head.source, &head.messages, head.next.len()), ("fork", &first.messages, 0));
-    assert_eq!(agent.state_at(thread, second.checkpoint_id).await.unwrap().messages, second.messages);
+    let second = agent.threads().state(thread).await.unwrap().unwrap();
+    agent.threads().rewind(thread, first.messages[1].seq).await.unwrap();
+    let head = agent.threads().state(thread).await.unwrap().unwrap();
+    assert_eq!((head.origin, &head.messages, head.next.len()), (StateOrigin::Rewind, &first.messages, 0));
+    assert_eq!(
+        agent.threads().state_at(thread, second.checkpoint_id).await.unwrap().messages,
+        second.messages
+    );
     // A client that still shows what was taken back goes on from there.
     let on = RunRequest { checkpoint_id: Some(second.checkpoint_id), ..saying("h3", "Three.") };
     let end = run(&agent, thread, &on).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
-    let now = agent.state(thread).await.unwrap().unwrap();
+    let now = agent.threads().state(thread).await.unwrap().unwrap();
     assert_eq!(texts(&now), ["One.", "Hello.", "Two.", "Hello.", "Three.", "Hello."]);
     assert_eq!(said(&now)[..4], said(&second), "under the ids they had");
     let runs: Vec<_> = now.messages[..4].iter().map(|message| message.run_id).collect();
     assert_eq!(runs, second.messages.iter().map(|message| message.run_id).collect::<Vec<_>>());
-    assert_eq!(agent.cost(thread).await.unwrap().models[0].calls, 3, "what is said again is not paid again");
+    assert_eq!(
+        agent.threads().cost_report(thread).await.unwrap().models[0].calls,
+        3,
+        "what is said again is not paid again"
+    );
     let sent = server.requests().last().unwrap().body["messages"].clone();
     assert_eq!(sent.as_array().unwrap().len(), 5, "the model sees the whole branch: {sent}");
     let stored = agent.store().checkpoints(thread, None, 100, Superseded::Shown).await.unwrap();

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use agent::{Agent, State, StateChange};
+use agent::{Agent, State, StateOrigin};
 use journal::Superseded;
 use proptest::prelude::*;
 use protocol::{CheckpointId, RunRequest, RunStatus, ThreadId};
 use serde_json::{Value, json};
 
-use super::{all, run, said, saying, values};
+use super::{all, run, said, saying, update};
 use crate::world::{World, answering};
 
 /// One thing a client does; numbers choose among what there is.
@@ -94,11 +94,10 @@ impl Tree {
         assert!(!new.is_empty(), "something came of it");
         let mut before = from;
         for state in new {
-            let first = if state.source == "input" { -1 } else { 0 };
+            let first = if state.origin == StateOrigin::Input { -1 } else { 0 };
             let number = before.as_ref().map_or(first, |id| self.node(id).number + 1);
             assert_eq!(parent(&state), before, "{state:?}");
             assert_eq!(state.number, number, "{state:?}");
-            assert_eq!(state.metadata["step"], number);
             let node = Node { parent: before, messages: said(&state), number, next: state.next.clone() };
             self.order.push(id(&state));
             self.nodes.insert(id(&state), node);
@@ -153,7 +152,7 @@ impl Garden {
         let before = self.tree.messages(parent.as_deref());
         let new = self.new_states().await;
         let (head, first) = (&new[0], new.last().unwrap());
-        assert_eq!((first.source, first.next.as_slice()), ("input", ["__start__".to_owned()].as_slice()));
+        assert_eq!((first.origin, first.next.len()), (StateOrigin::Input, 0));
         assert_eq!(said(first), before, "the input does not hold the message");
         let (held, answer) = said(head).split_at(before.len()).to_owned_pair();
         assert_eq!(held, before);
@@ -174,7 +173,10 @@ impl Garden {
         let first = new.last().unwrap();
         // Where the thread stands, it goes on.
         let is_head = self.tree.head.as_ref() == Some(&at) && self.tree.rewound.is_none();
-        assert_eq!((first.source, said(first)), (if is_head { "loop" } else { "fork" }, before));
+        assert_eq!(
+            (first.origin, said(first)),
+            (if is_head { StateOrigin::Step } else { StateOrigin::Rewind }, before)
+        );
         self.tree.grow(new, Some(at));
     }
 
@@ -198,7 +200,7 @@ impl Garden {
         let keep = heads[index % heads.len()].0;
         // The newest one that has seen nothing else.
         let to = heads.iter().find(|(head, _)| *head <= keep).unwrap().1.clone();
-        self.agent.rewind(self.thread, keep).await.unwrap();
+        self.agent.threads().rewind(self.thread, keep).await.unwrap();
         let new = self.new_states().await;
         assert_eq!(new.len(), 1, "one point tells of it, as long as nothing follows");
         assert_eq!(parent(&new[0]).as_ref(), Some(&to));
@@ -212,15 +214,12 @@ impl Garden {
         let mut expected = self.tree.messages(known.as_deref());
         let Some(messages) = edited(&mut expected, edit, text) else { return };
         let is_copy = matches!(edit, Edit::Copy);
-        let change = StateChange {
-            values: values(json!({"messages": messages})).filter(|_| !is_copy),
-            as_node: is_copy.then(|| "__copy__".to_owned()),
-            point: at.as_deref().map(point),
-        };
-        let changed = self.agent.update_state(self.thread, change).await.unwrap();
+        let values = if is_copy { Value::Null } else { json!({"messages": messages}) };
+        let (as_node, at_point) = (is_copy.then_some("__copy__"), at.as_deref().map(point));
+        let changed = update(&self.agent, self.thread, values, as_node, at_point).await.unwrap();
         let new = self.new_states().await;
         assert_eq!(new.len(), 1, "{new:?}");
-        assert_eq!((new[0].checkpoint_id, new[0].source), (changed, "update"));
+        assert_eq!((new[0].checkpoint_id, new[0].origin), (changed, StateOrigin::Change));
         assert_eq!(said(&new[0]), expected);
         let is_head = at.is_none() || (known == self.tree.head && self.tree.rewound.is_none());
         let parent = match is_copy && !is_head {
@@ -243,13 +242,21 @@ impl Garden {
             assert_eq!(said(state), node.messages, "{}", state.checkpoint_id);
             assert_eq!(parent(state), node.parent, "{}", state.checkpoint_id);
             assert_eq!(state.number, node.number, "{}", state.checkpoint_id);
-            assert_eq!(&self.agent.state_at(self.thread, state.checkpoint_id).await.unwrap(), state);
+            assert_eq!(
+                &self.agent.threads().state_at(self.thread, state.checkpoint_id).await.unwrap(),
+                state
+            );
         }
         for limit in [1, 2, 3, 7, whole.len().max(1)] {
             let mut paged: Vec<State> = Vec::new();
             loop {
                 let before = paged.last().map(id);
-                let page = self.agent.states(self.thread, before.as_deref().map(point), limit).await.unwrap();
+                let page = self
+                    .agent
+                    .threads()
+                    .states(self.thread, before.as_deref().map(point), limit)
+                    .await
+                    .unwrap();
                 if page.is_empty() {
                     break;
                 }
@@ -257,7 +264,7 @@ impl Garden {
             }
             assert_eq!(paged, whole, "pages of {limit}");
         }
-        let head = self.agent.state(self.thread).await.unwrap();
+        let head = self.agent.threads().state(self.thread).await.unwrap();
         assert_eq!(head.as_ref(), whole.first());
         if self.tree.rewound.is_none() {
             assert_eq!(head.map(|head| said(&head)).unwrap_or_default(), self.tree.head_messages());
@@ -321,7 +328,7 @@ async fn grow(acts: Vec<Act>) {
     let world = World::new();
     let server = answering("An answer.");
     let agent = world.agent_with(&server);
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     let mut garden = Garden { agent, thread, tree: Tree::default() };
     for act in &acts {
         garden.act(act).await;

@@ -1,11 +1,11 @@
 //! Approvals through the agent, with its own tools: what the rules say, what a person answers, what is remembered.
 
-use agent::{Agent, CancellationToken, Error, Frame, Frames, Item, Policy, RunEnd, Scope};
-use protocol::{Decisions, EventType, Interrupt, Message, RunStatus, ThreadId};
-use scripted::{Reply, Script, Server};
+use agent::{Agent, CancellationToken, Error, Frame, Frames, Item, Policy, RunEnd, RunError, Scope};
+use protocol::{Decisions, EventType, FailureKind, Interrupt, Message, RunStatus, ThreadId};
 use serde_json::{Value, json};
+use test_model::{Reply, Script, Server};
 
-use crate::world::{MODEL, World, assert_paired, messages, quiet};
+use crate::world::{MODEL, World, assert_paired, decisions, messages, quiet};
 
 /// A thread in which the model has asked for some calls.
 struct Asked {
@@ -26,15 +26,15 @@ async fn asked(calls: &[(&str, Value)], (config, approve): (&str, Policy)) -> As
     }
     let server = Server::start(Script::new([reply, Reply::text("Done.").repeated()])).unwrap();
     let agent = world.agent_under(&server, (config, approve));
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     let (frames, cancel) = quiet();
-    let end = agent.send(thread, "Do it.", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send(thread, "Do it.", &frames, &cancel).await.unwrap();
     Asked { world, server, agent, thread, end }
 }
 
 impl Asked {
     async fn pending(&self) -> Interrupt {
-        let mut pending = self.agent.pending(self.thread).await.unwrap();
+        let mut pending = self.agent.runs().pending_interrupts(self.thread).await.unwrap();
         assert_eq!(pending.len(), 1, "{pending:?}");
         pending.remove(0)
     }
@@ -43,7 +43,7 @@ impl Asked {
         let (frames, cancel) = quiet();
         let decisions: Decisions = serde_json::from_value(json!({"decisions": decisions})).unwrap();
         let id = self.pending().await.interrupt_id;
-        Ok(self.agent.resume(id, &decisions, &frames, &cancel).await?.unwrap())
+        Ok(self.agent.runs().resume(id, &decisions, &frames, &cancel).await?.unwrap())
     }
 
     /// Returns the results in the order of the calls.
@@ -62,7 +62,7 @@ impl Asked {
 
     /// Returns what was decided: call, decision, by whom.
     async fn decided(&self) -> Vec<[String; 3]> {
-        let events = self.agent.events(self.thread).await.unwrap();
+        let events = self.agent.threads().events(self.thread).await.unwrap();
         let decided = events.iter().filter(|event| event.kind() == Some(EventType::ToolCallDecided));
         let text = |content: &Value, key: &str| content[key].as_str().unwrap().to_owned();
         decided
@@ -129,7 +129,23 @@ async fn g3_each_kind_of_decision_does_what_it_says() {
     assert!(said.contains("model's") && said.contains("Leave c alone."), "{said}");
     let decided = asked.decided().await.into_iter().map(|[_, decision, _]| decision);
     assert_eq!(decided.collect::<Vec<_>>(), ["approve", "edit", "reject", "respond"]);
-    assert_eq!(asked.agent.pending(asked.thread).await.unwrap(), []);
+    assert_eq!(asked.agent.runs().pending_interrupts(asked.thread).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_rejection_needs_no_model_and_the_turn_fails_where_it_would_ask_one() {
+    let asked = asked(&[write("a", "1")], ("", Policy::Ask)).await;
+    let bare = asked.world.agent();
+    let (frames, cancel) = quiet();
+    let rejected = decisions(r#"{"decisions":[{"type":"reject","message":"No."}]}"#);
+    let pending = asked.pending().await;
+    let end = bare.runs().resume(pending.interrupt_id, &rejected, &frames, &cancel).await.unwrap().unwrap();
+    let failure = end.failure.unwrap();
+    assert_eq!((end.status, failure.kind), (RunStatus::Error, FailureKind::Config));
+    assert!(failure.hint.unwrap().contains("segue models"));
+    assert_eq!(asked.decided().await, [["c0", "reject", "person"]]);
+    assert!(asked.results().await[0].contains("No."));
+    assert_eq!(bare.runs().pending_interrupts(asked.thread).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -150,7 +166,8 @@ async fn g3_an_answer_that_cannot_be_taken_leaves_the_question_waiting() {
         json!([approve, edit("write_file", "out/denied/b")]),
     ] {
         let refused = asked.answer(decisions.clone()).await;
-        let is_rejected = matches!(refused, Err(Error::Runtime(runtime::Error::Rejected { .. })));
+        let is_rejected =
+            matches!(refused, Err(Error::Run(RunError::Runtime(runtime::Error::Rejected { .. }))));
         assert!(is_rejected, "{decisions}: {refused:?}");
         assert_eq!(asked.pending().await.status.as_str(), "pending", "{decisions}");
     }
@@ -174,9 +191,9 @@ async fn k6_a_path_outside_the_workspace_is_refused_whoever_allows_it() {
         }
         let server = Server::start(Script::new([reply, Reply::text("Done.")])).unwrap();
         let agent = world.agent_under(&server, (config, approve));
-        let thread = agent.create_thread(None).await.unwrap().thread_id;
+        let thread = agent.threads().create(None).await.unwrap().thread_id;
         let (frames, cancel) = quiet();
-        let end = agent.send(thread, "Do it.", &frames, &cancel).await.unwrap();
+        let end = agent.runs().send(thread, "Do it.", &frames, &cancel).await.unwrap();
         assert_eq!(end.status, RunStatus::Success, "{end:?}");
         assert!(!world.folder().join("outside.txt").exists());
         assert!(!server.requests()[1].body.to_string().contains("hidden"));
@@ -207,22 +224,22 @@ async fn a_remembered_rule_holds_for_the_session_or_for_the_project_in_the_next_
     let server = Server::start(Script::new(calls.flatten())).unwrap();
     let rule = || "write_file(file*.txt)".parse().unwrap();
     let first = world.agent_under(&server, ("", Policy::Ask));
-    let thread = first.create_thread(None).await.unwrap().thread_id;
+    let thread = first.threads().create(None).await.unwrap().thread_id;
     let (frames, cancel) = quiet();
-    let send = async |agent: &Agent| agent.send(thread, "Write.", &frames, &cancel).await.unwrap();
+    let send = async |agent: &Agent| agent.runs().send(thread, "Write.", &frames, &cancel).await.unwrap();
 
     let end = send(&first).await;
     assert_eq!(end.status, RunStatus::Interrupted);
-    first.remember_rule(rule(), Scope::Session).await.unwrap();
+    first.admin().remember_rule(first.workspace(), rule(), Scope::Session).await.unwrap();
     let approve = serde_json::from_value(json!({"decisions": [{"type": "approve"}]})).unwrap();
-    first.resume(end.interrupts[0].interrupt_id, &approve, &frames, &cancel).await.unwrap();
+    first.runs().resume(end.interrupts[0].interrupt_id, &approve, &frames, &cancel).await.unwrap();
     assert_eq!(send(&first).await.status, RunStatus::Success, "the session remembers");
 
     let second = world.agent_under(&server, ("", Policy::Ask));
     let end = send(&second).await;
     assert_eq!(end.status, RunStatus::Interrupted, "another process does not");
-    second.remember_rule(rule(), Scope::Project).await.unwrap();
-    second.resume(end.interrupts[0].interrupt_id, &approve, &frames, &cancel).await.unwrap();
+    second.admin().remember_rule(second.workspace(), rule(), Scope::Project).await.unwrap();
+    second.runs().resume(end.interrupts[0].interrupt_id, &approve, &frames, &cancel).await.unwrap();
 
     let third = world.agent_under(&server, ("", Policy::Ask));
     assert_eq!(send(&third).await.status, RunStatus::Success, "the project does");
@@ -239,20 +256,26 @@ async fn a_remembered_rule_holds_for_the_session_or_for_the_project_in_the_next_
 async fn j7_a_question_waits_for_another_process_and_is_answered_once() {
     let asked = asked(&[write("a", "1")], ("", Policy::Ask)).await;
     let Asked { world, server, agent, thread, .. } = asked;
-    let shown = agent.pending(thread).await.unwrap();
+    let shown = agent.runs().pending_interrupts(thread).await.unwrap();
     drop(agent);
     let (one, two) = (world.agent_with(&server), world.agent_with(&server));
-    assert_eq!(one.pending(thread).await.unwrap(), shown, "what waits is the same after a restart");
+    assert_eq!(
+        one.runs().pending_interrupts(thread).await.unwrap(),
+        shown,
+        "what waits is the same after a restart"
+    );
     let (frames, cancel) = quiet();
     let approve: Decisions = serde_json::from_value(json!({"decisions": [{"type": "approve"}]})).unwrap();
     let id = shown[0].interrupt_id;
-    let answers =
-        tokio::join!(one.resume(id, &approve, &frames, &cancel), two.resume(id, &approve, &frames, &cancel));
+    let answers = tokio::join!(
+        one.runs().resume(id, &approve, &frames, &cancel),
+        two.runs().resume(id, &approve, &frames, &cancel)
+    );
     let taken = [&answers.0, &answers.1].iter().filter(|answer| matches!(answer, Ok(Some(_)))).count();
     assert_eq!(taken, 1, "{answers:?}");
     assert_eq!(world.read("a"), "1");
     assert_eq!(server.calls(), 2, "the model is asked once with the result");
-    let late = one.resume(id, &approve, &frames, &cancel).await;
+    let late = one.runs().resume(id, &approve, &frames, &cancel).await;
     assert!(late.is_err(), "{late:?}");
 }
 
@@ -267,14 +290,11 @@ async fn k6_what_was_asked_in_one_folder_is_not_done_in_another() {
     let (frames, cancel) = quiet();
     let yes: Decisions = serde_json::from_value(json!({"decisions": [{"type": "approve"}]})).unwrap();
     let id = asked.pending().await.interrupt_id;
-    let refused = elsewhere.resume(id, &yes, &frames, &cancel).await.unwrap_err();
-    assert!(matches!(refused, Error::OtherWorkspace { .. }), "{refused:?}");
-    assert!(refused.hint().unwrap().contains(&*here.to_string_lossy()));
-    let end = asked.answer(json!([{"type": "approve"}])).await.unwrap();
+    let end = elsewhere.runs().resume(id, &yes, &frames, &cancel).await.unwrap().unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     assert!(here.join("made").exists() && !there.join("made").exists());
     // A new message is a turn of its own, wherever it is sent from.
-    let end = elsewhere.send(asked.thread, "And here?", &frames, &cancel).await.unwrap();
+    let end = elsewhere.runs().send(asked.thread, "And here?", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
 }
 
@@ -283,7 +303,7 @@ async fn the_list_of_tools_says_what_becomes_of_a_call() {
     let world = World::new();
     let server = Server::start(Script::new([])).unwrap();
     let agent = world.agent_under(&server, ("[permissions]\ndeny = [\"write_file\"]\n", Policy::Ask));
-    let tools = agent.tools().await.unwrap();
+    let tools = agent.admin().tools().await.unwrap();
     let rule = |name: &str| tools.iter().find(|tool| tool.name == name).map(|tool| tool.rule);
     for (name, expected) in [
         ("read_file", "allow"),
@@ -303,9 +323,9 @@ async fn a_rule_that_names_no_tool_is_told() {
     let server = Server::start(Script::new([Reply::text("Done.").repeated()])).unwrap();
     let rules = "[permissions]\nallow = [\"edit_fil(src/**)\", \"read_file\", \"mcp__x__y\"]\n";
     let agent = world.agent_under(&server, (rules, Policy::Ask));
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     let (frames, mut stream) = Frames::channel();
-    agent.send(thread, "Go.", &frames, &CancellationToken::new()).await.unwrap();
+    agent.runs().send(thread, "Go.", &frames, &CancellationToken::new()).await.unwrap();
     drop(frames);
     let mut notices = Vec::new();
     while let Some(Item::Frame(_, frame)) = stream.next().await {

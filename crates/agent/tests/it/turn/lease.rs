@@ -3,7 +3,7 @@
 use agent::{Agent, CancellationToken, Class, Database, Frame, Frames, Home, Item, Settings};
 use jiff::{SignedDuration, Timestamp};
 use protocol::{RunStatus, ThreadStatus};
-use scripted::{Fault, Reply, Script, Server};
+use test_model::{Fault, Reply, Script, Server};
 
 use crate::world::{Dying, MODEL, World, answering, quiet, texts};
 
@@ -16,24 +16,24 @@ async fn j4_a_run_is_stopped_from_another_process_once_and_the_thread_goes_on() 
     let replies = [Reply::text("I begin").then(Fault::Stall), Reply::text("Done.")];
     let server = Server::start(Script::new(replies)).unwrap();
     let (one, two) = (world.agent_with(&server), world.agent_with(&server));
-    let thread = one.create_thread(None).await.unwrap().thread_id;
-    assert!(!two.stop(thread).await.unwrap(), "there is nothing to stop");
+    let thread = one.threads().create(None).await.unwrap().thread_id;
+    assert!(!two.runs().stop(thread).await.unwrap(), "there is nothing to stop");
     let (frames, mut watched) = Frames::channel();
     let cancel = CancellationToken::new();
     let stop = async {
         while let Some(Item::Frame(_, frame)) = watched.next().await {
             if matches!(&*frame, Frame::Text { .. }) {
-                return (two.stop(thread).await.unwrap(), two.stop(thread).await.unwrap());
+                return (two.runs().stop(thread).await.unwrap(), two.runs().stop(thread).await.unwrap());
             }
         }
         panic!("the model said nothing")
     };
-    let (end, stopped) = tokio::join!(one.send(thread, "Begin.", &frames, &cancel), stop);
+    let (end, stopped) = tokio::join!(one.runs().send(thread, "Begin.", &frames, &cancel), stop);
     assert_eq!(end.unwrap().status, RunStatus::Cancelled);
     assert_eq!(stopped, (true, true), "asking again changes nothing");
-    assert!(!two.stop(thread).await.unwrap(), "it has come to its end");
+    assert!(!two.runs().stop(thread).await.unwrap(), "it has come to its end");
     let (frames, cancel) = quiet();
-    let end = two.send(thread, "Go on.", &frames, &cancel).await.unwrap();
+    let end = two.runs().send(thread, "Go on.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "the stop was for the run before: {end:?}");
     assert_eq!(texts(&one, thread).await, ["Begin.", "I begin", "Go on.", "Done."]);
 }
@@ -44,7 +44,7 @@ async fn a_stop_of_a_run_that_was_cut_off_stops_that_run_alone() {
     let replies = [Reply::text("I begin").then(Fault::Stall), Reply::text("Done.")];
     let server = Server::start(Script::new(replies)).unwrap();
     let (one, two) = (world.agent_with(&server), world.agent_with(&server));
-    let thread = one.create_thread(None).await.unwrap().thread_id;
+    let thread = one.threads().create(None).await.unwrap().thread_id;
     let ((frames, mut watched), cancel) = (Frames::channel(), CancellationToken::new());
     let has_begun = async {
         while let Some(Item::Frame(_, frame)) = watched.next().await {
@@ -54,13 +54,13 @@ async fn a_stop_of_a_run_that_was_cut_off_stops_that_run_alone() {
         }
     };
     tokio::select! {
-        end = one.send(thread, "Begin.", &frames, &cancel) => panic!("{end:?}"),
+        end = one.runs().send(thread, "Begin.", &frames, &cancel) => panic!("{end:?}"),
         () = has_begun => {}
     }
-    assert!(two.stop(thread).await.unwrap());
+    assert!(two.runs().stop(thread).await.unwrap());
     drop(one);
     let (frames, cancel) = quiet();
-    let end = two.send(thread, "Go on.", &frames, &cancel).await.unwrap();
+    let end = two.runs().send(thread, "Go on.", &frames, &cancel).await.unwrap();
     assert_eq!((end.status, cancel.is_cancelled()), (RunStatus::Success, false), "{end:?}");
     assert_eq!(texts(&two, thread).await, ["Begin.", "Go on.", "Done."]);
 }
@@ -77,9 +77,10 @@ async fn j8_two_agents_that_work_at_the_same_time_lose_nothing() {
         let agent = &agents[number % agents.len()];
         work.push(async move {
             let (frames, cancel) = quiet();
-            let thread = agent.create_thread(None).await.unwrap().thread_id;
+            let thread = agent.threads().create(None).await.unwrap().thread_id;
             for turn in 0..TURNS {
-                let end = agent.send(thread, format!("{turn}").as_str(), &frames, &cancel).await.unwrap();
+                let end =
+                    agent.runs().send(thread, format!("{turn}").as_str(), &frames, &cancel).await.unwrap();
                 assert_eq!(end.status, RunStatus::Success, "{end:?}");
             }
             thread
@@ -89,7 +90,7 @@ async fn j8_two_agents_that_work_at_the_same_time_lose_nothing() {
         let expected: Vec<String> =
             (0..TURNS).flat_map(|turn| [turn.to_string(), "Yes.".to_owned()]).collect();
         assert_eq!(texts(&agents[0], thread).await, expected);
-        let events = agents[1].events(thread).await.unwrap();
+        let events = agents[1].threads().events(thread).await.unwrap();
         let seqs: Vec<u64> = events.iter().map(|event| event.seq).collect();
         assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>(), "a1");
     }
@@ -101,26 +102,26 @@ async fn j2_a_run_whose_process_ended_is_taken_up_at_the_next_message_and_its_pr
     let replies = [Reply::fault(Fault::Hang), Reply::text("First done."), Reply::text("Second done.")];
     let server = Server::start(Script::new(replies)).unwrap();
     let one = world.agent_with(&server);
-    let thread = one.create_thread(None).await.unwrap().thread_id;
+    let thread = one.threads().create(None).await.unwrap().thread_id;
     let (frames, cancel) = quiet();
     tokio::select! {
         // Dropped in the middle, as with its process.
-        end = one.send(thread, "First.", &frames, &cancel) => panic!("it hangs: {end:?}"),
+        end = one.runs().send(thread, "First.", &frames, &cancel) => panic!("it hangs: {end:?}"),
         () = server.called(1) => {}
     }
     drop(one);
     let two = world.agent_with(&server);
     assert_eq!(two.store().active_runs(None).await.unwrap().len(), 1);
-    let end = two.send(thread, "Second.", &frames, &cancel).await.unwrap();
+    let end = two.runs().send(thread, "Second.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     assert_eq!(texts(&two, thread).await, ["First.", "First done.", "Second.", "Second done."]);
     let now = two.store().thread(thread).await.unwrap().unwrap();
     assert_eq!(now.status, ThreadStatus::Idle);
-    let run = &two.events(thread).await.unwrap()[1..];
+    let run = &two.threads().events(thread).await.unwrap()[1..];
     let ended = run.iter().filter(|event| event.event_type == "run_ended").count();
     assert_eq!(ended, 2, "each run has one end");
     let three = world.agent_with(&server);
-    assert_eq!(three.unclaimed(10).await.unwrap(), []);
+    assert_eq!(three.runs().unclaimed(10).await.unwrap(), []);
     let locks = std::fs::read_dir(world.home().root().join("processes")).unwrap();
     assert_eq!(locks.count(), 2, "the lock of a process that nothing names any more is gone");
 }
@@ -137,20 +138,20 @@ async fn j8_of_two_homes_on_one_file_neither_takes_what_the_other_works_on() {
         Agent::open(settings).await.unwrap()
     };
     let (one, two) = (open("home").await, open("elsewhere").await);
-    let thread = one.create_thread(None).await.unwrap().thread_id;
+    let thread = one.threads().create(None).await.unwrap().thread_id;
     let (frames, cancel) = quiet();
     let looked = async {
         server.called(1).await;
-        assert_eq!(two.unclaimed(10).await.unwrap(), []);
-        let taken = two.recover(thread, &frames, &cancel).await;
+        assert_eq!(two.runs().unclaimed(10).await.unwrap(), []);
+        let taken = two.runs().recover(thread, &frames, &cancel).await;
         assert_eq!(taken.unwrap_err().class(), Class::Conflict);
     };
     tokio::select! {
-        end = one.send(thread, "Begin.", &frames, &cancel) => panic!("it hangs: {end:?}"),
+        end = one.runs().send(thread, "Begin.", &frames, &cancel) => panic!("it hangs: {end:?}"),
         () = looked => {}
     }
     drop(one);
-    assert_eq!(two.unclaimed(10).await.unwrap().len(), 1, "its lock is seen from the other home");
+    assert_eq!(two.runs().unclaimed(10).await.unwrap().len(), 1, "its lock is seen from the other home");
 }
 
 #[tokio::test]
@@ -161,7 +162,7 @@ async fn j3_where_the_machines_clock_is_wrong_leases_go_by_the_one_of_the_journa
     let journal = Dying::never(world.store());
     journal.goes_ahead(SignedDuration::from_mins(5));
     let one = world.agent_over(journal.clone(), MODEL);
-    let thread = one.create_thread(None).await.unwrap().thread_id;
+    let thread = one.threads().create(None).await.unwrap().thread_id;
     let (frames, cancel) = quiet();
     let lasts = async || {
         let run = one.store().active_runs(Some(thread)).await.unwrap().remove(0);
@@ -176,7 +177,7 @@ async fn j3_where_the_machines_clock_is_wrong_leases_go_by_the_one_of_the_journa
         }
     };
     tokio::select! {
-        end = one.send(thread, "Begin.", &frames, &cancel) => panic!("it hangs: {end:?}"),
+        end = one.runs().send(thread, "Begin.", &frames, &cancel) => panic!("it hangs: {end:?}"),
         () = looked => {}
     }
 }
@@ -191,17 +192,21 @@ async fn j3_a_run_whose_renewal_hangs_is_let_go_when_its_lease_ends_and_goes_on_
     let journal = Dying::never(world.store());
     journal.is_far();
     let one = world.agent_over(journal.clone(), MODEL);
-    let thread = one.create_thread(None).await.unwrap().thread_id;
+    let thread = one.threads().create(None).await.unwrap().thread_id;
     let (frames, cancel) = quiet();
-    let (end, ()) = tokio::join!(one.send(thread, "Begin.", &frames, &cancel), async {
+    let (end, ()) = tokio::join!(one.runs().send(thread, "Begin.", &frames, &cancel), async {
         server.called(1).await;
         journal.hangs(true);
     });
     let error = end.unwrap_err();
     assert!(error.is_lease_end(), "{error}");
     journal.hangs(false);
-    assert_eq!(one.unclaimed(10).await.unwrap().len(), 1, "whoever reaches it may take it, this process too");
-    let end = one.recover(thread, &frames, &cancel).await.unwrap().unwrap();
+    assert_eq!(
+        one.runs().unclaimed(10).await.unwrap().len(),
+        1,
+        "whoever reaches it may take it, this process too"
+    );
+    let end = one.runs().recover(thread, &frames, &cancel).await.unwrap().unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     assert_eq!(texts(&one, thread).await, ["Begin.", "Done."]);
 }

@@ -3,8 +3,8 @@
 use agent::{Agent, HandoffRequest, Policy, SearchRequest};
 use journal::{EventQuery, Superseded};
 use protocol::{Decisions, Event, EventType, HandoffStatus, Message, RunStatus, Seq, ThreadId, ThreadStatus};
-use scripted::{Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Reply, Script, Server};
 use tools::TODOS_CHANNEL;
 
 use crate::world::{World, assert_paired, drafting_then_answering, import, quiet, texts};
@@ -25,17 +25,17 @@ async fn after_two_turns(world: &World) -> (Server, Agent, ThreadId) {
     let server = server.unwrap();
     world.put("notes.txt", "");
     let agent = world.agent_with(&server);
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     let (frames, cancel) = quiet();
     for text in ["First.", "Second."] {
-        let end = agent.send(thread, text, &frames, &cancel).await.unwrap();
+        let end = agent.runs().send(thread, text, &frames, &cancel).await.unwrap();
         assert_eq!(end.status, RunStatus::Success, "{end:?}");
     }
     (server, agent, thread)
 }
 
 async fn seq_of(agent: &Agent, thread: ThreadId, is_it: impl Fn(&Event) -> bool) -> Seq {
-    agent.events(thread).await.unwrap().iter().find(|event| is_it(event)).unwrap().seq
+    agent.threads().events(thread).await.unwrap().iter().find(|event| is_it(event)).unwrap().seq
 }
 
 async fn seq_of_text(agent: &Agent, thread: ThreadId, text: &str) -> Seq {
@@ -43,7 +43,8 @@ async fn seq_of_text(agent: &Agent, thread: ThreadId, text: &str) -> Seq {
 }
 
 async fn todo_now(agent: &Agent, thread: ThreadId) -> Value {
-    agent.store().checkpoint(thread).await.unwrap().unwrap().channels[TODOS_CHANNEL][0]["content"].clone()
+    agent.store().checkpoint(thread).await.unwrap().unwrap().channels[TODOS_CHANNEL.key()][0]["content"]
+        .clone()
 }
 
 #[tokio::test]
@@ -52,18 +53,18 @@ async fn b9_after_a_rewind_the_request_is_the_one_of_then() {
     let (server, agent, thread) = after_two_turns(&world).await;
     assert_eq!(todo_now(&agent, thread).await, "two");
     let until = seq_of_text(&agent, thread, "Second.").await - 1;
-    let rewound = agent.rewind(thread, until).await.unwrap();
+    let rewound = agent.threads().rewind(thread, until).await.unwrap();
     assert_eq!(rewound.superseded, 5, "the message, an answer, two results, an answer");
     assert_eq!(todo_now(&agent, thread).await, "one", "the state is that of then");
     let (frames, cancel) = quiet();
-    agent.send(thread, "Second.", &frames, &cancel).await.unwrap();
+    agent.runs().send(thread, "Second.", &frames, &cancel).await.unwrap();
     let requests = server.requests();
     assert_eq!(requests[4].body, requests[2].body, "byte for byte what was sent then");
     // Another process, which has kept nothing, sends the same.
     let until = seq_of_text(&agent, thread, "Second.").await - 1;
-    agent.rewind(thread, until).await.unwrap();
+    agent.threads().rewind(thread, until).await.unwrap();
     drop(agent);
-    world.agent_with(&server).send(thread, "Second.", &frames, &cancel).await.unwrap();
+    world.agent_with(&server).runs().send(thread, "Second.", &frames, &cancel).await.unwrap();
     assert_eq!(server.requests()[5].body, requests[2].body);
 }
 
@@ -71,24 +72,24 @@ async fn b9_after_a_rewind_the_request_is_the_one_of_then() {
 async fn b9_what_was_taken_back_is_out_of_sight_and_not_gone() {
     let world = World::new();
     let (_server, agent, thread) = after_two_turns(&world).await;
-    let found = agent.search(&SearchRequest::of("walnut")).await.unwrap().hits;
+    let found = agent.memory().search(&SearchRequest::of("walnut")).await.unwrap().hits;
     assert_eq!(found.len(), 1);
     let until = seq_of_text(&agent, thread, "Second.").await - 1;
-    agent.rewind(thread, until).await.unwrap();
+    agent.threads().rewind(thread, until).await.unwrap();
     assert_eq!(
-        agent.search(&SearchRequest::of("walnut")).await.unwrap().hits,
+        agent.memory().search(&SearchRequest::of("walnut")).await.unwrap().hits,
         [],
         "a search does not find it"
     );
-    let history = serde_json::to_string(&agent.history(thread).await.unwrap()).unwrap();
+    let history = serde_json::to_string(&agent.threads().history(thread).await.unwrap()).unwrap();
     assert!(history.contains("First answer.") && !history.contains("walnut"), "{history}");
     assert_eq!(texts(&agent, thread).await.len(), 5);
     let all = EventQuery { superseded: Superseded::Shown, ..EventQuery::after(0, 100) };
     let all = agent.store().events(thread, all).await.unwrap();
     assert!(all.iter().any(|event| event.content.get().contains("walnut")), "the journal keeps it");
-    let prompts = agent.prompts(thread, 10).await.unwrap();
+    let prompts = agent.threads().prompts(thread, 10).await.unwrap();
     assert_eq!(prompts.iter().map(|prompt| prompt.text.as_str()).collect::<Vec<_>>(), ["First."]);
-    let cost = agent.cost(thread).await.unwrap();
+    let cost = agent.threads().cost_report(thread).await.unwrap();
     assert_eq!(cost.models[0].calls, 4, "what was paid stays paid");
 }
 
@@ -99,21 +100,21 @@ async fn a_question_behind_the_point_is_withdrawn() {
     let replies = [Reply::text("Hello."), Reply::call("c1", "write_file", write), Reply::text("Again.")];
     let server = Server::start(Script::new(replies)).unwrap();
     let agent = world.agent_under(&server, ("", Policy::Ask));
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     let (frames, cancel) = quiet();
-    agent.send(thread, "First.", &frames, &cancel).await.unwrap();
-    let end = agent.send(thread, "Second.", &frames, &cancel).await.unwrap();
+    agent.runs().send(thread, "First.", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send(thread, "Second.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Interrupted);
     let until = seq_of_text(&agent, thread, "Second.").await - 1;
-    agent.rewind(thread, until).await.unwrap();
-    assert_eq!(agent.pending(thread).await.unwrap(), []);
+    agent.threads().rewind(thread, until).await.unwrap();
+    assert_eq!(agent.runs().pending_interrupts(thread).await.unwrap(), []);
     let now = agent.store().thread(thread).await.unwrap().unwrap();
     assert_eq!(now.status, ThreadStatus::Idle);
     let approve: Decisions = serde_json::from_value(json!({"decisions": [{"type": "approve"}]})).unwrap();
-    let late = agent.resume(end.interrupts[0].interrupt_id, &approve, &frames, &cancel).await;
+    let late = agent.runs().resume(end.interrupts[0].interrupt_id, &approve, &frames, &cancel).await;
     assert!(late.is_err(), "{late:?}");
     assert_eq!(world.read("a"), "", "what was not approved is not done");
-    let end = agent.send(thread, "Other.", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send(thread, "Other.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     let sent = server.requests().last().unwrap().body.clone();
     assert_paired(&sent);
@@ -127,12 +128,12 @@ async fn a_handoff_behind_the_point_is_given_up_and_another_can_be_asked_for() {
     let agent = world.agent_with(&server);
     let parent = import(&world, &agent).await.unwrap();
     let (frames, cancel) = quiet();
-    let asked = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    let asked = agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     let requested = seq_of(&agent, parent, |event| event.kind() == Some(EventType::HandoffRequested)).await;
-    agent.rewind(parent, requested - 1).await.unwrap();
-    assert_eq!(agent.handoff(asked.handoff.handoff_id).await.unwrap().status, HandoffStatus::Expired);
-    assert_eq!(agent.pending(parent).await.unwrap(), []);
-    let again = agent.request_handoff(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    agent.threads().rewind(parent, requested - 1).await.unwrap();
+    assert_eq!(agent.handoffs().get(asked.handoff.handoff_id).await.unwrap().status, HandoffStatus::Expired);
+    assert_eq!(agent.runs().pending_interrupts(parent).await.unwrap(), []);
+    let again = agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
     assert!(again.is_new);
     assert_ne!(again.handoff.handoff_id, asked.handoff.handoff_id);
 }
@@ -142,27 +143,27 @@ async fn l3_a_thread_taken_back_or_copied_anywhere_sends_a_legal_request() {
     let world = World::new();
     let (server, agent, thread) = after_two_turns(&world).await;
     let (frames, cancel) = quiet();
-    let events = agent.events(thread).await.unwrap();
+    let events = agent.threads().events(thread).await.unwrap();
     let until = events.iter().filter(|event| event.message().is_some()).map(|event| event.seq);
     let until: Vec<Seq> = until.collect();
     let inside = events.iter().find(|event| event.kind() == Some(EventType::ToolMessage)).unwrap().seq;
     assert!(until.contains(&inside), "one point lies in the middle of a batch");
     for seq in &until {
-        let fork = agent.fork_thread(thread, Some(*seq)).await.unwrap();
-        let end = agent.send(fork.thread_id, "Go on.", &frames, &cancel).await.unwrap();
+        let fork = agent.threads().fork(thread, Some(*seq)).await.unwrap();
+        let end = agent.runs().send(fork.thread_id, "Go on.", &frames, &cancel).await.unwrap();
         assert_eq!(end.status, RunStatus::Success, "fork at {seq}: {end:?}");
         assert_paired(&server.requests().last().unwrap().body);
     }
     assert_eq!(texts(&agent, thread).await.len(), 10, "the source stays as it was");
     for seq in until.iter().rev() {
-        agent.rewind(thread, *seq).await.unwrap();
-        let end = agent.send(thread, "Go on.", &frames, &cancel).await.unwrap();
+        agent.threads().rewind(thread, *seq).await.unwrap();
+        let end = agent.runs().send(thread, "Go on.", &frames, &cancel).await.unwrap();
         assert_eq!(end.status, RunStatus::Success, "rewind to {seq}: {end:?}");
         let sent = server.requests().last().unwrap().body.clone();
         assert_paired(&sent);
-        agent.rewind(thread, *seq).await.unwrap();
+        agent.threads().rewind(thread, *seq).await.unwrap();
     }
     assert_eq!(texts(&agent, thread).await, ["First."]);
-    let first = agent.events(thread).await.unwrap();
+    let first = agent.threads().events(thread).await.unwrap();
     assert!(matches!(first.iter().find_map(Event::message), Some(Message::Human(_))));
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use agent::{CancellationToken, Frame, Frames, Item, Mode, Policy, Position};
 use protocol::{Message, RunStatus};
-use scripted::{Reply, Script, Server};
 use serde_json::json;
+use test_model::{Reply, Script, Server};
 
 use crate::world::World;
 
@@ -21,15 +21,15 @@ async fn watched() -> (Vec<(Position, Frame)>, Vec<protocol::Event>, Frames) {
         .and_call("c3", "ls", json!({}));
     let server = Server::start(Script::new([calls, Reply::pieces(["It is ", "one."])])).unwrap();
     let agent = world.agent_under(&server, ("", Policy::Allow));
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     let (frames, mut subscription) = Frames::channel();
-    let end = agent.send(thread, "Look.", &frames, &CancellationToken::new()).await.unwrap();
+    let end = agent.runs().send(thread, "Look.", &frames, &CancellationToken::new()).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     let mut seen = Vec::new();
     while let Some(Item::Frame(position, frame)) = subscription.try_next() {
         seen.push((position, (*frame).clone()));
     }
-    (seen, agent.events(thread).await.unwrap(), frames)
+    (seen, agent.threads().events(thread).await.unwrap(), frames)
 }
 
 #[tokio::test]

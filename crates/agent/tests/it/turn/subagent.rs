@@ -3,8 +3,8 @@
 use agent::{Agent, CancellationToken, Frames, Policy, SearchRequest, ThreadFilter};
 use journal::Subagents;
 use protocol::{Decisions, Event, EventType, Message, ParentKind, RunStatus, Thread, ThreadId, ThreadStatus};
-use scripted::{Fault, Place, Recorded, Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Fault, Place, Recorded, Reply, Script, Server};
 
 use crate::world::{World, assert_paired, messages, quiet};
 
@@ -28,19 +28,19 @@ fn own(reply: Reply, turn: usize, step: usize) -> Reply {
 async fn begun(world: &World, replies: Vec<Reply>, rules: (&str, Policy)) -> (Server, Agent, ThreadId) {
     let server = Server::start(Script::new(replies)).unwrap();
     let agent = world.agent_under(&server, rules);
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     (server, agent, thread)
 }
 
 async fn subagent_threads(agent: &Agent, parent: ThreadId) -> Vec<Thread> {
     let filter = ThreadFilter { subagents: Subagents::Shown, limit: 10, ..ThreadFilter::default() };
-    let mut threads = agent.threads(filter).await.unwrap();
+    let mut threads = agent.threads().list(filter).await.unwrap();
     threads.retain(|thread| thread.parent_id == Some(parent));
     threads
 }
 
 async fn ends(agent: &Agent, thread: ThreadId) -> Vec<Value> {
-    let events = agent.events(thread).await.unwrap();
+    let events = agent.threads().events(thread).await.unwrap();
     let ended = events.iter().filter(|event| event.kind() == Some(EventType::SubagentEnded));
     ended.map(Event::content_value).collect()
 }
@@ -66,7 +66,7 @@ async fn g18_a_subagent_shares_nothing_with_its_parent_but_the_prompt_and_the_re
     ];
     let (server, agent, thread) = begun(&world, replies, ("", Policy::Ask)).await;
     let (frames, cancel) = quiet();
-    let end = agent.send(thread, "Plum.", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send(thread, "Plum.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     let (subs, own) = of_subagents(&server);
     assert_eq!((subs.len(), own.len()), (2, 2));
@@ -83,10 +83,10 @@ async fn g18_a_subagent_shares_nothing_with_its_parent_but_the_prompt_and_the_re
     let [ended] = ended.as_slice() else { panic!("one end, not {ended:?}") };
     assert_eq!((&ended["call_id"], &ended["status"]), (&json!("c1"), &json!("success")));
     assert_eq!((&ended["usage"]["input_tokens"], &ended["usage"]["output_tokens"]), (&json!(70), &json!(7)));
-    let cost = agent.cost(thread).await.unwrap();
+    let cost = agent.threads().cost_report(thread).await.unwrap();
     assert_eq!(cost.models.iter().map(|model| model.usage.total_tokens()).sum::<u64>(), 330 + 77);
 
-    let listed = agent.threads(ThreadFilter { limit: 10, ..ThreadFilter::default() }).await.unwrap();
+    let listed = agent.threads().list(ThreadFilter { limit: 10, ..ThreadFilter::default() }).await.unwrap();
     assert_eq!(listed.iter().map(|thread| thread.thread_id).collect::<Vec<_>>(), [thread]);
     let own_thread = subagent_threads(&agent, thread).await;
     assert_eq!(own_thread.len(), 1);
@@ -112,7 +112,7 @@ async fn tasks_of_one_answer_run_at_the_same_time_and_report_in_the_order_of_the
         server.open("ducks");
         server.open("hens");
     };
-    let (end, ()) = tokio::join!(agent.send(thread, "Plum.", &frames, &cancel), gates);
+    let (end, ()) = tokio::join!(agent.runs().send(thread, "Plum.", &frames, &cancel), gates);
     assert_eq!(end.unwrap().status, RunStatus::Success);
     let reports = messages(&agent, thread).await;
     let reports = reports.iter().filter(|message| matches!(message, Message::Tool(_))).map(Message::text);
@@ -137,7 +137,7 @@ async fn a_stop_of_the_parent_stops_its_subagents_and_the_thread_goes_on() {
         cancel.cancel();
     };
     let frames = Frames::default();
-    let (end, ()) = tokio::join!(agent.send(thread, "Plum.", &frames, &cancel), stop);
+    let (end, ()) = tokio::join!(agent.runs().send(thread, "Plum.", &frames, &cancel), stop);
     assert_eq!(end.unwrap().status, RunStatus::Cancelled);
     server.clients_gone(2).await;
     assert_eq!(agent.store().active_runs(None).await.unwrap(), []);
@@ -145,7 +145,7 @@ async fn a_stop_of_the_parent_stops_its_subagents_and_the_thread_goes_on() {
         assert_eq!(thread.status, ThreadStatus::Interrupted, "{thread:?}");
     }
     let (frames, cancel) = quiet();
-    let end = agent.send(thread, "And now?", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send(thread, "And now?", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     assert_paired(&server.requests().last().unwrap().body);
 }
@@ -160,7 +160,7 @@ async fn a_subagent_that_fails_is_told_to_the_model_and_the_turn_goes_on() {
     ];
     let (server, agent, thread) = begun(&world, replies, ("", Policy::Ask)).await;
     let (frames, cancel) = quiet();
-    let end = agent.send(thread, "Plum.", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send(thread, "Plum.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     let told = server.requests().last().unwrap().body.to_string();
     assert!(told.contains("The sub-agent did not finish"), "{told}");
@@ -180,11 +180,11 @@ async fn a_question_of_a_subagent_is_asked_in_the_parent_and_the_answer_reaches_
     ];
     let (server, agent, thread) = begun(&world, replies, ("", Policy::Ask)).await;
     let (frames, cancel) = quiet();
-    let end = agent.send(thread, "Plum.", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send(thread, "Plum.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Interrupted, "{end:?}");
     drop(agent);
     let agent = world.agent_with(&server);
-    let pending = agent.pending(thread).await.unwrap();
+    let pending = agent.runs().pending_interrupts(thread).await.unwrap();
     let [asked] = pending.as_slice() else { panic!("one question, not {pending:?}") };
     let request = &asked.payload.action_requests[0];
     let details = request.details.as_ref().unwrap();
@@ -192,10 +192,10 @@ async fn a_question_of_a_subagent_is_asked_in_the_parent_and_the_answer_reaches_
     assert!(details["diff"].as_str().unwrap().contains("+three"));
     let wrong: Decisions =
         serde_json::from_value(json!({"decisions": [{"type": "approve", "args": {"path": "x"}}]})).unwrap();
-    let refused = agent.resume(asked.interrupt_id, &wrong, &frames, &cancel).await;
+    let refused = agent.runs().resume(asked.interrupt_id, &wrong, &frames, &cancel).await;
     assert!(refused.is_err(), "what the sub-agent would not take, the parent does not: {refused:?}");
     let approve: Decisions = serde_json::from_value(json!({"decisions": [{"type": "approve"}]})).unwrap();
-    let end = agent.resume(asked.interrupt_id, &approve, &frames, &cancel).await.unwrap().unwrap();
+    let end = agent.runs().resume(asked.interrupt_id, &approve, &frames, &cancel).await.unwrap().unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     assert_eq!(world.read("hens.txt"), "three");
     assert_eq!(server.calls(), 4, "no call of a model is repeated");
@@ -215,19 +215,19 @@ async fn j7_a_question_of_a_subagent_is_taken_back_with_its_parents() {
         ];
         let (_server, agent, thread) = begun(&world, replies, ("", Policy::Ask)).await;
         let (frames, cancel) = quiet();
-        let end = agent.send(thread, "Plum.", &frames, &cancel).await.unwrap();
+        let end = agent.runs().send(thread, "Plum.", &frames, &cancel).await.unwrap();
         assert_eq!(end.status, RunStatus::Interrupted, "{end:?}");
         let inner = subagent_threads(&agent, thread).await.remove(0);
-        assert_eq!(agent.pending(inner.thread_id).await.unwrap().len(), 1);
+        assert_eq!(agent.runs().pending_interrupts(inner.thread_id).await.unwrap().len(), 1);
         if by_rewind {
-            agent.rewind(thread, 1).await.unwrap();
+            agent.threads().rewind(thread, 1).await.unwrap();
         } else {
-            let end = agent.send(thread, "Never mind.", &frames, &cancel).await.unwrap();
+            let end = agent.runs().send(thread, "Never mind.", &frames, &cancel).await.unwrap();
             assert_eq!(end.status, RunStatus::Success, "{end:?}");
         }
         for thread_id in [thread, inner.thread_id] {
-            assert_eq!(agent.pending(thread_id).await.unwrap(), []);
-            let now = agent.find_thread(&thread_id.to_string()).await.unwrap();
+            assert_eq!(agent.runs().pending_interrupts(thread_id).await.unwrap(), []);
+            let now = agent.threads().find(&thread_id.to_string()).await.unwrap();
             assert_eq!(now.status, ThreadStatus::Idle);
         }
         assert!(!agent.workspace().join("a.txt").exists());
@@ -246,18 +246,18 @@ async fn k9_a_deleted_thread_takes_its_subagents_with_it_even_one_that_was_cut_o
     ];
     let (server, agent, thread) = begun(&world, replies, ("", Policy::Ask)).await;
     let (frames, cancel) = quiet();
-    agent.send(thread, "Plum.", &frames, &cancel).await.unwrap();
+    agent.runs().send(thread, "Plum.", &frames, &cancel).await.unwrap();
     tokio::select! {
-        end = agent.send(thread, "And ducks?", &frames, &cancel) => panic!("it hangs: {end:?}"),
+        end = agent.runs().send(thread, "And ducks?", &frames, &cancel) => panic!("it hangs: {end:?}"),
         () = server.called(5) => {}
     }
     let subagents = subagent_threads(&agent, thread).await;
     assert_eq!(subagents.len(), 2, "the same id of a call in another turn is another sub-agent");
     drop(agent);
     let agent = world.agent_with(&server);
-    agent.delete_thread(thread).await.unwrap();
+    agent.threads().delete(thread).await.unwrap();
     for subagent in subagents {
         assert_eq!(agent.store().thread(subagent.thread_id).await.unwrap(), None);
     }
-    assert_eq!(agent.search(&SearchRequest::of("heron")).await.unwrap().hits, []);
+    assert_eq!(agent.memory().search(&SearchRequest::of("heron")).await.unwrap().hits, []);
 }

@@ -2,8 +2,8 @@
 
 use agent::{Agent, Frame, Frames, Item};
 use protocol::RunStatus;
-use scripted::{Reply, Script, Server};
 use serde_json::json;
+use test_model::{Reply, Script, Server};
 
 use crate::world::{MODEL, World, quiet, texts};
 
@@ -40,9 +40,9 @@ async fn with_large_results() -> (World, Server, protocol::ThreadId) {
         },
         MODEL,
     );
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     let (frames, cancel) = quiet();
-    let end = agent.send(thread, "Read it all.", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send(thread, "Read it all.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     (world, server, thread)
 }
@@ -52,12 +52,12 @@ async fn l12_a_model_with_a_smaller_window_is_sent_a_shortened_request_and_the_j
     let (world, server, thread) = with_large_results().await;
     let before = world.agent_over(world.store(), MODEL);
     let stored = texts(&before, thread).await;
-    let report = before.context(thread).await.unwrap();
+    let report = before.threads().context_report(thread).await.unwrap();
     let whole = server.requests().last().unwrap().body.to_string().len();
     let agent = with_window(&world, &server, report.tokens * 2 / 3);
     let (frames, mut watched) = Frames::channel();
     let (_, cancel) = quiet();
-    let end = agent.send(thread, "And now?", &frames, &cancel).await.unwrap();
+    let end = agent.runs().send(thread, "And now?", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     let sent = server.requests().last().unwrap().body.to_string();
     assert!(sent.len() < whole * 2 / 3, "{} of {whole} bytes", sent.len());
@@ -78,9 +78,13 @@ async fn l12_what_no_shortening_fits_is_a_limit_that_names_the_way_out_before_an
     let agent = with_window(&world, &server, 1_000);
     let called = server.calls();
     let (frames, cancel) = quiet();
-    let end = agent.send(thread, "And now?", &frames, &cancel).await.unwrap();
-    assert_eq!((end.status, end.kind.as_deref()), (RunStatus::Error, Some("limit")), "{end:?}");
-    assert!(end.hint.unwrap().contains("/handoff"));
+    let end = agent.runs().send(thread, "And now?", &frames, &cancel).await.unwrap();
+    assert_eq!(
+        (end.status, end.failure.as_ref().map(|failure| failure.kind.as_str())),
+        (RunStatus::Error, Some("limit")),
+        "{end:?}"
+    );
+    assert!(end.failure.clone().unwrap().hint.unwrap().contains("/handoff"));
     assert_eq!(server.calls(), called, "nothing was sent");
     let words = texts(&agent, thread).await;
     assert_eq!(words.last().map(String::as_str), Some("And now?"), "what the person said is kept");
@@ -91,17 +95,17 @@ async fn f1_an_edit_of_agent_md_is_seen_by_the_next_turn_of_a_thread_that_exists
     let world = World::new();
     let server = crate::world::answering("Yes.");
     let agent = world.agent_with(&server);
-    let thread = agent.create_thread(None).await.unwrap().thread_id;
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
     let (frames, cancel) = quiet();
     let system = |at: usize| server.requests()[at].body["system"].to_string();
     std::fs::create_dir_all(world.agent_md().parent().unwrap()).unwrap();
     std::fs::write(world.agent_md(), "Measure in fathoms.\n").unwrap();
-    agent.send(thread, "First.", &frames, &cancel).await.unwrap();
+    agent.runs().send(thread, "First.", &frames, &cancel).await.unwrap();
     assert!(system(0).contains("fathoms"));
     std::fs::write(world.agent_md(), "Measure in furlongs.\n").unwrap();
-    agent.send(thread, "Second.", &frames, &cancel).await.unwrap();
+    agent.runs().send(thread, "Second.", &frames, &cancel).await.unwrap();
     assert!(system(1).contains("furlongs") && !system(1).contains("fathoms"));
     std::fs::remove_file(world.agent_md()).unwrap();
-    agent.send(thread, "Third.", &frames, &cancel).await.unwrap();
+    agent.runs().send(thread, "Third.", &frames, &cancel).await.unwrap();
     assert!(!system(2).contains("furlongs"));
 }

@@ -15,6 +15,7 @@ use journal::{
 use protocol::{
     ApiKey, AssistantId, Checkpoint, CheckpointId, Event, Handoff, HandoffId, Interrupt, InterruptId,
     LoggedTurn, Proposal, Run, RunFeedback, RunId, RunRequest, Scope, Seq, StepPoint, Thread, ThreadId,
+    ThreadState,
 };
 use serde_json::{Map, Value};
 
@@ -108,6 +109,9 @@ impl Store for Dying {
     }
     async fn thread_tokens(&self, thread_ids: &[ThreadId]) -> journal::Result<Vec<(ThreadId, u64)>> {
         self.inner.thread_tokens(thread_ids).await
+    }
+    async fn thread_states(&self, thread_ids: &[ThreadId]) -> journal::Result<Vec<(ThreadId, ThreadState)>> {
+        self.inner.thread_states(thread_ids).await
     }
     async fn runs_by_prefix(&self, prefix: &str, scope: &Scope) -> journal::Result<Vec<RunId>> {
         self.inner.runs_by_prefix(prefix, scope).await

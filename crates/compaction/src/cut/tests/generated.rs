@@ -1,8 +1,8 @@
 //! What must come of every transcript, wherever it is cut.
 
+use facts::{Item, What};
 use jiff::Timestamp;
 use journal::view;
-use ledger::{Item, What};
 use model::Provider;
 use model::transcript::{Available, Profile, legal, pair, violations};
 use protocol::message::{HumanMessage, ToolMessage, ToolStatus};

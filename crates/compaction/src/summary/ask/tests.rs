@@ -1,7 +1,9 @@
 //! The prompt as it was reviewed, and texts that try to leave their place in it. No model is asked.
 
 use protocol::Compaction;
+use runtime::Frames;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use super::super::transcript::tests::{ATTACKS, tags};
 use super::*;
@@ -52,6 +54,7 @@ fn e13_l14_neither_the_focus_nor_the_earlier_record_leaves_its_element() {
     )
     .unwrap();
     let (frames, cancel) = (Frames::default(), CancellationToken::new());
+    let scope = RunScope { frames: &frames, cancel: &cancel };
     let options = Options { max_summary_tokens: 2_000, trim_tokens: None };
     for attack in ATTACKS {
         let sections = CondensedSummary {
@@ -61,8 +64,7 @@ fn e13_l14_neither_the_focus_nor_the_earlier_record_leaves_its_element() {
         };
         let source =
             Source { previous: None::<&Compaction>, dropped: &[], focus: Some(attack), answered: None };
-        let asking =
-            Asking { model: &model, source: &source, options: &options, frames: &frames, cancel: &cancel };
+        let asking = Asking { model: &model, source: &source, options: &options, scope };
         let (_, text) = prompt(&asking.input(Some(&sections), String::new(), Place::Last)).unwrap();
         let elements =
             ["focus", "/focus", "earlier_record", "/earlier_record", "conversation", "/conversation"];

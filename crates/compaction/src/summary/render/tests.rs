@@ -34,7 +34,7 @@ fn facts() -> CarryOver {
 
 #[test]
 fn e20_a_record_and_its_facts_are_told_in_one_form() {
-    let told = |record, facts: CarryOver, answered| fit(&settled(record), &facts, (61, answered), 4_000);
+    let told = |record, facts: CarryOver, answered| fit(&settled(record), &facts, 61, answered, 4_000);
     insta::assert_snapshot!("whole", told(record(), facts(), None));
     insta::assert_snapshot!("before_the_last_request", told(record(), facts(), Some(false)));
     let nothing = told(CondensedSummary::default(), CarryOver::default(), Some(true));
@@ -57,7 +57,7 @@ fn e8_a_summary_is_cut_between_entries_and_the_least_needed_go_first() {
     let (whole, headings) =
         (settled(full), ["###", "The ", "- [", "Tasks", "Files", "Commands", "Errors", "Skills", "Given"]);
     for tokens_max in [16_000, 4_000, 2_000, 1_000, 300, 60] {
-        let summary = fit(&whole, &long, (61, Some(true)), tokens_max);
+        let summary = fit(&whole, &long, 61, Some(true), tokens_max);
         assert!(tokens::fits(&summary, tokens_max), "{} tokens", tokens::estimate(&summary));
         assert!(summary.contains("### Goal\nMend the importer") && summary.ends_with(ANSWERED));
         let (record, facts) = summary.split_once("\n### Facts").unwrap_or((&summary, ""));

@@ -1,8 +1,10 @@
 //! Models that answer, fail and lie: whatever they do, there is a summary and nothing in it is theirs that is no record.
 
 use model::{ModelName, Settings, tokens};
-use scripted::{Fault, Place, Reply, Script, Server, Stop};
+use runtime::Frames;
 use serde_json::{Value, json};
+use test_model::{Fault, Place, Reply, Script, Server, Stop};
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 
@@ -38,7 +40,13 @@ fn second(server: &Server) -> Arc<dyn ChatModel> {
 }
 
 async fn told_by(models: &[Arc<dyn ChatModel>], source: Source<'_>) -> Result<Told, Stopped> {
-    summarise(&source, models, &OPTIONS, (&Frames::default(), &CancellationToken::new())).await
+    summarise(
+        &source,
+        models,
+        &OPTIONS,
+        RunScope { frames: &Frames::default(), cancel: &CancellationToken::new() },
+    )
+    .await
 }
 
 fn source(dropped: &[Unit]) -> Source<'_> {
@@ -160,15 +168,15 @@ async fn e16_a_person_stops_it_while_a_model_is_silent() {
     let (models, cancel) = ([first(&server), second(&server)], CancellationToken::new());
     let dropped = units(WORK);
     let source = source(&dropped);
-    let frames = Frames::default();
+    let scope = RunScope { frames: &Frames::default(), cancel: &cancel };
     let stop = async {
         server.called(1).await;
         cancel.cancel();
     };
-    let (told, ()) = tokio::join!(summarise(&source, &models, &OPTIONS, (&frames, &cancel)), stop);
+    let (told, ()) = tokio::join!(summarise(&source, &models, &OPTIONS, scope), stop);
     assert!(told.is_err());
     assert_eq!(server.calls(), 1, "no other model is asked");
-    let told = summarise(&source, &models, &OPTIONS, (&frames, &cancel)).await;
+    let told = summarise(&source, &models, &OPTIONS, scope).await;
     assert_eq!((told.is_err(), server.calls()), (true, 1), "what is stopped already does not begin");
 }
 
@@ -240,7 +248,7 @@ async fn l10_no_media_are_sent_to_a_summariser() {
         sha256: Some("ab".repeat(32)),
         bytes: Some(1_234),
     };
-    if let ledger::What::Message(protocol::Message::Human(human)) = &mut dropped[0].item.what {
+    if let facts::What::Message(protocol::Message::Human(human)) = &mut dropped[0].item.what {
         human.content.push(image);
     }
     told_by(&[first(&server)], source(&dropped)).await.unwrap();

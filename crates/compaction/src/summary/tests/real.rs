@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use facts::Item;
 use jiff::Timestamp;
-use ledger::Item;
 use protocol::{Event, ThreadId};
 use transcripts::{Conversation, Entry, Format, Problem, Sink, SinkError, Source as File};
 
@@ -27,7 +27,7 @@ impl Sink for Reader {
         let new = entry.into_event(self.format, Timestamp::UNIX_EPOCH)?;
         let event = Event::stored(new, ThreadId::generate(), 1);
         let item = Item::from_event(&event);
-        if matches!(item.what, ledger::What::Message(_)) && !item.side {
+        if matches!(item.what, facts::What::Message(_)) && !item.side {
             self.items.push(item);
         }
         Ok(())

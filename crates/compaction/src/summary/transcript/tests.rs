@@ -1,6 +1,6 @@
 //! Conversations as a summariser is shown them, and texts that try to leave their element.
 
-use ledger::notation::items;
+use facts::notation::items;
 use model::tokens;
 use protocol::message::HumanMessage;
 

@@ -2,8 +2,9 @@
 //! and not the whole thread. The journal stays the truth: what is kept is used only as far as the journal still has it.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use protocol::{CarryOver, Coverage, HandoffSummary, Seq, ThreadId};
 use runtime::Failure;
 
@@ -12,10 +13,10 @@ use crate::summary::coverage::Reach;
 use crate::summary::extract::{Extract, extract};
 use crate::summary::ground::{Grounding, Sought};
 use crate::summary::select::{Selection, Selector};
-use ledger::Goal;
-use ledger::Item;
-use ledger::phrase::flat;
-use ledger::{Facts, Ledger};
+use facts::Goal;
+use facts::Item;
+use facts::phrase::flat;
+use facts::{Facts, Ledger};
 
 /// The most threads of which something is kept.
 const FOLDS_MAX: usize = 8;
@@ -95,7 +96,7 @@ impl Folds {
     }
 
     fn take(&self, thread_id: ThreadId, part: Part<'_>) -> Option<Arc<Fold>> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         let is_wanted = |fold: &Arc<Fold>| {
             let goal = fold.selector.goal().map(Goal::text);
             fold.thread_id == thread_id && goal == part.goal && fold.tokens_max >= part.tokens_max
@@ -105,7 +106,7 @@ impl Folds {
     }
 
     fn keep(&self, newest: Arc<Fold>) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         kept.push(newest);
         let bytes = |kept: &[Arc<Fold>]| kept.iter().map(|fold| fold.bytes()).sum::<usize>();
         while kept.len() > FOLDS_MAX || kept.len() > 1 && bytes(&kept) > FOLDS_BYTES_MAX {
@@ -264,7 +265,7 @@ impl Known {
             let window = Window::of(thread, self.messages).await?;
             return window.each(thread, "check the draft", grounding).await.map(drop);
         }
-        let absent = || self.fold.absent.lock().unwrap_or_else(PoisonError::into_inner);
+        let absent = || self.fold.absent.lock();
         let known = absent().clone().filter(|absent| grounding.wants_only(&absent.names));
         let end = match &known {
             Some(known) => follow(thread, known.end, grounding).await?,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cluster::Cut;
+use test_postgres::Cut;
 
 use super::scene::{Scene, end, mirror, mirror_behind};
 use crate::mirror::{Delivered, Error, MirrorStatus};

@@ -1,18 +1,17 @@
 //! A journal with accepted handoffs, a database of its own, and questions to it. It holds no expectation.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{Database, Proxy};
 use jiff::{SignedDuration, Timestamp};
 use journal::{HandoffPatch, OutboxItem, Scoped, Sqlite, Store, Transaction, Write};
-use pg::{Connection, Pool, Value};
+use postgres::{Connection, Pool, Value};
 use protocol::{
     AssistantId, EventType, Handoff, HandoffId, HandoffStatus, HandoffSummary, NewEvent, Proposal, Scope,
     Thread, ThreadId,
 };
 use serde_json::json;
+use test_postgres::{Database, Proxy};
 
 use crate::mirror::{Mirror, Settings, rows};
 
@@ -52,7 +51,7 @@ impl Scene {
 
     pub(super) async fn pool(&self) -> Pool {
         let settings = Settings::default().pool();
-        Pool::open(self.database.socket_url().parse().unwrap(), settings, |sql| Cow::Borrowed(sql)).await
+        Pool::open(self.database.socket_url().parse().unwrap(), settings).await
     }
 
     /// Has a handoff asked for and accepted five and a half seconds later, and returns it.
@@ -127,7 +126,7 @@ impl Scene {
                 Value::Text(text) => text.into_owned(),
                 other => format!("{other:?}"),
             };
-            let line = |row: &pg::Row| {
+            let line = |row: &postgres::Row| {
                 let cells = (0..).map_while(|place| row.at(place).ok());
                 cells.map(cell).collect::<Vec<_>>().join("|")
             };
@@ -139,7 +138,10 @@ impl Scene {
         self.with(move |connection| connection.batch(sql));
     }
 
-    fn with<T: Send + 'static>(&self, work: impl FnOnce(&Connection) -> pg::Result<T> + Send + 'static) -> T {
+    fn with<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> postgres::Result<T> + Send + 'static,
+    ) -> T {
         let handle = tokio::runtime::Handle::current();
         tokio::task::block_in_place(|| handle.block_on(async { self.pool().await.with(work).await.unwrap() }))
     }
@@ -158,7 +160,7 @@ impl Scene {
 
 /// Ends the work behind as the end of the program does.
 pub(super) fn end(mirror: &Mirror) {
-    if let Some(task) = mirror.worker.as_ref().unwrap().work().task.take() {
+    if let Some(task) = mirror.worker.as_ref().unwrap().work.lock().task.take() {
         task.abort();
     }
 }
@@ -200,7 +202,7 @@ fn proposal(handoff: &Handoff, summary_json: HandoffSummary) -> Proposal {
     Proposal {
         handoff_id: handoff.handoff_id,
         iteration: 0,
-        summary_sha256: crate::sha256_hex(summary_md.as_bytes()),
+        summary_sha256: protocol::sha256_hex(&summary_md),
         summary_json,
         summary_md,
         feedback: None,

@@ -56,7 +56,6 @@ impl From<Fault> for Rejection {
 pub(crate) struct Place {
     /// Its number, from 1.
     number: usize,
-    /// How it begins.
     quote: String,
 }
 

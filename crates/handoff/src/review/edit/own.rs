@@ -9,7 +9,6 @@ use crate::review::edit::fault::{Fault, Place};
 /// A text that differs from what was shown, ready to be stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct OwnText {
-    /// The text.
     pub(crate) text: String,
     /// The number of each of its lines in what the person handed in.
     numbers: Vec<usize>,

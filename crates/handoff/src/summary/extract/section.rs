@@ -4,11 +4,11 @@
 use protocol::{ItemKind, Seq, TodoItem, TodoStatus};
 
 use super::{Line, REQUEST_WEIGHT_MIN, files, first_sentence, objective};
-use ledger::Goal;
-use ledger::identifier;
-use ledger::phrase::{clip, flat, plain, weight};
-use ledger::shell::Check;
-use ledger::{Facts, Name, Quote};
+use facts::Goal;
+use facts::identifier;
+use facts::phrase::{clip, flat, plain, weight};
+use facts::shell::Check;
+use facts::{Facts, Name, Quote};
 
 /// A part of the summary.
 pub(super) struct Section {
@@ -18,7 +18,6 @@ pub(super) struct Section {
     pub share_percent: usize,
     /// Characters beyond which it says nothing more.
     pub chars_max: usize,
-    /// Its lines.
     pub build: fn(&Request<'_>) -> Vec<Line>,
 }
 
@@ -258,7 +257,7 @@ fn open_todos(request: &Request<'_>) -> Vec<Line> {
 /// Returns the person's rules: orders before wishes, the newest first, none that is already shown.
 fn rules(request: &Request<'_>) -> Vec<Line> {
     let facts = request.facts;
-    let mut rules: Vec<&ledger::Rule> = facts.rules.iter().rev().collect();
+    let mut rules: Vec<&facts::Rule> = facts.rules.iter().rev().collect();
     // Rules outlive a compaction, but one from before it that names something is more likely about work that is over.
     rules.retain(|rule| {
         rule.quote.seq >= facts.recent_from || rule.is_strict && !names_something(&rule.quote.text)

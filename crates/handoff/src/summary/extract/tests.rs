@@ -12,10 +12,10 @@ use crate::limits::{
 };
 use crate::summary::ground::Grounding;
 use crate::summary::render;
-use ledger::Goal;
-use ledger::Item;
-use ledger::Ledger;
-use ledger::notation::{facts, items};
+use facts::Goal;
+use facts::Item;
+use facts::Ledger;
+use facts::notation::{facts, items};
 
 /// Returns the offline summary of a transcript in 300 tokens.
 fn summary(text: &str) -> String {

@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
-use ledger::REDACTED;
-use ledger::identifier::{self, Kind};
+use facts::REDACTED;
+use facts::identifier::{self, Kind};
 
 /// What a name is, as far as its edges tell a part of a longer name from the name itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,6 @@ pub(crate) struct Named<'a> {
     pub shown: &'a str,
     /// The name without what may differ between two ways of writing it.
     pub text: Cow<'a, str>,
-    /// Its sort.
     pub sort: Sort,
     /// Whether text was cut off before it.
     pub open_before: bool,

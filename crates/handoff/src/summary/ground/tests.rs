@@ -5,7 +5,7 @@ use protocol::{ItemKind, SummaryItem};
 use serde_json::json;
 
 use super::Grounding;
-use ledger::notation::items;
+use facts::notation::items;
 
 const THREAD: &str = r#"
 U: Fix src/parser.rs, see https://x.test/issues/7 and #214.

@@ -6,10 +6,10 @@ use model::inert;
 use protocol::Seq;
 
 use crate::summary::coverage::Reach;
-use ledger::Terms;
-use ledger::phrase::{clip, flat};
-use ledger::redact;
-use ledger::tool_use::head_words;
+use facts::Terms;
+use facts::phrase::{clip, flat};
+use facts::redact;
+use facts::tool_use::head_words;
 
 /// Bytes kept of one piece: enough for its graphemes, and for a secret at the cut to be seen whole.
 pub(super) const PIECE_BYTES_MAX: usize = 6_400;

@@ -8,12 +8,12 @@ use protocol::{AiMessage, Block, Message, Seq, ToolMessage, ToolStatus};
 
 use super::piece::Piece;
 use crate::summary::coverage::{CoverageBuilder, Reach};
-use ledger::Facts;
-use ledger::limits::{OPEN_CALLS_MAX, SCAN_BYTES_MAX};
-use ledger::phrase::{clip, flat};
-use ledger::tool_use::{head_words, one_line, tail_words};
-use ledger::{Frequencies, Goal, Terms};
-use ledger::{Item, What};
+use facts::Facts;
+use facts::limits::{OPEN_CALLS_MAX, SCAN_BYTES_MAX};
+use facts::phrase::{clip, flat};
+use facts::tool_use::{head_words, one_line, tail_words};
+use facts::{Frequencies, Goal, Terms};
+use facts::{Item, What};
 
 /// Graphemes of one assistant message.
 const STATEMENT_GRAPHEMES: usize = 1_500;

@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use super::{Selection, Selector};
 use crate::limits::INPUT_TOKENS_MAX;
 use crate::summary::coverage::counts;
-use ledger::Goal;
-use ledger::Ledger;
-use ledger::notation::items;
+use facts::Goal;
+use facts::Ledger;
+use facts::notation::items;
 
 fn select(text: &str, tokens_max: u64) -> Selection {
     let mut ledger = Ledger::default();

@@ -1,6 +1,6 @@
 //! What the server, or the way to it, reports, turned into what a caller acts on.
 
-use pg::Passing;
+use postgres::Passing;
 
 use crate::Error;
 
@@ -19,18 +19,22 @@ impl Place {
     }
 
     /// Returns what a failure means to a caller.
-    pub(super) fn explain(&self, fault: pg::Error) -> Error {
+    pub(super) fn explain(&self, fault: postgres::Error) -> Error {
         let path = self.0.clone().into();
         let location = self.0.clone();
         match fault {
-            pg::Error::Unreachable(reason) => Error::Unreachable { location, reason },
-            pg::Error::Exhausted => Error::Unreachable { location, reason: fault.to_string() },
-            pg::Error::Address(reason) | pg::Error::Refused(reason) => Error::Refused { location, reason },
-            pg::Error::Conflict(_) | pg::Error::TimedOut(_) => Error::Locked { path },
-            pg::Error::Unsettled(reason) => Error::Unsettled { location, reason },
-            pg::Error::Full(_) => Error::DiskFull { path },
-            pg::Error::ReadOnly(_) => Error::Denied { path },
-            pg::Error::Missing(reason) | pg::Error::Malformed(reason) => Error::Corrupt { path, reason },
+            postgres::Error::Unreachable(reason) => Error::Unreachable { location, reason },
+            postgres::Error::Exhausted => Error::Unreachable { location, reason: fault.to_string() },
+            postgres::Error::Address(reason) | postgres::Error::Refused(reason) => {
+                Error::Refused { location, reason }
+            }
+            postgres::Error::Conflict(_) | postgres::Error::TimedOut(_) => Error::Locked { path },
+            postgres::Error::Unsettled(reason) => Error::Unsettled { location, reason },
+            postgres::Error::Full(_) => Error::DiskFull { path },
+            postgres::Error::ReadOnly(_) | postgres::Error::Forbidden(_) => Error::Denied { path },
+            postgres::Error::Missing(reason) | postgres::Error::Malformed(reason) => {
+                Error::Corrupt { path, reason }
+            }
             other => Error::Postgres(other),
         }
     }

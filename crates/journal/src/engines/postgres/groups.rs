@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pg::{Pool, Taking};
+use postgres::{Pool, Taking};
 use protocol::ThreadId;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -118,16 +118,19 @@ async fn commit(pool: &Pool, group: Vec<Request>) {
 
 /// Returns whether a failure is that of all that went together: none would fare better alone. What may have been done is not
 /// done again.
-const fn is_everybodys(fault: &pg::Error) -> bool {
+const fn is_everybodys(fault: &postgres::Error) -> bool {
     matches!(
         fault,
-        pg::Error::Unsettled(_) | pg::Error::Unreachable(_) | pg::Error::Exhausted | pg::Error::Refused(_)
+        postgres::Error::Unsettled(_)
+            | postgres::Error::Unreachable(_)
+            | postgres::Error::Exhausted
+            | postgres::Error::Refused(_)
     )
 }
 
 /// Returns whether somebody else held what was to be taken.
 const fn is_in_the_way(error: &Error) -> bool {
-    matches!(error, Error::Postgres(pg::Error::TimedOut(_)))
+    matches!(error, Error::Postgres(postgres::Error::TimedOut(_)))
 }
 
 async fn together(pool: &Pool, group: &[Request]) -> Result<Vec<Committed>> {
@@ -149,7 +152,7 @@ async fn alone(pool: &Pool, request: &Request) -> Result<Committed> {
     done.into_iter().next().ok_or(Error::Closed)
 }
 
-fn all(connection: &pg::Connection, transactions: &[Arc<Transaction>]) -> Result<Vec<Committed>> {
+fn all(connection: &postgres::Connection, transactions: &[Arc<Transaction>]) -> Result<Vec<Committed>> {
     let heads = Heads::default();
     let server = connection;
     let connection = Connection::Postgres(server, &heads);

@@ -8,20 +8,19 @@ use crate::tables::threads::Heads;
 use crate::{Health, HealthDepth, Result};
 
 /// Returns counts and, if asked, what is wrong, however long it takes to read everything.
-pub(super) fn check(connection: &pg::Connection, place: &Place, depth: HealthDepth) -> Result<Health> {
+pub(super) fn check(connection: &postgres::Connection, place: &Place, depth: HealthDepth) -> Result<Health> {
     match depth {
         HealthDepth::Counts => look(connection, place, depth),
         HealthDepth::Integrity => connection.patiently(|| look(connection, place, depth)),
     }
 }
 
-fn look(connection: &pg::Connection, place: &Place, depth: HealthDepth) -> Result<Health> {
+fn look(connection: &postgres::Connection, place: &Place, depth: HealthDepth) -> Result<Health> {
     let heads = Heads::default();
     let tables = Connection::Postgres(connection, &heads);
     let (threads, events) = consistency::counts(&tables)?;
-    let bytes: i64 = tables
-        .prepare_cached("SELECT pg_database_size(current_database())")?
-        .query_row((), |row| row.get(0))?;
+    let bytes: i64 =
+        tables.prepare("SELECT pg_database_size(current_database())")?.query_row((), |row| row.get(0))?;
     Ok(Health {
         location: place.0.clone(),
         schema_version: schema::version(connection, &place.0)?,
@@ -35,13 +34,13 @@ fn look(connection: &pg::Connection, place: &Place, depth: HealthDepth) -> Resul
     })
 }
 
-fn problems(connection: &pg::Connection) -> Result<Vec<String>> {
+fn problems(connection: &postgres::Connection) -> Result<Vec<String>> {
     let heads = Heads::default();
     let tables = Connection::Postgres(connection, &heads);
     let mut problems = Vec::new();
     for query in consistency::CONTRADICTIONS {
         let limited = format!("{query} LIMIT {PROBLEMS_MAX}");
-        problems.extend(tables.prepare_cached(&limited)?.query_map((), |row| row.get::<_, String>(0))?);
+        problems.extend(tables.prepare(&limited)?.query_map((), |row| row.get::<_, String>(0))?);
     }
     problems.extend(schema::differences(connection)?);
     Ok(problems)

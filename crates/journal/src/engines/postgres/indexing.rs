@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use pg::Pool;
+use postgres::Pool;
 use tokio::sync::Mutex;
 
 use super::locks;
@@ -31,7 +31,7 @@ struct Passes {
     /// For so many of those who asked, what was stored by then is in the index, …
     done: u64,
     /// … and for so many it failed like this.
-    failed: Option<(u64, pg::Error)>,
+    failed: Option<(u64, postgres::Error)>,
 }
 
 impl Indexing {
@@ -129,7 +129,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn searches_that_wait_for_the_index_leave_the_connections_to_others() {
-        let database = cluster::Database::create().unwrap();
+        let database = test_postgres::Database::create().unwrap();
         let store = Postgres::open(&database.socket_url(), POOL).await.unwrap();
         let thread_id = ThreadId::generate();
         let now = Timestamp::now();

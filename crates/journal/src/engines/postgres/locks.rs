@@ -18,7 +18,7 @@ const ARTIFACT_LOCKS: u8 = 64;
 /// Takes [`INDEX`] until the transaction ends, unless somebody has it; returns whether it did.
 pub(super) fn try_index(connection: &Connection) -> Result<bool> {
     connection
-        .prepare_cached("SELECT CAST(pg_try_advisory_xact_lock(?1) AS INT)")?
+        .prepare("SELECT CAST(pg_try_advisory_xact_lock($1) AS INT)")?
         .query_row([INDEX], |row| Ok(row.get::<_, i64>(0)? != 0))
 }
 

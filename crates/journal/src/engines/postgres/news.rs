@@ -3,14 +3,15 @@
 //! each other. What is lost on the way, or with a process that dies in between, is found by looking everywhere now and then.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
-use pg::{Listener, Pool, Value};
+use parking_lot::Mutex;
+use postgres::{Listener, Pool, Value};
 use protocol::ThreadId;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -45,12 +46,6 @@ struct Waiting {
     rings: Notify,
 }
 
-impl Waiting {
-    fn threads(&self) -> MutexGuard<'_, HashSet<ThreadId>> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Telling {
     /// Begins to tell others, and to listen to them.
     pub(super) fn begin(pool: Pool, news: News) -> Self {
@@ -65,7 +60,7 @@ impl Telling {
     pub(super) fn tell(&self, about: About) {
         match about {
             About::Threads(threads) if threads.is_empty() => return,
-            About::Threads(threads) => self.waiting.threads().extend(threads),
+            About::Threads(threads) => self.waiting.threads.lock().extend(threads),
             About::Anywhere => self.waiting.is_anywhere.store(true, Ordering::Relaxed),
         }
         self.waiting.rings.notify_one();
@@ -128,7 +123,7 @@ fn thread_of(write: &Write) -> Option<ThreadId> {
 async fn tell(pool: Pool, waiting: Arc<Waiting>, own: String) {
     loop {
         waiting.rings.notified().await;
-        let threads: Vec<ThreadId> = waiting.threads().drain().collect();
+        let threads: Vec<ThreadId> = waiting.threads.lock().drain().collect();
         let said = match waiting.is_anywhere.swap(false, Ordering::Relaxed) {
             true => vec![format!("{own}{ANYWHERE}")],
             false => messages(&own, &threads),
@@ -138,7 +133,7 @@ async fn tell(pool: Pool, waiting: Arc<Waiting>, own: String) {
             for message in messages {
                 connection.query("SELECT pg_notify('segue_news', ?1)::text", &[message])?;
             }
-            Ok::<_, pg::Error>(())
+            Ok::<_, postgres::Error>(())
         });
         if let Err(error) = told.await {
             tracing::debug!(%error, "failed to tell other processes what was committed");

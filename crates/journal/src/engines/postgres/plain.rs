@@ -1,10 +1,10 @@
 //! One connection to a server's database, for whoever moves a whole journal: it is of no pool, and nothing is tried again. What
 //! is read and written with it is not said here.
 
-use pg::{Connection, Target};
+use postgres::{Connection, Target};
 
 use super::faults::Place;
-use super::{dialect, schema};
+use super::schema;
 use crate::tables::threads::Heads;
 use crate::{Error, Result};
 
@@ -35,7 +35,7 @@ impl Plain {
         let target: Target = url.parse().map_err(|error| Place(super::url_place(url)).explain(error))?;
         let target = target.named(APPLICATION);
         let place = Place(target.to_string());
-        let connection = Connection::open(&target, dialect::translated);
+        let connection = Connection::open(&target);
         match connection.and_then(|connection| connection.be_patient().map(|()| connection)) {
             Ok(connection) => Ok(Self { connection, heads: Heads::default(), place }),
             Err(error) => Err(place.explain(error)),
@@ -46,7 +46,7 @@ impl Plain {
     /// at a time.
     pub(crate) fn hold(&self) -> Result<()> {
         let sql =
-            "SELECT CAST(pg_try_advisory_lock(?1) AS INT), set_config('synchronous_commit', 'off', false)";
+            "SELECT CAST(pg_try_advisory_lock($1) AS INT), set_config('synchronous_commit', 'off', false)";
         let held = self
             .connection
             .query(sql, &[COPYING.into()])

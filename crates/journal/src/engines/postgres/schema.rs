@@ -1,7 +1,10 @@
 //! The schema's versions: which SQL leads to each, and bringing a database up to date. It holds no query.
 
-use pg::{Connection, Value};
+use postgres::{Connection, Value};
 
+use crate::engines::sql;
+use crate::tables::search;
+use crate::tables::threads::Heads;
 use crate::{Error, Result};
 
 /// Whoever migrates holds it: several processes may start at once.
@@ -14,8 +17,13 @@ struct Migration {
 
 /// In order; the version of a schema is the number of migrations that made it. They are counted apart from those of the
 /// embedded engine.
-const MIGRATIONS: &[Migration] =
-    &[Migration { name: "0001_journal", sql: include_str!("migrations/0001_journal.sql") }];
+const MIGRATIONS: &[Migration] = &[
+    Migration { name: "0001_journal", sql: include_str!("migrations/0001_journal.sql") },
+    Migration { name: "0002_words", sql: include_str!("migrations/0002_words.sql") },
+];
+
+/// The version that emptied the search index.
+const INDEX_EMPTIED: u32 = 2;
 
 /// The newest version this program knows.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
@@ -40,7 +48,7 @@ pub(super) fn migrate(connection: &Connection, location: &str) -> Result<()> {
 }
 
 fn run_missing(connection: &Connection, location: &str) -> Result<()> {
-    connection.query("SELECT pg_advisory_xact_lock(?1)::text", &[MIGRATING.into()])?;
+    connection.query("SELECT pg_advisory_xact_lock($1)::text", &[MIGRATING.into()])?;
     // Another process may have migrated while this one waited for the lock.
     let found = version(connection, location)?;
     if found == 0 {
@@ -53,7 +61,10 @@ fn run_missing(connection: &Connection, location: &str) -> Result<()> {
         connection.batch(migration.sql)?;
         let values = [Value::from(version), migration.name.into(), checksum(migration.sql).into()];
         connection
-            .execute("INSERT INTO segue_migrations (version, name, checksum) VALUES (?1, ?2, ?3)", &values)?;
+            .execute("INSERT INTO segue_migrations (version, name, checksum) VALUES ($1, $2, $3)", &values)?;
+    }
+    if found < INDEX_EMPTIED {
+        search::texts::index_all(&sql::Connection::Postgres(connection, &Heads::default()))?;
     }
     Ok(())
 }

@@ -40,7 +40,6 @@ pub(super) fn unexpected(expected: &str, found: &Value<'_>) -> Error {
     Error::Malformed(format!("{expected} is expected, not {found}"))
 }
 
-/// Returns a value of SQLite.
 pub(super) fn of_sqlite(value: ValueRef<'_>) -> Result<Value<'_>> {
     Ok(match value {
         ValueRef::Null => Value::Null,

@@ -7,7 +7,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::faults::Place;
-use super::schema;
+use super::{portable, schema};
 use crate::{Error, Result};
 
 /// Pages of the write-ahead log after which a commit copies them into the database: 32 MiB.
@@ -49,7 +49,7 @@ pub(crate) fn reader(place: &Place, lock_wait: Duration) -> Result<Connection> {
     let connection = Connection::open_with_flags(&place.0, flags)?;
     connection.busy_timeout(lock_wait)?;
     connection.execute_batch("PRAGMA temp_store = MEMORY; PRAGMA cache_size = -8192;")?;
-    keep_statements(&connection)?;
+    prepare_session(&connection)?;
     Ok(connection)
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn reader(place: &Place, lock_wait: Duration) -> Result<Connection> {
 pub(crate) fn memory(place: &Place) -> Result<Connection> {
     let connection = Connection::open_in_memory()?;
     connection.execute_batch("PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY;")?;
-    keep_statements(&connection)?;
+    prepare_session(&connection)?;
     schema::migrate(&connection, place)?;
     Ok(connection)
 }
@@ -74,13 +74,14 @@ fn set_up(connection: &Connection, place: &Place) -> Result<()> {
         "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY;
          PRAGMA cell_size_check = ON; PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};"
     ))?;
-    keep_statements(connection)?;
+    prepare_session(connection)?;
     schema::migrate(connection, place)
 }
 
-/// Keeps every statement prepared. Without the planner's stability the engine would prepare some of them again for
-/// each value bound, which costs more than performing them.
-fn keep_statements(connection: &Connection) -> Result<()> {
+/// Adds the functions that statements may use, and keeps every statement prepared. Without the planner's stability the engine
+/// would prepare some of them again for each value bound, which costs more than performing them.
+fn prepare_session(connection: &Connection) -> Result<()> {
+    portable::register_functions(connection)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())

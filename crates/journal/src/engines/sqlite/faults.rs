@@ -46,16 +46,22 @@ impl Place {
             ErrorCode::SystemIoFailure => {
                 Error::Io { path, source: std::io::Error::other(format!("{}: {code}", reason())) }
             }
-            _ if is_damaged_schema(code, message.as_deref()) => Error::Corrupt { path, reason: reason() },
             _ => Error::Sqlite(rusqlite::Error::SqliteFailure(*code, message)),
         }
     }
 }
 
-/// A table or column of ours that is gone is reported as a plain error of the statement that names it.
-fn is_damaged_schema(code: &ffi::Error, message: Option<&str>) -> bool {
-    let missing = |text: &str| text.starts_with("no such table") || text.starts_with("no such column");
-    code.extended_code == ffi::SQLITE_ERROR && message.is_some_and(missing)
+/// Returns the failure of preparing a statement of ours. One without a code of its own is a table or column that is gone: the
+/// statements themselves are right.
+pub(crate) fn of_preparing(engine: rusqlite::Error) -> Error {
+    match engine {
+        rusqlite::Error::SqliteFailure(code, _) | rusqlite::Error::SqlInputError { error: code, .. }
+            if code.extended_code == ffi::SQLITE_ERROR =>
+        {
+            Error::Malformed(engine.to_string())
+        }
+        engine => engine.into(),
+    }
 }
 
 #[cfg(test)]
@@ -88,8 +94,11 @@ mod tests {
 
     #[test]
     fn a_table_that_is_gone_is_damage() {
-        let message = Some("no such table: events".to_owned());
-        let engine = rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_ERROR), message);
-        assert!(matches!(Place(PathBuf::from("/x")).fault(&engine), Error::Corrupt { .. }));
+        let connection = rusqlite::Connection::open_in_memory().unwrap();
+        connection.execute_batch("CREATE TABLE threads (thread_id)").unwrap();
+        for gone in ["SELECT 1 FROM events", "SELECT name FROM threads"] {
+            let error = of_preparing(connection.prepare(gone).unwrap_err());
+            assert!(matches!(Place(PathBuf::from("/x")).explain(error), Error::Corrupt { .. }), "{gone}");
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! A few connections that only read, each opened when it is first needed. Whatever may take long is read off the async
 //! threads.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 use tokio_util::task::AbortOnDropHandle;
@@ -56,7 +57,7 @@ impl Readers {
         self: &Arc<Self>,
         question: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let is_open = !self.idle.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        let is_open = !self.idle.lock().is_empty();
         if is_open && let Ok(_permit) = self.free.try_acquire() {
             return self.answer(question);
         }
@@ -64,13 +65,13 @@ impl Readers {
     }
 
     fn answer<T>(&self, question: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = self.idle.lock().pop();
         let connection = match idle {
             Some(connection) => connection,
             None => connect::reader(&self.place, self.lock_wait)?,
         };
         let answer = question(&connection);
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        self.idle.lock().push(connection);
         answer
     }
 }

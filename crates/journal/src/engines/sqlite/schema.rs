@@ -3,6 +3,8 @@
 use rusqlite::{Connection, OptionalExtension};
 
 use super::faults::Place;
+use crate::engines::sql;
+use crate::tables::search;
 use crate::{Error, Result};
 
 /// Marks a SQLite file as ours (`Segu` in ASCII), so that another program's database is never written to.
@@ -20,7 +22,11 @@ const MIGRATIONS: &[Migration] = &[
     Migration { name: "0003_search", sql: include_str!("migrations/0003_search.sql") },
     Migration { name: "0004_gateway", sql: include_str!("migrations/0004_gateway.sql") },
     Migration { name: "0005_replicas", sql: include_str!("migrations/0005_replicas.sql") },
+    Migration { name: "0006_words", sql: include_str!("migrations/0006_words.sql") },
 ];
+
+/// The version that emptied the search index.
+const INDEX_EMPTIED: u32 = 6;
 
 /// The newest version this program knows.
 pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;
@@ -61,6 +67,9 @@ fn run_missing(connection: &Connection, place: &Place) -> Result<()> {
             "INSERT INTO schema_migrations (version, name, checksum) VALUES (?1, ?2, ?3)",
             (version, migration.name, checksum(migration.sql)),
         )?;
+    }
+    if found < INDEX_EMPTIED {
+        search::texts::index_all(&sql::Connection::Sqlite(connection))?;
     }
     connection.pragma_update(None, "user_version", VERSION)?;
     Ok(())

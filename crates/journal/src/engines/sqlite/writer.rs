@@ -36,9 +36,7 @@ pub(crate) type Question = Box<dyn FnOnce(&Connection) + Send>;
 
 /// What the writer is asked to do.
 pub(crate) enum Job {
-    /// Perform a transaction.
     Commit(Request),
-    /// Catch up the search index.
     Index(oneshot::Sender<Result<()>>),
     /// Answer a question (a database in memory has no other connection).
     Ask(Question),
@@ -46,9 +44,7 @@ pub(crate) enum Job {
 
 /// A transaction and where its answer goes.
 pub(crate) struct Request {
-    /// The transaction.
     pub(crate) transaction: Transaction,
-    /// Who waits for it.
     pub(crate) reply: oneshot::Sender<Result<Committed>>,
 }
 
@@ -74,7 +70,8 @@ impl Writer {
     pub(crate) fn new(
         connection: Connection,
         place: Arc<Place>,
-        (jobs, lock_wait): (mpsc::Receiver<Job>, Duration),
+        jobs: mpsc::Receiver<Job>,
+        lock_wait: Duration,
     ) -> Self {
         let (index_waiters, writing) = (Vec::new(), (Instant::now(), Instant::now()));
         Self { connection, place, jobs, held: None, index_waiters, expected: 0, lock_wait, writing }

@@ -10,12 +10,12 @@ use crate::tables::{runs, threads};
 use crate::{CheckpointRef, Error, Result, Superseded};
 
 /// Remembers where the thread stands before `admission` takes its place.
-pub(super) fn keep(connection: &Connection, key: i64, admission: &Checkpoint) -> Result<()> {
-    connection
-        .prepare_cached(
+pub(super) fn keep(db: &Connection, key: i64, admission: &Checkpoint) -> Result<()> {
+    db
+        .prepare(
             "INSERT INTO checkpoints_left (thread_key, run_id, checkpoint_id, private, left_at)
-             SELECT thread_key, ?2, checkpoint_id, private, ?3 FROM checkpoints
-             WHERE thread_key = ?1 AND run_id <> ?2
+             SELECT thread_key, $2, checkpoint_id, private, $3 FROM checkpoints
+             WHERE thread_key = $1 AND run_id <> $2
              ON CONFLICT (thread_key) DO UPDATE SET run_id = excluded.run_id,
                  checkpoint_id = excluded.checkpoint_id, private = excluded.private, left_at = excluded.left_at",
         )?
@@ -23,42 +23,41 @@ pub(super) fn keep(connection: &Connection, key: i64, admission: &Checkpoint) ->
 }
 
 /// Puts the thread back to the newest point in sight that is not the run's.
-pub(crate) fn restore(connection: &Connection, thread_id: ThreadId, run_id: RunId) -> Result<()> {
-    let head = threads::head(connection, thread_id)?;
-    if let Some(run_id) = runs::active_run_of(connection, head.key)? {
+pub(crate) fn restore(db: &Connection, thread_id: ThreadId, run_id: RunId) -> Result<()> {
+    let head = threads::head(db, thread_id)?;
+    if let Some(run_id) = runs::active_run_of(db, head.key)? {
         return Err(Error::Busy { thread_id, run_id });
     }
-    let taken = connection
-        .prepare_cached("DELETE FROM steps WHERE thread_key = ?1 AND run_id = ?2")?
+    let taken = db
+        .prepare("DELETE FROM steps WHERE thread_key = $1 AND run_id = $2")?
         .execute((head.key, run_id.uuid().as_bytes()))?;
     // A run that ended at once moved nothing.
     if taken == 0 {
         return Ok(());
     }
     let newest = CheckpointRef::Seq(head.last_seq);
-    let Some((point, channels)) = at(connection, thread_id, (newest, Superseded::Hidden))? else {
+    let Some((point, channels)) = at(db, thread_id, newest, Superseded::Hidden)? else {
         // What is decided and not yet done stays to be done.
-        connection
-            .prepare_cached("DELETE FROM checkpoints WHERE thread_key = ?1 AND activities = '[]'")?
+        db.prepare("DELETE FROM checkpoints WHERE thread_key = $1 AND activities = '[]'")?
             .send([head.key])?;
         return Ok(());
     };
-    let left: Option<(String, String)> = connection
-        .prepare_cached(
-            "DELETE FROM checkpoints_left WHERE thread_key = ?1 AND run_id = ?2 AND checkpoint_id = ?3
+    let left: Option<(String, String)> = db
+        .prepare(
+            "DELETE FROM checkpoints_left WHERE thread_key = $1 AND run_id = $2 AND checkpoint_id = $3
              RETURNING private, left_at",
         )?
         .find((head.key, run_id.uuid().as_bytes(), point.checkpoint_id.uuid().as_bytes()), |row| {
             Ok((row.get(0)?, row.get(1)?))
         })?;
     if let Some((_, left_at)) = &left {
-        ask_again(connection, (&head.thread_id, point.next.as_deref()), (integer(point.head_seq), left_at))?;
+        ask_again(db, &head.thread_id, point.next.as_deref(), integer(point.head_seq), left_at)?;
     }
-    connection
-        .prepare_cached(
-            "UPDATE checkpoints SET checkpoint_id = ?2, run_id = ?3, step = ?4, head_seq = ?5, next = ?6, channels = ?7,
-                 private = ?8, created_at = ?9, source = ?10, number = ?11
-             WHERE thread_key = ?1",
+    db
+        .prepare(
+            "UPDATE checkpoints SET checkpoint_id = $2, run_id = $3, step = $4, head_seq = $5, next = $6, channels = $7,
+                 private = $8, created_at = $9, source = $10, number = $11
+             WHERE thread_key = $1",
         )?
         .send((
             head.key,
@@ -78,23 +77,23 @@ pub(crate) fn restore(connection: &Connection, thread_id: ThreadId, run_id: RunI
 /// Has the questions wait again that had been asked where the thread stood, and that were answered or withdrawn since, with
 /// those of sub-agents that went with them.
 fn ask_again(
-    connection: &Connection,
-    (thread_id, node): (&str, Option<&str>),
-    (head_seq, left_at): (i64, &str),
+    db: &Connection,
+    thread_id: &str,
+    node: Option<&str>,
+    head_seq: i64,
+    left_at: &str,
 ) -> Result<()> {
     let waits = "status = 'pending', decisions = NULL, resolved_at = NULL";
-    connection
-        .prepare_cached(&format!(
-            "UPDATE interrupts SET {waits}
-             WHERE thread_id = ?1 AND node = ?2 AND raised_seq <= ?3 AND resolved_at >= ?4"
-        ))?
-        .execute((thread_id, node, head_seq, left_at))?;
-    connection
-        .prepare_cached(&format!(
-            "UPDATE interrupts SET {waits}
-             WHERE resolved_at = ?2 AND status = 'withdrawn' AND thread_id IN (
-                 SELECT t.thread_id FROM threads t WHERE t.parent_id = ?1 AND t.parent_kind = 'subagent')"
-        ))?
-        .execute((thread_id, left_at))?;
+    db.prepare(&format!(
+        "UPDATE interrupts SET {waits}
+         WHERE thread_id = $1 AND node = $2 AND raised_seq <= $3 AND resolved_at >= $4"
+    ))?
+    .execute((thread_id, node, head_seq, left_at))?;
+    db.prepare(&format!(
+        "UPDATE interrupts SET {waits}
+         WHERE resolved_at = $2 AND status = 'withdrawn' AND thread_id IN (
+             SELECT t.thread_id FROM threads t WHERE t.parent_id = $1 AND t.parent_kind = 'subagent')"
+    ))?
+    .execute((thread_id, left_at))?;
     Ok(())
 }

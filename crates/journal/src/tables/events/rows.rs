@@ -14,9 +14,7 @@ use crate::tables::threads::{self, EventRow, Head, Heads};
 
 /// An event that is to be stored.
 pub(super) struct NewRow<'a> {
-    /// Its position.
     pub(super) seq: Seq,
-    /// The event.
     pub(super) event: &'a NewEvent,
     /// Whether it is a turn of its agent.
     pub(super) is_turn: bool,
@@ -26,21 +24,17 @@ pub(super) struct NewRow<'a> {
 pub(super) type Known<'a> = HashMap<(&'a String, Option<RunId>), Seq>;
 
 /// Returns which of the events are stored already.
-pub(super) fn known<'a>(
-    connection: &Connection,
-    thread_key: i64,
-    events: &'a [NewEvent],
-) -> Result<Known<'a>> {
+pub(super) fn known<'a>(db: &Connection, thread_key: i64, events: &'a [NewEvent]) -> Result<Known<'a>> {
     let keyed = || events.iter().filter_map(|event| Some((event.event_key.as_ref()?, event.run_id)));
     let mut known = Known::new();
-    match connection.dialect() {
+    match db.dialect() {
         Dialect::Sqlite => {
             for (event_key, run_id) in keyed() {
                 let bytes = run_id.map(|run_id| run_id.uuid().into_bytes());
-                let seq: Option<u32> = connection
-                    .prepare_cached(
-                        "SELECT seq FROM events WHERE thread_key = ?1 AND event_key = ?2
-                         AND ifnull(run_id, x'') = ?3 AND event_key IS NOT NULL",
+                let seq: Option<u32> = db
+                    .prepare(
+                        "SELECT seq FROM events WHERE thread_key = $1 AND event_key = $2
+                         AND ifnull(run_id, x'') = $3 AND event_key IS NOT NULL",
                     )?
                     .find((thread_key, event_key, bytes.as_ref().map_or(&[][..], |bytes| bytes)), |row| {
                         row.get(0)
@@ -51,10 +45,10 @@ pub(super) fn known<'a>(
         // One question for all of them, and none where there is nothing to ask.
         Dialect::Postgres if keyed().next().is_some() => {
             let keys = keyed().map(|(event_key, _)| Some(Cow::Borrowed(event_key.as_str()))).collect();
-            let stored = connection
-                .prepare_cached(
+            let stored = db
+                .prepare(
                     "SELECT event_key, run_id, seq FROM events
-                     WHERE thread_key = ?1 AND event_key = ANY(CAST(?2 AS text[])) AND event_key IS NOT NULL",
+                     WHERE thread_key = $1 AND event_key = ANY(CAST($2 AS text[])) AND event_key IS NOT NULL",
                 )?
                 .query_map((Value::Integer(thread_key), Value::Texts(keys)), |row| {
                     let run_id: Option<Stored<RunId>> = row.get(1)?;
@@ -72,31 +66,31 @@ pub(super) fn known<'a>(
 }
 
 /// Stores events, those of them that are turns as the next turns of the thread's agent, and the head that they moved.
-pub(super) fn insert(connection: &Connection, head: &Head, rows: &[NewRow<'_>]) -> Result<()> {
-    match connection.heads() {
-        Some(heads) => put_all(connection, heads, (head, rows)),
+pub(super) fn insert(db: &Connection, head: &Head, rows: &[NewRow<'_>]) -> Result<()> {
+    match db.heads() {
+        Some(heads) => put_all(db, heads, head, rows),
         None => {
-            insert_each(connection, head, rows)?;
-            threads::advance(connection, head)
+            insert_each(db, head, rows)?;
+            threads::advance(db, head)
         }
     }
 }
 
-fn insert_each(connection: &Connection, head: &Head, rows: &[NewRow<'_>]) -> Result<()> {
+fn insert_each(db: &Connection, head: &Head, rows: &[NewRow<'_>]) -> Result<()> {
     let mut turns = match rows.iter().any(|row| row.is_turn) {
-        true => Some(turns::so_far(connection, &head.assistant_id)?),
+        true => Some(turns::so_far(db, &head.assistant_id)?),
         false => None,
     };
     for NewRow { seq, event, is_turn } in rows {
         let turn = turns.as_mut().filter(|_| *is_turn).map(|turns| {
             turns.last += 1;
-            (turns.agent_key, turns.last)
+            *turns
         });
-        let event_row = connection
-            .prepare_cached(
+        let event_row = db
+            .prepare(
                 "INSERT INTO events (thread_key, seq, event_id, run_id, category, event_type, created_at, turn_index,
                                      event_key, metadata, content)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) RETURNING event_row",
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) RETURNING event_row",
             )?
             .query_row(
                 (
@@ -107,7 +101,7 @@ fn insert_each(connection: &Connection, head: &Head, rows: &[NewRow<'_>]) -> Res
                     event.event_type.category().as_str(),
                     event.event_type.as_str(),
                     instant(event.created_at),
-                    turn.map(|(_, index)| index),
+                    turn.map(|turn| turn.last),
                     &event.event_key,
                     event.metadata.as_ref().map(|json| json.get()),
                     event.content.get(),
@@ -115,7 +109,7 @@ fn insert_each(connection: &Connection, head: &Head, rows: &[NewRow<'_>]) -> Res
                 |row| row.get(0),
             )?;
         if let Some(turn) = turn {
-            turns::log(connection, turn, event_row)?;
+            turns::log(db, turn.agent_key, turn.last, event_row)?;
         }
     }
     Ok(())
@@ -123,12 +117,12 @@ fn insert_each(connection: &Connection, head: &Head, rows: &[NewRow<'_>]) -> Res
 
 /// They are stored with those of other threads, however many, before anything else is asked: the server is some way off. The
 /// indexes of turns are taken there.
-fn put_all(connection: &Connection, heads: &Heads, (head, rows): (&Head, &[NewRow<'_>])) -> Result<()> {
+fn put_all(db: &Connection, heads: &Heads, head: &Head, rows: &[NewRow<'_>]) -> Result<()> {
     let mut head = head.clone();
     let agent_key = match (rows.iter().any(|row| row.is_turn), head.agent_key) {
         (false, _) => 0,
         (true, Some(agent_key)) => agent_key,
-        (true, None) => *head.agent_key.insert(turns::agent(connection, &head.assistant_id)?),
+        (true, None) => *head.agent_key.insert(turns::agent(db, &head.assistant_id)?),
     };
     for NewRow { seq, event, is_turn } in rows {
         heads.put_row(EventRow {

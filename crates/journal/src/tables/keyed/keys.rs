@@ -11,29 +11,27 @@ use crate::{Error, Result};
 const COLUMNS: &str = "key_id, user_id, label, sha256, created_at, revoked_at";
 
 /// Stores a key; the same one stored again changes nothing.
-pub(crate) fn put(connection: &Connection, key: &ApiKey) -> Result<()> {
-    if let Some(known) = find(connection, &key.key_id)? {
+pub(crate) fn put(db: &Connection, key: &ApiKey) -> Result<()> {
+    if let Some(known) = find(db, &key.key_id)? {
         return match known == *key {
             true => Ok(()),
             false => Err(Error::Differs { what: "key", id: key.key_id.clone() }),
         };
     }
-    connection
-        .prepare_cached(&format!("INSERT INTO api_keys ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"))?
-        .send((
-            &key.key_id,
-            key.user_id.as_str(),
-            &key.label,
-            &key.sha256,
-            time(key.created_at),
-            key.revoked_at.map(time),
-        ))
+    db.prepare(&format!("INSERT INTO api_keys ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6)"))?.send((
+        &key.key_id,
+        key.user_id.as_str(),
+        &key.label,
+        &key.sha256,
+        time(key.created_at),
+        key.revoked_at.map(time),
+    ))
 }
 
 /// Revokes a key; the first time stays.
-pub(crate) fn revoke(connection: &Connection, key_id: &str, at: Timestamp) -> Result<()> {
-    let changed = connection
-        .prepare_cached("UPDATE api_keys SET revoked_at = ifnull(revoked_at, ?2) WHERE key_id = ?1")?
+pub(crate) fn revoke(db: &Connection, key_id: &str, at: Timestamp) -> Result<()> {
+    let changed = db
+        .prepare("UPDATE api_keys SET revoked_at = coalesce(revoked_at, $2) WHERE key_id = $1")?
         .execute((key_id, time(at)))?;
     match changed {
         0 => Err(not_found("key", &key_id)),
@@ -42,18 +40,14 @@ pub(crate) fn revoke(connection: &Connection, key_id: &str, at: Timestamp) -> Re
 }
 
 /// Returns the key, or `None`.
-pub(crate) fn find(connection: &Connection, key_id: &str) -> Result<Option<ApiKey>> {
-    connection
-        .prepare_cached(&format!("SELECT {COLUMNS} FROM api_keys WHERE key_id = ?1"))?
-        .find([key_id], read)
+pub(crate) fn find(db: &Connection, key_id: &str) -> Result<Option<ApiKey>> {
+    db.prepare(&format!("SELECT {COLUMNS} FROM api_keys WHERE key_id = $1"))?.find([key_id], read)
 }
 
 /// Returns all keys, oldest first.
-pub(crate) fn list(connection: &Connection) -> Result<Vec<ApiKey>> {
-    let mut statement =
-        connection.prepare_cached(&format!("SELECT {COLUMNS} FROM api_keys ORDER BY created_at, key_id"))?;
-    let keys = statement.query_map((), read)?;
-    Ok(keys)
+pub(crate) fn list(db: &Connection) -> Result<Vec<ApiKey>> {
+    let mut statement = db.prepare(&format!("SELECT {COLUMNS} FROM api_keys ORDER BY created_at, key_id"))?;
+    statement.query_map((), read)
 }
 
 fn read(row: &Row<'_>) -> Result<ApiKey> {

@@ -4,7 +4,7 @@ pub(crate) mod matching;
 
 use std::ops::ControlFlow;
 
-use crate::engines::sql::{self, Connection, Row};
+use crate::engines::sql::{self, Connection, Dialect, Row};
 use protocol::{Item, Scope};
 use serde_json::{Map, Value};
 
@@ -26,12 +26,12 @@ const AFTER_NAMESPACE: char = '\u{1}';
 const COLUMNS: &str = "namespace, key, value, created_at, updated_at";
 
 /// Keeps a value under a name.
-pub(crate) fn put(connection: &Connection, item: &Item) -> Result<()> {
+pub(crate) fn put(db: &Connection, item: &Item) -> Result<()> {
     check(&item.namespace)?;
     let value = json(&item.value)?;
-    let key: i64 = connection
-        .prepare_cached(
-            "INSERT INTO items (namespace, key, value, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5)
+    let key: i64 = db
+        .prepare(
+            "INSERT INTO items (namespace, key, value, created_at, updated_at) VALUES ($1, $2, $3, $4, $5)
              ON CONFLICT (namespace, key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at
              RETURNING item_key",
         )?
@@ -39,7 +39,7 @@ pub(crate) fn put(connection: &Connection, item: &Item) -> Result<()> {
             (joined(&item.namespace), &item.key, &value, time(item.created_at), time(item.updated_at)),
             |row| row.get(0),
         )?;
-    texts::put(connection, texts::Kind::Item, key, &text(&item.key, &item.value))
+    texts::put(db, texts::Kind::Item, key, &text(&item.key, &item.value))
 }
 
 /// Refuses a namespace that could not be told from another.
@@ -106,40 +106,39 @@ fn add_value(text: &mut String, value: &Value) {
 }
 
 /// Removes what is kept under a name.
-pub(crate) fn delete(connection: &Connection, namespace: &[String], key: &str) -> Result<()> {
-    let removed: Option<i64> = connection
-        .prepare_cached("DELETE FROM items WHERE namespace = ?1 AND key = ?2 RETURNING item_key")?
+pub(crate) fn delete(db: &Connection, namespace: &[String], key: &str) -> Result<()> {
+    let removed: Option<i64> = db
+        .prepare("DELETE FROM items WHERE namespace = $1 AND key = $2 RETURNING item_key")?
         .find((joined(namespace), key), |row| row.get(0))?;
     let Some(key) = removed else { return Ok(()) };
-    texts::remove(connection, texts::Kind::Item, key)?;
-    search::purge(connection)
+    texts::remove(db, texts::Kind::Item, key)?;
+    search::purge(db)
 }
 
 /// Returns what is kept under a name, or `None`.
-pub(crate) fn find(connection: &Connection, namespace: &[String], key: &str) -> Result<Option<Item>> {
-    connection
-        .prepare_cached(&format!("SELECT {COLUMNS} FROM items WHERE namespace = ?1 AND key = ?2"))?
+pub(crate) fn find(db: &Connection, namespace: &[String], key: &str) -> Result<Option<Item>> {
+    db.prepare(&format!("SELECT {COLUMNS} FROM items WHERE namespace = $1 AND key = $2"))?
         .find((joined(namespace), key), read)
 }
 
 /// Returns a page of items. One is read after the other, and only those of the page are held.
-pub(crate) fn list(connection: &Connection, query: &ItemQuery) -> Result<Vec<FoundItem>> {
+pub(crate) fn list(db: &Connection, query: &ItemQuery) -> Result<Vec<FoundItem>> {
     page_limit("items", query.limit)?;
     search::check_words(query.words.len())?;
     if query.words.is_empty() {
-        let (sql, parameters) = newest(query);
+        let (sql, parameters) = newest(db.dialect(), query);
         // What is not filtered is counted by the engine.
         let offset = if query.filter.is_empty() { 0 } else { query.offset };
-        return read_page(connection, (&sql, &parameters), (query, offset));
+        return read_page(db, &sql, &parameters, query, offset);
     }
-    let Some(any) = index::any_of(connection.dialect(), &query.words)? else { return Ok(Vec::new()) };
+    let Some(any) = index::any_of(db.dialect(), &query.words) else { return Ok(Vec::new()) };
     let rows = texts::rows(texts::Kind::Item);
     let parameters = [sql::Value::from(any), rows.start.into(), rows.end.into()];
-    read_page(connection, (index::best_first(connection.dialect()), &parameters), (query, query.offset))
+    read_page(db, index::best_first(db.dialect()), &parameters, query, query.offset)
 }
 
 /// Returns the statement for the keys of items of a prefix, those that were put last first.
-fn newest(query: &ItemQuery) -> (String, Vec<sql::Value<'static>>) {
+fn newest(dialect: Dialect, query: &ItemQuery) -> (String, Vec<sql::Value<'static>>) {
     let mut parameters = vec![];
     let mut sql = "SELECT item_key, NULL FROM items".to_owned();
     if query.prefix.is_empty() {
@@ -148,7 +147,7 @@ fn newest(query: &ItemQuery) -> (String, Vec<sql::Value<'static>>) {
             let (first, end) = bounds(owner);
             let is = if owner.is_empty() { "NOT " } else { "" };
             parameters.extend([first.into(), end.into()]);
-            sql.push_str(&format!(" WHERE {is}(namespace >= ?1 AND namespace < ?2)"));
+            sql.push_str(&format!(" WHERE {is}(namespace >= $1 AND namespace < $2)"));
         }
         sql.push_str(" ORDER BY updated_at DESC, item_key DESC");
     } else {
@@ -157,27 +156,29 @@ fn newest(query: &ItemQuery) -> (String, Vec<sql::Value<'static>>) {
         parameters.push(format!("{exact}{AFTER_SEPARATOR}").into());
         parameters.push(exact.into());
         // Sorted, and not looked for among everything that was put lately.
-        sql.push_str(
-            " WHERE namespace = ?3 OR (namespace >= ?1 AND namespace < ?2)
-             ORDER BY +updated_at DESC, +item_key DESC",
-        );
+        sql.push_str(&format!(
+            " WHERE namespace = $3 OR (namespace >= $1 AND namespace < $2) ORDER BY {} DESC, {} DESC",
+            dialect.unindexed("updated_at"),
+            dialect.unindexed("item_key")
+        ));
     }
     if query.filter.is_empty() {
         parameters.push(integer(query.limit as u64).into());
         parameters.push(integer(query.offset as u64).into());
-        sql.push_str(&format!(" LIMIT ?{} OFFSET ?{}", parameters.len() - 1, parameters.len()));
+        sql.push_str(&format!(" LIMIT ${} OFFSET ${}", parameters.len() - 1, parameters.len()));
     }
     (sql, parameters)
 }
 
 fn read_page(
-    connection: &Connection,
-    (sql, parameters): (&str, &[sql::Value<'static>]),
-    (query, offset): (&ItemQuery, usize),
+    db: &Connection,
+    sql: &str,
+    parameters: &[sql::Value<'static>],
+    query: &ItemQuery,
+    offset: usize,
 ) -> Result<Vec<FoundItem>> {
-    let mut keys = connection.prepare_cached(sql)?;
-    let mut of_key =
-        connection.prepare_cached(&format!("SELECT {COLUMNS} FROM items WHERE item_key = ?1"))?;
+    let mut keys = db.prepare(sql)?;
+    let mut of_key = db.prepare(&format!("SELECT {COLUMNS} FROM items WHERE item_key = $1"))?;
     let mut found = Vec::new();
     let mut skipped = 0;
     keys.stream(parameters, |row| {
@@ -202,15 +203,15 @@ fn read_page(
 }
 
 const NEXT_NAMESPACE: &str =
-    "SELECT namespace FROM items WHERE namespace >= ?1 AND namespace < ?2 ORDER BY namespace LIMIT 1";
+    "SELECT namespace FROM items WHERE namespace >= $1 AND namespace < $2 ORDER BY namespace LIMIT 1";
 
 /// Returns namespaces in use, in order. From each, the engine goes straight to the next.
-pub(crate) fn namespaces(connection: &Connection, query: &NamespaceQuery) -> Result<Vec<Vec<String>>> {
+pub(crate) fn namespaces(db: &Connection, query: &NamespaceQuery) -> Result<Vec<Vec<String>>> {
     page_limit("namespaces", query.limit)?;
     let known: Vec<String> = query.prefix.iter().take_while(|label| *label != ANY_LABEL).cloned().collect();
     let mut from = joined(&known);
     let end = if known.is_empty() { char::MAX.to_string() } else { format!("{from}{AFTER_SEPARATOR}") };
-    let mut statement = connection.prepare_cached(NEXT_NAMESPACE)?;
+    let mut statement = db.prepare(NEXT_NAMESPACE)?;
     let mut namespaces = Vec::new();
     let mut skipped = 0;
     while namespaces.len() < query.limit {
@@ -241,11 +242,8 @@ pub(crate) fn namespaces(connection: &Connection, query: &NamespaceQuery) -> Res
 }
 
 /// Returns the words of items behind a key, in the order of their keys.
-pub(crate) fn texts_behind(connection: &Connection, behind: i64, limit: i64) -> Result<Vec<(i64, String)>> {
-    connection
-        .prepare_cached(
-            "SELECT item_key, key, value FROM items WHERE item_key > ?1 ORDER BY item_key LIMIT ?2",
-        )?
+pub(crate) fn texts_behind(db: &Connection, behind: i64, limit: i64) -> Result<Vec<(i64, String)>> {
+    db.prepare("SELECT item_key, key, value FROM items WHERE item_key > $1 ORDER BY item_key LIMIT $2")?
         .query_map([behind, limit], |row| {
             Ok((row.get("item_key")?, text(&row.text("key")?, &json_column(row, "value")?)))
         })
@@ -281,8 +279,11 @@ mod tests {
             limit: 10,
             ..ItemQuery::default()
         };
-        assert_eq!(plan(&newest(&of(&[])).0), ["SCAN items USING COVERING INDEX items_recent"]);
-        let of_prefix = plan(&newest(&of(&["a"])).0);
+        assert_eq!(
+            plan(&newest(Dialect::Sqlite, &of(&[])).0),
+            ["SCAN items USING COVERING INDEX items_recent"]
+        );
+        let of_prefix = plan(&newest(Dialect::Sqlite, &of(&["a"])).0);
         assert!(!of_prefix.iter().any(|step| step.contains("SCAN")), "{of_prefix:?}");
         let namespace =
             "SEARCH items USING COVERING INDEX sqlite_autoindex_items_1 (namespace>? AND namespace<?)";

@@ -9,7 +9,7 @@ use crate::tables::columns::{instant, integer};
 use crate::{Claim, Result, Unclaimed};
 
 /// Returns runs that nobody works on, oldest first. Those in the threads of sub-agents belong to whoever called these.
-pub(crate) fn unclaimed(connection: &Connection, query: &Unclaimed) -> Result<Vec<Run>> {
+pub(crate) fn unclaimed(db: &Connection, query: &Unclaimed) -> Result<Vec<Run>> {
     let (now, limit) = (instant(query.now), integer(query.limit as u64));
     let mut parameters: Vec<&dyn ToValue> = vec![&now, &limit];
     parameters.extend(query.gone.iter().map(|owner| owner as &dyn ToValue));
@@ -18,20 +18,20 @@ pub(crate) fn unclaimed(connection: &Connection, query: &Unclaimed) -> Result<Ve
     for status in [RunStatus::Running, RunStatus::Pending] {
         let sql = format!(
             "SELECT {COLUMNS} FROM runs r JOIN thread_heads h ON h.thread_key = r.thread_key
-             WHERE {} AND h.in_subagent = 0 ORDER BY r.created_at, r.run_id LIMIT ?2",
+             WHERE {} AND h.in_subagent = 0 ORDER BY r.created_at, r.run_id LIMIT $2",
             is_nobodys(status, &gone)
         );
-        runs.extend(connection.prepare_cached(&sql)?.query_map(parameters.as_slice(), read)?);
+        runs.extend(db.prepare(&sql)?.query_map(parameters.as_slice(), read)?);
     }
     Ok(runs)
 }
 
 /// Takes those of the runs that nobody works on still; returns them as they were. One that somebody else is taking is passed
 /// over.
-pub(crate) fn claim(connection: &Connection, claim: &Claim) -> Result<Vec<Run>> {
+pub(crate) fn claim(db: &Connection, claim: &Claim) -> Result<Vec<Run>> {
     let (now, lease_until) = (instant(claim.now), instant(claim.lease_until));
     let gone = placeholders(3, claim.gone.len());
-    let lock = match connection.dialect() {
+    let lock = match db.dialect() {
         Dialect::Sqlite => "",
         Dialect::Postgres => " FOR UPDATE OF r SKIP LOCKED",
     };
@@ -45,16 +45,16 @@ pub(crate) fn claim(connection: &Connection, claim: &Claim) -> Result<Vec<Run>> 
             parameters.extend(claim.gone.iter().map(|owner| owner as &dyn ToValue));
             let sql = format!(
                 "SELECT {COLUMNS} FROM runs r JOIN thread_heads h ON h.thread_key = r.thread_key
-                 WHERE r.run_id = ?2 AND {}{lock}",
+                 WHERE r.run_id = $2 AND {}{lock}",
                 is_nobodys(status, &gone)
             );
-            let Some(run) = connection.prepare_cached(&sql)?.find(parameters.as_slice(), read)? else {
+            let Some(run) = db.prepare(&sql)?.find(parameters.as_slice(), read)? else {
                 continue;
             };
             // One that waits has no lease.
             let lease_until = Some(&lease_until).filter(|_| status == RunStatus::Running);
-            connection.execute(
-                "UPDATE runs SET lease_owner = ?2, lease_until = ?3 WHERE run_id = ?1",
+            db.execute(
+                "UPDATE runs SET lease_owner = $2, lease_until = $3 WHERE run_id = $1",
                 (bytes, &claim.owner, lease_until),
             )?;
             claimed.push(run);
@@ -64,20 +64,19 @@ pub(crate) fn claim(connection: &Connection, claim: &Claim) -> Result<Vec<Run>> 
 }
 
 /// Gives up the runs that wait for a process.
-pub(crate) fn release(connection: &Connection, owner: &str) -> Result<()> {
-    let sql = "UPDATE runs SET lease_owner = NULL WHERE status = 'pending' AND lease_owner = ?1";
-    connection.execute(sql, [owner])?;
+pub(crate) fn release(db: &Connection, owner: &str) -> Result<()> {
+    let sql = "UPDATE runs SET lease_owner = NULL WHERE status = 'pending' AND lease_owner = $1";
+    db.execute(sql, [owner])?;
     Ok(())
 }
 
-/// Returns the condition that nobody works on a run of that status: `?1` is the present. The status is in it, as the engine
+/// Returns the condition that nobody works on a run of that status: `$1` is the present. The status is in it, as the engine
 /// finds the rows through an index of their own only when it knows it.
 fn is_nobodys(status: RunStatus, gone: &str) -> String {
-    let is_left = match status {
-        RunStatus::Pending => {
-            "NOT EXISTS (SELECT 1 FROM replicas p WHERE p.owner = r.lease_owner AND p.alive_until >= ?1)"
-        }
-        _ => "r.lease_until < ?1",
+    let is_left = if status == RunStatus::Pending {
+        "NOT EXISTS (SELECT 1 FROM replicas p WHERE p.owner = r.lease_owner AND p.alive_until >= $1)"
+    } else {
+        "r.lease_until < $1"
     };
     let (status, is_gone) = (status.as_str(), format!("r.lease_owner IN ({gone})"));
     let is_gone = if gone.is_empty() { "FALSE" } else { &is_gone };
@@ -86,6 +85,6 @@ fn is_nobodys(status: RunStatus, gone: &str) -> String {
 
 /// Returns so many parameters from `first` on.
 fn placeholders(first: usize, count: usize) -> String {
-    let all: Vec<String> = (first..first + count).map(|number| format!("?{number}")).collect();
+    let all: Vec<String> = (first..first + count).map(|number| format!("${number}")).collect();
     all.join(", ")
 }

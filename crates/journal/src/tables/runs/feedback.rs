@@ -8,17 +8,17 @@ use crate::tables::threads;
 use crate::{Error, Result};
 
 /// Stores what a person thinks of a run. One statement, so that of two at the same time both succeed and one row stays.
-pub(crate) fn put(connection: &Connection, feedback: &RunFeedback) -> Result<()> {
-    let head = threads::head(connection, feedback.thread_id)?;
+pub(crate) fn put(db: &Connection, feedback: &RunFeedback) -> Result<()> {
+    let head = threads::head(db, feedback.thread_id)?;
     // A run may be forgotten by who does not name its thread.
-    let held = match connection.dialect() {
+    let held = match db.dialect() {
         Dialect::Sqlite => "",
         Dialect::Postgres => "FOR KEY SHARE",
     };
-    let stored = connection
-        .prepare_cached(&format!(
+    let stored = db
+        .prepare(&format!(
             "INSERT INTO run_feedback (thread_key, run_id, user_id, rating, comment, created_at, updated_at)
-             SELECT thread_key, run_id, ?3, ?4, ?5, ?6, ?7 FROM runs WHERE run_id = ?2 AND thread_key = ?1 {held}
+             SELECT thread_key, run_id, $3, $4, $5, $6, $7 FROM runs WHERE run_id = $2 AND thread_key = $1 {held}
              ON CONFLICT (thread_key, run_id, user_id) DO UPDATE SET rating = excluded.rating,
                  comment = excluded.comment, updated_at = excluded.updated_at"
         ))?
@@ -38,27 +38,26 @@ pub(crate) fn put(connection: &Connection, feedback: &RunFeedback) -> Result<()>
 }
 
 /// Removes what a person thinks of a run; what is not there is as good as removed.
-pub(crate) fn remove(
-    connection: &Connection,
-    (thread_id, run_id): (ThreadId, RunId),
-    user_id: &str,
-) -> Result<()> {
-    let Some(key) = threads::key(connection, thread_id)? else { return Ok(()) };
-    connection
-        .prepare_cached("DELETE FROM run_feedback WHERE thread_key = ?1 AND run_id = ?2 AND user_id = ?3")?
-        .send((key, run_id.uuid().as_bytes(), user_id))
+pub(crate) fn remove(db: &Connection, thread_id: ThreadId, run_id: RunId, user_id: &str) -> Result<()> {
+    let Some(key) = threads::key(db, thread_id)? else { return Ok(()) };
+    db.prepare("DELETE FROM run_feedback WHERE thread_key = $1 AND run_id = $2 AND user_id = $3")?.send((
+        key,
+        run_id.uuid().as_bytes(),
+        user_id,
+    ))
 }
 
 /// Returns what a person thinks of those of the runs that they said something of, in the order of the runs.
 pub(crate) fn list(
-    connection: &Connection,
-    (thread_id, run_ids): (ThreadId, &[RunId]),
+    db: &Connection,
+    thread_id: ThreadId,
+    run_ids: &[RunId],
     user_id: &str,
 ) -> Result<Vec<RunFeedback>> {
-    let Some(key) = threads::key(connection, thread_id)? else { return Ok(Vec::new()) };
-    let mut statement = connection.prepare_cached(
+    let Some(key) = threads::key(db, thread_id)? else { return Ok(Vec::new()) };
+    let mut statement = db.prepare(
         "SELECT run_id, user_id, rating, comment, created_at, updated_at FROM run_feedback
-         WHERE thread_key = ?1 AND run_id = ?2 AND user_id = ?3",
+         WHERE thread_key = $1 AND run_id = $2 AND user_id = $3",
     )?;
     let mut found = Vec::new();
     for run_id in run_ids {

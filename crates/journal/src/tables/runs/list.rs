@@ -1,6 +1,6 @@
 //! Lists of runs: those that run, those that wait, and pages of all of them.
 
-use crate::engines::sql::{Connection, ToValue};
+use crate::engines::sql::{Connection, Dialect, ToValue};
 use protocol::{Run, RunStatus, ThreadId};
 
 use super::{COLUMNS, read};
@@ -9,24 +9,24 @@ use crate::tables::{owners, page_limit, threads};
 use crate::{Error, PAGE_ROWS_MAX, Result, RunFilter};
 
 /// Returns the running runs, of one thread or of all, oldest first.
-pub(crate) fn active(connection: &Connection, thread_id: Option<ThreadId>) -> Result<Vec<Run>> {
-    at_status(connection, RunStatus::Running, thread_id)
+pub(crate) fn active(db: &Connection, thread_id: Option<ThreadId>) -> Result<Vec<Run>> {
+    at_status(db, RunStatus::Running, thread_id)
 }
 
 /// Returns the runs that wait, of one thread or of all, oldest first.
-pub(crate) fn queued(connection: &Connection, thread_id: Option<ThreadId>) -> Result<Vec<Run>> {
-    at_status(connection, RunStatus::Pending, thread_id)
+pub(crate) fn queued(db: &Connection, thread_id: Option<ThreadId>) -> Result<Vec<Run>> {
+    at_status(db, RunStatus::Pending, thread_id)
 }
 
-fn at_status(connection: &Connection, status: RunStatus, thread_id: Option<ThreadId>) -> Result<Vec<Run>> {
-    let mut statement = connection.prepare_cached(&at_status_sql(status, thread_id))?;
+fn at_status(db: &Connection, status: RunStatus, thread_id: Option<ThreadId>) -> Result<Vec<Run>> {
+    let mut statement = db.prepare(&at_status_sql(status, thread_id))?;
     let parameters: Vec<String> = thread_id.iter().map(ToString::to_string).collect();
     statement.query_map(&parameters[..], read)
 }
 
 /// The status is in it: the engine finds the rows through an index of their own only when it knows it.
 fn at_status_sql(status: RunStatus, thread_id: Option<ThreadId>) -> String {
-    let condition = if thread_id.is_some() { " AND h.thread_id = ?1" } else { "" };
+    let condition = if thread_id.is_some() { " AND h.thread_id = $1" } else { "" };
     format!(
         "SELECT {COLUMNS} FROM runs r JOIN thread_heads h ON h.thread_key = r.thread_key
          WHERE r.status = '{}'{condition} ORDER BY r.created_at, r.run_id",
@@ -35,17 +35,18 @@ fn at_status_sql(status: RunStatus, thread_id: Option<ThreadId>) -> String {
 }
 
 /// Returns the tokens of all runs of each of the threads.
-pub(crate) fn tokens(connection: &Connection, thread_ids: &[ThreadId]) -> Result<Vec<(ThreadId, u64)>> {
+pub(crate) fn tokens(db: &Connection, thread_ids: &[ThreadId]) -> Result<Vec<(ThreadId, u64)>> {
     if thread_ids.len() > PAGE_ROWS_MAX {
         let reason = format!("at most {PAGE_ROWS_MAX} are asked about at a time, not {}", thread_ids.len());
         return Err(Error::Invalid { what: "tokens of threads", reason });
     }
     let ids: Vec<String> = thread_ids.iter().map(ToString::to_string).collect();
-    let mut statement = connection.prepare_cached(
+    let mut statement = db.prepare(&format!(
         "SELECT t.thread_id AS thread_id, CAST(sum(r.input_tokens + r.output_tokens) AS BIGINT) AS tokens
          FROM threads t JOIN runs r ON r.thread_key = t.thread_key
-         WHERE t.thread_id IN (SELECT value FROM json_each(?1)) GROUP BY t.thread_id",
-    )?;
+         WHERE t.thread_id IN ({}) GROUP BY t.thread_id",
+        db.dialect().texts_in_list("$1")
+    ))?;
     statement.query_map([json(&ids)?], |row| {
         let tokens: i64 = row.get("tokens")?;
         Ok((stored(row, "thread_id")?, tokens.unsigned_abs()))
@@ -53,11 +54,11 @@ pub(crate) fn tokens(connection: &Connection, thread_ids: &[ThreadId]) -> Result
 }
 
 /// Returns a page of runs, newest first.
-pub(crate) fn list(connection: &Connection, filter: &RunFilter) -> Result<Vec<Run>> {
+pub(crate) fn list(db: &Connection, filter: &RunFilter) -> Result<Vec<Run>> {
     let (limit, offset) = (page_limit("runs", filter.limit)?, integer(filter.offset as u64));
     let owner = owners::of(filter.scope.as_ref());
     let key = match filter.thread_id {
-        Some(thread_id) => match threads::key(connection, thread_id)? {
+        Some(thread_id) => match threads::key(db, thread_id)? {
             Some(key) => Some(key),
             None => return Ok(Vec::new()),
         },
@@ -67,33 +68,32 @@ pub(crate) fn list(connection: &Connection, filter: &RunFilter) -> Result<Vec<Ru
     let mut conditions = String::new();
     if let Some(key) = &key {
         parameters.push(key);
-        conditions.push_str(&format!(" AND r.thread_key = ?{}", parameters.len()));
+        conditions.push_str(&format!(" AND r.thread_key = ${}", parameters.len()));
     }
     if let Some(owner) = &owner {
         parameters.push(owner);
-        conditions.push_str(&format!(" AND h.owner = ?{}", parameters.len()));
+        conditions.push_str(&format!(" AND h.owner = ${}", parameters.len()));
     }
-    let mut statement = connection.prepare_cached(&page_sql(&conditions, &filter.statuses))?;
-    let runs = statement.query_map(parameters.as_slice(), read)?;
-    Ok(runs)
+    let mut statement = db.prepare(&page_sql(db.dialect(), &conditions, &filter.statuses))?;
+    statement.query_map(parameters.as_slice(), read)
 }
 
-fn page_sql(conditions: &str, statuses: &[RunStatus]) -> String {
+fn page_sql(dialect: Dialect, conditions: &str, statuses: &[RunStatus]) -> String {
     let (of_status, order) = match statuses {
-        [] => (String::new(), "r.run_id"),
+        [] => (String::new(), "r.run_id".to_owned()),
         // Of the many runs there were these are few: they are found by an index of their own, and sorted.
         [status @ (RunStatus::Running | RunStatus::Pending)] => {
-            (format!(" AND r.status = '{}'", status.as_str()), "+r.run_id")
+            (format!(" AND r.status = '{}'", status.as_str()), dialect.unindexed("r.run_id"))
         }
         several => {
             let names = RunStatus::ALL.into_iter().filter(|status| several.contains(status));
             let names: Vec<_> = names.map(RunStatus::as_str).collect();
-            (format!(" AND r.status IN ('{}')", names.join("', '")), "r.run_id")
+            (format!(" AND r.status IN ('{}')", names.join("', '")), "r.run_id".to_owned())
         }
     };
     format!(
-        "SELECT {COLUMNS} FROM runs r CROSS JOIN thread_heads h ON h.thread_key = r.thread_key
-         WHERE TRUE{conditions}{of_status} ORDER BY {order} DESC LIMIT ?1 OFFSET ?2"
+        "SELECT {COLUMNS} FROM runs r CROSS JOIN thread_heads h
+         WHERE h.thread_key = r.thread_key{conditions}{of_status} ORDER BY {order} DESC LIMIT $1 OFFSET $2"
     )
 }
 
@@ -113,7 +113,7 @@ mod tests {
                     "{plan:?}"
                 );
             }
-            let plan = plan(&page_sql(" AND h.owner = ?3", &[status]));
+            let plan = plan(&page_sql(Dialect::Sqlite, " AND h.owner = $3", &[status]));
             assert!(plan.iter().any(|step| step.contains(index)), "{plan:?}");
         }
     }

@@ -10,51 +10,50 @@ use crate::{Replica, Result};
 const KNOWN_FOR: SignedDuration = SignedDuration::from_hours(24);
 
 /// Stores that a process lives; one that lives no longer is forgotten, and so are those that said nothing for long.
-pub(crate) fn announce(connection: &Connection, replica: &Replica, now: Timestamp) -> Result<()> {
+pub(crate) fn announce(db: &Connection, replica: &Replica, now: Timestamp) -> Result<()> {
     if replica.alive_until < now {
-        return forget(connection, &replica.owner);
+        return forget(db, &replica.owner);
     }
-    connection.execute(
-        "INSERT INTO replicas (owner, machine, alive_until) VALUES (?1, ?2, ?3)
+    db.execute(
+        "INSERT INTO replicas (owner, machine, alive_until) VALUES ($1, $2, $3)
          ON CONFLICT (owner) DO UPDATE SET machine = excluded.machine, alive_until = excluded.alive_until",
         (&replica.owner, &replica.machine, instant(replica.alive_until)),
     )?;
-    forget_silent(connection, now)
+    forget_silent(db, now)
 }
 
-fn forget_silent(connection: &Connection, now: Timestamp) -> Result<()> {
+fn forget_silent(db: &Connection, now: Timestamp) -> Result<()> {
     let Ok(long_ago) = now.checked_sub(KNOWN_FOR) else { return Ok(()) };
-    let lock = match connection.dialect() {
+    let lock = match db.dialect() {
         Dialect::Sqlite => "",
         // Several forget them at the same time, and one that was silent may speak again.
         Dialect::Postgres => " FOR UPDATE SKIP LOCKED",
     };
-    connection.execute(
+    db.execute(
         &format!(
-            "DELETE FROM replicas WHERE owner IN (SELECT owner FROM replicas WHERE alive_until < ?1{lock})"
+            "DELETE FROM replicas WHERE owner IN (SELECT owner FROM replicas WHERE alive_until < $1{lock})"
         ),
         [instant(long_ago)],
     )?;
     Ok(())
 }
 
-fn forget(connection: &Connection, owner: &str) -> Result<()> {
-    connection.execute("DELETE FROM replicas WHERE owner = ?1", [owner])?;
+fn forget(db: &Connection, owner: &str) -> Result<()> {
+    db.execute("DELETE FROM replicas WHERE owner = $1", [owner])?;
     Ok(())
 }
 
 /// Returns the present by the server's clock.
-pub(crate) fn clock(connection: &Connection) -> Result<Timestamp> {
-    let mut statement = connection.prepare_cached(
+pub(crate) fn clock(db: &Connection) -> Result<Timestamp> {
+    let mut statement = db.prepare(
         r#"SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS now"#,
     )?;
     statement.query_row((), |row| stored(row, "now"))
 }
 
 /// Returns all there are, also those of which nothing was heard any more.
-pub(crate) fn list(connection: &Connection) -> Result<Vec<Replica>> {
-    let mut statement =
-        connection.prepare_cached("SELECT owner, machine, alive_until FROM replicas ORDER BY owner")?;
+pub(crate) fn list(db: &Connection) -> Result<Vec<Replica>> {
+    let mut statement = db.prepare("SELECT owner, machine, alive_until FROM replicas ORDER BY owner")?;
     statement.query_map((), |row| {
         Ok(Replica {
             owner: row.get("owner")?,

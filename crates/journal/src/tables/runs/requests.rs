@@ -10,14 +10,10 @@ use crate::tables::threads;
 use crate::{Error, PAGE_ROWS_MAX, Result};
 
 /// Keeps what a run was asked for; the same again writes nothing.
-pub(crate) fn put(
-    connection: &Connection,
-    (run_id, thread_id): (RunId, ThreadId),
-    request: &RunRequest,
-) -> Result<()> {
-    let is_there = match threads::key(connection, thread_id)? {
-        Some(key) => connection
-            .prepare_cached("SELECT 1 FROM runs WHERE run_id = ?1 AND thread_key = ?2")?
+pub(crate) fn put(db: &Connection, run_id: RunId, thread_id: ThreadId, request: &RunRequest) -> Result<()> {
+    let is_there = match threads::key(db, thread_id)? {
+        Some(key) => db
+            .prepare("SELECT 1 FROM runs WHERE run_id = $1 AND thread_key = $2")?
             .exists((run_id.uuid().as_bytes(), key))?,
         None => false,
     };
@@ -25,39 +21,39 @@ pub(crate) fn put(
         return Err(Error::UnknownRun { thread_id, run_id });
     }
     let metadata = (!request.metadata.is_empty()).then(|| json(&request.metadata)).transpose()?;
-    connection
-        .prepare_cached(
-            "INSERT INTO run_requests (run_id, metadata, request) VALUES (?1, ?2, ?3)
-             ON CONFLICT (run_id) DO UPDATE SET metadata = excluded.metadata, request = excluded.request
-             WHERE run_requests.request <> excluded.request",
-        )?
-        .send((run_id.uuid().as_bytes(), metadata, json(request)?))
+    db.prepare(
+        "INSERT INTO run_requests (run_id, metadata, request) VALUES ($1, $2, $3)
+         ON CONFLICT (run_id) DO UPDATE SET metadata = excluded.metadata, request = excluded.request
+         WHERE run_requests.request <> excluded.request",
+    )?
+    .send((run_id.uuid().as_bytes(), metadata, json(request)?))
 }
 
 /// Returns what is kept of the runs, in their order.
-pub(crate) fn list(connection: &Connection, run_ids: &[RunId]) -> Result<Vec<(RunId, RunRequest)>> {
-    each(connection, ("request", run_ids), |row| json_column(row, "request"))
+pub(crate) fn list(db: &Connection, run_ids: &[RunId]) -> Result<Vec<(RunId, RunRequest)>> {
+    each(db, "request", run_ids, |row| json_column(row, "request"))
 }
 
 /// Returns what clients noted of those of the runs that they asked for, in their order.
-pub(crate) fn notes(connection: &Connection, run_ids: &[RunId]) -> Result<Vec<(RunId, Map<String, Value>)>> {
-    each(connection, ("metadata", run_ids), |row| {
+pub(crate) fn notes(db: &Connection, run_ids: &[RunId]) -> Result<Vec<(RunId, Map<String, Value>)>> {
+    each(db, "metadata", run_ids, |row| {
         let noted: Option<Json<_>> = row.get("metadata")?;
         Ok(noted.map(|Json(noted)| noted).unwrap_or_default())
     })
 }
 
 fn each<T>(
-    connection: &Connection,
-    (column, run_ids): (&str, &[RunId]),
+    db: &Connection,
+    column: &str,
+    run_ids: &[RunId],
     read: impl Fn(&Row<'_>) -> Result<T>,
 ) -> Result<Vec<(RunId, T)>> {
     if run_ids.len() > PAGE_ROWS_MAX {
         let reason = format!("at most {PAGE_ROWS_MAX} are asked about at a time, not {}", run_ids.len());
         return Err(Error::Invalid { what: "what runs were asked for", reason });
     }
-    let sql = format!("SELECT {column} FROM run_requests WHERE run_id = ?1");
-    let mut statement = connection.prepare_cached(&sql)?;
+    let sql = format!("SELECT {column} FROM run_requests WHERE run_id = $1");
+    let mut statement = db.prepare(&sql)?;
     let mut found = Vec::with_capacity(run_ids.len());
     for run_id in run_ids {
         let kept = statement.find([run_id.uuid().as_bytes()], |row| read(row))?;

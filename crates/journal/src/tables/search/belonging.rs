@@ -16,11 +16,11 @@ use crate::{AGENT_ITEMS, Result, SearchQuery};
 fn summary_sql() -> String {
     format!(
         "SELECT 1 FROM summaries s JOIN medium_term_memory m ON m.id = s.id
-         WHERE s.summary_key = ?1 AND (CAST(?2 AS TEXT) IS NULL OR m.agent_id = ?2) AND (CAST(?4 AS TEXT) IS NULL OR m.created_at >= ?4)
-             AND (CAST(?5 AS TEXT) IS NULL OR {} = ?5)
-             AND (CAST(?3 AS TEXT) IS NULL OR EXISTS (
+         WHERE s.summary_key = $1 AND (CAST($2 AS TEXT) IS NULL OR m.agent_id = $2) AND (CAST($4 AS TEXT) IS NULL OR m.created_at >= $4)
+             AND (CAST($5 AS TEXT) IS NULL OR {} = $5)
+             AND (CAST($3 AS TEXT) IS NULL OR EXISTS (
                  SELECT 1 FROM summary_threads o JOIN thread_heads h ON h.thread_key = o.thread_key
-                 WHERE o.summary_key = s.summary_key AND h.thread_id = ?3))",
+                 WHERE o.summary_key = s.summary_key AND h.thread_id = $3))",
         owner_expression("m.agent_id")
     )
 }
@@ -28,20 +28,16 @@ fn summary_sql() -> String {
 /// A handoff belongs to the thread it came from and to the one it seeded.
 fn handoff_sql() -> String {
     format!(
-        "SELECT 1 FROM ({COUNTING_PROPOSAL} WHERE i.handoff_key = ?1 {LATEST_FIRST}) AS counting
-         WHERE (CAST(?2 AS TEXT) IS NULL OR assistant_id = ?2) AND (CAST(?4 AS TEXT) IS NULL OR created_at >= ?4)
-             AND (CAST(?5 AS TEXT) IS NULL OR {} = ?5)
-             AND (CAST(?3 AS TEXT) IS NULL OR parent_thread_id = ?3 OR child_thread_id = ?3)",
+        "SELECT 1 FROM ({COUNTING_PROPOSAL} WHERE i.handoff_key = $1 {LATEST_FIRST}) AS counting
+         WHERE (CAST($2 AS TEXT) IS NULL OR assistant_id = $2) AND (CAST($4 AS TEXT) IS NULL OR created_at >= $4)
+             AND (CAST($5 AS TEXT) IS NULL OR {} = $5)
+             AND (CAST($3 AS TEXT) IS NULL OR parent_thread_id = $3 OR child_thread_id = $3)",
         owner_expression("assistant_id")
     )
 }
 
 /// Returns whether a text is of what the query is restricted to.
-pub(super) fn is_text_of(
-    connection: &Connection,
-    (kind, key): (Kind, i64),
-    query: &SearchQuery,
-) -> Result<bool> {
+pub(super) fn is_text_of(db: &Connection, kind: Kind, key: i64, query: &SearchQuery) -> Result<bool> {
     let SearchQuery { assistant_id, thread_id, since, scope, .. } = query;
     let owner = owners::of(scope.as_ref());
     if assistant_id.is_none() && thread_id.is_none() && since.is_none() && owner.is_none() {
@@ -50,22 +46,22 @@ pub(super) fn is_text_of(
     let sql = match kind {
         Kind::Summary => summary_sql(),
         Kind::Handoff => handoff_sql(),
-        Kind::Item => return is_item_of(connection, key, query),
+        Kind::Item => return is_item_of(db, key, query),
     };
     let assistant_id = assistant_id.as_ref().map(|id| id.as_str());
     let thread_id = thread_id.map(|thread_id| thread_id.to_string());
-    connection.prepare_cached(&sql)?.exists((key, assistant_id, thread_id, since.map(time), owner))
+    db.prepare(&sql)?.exists((key, assistant_id, thread_id, since.map(time), owner))
 }
 
 /// Returns whether an item is of what the query is restricted to: it belongs to the assistant in whose namespace it is,
 /// below the root of the assistant's owner, and to no thread.
-fn is_item_of(connection: &Connection, key: i64, query: &SearchQuery) -> Result<bool> {
+fn is_item_of(db: &Connection, key: i64, query: &SearchQuery) -> Result<bool> {
     if query.thread_id.is_some() {
         return Ok(false);
     }
-    let namespace: Option<String> = connection
-        .prepare_cached(
-            "SELECT namespace FROM items WHERE item_key = ?1 AND (CAST(?2 AS TEXT) IS NULL OR updated_at >= ?2)",
+    let namespace: Option<String> = db
+        .prepare(
+            "SELECT namespace FROM items WHERE item_key = $1 AND (CAST($2 AS TEXT) IS NULL OR updated_at >= $2)",
         )?
         .find((key, query.since.map(time)), |row| row.get(0))?;
     let Some(labels) = namespace.map(|namespace| items::labels(&namespace)) else { return Ok(false) };

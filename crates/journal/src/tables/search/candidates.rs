@@ -9,7 +9,7 @@ use std::ops::{ControlFlow, Range};
 
 use crate::engines::sql::Connection;
 
-use super::index::{self, Among, Expression, Order};
+use super::index::{self, Among, Expression, Order, RowScope};
 use super::lengths;
 use crate::{Require, Result};
 
@@ -43,7 +43,6 @@ pub(super) struct Question<'a> {
 /// A row that answers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Candidate {
-    /// Its id.
     pub(super) row: i64,
     /// The words it holds, as bits.
     pub(super) held: u32,
@@ -66,11 +65,11 @@ pub(super) type Admits<'a> = dyn FnMut(i64) -> Result<bool> + 'a;
 
 /// Returns the rows that answer.
 pub(super) fn candidates(
-    connection: &Connection,
+    db: &Connection,
     question: &Question<'_>,
     admits: &mut Admits<'_>,
 ) -> Result<Candidates> {
-    let mut reading = Reading { connection, ranges: question.ranges, among: question.among, admits };
+    let mut reading = Reading { db, ranges: question.ranges, among: question.among, admits };
     let said: Vec<(usize, &Expression)> = question
         .phrases
         .iter()
@@ -91,7 +90,7 @@ pub(super) fn candidates(
         others = scored.split_off(pool).into_iter().map(|(one, _)| one).collect();
         others.sort_unstable_by(best_first);
     }
-    let factors = lengths::factors(connection, scored.iter().map(|(one, _)| one.row))?;
+    let factors = lengths::factors(db, scored.iter().map(|(one, _)| one.row))?;
     let mut best: Vec<Candidate> = scored
         .into_iter()
         .zip(factors)
@@ -114,7 +113,7 @@ type Counts = Vec<(usize, Option<usize>)>;
 
 /// Reads where words are.
 struct Reading<'a, 'b> {
-    connection: &'a Connection<'a>,
+    db: &'a Connection<'a>,
     ranges: &'a [Range<i64>],
     among: &'a Among,
     admits: &'a mut Admits<'b>,
@@ -161,7 +160,7 @@ impl Reading<'_, '_> {
         let places = telling.iter().flat_map(|(word, _, rows)| rows.iter().map(|row| (*row, 1 << *word)));
         let mut entries = merged(places.collect());
         let phrases: Vec<&Expression> = telling.iter().map(|(_, phrase, _)| *phrase).collect();
-        let places = Expression::any(self.connection.dialect(), &phrases);
+        let places = Expression::any(self.db.dialect(), &phrases);
         let mut counts: Counts = telling.iter().map(|(word, _, rows)| (*word, Some(rows.len()))).collect();
         for (word, phrase, _) in usual {
             let rows = self.rows(&self.all(&[phrase, &places]), Order::Ascending, ROWS_MAX)?;
@@ -185,12 +184,8 @@ impl Reading<'_, '_> {
         }
         let mut entries = merged(rows.into_iter().map(|row| (row, 0)).collect());
         let ranges = reached(self.ranges, &entries);
-        let mut narrowed = Reading {
-            connection: self.connection,
-            ranges: &ranges,
-            among: self.among,
-            admits: &mut *self.admits,
-        };
+        let mut narrowed =
+            Reading { db: self.db, ranges: &ranges, among: self.among, admits: &mut *self.admits };
         for (word, phrase) in words {
             let rows = narrowed.rows(&narrowed.all(&[phrase, first]), Order::Ascending, usize::MAX)?;
             hold(&mut entries, *word, &rows);
@@ -199,7 +194,7 @@ impl Reading<'_, '_> {
     }
 
     fn all(&self, of: &[&Expression]) -> Expression {
-        Expression::all(self.connection.dialect(), of)
+        Expression::all(self.db.dialect(), of)
     }
 
     /// Returns the rows that an expression finds and that may be found, at most so many of each range.
@@ -207,7 +202,7 @@ impl Reading<'_, '_> {
         let mut found = Vec::new();
         for range in self.ranges {
             let most = found.len().saturating_add(limit);
-            index::each_row(self.connection, expression, (range, self.among), order, |row| {
+            index::each_row(self.db, expression, RowScope { range, among: self.among }, order, |row| {
                 if (self.admits)(row)? {
                     found.push(row);
                 }

@@ -38,21 +38,21 @@ pub(crate) enum CatchUp {
 }
 
 /// Returns whether anything was stored since, as far as the pass has it before it, that the index has not.
-pub(crate) fn is_behind(connection: &Connection, pass: Pass) -> Result<bool> {
-    connection
-        .prepare_cached(
-            "SELECT 1 FROM thread_heads WHERE indexed_seq < last_seq AND updated_at IS NOT NULL AND thread_key >= ?1
+pub(crate) fn is_behind(db: &Connection, pass: Pass) -> Result<bool> {
+    db
+        .prepare(
+            "SELECT 1 FROM thread_heads WHERE indexed_seq < last_seq AND updated_at IS NOT NULL AND thread_key >= $1
              UNION ALL SELECT 1 FROM handoff_index WHERE is_due = 1 LIMIT 1",
         )?
         .exists([pass.first])
 }
 
 /// Indexes one bounded batch of messages; the caller commits.
-pub(crate) fn index_batch(connection: &Connection, pass: Pass) -> Result<CatchUp> {
-    let heads: Vec<(i64, i64, i64)> = connection
-        .prepare_cached(
+pub(crate) fn index_batch(db: &Connection, pass: Pass) -> Result<CatchUp> {
+    let heads: Vec<(i64, i64, i64)> = db
+        .prepare(
             "SELECT thread_key, indexed_seq, last_seq FROM thread_heads
-             WHERE indexed_seq < last_seq AND updated_at IS NOT NULL AND thread_key >= ?1 ORDER BY thread_key LIMIT ?2",
+             WHERE indexed_seq < last_seq AND updated_at IS NOT NULL AND thread_key >= $1 ORDER BY thread_key LIMIT $2",
         )?
         .query_map([pass.first, integer(BATCH_THREADS_MAX as u64)], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
@@ -61,17 +61,16 @@ pub(crate) fn index_batch(connection: &Connection, pass: Pass) -> Result<CatchUp
     let mut reached = Vec::with_capacity(heads.len());
     let mut next = pass;
     for (key, indexed_seq, last_seq) in &heads {
-        let seq = index_thread(connection, *key, (*indexed_seq, *last_seq), &mut budget)?;
+        let seq = index_thread(db, *key, *indexed_seq, *last_seq, &mut budget)?;
         next.first = if seq < *last_seq { *key } else { *key + 1 };
         reached.push((key, seq));
         if budget.is_spent() {
             break;
         }
     }
-    let handoffs = if budget.is_spent() { 0 } else { index_handoffs(connection)? };
+    let handoffs = if budget.is_spent() { 0 } else { index_handoffs(db)? };
     // Last of all, and in the order in which others take hold of heads: whoever appends to one waits from here on.
-    let mut note =
-        connection.prepare_cached("UPDATE thread_heads SET indexed_seq = ?2 WHERE thread_key = ?1")?;
+    let mut note = db.prepare("UPDATE thread_heads SET indexed_seq = $2 WHERE thread_key = $1")?;
     reached.into_iter().try_for_each(|reached| note.send(reached))?;
     let is_full = budget.is_spent() || heads.len() == BATCH_THREADS_MAX || handoffs == BATCH_HANDOFFS_MAX;
     Ok(if is_full { CatchUp::Unfinished(next) } else { CatchUp::Finished })
@@ -90,15 +89,16 @@ impl Budget {
 
 /// Returns the seq up to which the thread is indexed.
 fn index_thread(
-    connection: &Connection,
+    db: &Connection,
     key: i64,
-    (indexed_seq, last_seq): (i64, i64),
+    indexed_seq: i64,
+    last_seq: i64,
     budget: &mut Budget,
 ) -> Result<i64> {
-    let mut statement = connection.prepare_cached(
+    let mut statement = db.prepare(
         "SELECT seq, content FROM events
-         WHERE thread_key = ?1 AND seq > ?2 AND seq <= ?3 AND category = 'message' ORDER BY seq
-         LIMIT ?4",
+         WHERE thread_key = $1 AND seq > $2 AND seq <= $3 AND category = 'message' ORDER BY seq
+         LIMIT $4",
     )?;
     let mut reached = last_seq;
     let limit = integer(budget.rows as u64);
@@ -106,7 +106,7 @@ fn index_thread(
         let seq: i64 = row.get(0)?;
         let content = row.text(1)?;
         if let Some(text) = text_of(&content) {
-            index::put(connection, index_row(key, seq), &text)?;
+            index::put(db, index_row(key, seq), &text)?;
         }
         budget.rows -= 1;
         budget.bytes = budget.bytes.saturating_sub(content.len());
@@ -120,18 +120,16 @@ fn index_thread(
 }
 
 /// Indexes handoffs whose proposal that counts is another one since, and returns how many there were.
-fn index_handoffs(connection: &Connection) -> Result<usize> {
-    let due = connection
-        .prepare_cached("SELECT handoff_key FROM handoff_index WHERE is_due = 1 LIMIT ?1")?
+fn index_handoffs(db: &Connection) -> Result<usize> {
+    let due = db
+        .prepare("SELECT handoff_key FROM handoff_index WHERE is_due = 1 LIMIT $1")?
         .query_map([integer(BATCH_HANDOFFS_MAX as u64)], |row| row.get(0))?;
     for key in &due {
         // First of all: a proposal that is stored while its handoff is read makes it due again.
-        connection
-            .prepare_cached("UPDATE handoff_index SET is_due = 0 WHERE handoff_key = ?1")?
-            .execute([key])?;
-        match places::handoff_text(connection, *key)? {
-            Some(text) => texts::put(connection, Kind::Handoff, *key, &text)?,
-            None => texts::remove(connection, Kind::Handoff, *key)?,
+        db.prepare("UPDATE handoff_index SET is_due = 0 WHERE handoff_key = $1")?.execute([key])?;
+        match places::handoff_text(db, *key)? {
+            Some(text) => texts::put(db, Kind::Handoff, *key, &text)?,
+            None => texts::remove(db, Kind::Handoff, *key)?,
         }
     }
     Ok(due.len())
@@ -147,10 +145,10 @@ mod tests {
         let stored = "WITH RECURSIVE keys (key) AS (VALUES (1) UNION ALL SELECT key + 1 FROM keys WHERE key < 250)
             INSERT INTO thread_heads (thread_key, thread_id, last_seq, updated_at) SELECT key, 'thread ' || key, 1, 'now' FROM keys";
         sqlite.execute_batch(stored).unwrap();
-        let connection = Connection::Sqlite(&sqlite);
+        let db = Connection::Sqlite(&sqlite);
         let mut pass = Pass::default();
         let mut batches = 1;
-        while let CatchUp::Unfinished(next) = index_batch(&connection, pass).unwrap() {
+        while let CatchUp::Unfinished(next) = index_batch(&db, pass).unwrap() {
             (pass, batches) = (next, batches + 1);
             // More threads than a batch looks at are said something in again.
             sqlite
@@ -160,6 +158,6 @@ mod tests {
         }
         let left = "SELECT count(*) FROM thread_heads WHERE indexed_seq = 0";
         assert_eq!((batches, sqlite.query_row(left, [], |row| row.get(0))), (3, Ok(0)));
-        assert!(is_behind(&connection, Pass::default()).unwrap() && !is_behind(&connection, pass).unwrap());
+        assert!(is_behind(&db, Pass::default()).unwrap() && !is_behind(&db, pass).unwrap());
     }
 }

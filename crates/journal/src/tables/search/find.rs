@@ -7,9 +7,10 @@ use std::hash::{BuildHasher, RandomState};
 use crate::engines::sql::Connection;
 
 use super::candidates::{Candidate, Candidates, Question, best_first, candidates};
+use super::passages::QueryPhrases;
 use super::places::{self, Found};
 use super::scope::Scope;
-use super::{beginning, check_words, passages, phrases, spaced};
+use super::{beginning, check_words, phrases};
 use crate::tables::page_limit;
 use crate::{Hit, Place, Result, SearchQuery};
 
@@ -17,11 +18,11 @@ use crate::{Hit, Place, Result, SearchQuery};
 const DATE_FACTOR: f64 = 1.5;
 
 /// Returns what holds the query's words, best first.
-pub(crate) fn find(connection: &Connection, query: &SearchQuery) -> Result<Vec<Hit>> {
+pub(crate) fn find(db: &Connection, query: &SearchQuery) -> Result<Vec<Hit>> {
     page_limit("search results", query.limit)?;
     check_words(query.words.len())?;
-    let phrases = phrases(connection, &query.words)?;
-    let mut scope = Scope::of(connection, query)?;
+    let phrases = phrases(db, &query.words);
+    let mut scope = Scope::of(db, query)?;
     let (ranges, among) = scope.ranges()?;
     let rows = scope.rows()?;
     let question = Question {
@@ -32,33 +33,25 @@ pub(crate) fn find(connection: &Connection, query: &SearchQuery) -> Result<Vec<H
         rows,
         limit: query.limit,
     };
-    let mut candidates = candidates(connection, &question, &mut |row| scope.admits(row))?;
-    favour_dates(connection, query, &mut candidates.best)?;
-    let found = read(connection, query, candidates)?;
-    if found.is_empty() {
-        return Ok(Vec::new());
-    }
-    let texts: Vec<String> = found.iter().map(|(_, found)| spaced(beginning(&found.text))).collect();
-    let passages = passages::cut(&query.words, &texts)?;
-    Ok(found.into_iter().zip(passages).map(hit).collect())
+    let mut candidates = candidates(db, &question, &mut |row| scope.admits(row))?;
+    favour_dates(db, query, &mut candidates.best)?;
+    let found = read(db, query, candidates)?;
+    let query_phrases = QueryPhrases::of(&query.words);
+    Ok(found.into_iter().map(|(candidate, found)| hit(&query_phrases, candidate, found)).collect())
 }
 
-fn hit(((candidate, found), snippet): ((Candidate, Found), String)) -> Hit {
+fn hit(query_phrases: &QueryPhrases, Candidate { score, held, .. }: Candidate, found: Found) -> Hit {
+    let snippet = query_phrases.passage(beginning(&found.text));
     let text = match &found.place {
         Place::Message { .. } | Place::Item { .. } => String::new(),
         Place::Summary { .. } | Place::Handoff { .. } => found.text,
     };
-    let Candidate { score, held, .. } = candidate;
     Hit { place: found.place, score, held, snippet, text, created_at: found.created_at }
 }
 
 /// Reads candidates until there are as many as are asked for. Of what a fork copied, and of results in the same words, as
 /// tools give that only acknowledge, the best is found and the others would take the places of everything else.
-fn read(
-    connection: &Connection,
-    query: &SearchQuery,
-    candidates: Candidates,
-) -> Result<Vec<(Candidate, Found)>> {
+fn read(db: &Connection, query: &SearchQuery, candidates: Candidates) -> Result<Vec<(Candidate, Found)>> {
     let least = candidates.best.last().map_or(0.0, |last| last.score);
     let others = candidates.others.into_iter().map(|one| Candidate { score: one.score.min(least), ..one });
     let hasher = RandomState::new();
@@ -68,7 +61,7 @@ fn read(
         if found.len() == query.limit {
             break;
         }
-        let Some(place) = places::read(connection, candidate.row, query.since)? else { continue };
+        let Some(place) = places::read(db, candidate.row, query.since)? else { continue };
         let is_copy = place.event_id.is_some_and(|event_id| !known.insert(hasher.hash_one(event_id)));
         let is_repetition = is_copy || is_result(&place) && !known.insert(hasher.hash_one(&place.text));
         if !is_repetition {
@@ -78,12 +71,12 @@ fn read(
     Ok(found)
 }
 
-fn favour_dates(connection: &Connection, query: &SearchQuery, candidates: &mut [Candidate]) -> Result<()> {
+fn favour_dates(db: &Connection, query: &SearchQuery, candidates: &mut [Candidate]) -> Result<()> {
     if query.dates.is_empty() {
         return Ok(());
     }
     for candidate in candidates.iter_mut() {
-        let Some(said_at) = places::said_at(connection, candidate.row)? else { continue };
+        let Some(said_at) = places::said_at(db, candidate.row)? else { continue };
         let fit = query.dates.iter().map(|date| date.fit(said_at)).max().unwrap_or_default();
         candidate.score *= DATE_FACTOR.powi(fit.into());
     }

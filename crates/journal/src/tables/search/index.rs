@@ -1,10 +1,10 @@
-//! The index itself, as each engine keeps it: SQLite as an FTS5 table, PostgreSQL as a table of `tsvector`s. The words are the
-//! same in both, cut by the same rules (`words`). What a row stands for is not known here.
+//! The index itself, as each engine keeps it: SQLite as an FTS5 table, PostgreSQL as a table of `tsvector`s. Both are given the
+//! words that `words` cuts and stems; neither engine's own rules for words are used. What a row stands for is not known here.
 
 use std::ops::{ControlFlow, Range};
 
-use super::words;
-use super::{beginning, spaced};
+use super::beginning;
+use super::words::{self, vector};
 use crate::Result;
 use crate::engines::sql::{Connection, Dialect, Row, Value};
 use crate::tables::columns::integer;
@@ -20,14 +20,13 @@ pub(crate) struct Expression(String);
 impl Expression {
     /// Returns the expression that finds a word; `None` when it has no letter or digit. One of a script without spaces is
     /// found where its characters follow each other.
-    pub(crate) fn word(dialect: Dialect, word: &str) -> Result<Option<Self>> {
-        if !word.chars().any(char::is_alphanumeric) {
-            return Ok(None);
+    pub(crate) fn word(dialect: Dialect, word: &str) -> Option<Self> {
+        match dialect {
+            Dialect::Sqlite => Some(words::joined(word))
+                .filter(|terms| !terms.is_empty())
+                .map(|terms| Self(format!("\"{terms}\""))),
+            Dialect::Postgres => vector::phrase(word).map(Self),
         }
-        Ok(match dialect {
-            Dialect::Sqlite => Some(Self(format!("\"{}\"", spaced(word).replace('"', "\"\"")))),
-            Dialect::Postgres => words::phrase(word)?.map(Self),
-        })
     }
 
     /// Returns what finds the rows that each of these finds.
@@ -47,26 +46,23 @@ impl Expression {
 }
 
 /// Returns what finds the rows that hold any of the words; `None` when none of them can be found.
-pub(crate) fn any_of(dialect: Dialect, words: &[String]) -> Result<Option<String>> {
-    let mut found = Vec::with_capacity(words.len());
-    for word in words {
-        found.extend(Expression::word(dialect, word)?);
-    }
+pub(crate) fn any_of(dialect: Dialect, words: &[String]) -> Option<String> {
+    let found: Vec<Expression> = words.iter().filter_map(|word| Expression::word(dialect, word)).collect();
     let parts: Vec<&Expression> = found.iter().collect();
-    Ok((!parts.is_empty()).then(|| Expression::any(dialect, &parts).0))
+    (!parts.is_empty()).then(|| Expression::any(dialect, &parts).0)
 }
 
-/// Returns the statement for the rows `?2 .. ?3` that `?1` finds, each with its score: the best first, and of equally good
+/// Returns the statement for the rows `$2 .. $3` that `$1` finds, each with its score: the best first, and of equally good
 /// ones the one first kept last.
 pub(crate) const fn best_first(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Sqlite => {
-            "SELECT rowid, -rank FROM search_index WHERE search_index MATCH ?1 AND rowid >= ?2 AND rowid < ?3
+            "SELECT rowid, -rank FROM search_index WHERE search_index MATCH $1 AND rowid >= $2 AND rowid < $3
             ORDER BY rank, rowid DESC"
         }
         Dialect::Postgres => {
-            "SELECT rowid, CAST(ts_rank(words, q, 1) AS double precision) FROM search_index, CAST(CAST(?1 AS text) AS tsquery) q
-            WHERE words @@ q AND rowid >= ?2 AND rowid < ?3 ORDER BY 2 DESC, rowid DESC"
+            "SELECT rowid, CAST(ts_rank(words, q, 1) AS double precision) FROM search_index, CAST(CAST($1 AS text) AS tsquery) q
+            WHERE words @@ q AND rowid >= $2 AND rowid < $3 ORDER BY 2 DESC, rowid DESC"
         }
     }
 }
@@ -81,71 +77,76 @@ pub(super) enum Order {
 /// Which messages of a range are looked through, as far as the engine is to know: whoever reads the rows asks again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Among {
-    /// Any.
     All,
     /// Those of these threads, which have so few that reading all of them takes less time than looking at everybody's that hold
     /// a word.
     Threads(Vec<i64>),
     /// Those of an assistant, of an owner, or of both.
     Of {
-        /// The assistant's id.
         assistant_id: Option<String>,
         /// The owner, as the column has it.
         owner: Option<String>,
     },
 }
 
+/// The rows that are looked through.
+#[derive(Clone, Copy)]
+pub(super) struct RowScope<'a> {
+    pub(super) range: &'a Range<i64>,
+    pub(super) among: &'a Among,
+}
+
 /// Shows each row of a range that an expression finds to `look`, until that has seen enough.
 pub(super) fn each_row(
-    connection: &Connection,
+    db: &Connection,
     expression: &Expression,
-    (range, among): (&Range<i64>, &Among),
+    scope: RowScope<'_>,
     order: Order,
     mut look: impl FnMut(i64) -> Result<ControlFlow<()>>,
 ) -> Result<()> {
     let direction = if order == Order::Descending { "DESC" } else { "ASC" };
-    let (text, first, end) = (&expression.0, range.start, range.end);
-    let matching = match connection.dialect() {
-        Dialect::Sqlite => "search_index MATCH ?1",
-        Dialect::Postgres => "words @@ CAST(CAST(?1 AS text) AS tsquery)",
+    let (text, first, end) = (&expression.0, scope.range.start, scope.range.end);
+    let matching = match db.dialect() {
+        Dialect::Sqlite => "search_index MATCH $1",
+        Dialect::Postgres => "words @@ CAST(CAST($1 AS text) AS tsquery)",
     };
-    let bounded = format!("{matching} AND rowid >= ?2 AND rowid < ?3");
+    let bounded = format!("{matching} AND rowid >= $2 AND rowid < $3");
     let mut look = |row: &Row<'_>| look(row.get(0)?);
-    match (connection.dialect(), among) {
-        (Dialect::Postgres, Among::Threads(keys)) if first >= 0 => connection
-            .prepare_cached(&format!(
+    match (db.dialect(), scope.among) {
+        (Dialect::Postgres, Among::Threads(keys)) if first >= 0 => db
+            .prepare(&format!(
                 // The fence keeps the engine from looking for the word among everybody's messages.
-                "SELECT rowid FROM unnest(CAST(?4 AS bigint[])) AS own (key), LATERAL (
+                "SELECT rowid FROM unnest(CAST($4 AS bigint[])) AS own (key), LATERAL (
                      SELECT rowid, words FROM search_index WHERE rowid >= own.key << 32 AND rowid < (own.key + 1) << 32 OFFSET 0) s
                  WHERE {bounded} ORDER BY rowid {direction}"
             ))?
             .stream((text, first, end, Value::Integers(keys.into())), &mut look),
-        (Dialect::Postgres, Among::Of { assistant_id, owner }) if first >= 0 => connection
-            .prepare_cached(&format!(
+        (Dialect::Postgres, Among::Of { assistant_id, owner }) if first >= 0 => db
+            .prepare(&format!(
                 "SELECT rowid FROM search_index WHERE {bounded} AND EXISTS (
                      SELECT 1 FROM thread_heads h WHERE h.thread_key = search_index.rowid >> 32
-                         AND (CAST(?4 AS TEXT) IS NULL OR h.assistant_id = ?4) AND (CAST(?5 AS TEXT) IS NULL OR h.owner = ?5))
+                         AND (CAST($4 AS TEXT) IS NULL OR h.assistant_id = $4) AND (CAST($5 AS TEXT) IS NULL OR h.owner = $5))
                  ORDER BY rowid {direction}"
             ))?
             .stream((text, first, end, assistant_id.as_deref(), owner.as_deref()), &mut look),
-        _ => connection
-            .prepare_cached(&format!("SELECT rowid FROM search_index WHERE {bounded} ORDER BY rowid {direction}"))?
+        _ => db
+            .prepare(&format!("SELECT rowid FROM search_index WHERE {bounded} ORDER BY rowid {direction}"))?
             .stream((text, first, end), &mut look),
     }
 }
 
 /// Makes a text findable under a row that has none.
-pub(super) fn put(connection: &Connection, row: i64, text: &str) -> Result<()> {
-    let text = spaced(beginning(text));
-    match connection.dialect() {
-        Dialect::Sqlite => connection
-            .prepare_cached("INSERT INTO search_index (rowid, text) VALUES (?1, ?2)")?
-            .send((row, text)),
+pub(super) fn put(db: &Connection, row: i64, text: &str) -> Result<()> {
+    let text = beginning(text);
+    match db.dialect() {
+        Dialect::Sqlite => db
+            .prepare("INSERT INTO search_index (rowid, text) VALUES ($1, $2)")?
+            .send((row, words::joined(text))),
         Dialect::Postgres => {
-            let (words, length) = words::vector(&text)?;
-            connection
-                .prepare_cached(
-                    "INSERT INTO search_index (rowid, words, length) VALUES (?1, CAST(CAST(?2 AS text) AS tsvector), ?3)",
+            let (words, length) = vector::vector(text);
+            db
+                .prepare(
+                    "INSERT INTO search_index (rowid, words, length) VALUES ($1, CAST(CAST($2 AS text) AS tsvector), $3)",
                 )?
                 .send((row, words, integer(length)))
         }
@@ -153,17 +154,17 @@ pub(super) fn put(connection: &Connection, row: i64, text: &str) -> Result<()> {
 }
 
 /// Makes a row unfindable; nothing when it is not there.
-pub(super) fn remove(connection: &Connection, row: i64) -> Result<()> {
-    connection.prepare_cached("DELETE FROM search_index WHERE rowid = ?1")?.send([row])
+pub(super) fn remove(db: &Connection, row: i64) -> Result<()> {
+    db.prepare("DELETE FROM search_index WHERE rowid = $1")?.send([row])
 }
 
 /// Returns how many words the texts of rows have; 0 for one that is not there.
-pub(super) fn lengths(connection: &Connection, rows: &[i64]) -> Result<Vec<u64>> {
-    match connection.dialect() {
+pub(super) fn lengths(db: &Connection, rows: &[i64]) -> Result<Vec<u64>> {
+    match db.dialect() {
         // The engine keeps the lengths for its own ranking, as one number a column in its usual coding.
         Dialect::Sqlite => {
             let mut statement =
-                connection.prepare_cached("SELECT sz FROM search_index_docsize WHERE id = ?1")?;
+                db.prepare("SELECT sz FROM search_index_docsize WHERE id = $1")?;
             let mut lengths = Vec::with_capacity(rows.len());
             for row in rows {
                 let coded: Option<Vec<u8>> = statement.find([row], |row| row.get(0))?;
@@ -171,9 +172,9 @@ pub(super) fn lengths(connection: &Connection, rows: &[i64]) -> Result<Vec<u64>>
             }
             Ok(lengths)
         }
-        Dialect::Postgres => connection
-            .prepare_cached(
-                "SELECT coalesce(i.length, 0) FROM unnest(CAST(?1 AS bigint[])) WITH ORDINALITY AS wanted (rowid, place)
+        Dialect::Postgres => db
+            .prepare(
+                "SELECT coalesce(i.length, 0) FROM unnest(CAST($1 AS bigint[])) WITH ORDINALITY AS wanted (rowid, place)
                  LEFT JOIN search_index i ON i.rowid = wanted.rowid ORDER BY wanted.place",
             )?
             .query_map([Value::Integers(rows.into())], |row| {
@@ -184,10 +185,9 @@ pub(super) fn lengths(connection: &Connection, rows: &[i64]) -> Result<Vec<u64>>
 
 /// Drops the words of deleted rows. SQLite only notes which rows are gone: their words are in the file until it merges what
 /// it has. The other engine forgets them when it next cleans its tables.
-pub(crate) fn purge(connection: &Connection) -> Result<()> {
-    if connection.dialect() == Dialect::Sqlite {
-        connection
-            .prepare_cached("INSERT INTO search_index (search_index, rank) VALUES ('merge', ?1)")?
+pub(crate) fn purge(db: &Connection) -> Result<()> {
+    if db.dialect() == Dialect::Sqlite {
+        db.prepare("INSERT INTO search_index (search_index, rank) VALUES ('merge', $1)")?
             .send([-PAGES_MAX])?;
     }
     Ok(())
@@ -213,18 +213,14 @@ mod tests {
 
     #[test]
     fn lengths_are_decoded_as_the_engine_codes_them() {
-        let connection = rusqlite::Connection::open_in_memory().unwrap();
-        connection
-            .execute_batch("CREATE VIRTUAL TABLE search_index USING fts5 (text, content = '')")
-            .unwrap();
+        let db = rusqlite::Connection::open_in_memory().unwrap();
+        db.execute_batch("CREATE VIRTUAL TABLE search_index USING fts5 (text, content = '')").unwrap();
         let counts = [0, 1, 127, 128, 300, 20_000];
         for (row, count) in (1_i64..).zip(counts) {
             let text = "word ".repeat(count);
-            connection
-                .execute("INSERT INTO search_index (rowid, text) VALUES (?1, ?2)", (row, text))
-                .unwrap();
+            db.execute("INSERT INTO search_index (rowid, text) VALUES ($1, $2)", (row, text)).unwrap();
         }
-        let found = lengths(&Connection::Sqlite(&connection), &[1, 2, 3, 4, 5, 6, 7]).unwrap();
+        let found = lengths(&Connection::Sqlite(&db), &[1, 2, 3, 4, 5, 6, 7]).unwrap();
         assert_eq!(found, [0, 1, 127, 128, 300, 20_000, 0]);
     }
 }

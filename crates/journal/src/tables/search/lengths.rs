@@ -9,10 +9,9 @@ use crate::engines::sql::Connection;
 const SHARE: f64 = 0.1;
 
 /// Returns by how much what a row holds counts: 1 for a row of usual length among these, less for longer ones.
-pub(super) fn factors(connection: &Connection, rows: impl Iterator<Item = i64>) -> Result<Vec<f64>> {
+pub(super) fn factors(db: &Connection, rows: impl Iterator<Item = i64>) -> Result<Vec<f64>> {
     let rows: Vec<i64> = rows.collect();
-    let lengths: Vec<f64> =
-        index::lengths(connection, &rows)?.into_iter().map(|length| length as f64).collect();
+    let lengths: Vec<f64> = index::lengths(db, &rows)?.into_iter().map(|length| length as f64).collect();
     let usual = (lengths.iter().sum::<f64>() / lengths.len().max(1) as f64).max(1.0);
     Ok(lengths.into_iter().map(|length| 1.0 / (1.0 - SHARE + SHARE * length / usual)).collect())
 }

@@ -19,23 +19,23 @@ use crate::{RankQuery, Ranked, Require, Result};
 const SEQS: i64 = 1 << 32;
 
 /// Returns the messages that hold any of the query's words, best first.
-pub(crate) fn rank(connection: &Connection, query: &RankQuery) -> Result<Vec<Ranked>> {
+pub(crate) fn rank(db: &Connection, query: &RankQuery) -> Result<Vec<Ranked>> {
     page_limit("search results", query.limit)?;
     check_words(query.words.len())?;
     // A word without a letter or digit keeps its number and finds nothing.
-    let phrases = phrases(connection, &query.words)?;
+    let phrases = phrases(db, &query.words);
     let mut parts: HashMap<i64, (ThreadId, Superseding)> = HashMap::new();
     let mut ranges: Vec<Range<i64>> = Vec::new();
     let mut rows = 0;
     for part in &query.threads {
-        let Some((key, last_seq)) = threads::end(connection, part.thread_id)? else { continue };
+        let Some((key, last_seq)) = threads::end(db, part.thread_id)? else { continue };
         if parts.contains_key(&key) {
             continue;
         }
         let before = part.before.map_or(SEQS, |seq| integer(seq).min(SEQS));
         ranges.push(index_row(key, 0)..index_row(key, 0) + before);
         rows += last_seq.min(before).unsigned_abs();
-        parts.insert(key, (part.thread_id, Superseding::of(connection, key)?));
+        parts.insert(key, (part.thread_id, Superseding::of(db, key)?));
     }
     let question = Question {
         phrases: &phrases,
@@ -48,7 +48,7 @@ pub(crate) fn rank(connection: &Connection, query: &RankQuery) -> Result<Vec<Ran
     let mut is_visible = |row: i64| {
         Ok(parts.get(&thread_of(row)).is_some_and(|(_, superseded)| !superseded.contains(seq_of(row))))
     };
-    let found = candidates(connection, &question, &mut is_visible)?;
+    let found = candidates(db, &question, &mut is_visible)?;
     let ranked = |(row, score, held): (i64, f64, u32)| {
         let (thread_id, _) = parts.get(&thread_of(row))?;
         Some(Ranked { thread_id: *thread_id, seq: seq_of(row).unsigned_abs(), score, held })

@@ -22,14 +22,14 @@ const THREADS_MAX: i64 = 1_000;
 const MESSAGES_MAX: i64 = 20_000;
 /// The most parts that SQLite's index is asked for: each costs about as much as to pass by a hundred rows.
 const RUNS_MAX: usize = 64;
-/// The threads that are looked through: of an assistant (`?1`), since a time (`?2`), of an owner (`?3`).
+/// The threads that are looked through: of an assistant (`$1`), since a time (`$2`), of an owner (`$3`).
 const THREADS_LOOKED_THROUGH: &str =
-    "updated_at IS NOT NULL AND (CAST(?1 AS TEXT) IS NULL OR assistant_id = ?1)
-    AND (CAST(?2 AS TEXT) IS NULL OR updated_at >= ?2) AND (CAST(?3 AS TEXT) IS NULL OR owner = ?3)";
+    "updated_at IS NOT NULL AND (CAST($1 AS TEXT) IS NULL OR assistant_id = $1)
+    AND (CAST($2 AS TEXT) IS NULL OR updated_at >= $2) AND (CAST($3 AS TEXT) IS NULL OR owner = $3)";
 
 /// What a search looks through.
 pub(super) struct Scope<'a> {
-    connection: &'a Connection<'a>,
+    db: &'a Connection<'a>,
     query: &'a SearchQuery,
     /// The number that the events of the one thread are stored under.
     thread_key: Option<i64>,
@@ -41,7 +41,6 @@ pub(super) struct Scope<'a> {
 
 /// The part of a thread that is looked through.
 struct Part {
-    /// Where it begins.
     from_seq: i64,
     superseded: Superseding,
     copied: Option<Copied>,
@@ -58,13 +57,13 @@ struct Copied {
 
 impl<'a> Scope<'a> {
     /// Returns what the query looks through.
-    pub(super) fn of(connection: &'a Connection<'a>, query: &'a SearchQuery) -> Result<Self> {
+    pub(super) fn of(db: &'a Connection<'a>, query: &'a SearchQuery) -> Result<Self> {
         let thread_key = match query.thread_id {
             // One that does not exist has no rows.
-            Some(thread_id) => Some(threads::key(connection, thread_id)?.unwrap_or(0)),
+            Some(thread_id) => Some(threads::key(db, thread_id)?.unwrap_or(0)),
             None => None,
         };
-        Ok(Self { connection, query, thread_key, threads: HashMap::new(), texts: HashMap::new() })
+        Ok(Self { db, query, thread_key, threads: HashMap::new(), texts: HashMap::new() })
     }
 
     /// Returns the rows that may be among what is looked for, and which messages of them.
@@ -94,7 +93,7 @@ impl<'a> Scope<'a> {
             return Ok((ranges, Among::Of { assistant_id, owner }));
         };
         let runs = runs(&keys);
-        match (self.connection.dialect(), (keys.first(), keys.last())) {
+        match (self.db.dialect(), (keys.first(), keys.last())) {
             (_, (None, _) | (_, None)) => {}
             (Dialect::Sqlite, _) if runs.len() <= RUNS_MAX => ranges.extend(runs),
             (_, (Some(first), Some(last))) => ranges.push(rows_of(*first, *last)),
@@ -112,9 +111,9 @@ impl<'a> Scope<'a> {
     fn few_threads(&self) -> Result<Option<Vec<i64>>> {
         let (assistant_id, owner) = self.whose();
         let found: Vec<(i64, i64)> = self
-            .connection
-            .prepare_cached(&format!(
-                "SELECT thread_key, message_count FROM thread_heads WHERE {THREADS_LOOKED_THROUGH} ORDER BY thread_key LIMIT ?4"
+            .db
+            .prepare(&format!(
+                "SELECT thread_key, message_count FROM thread_heads WHERE {THREADS_LOOKED_THROUGH} ORDER BY thread_key LIMIT $4"
             ))?
             .query_map((assistant_id, self.query.since.map(time), owner, THREADS_MAX + 1), |row| {
                 Ok((row.get(0)?, row.get(1)?))
@@ -128,9 +127,9 @@ impl<'a> Scope<'a> {
     /// that lately active ones are mostly near each other.
     fn rows_of_threads(&self) -> Result<Range<i64>> {
         let (assistant_id, owner) = self.whose();
-        self.connection
-            .prepare_cached(&format!(
-                "SELECT ifnull(min(thread_key), 0), ifnull(max(thread_key), -1) FROM thread_heads WHERE {THREADS_LOOKED_THROUGH}"
+        self.db
+            .prepare(&format!(
+                "SELECT coalesce(min(thread_key), 0), coalesce(max(thread_key), -1) FROM thread_heads WHERE {THREADS_LOOKED_THROUGH}"
             ))?
             .query_row((assistant_id, self.query.since.map(time), owner), |row| {
                 Ok(rows_of(row.get(0)?, row.get(1)?))
@@ -148,11 +147,11 @@ impl<'a> Scope<'a> {
     pub(super) fn rows(&self) -> Result<u64> {
         let (assistant_id, owner) = self.whose();
         let messages: i64 = self
-            .connection
-            .prepare_cached(
-                "SELECT CAST(ifnull(sum(message_count), 0) AS BIGINT) FROM thread_heads
-                 WHERE updated_at IS NOT NULL AND (CAST(?1 AS BIGINT) IS NULL OR thread_key = ?1)
-                     AND (CAST(?2 AS TEXT) IS NULL OR assistant_id = ?2) AND (CAST(?3 AS TEXT) IS NULL OR owner = ?3)",
+            .db
+            .prepare(
+                "SELECT CAST(coalesce(sum(message_count), 0) AS BIGINT) FROM thread_heads
+                 WHERE updated_at IS NOT NULL AND (CAST($1 AS BIGINT) IS NULL OR thread_key = $1)
+                     AND (CAST($2 AS TEXT) IS NULL OR assistant_id = $2) AND (CAST($3 AS TEXT) IS NULL OR owner = $3)",
             )?
             .query_row((self.thread_key, assistant_id, owner), |row| row.get(0))?;
         Ok(messages.unsigned_abs())
@@ -164,7 +163,7 @@ impl<'a> Scope<'a> {
             return match self.texts.get(&row) {
                 Some(is_admitted) => Ok(*is_admitted),
                 None => {
-                    let is_admitted = belonging::is_text_of(self.connection, (kind, key), self.query)?;
+                    let is_admitted = belonging::is_text_of(self.db, kind, key, self.query)?;
                     self.texts.insert(row, is_admitted);
                     Ok(is_admitted)
                 }
@@ -190,7 +189,7 @@ impl<'a> Scope<'a> {
     fn part(&mut self, key: i64) -> Result<Option<&Part>> {
         Ok(match self.threads.entry(key) {
             Entry::Occupied(known) => known.into_mut().as_ref(),
-            Entry::Vacant(unknown) => unknown.insert(part(self.connection, self.query, key)?).as_ref(),
+            Entry::Vacant(unknown) => unknown.insert(part(self.db, self.query, key)?).as_ref(),
         })
     }
 }
@@ -206,12 +205,12 @@ fn runs(keys: &[i64]) -> Vec<Range<i64>> {
 }
 
 /// Returns the part of the thread that the query looks through.
-fn part(connection: &Connection, query: &SearchQuery, key: i64) -> Result<Option<Part>> {
-    let head = connection
-        .prepare_cached(
-            "SELECT base_seq, copied_count FROM thread_heads WHERE thread_key = ?1 AND updated_at IS NOT NULL
-             AND (CAST(?2 AS TEXT) IS NULL OR assistant_id = ?2) AND (CAST(?3 AS TEXT) IS NULL OR updated_at >= ?3)
-             AND (CAST(?4 AS TEXT) IS NULL OR owner = ?4)",
+fn part(db: &Connection, query: &SearchQuery, key: i64) -> Result<Option<Part>> {
+    let head = db
+        .prepare(
+            "SELECT base_seq, copied_count FROM thread_heads WHERE thread_key = $1 AND updated_at IS NOT NULL
+             AND (CAST($2 AS TEXT) IS NULL OR assistant_id = $2) AND (CAST($3 AS TEXT) IS NULL OR updated_at >= $3)
+             AND (CAST($4 AS TEXT) IS NULL OR owner = $4)",
         )?
         .find(
             (
@@ -224,24 +223,24 @@ fn part(connection: &Connection, query: &SearchQuery, key: i64) -> Result<Option
         )?;
     let Some((base_seq, has_copied)) = head else { return Ok(None) };
     let from_seq = match query.since {
-        Some(since) => first_seq_since(connection, key, since)?,
+        Some(since) => first_seq_since(db, key, since)?,
         None => 0,
     };
     // What a deleted thread of the same id had said is not there any longer.
     let from_seq = if has_copied { from_seq } else { from_seq.max(base_seq + 1) };
-    let copied = if has_copied { copied(connection, key, base_seq)? } else { None };
-    Ok(Some(Part { from_seq, superseded: Superseding::of(connection, key)?, copied }))
+    let copied = if has_copied { copied(db, key, base_seq)? } else { None };
+    Ok(Some(Part { from_seq, superseded: Superseding::of(db, key)?, copied }))
 }
 
 /// Returns what the thread copied of its parent; `None` when the parent is gone, or it copied another thread.
-fn copied(connection: &Connection, key: i64, base_seq: i64) -> Result<Option<Copied>> {
-    let from = connection
-        .prepare_cached(
+fn copied(db: &Connection, key: i64, base_seq: i64) -> Result<Option<Copied>> {
+    let from = db
+        .prepare(
             "SELECT p.thread_key FROM threads t JOIN threads p ON p.thread_id = t.parent_id
              JOIN events c ON c.thread_key = t.thread_key
              JOIN events o ON o.thread_key = p.thread_key AND o.seq = c.seq AND o.event_id = c.event_id
-             WHERE t.thread_key = ?1
-                 AND c.seq = (SELECT max(seq) FROM events WHERE thread_key = ?1 AND seq <= ?2)",
+             WHERE t.thread_key = $1
+                 AND c.seq = (SELECT max(seq) FROM events WHERE thread_key = $1 AND seq <= $2)",
         )?
         .find((key, base_seq), |row| row.get(0))?;
     Ok(from.map(|from| Copied { from, until: base_seq }))
@@ -249,15 +248,15 @@ fn copied(connection: &Connection, key: i64, base_seq: i64) -> Result<Option<Cop
 
 /// Returns a seq before which nothing of the thread was said since that time: its events are in the order of their times,
 /// as far as clocks go.
-fn first_seq_since(connection: &Connection, key: i64, since: Timestamp) -> Result<i64> {
+fn first_seq_since(db: &Connection, key: i64, since: Timestamp) -> Result<i64> {
     // Most threads were begun since then, or all was said in them before.
-    let (mut low, mut high) = match next_event(connection, key, 0)? {
-        Some((seq, at)) if at < since => (seq + 1, last_seq(connection, key)? + 1),
+    let (mut low, mut high) = match next_event(db, key, 0)? {
+        Some((seq, at)) if at < since => (seq + 1, last_seq(db, key)? + 1),
         Some(_) | None => return Ok(0),
     };
     while low < high {
         let middle = low + (high - low) / 2;
-        match next_event(connection, key, middle)? {
+        match next_event(db, key, middle)? {
             Some((seq, at)) if at < since => low = seq + 1,
             Some(_) | None => high = middle,
         }
@@ -266,18 +265,13 @@ fn first_seq_since(connection: &Connection, key: i64, since: Timestamp) -> Resul
 }
 
 /// Returns the first event at or behind a seq, and when it happened.
-fn next_event(connection: &Connection, key: i64, seq: i64) -> Result<Option<(i64, Timestamp)>> {
-    connection
-        .prepare_cached(
-            "SELECT seq, created_at FROM events WHERE thread_key = ?1 AND seq >= ?2 ORDER BY seq LIMIT 1",
-        )?
+fn next_event(db: &Connection, key: i64, seq: i64) -> Result<Option<(i64, Timestamp)>> {
+    db.prepare("SELECT seq, created_at FROM events WHERE thread_key = $1 AND seq >= $2 ORDER BY seq LIMIT 1")?
         .find((key, seq), |row| Ok((row.get("seq")?, stored(row, "created_at")?)))
 }
 
-fn last_seq(connection: &Connection, key: i64) -> Result<i64> {
-    connection
-        .prepare_cached("SELECT last_seq FROM thread_heads WHERE thread_key = ?1")?
-        .query_row([key], |row| row.get(0))
+fn last_seq(db: &Connection, key: i64) -> Result<i64> {
+    db.prepare("SELECT last_seq FROM thread_heads WHERE thread_key = $1")?.query_row([key], |row| row.get(0))
 }
 
 #[cfg(test)]

@@ -8,6 +8,10 @@ use protocol::HandoffId;
 
 use super::index;
 use crate::Result;
+use crate::tables::memory::items;
+
+/// Texts that are read at a time.
+const TEXTS_MAX: i64 = 500;
 
 /// What a text is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,23 +62,53 @@ pub(crate) const fn of_row(row: i64) -> Option<(Kind, i64)> {
 }
 
 /// Makes a text findable, in place of the one the key had.
-pub(crate) fn put(connection: &Connection, kind: Kind, key: i64, text: &str) -> Result<()> {
-    remove(connection, kind, key)?;
-    index::put(connection, row(kind, key), text)
+pub(crate) fn put(db: &Connection, kind: Kind, key: i64, text: &str) -> Result<()> {
+    remove(db, kind, key)?;
+    index::put(db, row(kind, key), text)
 }
 
 /// Makes a text unfindable; nothing when there is none.
-pub(crate) fn remove(connection: &Connection, kind: Kind, key: i64) -> Result<()> {
-    index::remove(connection, row(kind, key))
+pub(crate) fn remove(db: &Connection, kind: Kind, key: i64) -> Result<()> {
+    index::remove(db, row(kind, key))
+}
+
+/// Makes all summaries and items findable; messages and handoffs follow with the next catching up.
+pub(crate) fn index_all(db: &Connection) -> Result<()> {
+    for kind in [Kind::Summary, Kind::Item] {
+        let mut behind = 0;
+        while let Some(last) = index_behind(db, kind, behind)? {
+            behind = last;
+        }
+    }
+    Ok(())
+}
+
+/// Makes some texts behind a key findable that no catching up would, and returns the key of the last one; `None` when there are
+/// none.
+pub(crate) fn index_behind(db: &Connection, kind: Kind, behind: i64) -> Result<Option<i64>> {
+    let found: Vec<(i64, String)> = match kind {
+        Kind::Summary => db
+            .prepare(
+                "SELECT s.summary_key, m.summary_text FROM summaries s JOIN medium_term_memory m ON m.id = s.id
+                 WHERE s.summary_key > $1 ORDER BY s.summary_key LIMIT $2",
+            )?
+            .query_map([behind, TEXTS_MAX], |row| Ok((row.get(0)?, row.get(1)?)))?,
+        Kind::Item => items::texts_behind(db, behind, TEXTS_MAX)?,
+        // They have rows of their own that say what is to be read.
+        Kind::Handoff => Vec::new(),
+    };
+    for (key, text) in &found {
+        put(db, kind, *key, text)?;
+    }
+    Ok(found.last().map(|(key, _)| *key))
 }
 
 /// Remembers that the proposal that counts of a handoff may be another one than is indexed: the next catching up reads it.
-pub(crate) fn mark_handoff(connection: &Connection, handoff_id: HandoffId) -> Result<()> {
-    connection
-        .prepare_cached(
-            "INSERT INTO handoff_index (handoff_id) SELECT ?1 WHERE EXISTS (
-                 SELECT 1 FROM proposals WHERE handoff_id = ?1)
-             ON CONFLICT (handoff_id) DO UPDATE SET is_due = 1",
-        )?
-        .send([handoff_id.to_string()])
+pub(crate) fn mark_handoff(db: &Connection, handoff_id: HandoffId) -> Result<()> {
+    db.prepare(
+        "INSERT INTO handoff_index (handoff_id) SELECT $1 WHERE EXISTS (
+             SELECT 1 FROM proposals WHERE handoff_id = $1)
+         ON CONFLICT (handoff_id) DO UPDATE SET is_due = 1",
+    )?
+    .send([handoff_id.to_string()])
 }

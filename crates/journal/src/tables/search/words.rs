@@ -1,143 +1,151 @@
-//! Where the words of a text are, and what each is the same as: cut, lowered and stemmed by the same code of SQLite that cuts
-//! them for its own index, so that a search finds the same in every engine. A small database in memory does it, one a thread.
+//! The tokeniser: the words of a text, as the search index of either engine holds them. A word is a run of letters and digits,
+//! in lower case, without the diacritics of Latin letters, and stemmed by the rules of English. Scripts that put no spaces
+//! between words have one word a character, so that a search for several characters is a search for a phrase: a trigram index
+//! would find nothing for the two characters that most such words have.
+//!
+//! Unicode's own word boundaries (UAX 29) are not used, because they keep `main.rs`, `o'clock` and `snake_case` whole, and a
+//! person looks for `main`.
+
+pub(super) mod vector;
 
 use std::borrow::Cow;
-use std::cell::RefCell;
-use std::fmt::Write as _;
+use std::ops::Range;
 
-use rusqlite::Connection;
-use sha2::{Digest, Sha256};
+use rust_stemmers::{Algorithm, Stemmer};
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::{decompose_canonical, is_combining_mark};
 
-use super::spaced;
-use crate::Result;
+/// The lengths of words, in bytes, that are stemmed: shorter ones have no ending, longer ones are no words of a language.
+const STEMMED_BYTES: Range<usize> = 3..65;
 
-/// Bytes of a word that PostgreSQL keeps; of a longer one the beginning is kept, and its hash.
-const WORD_BYTES_MAX: usize = 2_000;
-const WORD_BEGINNING_BYTES: usize = 1_000;
-/// Places of one word that it keeps.
-const PLACES_MAX: usize = 255;
-/// The last place that is told from others; behind it is where all later ones are, which nothing follows.
-const PLACE_MAX: i64 = 16_381;
-const LATER: i64 = 16_383;
-/// Words of a text some of whose places are not kept that are looked for where they follow each other, at a time.
-const RUN_WORDS: [usize; 2] = [2, 3];
-/// Parts of a word that must follow each other: the server takes no more of a query than its stack does.
-const PARTS_MAX: usize = 200;
-
-thread_local! {
-    static CUTTER: RefCell<Option<Connection>> = const { RefCell::new(None) };
+/// A word of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Word<'a> {
+    /// What all its forms have in common; letters and digits only.
+    pub(super) term: Cow<'a, str>,
+    /// Where it stands, in bytes.
+    pub(super) range: Range<usize>,
 }
 
-/// Does something with the database that cuts texts, which has the empty tables `texts`, `words` and `passages`.
-pub(super) fn with_cutter<T>(work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
-    CUTTER.with_borrow_mut(|cutter| {
-        let connection = match cutter.take() {
-            Some(connection) => connection,
-            None => opened()?,
-        };
-        // One that failed is not used again.
-        let done = work(&connection)?;
-        *cutter = Some(connection);
-        Ok(done)
-    })
+/// Returns the words of a text in their order.
+pub(super) fn words_of(text: &str) -> impl Iterator<Item = Word<'_>> {
+    let stemmer = Stemmer::create(Algorithm::English);
+    let mut end = 0;
+    let next = move || {
+        let start = end + text[end..].find(char::is_alphanumeric)?;
+        end = start + length_of_word(&text[start..]);
+        Some(Word { term: term(&stemmer, &text[start..end]), range: start..end })
+    };
+    // Nothing is left of a mark that stands alone.
+    std::iter::from_fn(next).filter(|word| !word.term.is_empty())
 }
 
-fn opened() -> rusqlite::Result<Connection> {
-    let connection = Connection::open_in_memory()?;
-    connection.execute_batch(
-        "CREATE VIRTUAL TABLE texts USING fts5 (text, content = '', tokenize = 'porter unicode61');
-         CREATE VIRTUAL TABLE words USING fts5vocab (texts, 'instance');
-         CREATE VIRTUAL TABLE passages USING fts5 (text, tokenize = 'porter unicode61');",
-    )?;
-    Ok(connection)
-}
-
-/// Returns the words of a spaced text with their places, in the order of the words.
-fn words_of(text: &str) -> Result<Vec<(String, i64)>> {
-    with_cutter(|connection| {
-        connection.prepare_cached("INSERT INTO texts (rowid, text) VALUES (1, ?1)")?.execute([text])?;
-        let mut statement = connection.prepare_cached("SELECT term, offset FROM words")?;
-        let words = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let words = words.collect::<rusqlite::Result<_>>()?;
-        connection.prepare_cached("INSERT INTO texts (texts) VALUES ('delete-all')")?.execute([])?;
-        Ok(words)
-    })
-}
-
-/// Returns the words of a spaced text as PostgreSQL reads a `tsvector`, and how many there are.
-pub(super) fn vector(text: &str) -> Result<(String, u64)> {
-    let mut words = words_of(text)?;
-    let mut vector = String::with_capacity(text.len());
-    let mut is_whole = true;
-    for places in words.chunk_by(|(one, _), (next, _)| one == next) {
-        vector.push_str(&quoted(&kept(&places[0].0)));
-        let told = places.iter().map(|(_, place)| place + 1).filter(|place| *place <= PLACE_MAX);
-        let told: Vec<i64> = told.take(PLACES_MAX).collect();
-        is_whole &= told.len() == places.len();
-        for (at, place) in told.iter().chain(told.is_empty().then_some(&LATER)).enumerate() {
-            let mark = if at == 0 { ':' } else { ',' };
-            // Writing to a string does not fail.
-            let _ = write!(vector, "{mark}{place}");
+/// Returns the terms of a text with a space between them, for an index that knows no other rule than that.
+pub(super) fn joined(text: &str) -> String {
+    let mut joined = String::with_capacity(text.len());
+    for word in words_of(text) {
+        if !joined.is_empty() {
+            joined.push(' ');
         }
-        vector.push(' ');
+        joined.push_str(&word.term);
     }
-    if !is_whole {
-        words.sort_by_key(|(_, place)| *place);
-        let words: Vec<&str> = words.iter().map(|(word, _)| word.as_str()).collect();
-        for run in RUN_WORDS.iter().flat_map(|length| words.windows(*length)) {
-            vector.push_str(&quoted(&kept(&run.join(" "))));
-            vector.push(' ');
-        }
-    }
-    Ok((vector, words.len() as u64))
+    joined
 }
 
-/// Returns what finds a word as PostgreSQL reads a `tsquery`: its parts one behind the other. `None` when it has none.
-pub(super) fn phrase(word: &str) -> Result<Option<String>> {
-    let mut parts = words_of(&spaced(word))?;
-    parts.sort_by_key(|(_, place)| *place);
-    let parts: Vec<&str> = parts.iter().take(PARTS_MAX).map(|(part, _)| part.as_str()).collect();
-    let in_order: Vec<String> = parts.iter().map(|part| quoted(&kept(part))).collect();
-    // Texts whose places are not all kept have these, and no others.
-    let runs = parts.windows(parts.len().min(RUN_WORDS[1]).max(RUN_WORDS[0]));
-    let runs: Vec<String> = runs.map(|run| quoted(&kept(&run.join(" ")))).collect();
-    Ok(match (&in_order[..], &runs[..]) {
-        ([], _) => None,
-        (in_order, []) => Some(format!("({})", in_order.join(" <-> "))),
-        (in_order, runs) => Some(format!("({} | {})", in_order.join(" <-> "), runs.join(" & "))),
-    })
+/// Returns how many bytes the word has that `text` begins with.
+fn length_of_word(text: &str) -> usize {
+    let mut chars = text.char_indices();
+    match chars.next() {
+        Some((_, first)) if is_unspaced(first) => first.len_utf8(),
+        Some(_) | None => chars.find(|(_, char)| !continues_word(*char)).map_or(text.len(), |(end, _)| end),
+    }
 }
 
-/// Returns what is kept of a word, or of some that follow each other.
-fn kept(word: &str) -> Cow<'_, str> {
-    if word.len() <= WORD_BYTES_MAX {
-        return Cow::Borrowed(word);
-    }
-    let mut kept = word[..word.floor_char_boundary(WORD_BEGINNING_BYTES)].to_owned();
-    // No two blanks follow each other in anything else.
-    kept.push_str("  ");
-    for byte in Sha256::digest(word) {
-        let _ = write!(kept, "{byte:02x}");
-    }
-    Cow::Owned(kept)
+fn continues_word(char: char) -> bool {
+    char.is_ascii_alphanumeric()
+        || !char.is_ascii() && !is_unspaced(char) && (char.is_alphanumeric() || is_combining_mark(char))
 }
 
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\\', "\\\\").replace('\'', "''"))
+fn term<'a>(stemmer: &Stemmer, word: &'a str) -> Cow<'a, str> {
+    let folded = match word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()) {
+        true => Cow::Borrowed(word),
+        false if word.is_ascii() => Cow::Owned(word.to_ascii_lowercase()),
+        false => Cow::Owned(folded(word)),
+    };
+    if !STEMMED_BYTES.contains(&folded.len()) || !folded.is_ascii() {
+        return folded;
+    }
+    match folded {
+        Cow::Borrowed(word) => stemmer.stem(word),
+        Cow::Owned(word) => Cow::Owned(stemmer.stem(&word).into_owned()),
+    }
+}
+
+/// Returns a word in lower case, with Latin letters as they are without their diacritics. Of other scripts a letter with a
+/// mark is another letter (й is not и); marks that no letter has are left out.
+fn folded(word: &str) -> String {
+    // By way of the upper case, so that the two forms of a sigma are one.
+    let lowered = word.nfc().flat_map(char::to_uppercase).flat_map(char::to_lowercase);
+    lowered.filter(|char| !matches!(char, '\u{300}'..='\u{36F}')).map(base).collect()
+}
+
+/// Returns the ASCII letter that a letter with diacritics is made of, or the letter itself.
+fn base(letter: char) -> char {
+    let mut first = None;
+    decompose_canonical(letter, |part| first = first.or(Some(part)));
+    first.filter(char::is_ascii_alphabetic).unwrap_or(letter)
+}
+
+const fn is_unspaced(char: char) -> bool {
+    matches!(char,
+        '\u{0E00}'..='\u{0FFF}'      // Thai, Lao, Tibetan
+        | '\u{1000}'..='\u{109F}'    // Myanmar
+        | '\u{1780}'..='\u{17FF}'    // Khmer
+        | '\u{3040}'..='\u{30FF}' | '\u{31F0}'..='\u{31FF}' | '\u{FF66}'..='\u{FF9F}' // Kana
+        | '\u{3400}'..='\u{4DBF}' | '\u{4E00}'..='\u{9FFF}' | '\u{F900}'..='\u{FAFF}'
+        | '\u{20000}'..='\u{323AF}'  // Han
+        | '\u{AC00}'..='\u{D7AF}') // Hangul: spaced, but particles cling to words
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        assert_eq!(joined(text), expected, "{text:?}");
+    }
+
     #[test]
-    fn words_are_those_of_the_embedded_engine() {
-        let (vector, length) = vector("The Runs ran; running ÜBER re-run O'Neil").unwrap();
-        assert_eq!(vector, "'neil':9 'o':8 'ran':3 're':6 'run':2,4,7 'the':1 'uber':5 ");
-        assert_eq!(length, 9);
-        assert_eq!(phrase("running").unwrap().unwrap(), "('run')");
-        assert_eq!(phrase("re-running").unwrap().unwrap(), "('re' <-> 'run' | 're run')");
-        assert_eq!(phrase("日本語").unwrap().unwrap(), "('日' <-> '本' <-> '語' | '日 本 語')");
-        assert_eq!(phrase("...").unwrap(), None);
+    fn forms_of_a_word_are_one_term() {
+        check("run Runs RUNNING ran", "run run run ran");
+        check("parsers nested connecting connection", "parser nest connect connect");
+        check("\u{fc}ber UBER u\u{308}ber \u{1ebf} Caf\u{e9} cafe\u{301}", "uber uber uber e cafe cafe");
+        check("Σίσυφος σίσυφος ΣΊΣΥΦΟΣ", "σίσυφοσ σίσυφοσ σίσυφοσ");
+        check("Straße STRASSE İi", "strass strass ii");
+        check("и\u{306} й и", "й й и");
+    }
+
+    #[test]
+    fn names_are_cut_into_the_words_they_are_made_of() {
+        check("src/parse_table.rs:42", "src pars tabl rs 42");
+        check("O'Neil's re-run, v1.5; x2z", "o neil s re run v1 5 x2z");
+        check(" ... 🦆👩‍👧 \u{1f}\0 ", "");
+    }
+
+    #[test]
+    fn each_character_of_a_script_without_spaces_is_a_word() {
+        check("日本語のAPIs", "日 本 語 の api");
+        check("한국어 test", "한 국 어 test");
+        check("हिन्दी शब्द", "हिन्दी शब्द");
+    }
+
+    #[test]
+    fn a_word_knows_where_it_stands() {
+        let text = "– Énormes, 日本";
+        let found: Vec<(String, &str)> =
+            words_of(text).map(|word| (word.term.into_owned(), &text[word.range])).collect();
+        let expected = [("enorm", "Énormes"), ("日", "日"), ("本", "本")];
+        assert_eq!(found, expected.map(|(term, word)| (term.to_owned(), word)));
     }
 }

@@ -69,21 +69,21 @@ const STORE: &str = "WITH stored AS (
         SELECT n.thread_key, n.seq, n.event_id, n.run_id, n.category, n.event_type, n.created_at,
             CASE WHEN n.turn_of IS NOT NULL THEN nextval(CAST('segue_turns_' || n.turn_of AS regclass)) END,
             n.event_key, n.metadata, n.content
-        FROM unnest(CAST(?1 AS bigint[]), CAST(?2 AS bigint[]), CAST(?3 AS text[]), CAST(?4 AS bytea[]),
-                CAST(?5 AS bytea[]), CAST(?6 AS text[]), CAST(?7 AS text[]), CAST(?8 AS text[]), CAST(?9 AS text[]),
-                CAST(?10 AS text[]), CAST(?11 AS text[]))
+        FROM unnest(CAST($1 AS bigint[]), CAST($2 AS bigint[]), CAST($3 AS text[]), CAST($4 AS bytea[]),
+                CAST($5 AS bytea[]), CAST($6 AS text[]), CAST($7 AS text[]), CAST($8 AS text[]), CAST($9 AS text[]),
+                CAST($10 AS text[]), CAST($11 AS text[]))
             AS n (thread_key, seq, turn_of, event_id, run_id, category, event_type, created_at, event_key, metadata, content)
         RETURNING event_row, turn_index, thread_key),
     turned AS (
         INSERT INTO turns (agent_key, turn_index, event_row)
         SELECT m.agent_key, s.turn_index, s.event_row
-        FROM stored s JOIN unnest(CAST(?12 AS bigint[]), CAST(?13 AS bigint[])) AS m (thread_key, agent_key)
+        FROM stored s JOIN unnest(CAST($12 AS bigint[]), CAST($13 AS bigint[])) AS m (thread_key, agent_key)
             ON m.thread_key = s.thread_key
         WHERE s.turn_index IS NOT NULL)
     UPDATE thread_heads h
     SET last_seq = m.last_seq, message_count = m.message_count, updated_at = m.updated_at, has_prompt = m.has_prompt
-    FROM unnest(CAST(?12 AS bigint[]), CAST(?14 AS bigint[]), CAST(?15 AS bigint[]), CAST(?16 AS text[]),
-            CAST(?17 AS bigint[])) AS m (thread_key, last_seq, message_count, updated_at, has_prompt)
+    FROM unnest(CAST($12 AS bigint[]), CAST($14 AS bigint[]), CAST($15 AS bigint[]), CAST($16 AS text[]),
+            CAST($17 AS bigint[])) AS m (thread_key, last_seq, message_count, updated_at, has_prompt)
     WHERE h.thread_key = m.thread_key";
 
 impl Heads {
@@ -109,7 +109,7 @@ impl Heads {
     }
 
     /// Stores what is to be stored. Nobody waits for it.
-    pub(crate) fn store(&self, connection: &pg::Connection) -> Result<()> {
+    pub(crate) fn store(&self, db: &postgres::Connection) -> Result<()> {
         let rows = self.rows.take();
         if rows.is_empty() {
             return Ok(());
@@ -126,7 +126,7 @@ impl Heads {
             Value::Texts(updated),
             integers(|head| head.has_prompt.into()),
         ]);
-        Ok(connection.send(STORE, values)?)
+        Ok(db.send(STORE, values)?)
     }
 }
 
@@ -158,49 +158,47 @@ fn columns(rows: Vec<EventRow>) -> Vec<Value<'static>> {
     values
 }
 
-/// Returns the thread's head.
-pub(crate) fn head(connection: &Connection, thread_id: ThreadId) -> Result<Head> {
+pub(crate) fn head(db: &Connection, thread_id: ThreadId) -> Result<Head> {
     let id = thread_id.to_string();
-    let known = connection.heads().and_then(|heads| heads.known.borrow().get(&id).cloned());
+    let known = db.heads().and_then(|heads| heads.known.borrow().get(&id).cloned());
     if let Some(known) = known {
         return Ok(known);
     }
-    let found = match connection.dialect() {
-        Dialect::Sqlite => connection
-            .prepare_cached(
+    let found = match db.dialect() {
+        Dialect::Sqlite => db
+            .prepare(
                 "SELECT thread_id, thread_key, last_seq, message_count, updated_at, assistant_id, has_prompt,
                      in_subagent, NULL
-                 FROM thread_heads WHERE thread_id = ?1 AND updated_at IS NOT NULL",
+                 FROM thread_heads WHERE thread_id = $1 AND updated_at IS NOT NULL",
             )?
             .find([&id], read)?,
-        Dialect::Postgres => locked(connection, vec![Some(Cow::Borrowed(id.as_str()))])?.pop(),
+        Dialect::Postgres => locked(db, vec![Some(Cow::Borrowed(id.as_str()))])?.pop(),
     };
     let head = found.ok_or_else(|| not_found("thread", &thread_id))?;
-    if let Some(heads) = connection.heads() {
+    if let Some(heads) = db.heads() {
         heads.put(head.clone());
     }
     Ok(head)
 }
 
 /// Reads the heads of threads that a transaction is about, where that spares a journey for each.
-pub(crate) fn prefetch(connection: &Connection, thread_ids: &[ThreadId]) -> Result<()> {
-    let Some(heads) = connection.heads().filter(|_| !thread_ids.is_empty()) else { return Ok(()) };
+pub(crate) fn prefetch(db: &Connection, thread_ids: &[ThreadId]) -> Result<()> {
+    let Some(heads) = db.heads().filter(|_| !thread_ids.is_empty()) else { return Ok(()) };
     let ids = thread_ids.iter().map(|thread_id| Some(Cow::Owned(thread_id.to_string()))).collect();
-    locked(connection, ids)?.into_iter().for_each(|head| heads.put(head));
+    locked(db, ids)?.into_iter().for_each(|head| heads.put(head));
     Ok(())
 }
 
 /// Whoever writes to a thread waits for who does already, though neither may have named it.
-fn locked(connection: &Connection, ids: Vec<Option<Cow<'_, str>>>) -> Result<Vec<Head>> {
-    connection
-        .prepare_cached(
-            "SELECT h.thread_id, h.thread_key, h.last_seq, h.message_count, h.updated_at, h.assistant_id,
-                 h.has_prompt, h.in_subagent, a.agent_key
-             FROM thread_heads h LEFT JOIN agents a ON a.agent_id = h.assistant_id
-             WHERE h.thread_id = ANY(CAST(?1 AS text[])) AND h.updated_at IS NOT NULL
-             ORDER BY h.thread_key FOR UPDATE OF h",
-        )?
-        .query_map([Value::Texts(ids)], read)
+fn locked(db: &Connection, ids: Vec<Option<Cow<'_, str>>>) -> Result<Vec<Head>> {
+    db.prepare(
+        "SELECT h.thread_id, h.thread_key, h.last_seq, h.message_count, h.updated_at, h.assistant_id,
+             h.has_prompt, h.in_subagent, a.agent_key
+         FROM thread_heads h LEFT JOIN agents a ON a.agent_id = h.assistant_id
+         WHERE h.thread_id = ANY(CAST($1 AS text[])) AND h.updated_at IS NOT NULL
+         ORDER BY h.thread_key FOR UPDATE OF h",
+    )?
+    .query_map([Value::Texts(ids)], read)
 }
 
 fn read(row: &sql::Row<'_>) -> Result<Head> {

@@ -1,35 +1,34 @@
-//! Lists of threads: somebody's, page by page, and how many there are. Metadata are compared here and not by the engine,
+//! Lists of threads: pages for one owner, counts, and states. Metadata and states are compared here and not by the engine,
 //! one thread after the other, so that only those of the page are held.
 
 use std::ops::ControlFlow;
 
-use crate::engines::sql::{self, Connection};
-use protocol::{Thread, ThreadStatus};
+use crate::engines::sql::{self, Connection, Dialect, Row};
+use protocol::{Thread, ThreadFacts, ThreadId, ThreadState, ThreadStatus};
 use serde_json::{Map, Value};
 
 use super::{COLUMNS, read_with};
-use crate::tables::columns::{integer, json, json_column};
+use crate::tables::columns::{count, integer, json, json_column, stored, stored_option};
 use crate::tables::memory::items::matching;
 use crate::tables::{owners, page_limit};
 use crate::{Direction, Error, Result, SortBy, Subagents, ThreadFilter};
 
 /// Returns a page of threads.
-pub(crate) fn list(connection: &Connection, filter: &ThreadFilter) -> Result<Vec<Thread>> {
+pub(crate) fn list(db: &Connection, filter: &ThreadFilter) -> Result<Vec<Thread>> {
     page_limit("threads", filter.limit)?;
-    let mut question = Question::of(filter)?;
+    let mut question = Question::of(db.dialect(), filter)?;
     question.sql.push_str(&format!(" ORDER BY {}", order(filter)));
     let mut skip = 0;
-    if filter.metadata.is_empty() {
+    if is_decided_by_the_engine(filter) {
         question.page(filter);
     } else {
         skip = filter.offset;
     }
-    let mut statement =
-        connection.prepare_cached(&format!("SELECT {COLUMNS} FROM {FROM}{}", question.sql))?;
+    let mut statement = db.prepare(&format!("SELECT {COLUMNS}, {FACTS} FROM {FROM}{}", question.sql))?;
     let mut threads = Vec::new();
     statement.stream(&question.parameters[..], |row| {
         let metadata: Map<String, Value> = json_column(row, "metadata")?;
-        match (matching::contains(&metadata, &filter.metadata), skip) {
+        match (matches(filter, &metadata, read_state(row)?), skip) {
             (false, _) => {}
             (true, 0) => threads.push(read_with(row, metadata)?),
             (true, _) => skip -= 1,
@@ -43,26 +42,66 @@ pub(crate) fn list(connection: &Connection, filter: &ThreadFilter) -> Result<Vec
 }
 
 /// Returns how many threads match.
-pub(crate) fn count_of(connection: &Connection, filter: &ThreadFilter) -> Result<u64> {
-    let question = Question::of(filter)?;
+pub(crate) fn count_of(db: &Connection, filter: &ThreadFilter) -> Result<u64> {
+    let question = Question::of(db.dialect(), filter)?;
     let parameters = &question.parameters[..];
-    if filter.metadata.is_empty() {
+    if is_decided_by_the_engine(filter) {
         let sql = format!("SELECT count(*) FROM {FROM}{}", question.sql);
-        let count: i64 = connection.prepare_cached(&sql)?.query_row(parameters, |row| row.get(0))?;
+        let count: i64 = db.prepare(&sql)?.query_row(parameters, |row| row.get(0))?;
         return Ok(count.unsigned_abs());
     }
     let mut statement =
-        connection.prepare_cached(&format!("SELECT t.metadata FROM {FROM}{}", question.sql))?;
+        db.prepare(&format!("SELECT t.metadata, h.status, {FACTS} FROM {FROM}{}", question.sql))?;
     let mut count = 0;
     statement.stream(parameters, |row| {
-        count += u64::from(matching::contains(&json_column(row, "metadata")?, &filter.metadata));
+        count += u64::from(matches(filter, &json_column(row, "metadata")?, read_state(row)?));
         Ok(ControlFlow::Continue(()))
     })?;
     Ok(count)
 }
 
+/// Returns the states of threads.
+pub(crate) fn states(db: &Connection, thread_ids: &[ThreadId]) -> Result<Vec<(ThreadId, ThreadState)>> {
+    if thread_ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    page_limit("states of threads", thread_ids.len())?;
+    let ids: Vec<String> = thread_ids.iter().map(ToString::to_string).collect();
+    let mut statement = db.prepare(&format!(
+        "SELECT h.thread_id, h.status, {FACTS} FROM {FROM} AND h.thread_id IN ({})",
+        db.dialect().texts_in_list("$1")
+    ))?;
+    statement.query_map([json(&ids)?], |row| Ok((stored(row, "thread_id")?, read_state(row)?)))
+}
+
 const FROM: &str =
     "thread_heads h JOIN threads t ON t.thread_key = h.thread_key WHERE h.updated_at IS NOT NULL";
+
+/// The facts behind a thread's state that are in other tables. They matter for interrupted threads alone, which are few.
+const FACTS: &str = "
+    CASE WHEN h.status = 'interrupted' THEN (SELECT r.status FROM checkpoints c JOIN runs r ON r.run_id = c.run_id
+        WHERE c.thread_key = h.thread_key) END AS last_run,
+    CAST(CASE WHEN h.status = 'interrupted' AND EXISTS (SELECT 1 FROM interrupts i
+        WHERE i.thread_id = h.thread_id AND i.status = 'pending') THEN 1 ELSE 0 END AS BIGINT) AS pending_interrupts";
+
+fn read_state(row: &Row<'_>) -> Result<ThreadState> {
+    Ok(ThreadState::of(ThreadFacts {
+        status: stored(row, "status")?,
+        last_run: stored_option(row, "last_run")?,
+        has_pending_interrupt: count(row, "pending_interrupts")? > 0,
+    }))
+}
+
+/// Returns whether the conditions in SQL say everything that the filter does.
+fn is_decided_by_the_engine(filter: &ThreadFilter) -> bool {
+    let follows_from_status = |state: ThreadState| state.status() != ThreadStatus::Interrupted;
+    filter.metadata.is_empty() && filter.state.is_none_or(follows_from_status)
+}
+
+/// Returns whether a thread that meets the conditions in SQL meets the others as well.
+fn matches(filter: &ThreadFilter, metadata: &Map<String, Value>, state: ThreadState) -> bool {
+    matching::contains(metadata, &filter.metadata) && filter.state.is_none_or(|wanted| wanted == state)
+}
 
 /// The conditions of a filter.
 struct Question {
@@ -71,40 +110,46 @@ struct Question {
 }
 
 impl Question {
-    fn of(filter: &ThreadFilter) -> Result<Self> {
+    fn of(dialect: Dialect, filter: &ThreadFilter) -> Result<Self> {
         let mut question = Self { sql: String::new(), parameters: Vec::new() };
         let Some(scope) = &filter.scope else {
             return Err(Error::Invalid { what: "threads", reason: "nobody said whose".to_owned() });
         };
         if let Some(owner) = owners::of(Some(scope)) {
-            let condition = match filter.parent_id {
+            let owner = question.parameter(owner.to_owned());
+            question.and(&match filter.parent_id {
                 // Of both: the one leads the index of what was active lately, the other that of what was created lately.
-                None => "h.owner = ? AND t.owner = ?",
+                None => format!("h.owner = {owner} AND t.owner = {owner}"),
                 // The children of one are few beside what an owner has.
-                Some(_) => "+h.owner = ?",
-            };
-            question.add(condition, owner.to_owned());
+                Some(_) => format!("{} = {owner}", dialect.unindexed("h.owner")),
+            });
         }
         if let Some(assistant_id) = &filter.assistant_id {
-            question.add("t.assistant_id = ?", assistant_id.to_string());
+            let assistant_id = question.parameter(assistant_id.to_string());
+            question.and(&format!("t.assistant_id = {assistant_id}"));
         }
         if let Some(parent_id) = filter.parent_id {
-            question.add("t.parent_id = ?", parent_id.to_string());
+            let parent_id = question.parameter(parent_id.to_string());
+            question.and(&format!("t.parent_id = {parent_id}"));
         }
         if filter.subagents == Subagents::Hidden {
-            question.sql.push_str(" AND h.in_subagent = 0");
+            question.and("h.in_subagent = 0");
         }
         if !filter.ids.is_empty() {
             let ids: Vec<String> = filter.ids.iter().map(ToString::to_string).collect();
-            question.add("h.thread_id IN (SELECT value FROM json_each(?))", json(&ids)?);
+            let ids = question.parameter(json(&ids)?);
+            question.and(&format!("h.thread_id IN ({})", dialect.texts_in_list(&ids)));
         }
         if !filter.statuses.is_empty() {
             let statuses = ThreadStatus::ALL.into_iter().filter(|status| filter.statuses.contains(status));
             let names: Vec<_> = statuses.map(ThreadStatus::as_str).collect();
-            question.sql.push_str(&format!(" AND h.status IN ('{}')", names.join("', '")));
+            question.and(&format!("h.status IN ('{}')", names.join("', '")));
+        }
+        if let Some(state) = filter.state {
+            question.and(&format!("h.status = '{}'", state.status().as_str()));
         }
         if let Some(key) = filter.lacking {
-            question.sql.push_str(&format!(" AND json_extract(t.metadata, '$.{key}') IS NULL"));
+            question.and(&format!("{} IS NULL", dialect.json_field("t.metadata", key)));
         }
         if let Some(text) = &filter.text {
             question.add_text(text);
@@ -112,12 +157,16 @@ impl Question {
         Ok(question)
     }
 
-    /// Adds a condition in which `?` stands for the value.
-    fn add(&mut self, condition: &str, value: String) {
+    /// Adds a parameter, and returns how conditions name it.
+    fn parameter(&mut self, value: impl Into<sql::Value<'static>>) -> String {
         self.parameters.push(value.into());
-        let place = format!("?{}", self.parameters.len());
+        format!("${}", self.parameters.len())
+    }
+
+    /// Adds a condition.
+    fn and(&mut self, condition: &str) {
         self.sql.push_str(" AND ");
-        self.sql.push_str(&condition.replace('?', &place));
+        self.sql.push_str(condition);
     }
 
     /// Adds that the name or the first prompt contains the text. Engines know the capitals of ASCII alone, so that those of
@@ -131,20 +180,18 @@ impl Question {
         ways.dedup();
         let mut conditions = Vec::new();
         for way in ways {
-            self.parameters.push(pattern(&way.to_ascii_lowercase()).into());
-            let place = self.parameters.len();
+            let pattern = self.parameter(pattern(&way.to_ascii_lowercase()));
             for column in ["t.name", "t.first_prompt"] {
-                conditions.push(format!("lower({column}) LIKE ?{place} ESCAPE '!'"));
+                conditions.push(format!("lower({column}) LIKE {pattern} ESCAPE '!'"));
             }
         }
-        self.sql.push_str(&format!(" AND ({})", conditions.join(" OR ")));
+        self.and(&format!("({})", conditions.join(" OR ")));
     }
 
     fn page(&mut self, filter: &ThreadFilter) {
-        self.parameters.push(integer(filter.limit as u64).into());
-        self.parameters.push(integer(filter.offset as u64).into());
-        let count = self.parameters.len();
-        self.sql.push_str(&format!(" LIMIT ?{} OFFSET ?{count}", count - 1));
+        let limit = self.parameter(integer(filter.limit as u64));
+        let offset = self.parameter(integer(filter.offset as u64));
+        self.sql.push_str(&format!(" LIMIT {limit} OFFSET {offset}"));
     }
 }
 
@@ -183,7 +230,7 @@ mod tests {
 
     #[track_caller]
     fn check(filter: &ThreadFilter, index: &str) {
-        let mut question = Question::of(filter).unwrap();
+        let mut question = Question::of(Dialect::Sqlite, filter).unwrap();
         question.sql.push_str(&format!(" ORDER BY {}", order(filter)));
         question.page(filter);
         let plan = plan(&format!("SELECT {COLUMNS} FROM {FROM}{}", question.sql));
@@ -196,7 +243,7 @@ mod tests {
         for order in [Sort::default(), Sort::NEWEST] {
             let parent_id = Some(protocol::ThreadId::generate());
             let filter = ThreadFilter { parent_id, order, ..ThreadFilter::of(Scope::Owner(None), 10) };
-            let mut question = Question::of(&filter).unwrap();
+            let mut question = Question::of(Dialect::Sqlite, &filter).unwrap();
             question.sql.push_str(&format!(" ORDER BY {}", super::order(&filter)));
             question.page(&filter);
             let plan = plan(&format!("SELECT {COLUMNS} FROM {FROM}{}", question.sql));

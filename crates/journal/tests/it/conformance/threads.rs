@@ -5,8 +5,8 @@ use journal::{
     SortBy, Subagents, ThreadFilter, ThreadPatch, Write,
 };
 use protocol::{
-    AssistantId, HandoffStatus, Message, NewEvent, ParentKind, RunId, RunStatus, Scope, Thread, ThreadId,
-    ThreadStatus, Usage,
+    AssistantId, HandoffStatus, Message, NewEvent, ParentKind, Run, RunId, RunStatus, Scope, Thread,
+    ThreadId, ThreadState, ThreadStatus, Usage,
 };
 use serde_json::{Map, Value, json};
 
@@ -225,6 +225,62 @@ pub async fn h4_tokens_of_a_page_of_threads_are_told_at_once(store: Subject) {
     assert_eq!(store.thread_tokens(&asked).await.unwrap(), [(run.thread_id, 18)]);
     let first = run.thread_id;
     assert!(matches!(store.thread_tokens(&vec![first; PAGE_ROWS_MAX + 1]).await, Err(Error::Invalid { .. })));
+}
+
+pub async fn h4_a_stopped_thread_is_told_from_one_that_waits_for_an_answer(store: Subject) {
+    let ended = |run: &Run, status| {
+        let patch = RunPatch { status: Some(status), ..RunPatch::default() };
+        Write::UpdateRun { run_id: run.run_id, patch }
+    };
+    let left_interrupted = |run: &Run| {
+        let patch = ThreadPatch { status: Some(ThreadStatus::Interrupted), ..ThreadPatch::default() };
+        vec![
+            Write::PutCheckpoint(checkpoint(run, 1)),
+            Write::UpdateThread { thread_id: run.thread_id, patch },
+        ]
+    };
+    let stopped = create_run(&*store, "one").await;
+    let mut writes = left_interrupted(&stopped);
+    writes.push(ended(&stopped, RunStatus::Cancelled));
+    commit(&*store, writes).await.unwrap();
+    let asking = create_run(&*store, "one").await;
+    let mut writes = left_interrupted(&asking);
+    writes.push(Write::RaiseInterrupt(interrupt(&asking, "tools", 1)));
+    writes.push(ended(&asking, RunStatus::Interrupted));
+    commit(&*store, writes).await.unwrap();
+    // A run was stopped, and the question of another one waits still.
+    let both = create_run(&*store, "one").await;
+    let mut writes = left_interrupted(&both);
+    writes.push(Write::RaiseInterrupt(interrupt(&both, "tools", 1)));
+    writes.push(ended(&both, RunStatus::Cancelled));
+    commit(&*store, writes).await.unwrap();
+    let idle = create(&*store).await;
+
+    let mut expected = [
+        (stopped.thread_id, ThreadState::Stopped),
+        (asking.thread_id, ThreadState::NeedsYou),
+        (both.thread_id, ThreadState::NeedsYou),
+        (idle, ThreadState::Idle),
+    ];
+    let asked: Vec<ThreadId> = expected.iter().map(|(id, _)| *id).chain([ThreadId::generate()]).collect();
+    let mut states = store.thread_states(&asked).await.unwrap();
+    states.sort_unstable_by_key(|(id, _)| *id);
+    expected.sort_unstable_by_key(|(id, _)| *id);
+    assert_eq!(states, expected);
+    assert!(store.thread_states(&[]).await.unwrap().is_empty());
+    assert!(matches!(store.thread_states(&vec![idle; PAGE_ROWS_MAX + 1]).await, Err(Error::Invalid { .. })));
+
+    for state in ThreadState::ALL {
+        let filter = ThreadFilter { state: Some(state), ..page(10) };
+        let in_state = expected.iter().filter(|(_, other)| *other == state);
+        let in_state: Vec<ThreadId> = in_state.map(|(id, _)| *id).collect();
+        let mut listed = ids(&store.threads(filter.clone()).await.unwrap());
+        listed.sort_unstable();
+        assert_eq!(listed, in_state, "{state:?}");
+        assert_eq!(store.thread_count(filter).await.unwrap(), in_state.len() as u64, "{state:?}");
+    }
+    let second = ThreadFilter { state: Some(ThreadState::NeedsYou), offset: 1, ..page(1) };
+    assert_eq!(store.threads(second).await.unwrap().len(), 1);
 }
 
 pub async fn h4_a_list_can_be_sorted_by_what_people_see(store: Subject) {

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use cluster::{Cluster, Cut, Database, Proxy};
 use journal::{Error, Fence, PoolSettings, Postgres, RunPatch, Store, Transaction, Write};
 use protocol::{Run, RunStatus, Seq, ThreadId};
+use test_postgres::{Cluster, Cut, Database, Proxy};
 
 use crate::backends::POOL;
 use crate::conformance::fixtures::{

@@ -22,8 +22,8 @@ use crate::conformance::fixtures::{
 };
 
 /// A database, and stores of so many processes on it.
-pub async fn processes(number: usize) -> (cluster::Database, Vec<Arc<Postgres>>) {
-    let database = cluster::Database::create().unwrap();
+pub async fn processes(number: usize) -> (test_postgres::Database, Vec<Arc<Postgres>>) {
+    let database = test_postgres::Database::create().unwrap();
     let mut stores = Vec::new();
     for _ in 0..number {
         stores.push(Arc::new(Postgres::open(&database.socket_url(), POOL).await.unwrap()));
@@ -449,7 +449,7 @@ async fn a_run_that_is_forgotten_while_people_rate_it_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn j9_eight_processes_may_open_a_new_database_at_once() {
-    let database = cluster::Database::create().unwrap();
+    let database = test_postgres::Database::create().unwrap();
     let url = database.socket_url();
     let opened = (0..8).map(|_| {
         let url = url.clone();

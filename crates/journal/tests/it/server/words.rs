@@ -64,7 +64,7 @@ struct Both {
     sqlite: Sqlite,
     postgres: std::sync::Arc<journal::Postgres>,
     threads: [ThreadId; 2],
-    _database: cluster::Database,
+    _database: test_postgres::Database,
 }
 
 impl Both {

@@ -8,6 +8,8 @@ use model::tokens;
 use protocol::{Block, Message, Seq};
 use runtime::Context;
 
+use super::Between;
+
 /// Turns of one summary: more of them are told too little of each.
 const TURNS_PER_SUMMARY: usize = 100;
 /// Seconds without a word after which another summary begins: what was said then is another matter.
@@ -50,9 +52,7 @@ impl<'a> Limit<'a> {
 /// The oldest turns of a context, with everything between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Leaving {
-    /// The first event that leaves.
     pub first_seq: Seq,
-    /// The last one.
     pub last_seq: Seq,
     /// Whether nothing that comes before them stays, but for what stands for condensed messages.
     pub is_oldest: bool,
@@ -60,8 +60,8 @@ pub(super) struct Leaving {
 
 impl Leaving {
     /// Returns the events between which it is.
-    pub(super) const fn between(&self) -> (Seq, Seq) {
-        (self.first_seq.saturating_sub(1), self.last_seq + 1)
+    pub(super) const fn between(&self) -> Between {
+        Between { after: self.first_seq.saturating_sub(1), before: self.last_seq + 1 }
     }
 }
 
@@ -118,8 +118,8 @@ fn may_leave_what_comes_first(context: &Context) -> bool {
 /// Returns about how many tokens a message is, with the media that are sent with it.
 fn cost(context: &Context, message: &Message) -> u64 {
     let media = message.content().iter().filter_map(|block| match block {
-        Block::Media { sha256: Some(sha256), .. } => context.media.get_key_value(sha256),
-        _ => None,
+        Block::Media { sha256, .. } => context.media.get_key_value(sha256.as_ref()?),
+        Block::Text { .. } | Block::ToolCall { .. } | Block::Thinking { .. } | Block::Opaque { .. } => None,
     });
     let media: BTreeMap<_, _> = media.map(|(sha256, bytes)| (sha256.clone(), bytes.clone())).collect();
     tokens::of_message(message) + tokens::of_media(&media)
@@ -130,7 +130,6 @@ fn cost(context: &Context, message: &Message) -> u64 {
 pub(super) struct Logged {
     pub turn_index: u64,
     pub seq: Seq,
-    /// Whether a person said it.
     pub is_persons: bool,
     /// When, in seconds.
     pub second: i64,

@@ -3,7 +3,7 @@
 use memory::{NoSummary, SummarizationError, TurnWindow};
 use model::NoAnswer;
 use protocol::{Event, EventType};
-use scripted::{Fault, Reply, Stop};
+use test_model::{Fault, Reply, Stop};
 
 use super::{Desk, agent};
 

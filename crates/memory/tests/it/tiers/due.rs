@@ -6,8 +6,8 @@ use journal::{OutboxItem, Write};
 use memory::{Settings, Settled, Tiering};
 use protocol::{ArchiveReason, CompactionUndone, EventType, NewEvent, ParentKind, ThreadId};
 use runtime::{Contexts, Frame, Frames, Item};
-use scripted::{Place, Reply};
 use serde_json::json;
+use test_model::{Place, Reply};
 use tokio_util::sync::CancellationToken;
 
 use super::{Desk, agent, always, at, subagent};

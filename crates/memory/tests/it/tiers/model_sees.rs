@@ -2,7 +2,7 @@
 
 use memory::{SummarizationError, TurnWindow};
 use model::tokens;
-use scripted::{Matcher, Reply, Stop};
+use test_model::{Matcher, Reply, Stop};
 use unicode_segmentation::UnicodeSegmentation;
 
 use super::{Desk, agent, always, texts};

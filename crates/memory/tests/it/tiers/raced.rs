@@ -6,8 +6,8 @@ use std::sync::Arc;
 use journal::Write;
 use memory::{SummarizationError, TurnWindow};
 use protocol::{ArchiveReason, EventType, NewEvent, Seq, ThreadId};
-use scripted::{Place, Reply};
 use serde_json::json;
+use test_model::{Place, Reply};
 
 use super::due::{SUMMARY, talk, talked};
 use super::{Desk, agent, always, at};

@@ -7,8 +7,8 @@ use journal::Store;
 use memory::{Settings, SummarizationHandoff, TieredMemoryHook, TurnWindow};
 use protocol::{EventType, Message, NewEvent, ThreadId};
 use runtime::{Failure, Hook, NextCall, StepContext, ToolCall, ToolOutput};
-use scripted::Reply;
 use serde_json::json;
+use test_model::Reply;
 
 use super::{agent, at};
 use crate::world::World;

@@ -3,8 +3,8 @@
 use journal::Write;
 use memory::{SummarizationError, TurnWindow};
 use protocol::{ArchiveReason, EventType, InterruptId, ParentKind, Thread, ThreadId, TurnRole};
-use scripted::{Place, Reply};
 use serde_json::json;
+use test_model::{Place, Reply};
 
 use super::{Desk, agent, always, at};
 

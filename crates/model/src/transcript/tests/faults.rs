@@ -11,7 +11,6 @@ use crate::transcript::{Args, Conversation, Media, Own, Piece, Profile, Rule, Sp
 
 const ANTHROPIC: Profile = Profile::of(Provider::Anthropic);
 
-/// Returns the messages as they are.
 fn as_is(messages: &[Message]) -> Conversation<'_> {
     let said = |message| (speaker(message), Message::content(message).iter().map(piece).collect());
     Conversation::of(messages.iter().map(said).collect())

@@ -122,7 +122,7 @@ impl Events {
 
 impl Decoder for Events {
     fn feed(&mut self, data: &str) -> Result<Vec<Part>, Fault> {
-        let event: Value = serde_json::from_str(data).map_err(|error| Fault::unreadable(&error))?;
+        let event: Value = serde_json::from_str(data).map_err(|error| Fault::unreadable(&error, data))?;
         let key = (event["index"].as_u64().unwrap_or_default(), 0);
         match text_of(&event, "type") {
             "message_start" => {

@@ -101,7 +101,7 @@ impl Decoder for Events {
             self.progress = Progress::Over;
             return Ok(Vec::new());
         }
-        let event: Value = serde_json::from_str(data).map_err(|error| Fault::unreadable(&error))?;
+        let event: Value = serde_json::from_str(data).map_err(|error| Fault::unreadable(&error, data))?;
         if event.get("error").is_some_and(|error| !error.is_null()) || event["object"] == "error" {
             return Err(Fault::Reported(Report::in_stream(&event)));
         }

@@ -86,7 +86,7 @@ impl Events {
 
 impl Decoder for Events {
     fn feed(&mut self, data: &str) -> Result<Vec<Part>, Fault> {
-        let event: Value = serde_json::from_str(data).map_err(|error| Fault::unreadable(&error))?;
+        let event: Value = serde_json::from_str(data).map_err(|error| Fault::unreadable(&error, data))?;
         if event.get("error").is_some() {
             return Err(Fault::Reported(Report::in_stream(&event)));
         }

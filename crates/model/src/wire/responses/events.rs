@@ -108,7 +108,7 @@ impl Decoder for Events {
         if data.trim() == "[DONE]" {
             return Ok(Vec::new());
         }
-        let event: Value = serde_json::from_str(data).map_err(|error| Fault::unreadable(&error))?;
+        let event: Value = serde_json::from_str(data).map_err(|error| Fault::unreadable(&error, data))?;
         self.take(&event)?;
         Ok(self.answer.take_parts())
     }

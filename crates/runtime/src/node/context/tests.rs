@@ -160,7 +160,7 @@ fn little_media_is_kept_and_none_of_the_newest_context_is_let_go() {
         [(20, vec![20]), (10, vec![20, 10]), (20, vec![0, 10, 20]), (40, vec![0, 0, 0, 40])]
     {
         contexts.keep(kept(megabytes));
-        let all = contexts.kept.lock().unwrap();
+        let all = contexts.kept.lock();
         let all: Vec<usize> =
             all.iter().map(|kept| kept.context.media.values().map(|bytes| bytes.len() >> 20).sum()).collect();
         assert_eq!(all, expected);
@@ -174,7 +174,7 @@ async fn no_more_contexts_are_kept_than_the_limit() {
         let (store, thread_id) = journal_of(messages(1).collect()).await;
         contexts.read(&store, thread_id).await.unwrap();
     }
-    assert_eq!(contexts.kept.lock().unwrap().len(), CONTEXTS_MAX);
+    assert_eq!(contexts.kept.lock().len(), CONTEXTS_MAX);
 }
 
 #[test]

@@ -7,7 +7,6 @@ use jiff::{SignedDuration, Timestamp};
 /// A moment in the past. Without an offset it is in UTC, as everything that is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
-    /// That moment.
     At(Timestamp),
     /// That time of the present day.
     Today(Time),

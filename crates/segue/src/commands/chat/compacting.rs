@@ -1,10 +1,11 @@
 //! Condensing in a chat: `/compact`, `/uncompact` and `/context`. They do what the commands of the same names do.
 
+use terminal::Spent;
+use terminal::window::report;
+
 use crate::commands::chat::Chat;
 use crate::commands::compact::{self, Asked, Purpose, Reached};
 use crate::exit::{Code, Failure};
-use crate::terminal::show::window::report;
-use crate::terminal::work::stream::Spent;
 
 /// Where the originals are, and the way back.
 const ORIGINALS: &str = "The originals stay: /history --expand shows them, /uncompact takes it back.";
@@ -19,15 +20,13 @@ impl Chat {
         self.total = None;
         self.is_changed = true;
         let mut spent = Spent::default();
-        let reached = compact::condense(&self.context, thread_id, asked, (&mut self.typed, &mut spent)).await;
+        let reached = compact::condense(&self.context, thread_id, asked, &mut self.typed, &mut spent).await;
         if !matches!(reached, Ok(Some(Reached::Condensed(_)))) {
             // What was typed for a smaller context is looked at again before it is sent.
             self.typed.hold();
         }
         let Some(reached) = reached? else { return self.say(compact::STOPPED) };
-        for line in compact::told(&self.context.screen, &reached) {
-            self.context.screen.line(line)?;
-        }
+        self.context.screen.lines(compact::told(&self.context.screen, &reached))?;
         match &reached {
             Reached::Condensed(done) if done.is_stored => {
                 // What is condensed goes to memory too.
@@ -46,9 +45,9 @@ impl Chat {
                 .with_hint("/uncompact always takes the newest compaction back"));
         }
         let Some(thread_id) = self.current()? else { return Ok(()) };
-        let undone = match self.context.agent.uncompact(thread_id).await {
-            Err(agent::Error::NothingToUndo { .. }) => {
-                return self.say("Nothing to take back: nothing is condensed here.");
+        let undone = match self.context.agent.threads().uncompact(thread_id).await {
+            Err(agent::Error::Thread(agent::ThreadError::NothingToUndo(_))) => {
+                return self.say("Nothing to take back: nothing is compacted here.");
             }
             undone => undone?,
         };
@@ -60,9 +59,7 @@ impl Chat {
     pub(super) async fn window(&self) -> Result<(), Failure> {
         let Some(thread_id) = self.current()? else { return Ok(()) };
         let filled = compact::filled(&self.context, thread_id).await?;
-        for line in report(&self.context.screen, &filled) {
-            self.context.screen.line(line)?;
-        }
+        self.context.screen.lines(report(&self.context.screen, &filled))?;
         Ok(())
     }
 }

@@ -4,13 +4,11 @@ use agent::{Agent, HistoryItem, HistoryQuery};
 use protocol::message::joined_text;
 use protocol::{Message, ToolMessage};
 use serde_json::Value;
+use terminal::calls::title;
+use terminal::{Column, dollars, one_line, safe, table, tokens};
 
 use crate::commands::chat::Chat;
 use crate::exit::{Code, Failure};
-use crate::terminal::show::calls::title;
-use crate::terminal::text::amount::{self, tokens};
-use crate::terminal::text::safe::{one_line, safe};
-use crate::terminal::text::table::{Column, table};
 
 /// Where most tools come from, which needs not be said.
 const BUILT_IN: &str = "built in";
@@ -36,8 +34,8 @@ impl Chat {
 
     pub(super) async fn cost(&self) -> Result<(), Failure> {
         let Some(thread_id) = self.current()? else { return Ok(()) };
-        let report = self.context.agent.cost(thread_id).await?;
-        let price = |dollars: Option<f64>| dollars.map_or_else(|| "?".to_owned(), amount::dollars);
+        let report = self.context.agent.threads().cost_report(thread_id).await?;
+        let price = |sum: Option<f64>| sum.map_or_else(|| "?".to_owned(), dollars);
         let rows: Vec<Vec<String>> = report
             .models
             .iter()
@@ -64,22 +62,18 @@ impl Chat {
             Column::Right("OUT"),
             Column::Right("COST"),
         ];
-        for line in table(&self.context.screen, &columns, &rows) {
-            self.context.screen.line(line)?;
-        }
+        self.context.screen.lines(table(&self.context.screen, &columns, &rows))?;
         match report.dollars {
-            Some(dollars) => self.say(&format!(
-                "{} in all, by the prices of {}",
-                amount::dollars(dollars),
-                report.prices_as_of
-            )),
+            Some(sum) => {
+                self.say(&format!("{} in all, by the prices of {}", dollars(sum), report.prices_as_of))
+            }
             None => self.say("A price is not known; set it under [prices] in config.toml."),
         }
     }
 
     /// Shows the tools and what becomes of their calls, and the skills.
     pub(super) async fn tools(&self) -> Result<(), Failure> {
-        let tools = self.context.agent.tools().await?;
+        let tools = self.context.agent.admin().tools().await?;
         let rows: Vec<Vec<String>> = tools
             .iter()
             .map(|tool| {
@@ -93,18 +87,14 @@ impl Chat {
             Column::Left("FROM"),
             Column::Flexible("WHAT IT DOES"),
         ];
-        for line in table(&self.context.screen, &columns, &rows) {
-            self.context.screen.line(line)?;
-        }
-        let found = self.context.agent.skills().await?;
+        self.context.screen.lines(table(&self.context.screen, &columns, &rows))?;
+        let found = self.context.agent.admin().skills().await?;
         let rows: Vec<Vec<String>> =
             found.skills.iter().map(|skill| vec![one_line(&skill.name), about(&skill.description)]).collect();
         if !rows.is_empty() {
             self.context.screen.line("")?;
             let columns = [Column::Left("SKILL"), Column::Flexible("WHAT IT IS FOR")];
-            for line in table(&self.context.screen, &columns, &rows) {
-                self.context.screen.line(line)?;
-            }
+            self.context.screen.lines(table(&self.context.screen, &columns, &rows))?;
         }
         for notice in &found.notices {
             self.context.notice(notice);
@@ -127,6 +117,7 @@ impl Chat {
         let messages: Vec<Message> = self
             .context
             .agent
+            .threads()
             .history_page(thread_id, &query)
             .await?
             .entries
@@ -164,9 +155,7 @@ impl Chat {
             screen.line(style.code(line))?;
         }
         screen.line(style.dim("────"))?;
-        for line in safe(&joined_text(&result.content)).lines() {
-            screen.line(line)?;
-        }
+        screen.lines(safe(&joined_text(&result.content)).lines())?;
         Ok(())
     }
 }

@@ -2,14 +2,10 @@
 //! do about it. When that is the case is a rule of the `handoff` room; without an answer nothing changes.
 
 use agent::Fullness;
+use terminal::{Audience, Choice, Typed, ask_amid, tokens, wrap};
 
 use crate::commands::chat::Chat;
 use crate::exit::Failure;
-use crate::terminal::ask::question::{Choice, ask_amid};
-use crate::terminal::screen::Audience;
-use crate::terminal::text::amount::tokens;
-use crate::terminal::text::wrap::wrap;
-use crate::terminal::work::typed::Typed;
 
 /// What can be done about a full context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,14 +35,14 @@ impl Chat {
         if screen.audience == Audience::Program || self.typed != Typed::default() {
             return Ok(());
         }
-        match agent.pending(thread_id).await {
+        match agent.runs().pending_interrupts(thread_id).await {
             Ok(pending) if pending.is_empty() => {}
             Ok(_) => return Ok(()),
             Err(error) => return self.tell(error.into()),
         }
         screen.line(screen.style.warn(wrap(&told(&full), screen.text_columns(), "", "")))?;
         let way = ask_amid(screen, &WAYS, "Not now", &mut self.typed)?;
-        if let Err(error) = agent.proposed_at(thread_id, full.tokens).await {
+        if let Err(error) = agent.handoffs().proposed_at(thread_id, full.tokens).await {
             self.tell(error.into())?;
         }
         let done = match way {

@@ -3,16 +3,13 @@
 
 use agent::{HandoffRequest, PendingHandoff, RunEnd};
 use protocol::{Decision, ThreadId};
+use terminal::{Audience, Choice, ask_amid, one_line, wrap};
 
 use crate::commands::chat::Chat;
 use crate::commands::handoff::show_child;
 use crate::commands::review::{self, Left, Review};
 use crate::commands::threads::ago;
 use crate::exit::{Code, Failure};
-use crate::terminal::ask::question::{Choice, ask_amid};
-use crate::terminal::screen::Audience;
-use crate::terminal::text::safe::one_line;
-use crate::terminal::text::wrap::wrap;
 
 /// What a handoff is, in a word.
 const BRIDGE: &str = "A bridge of context, not a fork: only what you see here and accept goes along; this thread stays as it is.";
@@ -37,7 +34,6 @@ enum Answer {
 /// What a review was begun for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Occasion {
-    /// The handoff itself.
     Handoff,
     /// `/new`: a blank thread is what was asked for.
     New,
@@ -98,7 +94,7 @@ impl Chat {
     pub(super) async fn begin(&mut self) -> Result<(), Failure> {
         let thread = match &self.thread {
             Some(thread) if self.context.screen.audience == Audience::Person => {
-                Some(self.context.agent.find_thread(&thread.thread_id.to_string()).await?)
+                Some(self.context.agent.threads().find(&thread.thread_id.to_string()).await?)
             }
             Some(_) | None => None,
         };
@@ -127,7 +123,7 @@ impl Chat {
 
     /// Offers a handoff of the thread that waits for a decision.
     pub(super) async fn offer_pending(&mut self, thread_id: ThreadId) -> Result<(), Failure> {
-        let waiting = self.context.agent.pending_handoffs(Some(thread_id)).await?;
+        let waiting = self.context.agent.handoffs().pending(Some(thread_id)).await?;
         let Some(pending) = waiting.into_iter().next() else { return Ok(()) };
         let (screen, title) = (&self.context.screen, one_line(&pending.proposal.summary_json.title));
         let since = ago(jiff::Timestamp::now(), pending.handoff.created_at);
@@ -152,7 +148,7 @@ impl Chat {
         if self.context.screen.audience == Audience::Program {
             return Ok(None);
         }
-        let waiting = self.context.agent.pending_handoffs(Some(thread_id)).await?;
+        let waiting = self.context.agent.handoffs().pending(Some(thread_id)).await?;
         let is_asked = |pending: &PendingHandoff| {
             end.interrupts.iter().any(|asked| asked.interrupt_id == pending.interrupt.interrupt_id)
         };
@@ -193,7 +189,7 @@ impl Chat {
 
     /// Returns whether a handoff of the thread waits; what cannot be read is not told.
     async fn waits(&self, thread_id: ThreadId) -> bool {
-        let waiting = self.context.agent.pending_handoffs(Some(thread_id)).await;
+        let waiting = self.context.agent.handoffs().pending(Some(thread_id)).await;
         waiting.is_ok_and(|waiting| !waiting.is_empty())
     }
 
@@ -238,7 +234,7 @@ impl Chat {
             Left::Decided(decided) => match decided.child_thread_id {
                 Some(child) => {
                     show_child(&self.context, &decided, child).await?;
-                    let child = self.context.agent.find_thread(&child.to_string()).await?;
+                    let child = self.context.agent.threads().find(&child.to_string()).await?;
                     self.go_to(Some(child));
                     self.say("You are in the new thread; the summary goes into its first turn, once.")
                         .map(|()| None)

@@ -8,13 +8,16 @@ pub(super) mod paste;
 
 use std::borrow::Cow;
 use std::io::{self, BufRead};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use reedline::{
     ColumnarMenu, EditCommand, Emacs, KeyCode, KeyModifiers, MenuBuilder, Prompt, PromptEditMode,
     PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, Signal, ValidationResult, Validator,
     default_emacs_keybindings,
 };
+use terminal::signals::During;
+use terminal::{Audience, Cursor, Style};
 
 use self::completion::Completion;
 pub(super) use self::completion::Known;
@@ -23,9 +26,6 @@ use self::history::History;
 use self::paste::{Pastes, Pasting, Written};
 use crate::commands::Context;
 use crate::exit::Failure;
-use crate::terminal::screen::{Audience, Cursor};
-use crate::terminal::signals::During;
-use crate::terminal::text::style::Style;
 
 /// What stands before a line.
 pub(super) const PROMPT: &str = "segue> ";
@@ -54,11 +54,9 @@ pub(super) struct Lines {
 }
 
 enum Source {
-    /// A terminal.
     Editor(Box<Reedline>),
     /// A terminal that can only print.
     Printing,
-    /// A pipe or a file.
     Pipe,
 }
 
@@ -71,15 +69,8 @@ struct Shared {
     is_empty: bool,
 }
 
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Lines {
     /// Opens the editor where there is a terminal for it.
-    ///
-    /// # Errors
-    /// When the history cannot be read.
     pub(super) fn open(context: &Context) -> Result<Self, Failure> {
         let shared = Arc::new(Mutex::new(Shared::default()));
         let source = match (context.screen.audience, context.screen.cursor) {
@@ -92,7 +83,7 @@ impl Lines {
 
     /// Says what can be completed from here on.
     pub(super) fn know(&self, known: Known) {
-        lock(&self.shared).known = known;
+        self.shared.lock().known = known;
     }
 
     /// Puts `text` into the next line, to be changed or sent.
@@ -107,18 +98,14 @@ impl Lines {
 
     /// Takes down that `text` was pasted into a line while something else was done.
     pub(super) fn pasted(&self, text: &str) {
-        lock(&self.shared).pastes.note(text);
+        self.shared.lock().pastes.note(text);
     }
 
     /// Returns the text with what was pasted into it in full.
     pub(super) fn written(&self, text: &str) -> Written {
-        lock(&self.shared).pastes.written(text)
+        self.shared.lock().pastes.written(text)
     }
 
-    /// Returns the next line.
-    ///
-    /// # Errors
-    /// When the terminal or the pipe cannot be read.
     pub(super) fn next(&mut self) -> Result<Line, Failure> {
         let signal = match &mut self.source {
             Source::Editor(editor) => editor.read_line(&ChatPrompt).map_err(io::Error::other)?,
@@ -126,11 +113,11 @@ impl Lines {
             Source::Pipe => {
                 let mut text = String::new();
                 let count = io::stdin().lock().read_line(&mut text)?;
-                let line = || lock(&self.shared).pastes.written(text.trim_end_matches(['\n', '\r']));
+                let line = || self.shared.lock().pastes.written(text.trim_end_matches(['\n', '\r']));
                 return Ok(if count == 0 { Line::End } else { Line::Text(line()) });
             }
         };
-        let shared = lock(&self.shared);
+        let shared = self.shared.lock();
         Ok(match signal {
             Signal::Success(text) => Line::Text(shared.pastes.written(&text.replace("\\\n", "\n"))),
             Signal::HostCommand(command) => Line::Text(Written { text: command, ..Written::default() }),
@@ -151,7 +138,7 @@ fn printed_line(shared: &Mutex<Shared>) -> Result<Line, Failure> {
         }
         text.truncate(text.trim_end_matches(['\n', '\r']).len());
         if !text.ends_with('\\') {
-            return Ok(Line::Text(lock(shared).pastes.written(&text)));
+            return Ok(Line::Text(shared.lock().pastes.written(&text)));
         }
         text.pop();
         text.push('\n');

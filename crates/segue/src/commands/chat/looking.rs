@@ -3,13 +3,13 @@
 
 use agent::{HistoryPage, HistoryQuery};
 use protocol::{RunFeedback, Seq};
+use terminal::marker::Fold;
 
 use crate::cli::history::History;
 use crate::commands::chat::Chat;
 use crate::commands::chat::threading::number;
 use crate::commands::history::{self, stands_for};
 use crate::exit::{Code, Failure};
-use crate::terminal::show::marker::Fold;
 
 /// Entries it shows at a time.
 const ENTRIES: usize = 40;
@@ -30,7 +30,7 @@ impl Chat {
     pub(super) async fn history(&self, words: &[&str]) -> Result<(), Failure> {
         let wanted = read(words)?;
         let thread_id = match &wanted.thread {
-            Some(prefix) => self.context.agent.find_thread(prefix).await?.thread_id,
+            Some(prefix) => self.context.agent.threads().find(prefix).await?.thread_id,
             None => match self.current()? {
                 Some(thread_id) => thread_id,
                 None => return Ok(()),
@@ -47,8 +47,7 @@ impl Chat {
             Some(seq) => history::around(&self.context, thread_id, query, seq).await?,
             None => query,
         };
-        let shown = (wanted.fold, wanted.around);
-        let page = history::show_page(&self.context, thread_id, &query, shown).await?;
+        let page = history::show_page(&self.context, thread_id, &query, wanted.fold, wanted.around).await?;
         if page.entries.is_empty() {
             return self.say("Nothing was said there.");
         }

@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 
 use agent::{Agent, looks_secret};
 use protocol::{Block, HumanMessage, ThreadId};
+use terminal::{one_line, size};
 
 use super::line::paste::{Written, is_image};
 use crate::exit::{Code, Failure};
-use crate::terminal::text::safe::one_line;
-use crate::terminal::text::wrap::size;
 
 /// Bytes of one file that go along; of a larger one, its beginning.
 const FILE_BYTES_MAX: usize = 64 * 1024;
@@ -90,15 +89,12 @@ impl Draft {
     }
 
     /// Stores the images in the thread and returns the message.
-    ///
-    /// # Errors
-    /// When an image cannot be read or stored.
     pub(super) async fn message(self, agent: &Agent, thread_id: ThreadId) -> Result<HumanMessage, Failure> {
         let mut content = vec![Block::text(self.text)];
         content.extend(self.files.into_iter().map(Block::text));
         for path in self.images {
             let (bytes, media_type) = image(&path)?;
-            content.push(agent.attach(thread_id, bytes, media_type).await?);
+            content.push(agent.threads().attach(thread_id, bytes, media_type).await?);
         }
         Ok(HumanMessage { id: None, content })
     }
@@ -106,7 +102,6 @@ impl Draft {
 
 /// The beginning of the block in which a file goes along.
 pub(crate) const FILE_BLOCK: &str = "<attached_file ";
-/// Its end.
 const FILE_BLOCK_END: &str = "</attached_file>";
 
 /// The end of the block cannot be written in the file's own text.

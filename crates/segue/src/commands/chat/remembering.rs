@@ -54,7 +54,7 @@ impl Behind {
             return;
         }
         // Without a model that can be opened, what is due waits.
-        let Ok(tiering) = agent.tiering() else { return };
+        let Ok(tiering) = agent.memory().tiering() else { return };
         let cancel = CancellationToken::new();
         let stop = cancel.clone();
         self.work = Some(Work { task: tokio::spawn(settle_quietly(tiering, stop)), cancel });
@@ -156,9 +156,9 @@ impl Chat {
     pub(super) async fn memory(&self, what: Option<&str>) -> Result<(), Failure> {
         match what {
             None => {
-                tiers::show_stats(&self.context, &self.context.agent.memory_stats().await?)?;
+                tiers::show_stats(&self.context, &self.context.agent.memory().stats().await?)?;
                 self.context.screen.line("")?;
-                let summaries = self.context.agent.recent_summaries(SUMMARIES_SHOWN).await?;
+                let summaries = self.context.agent.memory().recent_summaries(SUMMARIES_SHOWN).await?;
                 tiers::show_summaries(&self.context, &summaries, Asked::Chat).await?;
                 self.say(MORE)
             }

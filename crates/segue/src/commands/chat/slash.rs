@@ -1,17 +1,15 @@
 //! The commands of a chat: lines that begin with `/`. What each does is in the files beside this one.
 
-use crate::commands::chat::{Chat, Then};
+use terminal::{Audience, Cursor, pad, wrap};
+
+use crate::commands::chat::{Chat, Then, status};
 use crate::exit::{Code, Failure};
-use crate::terminal::screen::Cursor;
-use crate::terminal::text::wrap::{pad, wrap};
 
 /// One command.
 pub(super) struct Slash {
     /// Its name, without the `/`.
     pub(super) name: &'static str,
-    /// What it takes.
     pub(super) takes: &'static str,
-    /// What it does.
     pub(super) about: &'static str,
 }
 
@@ -130,10 +128,11 @@ impl Chat {
         let Some(thread_id) = self.current()? else { return Ok(()) };
         match self.approve(thread_id).await? {
             Some(end) => self.settle(thread_id, end).await,
-            None if self.context.agent.pending(thread_id).await?.is_empty() => {
-                self.say("Nothing waits for a decision.")
-            }
-            None => Ok(()),
+            None => match status::waiting(&self.context, thread_id).await {
+                None => self.say("Nothing waits for a decision."),
+                Some(waits) if self.context.screen.audience == Audience::Program => self.say(&waits),
+                Some(_) => Ok(()),
+            },
         }
     }
 
@@ -147,7 +146,8 @@ impl Chat {
 
 fn unknown(name: &str) -> Failure {
     let failure = Failure::new(Code::User, format!("find a command `/{name}`"));
-    match nearest(name) {
+    let first = name.split('/').next().unwrap_or_default();
+    match nearest(first) {
         Some(nearest) => failure.with_hint(format!("did you mean /{nearest}? /help shows them all")),
         None => failure.with_hint("/help shows the commands"),
     }

@@ -3,13 +3,10 @@
 
 use agent::{Agent, CostReport, Fullness};
 use protocol::{Seq, Thread, ThreadId, Usage};
+use terminal::{Audience, Spent, dollars, one_line, shorten, tokens, width, wrap};
 
 use crate::commands::{Context, approval};
 use crate::exit::Failure;
-use crate::terminal::text::amount::{dollars, tokens};
-use crate::terminal::text::safe::one_line;
-use crate::terminal::text::wrap::{shorten, width, wrap};
-use crate::terminal::work::stream::Spent;
 
 /// What a thread with more events has cost is not read before its first prompt.
 const READ_AT_ONCE_EVENTS_MAX: Seq = 2_000;
@@ -49,7 +46,7 @@ impl Total {
             return;
         }
         self.tokens += usage.total_tokens();
-        let price = model.and_then(|model| agent.price_of(model, usage));
+        let price = model.and_then(|model| agent.admin().price_of(model, usage));
         self.dollars = self.dollars.zip(price).map(|(sum, price)| sum + price);
     }
 }
@@ -58,9 +55,6 @@ impl Total {
 /// where they do not fit. The whole thread is read only where `total` is not known, and of a long one only once
 /// something was said: whoever enters it wants to write. Returns how full the thread's context is, as far as that was
 /// worked out.
-///
-/// # Errors
-/// When stdout cannot be written to.
 pub(super) async fn show(
     context: &Context,
     thread: &Thread,
@@ -70,7 +64,7 @@ pub(super) async fn show(
     let (agent, thread_id) = (&context.agent, thread.thread_id);
     let is_read = total.is_some() || spent.is_some() || thread.last_seq <= READ_AT_ONCE_EVENTS_MAX;
     if total.is_none() && is_read {
-        *total = agent.cost(thread_id).await.ok().as_ref().map(Total::of);
+        *total = agent.threads().cost_report(thread_id).await.ok().as_ref().map(Total::of);
     }
     let model = spent.and_then(|spent| spent.model.clone()).or_else(|| agent.models().default);
     let mut parts: Vec<String> = Vec::new();
@@ -80,7 +74,7 @@ pub(super) async fn show(
         Some(_) | None => one_line(&model),
     }));
     let full = match is_read || thread.last_seq <= MEASURED_AT_ONCE_EVENTS_MAX {
-        true => agent.fullness(thread_id).await.ok().flatten(),
+        true => agent.handoffs().fullness(thread_id).await.ok().flatten(),
         false => None,
     };
     parts.extend(full.as_ref().map(share));
@@ -145,14 +139,18 @@ fn in_all(total: &Total) -> Option<String> {
     (total.tokens > 0).then(|| format!("thread {} tokens", tokens(total.tokens)))
 }
 
-/// Returns what waits for the person, and how to come to it.
-async fn waiting(context: &Context, thread_id: ThreadId) -> Option<String> {
-    let pending = context.agent.pending(thread_id).await.ok()?;
-    let calls = pending.iter().filter(|interrupt| approval::is_about_calls(interrupt)).count();
-    match (calls, pending.len() - calls) {
-        (0, 0) => None,
-        (0, _) => Some("A handoff waits for a decision: /handoff shows it.".to_owned()),
-        (_, _) => Some("A tool call waits for a decision: /approve shows it.".to_owned()),
+/// Returns what waits for the person, and how to come to it. A program cannot be asked in the chat.
+pub(super) async fn waiting(context: &Context, thread_id: ThreadId) -> Option<String> {
+    let pending = context.agent.runs().pending_interrupts(thread_id).await.ok()?;
+    let asked = pending.iter().find(|interrupt| approval::is_about_calls(interrupt));
+    match asked {
+        None if pending.is_empty() => None,
+        None => Some("A handoff waits for a decision: /handoff shows it.".to_owned()),
+        Some(asked) if context.screen.audience == Audience::Program => {
+            let (id, calls) = (asked.interrupt_id, approval::call_lines(asked).join("; "));
+            Some(format!("A tool call waits: `segue decide {id}` with --approve or --reject ({calls})."))
+        }
+        Some(_) => Some("A tool call waits for a decision: /approve shows it.".to_owned()),
     }
 }
 

@@ -4,16 +4,13 @@ use std::path::PathBuf;
 
 use agent::Prompt;
 use protocol::Seq;
+use terminal::{Audience, Cursor, one_line, pick, safe, shorten, shown_path};
 
 use crate::commands::chat::message::words;
 use crate::commands::chat::{Chat, choose};
 use crate::commands::compact::{in_effect, told_in_effect};
 use crate::commands::threads;
 use crate::exit::{Code, Failure};
-use crate::terminal::ask::pick::pick;
-use crate::terminal::screen::{Audience, Cursor};
-use crate::terminal::text::safe::{one_line, safe, shown_path};
-use crate::terminal::text::wrap::shorten;
 
 /// Threads `/threads` lists where nobody can choose.
 const THREADS_LISTED: usize = 20;
@@ -23,7 +20,7 @@ const PROMPTS_OFFERED: usize = 100;
 impl Chat {
     pub(super) async fn threads(&mut self, prefix: Option<&str>) -> Result<(), Failure> {
         let thread = match prefix {
-            Some(prefix) => self.context.agent.find_thread(prefix).await?,
+            Some(prefix) => self.context.agent.threads().find(prefix).await?,
             None if self.context.screen.audience == Audience::Program => {
                 return threads::list(&self.context, THREADS_LISTED).await;
             }
@@ -38,7 +35,7 @@ impl Chat {
     pub(super) async fn fork(&mut self, seq: Option<&str>) -> Result<(), Failure> {
         let Some(thread_id) = self.current()? else { return Ok(()) };
         let until = seq.map(number).transpose()?;
-        let fork = self.context.agent.fork_thread(thread_id, until).await?;
+        let fork = self.context.agent.threads().fork(thread_id, until).await?;
         let id = self.context.short_id(fork.thread_id).await;
         self.say(&format!("You are in the copy, {id}; the thread it came from stays as it is."))?;
         self.go_to(Some(fork));
@@ -48,7 +45,7 @@ impl Chat {
     /// Takes the thread back to before one of the person's messages, and puts that message into the next line.
     pub(super) async fn rewind(&mut self, seq: Option<&str>) -> Result<(), Failure> {
         let Some(thread_id) = self.current()? else { return Ok(()) };
-        let prompts = self.context.agent.prompts(thread_id, PROMPTS_OFFERED).await?;
+        let prompts = self.context.agent.threads().prompts(thread_id, PROMPTS_OFFERED).await?;
         let chosen = match seq.map(number).transpose()? {
             Some(seq) => prompts.into_iter().find(|prompt| prompt.seq == seq).ok_or_else(|| {
                 Failure::new(Code::User, format!("find a message of yours at event {seq}"))
@@ -60,9 +57,9 @@ impl Chat {
             },
         };
         let before = in_effect(&self.context, thread_id).await;
-        let done = self.context.agent.rewind(thread_id, chosen.seq.saturating_sub(1)).await?;
+        let done = self.context.agent.threads().rewind(thread_id, chosen.seq.saturating_sub(1)).await?;
         let after = in_effect(&self.context, thread_id).await;
-        let thread = self.context.agent.find_thread(&thread_id.to_string()).await?;
+        let thread = self.context.agent.threads().find(&thread_id.to_string()).await?;
         self.go_to(Some(thread));
         self.say(&format!(
             "Back before that message; {} out of sight, files stay as they are.",
@@ -109,8 +106,8 @@ impl Chat {
             return Err(Failure::new(Code::User, format!("write {}: it is there already", path.display()))
                 .with_hint("/export FILE writes to another one"));
         }
-        let thread = self.context.agent.find_thread(&thread_id.to_string()).await?;
-        let entries = self.context.agent.history(thread_id).await?;
+        let thread = self.context.agent.threads().find(&thread_id.to_string()).await?;
+        let entries = self.context.agent.threads().history(thread_id).await?;
         let is_json = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json"));
         let text = match is_json {
             true => agent::export_json(&thread, entries)?,

@@ -6,26 +6,22 @@ use std::path::Path;
 
 use agent::{Class, Decided, PendingHandoff};
 use protocol::{Decision, Decisions};
+use terminal::{Audience, Typed};
 
 use crate::cli::Format;
 use crate::cli::handoff::Handoff;
 use crate::commands::handoff::look::id_to_keep;
 use crate::commands::{Context, review};
 use crate::exit::{Code, Failure};
-use crate::terminal::screen::Audience;
-use crate::terminal::work::typed::Typed;
 
 /// Where the answer comes from.
 pub(super) enum Answer {
     /// The person at the terminal.
     Ask,
-    /// `--preview`.
     Preview,
-    /// `--apply`.
     Apply,
     /// `--decision-file`: what it holds.
     Given(Decisions),
-    /// Nobody is there to answer.
     Nobody,
 }
 

@@ -5,14 +5,11 @@ use agent::{HandoffReview, ListedHandoff};
 use jiff::Timestamp;
 use protocol::{Handoff, HandoffId, HandoffStatus, Proposal, ThreadId};
 use serde::Serialize;
+use terminal::{Column, one_line, shorten, summary, table, wrap};
 
 use crate::cli::Format;
 use crate::commands::{Context, review, threads};
 use crate::exit::{Code, Failure};
-use crate::terminal::show::summary;
-use crate::terminal::text::safe::one_line;
-use crate::terminal::text::table::{Column, table};
-use crate::terminal::text::wrap::{shorten, wrap};
 
 /// Characters of an id that are shown at least: all of its time, so that those that are not listed do not begin so too.
 const ID_CHARS_MIN: usize = 13;
@@ -35,7 +32,7 @@ struct Listed<'a> {
 
 /// Lists the handoffs that are being drafted or wait for a decision, newest first.
 pub(super) async fn list(context: &Context) -> Result<(), Failure> {
-    let open = context.agent.open_handoffs().await?;
+    let open = context.agent.handoffs().undecided().await?;
     let now = Timestamp::now();
     if context.format == Format::Json {
         let listed: Vec<Listed<'_>> = open.iter().map(|one| listed(one, now)).collect();
@@ -67,9 +64,7 @@ pub(super) async fn list(context: &Context) -> Result<(), Failure> {
         Column::Left("ASKED FOR"),
         Column::Flexible("TITLE"),
     ];
-    for line in table(&context.screen, &columns, &rows) {
-        context.screen.line(line)?;
-    }
+    context.screen.lines(table(&context.screen, &columns, &rows))?;
     let how = "`segue handoff --show ID` shows one, `--decide ID` answers it.";
     context.screen.note(context.screen.style.dim(how));
     Ok(())
@@ -103,8 +98,8 @@ struct Shown<'a> {
 
 /// Shows the handoff with its proposals; `draft`, counted from 1, names another one than the newest.
 pub(super) async fn show(context: &Context, id: &str, draft: Option<u32>) -> Result<(), Failure> {
-    let found = context.agent.find_handoff(id).await?;
-    let shown = context.agent.handoff_review(found.handoff_id).await?;
+    let found = context.agent.handoffs().find(id).await?;
+    let shown = context.agent.handoffs().review(found.handoff_id).await?;
     let proposal = chosen(&shown, draft)?;
     if context.format == Format::Json {
         return context.json(&Shown {
@@ -211,5 +206,5 @@ const fn state(status: HandoffStatus) -> &'static str {
 pub(crate) async fn id_to_keep(context: &Context, handoff_id: HandoffId) -> String {
     let full = handoff_id.to_string();
     let lasting = &full[..crate::commands::LASTING_ID];
-    if context.agent.find_handoff(lasting).await.is_ok() { lasting.to_owned() } else { full }
+    if context.agent.handoffs().find(lasting).await.is_ok() { lasting.to_owned() } else { full }
 }

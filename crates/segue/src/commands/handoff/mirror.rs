@@ -4,6 +4,7 @@ use agent::{Delivered, MirrorReport, MirrorRows, MirrorStatus};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
+use terminal::{one_line, wrap};
 
 use crate::cli::Format;
 use crate::cli::mirror::Mirror;
@@ -11,8 +12,6 @@ use crate::commands::Context;
 use crate::commands::import::count;
 use crate::commands::threads::ago;
 use crate::exit::{Code, Failure, Outcome, chain};
-use crate::terminal::text::safe::one_line;
-use crate::terminal::text::wrap::wrap;
 
 /// What to do where there is no mirror.
 const NONE_HINT: &str =
@@ -26,7 +25,6 @@ struct Status<'a> {
     report: &'a MirrorReport,
     /// Whether its database can be reached and used now; nothing where there is none.
     reachable: Option<bool>,
-    /// Why not.
     problem: Option<String>,
     rows: Option<MirrorRows>,
 }
@@ -40,9 +38,9 @@ pub(crate) async fn run(context: &Context, args: Mirror) -> Outcome {
 }
 
 async fn status(context: &Context) -> Outcome {
-    let report = context.agent.mirror_report().await?;
+    let report = context.agent.handoffs().mirror_report().await?;
     let configured = report.status != MirrorStatus::Off;
-    let (rows, problem) = match context.agent.mirror_rows().await {
+    let (rows, problem) = match context.agent.handoffs().mirror_rows().await {
         Ok(rows) => (rows, None),
         Err(error) => (None, Some((format!("failed to {}", chain(&error)), error.hint()))),
     };
@@ -123,7 +121,7 @@ fn show(
 }
 
 async fn flush(context: &Context) -> Outcome {
-    let before = context.agent.mirror_report().await?;
+    let before = context.agent.handoffs().mirror_report().await?;
     if before.status == MirrorStatus::Off {
         return Err(Failure::new(Code::Config, "flush the mirror: none is configured").with_hint(NONE_HINT));
     }
@@ -133,8 +131,8 @@ async fn flush(context: &Context) -> Outcome {
             screen.note(screen.style.dim(format!("{sent} of {} sent", before.waiting)));
         }
     };
-    let Delivered { sent, rejected } = context.agent.flush_mirror(&mut told).await?;
-    let waiting = context.agent.mirror_report().await?.waiting;
+    let Delivered { sent, rejected } = context.agent.handoffs().flush_mirror(&mut told).await?;
+    let waiting = context.agent.handoffs().mirror_report().await?.waiting;
     if context.format == Format::Json {
         context.json(&json!({"sent": sent, "rejected": rejected, "waiting": waiting}))?;
     } else {

@@ -1,17 +1,20 @@
 //! What `segue handoff` tells at its end: one JSON object for a program, a few lines for a person, and the exit code. Nothing
 //! is decided here.
 
-use agent::{HandoffCost, HistoryItem, HistoryQuery, ImportReport, PendingHandoff};
+use agent::{HandoffCost, HistoryEntry, HistoryQuery, ImportReport, PendingHandoff};
 use protocol::{
-    Coverage, Handoff, HandoffStatus, HandoffSummary, InterruptId, Message, Proposal, Seq, ThreadId,
+    Coverage, Handoff, HandoffStatus, HandoffSummary, Interrupt, InterruptId, Message, Proposal, RunStatus,
+    Seq, ThreadId,
 };
 use serde::Serialize;
 use serde_json::Value;
+use terminal::Audience;
 
 use super::answer::Reached;
 use super::look::id_to_keep;
 use super::show_child;
 use crate::cli::Format;
+use crate::commands::run::told::{next_command, tell_what_waits};
 use crate::commands::{Context, history, review};
 use crate::exit::{self, Code, Failure, Outcome};
 
@@ -36,6 +39,9 @@ struct Report<'a> {
     problem: Option<&'a str>,
     #[serde(flatten)]
     waiting: Option<Waiting<'a>>,
+    /// What the agent asks that had asked for the handoff and went on.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    interrupts: &'a [Interrupt],
     /// What the agent that had asked for the handoff went on to say.
     #[serde(skip_serializing_if = "Option::is_none")]
     answer: Option<String>,
@@ -75,6 +81,14 @@ impl Ended<'_> {
         }
     }
 
+    /// Returns what the turn asks that went on after the decision.
+    fn questions(&self) -> &[Interrupt] {
+        match &self.reached {
+            Reached::Decided(decided) if decided.next.is_none() => &decided.end.interrupts,
+            Reached::Pending | Reached::LookedAt | Reached::Decided(_) => &[],
+        }
+    }
+
     fn child(&self) -> Option<ThreadId> {
         match &self.reached {
             Reached::Pending | Reached::LookedAt => None,
@@ -96,7 +110,15 @@ impl Ended<'_> {
         match &self.reached {
             Reached::LookedAt => Ok(Code::Done),
             Reached::Pending => Ok(Code::Undecided),
-            Reached::Decided(decided) if decided.next.is_some() => Ok(Code::Undecided),
+            Reached::Decided(decided) if decided.next.is_some() => match decided.end.status {
+                RunStatus::Cancelled => Ok(Code::Cancelled),
+                RunStatus::Pending
+                | RunStatus::Running
+                | RunStatus::Success
+                | RunStatus::Error
+                | RunStatus::Interrupted
+                | RunStatus::Timeout => Ok(Code::Undecided),
+            },
             Reached::Decided(decided) if decided.child_thread_id.is_some() => Ok(Code::Done),
             // The agent had asked for it, and its turn went on.
             Reached::Decided(decided) => exit::of_run(&decided.end),
@@ -112,7 +134,7 @@ pub(super) async fn finish(context: &Context, ended: Ended<'_>) -> Outcome {
     let next = match (ended.child(), ended.waits()) {
         (Some(child), _) => Some(format!("segue chat -t {}", context.id_to_keep(child).await)),
         (None, Some(pending)) => Some(decide_command(context, pending).await),
-        (None, None) => None,
+        (None, None) => next_command(context, ended.questions()).await,
     };
     match context.format {
         Format::Json => context.json(&report(context, &ended, next).await?)?,
@@ -151,6 +173,7 @@ async fn report<'a>(
         uncovered_messages: shown.uncovered_messages,
         problem: shown.problem.as_deref(),
         waiting,
+        interrupts: ended.questions(),
         answer: answered(context, ended).await?,
         import: ended.imported,
     })
@@ -167,7 +190,7 @@ async fn waiting<'a>(context: &Context, pending: &'a PendingHandoff) -> Result<W
         remaining_refinements: pending.remaining_refinements,
         feedback_history: history.filter_map(Value::as_str).collect(),
         unused_feedback: pending.unused_feedback.as_deref(),
-        cost: context.agent.handoff_cost(pending).await?,
+        cost: context.agent.handoffs().cost(pending).await?,
     })
 }
 
@@ -179,34 +202,39 @@ async fn answered(context: &Context, ended: &Ended<'_>) -> Result<Option<String>
     let thread_id = ended.pending.handoff.parent_thread_id;
     let query =
         HistoryQuery { after_seq: Some(ended.before), limit: ANSWER_ENTRIES_MAX, ..HistoryQuery::default() };
-    let said = context.agent.history_page(thread_id, &query).await?;
-    let texts = said.entries.into_iter().rev().filter_map(|entry| match entry.what {
-        HistoryItem::Message(message @ Message::Ai(_)) => Some(message.text()),
-        HistoryItem::Message(Message::Human(_) | Message::Tool(_)) => None,
-        HistoryItem::Boundary(_)
-        | HistoryItem::Failed(_)
-        | HistoryItem::Marker(_)
-        | HistoryItem::Undone(_)
-        | HistoryItem::Archived(_) => None,
-    });
-    Ok(texts.into_iter().find(|text| !text.trim().is_empty()))
+    let said = context.agent.threads().history_page(thread_id, &query).await?;
+    let answers = said.entries.iter().rev().filter_map(HistoryEntry::message);
+    let mut texts = answers.filter(|message| matches!(message, Message::Ai(_))).map(Message::text);
+    Ok(texts.find(|text| !text.trim().is_empty()))
 }
 
 async fn tell(context: &Context, ended: &Ended<'_>, next: &str) -> Result<(), Failure> {
     let (screen, style) = (&context.screen, context.screen.style);
-    let next = style.code(next);
+    let command = style.code(next);
     match &ended.reached {
         Reached::Pending | Reached::LookedAt => {
-            screen.line(format!("Nothing was decided; the handoff waits. Come back with:\n  {next}"))?;
+            screen.line(format!("Nothing was decided; the handoff waits. Come back with:\n  {command}"))?;
+            if screen.audience == Audience::Program {
+                screen.line("Without a terminal add --apply, which accepts it, or --decision-file FILE.")?;
+            }
         }
         Reached::Decided(decided) => match (decided.child_thread_id, &decided.next) {
             (Some(child), _) => {
                 show_child(context, decided, child).await?;
-                screen.line(format!("Go on with: {next}"))?;
+                screen.line(format!("Go on with: {command}"))?;
             }
-            (None, Some(redrafted)) => {
-                review::show(context, redrafted).await?;
-                screen.line(format!("There is another draft; the handoff waits. Decide with:\n  {next}"))?;
+            (None, Some(waiting)) => {
+                let is_other = waiting.proposal.iteration != ended.pending.proposal.iteration;
+                review::show(context, waiting).await?;
+                let what = match (is_other, decided.end.status == RunStatus::Cancelled) {
+                    (true, _) => "There is another draft; the handoff waits.",
+                    (false, true) => "Stopped; the proposal still waits as it was shown.",
+                    (false, false) => "Nothing was drafted; the proposal still waits as it was shown.",
+                };
+                if waiting.unused_feedback.is_some() {
+                    screen.line("Your feedback is kept: Refine begins with it.")?;
+                }
+                screen.line(format!("{what} Decide with:\n  {command}"))?;
             }
             (None, None) if decided.handoff.status == HandoffStatus::Declined => {
                 screen.line("Declined. Nothing was changed; the thread goes on as it was.")?;
@@ -216,6 +244,9 @@ async fn tell(context: &Context, ended: &Ended<'_>, next: &str) -> Result<(), Fa
     }
     if ended.waits().is_none() && review::is_asked_by_agent(ended.pending) {
         history::show_after(context, ended.pending.handoff.parent_thread_id, ended.before).await?;
+    }
+    if !ended.questions().is_empty() {
+        tell_what_waits(context, ended.questions(), Some(next));
     }
     Ok(())
 }

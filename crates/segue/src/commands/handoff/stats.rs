@@ -3,13 +3,12 @@
 use agent::{HandoffFigures, HandoffStatistics};
 use jiff::Timestamp;
 use serde_json::json;
+use terminal::{Column, table, wrap};
 
 use crate::cli::Format;
 use crate::cli::mirror::{Handoffs, Stats};
 use crate::commands::Context;
 use crate::exit::{Code, Outcome};
-use crate::terminal::text::table::{Column, table};
-use crate::terminal::text::wrap::wrap;
 
 /// What is shown where there is nothing to be counted.
 const NOTHING: &str = "-";
@@ -19,7 +18,7 @@ pub(crate) async fn run(context: &Context, args: Handoffs) -> Outcome {
     match args {
         Handoffs::Stats(Stats { since }) => {
             let since = since.map(|when| when.seen_from(Timestamp::now()));
-            let statistics = context.agent.handoff_statistics(since).await?;
+            let statistics = context.agent.handoffs().statistics(since).await?;
             if context.format == Format::Json {
                 let HandoffStatistics { handoffs, outcomes } = statistics;
                 context.json(&json!({"since": since, "handoffs": handoffs, "outcomes": outcomes}))?;
@@ -48,9 +47,7 @@ fn show(context: &Context, statistics: &HandoffStatistics) -> Result<(), crate::
         Column::Right("P50"),
         Column::Right("P90"),
     ];
-    for line in table(screen, &columns, &rows) {
-        screen.line(line)?;
-    }
+    screen.lines(table(screen, &columns, &rows))?;
     let legend = "DRAFTS: on average, refined ones included. TOKENS: of all drafts. COVERED: messages that reached the summary. \
                   UNVERIFIED: items that name what the conversation does not. P50, P90: from the request to the decision.";
     screen.note(screen.style.dim(wrap(legend, screen.text_columns(), "", "")));

@@ -3,19 +3,15 @@
 
 use agent::{CallHeader, HistoryEntry, HistoryItem};
 use protocol::{Block, Message, Rating, RunFeedback, RunId, Seq};
+use terminal::calls::title;
+use terminal::marker::{Fold, archive_card, card, taken_back};
+use terminal::{Markdown, Screen, minute, one_line, safe, shorten, size, wrap};
 
 use super::marks::Marks;
 use crate::commands::LASTING_ID;
 use crate::commands::chat::message::FILE_BLOCK;
 use crate::commands::import::count;
 use crate::exit::Failure;
-use crate::terminal::screen::Screen;
-use crate::terminal::show::calls::title;
-use crate::terminal::show::markdown::Markdown;
-use crate::terminal::show::marker::{Fold, archive_card, card, taken_back};
-use crate::terminal::text::moment::minute;
-use crate::terminal::text::safe::{one_line, safe};
-use crate::terminal::text::wrap::{shorten, size, wrap};
 
 /// Lines of a tool's result that are shown.
 const RESULT_LINES_MAX: usize = 6;
@@ -40,9 +36,6 @@ pub(crate) struct Look<'a> {
 }
 
 /// Shows one entry under a line that says who, where and when.
-///
-/// # Errors
-/// When stdout cannot be written to.
 pub(crate) fn show(screen: &Screen, entry: &HistoryEntry, look: Look<'_>) -> Result<(), Failure> {
     let style = screen.style;
     let at = minute(entry.created_at);
@@ -70,11 +63,8 @@ pub(crate) fn show(screen: &Screen, entry: &HistoryEntry, look: Look<'_>) -> Res
             show_text(screen, &boundary.text, look.lines_max)?;
         }
         HistoryItem::Marker(marker) => {
-            for line in
-                card(screen, (marker, Some(entry.created_at)), look.marks.standing(entry.seq), look.fold)
-            {
-                screen.line(line)?;
-            }
+            let standing = look.marks.standing(entry.seq);
+            screen.lines(card(screen, marker, Some(entry.created_at), standing, look.fold))?;
         }
         HistoryItem::Undone(undone) => screen.line(taken_back(screen, undone.marker_seq))?,
         HistoryItem::Failed(failed) => {
@@ -82,27 +72,11 @@ pub(crate) fn show(screen: &Screen, entry: &HistoryEntry, look: Look<'_>) -> Res
             screen.line(style.dim(wrap(&told, screen.text_columns(), "", "   ")))?;
         }
         HistoryItem::Archived(marker) => {
-            for line in archive_card(screen, marker, (entry.seq, entry.created_at), look.fold) {
-                screen.line(line)?;
-            }
+            screen.lines(archive_card(screen, marker, entry.seq, entry.created_at, look.fold))?;
         }
     }
-    match &entry.what {
-        HistoryItem::Boundary(_)
-        | HistoryItem::Failed(_)
-        | HistoryItem::Marker(_)
-        | HistoryItem::Undone(_)
-        | HistoryItem::Archived(_)
-            if entry.is_superseded =>
-        {
-            screen.line(style.dim(wrap(SUPERSEDED, screen.text_columns(), "   ", "   ")))?;
-        }
-        HistoryItem::Boundary(_)
-        | HistoryItem::Failed(_)
-        | HistoryItem::Marker(_)
-        | HistoryItem::Undone(_)
-        | HistoryItem::Archived(_)
-        | HistoryItem::Message(_) => {}
+    if entry.is_superseded && entry.message().is_none() {
+        screen.line(style.dim(wrap(SUPERSEDED, screen.text_columns(), "   ", "   ")))?;
     }
     if let (Some(feedback), Some(run_id)) = (&entry.feedback, entry.run_id) {
         let text = thumb(screen, run_id, feedback.as_ref());
@@ -184,9 +158,7 @@ fn show_text(screen: &Screen, text: &str, lines_max: usize) -> Result<(), Failur
     let mut markdown = Markdown::new(screen);
     let rendered = markdown.push(text) + &markdown.finish();
     let mut lines = rendered.lines();
-    for line in lines.by_ref().take(lines_max) {
-        screen.line(line)?;
-    }
+    screen.lines(lines.by_ref().take(lines_max))?;
     more(screen, lines.count())
 }
 

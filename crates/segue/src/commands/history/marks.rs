@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 
 use agent::{HistoryEntry, HistoryItem, HistoryPage, HistoryQuery, Shown, Superseded};
 use protocol::Seq;
+use terminal::marker::{Fold, Standing};
 
 use crate::commands::Context;
+use crate::commands::history::stands_for;
 use crate::exit::Failure;
-use crate::terminal::show::marker::{Fold, Standing};
 
 /// Markers that are read at a time.
 const READ_AT_ONCE: usize = 200;
@@ -22,13 +23,11 @@ pub(crate) struct Marks {
 
 impl Marks {
     /// Returns the markers that a page needs to be told: where the page has none and nothing is opened, that is none.
-    ///
-    /// # Errors
-    /// When the journal fails.
     pub(crate) async fn around(
         context: &Context,
         page: &HistoryPage,
-        (fold, superseded): (Fold, Superseded),
+        fold: Fold,
+        superseded: Superseded,
     ) -> Result<Self, Failure> {
         let mut marks = Self::default();
         let is_marker =
@@ -46,7 +45,7 @@ impl Marks {
                 limit: READ_AT_ONCE,
                 ..HistoryQuery::default()
             };
-            let read = context.agent.history_page(page.thread_id, &query).await?;
+            let read = context.agent.threads().history_page(page.thread_id, &query).await?;
             after = read.entries.last().map_or(after, |entry| entry.seq);
             read.entries.into_iter().for_each(|entry| marks.add(entry));
             if !read.has_more_after {
@@ -85,45 +84,29 @@ impl Marks {
 
     /// Returns the marker in which an event was condensed, if it still is.
     pub(crate) fn condensed_in(&self, seq: Seq) -> Option<Seq> {
-        let covers = |entry: &&HistoryEntry| match &entry.what {
-            HistoryItem::Marker(marker) => (marker.first_seq..=marker.last_seq).contains(&seq),
-            HistoryItem::Message(_)
-            | HistoryItem::Boundary(_)
-            | HistoryItem::Failed(_)
-            | HistoryItem::Undone(_)
-            | HistoryItem::Archived(_) => false,
-        };
-        self.standing_one(covers)
+        self.standing_over(seq, |what| matches!(what, HistoryItem::Marker(_)))
     }
 
     /// Returns the marker with which an event went to memory, if it is still there.
     pub(crate) fn archived_in(&self, seq: Seq) -> Option<Seq> {
-        let covers = |entry: &&HistoryEntry| match &entry.what {
-            HistoryItem::Archived(marker) => (marker.first_seq..=marker.last_seq).contains(&seq),
-            HistoryItem::Message(_)
-            | HistoryItem::Boundary(_)
-            | HistoryItem::Failed(_)
-            | HistoryItem::Undone(_)
-            | HistoryItem::Marker(_) => false,
-        };
-        self.standing_one(covers)
+        self.standing_over(seq, |what| matches!(what, HistoryItem::Archived(_)))
     }
 
-    fn standing_one(&self, covers: impl Fn(&&HistoryEntry) -> bool) -> Option<Seq> {
-        let stands = |entry: &&HistoryEntry| !self.taken_back.contains(&entry.seq);
-        self.markers.iter().filter(covers).find(stands).map(|entry| entry.seq)
+    /// Returns the first marker of a kind that stands for an event and was not taken back.
+    fn standing_over(&self, seq: Seq, is_of_kind: impl Fn(&HistoryItem) -> bool) -> Option<Seq> {
+        let covers = |entry: &&HistoryEntry| {
+            is_of_kind(&entry.what)
+                && stands_for(entry).is_some_and(|(first, last)| (first..=last).contains(&seq))
+                && !self.taken_back.contains(&entry.seq)
+        };
+        self.markers.iter().find(covers).map(|entry| entry.seq)
     }
 
     /// Returns the markers in which events between the two were condensed, those that were taken back too.
     pub(super) fn covering(&self, first_seq: Option<Seq>, last_seq: Option<Seq>) -> Vec<HistoryEntry> {
         let (Some(first), Some(last)) = (first_seq, last_seq) else { return Vec::new() };
-        let touches = |entry: &&HistoryEntry| match &entry.what {
-            HistoryItem::Marker(marker) => marker.first_seq <= last && marker.last_seq >= first,
-            HistoryItem::Archived(marker) => marker.first_seq <= last && marker.last_seq >= first,
-            HistoryItem::Message(_)
-            | HistoryItem::Boundary(_)
-            | HistoryItem::Failed(_)
-            | HistoryItem::Undone(_) => false,
+        let touches = |entry: &&HistoryEntry| {
+            stands_for(entry).is_some_and(|(from, until)| from <= last && until >= first)
         };
         self.markers.iter().filter(touches).cloned().collect()
     }

@@ -7,16 +7,14 @@ use agent::{Passage, Recall, RecallQuery, Rest, Wanted};
 use jiff::Timestamp;
 use protocol::{Seq, ThreadId};
 use serde::Serialize;
+use terminal::found::who;
+use terminal::{minute, safe, wrap, wrap_lines};
 
 use crate::cli::{self, Format};
 use crate::commands::history::search::By;
 use crate::commands::import::count;
 use crate::commands::{Context, threads};
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::show::found::who;
-use crate::terminal::text::moment::minute;
-use crate::terminal::text::safe::safe;
-use crate::terminal::text::wrap::{wrap, wrap_lines};
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -45,7 +43,7 @@ struct Said<'a> {
 
 /// Performs the command.
 pub(crate) async fn run(context: &Context, args: cli::handoff::Recall) -> Outcome {
-    let thread_id = context.agent.find_thread(&args.thread).await?.thread_id;
+    let thread_id = context.agent.threads().find(&args.thread).await?.thread_id;
     let query = match args.from {
         // The numbers are those of the thread that is named, also where it came from another one.
         Some(from) => RecallQuery {
@@ -63,7 +61,7 @@ pub(crate) async fn run(context: &Context, args: cli::handoff::Recall) -> Outcom
 /// When there is no word among them, or the journal or stdout fails.
 pub(crate) async fn find(context: &Context, thread_id: ThreadId, words: &str) -> Result<bool, Failure> {
     let query = RecallQuery::of(Wanted::Words(words.to_owned()));
-    let found = context.agent.recall(thread_id, &query).await?;
+    let found = context.agent.memory().recall(thread_id, &query).await?;
     if found.excerpts.is_empty() {
         return Ok(false);
     }
@@ -71,7 +69,7 @@ pub(crate) async fn find(context: &Context, thread_id: ThreadId, words: &str) ->
 }
 
 async fn show(context: &Context, thread_id: ThreadId, query: &RecallQuery) -> Result<(), Failure> {
-    let found = context.agent.recall(thread_id, query).await?;
+    let found = context.agent.memory().recall(thread_id, query).await?;
     match context.format {
         Format::Json => context.json(&json(&found)),
         Format::Text => tell(context, &found),

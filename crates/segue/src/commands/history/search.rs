@@ -5,14 +5,13 @@ use agent::{Beside, Found, FoundKind, SearchHit, SearchRequest, SearchResults, S
 use jiff::Timestamp;
 use protocol::{HandoffId, Seq, SummaryId, ThreadId};
 use serde::Serialize;
+use terminal::found::{Names, emphasised, hit};
+use terminal::{one_line, shorten, wrap};
 
 use crate::cli::Format;
 use crate::cli::memory::{Kind, Search};
 use crate::commands::{Context, threads};
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::show::found::{Names, emphasised, hit};
-use crate::terminal::text::safe::one_line;
-use crate::terminal::text::wrap::{shorten, wrap};
 
 /// Columns of what was asked for that are told again.
 const QUOTED_COLUMNS_MAX: usize = 100;
@@ -20,9 +19,7 @@ const QUOTED_COLUMNS_MAX: usize = 100;
 /// Where the search was asked for, and so how another command is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// On the command line.
     Command,
-    /// In a chat.
     Chat,
 }
 
@@ -117,7 +114,7 @@ pub(crate) async fn request(context: &Context, args: &Search) -> Result<SearchRe
     let text = args.words.join(" ");
     check(&text)?;
     let thread_id = match &args.thread {
-        Some(prefix) => Some(context.agent.find_thread(prefix).await?.thread_id),
+        Some(prefix) => Some(context.agent.threads().find(prefix).await?.thread_id),
         None => None,
     };
     let kind = |kind: &Kind| match kind {
@@ -158,7 +155,7 @@ pub(crate) fn quoted(text: &str) -> String {
 /// # Errors
 /// When there is no word to look for, or the journal or stdout fails.
 pub(crate) async fn find(context: &Context, request: &SearchRequest, asked: Asked) -> Result<(), Failure> {
-    let found = context.agent.search(request).await?;
+    let found = context.agent.memory().search(request).await?;
     if context.format == Format::Json {
         return context.json(&printed(&found));
     }
@@ -173,9 +170,7 @@ pub(crate) async fn find(context: &Context, request: &SearchRequest, asked: Aske
         if at > 0 {
             screen.line("")?;
         }
-        for line in hit(screen, found, &names) {
-            screen.line(line)?;
-        }
+        screen.lines(hit(screen, found, &names))?;
     }
     let ways = wrap(&ways(&found.hits, &names, asked), screen.text_columns(), "", "  ");
     match asked {
@@ -199,9 +194,6 @@ pub(crate) async fn names(context: &Context, hits: &[SearchHit]) -> Result<Names
 }
 
 /// Returns how threads are told; those that are gone are left out.
-///
-/// # Errors
-/// When the journal fails.
 pub(crate) async fn named(
     context: &Context,
     thread_ids: impl Iterator<Item = ThreadId>,
@@ -211,7 +203,7 @@ pub(crate) async fn named(
         if names.contains_key(&thread_id) {
             continue;
         }
-        let thread = context.agent.store().thread(thread_id).await.map_err(agent::Error::from)?;
+        let thread = context.agent.threads().get(thread_id).await?;
         if let Some(thread) = thread {
             let name = (context.short_id(thread_id).await, threads::title(&thread));
             names.insert(thread_id, name);

@@ -9,6 +9,9 @@ use agent::{Extent, FoundKind, Remembered, Rewritten, SearchRequest};
 use serde::Serialize;
 use serde_json::json;
 use tempfile::TempPath;
+use terminal::{
+    Audience, Choice, Markdown, Screen, ask, editor, found, one_line, shorten, shown_path, size, wrap,
+};
 
 use crate::cli::Format;
 use crate::cli::memory::Remember;
@@ -17,13 +20,6 @@ use crate::commands::history::search::{Asked, check, names, printed, quoted, way
 use crate::commands::import::count as count_of;
 use crate::commands::memory::tiers::{self, withheld};
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::ask::question::{Choice, ask};
-use crate::terminal::editor;
-use crate::terminal::screen::{Audience, Screen};
-use crate::terminal::show::found;
-use crate::terminal::show::markdown::Markdown;
-use crate::terminal::text::safe::{one_line, shown_path};
-use crate::terminal::text::wrap::{shorten, size, wrap};
 
 /// What is said of the part of agent.md that is not the person's.
 const BLOCK: &str = "Segue keeps what is between <current_thread_summary> and </current_thread_summary>: a model is shown it in the first \
@@ -38,9 +34,9 @@ struct Line<'a> {
 
 /// Performs `segue memory show`.
 pub(crate) async fn show(context: &Context, limit: usize) -> Outcome {
-    let summaries = context.agent.recent_summaries(limit).await?;
+    let summaries = context.agent.memory().recent_summaries(limit).await?;
     if context.format == Format::Json {
-        let (path, text) = (context.agent.agent_md_path(), read(context)?);
+        let (path, text) = (context.agent.memory().agent_md_path(), read(context)?);
         let summaries = tiers::printed(&summaries);
         context.json(&json!({"path": path, "text": text, "summaries": summaries}))?;
         return Ok(Code::Done);
@@ -61,13 +57,13 @@ pub(crate) async fn show(context: &Context, limit: usize) -> Outcome {
 /// When the file cannot be read, or stdout cannot be written to.
 pub(crate) fn show_file(context: &Context) -> Result<(), Failure> {
     let (screen, style) = (&context.screen, context.screen.style);
-    screen.line(style.dim(shown_path(&context.agent.agent_md_path())))?;
+    screen.line(style.dim(shown_path(&context.agent.memory().agent_md_path())))?;
     let Some(text) = read(context)? else {
         return Ok(screen.line(style.dim("There is nothing in it yet."))?);
     };
     let mut markdown = Markdown::new(screen);
     screen.write(&(markdown.push(&text) + &markdown.finish()))?;
-    if context.agent.agent_md()?.block.is_some() {
+    if context.agent.memory().agent_md()?.block.is_some() {
         screen.line("")?;
         screen.line(style.dim(wrap(BLOCK, screen.text_columns(), "", "  ")))?;
     }
@@ -76,7 +72,7 @@ pub(crate) fn show_file(context: &Context) -> Result<(), Failure> {
 
 /// Performs `segue memory path`.
 pub(crate) fn path(context: &Context) -> Outcome {
-    let path = context.agent.agent_md_path();
+    let path = context.agent.memory().agent_md_path();
     match context.format {
         Format::Json => context.json(&json!({"path": path}))?,
         Format::Text => context.screen.line(path.display())?,
@@ -93,7 +89,7 @@ pub(crate) async fn search(context: &Context, words: &str, limit: usize) -> Outc
         limit,
         ..SearchRequest::of(words)
     };
-    let found = context.agent.search(&request).await?;
+    let found = context.agent.memory().search(&request).await?;
     let text = read(context)?.unwrap_or_default();
     let lines = holding(&text, &found.words, limit);
     if context.format == Format::Json {
@@ -118,9 +114,7 @@ pub(crate) async fn search(context: &Context, words: &str, limit: usize) -> Outc
         if at > 0 || !lines.is_empty() {
             screen.line("")?;
         }
-        for line in found::hit(screen, hit, &names) {
-            screen.line(line)?;
-        }
+        screen.lines(found::hit(screen, hit, &names))?;
     }
     if !found.hits.is_empty() {
         let ways = ways(&found.hits, &names, Asked::Command);
@@ -172,14 +166,11 @@ pub(crate) async fn keep(context: &Context, text: &str) -> Result<Remembered, Fa
     match text.trim() {
         "" => Err(Failure::new(Code::User, "remember: no words were given")
             .with_hint("write what is to be remembered, in a sentence")),
-        text => Ok(context.agent.remember(text).await?),
+        text => Ok(context.agent.memory().remember(text).await?),
     }
 }
 
 /// Says where a sentence went, and what of it was withheld.
-///
-/// # Errors
-/// When stdout cannot be written to.
 pub(crate) fn tell(screen: &Screen, kept: &Remembered) -> Result<(), Failure> {
     let lead = if kept.was_known { "Already in" } else { "Kept in" };
     let (path, bytes, bytes_max) = (shown_path(&kept.path), size(kept.bytes), size(kept.bytes_max));
@@ -197,8 +188,9 @@ pub(crate) async fn edit(context: &Context) -> Outcome {
     let done = change(context).await?;
     match context.format {
         Format::Json => {
-            context
-                .json(&json!({"path": context.agent.agent_md_path(), "changed": done == Change::Taken}))?;
+            context.json(
+                &json!({"path": context.agent.memory().agent_md_path(), "changed": done == Change::Taken}),
+            )?;
         }
         Format::Text => context.screen.line(told_change(done))?,
     }
@@ -229,9 +221,9 @@ pub(crate) const fn told_change(change: Change) -> &'static str {
 /// When no editor can be started, or what was edited is refused.
 pub(crate) async fn change(context: &Context) -> Result<Change, Failure> {
     let agent = &context.agent;
-    let shown = agent.agent_md()?;
+    let shown = agent.memory().agent_md()?;
     if shown.extent == Extent::Beginning {
-        let what = format!("edit {}: it is too large", shown_path(&agent.agent_md_path()));
+        let what = format!("edit {}: it is too large", shown_path(&agent.memory().agent_md_path()));
         return Err(Failure::new(Code::User, what)
             .with_hint("shorten the file itself, which `segue memory path` names"));
     }
@@ -248,7 +240,7 @@ pub(crate) async fn change(context: &Context) -> Result<Change, Failure> {
 /// Lets the person edit the file once, and takes over what they made of it; `None` when they go on with it.
 async fn attempt(context: &Context, shown: &[u8], path: &Path) -> Result<Option<Change>, Failure> {
     let edited = editor::open(path)?;
-    let refused = match context.agent.edit_agent_md(shown.to_vec(), edited).await? {
+    let refused = match context.agent.memory().edit_agent_md(shown.to_vec(), edited).await? {
         Rewritten::Done => return Ok(Some(Change::Taken)),
         Rewritten::Unchanged => return Ok(Some(Change::Nothing)),
         refused @ (Rewritten::InBlock | Rewritten::Outrun | Rewritten::Secrets { .. }) => refused,
@@ -299,7 +291,7 @@ fn kept(failure: Failure, path: TempPath, shown: &[u8]) -> Failure {
 
 /// Returns what agent.md holds; `None` when that is nothing.
 fn read(context: &Context) -> Result<Option<String>, Failure> {
-    let shown = context.agent.agent_md()?;
+    let shown = context.agent.memory().agent_md()?;
     let text = String::from_utf8_lossy(&shown.bytes).into_owned();
     Ok(Some(text).filter(|text| !text.trim().is_empty()))
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use agent::{CancellationToken, EXTRACTIVE, Frames, Settled};
 use serde_json::json;
+use terminal::{Quiet, Spent, Typed, one_line, wrap};
 use tokio::time::sleep;
 
 use crate::cli::Format;
@@ -14,11 +15,6 @@ use crate::commands::import::count;
 use crate::commands::memory::tiers::withheld;
 use crate::commands::work::{Showing, Telling, is_watched, noted, shown};
 use crate::exit::{Code, Failure, Outcome, chain};
-use crate::terminal::keyboard::Quiet;
-use crate::terminal::text::safe::one_line;
-use crate::terminal::text::wrap::wrap;
-use crate::terminal::work::stream::Spent;
-use crate::terminal::work::typed::Typed;
 
 /// What is said of it before it tells anything itself.
 const WHAT: &str = "summarising old turns";
@@ -29,8 +25,8 @@ const AFTERWARDS_MAX: Duration = Duration::from_secs(30);
 
 /// Performs `segue memory settle`.
 pub(crate) async fn run(context: &Context) -> Outcome {
-    let tiering = context.agent.tiering()?;
-    if let Some(problem) = context.agent.summariser_problem() {
+    let tiering = context.agent.memory().tiering()?;
+    if let Some(problem) = context.agent.memory().summariser_problem() {
         context.notice(&problem);
     }
     let work = async |_: &agent::Agent, frames: &Frames, cancel: &CancellationToken| {
@@ -39,7 +35,7 @@ pub(crate) async fn run(context: &Context) -> Outcome {
     let done = match is_watched(context) {
         true => {
             let showing = Showing { what: WHAT, telling: Telling::Progress };
-            shown(context, showing, (&mut Typed::default(), &mut Spent::default()), work).await?
+            shown(context, showing, &mut Typed::default(), &mut Spent::default(), work).await?
         }
         false => noted(context, work).await?,
     };
@@ -48,7 +44,7 @@ pub(crate) async fn run(context: &Context) -> Outcome {
         Err(_) if done.is_stopped => Vec::new(),
         settled => settled.map_err(agent::Error::from)?,
     };
-    let waiting = context.agent.memory_due().await?;
+    let waiting = context.agent.memory().memory_due().await?;
     if context.format == Format::Json {
         context.json(&json!({"settled": settled, "waiting": waiting}))?;
     } else {
@@ -101,12 +97,12 @@ fn writer(models: BTreeSet<&str>) -> String {
 /// Makes the summaries that are due once a command has done what it was asked, for a while at most. Ctrl-C ends it; what is
 /// not done then waits in the queue. What goes wrong stays in the queue too, is told, and changes nothing about the command.
 pub(crate) async fn afterwards(context: &Context) {
-    match context.agent.memory_due().await {
+    match context.agent.memory().memory_due().await {
         Ok(due) if due > 0 => {}
         Ok(_) | Err(_) => return,
     }
     // A model that cannot be opened was told of by the command itself.
-    let Ok(tiering) = context.agent.tiering() else { return };
+    let Ok(tiering) = context.agent.memory().tiering() else { return };
     // An echoed key would move the line that is drawn over. Where that cannot be prevented, it is only less pretty.
     let _quiet = Quiet::begin(&context.screen);
     let work = async |_: &agent::Agent, frames: &Frames, cancel: &CancellationToken| {

@@ -9,16 +9,13 @@ use jiff::Timestamp;
 use protocol::Item;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use terminal::{Column, minute, one_line, safe, shorten, table, wrap};
 
 use crate::cli::Format;
 use crate::cli::memory::store::{Name, Page, Store, Value as Given};
 use crate::commands::Context;
 use crate::commands::memory::tiers::withheld;
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::text::moment::minute;
-use crate::terminal::text::safe::{one_line, safe};
-use crate::terminal::text::table::{Column, table};
-use crate::terminal::text::wrap::{shorten, wrap};
 
 /// Columns of a namespace or a key in a list.
 const NAME_COLUMNS_MAX: usize = 28;
@@ -72,6 +69,7 @@ async fn put(context: &Context, name: &Name, given: &Given) -> Result<(), Failur
     let (namespace, value) = (labels(&name.namespace), value(given)?);
     let kept = context
         .agent
+        .memory()
         .items()
         .put(&namespace, &name.key, value, Timestamp::now())
         .await
@@ -102,7 +100,7 @@ async fn get(context: &Context, name: &Name) -> Result<(), Failure> {
 
 async fn delete(context: &Context, name: &Name) -> Result<(), Failure> {
     let was_there = found(context, name).await?.is_some();
-    let items = context.agent.items();
+    let items = context.agent.memory().items();
     items.delete(&labels(&name.namespace), &name.key).await.map_err(agent::Error::from)?;
     match (context.format, was_there) {
         (Format::Json, deleted) => context.json(&json!({"deleted": deleted})),
@@ -112,12 +110,12 @@ async fn delete(context: &Context, name: &Name) -> Result<(), Failure> {
 }
 
 async fn found(context: &Context, name: &Name) -> Result<Option<Item>, Failure> {
-    let items = context.agent.items();
+    let items = context.agent.memory().items();
     Ok(items.get(&labels(&name.namespace), &name.key).await.map_err(agent::Error::from)?)
 }
 
 async fn list(context: &Context, search: &ItemSearch) -> Result<(), Failure> {
-    let found = context.agent.items().search(search).await.map_err(agent::Error::from)?;
+    let found = context.agent.memory().items().search(search).await.map_err(agent::Error::from)?;
     if context.format == Format::Json {
         let items: Vec<Listed<'_>> =
             found.iter().map(|found| Listed { item: &found.item, score: found.score }).collect();
@@ -130,9 +128,7 @@ async fn list(context: &Context, search: &ItemSearch) -> Result<(), Failure> {
     let rows: Vec<Vec<String>> = found.iter().map(|found| row(&found.item)).collect::<Result<_, _>>()?;
     let columns =
         [Column::Left("NAMESPACE"), Column::Left("KEY"), Column::Left("PUT"), Column::Flexible("VALUE")];
-    for line in table(&context.screen, &columns, &rows) {
-        context.screen.line(line)?;
-    }
+    context.screen.lines(table(&context.screen, &columns, &rows))?;
     if found.len() == search.limit {
         note_more(context, search.offset + search.limit);
     }
@@ -146,7 +142,7 @@ fn row(item: &Item) -> Result<Vec<String>, Failure> {
 }
 
 async fn namespaces(context: &Context, search: &NamespaceSearch, page: &Page) -> Result<(), Failure> {
-    let found = context.agent.items().list_namespaces(search).await.map_err(agent::Error::from)?;
+    let found = context.agent.memory().items().list_namespaces(search).await.map_err(agent::Error::from)?;
     if context.format == Format::Json {
         return context.json(&json!({"namespaces": found}));
     }
@@ -166,7 +162,6 @@ fn note_more(context: &Context, offset: usize) {
     context.screen.note(context.screen.style.dim(format!("More, if there is: `--offset {offset}`.")));
 }
 
-/// Returns the name as it is told.
 fn told(name: &Name) -> String {
     format!("`{}` in `{}`", one_line(&name.key), one_line(&name.namespace))
 }
@@ -176,7 +171,6 @@ fn labels(namespace: &str) -> Vec<String> {
     namespace.split('.').map(str::to_owned).collect()
 }
 
-/// Reads the value that was given.
 fn value(given: &Given) -> Result<Value, Failure> {
     let text = match (&given.text, &given.file) {
         (Some(text), _) if text != "-" => text.clone(),

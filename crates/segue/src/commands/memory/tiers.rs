@@ -5,26 +5,21 @@ use agent::{MemoryStats, StoredSummary};
 use protocol::{LoggedTurn, MediumTermSummary, ThreadId, TurnRole};
 use serde::Serialize;
 use serde_json::json;
+use terminal::found::Names;
+use terminal::{Column, Screen, marker, minute, one_line, shown_path, size, table, wrap};
 
 use crate::cli::Format;
 use crate::commands::Context;
 use crate::commands::history::search::{Asked, named};
 use crate::commands::import::count;
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::screen::Screen;
-use crate::terminal::show::found::Names;
-use crate::terminal::show::marker;
-use crate::terminal::text::moment::minute;
-use crate::terminal::text::safe::{one_line, shown_path};
-use crate::terminal::text::table::{Column, table};
-use crate::terminal::text::wrap::{size, wrap};
 
 /// The share of its limit, in percent, from which on agent.md is told to be nearly full.
 const NEARLY_FULL_PERCENT: u64 = 80;
 
 /// Performs `segue memory stats`.
 pub(crate) async fn stats(context: &Context) -> Outcome {
-    let stats = context.agent.memory_stats().await?;
+    let stats = context.agent.memory().stats().await?;
     if context.format == Format::Json {
         context.json(&stats)?;
         return Ok(Code::Done);
@@ -34,13 +29,8 @@ pub(crate) async fn stats(context: &Context) -> Outcome {
 }
 
 /// Shows how much there is in each tier, and what a person should know of it.
-///
-/// # Errors
-/// When stdout cannot be written to.
 pub(crate) fn show_stats(context: &Context, stats: &MemoryStats) -> Result<(), Failure> {
-    for line in counted(&context.screen, stats) {
-        context.screen.line(line)?;
-    }
+    context.screen.lines(counted(&context.screen, stats))?;
     let problem = stats.agent_md.problem.as_ref().map(|problem| format!("failed to {problem}"));
     if let Some(notice) = problem.or_else(|| nearly_full(stats)) {
         context.notice(&notice);
@@ -110,7 +100,7 @@ pub(crate) fn printed(summaries: &[StoredSummary]) -> Vec<Printed<'_>> {
 
 /// Performs `segue memory summaries`.
 pub(crate) async fn summaries(context: &Context, limit: usize) -> Outcome {
-    let found = context.agent.recent_summaries(limit).await?;
+    let found = context.agent.memory().recent_summaries(limit).await?;
     if context.format == Format::Json {
         context.json(&json!({"summaries": printed(&found)}))?;
         return Ok(Code::Done);
@@ -141,9 +131,7 @@ pub(crate) async fn show_summaries(
             screen.line("")?;
         }
         screen.line(head(screen, stored, &names))?;
-        for line in marker::summary(screen, &stored.summary.summary_text) {
-            screen.line(line)?;
-        }
+        screen.lines(marker::summary(screen, &stored.summary.summary_text))?;
     }
     if let Some(text) = way(context, summaries, &names, asked).await {
         let text = screen.style.dim(wrap(&text, screen.text_columns(), "", "  "));
@@ -173,7 +161,7 @@ async fn way(context: &Context, summaries: &[StoredSummary], names: &Names, aske
         Some((thread_id, id.clone(), stored.summary.turn_range_start.saturating_sub(1)))
     };
     let (thread_id, id, after) = summaries.iter().find_map(of)?;
-    let turns = context.agent.task_trace(thread_id, Some(after), 1).await.ok()?;
+    let turns = context.agent.memory().task_trace(thread_id, Some(after), 1).await.ok()?;
     let history = match asked {
         Asked::Command => "segue history",
         Asked::Chat => "/history",
@@ -189,8 +177,8 @@ fn range(first: u64, last: u64) -> String {
 
 /// Performs `segue memory trace`.
 pub(crate) async fn trace(context: &Context, thread: &str, after: Option<u64>, limit: usize) -> Outcome {
-    let thread_id = context.agent.find_thread(thread).await?.thread_id;
-    let turns = context.agent.task_trace(thread_id, after, limit).await?;
+    let thread_id = context.agent.threads().find(thread).await?.thread_id;
+    let turns = context.agent.memory().task_trace(thread_id, after, limit).await?;
     if context.format == Format::Json {
         let next = turns.last().filter(|_| turns.len() == limit).map(|turn| turn.turn_index);
         context.json(&json!({"thread_id": thread_id, "turns": turns, "next_after": next}))?;
@@ -201,9 +189,7 @@ pub(crate) async fn trace(context: &Context, thread: &str, after: Option<u64>, l
         screen.line("Nothing was said there in plain words.")?;
         return Ok(Code::Done);
     }
-    for line in traced(screen, &turns) {
-        screen.line(line)?;
-    }
+    screen.lines(traced(screen, &turns))?;
     let id = context.short_id(thread_id).await;
     let (first, last) = (turns.first().map_or(0, |turn| turn.seq), turns.last());
     let more = last.filter(|_| turns.len() == limit);

@@ -3,9 +3,8 @@
 
 use agent::summary_heading;
 use protocol::{HandoffSummary, ItemKind, Proposal};
-
-use crate::terminal::show::summary::EDITED;
-use crate::terminal::text::safe::one_line;
+use terminal::one_line;
+use terminal::summary::EDITED;
 
 /// Returns what changed.
 pub(super) fn told(before: &HandoffSummary, after: &HandoffSummary) -> String {

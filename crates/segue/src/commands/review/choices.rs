@@ -1,6 +1,6 @@
 //! What a person can answer to a proposal, as it stands. What each answer does is not decided here.
 
-use crate::terminal::ask::question::Choice;
+use terminal::Choice;
 
 /// What the person wants to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,13 +29,10 @@ pub(super) enum Answer {
 /// What decides which answers there are.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Offer {
-    /// Whether the newest draft failed.
     pub(super) is_failed: bool,
     /// Whether the offline extract is what is shown.
     pub(super) is_extract: bool,
-    /// Refinements that are left.
     pub(super) refinements: u32,
-    /// How many proposals there were.
     pub(super) proposals: usize,
     /// Whether a blank thread is offered in any case.
     pub(super) offers_blank: bool,

@@ -9,15 +9,14 @@ use std::io::Write;
 use agent::PendingHandoff;
 use protocol::{Decision, Proposal};
 use serde_json::{Map, json};
+use terminal::editor::{self, Edited};
+use terminal::{one_line, shown_path, wrap};
 
 use self::confirm::{Then, confirm};
 use self::fields::Fields;
 use super::edited;
 use crate::commands::Context;
 use crate::exit::{self, Code, Failure};
-use crate::terminal::editor::{self, Edited};
-use crate::terminal::text::safe::{one_line, shown_path};
-use crate::terminal::text::wrap::wrap;
 
 /// What the editor's comment says first.
 const HOW: &str = "This is what the new thread will be told. Change it, save and close the editor; you are asked before it is accepted.";
@@ -39,9 +38,6 @@ enum Written {
 
 impl Own {
     /// Lets the person change the text; `None` when they leave it as it is. `refused` is why the last one was not taken.
-    ///
-    /// # Errors
-    /// When the terminal or the file cannot be used.
     pub(super) fn edit(
         &mut self,
         context: &Context,
@@ -52,10 +48,10 @@ impl Own {
             true => match self.in_editor(context, pending, refused) {
                 Err(Failure::Told(told)) => {
                     exit::tell(&told, context.format);
-                    match told.code {
+                    match told.code == Code::Config {
                         // The editor that is set is not there: the person can write all the same.
-                        Code::Config => self.by_field(context, pending)?,
-                        _ => None,
+                        true => self.by_field(context, pending)?,
+                        false => None,
                     }
                 }
                 done => done?,
@@ -69,9 +65,6 @@ impl Own {
     }
 
     /// Says how to come back to what was written, if there is something.
-    ///
-    /// # Errors
-    /// When stdout cannot be written to.
     pub(super) fn remind(&self, context: &Context) -> Result<(), Failure> {
         if self.written.is_some() {
             let text = "What you wrote is kept: Edit opens it again.";
@@ -86,9 +79,6 @@ impl Own {
     }
 
     /// Keeps what was written in a file, and says where; `shown` is what was changed.
-    ///
-    /// # Errors
-    /// When it cannot be written.
     pub(super) fn keep(&mut self, context: &Context, shown: &Proposal) -> Result<(), Failure> {
         let Some(written) = self.written.take() else { return Ok(()) };
         let text = match written {

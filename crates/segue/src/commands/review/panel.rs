@@ -2,14 +2,12 @@
 //! and what can still be done about it. It asks nothing.
 
 use agent::{EXTRACTIVE, PendingHandoff};
+use terminal::{one_line, summary, wrap};
 
 use super::asked;
 use super::choices::Asked;
 use crate::commands::Context;
 use crate::exit::Failure;
-use crate::terminal::show::summary;
-use crate::terminal::text::safe::one_line;
-use crate::terminal::text::wrap::wrap;
 
 /// Shows the proposal.
 ///
@@ -27,7 +25,7 @@ pub(crate) async fn show(context: &Context, pending: &PendingHandoff) -> Result<
     }
     screen.line("")?;
     screen.line(summary::proposal(screen, &pending.proposal, pending.uncovered_messages))?;
-    let cost = summary::cost(screen, &context.agent.handoff_cost(pending).await?);
+    let cost = summary::cost(screen, &context.agent.handoffs().cost(pending).await?);
     if !cost.is_empty() {
         screen.line(cost)?;
     }

@@ -3,13 +3,12 @@
 
 use agent::{Agent, CancellationToken, Decided, Frames, HandoffRequest, PendingHandoff};
 use protocol::{Decision, Decisions, HandoffId, ThreadId};
+use terminal::{Spent, Typed};
 
 use super::{Review, single};
 use crate::commands::Context;
 use crate::commands::work::{Done, Showing, Telling, is_watched, noted, shown};
 use crate::exit::Failure;
-use crate::terminal::work::stream::Spent;
-use crate::terminal::work::typed::Typed;
 
 /// What is said of it before it tells anything itself.
 const WHAT: &str = "working on the handoff";
@@ -26,12 +25,12 @@ pub(crate) async fn draft(
     typed: &mut Typed,
 ) -> Result<Option<PendingHandoff>, Failure> {
     let work = async |agent: &Agent, frames: &Frames, cancel: &CancellationToken| {
-        agent.request_handoff(thread_id, request, frames, cancel).await
+        agent.handoffs().request(thread_id, request, frames, cancel).await
     };
     let done = match is_watched(context) {
         true => {
             let showing = Showing { what: WHAT, telling: Telling::Progress };
-            shown(context, showing, (typed, &mut Spent::default()), work).await?
+            shown(context, showing, typed, &mut Spent::default(), work).await?
         }
         false => noted(context, work).await?,
     };
@@ -47,7 +46,7 @@ pub(crate) async fn draft(
 
 /// Returns whether a handoff of the thread is there that nobody decided.
 async fn is_left(context: &Context, thread_id: ThreadId) -> Result<bool, Failure> {
-    let open = context.agent.open_handoffs().await?;
+    let open = context.agent.handoffs().undecided().await?;
     Ok(open.iter().any(|open| open.handoff.parent_thread_id == thread_id))
 }
 
@@ -61,7 +60,7 @@ pub(crate) async fn decide(
     decisions: &Decisions,
 ) -> Result<agent::Result<Decided>, Failure> {
     let work = async |agent: &Agent, frames: &Frames, cancel: &CancellationToken| {
-        agent.decide_handoff(handoff_id, decisions, frames, cancel).await
+        agent.handoffs().decide(handoff_id, decisions, frames, cancel).await
     };
     Ok(noted(context, work).await?.done)
 }
@@ -71,14 +70,14 @@ impl Review<'_> {
     pub(super) async fn work(&mut self, decision: Decision) -> Result<Done<agent::Result<Decided>>, Failure> {
         let (handoff_id, decisions) = (self.pending.handoff.handoff_id, single(decision));
         let work = async |agent: &Agent, frames: &Frames, cancel: &CancellationToken| {
-            agent.decide_handoff(handoff_id, &decisions, frames, cancel).await
+            agent.handoffs().decide(handoff_id, &decisions, frames, cancel).await
         };
         if !is_watched(self.context) {
             return noted(self.context, work).await;
         }
         let mut spent = Spent { waiting: std::mem::take(&mut self.spent.waiting), ..Spent::default() };
         let showing = Showing { what: WHAT, telling: self.telling };
-        let done = shown(self.context, showing, (self.typed, &mut spent), work).await?;
+        let done = shown(self.context, showing, self.typed, &mut spent, work).await?;
         if let Ok(decided) = &done.done {
             spent.usage = decided.end.usage;
         }

@@ -3,13 +3,12 @@
 use agent::HistoryQuery;
 use protocol::{Rating, RunFeedback, RunId};
 use serde_json::json;
+use terminal::{one_line, wrap};
 
 use crate::cli::Format;
 use crate::cli::history::{Feedback, Thumb};
 use crate::commands::{Context, LASTING_ID};
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::text::safe::one_line;
-use crate::terminal::text::wrap::wrap;
 
 /// Entries among which the newest answer is looked for.
 const ENTRIES_READ_MAX: usize = 200;
@@ -23,9 +22,9 @@ pub(crate) async fn run(context: &Context, args: Feedback) -> Outcome {
     }
     let run_id = match args.run.as_str() {
         "last" => last_answer(context).await?,
-        prefix => context.agent.find_run(prefix).await?.run_id,
+        prefix => context.agent.runs().find(prefix).await?.run_id,
     };
-    let given = context.agent.set_feedback(run_id, args.thumb.rating(), comment).await?;
+    let given = context.agent.runs().set_feedback(run_id, args.thumb.rating(), comment).await?;
     if context.format == Format::Json {
         // A run without feedback says so, as in the history.
         context.json(&json!({"run_id": run_id, "feedback": given}))?;
@@ -50,11 +49,11 @@ pub(crate) async fn run(context: &Context, args: Feedback) -> Outcome {
 
 /// Returns the run of the newest answer of the newest thread: one that only condensed has said nothing to rate.
 async fn last_answer(context: &Context) -> Result<RunId, Failure> {
-    let thread_id = context.agent.find_thread("last").await?.thread_id;
+    let thread_id = context.agent.threads().find("last").await?.thread_id;
     let feedback = Some(RunFeedback::LOCAL.to_owned());
     let query = HistoryQuery { limit: ENTRIES_READ_MAX, feedback, ..HistoryQuery::default() };
-    let page = context.agent.history_page(thread_id, &query).await?;
+    let page = context.agent.threads().history_page(thread_id, &query).await?;
     let mut answers = page.entries.iter().rev().filter(|entry| entry.feedback.is_some());
     let found = answers.find_map(|entry| entry.run_id);
-    found.ok_or_else(|| agent::Error::UnknownRun { given: "last".to_owned() }.into())
+    found.ok_or_else(|| agent::Error::from(agent::RunError::Unknown("last".to_owned())).into())
 }

@@ -34,7 +34,6 @@ pub(crate) struct Report<'a> {
     pub(crate) kind: &'static str,
     /// How the run ended: `success`, `interrupted`, `error`, `timeout`, `cancelled`.
     pub(crate) status: &'a str,
-    /// What the program ends with.
     pub(crate) exit_code: u8,
     pub(crate) thread_id: ThreadId,
     pub(crate) run_id: Option<RunId>,
@@ -46,9 +45,7 @@ pub(crate) struct Report<'a> {
     pub(crate) usage: Usage,
     pub(crate) cost: Cost,
     pub(crate) duration_ms: u64,
-    /// What waits for a decision.
     pub(crate) interrupts: &'a [Interrupt],
-    /// The command that answers it.
     pub(crate) next_command: Option<&'a str>,
     pub(crate) error: Option<Value>,
 }
@@ -69,6 +66,7 @@ pub(crate) fn is_told(frame: &Frame) -> bool {
             | Frame::ToolStarted { .. }
             | Frame::ToolEnded { .. }
             | Frame::Notice { .. }
+            | Frame::AttemptFailed { .. }
             | Frame::RunEnded { .. }
     )
 }
@@ -145,6 +143,7 @@ mod tests {
                     action_name: "execute".to_owned(),
                     allowed_decisions: vec!["approve".to_owned(), "reject".to_owned()],
                 }],
+                workspace: None,
             },
             status: InterruptStatus::Pending,
             decisions: None,
@@ -231,7 +230,7 @@ mod tests {
             condensed,
             failed,
             Frame::Interrupted(Box::new(interrupt())),
-            Frame::RunEnded { run_id: id(2), status: RunStatus::Success, kind: None, error: None },
+            Frame::RunEnded { run_id: id(2), status: RunStatus::Success, failure: None },
         ]
     }
 

@@ -9,33 +9,30 @@ use protocol::message::{StopReason, joined_text};
 use protocol::{AiMessage, EventType, Interrupt, Message, ThreadId, ToolStatus, Usage};
 use serde::Serialize;
 use serde_json::Value;
+use terminal::calls::{outcome, stopped, title};
+use terminal::{Audience, Seen, marker, one_line, safe, shorten};
 
 use crate::cli::Format;
 use crate::commands::run::decide::handoff_command;
 use crate::commands::run::lines::{self, Cost, Report, Start};
 use crate::commands::{Context, approval};
 use crate::exit::{self, Code, Failure, Outcome};
-use crate::terminal::screen::Audience;
-use crate::terminal::show::calls::{outcome, stopped, title};
-use crate::terminal::show::marker;
-use crate::terminal::text::safe::{one_line, safe};
-use crate::terminal::text::wrap::shorten;
-use crate::terminal::work::watch::Seen;
 
 /// Columns of the line that says why a tool failed.
 const WHY_COLUMNS_MAX: usize = 160;
 
 /// A turn on its way to stdout and stderr.
-pub(super) struct Teller<'a> {
-    context: &'a Context,
-    thread_id: ThreadId,
+pub(crate) struct Teller<'a> {
+    pub(super) context: &'a Context,
+    pub(super) thread_id: ThreadId,
+    /// What is told once the run is admitted.
+    opening: Option<String>,
     started: Instant,
     /// The text of the answer under way, and of the last whole one.
     pending: String,
     answer: String,
     model: Option<String>,
     usage: Usage,
-    /// Why the last answer stopped.
     stop: Option<StopReason>,
     interrupts: Vec<Interrupt>,
     /// Whether the last character on stdout was a newline.
@@ -44,7 +41,7 @@ pub(super) struct Teller<'a> {
 
 impl<'a> Teller<'a> {
     /// Begins to tell a turn.
-    pub(super) fn new(context: &'a Context, thread_id: ThreadId) -> Result<Self, Failure> {
+    pub(crate) fn new(context: &'a Context, thread_id: ThreadId) -> Result<Self, Failure> {
         let model = context.agent.models().default;
         if context.format == Format::Json {
             print_json(&Start::new(thread_id, model.as_deref()))?;
@@ -52,6 +49,7 @@ impl<'a> Teller<'a> {
         Ok(Self {
             context,
             thread_id,
+            opening: None,
             started: Instant::now(),
             pending: String::new(),
             answer: String::new(),
@@ -63,9 +61,19 @@ impl<'a> Teller<'a> {
         })
     }
 
-    /// Tells what is seen.
+    /// Tells `text`, if there is any, once the run is admitted.
+    pub(super) fn opening_with(mut self, text: Option<String>) -> Self {
+        self.opening = text;
+        self
+    }
+
     pub(super) fn tell(&mut self, seen: Seen<'_>) -> io::Result<()> {
         if let Seen::Frame(_, frame) = seen {
+            if matches!(frame, Frame::RunStarted { .. })
+                && let Some(text) = self.opening.take()
+            {
+                self.note(&text);
+            }
             self.gather(frame);
         }
         match (self.context.format, seen) {
@@ -87,15 +95,14 @@ impl<'a> Teller<'a> {
     }
 
     fn gather(&mut self, frame: &Frame) {
-        match frame {
-            Frame::Text { text, .. } => self.pending.push_str(text),
-            Frame::Interrupted(interrupt) => self.interrupts.push((**interrupt).clone()),
-            Frame::Event(event) => {
-                if let Some(Message::Ai(answer)) = event.message() {
-                    self.answered(answer);
-                }
-            }
-            _ => {}
+        if let Frame::Text { text, .. } = frame {
+            self.pending.push_str(text);
+        } else if let Frame::Interrupted(interrupt) = frame {
+            self.interrupts.push((**interrupt).clone());
+        } else if let Frame::Event(event) = frame
+            && let Some(Message::Ai(answer)) = event.message()
+        {
+            self.answered(answer);
         }
     }
 
@@ -123,7 +130,7 @@ impl<'a> Teller<'a> {
                 screen.note(style.dim(format!("  {}", title(name, args))));
                 Ok(())
             }
-            Frame::Notice { text } => {
+            Frame::Notice { text } | Frame::AttemptFailed { text } => {
                 self.end_line()?;
                 screen.note(style.warn(one_line(text)));
                 Ok(())
@@ -144,7 +151,19 @@ impl<'a> Teller<'a> {
                 Ok(())
             }
             Frame::RunEnded { .. } => self.end_line(),
-            _ => Ok(()),
+            Frame::RunStarted { .. }
+            | Frame::StepStarted { .. }
+            | Frame::Text { .. }
+            | Frame::Thinking { .. }
+            | Frame::ToolCall { .. }
+            | Frame::ToolOutput { .. }
+            | Frame::ToolEnded { .. }
+            | Frame::Progress { .. }
+            | Frame::Within(_)
+            | Frame::Custom { .. }
+            | Frame::Updates { .. }
+            | Frame::Values { .. }
+            | Frame::Interrupted(_) => Ok(()),
         }
     }
 
@@ -159,9 +178,9 @@ impl<'a> Teller<'a> {
             self.answer = std::mem::take(&mut self.pending);
         }
         if end.is_none() && code == Code::Undecided {
-            self.interrupts = self.context.agent.pending(self.thread_id).await?;
+            self.interrupts = self.context.agent.runs().pending_interrupts(self.thread_id).await?;
         }
-        let next = self.next_command().await;
+        let next = next_command(self.context, &self.interrupts).await;
         match self.context.format {
             Format::Json => self.report(end, outcome, next),
             Format::Text => {
@@ -173,7 +192,7 @@ impl<'a> Teller<'a> {
                 if let Some(note) = stopped(self.stop) {
                     self.note(note);
                 }
-                self.tell_what_waits(next.as_deref()).await;
+                tell_what_waits(self.context, &self.interrupts, next.as_deref());
                 Ok(())
             }
         }
@@ -195,7 +214,7 @@ impl<'a> Teller<'a> {
             answer: &self.answer,
             stop: self.stop,
             usage: self.usage,
-            cost: Cost { dollars: self.context.agent.price_of(model, &self.usage) },
+            cost: Cost { dollars: self.context.agent.admin().price_of(model, &self.usage) },
             duration_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             interrupts: &self.interrupts,
             next_command: next.as_deref(),
@@ -204,38 +223,8 @@ impl<'a> Teller<'a> {
         Ok(())
     }
 
-    async fn tell_what_waits(&self, next: Option<&str>) {
-        let Some(next) = next else { return };
-        for interrupt in &self.interrupts {
-            for request in &interrupt.payload.action_requests {
-                let what = match approval::is_about_calls(interrupt) {
-                    true => title(&request.name, &request.args),
-                    false => format!("handoff: {}", handoff_title(&request.args)),
-                };
-                self.note(&format!("waits for a decision: {what}"));
-            }
-        }
-        let how = match self.interrupts.iter().any(approval::is_about_calls) {
-            true => format!("{next} --approve, or --reject \"why\""),
-            false => next.to_owned(),
-        };
-        self.note(&format!("answer with: {how}"));
-    }
-
-    /// Returns the command that answers what waits, tool calls first.
-    async fn next_command(&self) -> Option<String> {
-        let about_calls = self.interrupts.iter().any(approval::is_about_calls);
-        match (self.interrupts.first(), about_calls) {
-            (None, _) => None,
-            (Some(_), true) => {
-                Some(format!("segue decide {}", self.context.id_to_keep(self.thread_id).await))
-            }
-            (Some(handoff), false) => Some(handoff_command(self.context, handoff).await),
-        }
-    }
-
     fn note(&self, text: &str) {
-        self.context.screen.note(self.context.screen.style.warn(one_line(text)));
+        note(self.context, text);
     }
 
     fn end_line(&mut self) -> io::Result<()> {
@@ -243,6 +232,42 @@ impl<'a> Teller<'a> {
             true => Ok(()),
             false => self.context.screen.write("\n"),
         }
+    }
+}
+
+fn note(context: &Context, text: &str) {
+    context.screen.note(context.screen.style.warn(one_line(text)));
+}
+
+/// Tells a person what waits, and the command that answers it.
+pub(crate) fn tell_what_waits(context: &Context, interrupts: &[Interrupt], next: Option<&str>) {
+    let Some(next) = next else { return };
+    for interrupt in interrupts {
+        let waiting = match approval::is_about_calls(interrupt) {
+            true => approval::call_lines(interrupt),
+            false => {
+                let requests = interrupt.payload.action_requests.iter();
+                requests.map(|request| format!("handoff: {}", handoff_title(&request.args))).collect()
+            }
+        };
+        for what in waiting {
+            note(context, &format!("waits for a decision: {what}"));
+        }
+    }
+    let how = match interrupts.iter().any(approval::is_about_calls) {
+        true => format!("{next} --approve, or --reject \"why\""),
+        false => next.to_owned(),
+    };
+    note(context, &format!("answer with: {how}"));
+}
+
+/// Returns the command that answers what waits, tool calls first. It names the question, so that it answers no later one.
+pub(crate) async fn next_command(context: &Context, interrupts: &[Interrupt]) -> Option<String> {
+    let about_calls = interrupts.iter().find(|interrupt| approval::is_about_calls(interrupt));
+    match (interrupts.first(), about_calls) {
+        (None, _) => None,
+        (Some(_), Some(asked)) => Some(format!("segue decide {}", asked.interrupt_id)),
+        (Some(handoff), None) => Some(handoff_command(context, handoff).await),
     }
 }
 

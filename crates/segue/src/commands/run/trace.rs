@@ -35,7 +35,7 @@ pub(crate) async fn run(context: &Context, args: &Trace) -> Outcome {
     if args.events {
         return events::run(context, &args.what).await;
     }
-    let traced = context.agent.find_traced(&args.what).await?;
+    let traced = context.agent.runs().find_traced(&args.what).await?;
     if args.follow { follow(context, &traced).await } else { show(context, &traced).await }
 }
 
@@ -49,16 +49,14 @@ async fn show(context: &Context, traced: &Traced) -> Outcome {
     if spans.is_empty() {
         context.screen.line("Nothing has happened yet.")?;
     }
-    for line in tree::lines(context, &spans, Timestamp::now()) {
-        context.screen.line(line)?;
-    }
+    context.screen.lines(tree::lines(context, &spans, Timestamp::now()))?;
     Ok(Code::Done)
 }
 
 /// Tells each span when it has ended, those that have already first, until nothing more can come or somebody stops it.
 async fn follow(context: &Context, traced: &Traced) -> Outcome {
     let mut told = HashSet::new();
-    let mut news = context.agent.store().news().any();
+    let mut news = context.agent.threads().commits();
     loop {
         let spans = spans(context, traced).await?;
         let (ended, open): (Vec<&Span>, Vec<&Span>) = spans.iter().partition(|span| span.end.is_some());
@@ -74,7 +72,7 @@ async fn follow(context: &Context, traced: &Traced) -> Outcome {
         let is_over = match traced {
             Traced::Run(_) => open.is_empty() && !spans.is_empty(),
             Traced::Handoff(handoff) => {
-                let status = context.agent.handoff_review(handoff.handoff_id).await?.handoff.status;
+                let status = context.agent.handoffs().review(handoff.handoff_id).await?.handoff.status;
                 // The child's first turn is still to come.
                 !status.is_pending() && !matches!(status, HandoffStatus::Accepted | HandoffStatus::Seeded)
             }
@@ -99,14 +97,14 @@ async fn follow(context: &Context, traced: &Traced) -> Outcome {
 
 async fn spans(context: &Context, traced: &Traced) -> Result<Vec<Span>, Failure> {
     Ok(match traced {
-        Traced::Run(run) => context.agent.run_spans(run).await?,
-        Traced::Thread(thread) => context.agent.thread_spans(thread.thread_id).await?,
-        Traced::Handoff(handoff) => context.agent.handoff_spans(handoff).await?,
+        Traced::Run(run) => context.agent.runs().spans(run).await?,
+        Traced::Thread(thread) => context.agent.runs().thread_spans(thread.thread_id).await?,
+        Traced::Handoff(handoff) => context.agent.runs().handoff_spans(handoff).await?,
     })
 }
 
 fn tell(context: &Context, span: &Span) -> Result<(), Failure> {
     let duration = span.duration(Timestamp::now());
     let duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    context.json(&Told { span, duration_ms, cost: context.agent.span_cost(span) })
+    context.json(&Told { span, duration_ms, cost: context.agent.runs().span_cost(span) })
 }

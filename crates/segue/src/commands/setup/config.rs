@@ -5,11 +5,10 @@ use std::fmt::Write as _;
 
 use agent::Config;
 use serde_json::{Map, Value};
+use terminal::{Screen, wrap};
 
 use crate::cli::{ConfigKeys, Format, Global};
 use crate::exit::{Code, Outcome};
-use crate::terminal::screen::Screen;
-use crate::terminal::text::wrap::wrap;
 
 /// What the page in Markdown begins with.
 const INTRODUCTION: &str = "\
@@ -44,9 +43,8 @@ const VARIABLES: [(&str, &str); 9] = [
     ("SEGUE_HOOK", "set by Segue for a hook's command: what happened. Where it is set no hook is called"),
 ];
 
-/// Prints the keys.
 pub(crate) fn keys(global: &Global, args: &ConfigKeys) -> Outcome {
-    let screen = Screen::new(global.color, global.drawing());
+    let screen = global.screen();
     let schema = Config::schema();
     match (global.format(), args.markdown) {
         (Format::Json, _) => screen.line(serde_json::to_string_pretty(&schema)?)?,
@@ -81,7 +79,6 @@ struct Key {
 /// Where in the file something stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
-    /// At the top.
     Top,
     /// In a table.
     Beneath,
@@ -103,7 +100,7 @@ enum Shape<'s> {
 fn tables(root: &Value) -> Vec<Table> {
     let mut all = Vec::new();
     let top = Place { path: String::new(), heading: String::new(), meaning: described(root) };
-    walk(root, (root, top), &mut all);
+    walk(root, root, top, &mut all);
     all
 }
 
@@ -114,7 +111,7 @@ struct Place {
     meaning: String,
 }
 
-fn walk(root: &Value, (schema, place): (&Value, Place), all: &mut Vec<Table>) {
+fn walk(root: &Value, schema: &Value, place: Place, all: &mut Vec<Table>) {
     let Place { path, heading, meaning } = place;
     let mut table = Table { heading, meaning, keys: Vec::new() };
     let level = if path.is_empty() { Level::Top } else { Level::Beneath };
@@ -137,7 +134,7 @@ fn walk(root: &Value, (schema, place): (&Value, Place), all: &mut Vec<Table>) {
     if !table.keys.is_empty() {
         all.push(table);
     }
-    beneath.into_iter().for_each(|table| walk(root, table, all));
+    beneath.into_iter().for_each(|(schema, place)| walk(root, schema, place, all));
 }
 
 fn shape<'s>(root: &'s Value, property: &'s Value, level: Level) -> Shape<'s> {

@@ -6,21 +6,19 @@ use std::str::FromStr;
 use agent::{BackedUp, CancellationToken, Copied, CopyOutcome, Database, Frames};
 use jiff::Timestamp;
 use serde_json::json;
+use terminal::{Screen, Seen, Then, Unit, one_line, shown_path, watch};
 
 use crate::cli::database::{Copy, Db};
 use crate::cli::{Format, Global};
 use crate::commands::import::count;
+use crate::commands::work::progress;
 use crate::commands::{Asked, settings};
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::screen::Screen;
-use crate::terminal::text::safe::{one_line, shown_path};
-use crate::terminal::work::progress::{Progress, Unit};
-use crate::terminal::work::watch::{Seen, Then, watch};
 
 /// Performs the command.
 pub(crate) async fn run(global: &Global, args: Db) -> Outcome {
     let settings = settings(global, Asked::default())?;
-    let place = Shown { screen: Screen::new(global.color, global.drawing()), format: global.format() };
+    let place = Shown { screen: global.screen(), format: global.format() };
     let used = || settings.chosen_database();
     match args {
         Db::Migrate => {
@@ -60,7 +58,7 @@ impl Shown {
 
     async fn copy(&self, from: &Database, to: &Database) -> Outcome {
         let copied = self
-            .watched(Unit::Steps, async |frames, cancel| from.copy_to(to, (&frames, &cancel)).await)
+            .watched(Unit::Steps, async |frames, cancel| from.copy_to(to, &frames, &cancel).await)
             .await??;
         match copied.outcome {
             CopyOutcome::Whole => self.tell(&serde_json::to_value(&copied)?, &told(&copied)),
@@ -77,7 +75,7 @@ impl Shown {
 
     async fn back_up(&self, from: &Database, path: PathBuf) -> Outcome {
         let made = self
-            .watched(Unit::Bytes, async |frames, cancel| from.back_up(path, (&frames, &cancel)).await)
+            .watched(Unit::Bytes, async |frames, cancel| from.back_up(path, &frames, &cancel).await)
             .await??;
         match made {
             Some(BackedUp { from, path, bytes }) => {
@@ -95,14 +93,14 @@ impl Shown {
         unit: Unit,
         work: impl FnOnce(Frames, CancellationToken) -> W,
     ) -> Result<T, Failure> {
-        let progress = Progress::new(&self.screen, self.format, unit);
+        let bar = progress(&self.screen, self.format, unit);
         let show = |seen: Seen<'_>| {
             if let Seen::Frame(_, frame) = seen {
-                progress.show(frame);
+                bar.show(frame);
             }
             Ok(Then::GoOn)
         };
-        watch(work, show).await
+        Ok(watch(work, show).await?)
     }
 
     fn tell(&self, json: &serde_json::Value, text: &str) -> Outcome {

@@ -1,19 +1,17 @@
 //! `segue doctor`: what a handoff relies on, checked, with what to do. It changes nothing.
 
 use agent::{Agent, Check, Verdict};
+use terminal::{one_line, wrap};
 
 use crate::cli::{Format, Global};
 use crate::commands::{Asked, settings};
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::screen::Screen;
-use crate::terminal::text::safe::one_line;
-use crate::terminal::text::wrap::wrap;
 
 /// Performs the command. A home that cannot be opened is a finding, not a failure of the doctor.
 pub(crate) async fn run(global: &Global) -> Outcome {
     let (checks, code) = match Agent::open(settings(global, Asked::default())?).await {
         Ok(agent) => {
-            let checks = agent.doctor().await;
+            let checks = agent.admin().doctor().await;
             let fails = checks.iter().any(|check| check.verdict == Verdict::Fail);
             (checks, if fails { Code::Store } else { Code::Done })
         }
@@ -29,7 +27,7 @@ pub(crate) async fn run(global: &Global) -> Outcome {
 }
 
 fn show(global: &Global, checks: &[Check]) -> Result<(), Failure> {
-    let screen = Screen::new(global.color, global.drawing());
+    let screen = global.screen();
     if global.format() == Format::Json {
         screen.line(serde_json::to_string(checks)?)?;
         return Ok(());

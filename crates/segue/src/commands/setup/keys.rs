@@ -4,14 +4,13 @@ use agent::UserTools;
 use jiff::Timestamp;
 use protocol::ApiKey;
 use serde::Serialize;
+use terminal::{Column, one_line, table};
 
 use crate::cli::Format;
 use crate::cli::serve::Keys;
 use crate::commands::Context;
 use crate::commands::threads::ago;
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::text::safe::one_line;
-use crate::terminal::text::table::{Column, table};
 
 /// A key, as `--json` has it: without its hash.
 #[derive(Serialize)]
@@ -43,13 +42,13 @@ impl<'a> Printed<'a> {
 pub(crate) async fn run(context: &Context, args: Keys) -> Outcome {
     match args {
         Keys::Create { user, label } => {
-            let (row, key) = context.agent.create_key(&user, label).await?;
+            let (row, key) = context.agent.admin().create_key(&user, label).await?;
             if context.format == Format::Json {
                 context.json(&Printed::new(&row, Some(&key)))?;
             } else {
                 context.screen.note(format!("Key {} of {user}. It is not shown again:", row.key_id));
                 context.screen.line(&key)?;
-                context.screen.note(match context.agent.user_tools() {
+                context.screen.note(match context.agent.admin().user_tools() {
                     UserTools::None => {
                         "Users have their own threads and memory, and no tools on this machine; `[serve] user_tools = \"all\"` in config.toml gives them yours."
                     }
@@ -62,7 +61,7 @@ pub(crate) async fn run(context: &Context, args: Keys) -> Outcome {
         Keys::List => list(context).await?,
         Keys::Revoke { key } => {
             let row = find(context, &key).await?;
-            context.agent.revoke_key(&row.key_id).await?;
+            context.agent.admin().revoke_key(&row.key_id).await?;
             match context.format {
                 Format::Json => context.json(&Printed::new(&find(context, &row.key_id).await?, None))?,
                 Format::Text => context
@@ -76,13 +75,13 @@ pub(crate) async fn run(context: &Context, args: Keys) -> Outcome {
 
 /// Returns the key of that id, or the only one whose id begins so.
 async fn find(context: &Context, given: &str) -> Result<ApiKey, Failure> {
-    let mut found = context.agent.keys().await?;
+    let mut found = context.agent.admin().keys().await?;
     found.retain(|key| key.key_id.starts_with(given));
     let exact = found.iter().position(|key| key.key_id == given);
     match (found.len(), exact) {
         (_, Some(at)) => Ok(found.swap_remove(at)),
         (1, None) => Ok(found.swap_remove(0)),
-        (0, None) => Err(agent::Error::UnknownKey { given: given.to_owned() }.into()),
+        (0, None) => Err(agent::Error::from(agent::AdminError::UnknownKey(given.to_owned())).into()),
         (many, None) => {
             Err(Failure::new(Code::User, format!("choose among {many} keys that begin with `{given}`"))
                 .with_hint("give more of the id; `segue keys list` shows them"))
@@ -91,7 +90,7 @@ async fn find(context: &Context, given: &str) -> Result<ApiKey, Failure> {
 }
 
 async fn list(context: &Context) -> Result<(), Failure> {
-    let keys = context.agent.keys().await?;
+    let keys = context.agent.admin().keys().await?;
     if context.format == Format::Json {
         return context.json(&keys.iter().map(|key| Printed::new(key, None)).collect::<Vec<_>>());
     }
@@ -113,8 +112,6 @@ async fn list(context: &Context) -> Result<(), Failure> {
         Column::Left("STATE"),
         Column::Flexible("LABEL"),
     ];
-    for line in table(&context.screen, &columns, &rows) {
-        context.screen.line(line)?;
-    }
+    context.screen.lines(table(&context.screen, &columns, &rows))?;
     Ok(())
 }

@@ -3,12 +3,11 @@
 
 use agent::{McpAnswer, McpServer, McpSource, ServerState, ServerStatus, Standing};
 use serde_json::{Value, json};
+use terminal::{one_line, shown_path, wrap};
 
 use crate::cli::{Format, Mcp};
 use crate::commands::Context;
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::text::safe::{one_line, shown_path};
-use crate::terminal::text::wrap::wrap;
 
 /// Performs the command.
 pub(crate) async fn run(context: &Context, args: Mcp) -> Outcome {
@@ -21,7 +20,7 @@ pub(crate) async fn run(context: &Context, args: Mcp) -> Outcome {
 }
 
 fn list(context: &Context) -> Outcome {
-    let servers = context.agent.mcp_plan()?;
+    let servers = context.agent.admin().mcp_plan()?;
     if context.format == Format::Json {
         let servers: Vec<Value> = servers
             .iter()
@@ -84,7 +83,7 @@ const fn source(source: McpSource) -> &'static str {
 }
 
 async fn test(context: &Context, name: Option<&str>) -> Outcome {
-    let servers = context.agent.mcp_test(name).await?;
+    let servers = context.agent.admin().mcp_test(name).await?;
     if let (Some(name), true) = (name, servers.is_empty()) {
         return Err(unknown(name));
     }
@@ -156,12 +155,12 @@ const fn state(state: ServerState) -> &'static str {
 }
 
 fn consent(context: &Context, name: &str, answer: McpAnswer) -> Outcome {
-    let servers = context.agent.mcp_plan()?;
+    let servers = context.agent.admin().mcp_plan()?;
     let is_named = |server: &&McpServer| server.name == name && server.source == McpSource::Project;
     let Some(server) = servers.iter().find(is_named) else {
         return Err(unknown(name));
     };
-    context.agent.mcp_consent(server, answer)?;
+    context.agent.admin().mcp_consent(server, answer)?;
     let done = match answer {
         McpAnswer::Allow => "It is started from now on, as long as its description stays as it is:",
         McpAnswer::Refuse => "It is not started:",

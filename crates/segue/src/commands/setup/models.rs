@@ -1,10 +1,10 @@
 //! `segue models`: which models can be used, why the others cannot, and where each setting was found.
 
+use terminal::{one_line, wrap};
+
 use crate::cli::Format;
 use crate::commands::Context;
 use crate::exit::{Code, Outcome};
-use crate::terminal::text::safe::one_line;
-use crate::terminal::text::wrap::wrap;
 
 /// Performs the command.
 pub(crate) fn run(context: &Context) -> Outcome {

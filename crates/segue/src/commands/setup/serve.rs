@@ -8,18 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::{Agent, CancellationToken};
-use gateway::{Auth, Dispatch, DispatchError, Origins, Recovered, RunLimits, Settings, Token};
+use http::{Auth, Dispatch, DispatchError, Origins, Recovered, RunLimits, Settings, Token};
 use serde_json::json;
+use terminal::signals::Signals;
+use terminal::{Screen, one_line, shown_path, wrap};
 use tokio::net::TcpListener;
 
 use crate::cli::Format;
 use crate::cli::serve::Serve;
 use crate::commands::Context;
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::screen::Screen;
-use crate::terminal::signals::Signals;
-use crate::terminal::text::safe::{one_line, shown_path};
-use crate::terminal::text::wrap::wrap;
 
 /// Any origin, or any host.
 const ANY: &str = "*";
@@ -46,12 +44,12 @@ pub(crate) async fn run(context: Context, args: Serve) -> Outcome {
     let dispatch = Dispatch::new(agent, RunLimits::default());
     let mut signals = Signals::take()?;
     let recovered = dispatch.recover().await?;
-    about.tell((&screen, format), &recovered)?;
+    about.tell(&screen, format, &recovered)?;
     // The listener takes connections from here on; they are answered as soon as the server works.
     let open = || page::open(&screen, &about.home, &about.page(page::Told::WithToken));
     let _leading = about.args.open.then(open);
     let shutdown = CancellationToken::new();
-    let serving = gateway::serve(listener, Arc::clone(&dispatch), settings, shutdown.clone());
+    let serving = http::serve(listener, Arc::clone(&dispatch), settings, shutdown.clone());
     let mut serving = std::pin::pin!(serving);
     tokio::select! {
         ended = &mut serving => return Ok(ended.map(|()| Code::Done)?),
@@ -98,7 +96,7 @@ impl About {
         page::address(self.addr, &self.auth, told)
     }
 
-    fn tell(&self, (screen, format): (&Screen, Format), recovered: &Recovered) -> Result<(), Failure> {
+    fn tell(&self, screen: &Screen, format: Format, recovered: &Recovered) -> Result<(), Failure> {
         let url = format!("http://{}", self.addr);
         let token = match &self.auth {
             Auth::Token(token) => Some(token),
@@ -153,7 +151,7 @@ async fn auth(agent: &Agent, addr: SocketAddr, args: &Serve) -> Result<Auth, Fai
     if addr.ip().is_loopback() {
         return Ok(Auth::Token(Token::at(&agent.home().token())?));
     }
-    let is_valid = agent.keys().await?.iter().any(|key| key.revoked_at.is_none());
+    let is_valid = agent.admin().keys().await?.iter().any(|key| key.revoked_at.is_none());
     match is_valid {
         true => Ok(Auth::Keys),
         false => Err(Failure::new(Code::Config, format!("serve at {addr}: there is no key yet, so nobody could come in"))
@@ -211,8 +209,8 @@ fn is_origin(text: &str) -> bool {
     })
 }
 
-impl From<gateway::Error> for Failure {
-    fn from(error: gateway::Error) -> Self {
+impl From<http::Error> for Failure {
+    fn from(error: http::Error) -> Self {
         Self::new(Code::Config, error.to_string()).with_hint(error.hint())
     }
 }

@@ -4,20 +4,15 @@ use agent::{Named, Prunable, Pruned};
 use jiff::Timestamp;
 use protocol::Scope;
 use serde_json::{Value, json};
+use terminal::{Audience, Choice, Column, Seen, Then, Unit, ask, one_line, table, watch, wrap};
 
 use super::ago;
 use crate::cli::Format;
 use crate::cli::database::Prune;
 use crate::commands::Context;
 use crate::commands::import::{bytes, count};
+use crate::commands::work::progress;
 use crate::exit::{Code, Failure, Outcome};
-use crate::terminal::ask::question::{Choice, ask};
-use crate::terminal::screen::Audience;
-use crate::terminal::text::safe::one_line;
-use crate::terminal::text::table::{Column, table};
-use crate::terminal::text::wrap::wrap;
-use crate::terminal::work::progress::{Progress, Unit};
-use crate::terminal::work::watch::{Seen, Then, watch};
 
 /// The most threads that are shown one by one.
 const SHOWN_MAX: usize = 50;
@@ -29,7 +24,7 @@ pub(crate) async fn run(context: &Context, args: Prune) -> Outcome {
         true => context.agent.scoped(Scope::Everyone),
         false => context.agent.clone(),
     };
-    let prunable = agent.prunable(args.older_than.seen_from(Timestamp::now()), named).await?;
+    let prunable = agent.threads().prunable(args.older_than.seen_from(Timestamp::now()), named).await?;
     if args.dry_run {
         return dry(context, &prunable);
     }
@@ -37,24 +32,24 @@ pub(crate) async fn run(context: &Context, args: Prune) -> Outcome {
         context.screen.line("Kept.")?;
         return Ok(Code::Done);
     }
-    let progress = Progress::new(&context.screen, context.format, Unit::Steps);
+    let bar = progress(&context.screen, context.format, Unit::Steps);
     let pruned = watch(
-        async |frames, cancel| agent.prune(&prunable, (&frames, &cancel)).await,
+        async |frames, cancel| agent.threads().prune(&prunable, &frames, &cancel).await,
         |seen| {
             if let Seen::Frame(_, frame) = seen {
-                progress.show(frame);
+                bar.show(frame);
             }
             Ok(Then::GoOn)
         },
     )
     .await??;
-    drop(progress);
+    drop(bar);
     let is_shrunk = args.vacuum && !pruned.is_stopped;
     if is_shrunk {
-        agent.shrink_journal().await?;
+        agent.admin().shrink_journal().await?;
     }
-    tell(context, (&prunable, &pruned), is_shrunk.then_some(Shrunk))?;
-    context.agent.rest_mirror().await;
+    tell(context, &prunable, &pruned, is_shrunk.then_some(Shrunk))?;
+    context.agent.handoffs().rest_mirror().await;
     match pruned.is_stopped {
         true => Err(Failure::cancelled("delete all of them").with_hint("the same command goes on")),
         false => Ok(Code::Done),
@@ -86,9 +81,7 @@ fn dry(context: &Context, prunable: &Prunable) -> Outcome {
         Column::Right("SIZE"),
         Column::Flexible("NAME"),
     ];
-    for line in table(screen, &columns, &rows) {
-        screen.line(line)?;
-    }
+    screen.lines(table(screen, &columns, &rows))?;
     if let Some(more) = prunable.threads.len().checked_sub(SHOWN_MAX).filter(|more| *more > 0) {
         screen.line(format!("… and {more} more; `--json` lists them all"))?;
     }
@@ -117,7 +110,8 @@ struct Shrunk;
 
 fn tell(
     context: &Context,
-    (prunable, pruned): (&Prunable, &Pruned),
+    prunable: &Prunable,
+    pruned: &Pruned,
     file: Option<Shrunk>,
 ) -> Result<(), Failure> {
     if context.format == Format::Json {
@@ -139,7 +133,7 @@ fn tell(
     if pruned.came_to_use > 0 {
         text.push_str(&format!(" {} came to be used meanwhile.", count(pruned.came_to_use as u64, "thread")));
     }
-    if pruned.threads > 0 && file.is_none() && context.agent.connections().is_none() {
+    if pruned.threads > 0 && file.is_none() && context.agent.admin().connections().is_none() {
         text.push_str(" The file keeps its size and fills again; `--vacuum` makes it smaller.");
     }
     context.screen.line(wrap(&text, context.screen.text_columns(), "", "  "))?;

@@ -6,8 +6,8 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use rusqlite::Connection;
-use scripted::{Place, Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Place, Reply, Script, Server};
 
 use crate::handoff::{edit, pending, summary_draft};
 use crate::sandbox::{Ended, Sandbox};

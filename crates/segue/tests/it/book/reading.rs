@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use scripted::{Reply, Script, Server};
+use test_model::{Reply, Script, Server};
 use tokio::net::TcpSocket;
 
 use super::page::{Key, Kind, Page, repository};
@@ -57,7 +57,7 @@ struct There {
     /// Bound to the address at which the page's server is, and never listening: nobody else is given the port, and a
     /// server may still take it.
     address: TcpSocket,
-    databases: Vec<(&'static str, cluster::Database)>,
+    databases: Vec<(&'static str, test_postgres::Database)>,
 }
 
 impl There {
@@ -70,7 +70,7 @@ impl There {
         Self {
             model: Server::start(Script::new([Reply::text("Done.").repeated()])).unwrap(),
             address,
-            databases: databases.map(|url| (url, cluster::Database::create().unwrap())).collect(),
+            databases: databases.map(|url| (url, test_postgres::Database::create().unwrap())).collect(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Tool calls that wait for a person: the panel in the chat, and `segue decide` for runs without a terminal.
 
-use scripted::{Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Reply, Script, Server};
 
 use crate::sandbox::Sandbox;
 use crate::terminal::Terminal;
@@ -142,7 +142,12 @@ fn a_run_without_a_terminal_stops_with_its_own_code_and_goes_on_with_the_decisio
         "{ended:?}"
     );
     assert_eq!(sandbox.threads()[0]["status"], "interrupted");
-    sandbox.run(&["decide", "last"]).assert_told(2, "nobody can be asked");
+    let work = sandbox.work();
+    let about = format!("decide about `execute touch made.txt` in {}: nobody can be asked", work.display());
+    sandbox.run(&["decide", "last"]).assert_told(2, &about);
+    let piped = sandbox.run_with(&["chat", "-t", "last"], "/approve\n");
+    let decide = "A tool call waits: `segue decide ";
+    assert_eq!(piped.stdout.matches(decide).count() + piped.stderr.matches(decide).count(), 2, "{piped:?}");
     let ended = sandbox.run(&["decide", "last", "--approve"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (0, "Went on.\n"), "{ended:?}");
     assert!(sandbox.work().join("made.txt").exists());
@@ -219,4 +224,36 @@ fn decisions_that_do_not_fit_the_question_are_told_and_it_still_waits() {
     let ended = sandbox.run(&["run", "-t", "last", "-p", "something else"]);
     assert!(ended.code == 0 && ended.stderr.contains("1 tool call that waited is dropped"), "{ended:?}");
     assert!(!sandbox.work().join("made.txt").exists());
+}
+
+#[test]
+fn what_was_typed_for_an_answer_is_there_again_after_esc() {
+    let server = asking("touch made.txt");
+    let sandbox = Sandbox::new().with_model(&server);
+    let (terminal, _) = asked(&sandbox);
+    for again in ["The file ", "is there."] {
+        terminal.keys("r\r");
+        terminal.wait_for("Answer in its place");
+        terminal.keys(again);
+        terminal.wait_for(again.trim());
+        if again == "The file " {
+            terminal.keys("\x1b");
+            terminal.wait_until("the question again", |screen| screen.trim_end().contains("Decide later"));
+        }
+    }
+    terminal.keys("\r");
+    went_on(&terminal);
+    assert!(results(&server).contains("The file is there."), "{}", results(&server));
+    terminal.keys("\x04");
+    terminal.end();
+}
+
+#[test]
+fn a_piped_line_after_approve_answers_the_call() {
+    let server = asking("touch made.txt");
+    let sandbox = Sandbox::new().with_model(&server);
+    assert_eq!(sandbox.run(&["run", "-p", "do it"]).code, 3);
+    let ended = sandbox.run_with(&["chat", "--plain", "-t", "last"], "/approve\ny\n/quit\n");
+    assert!(ended.stdout.contains("Went on."), "{ended:?}");
+    assert!(sandbox.work().join("made.txt").exists());
 }

@@ -1,7 +1,7 @@
 //! The commands of the chat that look at or change where the conversation stands.
 
-use scripted::{Reply, Script, Server};
 use serde_json::json;
+use test_model::{Reply, Script, Server};
 
 use crate::sandbox::Sandbox;
 use crate::terminal::Terminal;

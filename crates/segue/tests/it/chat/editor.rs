@@ -3,8 +3,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use scripted::{Place, Reply, Script, Server};
 use serde_json::Value;
+use test_model::{Place, Reply, Script, Server};
 
 use crate::sandbox::Sandbox;
 use crate::terminal::Terminal;

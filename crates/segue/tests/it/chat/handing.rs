@@ -1,8 +1,8 @@
 //! Handing off in a chat: what the agent asks for, what `/new` asks, what waits when a thread is opened, and where the
 //! keys go that are typed meanwhile.
 
-use scripted::{Fault, Place, Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Fault, Place, Reply, Script, Server};
 
 use crate::sandbox::Sandbox;
 use crate::terminal::Terminal;

@@ -1,6 +1,6 @@
 //! `/history` in a chat: pages, and markers opened to their summary and their originals.
 
-use scripted::{Reply, Script, Server};
+use test_model::{Reply, Script, Server};
 
 use crate::compact::{MEMORY_INSTRUCTIONS, long_thread, record};
 use crate::sandbox::Sandbox;

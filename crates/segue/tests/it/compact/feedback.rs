@@ -1,7 +1,7 @@
 //! Feedback on runs, and their traces, from the command line.
 
-use scripted::{Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Reply, Script, Server};
 
 use super::{condensing, entries, long_thread};
 use crate::sandbox::Sandbox;

@@ -1,7 +1,7 @@
 //! Condensing in a chat: the card as it happens and after a reload, and what stops it.
 
-use scripted::{Place, Reply, Script, Server};
 use serde_json::json;
+use test_model::{Place, Reply, Script, Server};
 
 use super::{GOAL, asked, condensing, entries, long_thread, record};
 use crate::sandbox::Sandbox;
@@ -94,7 +94,7 @@ fn e16_control_c_stops_it_and_nothing_is_changed() {
     terminal.keys("\x03");
     terminal.wait_until("the prompt", |screen| screen.trim_end().ends_with("segue>"));
     terminal.keys("/compact --keep 99\r");
-    terminal.wait_for("Nothing to condense: ");
+    terminal.wait_for("Nothing to compact: ");
     terminal.keys("/quit\r");
     assert_eq!(terminal.end().0, 0);
     assert_eq!(entries(&sandbox), before);

@@ -1,6 +1,6 @@
 //! Where the database is said to be, and what is told when it cannot be used. A password in it is told nowhere.
 
-use cluster::{Cluster, Database, Settings, Tls};
+use test_postgres::{Cluster, Database, Settings, Tls};
 
 use crate::sandbox::{Ended, Sandbox};
 
@@ -125,8 +125,8 @@ fn a_database_of_a_later_version_is_left_alone() {
 }
 
 /// Returns a connection beside the program's.
-pub fn pg_connection(url: &str) -> pg::Connection {
-    pg::Connection::open(&url.parse().unwrap(), |sql| sql.into()).unwrap()
+pub fn pg_connection(url: &str) -> postgres::Connection {
+    postgres::Connection::open(&url.parse().unwrap()).unwrap()
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use cluster::Database;
+use test_postgres::Database;
 
 use crate::sandbox::Sandbox;
 

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use cluster::{Cut, Database, Proxy};
 use rusqlite::Connection;
 use rusqlite::types::Value as Stored;
 use serde_json::Value;
+use test_postgres::{Cut, Database, Proxy};
 
 use super::address::pg_connection;
 use crate::sandbox::Sandbox;

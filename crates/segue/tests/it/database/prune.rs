@@ -30,6 +30,8 @@ fn set(sandbox: &Sandbox, sql: &str, thread: &str) {
     assert_eq!(connection.execute(sql, [thread]).unwrap(), 1);
 }
 
+const OLD: &str =
+    "UPDATE thread_heads SET updated_at = '2020-01-01T00:00:00.000000000Z' WHERE thread_id = ?1";
 const USED: &str =
     "UPDATE thread_heads SET updated_at = '2999-01-01T00:00:00.000000000Z' WHERE thread_id = ?1";
 const NAMED: &str = "UPDATE threads SET name = 'kept' WHERE thread_id = ?1";
@@ -87,7 +89,8 @@ fn k9_h8_what_is_pruned_is_gone_from_the_file() {
 #[test]
 fn h8_what_works_or_waits_stays() {
     let (sandbox, ids) = old();
-    set(&sandbox, "UPDATE thread_heads SET status = 'interrupted' WHERE thread_id = ?1", &ids[2]);
+    assert_eq!(sandbox.run(&["handoff", &ids[2]]).code, 3, "a handoff waits");
+    set(&sandbox, OLD, &ids[2]);
     let told = sandbox.json(&["prune", "--older-than", "90d", "--yes", "--json"]);
     assert_eq!((told["threads"].as_u64(), told["kept"]["in_use"].as_u64()), (Some(0), Some(1)), "{told}");
     assert_eq!(told["kept"]["with_children"].as_u64(), Some(2), "{told}");

@@ -1,7 +1,7 @@
 //! Handoffs that the agent asks for, where no terminal is: the run stops, says how to decide, and goes on afterwards.
 
-use scripted::{Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Reply, Script, Server};
 
 use crate::handoff::summary_draft;
 use crate::sandbox::{Ended, Sandbox};
@@ -40,7 +40,7 @@ fn g2_a_run_that_stops_for_a_handoff_says_how_to_decide() {
     let args = &payload["action_requests"][0]["args"];
     assert_eq!((&args["initiated_by"], &args["goal"]), (&json!("agent"), &json!("the backoff")));
     assert!(result["next_command"].as_str().unwrap().starts_with("segue handoff --decide "), "{result}");
-    let accepted = command(&sandbox, &result, &["--apply", "--json"]);
+    let accepted = command(&sandbox, &result, &["--approve", "--json"]);
     assert_eq!(accepted.code, 0, "{accepted:?}");
     let accepted = accepted.json();
     assert_eq!(

@@ -1,6 +1,6 @@
 //! Proposing in the chat: once for each real growth, and nothing changes without an answer.
 
-use scripted::{Reply, Script, Server};
+use test_model::{Reply, Script, Server};
 
 use crate::compact::{condensing, long_thread};
 use crate::handoff::summary_draft;

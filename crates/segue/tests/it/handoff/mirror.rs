@@ -4,12 +4,11 @@
 mod planted;
 mod thousand;
 
-use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-use cluster::{Database, Proxy};
-use pg::{Pool, PoolSettings};
+use postgres::{Pool, PoolSettings};
 use serde_json::{Value, json};
+use test_postgres::{Database, Proxy};
 
 use crate::sandbox::{Ended, Sandbox};
 use crate::serve::owner;
@@ -64,7 +63,7 @@ impl Mirrored {
             PoolSettings { min_idle: 0, max: 1, idle: second, lifetime: second, patience: second * 60 };
         let target = self.database.socket_url().parse().unwrap();
         let rows = runtime.block_on(async {
-            let pool = Pool::open(target, settings, |sql| Cow::Borrowed(sql)).await;
+            let pool = Pool::open(target, settings).await;
             pool.with(move |connection| connection.query(&sql, &[])).await
         });
         rows.unwrap().iter().map(|row| row.text(0).unwrap().unwrap()).collect()

@@ -1,7 +1,7 @@
 //! `segue recall` and `/recall`: what was said in the lineage, found again with its place.
 
-use scripted::{Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Reply, Script, Server};
 
 use crate::sandbox::Sandbox;
 

@@ -4,8 +4,8 @@ mod own;
 
 use std::fs;
 
-use scripted::{Fault, Reply, Script, Server};
 use serde_json::json;
+use test_model::{Fault, Reply, Script, Server};
 
 use crate::sandbox::Sandbox;
 use crate::terminal::Terminal;

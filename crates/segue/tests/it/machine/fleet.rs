@@ -5,8 +5,8 @@ mod reader;
 use std::collections::HashSet;
 
 use rustix::process::Signal;
-use scripted::{Gate, Place, Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Gate, Place, Reply, Script, Server};
 
 use super::sandbox::Sandbox;
 use super::serving::Serving;
@@ -34,7 +34,7 @@ pub enum Store {
     /// In the home folder they share.
     Sqlite,
     /// In a database of their own, until this ends.
-    Postgres(cluster::Database),
+    Postgres(test_postgres::Database),
 }
 
 /// Servers of one model, on one database.
@@ -109,7 +109,7 @@ impl Fleet {
     pub fn rows(&self, sql: &str) -> Vec<String> {
         let Store::Postgres(database) = &self.store else { panic!("{sql}: it is a file") };
         let url = database.socket_url().parse().unwrap();
-        let connection = pg::Connection::open(&url, |sql| sql.into()).unwrap();
+        let connection = postgres::Connection::open(&url).unwrap();
         let rows = connection.query(sql, &[]).unwrap();
         rows.iter().map(|row| row.text(0).unwrap().unwrap_or_default()).collect()
     }

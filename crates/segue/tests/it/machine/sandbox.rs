@@ -13,7 +13,7 @@ pub struct Sandbox {
     /// Environment variables beside the folders.
     variables: Vec<(String, String)>,
     /// Where it keeps what happened, when that is to be on a server.
-    database: Option<cluster::Database>,
+    database: Option<test_postgres::Database>,
 }
 
 /// How a command ended.
@@ -29,7 +29,7 @@ impl Sandbox {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("user")).unwrap();
         fs::create_dir(folder.path().join("work")).unwrap();
-        Self { folder, variables: Vec::new(), database: cluster::Database::where_wanted().unwrap() }
+        Self { folder, variables: Vec::new(), database: test_postgres::Database::where_wanted().unwrap() }
     }
 
     /// Keeps what happens in a file, wherever else others keep it.
@@ -39,7 +39,7 @@ impl Sandbox {
     }
 
     /// Returns the database on a server, where it has one.
-    pub const fn database(&self) -> Option<&cluster::Database> {
+    pub const fn database(&self) -> Option<&test_postgres::Database> {
         self.database.as_ref()
     }
 
@@ -55,7 +55,7 @@ impl Sandbox {
     }
 
     /// Sets the variables that make the server's model the one in use.
-    pub fn with_model(mut self, server: &scripted::Server) -> Self {
+    pub fn with_model(mut self, server: &test_model::Server) -> Self {
         self.set("ANTHROPIC_BASE_URL", server.url());
         self.set("ANTHROPIC_API_KEY", "test-key");
         self
@@ -96,7 +96,8 @@ impl Sandbox {
             ("PATH".to_owned(), std::env::var("PATH").unwrap_or_default()),
             ("TERM".to_owned(), "xterm-256color".to_owned()),
         ];
-        let url = |database: &cluster::Database| ("SEGUE_DATABASE_URL".to_owned(), database.socket_url());
+        let url =
+            |database: &test_postgres::Database| ("SEGUE_DATABASE_URL".to_owned(), database.socket_url());
         all.extend(self.database.as_ref().map(url));
         all.extend(self.variables.iter().cloned());
         all

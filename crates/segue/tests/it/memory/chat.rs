@@ -1,6 +1,6 @@
 //! Memory in a chat: its commands, and what becomes a summary while the person reads and writes.
 
-use scripted::{Place, Script, Server};
+use test_model::{Place, Script, Server};
 
 use super::{SUMMARY, answer, called, over_budget, remembering, stats, summary};
 use crate::compact::long_thread;

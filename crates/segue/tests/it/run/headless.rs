@@ -1,7 +1,7 @@
 //! `segue run` in scripts: prompts from pipes, limits, and what goes where.
 
-use scripted::{Fault, Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Fault, Reply, Script, Server};
 
 use crate::sandbox::{Ended, Sandbox};
 
@@ -107,7 +107,7 @@ fn a_run_whose_time_is_up_ends_with_its_own_code() {
 fn a_run_says_why_a_tool_failed_and_that_an_answer_was_cut_off() {
     let server = Server::start(Script::new([
         Reply::call("c1", "read_file", json!({"path": "missing.txt"})),
-        Reply { always: true, ..Reply::text("Half of").stop(scripted::Stop::MaxTokens) },
+        Reply { always: true, ..Reply::text("Half of").stop(test_model::Stop::MaxTokens) },
     ]))
     .unwrap();
     let sandbox = Sandbox::new().with_model(&server);

@@ -5,8 +5,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
-use scripted::{Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Reply, Script, Server};
 
 use crate::compact::{condensing, long_thread};
 use crate::handoff::{edit, pending, summary_draft};
@@ -86,7 +86,7 @@ fn e18_a_hook_may_refuse_a_compaction_and_is_asked_only_about_one_that_would_hap
     let hooks = hook(r#""compaction.before""#, &refusing) + &hook(r#""compaction.after""#, KEEP);
     // Where nothing is condensed nobody is asked.
     let short = with_hooks(long_thread(Sandbox::new(), 3).with_model(&server), &hooks);
-    assert!(short.run(&["compact", "last"]).stdout.contains("Nothing to condense"));
+    assert!(short.run(&["compact", "last"]).stdout.contains("Nothing to compact"));
     assert_eq!(told(&short).len(), 0);
     let sandbox = with_hooks(long_thread(Sandbox::new(), 20).with_model(&server), &hooks);
     assert_eq!(sandbox.run(&["compact", "last", "--preview"]).code, 0);

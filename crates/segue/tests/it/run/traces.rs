@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use scripted::{Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Reply, Script, Server};
 
 use crate::collector::{Collector, Span};
 use crate::handoff::{edit, pending, summary_draft};

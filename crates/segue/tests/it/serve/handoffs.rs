@@ -1,8 +1,8 @@
 //! Handoffs over HTTP: from the request to the first turn of the child, refused and refined on the way, and decided by
 //! several clients at once.
 
-use scripted::{Place, Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Place, Reply, Script, Server};
 
 use super::client::{Answer, Api};
 use super::{imported, owner, thread, turn};

@@ -1,7 +1,7 @@
 //! Looking at threads and what is remembered, over HTTP: history with markers, feedback, traces, context, search, memory.
 
-use scripted::{Reply, Script, Server};
 use serde_json::{Value, json};
+use test_model::{Reply, Script, Server};
 
 use super::client::Api;
 use super::{echo, imported, owner, thread, turn};
@@ -108,7 +108,7 @@ fn m10_a_marker_opens_to_its_originals_and_can_be_taken_back() {
     let undone = api.post(&format!("/api/threads/{parent}/uncompact"), &json!({})).json();
     assert_eq!(&undone["marker_seq"], seq);
     api.post(&format!("/api/threads/{parent}/uncompact"), &json!({}))
-        .assert_refused(409, "nothing is condensed");
+        .assert_refused(409, "nothing is compacted");
     assert_eq!(api.get(&format!("/api/threads/{parent}/context")).json()["condensed"], Value::Null);
 }
 

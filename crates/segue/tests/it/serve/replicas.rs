@@ -95,7 +95,7 @@ fn j5_runs_of_a_server_that_ends_go_on_in_another_at_once() {
 }
 
 fn postgres() -> Store {
-    Store::Postgres(cluster::Database::create().unwrap())
+    Store::Postgres(test_postgres::Database::create().unwrap())
 }
 
 #[test]

@@ -5,7 +5,6 @@
 /// A program, or a sub-command of git, and the options it may be given.
 #[derive(Debug)]
 pub(super) struct Program {
-    /// Its name.
     pub name: &'static str,
     /// Letters of options without a value.
     pub flags: &'static str,
@@ -29,7 +28,6 @@ pub(super) enum Words {
     AtMostOne,
     /// Files, no folders: those would be gone through.
     Files,
-    /// Nothing.
     None,
     /// A format that begins with `+`.
     Format,
@@ -49,7 +47,6 @@ const fn long(long: &'static [&'static [&'static str]], program: Program) -> Pro
     Program { long, ..program }
 }
 
-/// The programs.
 pub(super) const PROGRAMS: &[Program] = &[
     program("ls", "laAhRtSr1dFpis", "", Words::Any),
     program("cat", "nbsAET", "", Words::Any),

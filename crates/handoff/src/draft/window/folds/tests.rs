@@ -14,8 +14,8 @@ use super::{FOLDS_MAX, Folds, Known, Part};
 use crate::limits::INPUT_TOKENS_MAX;
 use crate::summary::coverage::{Counts, counts};
 use crate::summary::select::Selection;
-use ledger::What;
-use ledger::notation::item;
+use facts::What;
+use facts::notation::item;
 
 mod ground;
 
@@ -216,7 +216,7 @@ async fn no_more_threads_are_kept_than_the_limit() {
         let journal = Journal::of(&["U: Hi."]).await;
         journal.known(&folds, None).await;
     }
-    assert_eq!(folds.kept.lock().unwrap().len(), FOLDS_MAX);
+    assert_eq!(folds.kept.lock().len(), FOLDS_MAX);
 }
 
 #[tokio::test]

@@ -2,7 +2,9 @@
 
 use crate::engines::sql::Connection;
 use jiff::Timestamp;
-use protocol::{ArchiveReason, AssistantId, MediumTermSummary, Message, Thread, TurnsArchived, Usage};
+use protocol::{
+    ArchiveReason, AssistantId, EventType, MediumTermSummary, Message, Thread, TurnsArchived, Usage,
+};
 
 use super::*;
 use crate::tables::memory::summaries;
@@ -10,7 +12,7 @@ use crate::tables::{database, plan, threads, traced};
 use crate::{Planned, Transfer};
 
 /// Stores a summary of one turn, and tells the thread, in whose context nothing is before the next.
-fn leave(connection: &Connection, thread_id: ThreadId, turn: u64) {
+fn leave(db: &Connection, thread_id: ThreadId, turn: u64) {
     let summary = MediumTermSummary {
         id: SummaryId::generate(),
         agent_id: AssistantId::default(),
@@ -35,12 +37,11 @@ fn leave(connection: &Connection, thread_id: ThreadId, turn: u64) {
         usage: Usage::default(),
         marker_seq: None,
     };
-    let planned =
-        Planned { thread_id, last_seq: threads::find(connection, thread_id).unwrap().unwrap().last_seq };
+    let planned = Planned { thread_id, last_seq: threads::find(db, thread_id).unwrap().unwrap().last_seq };
     let transfer = Transfer { summary, thread_id: Some(thread_id), turns: 1, threads: vec![planned] };
-    summaries::transfer(connection, &transfer).unwrap();
+    summaries::transfer(db, &transfer).unwrap();
     let event = NewEvent::new(EventType::TurnsArchived, &told, Timestamp::UNIX_EPOCH).unwrap();
-    events::append(connection, thread_id, &[event]).unwrap();
+    events::append(db, thread_id, &[event]).unwrap();
 }
 
 #[test]
@@ -48,17 +49,17 @@ fn f7_a_thousand_summaries_go_one_by_one_and_not_each_with_all() {
     const SUMMARIES: u64 = 1_000;
     let mut database = database();
     let statements = traced(&mut database);
-    let connection = Connection::Sqlite(&database);
+    let db = Connection::Sqlite(&database);
     let thread = Thread::blank(ThreadId::generate(), AssistantId::default(), Timestamp::UNIX_EPOCH);
     let thread_id = thread.thread_id;
-    threads::create(&connection, &thread).unwrap();
+    threads::create(&db, &thread).unwrap();
     let said =
         |turn: u64| NewEvent::message(&Message::human(turn.to_string()), Timestamp::UNIX_EPOCH).unwrap();
-    events::append(&connection, thread_id, &(0..=SUMMARIES).map(said).collect::<Vec<_>>()).unwrap();
+    events::append(&db, thread_id, &(0..=SUMMARIES).map(said).collect::<Vec<_>>()).unwrap();
     database.execute_batch("BEGIN").unwrap();
-    (1..=SUMMARIES).for_each(|turn| leave(&connection, thread_id, turn));
+    (1..=SUMMARIES).for_each(|turn| leave(&db, thread_id, turn));
     statements.lock().unwrap().clear();
-    rewinds::rewind(&connection, thread_id, (0, Timestamp::UNIX_EPOCH)).unwrap();
+    rewinds::rewind(&db, thread_id, 0, Timestamp::UNIX_EPOCH).unwrap();
     let statements = std::mem::take(&mut *statements.lock().unwrap());
     let of_markers =
         statements.iter().filter(|sql| sql.contains("FROM events e") && sql.contains(MARKER_EVENTS));
@@ -71,7 +72,7 @@ fn f7_a_thousand_summaries_go_one_by_one_and_not_each_with_all() {
 
 #[test]
 fn f7_what_goes_is_found_through_indexes() {
-    for sql in [told_sql(), told_after_sql(), unrely_sql()] {
+    for sql in [told_sql(Dialect::Sqlite), told_after_sql(Dialect::Sqlite), unrely_sql(Dialect::Sqlite)] {
         let plan = plan(&sql);
         assert!(!plan.iter().any(|step| step.contains("SCAN")), "{sql}: {plan:#?}");
         assert!(
@@ -80,5 +81,5 @@ fn f7_what_goes_is_found_through_indexes() {
         );
     }
     let markers = "SCAN e USING INDEX events_markers";
-    assert_eq!(plan(&elsewhere_sql())[0], markers, "of all events only where contexts change");
+    assert_eq!(plan(&elsewhere_sql(Dialect::Sqlite))[0], markers, "of all events only where contexts change");
 }

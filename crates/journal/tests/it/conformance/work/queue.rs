@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use journal::{Error, PAGE_ROWS_MAX, Replica, RunFilter, RunPatch, ThreadPatch, Write};
-use protocol::{Checkpoint, Interrupt, Rating, Run, RunId, RunRequest, RunStatus, ThreadId, ThreadStatus};
+use protocol::{
+    Checkpoint, Interrupt, Rating, Run, RunFailure, RunId, RunRequest, RunStatus, ThreadId, ThreadStatus,
+};
 use serde_json::json;
 
 use crate::conformance::Subject;
@@ -144,7 +146,9 @@ pub async fn a_run_can_end_without_having_begun(store: Subject) {
     let stopped = Run { status: RunStatus::Cancelled, updated_at: at(5), ..queued.clone() };
     commit(&*store, vec![Write::BeginRun(stopped.clone())]).await.unwrap();
     append(&*store, thread_id, vec![trace(1).in_run(run_id)]).await.unwrap();
-    assert_eq!(store.run(run_id).await.unwrap(), Some(stopped));
+    let failure = RunFailure::from_stored_text(RunStatus::Cancelled, None);
+    assert!(failure.is_some(), "a stopped run says so though nothing is stored of it");
+    assert_eq!(store.run(run_id).await.unwrap(), Some(Run { failure, ..stopped }));
     assert_eq!(store.newest_run(thread_id).await.unwrap(), Some(working.run_id), "it never began");
     assert_eq!(store.queued_runs(None).await.unwrap(), []);
     let late = commit(&*store, vec![Write::BeginRun(begun(&queued, "one"))]).await;

@@ -104,14 +104,14 @@ pub async fn the_first_terminal_status_stays(store: Subject) {
     let run = create_run(&*store, "one").await;
     let patch = RunPatch {
         status: Some(RunStatus::Cancelled),
-        error: Some("stopped".to_owned()),
+        failure: Some(protocol::RunFailure::new(protocol::FailureKind::Cancelled, "stopped")),
         at: Some(at(5)),
         ..RunPatch::default()
     };
     commit(&*store, vec![Write::UpdateRun { run_id: run.run_id, patch }]).await.unwrap();
     let expected = protocol::Run {
         status: RunStatus::Cancelled,
-        error: Some("stopped".to_owned()),
+        failure: Some(protocol::RunFailure::new(protocol::FailureKind::Cancelled, "stopped")),
         lease_owner: None,
         lease_until: None,
         updated_at: at(5),

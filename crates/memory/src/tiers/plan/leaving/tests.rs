@@ -7,7 +7,6 @@ use protocol::{AiMessage, Message, ToolMessage, ToolStatus};
 
 use super::*;
 
-/// Words of each message.
 const WORDS: &str = "some words that make a message of a few more tokens than it would have without them";
 
 /// A context in a compact form: `U` a person, `A` the assistant, `C` one that calls a tool, `T` its result, `S` a summary

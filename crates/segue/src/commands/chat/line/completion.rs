@@ -2,13 +2,14 @@
 //! that a key is answered at once.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ignore::WalkBuilder;
+use parking_lot::Mutex;
 use reedline::{Completer, CompletionResult, Span, Suggestion};
 
-use super::{Shared, lock};
+use super::Shared;
 use crate::commands::chat::slash::COMMANDS;
 
 /// Files and folders that are looked at.
@@ -25,7 +26,6 @@ const SUGGESTIONS_MAX: usize = 30;
 pub(in crate::commands::chat) struct Known {
     /// Threads, by the beginning of their id.
     pub(in crate::commands::chat) threads: Vec<(String, String)>,
-    /// Models.
     pub(in crate::commands::chat) models: Vec<(String, String)>,
 }
 
@@ -52,7 +52,7 @@ impl Completion {
         if start == 0 {
             return word.strip_prefix('/').map(|part| commands(part, span)).unwrap_or_default();
         }
-        let shared = lock(&self.shared);
+        let shared = self.shared.lock();
         let known = match typed.split_whitespace().next() {
             Some("/threads" | "/resume" | "/history") => &shared.known.threads,
             Some("/model") => &shared.known.models,
@@ -61,7 +61,12 @@ impl Completion {
         let fits = |(value, about): &&(String, String)| {
             value.starts_with(word) || rank(&word.to_lowercase(), &about.to_lowercase()).is_some()
         };
-        known.iter().filter(fits).take(SUGGESTIONS_MAX).map(|known| suggestion(known, span)).collect()
+        known
+            .iter()
+            .filter(fits)
+            .take(SUGGESTIONS_MAX)
+            .map(|(value, about)| suggestion(value, about, span))
+            .collect()
     }
 }
 
@@ -74,13 +79,13 @@ impl Completer for Completion {
 
 fn commands(part: &str, span: Span) -> Vec<Suggestion> {
     let begin = COMMANDS.iter().filter(|command| command.name.starts_with(part));
-    begin.map(|command| suggestion(&(format!("/{}", command.name), command.about.to_owned()), span)).collect()
+    begin.map(|command| suggestion(&format!("/{}", command.name), command.about, span)).collect()
 }
 
-fn suggestion((value, about): &(String, String), span: Span) -> Suggestion {
+fn suggestion(value: &str, about: &str, span: Span) -> Suggestion {
     Suggestion {
-        value: value.clone(),
-        description: Some(about.clone()).filter(|about| !about.is_empty()),
+        value: value.to_owned(),
+        description: Some(about.to_owned()).filter(|about| !about.is_empty()),
         span,
         append_whitespace: true,
         ..Suggestion::default()
@@ -165,7 +170,7 @@ mod tests {
             std::fs::write(folder.path().join(name), "*.log\n").unwrap();
         }
         let shared = Arc::new(Mutex::new(Shared::default()));
-        lock(&shared).known = Known {
+        shared.lock().known = Known {
             threads: vec![("0192f0c1".to_owned(), "Mend the kettle".to_owned())],
             models: vec![("anthropic/x".to_owned(), String::new())],
         };

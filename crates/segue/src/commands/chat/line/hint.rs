@@ -1,13 +1,14 @@
 //! Hints behind what is being written: what a command takes, or the rest of an earlier line. Without colour there are
 //! none, for they could not be told from what was written.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use reedline::{DefaultHinter, Hinter};
+use terminal::Style;
 
-use super::{Shared, lock};
+use super::Shared;
 use crate::commands::chat::slash::COMMANDS;
-use crate::terminal::text::style::Style;
 
 /// The fewest letters of a line before an earlier one is offered.
 const CHARS_MIN: usize = 3;
@@ -35,7 +36,7 @@ impl Hinter for Hints {
         use_ansi_coloring: bool,
         cwd: &str,
     ) -> String {
-        lock(&self.shared).is_empty = line.is_empty();
+        self.shared.lock().is_empty = line.is_empty();
         let hint = self.earlier.handle(line, position, history, false, cwd);
         let takes = takes(line);
         self.is_earlier = takes.is_none();

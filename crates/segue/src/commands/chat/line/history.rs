@@ -4,13 +4,14 @@
 use std::fs::OpenOptions;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use reedline::{
     FileBackedHistory, HistoryItem, HistoryItemId, HistorySessionId, Result as EditorResult, SearchQuery,
 };
 
-use super::{Shared, lock};
+use super::Shared;
 use crate::exit::{Code, Failure};
 
 /// Lines that are kept.
@@ -38,7 +39,7 @@ impl History {
 
 impl reedline::History for History {
     fn save(&mut self, item: HistoryItem) -> EditorResult<HistoryItem> {
-        let whole = lock(&self.shared).pastes.written(&item.command_line).text;
+        let whole = self.shared.lock().pastes.written(&item.command_line).text;
         let item = match whole.len() <= LINE_BYTES_MAX {
             true => HistoryItem { command_line: whole, ..item },
             false => item,

@@ -2,15 +2,15 @@
 //! image. Reading and attaching it is done when the line is sent.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use crossterm::event::Event;
+use parking_lot::Mutex;
 use reedline::{EditCommand, EditMode, Emacs, PromptEditMode, ReedlineEvent, ReedlineRawEvent};
+use terminal::{one_line, size};
 
-use super::{Shared, lock};
+use super::Shared;
 use crate::commands::chat::message::mentions;
-use crate::terminal::text::safe::one_line;
-use crate::terminal::text::wrap::size;
 
 /// A pasted text of more lines stands as a few words.
 const LINES_MAX: usize = 10;
@@ -26,7 +26,6 @@ const IMAGES: [&str; 5] = ["png", "jpg", "jpeg", "gif", "webp"];
 pub(in crate::commands::chat) struct Written {
     /// The text, with what was pasted in full.
     pub(in crate::commands::chat) text: String,
-    /// The images it names.
     pub(in crate::commands::chat) images: Vec<PathBuf>,
     /// What stands in it after `@` and was pasted: nobody asked for these files.
     pub(in crate::commands::chat) pasted: Vec<String>,
@@ -184,7 +183,7 @@ impl EditMode for Pasting {
     fn parse_event(&mut self, event: ReedlineRawEvent) -> ReedlineEvent {
         match Event::from(event) {
             Event::Paste(text) => {
-                let text = lock(&self.shared).pastes.take(&text);
+                let text = self.shared.lock().pastes.take(&text);
                 ReedlineEvent::Edit(vec![EditCommand::InsertString(text)])
             }
             event => match ReedlineRawEvent::try_from(event) {

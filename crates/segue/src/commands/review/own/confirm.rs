@@ -2,10 +2,7 @@
 
 use std::io;
 
-use crate::terminal::ask::question::{Choice, ask};
-use crate::terminal::screen::Screen;
-use crate::terminal::show::diff;
-use crate::terminal::text::safe::safe;
+use terminal::{Choice, Screen, ask, diff, safe};
 
 /// What is done with the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,11 +17,8 @@ const CHOICES: [Choice<Then>; 2] = [
 ];
 
 /// Shows what changed from `before` to `after` and asks; `None` when the person goes back.
-///
-/// # Errors
-/// When the terminal fails.
 pub(super) fn confirm(screen: &Screen, before: &str, after: &str) -> io::Result<Option<Then>> {
     screen.line(screen.style.bold("You changed:"))?;
-    diff::versions(screen, &safe(before), &safe(after)).iter().try_for_each(|line| screen.line(line))?;
+    screen.lines(diff::versions(screen, &safe(before), &safe(after)))?;
     ask(screen, &CHOICES, "Go back")
 }

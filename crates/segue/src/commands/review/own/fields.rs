@@ -6,11 +6,9 @@ use std::io;
 use agent::{summary_heading, summary_markdown};
 use protocol::{HandoffSummary, ItemKind, Proposal, SummaryItem};
 use serde_json::{Value, json};
+use terminal::{Screen, ask_line, ask_text, wrap};
 
 use super::confirm::{Then, confirm};
-use crate::terminal::ask::line::{ask_line, ask_text};
-use crate::terminal::screen::Screen;
-use crate::terminal::text::wrap::wrap;
 
 /// What removes a line.
 const REMOVED: &str = "-";
@@ -41,9 +39,6 @@ impl Fields {
 
     /// Asks for the fields and shows what that changes; returns whether the person accepts the text as it is then. What
     /// they wrote before they left is in the fields.
-    ///
-    /// # Errors
-    /// When the terminal fails.
     pub(super) fn ask(&mut self, screen: &Screen, shown: &Proposal) -> io::Result<bool> {
         let how = match screen.is_plain() {
             true => "There is no editor, so each line is asked for. A line with only - removes it.",

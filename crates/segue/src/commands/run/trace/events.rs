@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use agent::SummaryMarker;
 use jiff::Timestamp;
+use protocol::event::body::{ModelCalled, RunFailed, SubagentEnded, ToolCallDecided};
 use protocol::message::joined_text;
-use protocol::{Compaction, Event, EventType, Message, Run, Usage};
+use protocol::{
+    ClippedResult, Compaction, CompactionFailed, Event, EventType, Message, Run, UnreadableBody, Usage,
+};
 use serde_json::Value;
+use terminal::calls::{duration, outcome, title};
+use terminal::marker::range;
+use terminal::{Audience, one_line, pad, shorten, tokens};
 
 use crate::cli::Format;
 use crate::commands::Context;
 use crate::commands::import::count;
 use crate::exit::{Code, Outcome};
-use crate::terminal::screen::Audience;
-use crate::terminal::show::calls::{duration, outcome, title};
-use crate::terminal::show::marker::range;
-use crate::terminal::text::amount::tokens;
-use crate::terminal::text::safe::one_line;
-use crate::terminal::text::wrap::{pad, shorten};
 
 /// Events that are read at a time.
 const READ_AT_ONCE: usize = 500;
@@ -29,15 +29,14 @@ const TIME_COLUMNS: usize = 9;
 /// Columns of an event's type.
 const TYPE_COLUMNS: usize = 21;
 
-/// Prints them.
 pub(super) async fn run(context: &Context, prefix: &str) -> Outcome {
-    let run = context.agent.find_run(prefix).await?;
+    let run = context.agent.runs().find(prefix).await?;
     if context.format == Format::Text {
         context.screen.line(context.screen.style.bold(head(&run)))?;
     }
     let mut after = 0;
     loop {
-        let events = context.agent.run_trace(run.run_id, after, READ_AT_ONCE).await?;
+        let events = context.agent.runs().events_of(run.run_id, after, READ_AT_ONCE).await?;
         let Some(last) = events.last() else { return Ok(Code::Done) };
         after = last.seq;
         for event in &events {
@@ -58,7 +57,8 @@ pub(super) async fn run(context: &Context, prefix: &str) -> Outcome {
 
 fn head(run: &Run) -> String {
     let model = run.model.as_deref().map(|model| format!(" · {}", one_line(model))).unwrap_or_default();
-    let error = run.error.as_deref().map(|error| format!(": {}", one_line(error))).unwrap_or_default();
+    let error =
+        run.failure.as_ref().map(|failure| format!(": {}", one_line(&failure.message))).unwrap_or_default();
     format!("run {} of thread {}{model} · {}{error}", run.run_id, run.thread_id, run.status.as_str())
 }
 
@@ -78,34 +78,53 @@ fn line(context: &Context, event: &Event, started: Timestamp) -> String {
 
 /// Returns what an event says, on one line.
 fn about(event: &Event) -> String {
-    let content = event.content_value();
-    let field = |key: &str| content.get(key).and_then(Value::as_str).map(one_line);
-    let fields = |keys: &[&str]| keys.iter().filter_map(|key| field(key)).collect::<Vec<_>>().join(" · ");
-    match (event.kind(), event.message()) {
-        (_, Some(message)) => said(&message),
-        (Some(EventType::Compacted), None) => match serde_json::from_value::<Compaction>(content) {
-            Ok(compaction) => condensed(&compaction.into()),
-            Err(_) => String::new(),
-        },
-        (Some(EventType::CompactionFailed), None) => fields(&["trigger", "reason"]),
-        (Some(EventType::RunFailed), None) => fields(&["kind", "message"]),
-        (Some(EventType::ToolCallDecided), None) => fields(&["tool", "decision", "by", "rule"]),
-        (Some(EventType::ModelCalled), None) => {
-            format!("{}{}", fields(&["purpose", "model"]), spent(content.get("usage")))
-        }
-        (Some(EventType::SubagentEnded), None) => {
-            format!("{}{}", fields(&["status", "model"]), spent(content.get("usage")))
-        }
-        (Some(EventType::ResultClipped), None) => {
-            let number = |key: &str| content.get(key).and_then(Value::as_u64).unwrap_or(0);
-            format!("result #{} of {} bytes", number("seq"), number("bytes"))
-        }
-        (Some(_) | None, None) => match &content {
-            Value::Object(fields) if fields.is_empty() => String::new(),
-            Value::Null => String::new(),
-            content => one_line(&content.to_string()),
-        },
+    if let Some(message) = event.message() {
+        return said(&message);
     }
+    described(event).ok().flatten().unwrap_or_else(|| match event.content_value() {
+        Value::Object(fields) if fields.is_empty() => String::new(),
+        Value::Null => String::new(),
+        content => one_line(&content.to_string()),
+    })
+}
+
+/// Returns a line about an event whose content is not shown as it is.
+fn described(event: &Event) -> Result<Option<String>, UnreadableBody> {
+    let line = match event.kind() {
+        Some(EventType::Compacted) => condensed(&event.body::<Compaction>()?.into()),
+        Some(EventType::CompactionFailed) => {
+            let failed: CompactionFailed = event.body()?;
+            fields([Some(failed.trigger.as_str()), Some(&failed.reason)])
+        }
+        Some(EventType::RunFailed) => {
+            let RunFailed { failure, .. } = event.body()?;
+            fields([Some(failure.kind.as_str()), Some(&failure.message)])
+        }
+        Some(EventType::ToolCallDecided) => {
+            let decided: ToolCallDecided = event.body()?;
+            let (tool, decision) = (Some(decided.tool.as_str()), Some(decided.decision.as_str()));
+            fields([tool, decision, Some(&decided.by), decided.rule.as_deref()])
+        }
+        Some(EventType::ModelCalled) => {
+            let called: ModelCalled = event.body()?;
+            let line = fields([Some(called.purpose.as_str()), called.model.as_deref()]);
+            format!("{line}{}", called.usage.as_ref().map(took).unwrap_or_default())
+        }
+        Some(EventType::SubagentEnded) => {
+            let ended: SubagentEnded = event.body()?;
+            format!("{}{}", fields([Some(ended.status.as_str()), ended.model.as_deref()]), took(&ended.usage))
+        }
+        Some(EventType::ResultClipped) => {
+            let ClippedResult { seq, bytes, .. } = event.body()?;
+            format!("result #{seq} of {bytes} bytes")
+        }
+        Some(_) | None => return Ok(None),
+    };
+    Ok(Some(line))
+}
+
+fn fields<const N: usize>(fields: [Option<&str>; N]) -> String {
+    fields.into_iter().flatten().map(one_line).collect::<Vec<_>>().join(" · ")
 }
 
 fn said(message: &Message) -> String {
@@ -134,11 +153,6 @@ fn condensed(marker: &SummaryMarker) -> String {
         marker.trigger.as_str(),
         one_line(&marker.model)
     )
-}
-
-fn spent(usage: Option<&Value>) -> String {
-    let usage = usage.and_then(|usage| serde_json::from_value::<Usage>(usage.clone()).ok());
-    usage.as_ref().map(took).unwrap_or_default()
 }
 
 fn took(usage: &Usage) -> String {
@@ -186,6 +200,10 @@ mod tests {
             json!({"trigger": "auto", "reason": "it did not help"}),
             "auto · it did not help",
         );
-        check(EventType::ResultClipped, json!({"seq": 7, "bytes": 900}), "result #7 of 900 bytes");
+        check(
+            EventType::ResultClipped,
+            json!({"seq": 7, "call_id": "c", "sha256": "ab", "bytes": 900, "text": "…"}),
+            "result #7 of 900 bytes",
+        );
     }
 }

@@ -5,18 +5,15 @@ use std::collections::{HashMap, HashSet};
 use agent::{Span, SpanId, SpanKind, SpanOutcome, Traced};
 use jiff::Timestamp;
 use protocol::Usage;
+use terminal::calls::duration;
+use terminal::{dollars, one_line, pad, shorten, tokens, width};
 
 use crate::commands::Context;
-use crate::terminal::show::calls::duration;
-use crate::terminal::text::amount::{dollars, tokens};
-use crate::terminal::text::safe::one_line;
-use crate::terminal::text::wrap::{pad, shorten, width};
 
 /// Columns of what was done, with the lines of the tree before it.
 const NAME_COLUMNS: usize = 46;
 /// Columns of the time it took.
 const TIME_COLUMNS: usize = 9;
-/// Columns of the tokens.
 const TOKEN_COLUMNS: usize = 20;
 
 /// Returns what the tree is of.
@@ -25,8 +22,11 @@ pub(super) fn head(traced: &Traced) -> String {
         Traced::Run(run) => {
             let model =
                 run.model.as_deref().map(|model| format!(" · {}", one_line(model))).unwrap_or_default();
-            let error =
-                run.error.as_deref().map(|error| format!(": {}", one_line(error))).unwrap_or_default();
+            let error = run
+                .failure
+                .as_ref()
+                .map(|failure| format!(": {}", one_line(&failure.message)))
+                .unwrap_or_default();
             let status = run.status.as_str();
             format!("run {} of thread {}{model} · {status}{error}", run.run_id, run.thread_id)
         }
@@ -57,7 +57,7 @@ pub(super) fn lines(context: &Context, spans: &[Span], now: Timestamp) -> Vec<St
     }
     let mut tree = Tree { context, children, now, lines: Vec::new() };
     for root in tree.below(None) {
-        tree.lines.push(drawn(context, root, ("", ""), now));
+        tree.lines.push(drawn(context, root, "", "", now));
         tree.draw(root.span_id, "");
     }
     tree.lines
@@ -82,7 +82,7 @@ impl<'s> Tree<'s> {
         for (at, span) in siblings.iter().enumerate() {
             let (branch, on) =
                 if at + 1 == siblings.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-            self.lines.push(drawn(self.context, span, (lead, branch), self.now));
+            self.lines.push(drawn(self.context, span, lead, branch, self.now));
             self.draw(span.span_id, &format!("{lead}{on}"));
         }
     }
@@ -96,17 +96,17 @@ pub(super) fn line(context: &Context, span: &Span, all: &[Span]) -> String {
         depth += 1;
         parent = above.parent_id;
     }
-    drawn(context, span, (&"  ".repeat(depth), ""), Timestamp::now())
+    drawn(context, span, &"  ".repeat(depth), "", Timestamp::now())
 }
 
-fn drawn(context: &Context, span: &Span, (lead, branch): (&str, &str), now: Timestamp) -> String {
+fn drawn(context: &Context, span: &Span, lead: &str, branch: &str, now: Timestamp) -> String {
     let style = &context.screen.style;
     let name = named(span);
     let name = shorten(&name, NAME_COLUMNS.saturating_sub(width(lead) + width(branch)));
     let used = width(lead) + width(branch) + width(&name);
     let time = if span.end == Some(span.start) { String::new() } else { duration(span.duration(now)) };
     let spent = span.usage.as_ref().map(took).unwrap_or_default();
-    let cost = context.agent.span_cost(span).map(dollars).unwrap_or_default();
+    let cost = context.agent.runs().span_cost(span).map(dollars).unwrap_or_default();
     let columns = format!("{} {} {cost}", pad(&time, TIME_COLUMNS), pad(&spent, TOKEN_COLUMNS));
     let gap = " ".repeat((NAME_COLUMNS + 1).saturating_sub(used));
     let told =

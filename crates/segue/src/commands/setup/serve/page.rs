@@ -7,9 +7,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use gateway::Auth;
-
-use crate::terminal::screen::Screen;
+use http::Auth;
+use terminal::Screen;
 
 /// Opens an address in the browser of the person at the machine.
 const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
@@ -83,7 +82,7 @@ fn leading(folder: &Path, address: &str) -> io::Result<Leading> {
 
 #[cfg(test)]
 mod tests {
-    use gateway::Token;
+    use http::Token;
 
     use super::*;
 

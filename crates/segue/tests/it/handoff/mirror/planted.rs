@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use scripted::{Reply, Script, Server};
 use serde_json::json;
+use test_model::{Reply, Script, Server};
 
 use super::Mirrored;
 use crate::collector::Collector;

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, HashSet};
 
 use rustix::process::Signal;
-use scripted::{Gate, Place, Reply, Script};
 use serde_json::json;
+use test_model::{Gate, Place, Reply, Script};
 
 use super::postgres;
 use crate::fleet::{Begun, Fleet, Readers, Story, begin};

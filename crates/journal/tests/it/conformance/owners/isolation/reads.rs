@@ -40,6 +40,7 @@ async fn of_thread(own: &Scoped, theirs: &Belongings) -> Vec<(&'static str, Stri
         ("the threads of an assistant", told(own.threads(assistants).await)),
         ("a count of threads", told(own.thread_count(listed).await)),
         ("tokens", told(own.thread_tokens(&[thread_id]).await)),
+        ("states", told(own.thread_states(&[thread_id]).await)),
         ("a size", told(own.thread_size(thread_id).await)),
         ("a prefix", told(own.threads_by_prefix(&id, &Scope::Everyone).await)),
         ("events", told(own.events(thread_id, EventQuery::after(0, 9)).await)),

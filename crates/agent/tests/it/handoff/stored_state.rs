@@ -1,0 +1,161 @@
+//! The state of a pending handoff as it is stored: what an earlier version wrote can be decided, and what cannot be read
+//! fails the run that needs it and nothing else.
+
+use agent::{Agent, Error, HandoffError, HandoffRequest, PendingHandoff};
+use journal::{Transaction, Write};
+use protocol::{CheckpointId, FailureKind, HandoffStatus, RunStatus, ThreadId};
+use serde_json::{Map, Value, json};
+
+use super::pending_of;
+use crate::world::{World, approve, decisions, drafting_then_answering, quiet};
+
+/// A checkpoint that a version stored which kept a channel for each part of a handoff.
+const OLD: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../handoff/src/state/migration/golden/awaiting_decision.json"
+));
+
+/// Changes the thread's newest checkpoint as it is stored.
+async fn change_channels(agent: &Agent, thread: ThreadId, change: impl FnOnce(&mut Map<String, Value>)) {
+    let mut point = agent.store().checkpoint(thread).await.unwrap().unwrap();
+    change(&mut point.channels);
+    point.checkpoint_id = CheckpointId::generate();
+    let writes = vec![Write::PutCheckpoint(point)];
+    agent.store().commit(Transaction { fence: None, writes }).await.unwrap();
+}
+
+/// Returns the channels of the old checkpoint, as the thread of `pending` would have them.
+fn old_channels(pending: &PendingHandoff) -> Map<String, Value> {
+    let mut old: Value = serde_json::from_str(OLD).unwrap();
+    let channels = &mut old["channels"];
+    channels["_handoff_metadata"]["handoff_id"] = json!(pending.handoff.handoff_id);
+    channels["_handoff_metadata"]["parent_thread_id"] = json!(pending.handoff.parent_thread_id);
+    channels["handoff_proposal"]["handoff_id"] = json!(pending.handoff.handoff_id);
+    channels["handoff_proposal"]["summary_sha256"] = json!(pending.proposal.summary_sha256);
+    channels["_asked:handoff_approval"]["step"] = json!(2);
+    channels.as_object().unwrap().clone()
+}
+
+fn edit(args: &Value) -> protocol::Decisions {
+    let action = json!({"name": "handoff_summary", "args": args});
+    decisions(&json!({"decisions": [{"type": "edit", "edited_action": action}]}).to_string())
+}
+
+fn decline() -> protocol::Decisions {
+    decisions(r#"{"decisions":[{"type":"reject","message":"later"}]}"#)
+}
+
+/// Returns the keys of the thread's state that belong to a handoff.
+async fn handoff_keys(agent: &Agent, thread: ThreadId) -> Vec<String> {
+    let channels = agent.store().checkpoint(thread).await.unwrap().unwrap().channels;
+    channels.into_iter().map(|(key, _)| key).filter(|key| key.contains("handoff")).collect()
+}
+
+#[tokio::test]
+async fn a_handoff_that_waits_across_an_upgrade_is_refined_and_accepted() {
+    let world = World::new();
+    let server = drafting_then_answering();
+    let (agent, first) = pending_of(world.agent_with(&server), &world).await;
+    let (id, parent) = (first.handoff.handoff_id, first.handoff.parent_thread_id);
+    change_channels(&agent, parent, |channels| *channels = old_channels(&first)).await;
+    let (frames, cancel) = quiet();
+    let feedback = edit(&json!({"feedback": "Shorter."}));
+    let refined = agent.handoffs().decide(id, &feedback, &frames, &cancel).await.unwrap().next.unwrap();
+    assert_eq!((refined.proposal.iteration, refined.problem.as_ref()), (1, None));
+    let private: Vec<String> =
+        handoff_keys(&agent, parent).await.into_iter().filter(|key| key.starts_with("_handoff")).collect();
+    assert_eq!(private, ["_handoff"], "the old channels are gone with the first step");
+    let decided = agent.handoffs().decide(id, &approve(&refined), &frames, &cancel).await.unwrap();
+    assert_eq!(decided.handoff.status, HandoffStatus::Seeded);
+}
+
+#[tokio::test]
+async fn a_handoff_that_waits_across_an_upgrade_is_declined() {
+    let world = World::new();
+    let server = drafting_then_answering();
+    let (agent, first) = pending_of(world.agent_with(&server), &world).await;
+    let parent = first.handoff.parent_thread_id;
+    change_channels(&agent, parent, |channels| *channels = old_channels(&first)).await;
+    let (frames, cancel) = quiet();
+    let decided =
+        agent.handoffs().decide(first.handoff.handoff_id, &decline(), &frames, &cancel).await.unwrap();
+    assert_eq!((decided.handoff.status, decided.end.status), (HandoffStatus::Declined, RunStatus::Success));
+    assert_eq!(handoff_keys(&agent, parent).await, ["handoff_approved", "handoff_decision", "_handoff"]);
+}
+
+/// Returns a pending handoff whose state cannot be read.
+async fn unreadable(world: &World, agent: Agent) -> (Agent, PendingHandoff) {
+    let (agent, pending) = pending_of(agent, world).await;
+    let garbage = json!({"stage": "paused"});
+    let parent = pending.handoff.parent_thread_id;
+    change_channels(&agent, parent, |channels| drop(channels.insert("_handoff".to_owned(), garbage))).await;
+    (agent, pending)
+}
+
+#[tokio::test]
+async fn a_decision_that_needs_an_unreadable_state_fails_its_run_and_can_be_taken_again() {
+    let world = World::new();
+    let server = drafting_then_answering();
+    let (agent, pending) = unreadable(&world, world.agent_with(&server)).await;
+    let (id, parent) = (pending.handoff.handoff_id, pending.handoff.parent_thread_id);
+    let (frames, cancel) = quiet();
+    let failed = agent.handoffs().decide(id, &approve(&pending), &frames, &cancel).await.unwrap_err();
+    let Error::Handoff(HandoffError::NotDrafted { reason, .. }) = &failed else { panic!("{failed:?}") };
+    assert!(reason.starts_with("read the state `_handoff`: "), "{reason}");
+    assert_eq!(agent.handoffs().get(id).await.unwrap().status, HandoffStatus::AwaitingDecision);
+    // Nothing is drafted again: the row and its proposals are the truth.
+    let again = agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    assert_eq!((&again.proposal, server.calls()), (&pending.proposal, 1));
+    let decided = agent.handoffs().decide(id, &approve(&again), &frames, &cancel).await.unwrap();
+    assert_eq!(decided.handoff.status, HandoffStatus::Seeded);
+}
+
+#[tokio::test]
+async fn an_unreadable_state_is_no_reason_not_to_decline() {
+    let world = World::new();
+    let server = drafting_then_answering();
+    let (agent, pending) = unreadable(&world, world.agent_with(&server)).await;
+    let (frames, cancel) = quiet();
+    let decided =
+        agent.handoffs().decide(pending.handoff.handoff_id, &decline(), &frames, &cancel).await.unwrap();
+    assert_eq!((decided.handoff.status, decided.end.status), (HandoffStatus::Declined, RunStatus::Success));
+    let parent = pending.handoff.parent_thread_id;
+    let next = agent.handoffs().request(parent, HandoffRequest::default(), &frames, &cancel).await.unwrap();
+    assert_ne!(next.handoff.handoff_id, pending.handoff.handoff_id);
+}
+
+#[tokio::test]
+async fn an_unreadable_state_is_no_reason_not_to_talk() {
+    let world = World::new();
+    let server = drafting_then_answering();
+    let (agent, pending) = unreadable(&world, world.agent_with(&server)).await;
+    let (frames, cancel) = quiet();
+    let end =
+        agent.runs().send(pending.handoff.parent_thread_id, "Go on here.", &frames, &cancel).await.unwrap();
+    assert_eq!(end.status, RunStatus::Success);
+    assert_eq!(
+        agent.handoffs().get(pending.handoff.handoff_id).await.unwrap().status,
+        HandoffStatus::AwaitingDecision
+    );
+}
+
+#[tokio::test]
+async fn a_state_of_any_room_that_cannot_be_read_fails_one_run_with_a_reason() {
+    let world = World::new();
+    let server = drafting_then_answering();
+    let agent = world.agent_with(&server);
+    let (frames, cancel) = quiet();
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
+    agent.runs().send(thread, "Hello.", &frames, &cancel).await.unwrap();
+    let garbage = || json!({"attempts": "many"});
+    change_channels(&agent, thread, |channels| {
+        drop(channels.insert("_compaction_stuck".to_owned(), garbage()));
+    })
+    .await;
+    let failed = agent.runs().send(thread, "And now?", &frames, &cancel).await.unwrap();
+    let failure = failed.failure.unwrap();
+    assert_eq!((failed.status, failure.kind), (RunStatus::Error, FailureKind::Store));
+    assert!(failure.message.contains("`_compaction_stuck`") && failure.hint.is_some());
+    let end = agent.runs().send(thread, "Again.", &frames, &cancel).await.unwrap();
+    assert_eq!(end.status, RunStatus::Success, "the failed run removed it");
+}

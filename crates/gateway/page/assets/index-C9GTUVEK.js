@@ -1,1 +1,0 @@
-import{Mt as e,b as t,j as n}from"./base-DvZ_MLTG.js";n();var r=document.getElementById(`app`);r&&e(t,{target:r});

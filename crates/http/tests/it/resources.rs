@@ -1,0 +1,12 @@
+//! The endpoints that are not about runs.
+
+mod assistants;
+#[cfg(test)]
+mod page;
+#[cfg(test)]
+mod rows;
+mod states;
+mod stopped;
+mod store;
+mod system;
+mod threads;

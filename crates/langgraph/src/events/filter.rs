@@ -1,0 +1,156 @@
+//! What of a thread's events a client wants: channels, namespaces, how deep, and from where on.
+
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::fault::Fault;
+
+/// The channels there are, beside `custom:<name>`.
+const CHANNELS: [&str; 10] = [
+    "values",
+    "updates",
+    "messages",
+    "tools",
+    "lifecycle",
+    "input",
+    "checkpoints",
+    "tasks",
+    "custom",
+    HISTORY,
+];
+
+/// Segue's own channel: every event that is stored, as the history shows it.
+pub(super) const HISTORY: &str = "history";
+
+/// The most channels or namespaces of one request.
+const ENTRIES_MAX: usize = 64;
+
+/// What a client wants to see.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(default)]
+pub(crate) struct FilterBody {
+    /// What sorts of event: `values`, `updates`, `messages`, `tools`, `lifecycle`, `input`, `checkpoints`, `tasks`, `custom`,
+    /// `custom:<name>`, `history`.
+    channels: Option<Vec<String>>,
+    /// Where they come from: each is the beginning of a namespace.
+    namespaces: Option<Vec<Vec<String>>>,
+    /// How many steps below these.
+    depth: Option<usize>,
+    /// Only those after this `seq`.
+    since: Option<u64>,
+}
+
+/// What a client wants to see, checked.
+#[derive(Debug, Clone)]
+pub(crate) struct Filter {
+    channels: Vec<String>,
+    namespaces: Vec<Vec<String>>,
+    depth: Option<usize>,
+    pub(super) since: u64,
+}
+
+impl FilterBody {
+    /// Checks what is wanted.
+    ///
+    /// # Errors
+    /// When there is no channel, or an unknown one.
+    pub(crate) fn filter(self) -> Result<Filter, Fault> {
+        let channels = self.channels.unwrap_or_default();
+        if channels.is_empty() {
+            return Err(Fault::bad_request("`channels` must name at least one channel"));
+        }
+        let is_known = |channel: &str| {
+            CHANNELS.contains(&channel)
+                || channel.strip_prefix("custom:").is_some_and(|name| !name.is_empty())
+        };
+        if let Some(unknown) = channels.iter().find(|channel| !is_known(channel)) {
+            let shown: String = unknown.chars().take(80).collect();
+            return Err(Fault::bad_request(format!(
+                "unknown channel `{shown}`: known are {}",
+                CHANNELS.join(", ")
+            )));
+        }
+        let namespaces = self.namespaces.unwrap_or_default();
+        if channels.len() > ENTRIES_MAX || namespaces.len() > ENTRIES_MAX {
+            return Err(Fault::bad_request(format!("at most {ENTRIES_MAX} channels and namespaces")));
+        }
+        Ok(Filter { channels, namespaces, depth: self.depth, since: self.since.unwrap_or(0) })
+    }
+}
+
+impl Filter {
+    /// Returns whether events of the channel are wanted at all.
+    pub(super) fn has(&self, channel: &str) -> bool {
+        self.channels.iter().any(|wanted| wanted == channel)
+    }
+
+    /// Returns whether what the custom event of that name says is wanted.
+    pub(super) fn has_custom(&self, name: &str) -> bool {
+        let named = |wanted: &String| wanted.strip_prefix("custom:").is_some_and(|wanted| wanted == name);
+        self.has("custom") || self.channels.iter().any(named)
+    }
+
+    /// Returns whether events from there are wanted.
+    pub(super) fn admits(&self, namespace: &[&str]) -> bool {
+        let below = |prefix: &[String]| {
+            let is_prefix =
+                prefix.len() <= namespace.len() && prefix.iter().zip(namespace).all(|(a, b)| a == b);
+            is_prefix && self.depth.is_none_or(|depth| namespace.len() - prefix.len() <= depth)
+        };
+        if self.namespaces.is_empty() {
+            below(&[])
+        } else {
+            self.namespaces.iter().any(|prefix| below(prefix))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn filter(body: &Value) -> Result<Filter, Fault> {
+        serde_json::from_value::<FilterBody>(body.clone()).unwrap().filter()
+    }
+
+    #[test]
+    fn s19_2_a_channel_must_be_named_and_known() {
+        for bad in [
+            json!({}),
+            json!({"channels": []}),
+            json!({"channels": ["values", "nope"]}),
+            json!({"channels": ["custom:"]}),
+        ] {
+            assert_eq!(filter(&bad).unwrap_err().status().as_u16(), 400, "{bad}");
+        }
+        let all: Vec<&str> = CHANNELS.into_iter().chain(["custom:progress"]).collect();
+        let filter = filter(&json!({"channels": all, "unknown": 1})).unwrap();
+        assert!(filter.has("values") && filter.has_custom("anything"));
+    }
+
+    #[test]
+    fn custom_events_are_wanted_by_name_or_all() {
+        let filter = filter(&json!({"channels": ["custom:progress"]})).unwrap();
+        assert!(filter.has_custom("progress") && !filter.has_custom("notice") && !filter.has("custom"));
+    }
+
+    #[test]
+    fn s19_2_namespaces_are_prefixes_and_depth_counts_below_them() {
+        let check = |body: Value, namespace: &[&str], expected: bool| {
+            let mut body = body;
+            body["channels"] = json!(["values"]);
+            assert_eq!(filter(&body).unwrap().admits(namespace), expected, "{body} {namespace:?}");
+        };
+        check(json!({}), &["tools:c1", "model"], true);
+        check(json!({"namespaces": [[]], "depth": 1}), &[], true);
+        check(json!({"namespaces": [[]], "depth": 1}), &["tools:c1"], true);
+        check(json!({"namespaces": [[]], "depth": 1}), &["tools:c1", "x"], false);
+        check(json!({"namespaces": [[]], "depth": 0}), &["tools:c1"], false);
+        check(json!({"namespaces": [["tools:c1"]]}), &["tools:c1", "x"], true);
+        check(json!({"namespaces": [["tools:c1"]]}), &[], false);
+        check(json!({"namespaces": [["tools:c1"], ["tools:c2"]]}), &["tools:c2"], true);
+        check(json!({"namespaces": [["tools:c1"]]}), &["tools:c10"], false);
+    }
+}

@@ -1,0 +1,321 @@
+//! Messages as LangChain's clients read them. What a model thought is beside the text, where UIs look for it, so that an
+//! answer is the same text whether it came as deltas or whole. What a client said is told in the form in which it came.
+
+use std::sync::Arc;
+
+use agent::{CLIENT, StateMessage, client_fields};
+use protocol::{AiMessage, Block, Message, StopReason, ThreadId, ToolStatus, Usage};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::timestamp;
+use crate::requests::messages::client_content;
+
+/// A message on the wire.
+#[derive(Debug, Serialize)]
+struct WireMessage<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    content: Value,
+    id: &'a str,
+    name: Option<&'a str>,
+    additional_kwargs: Map<String, Value>,
+    response_metadata: Map<String, Value>,
+    #[serde(flatten)]
+    own: Own<'a>,
+}
+
+/// What only one kind of message has.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Own<'a> {
+    Human {},
+    Ai { tool_calls: Vec<Value>, invalid_tool_calls: Vec<Value>, usage_metadata: Option<Value> },
+    Tool { tool_call_id: &'a str, status: &'static str, artifact: Option<Value> },
+}
+
+/// Returns the message as JSON. It is made once, and kept with the message.
+pub(crate) fn rendered(thread_id: ThreadId, message: &StateMessage) -> &Arc<RawValue> {
+    message.written(|message| {
+        let json = serde_json::value::to_raw_value(&wire_message(thread_id, message));
+        Arc::from(json.expect("a value with text keys is always JSON"))
+    })
+}
+
+fn wire_message(thread_id: ThreadId, message: &StateMessage) -> WireMessage<'_> {
+    let mut response_metadata = Map::new();
+    // Clients sort by it, and look things up with it under `/api`.
+    response_metadata.insert("seq".to_owned(), message.seq.into());
+    response_metadata.insert("created_at".to_owned(), timestamp(message.created_at).into());
+    if let Some(run_id) = message.run_id {
+        response_metadata.insert("run_id".to_owned(), run_id.to_string().into());
+    }
+    let fields = client_fields(&message.message);
+    let block = |block: &Block| wire_block(thread_id, message, block);
+    let content = match client_content(message, block) {
+        Some(sent) => Value::Array(sent),
+        None => content(&message.message, fields, block),
+    };
+    let field = |name: &str| fields.and_then(|fields| fields.get(name));
+    let (kind, name, own) = match &message.message {
+        Message::Human(_) => (field("as").and_then(Value::as_str).unwrap_or("human"), None, Own::Human {}),
+        Message::Ai(ai) => {
+            response_metadata.extend(ai_metadata(ai));
+            let (tool_calls, invalid_tool_calls) = tool_calls(&ai.content);
+            (
+                "ai",
+                None,
+                Own::Ai { tool_calls, invalid_tool_calls, usage_metadata: ai.usage.as_ref().map(usage) },
+            )
+        }
+        Message::Tool(tool) => {
+            let status = match tool.status {
+                ToolStatus::Success => "success",
+                ToolStatus::Error => "error",
+            };
+            (
+                "tool",
+                tool.name.as_deref(),
+                Own::Tool { tool_call_id: &tool.call_id, status, artifact: field("artifact").cloned() },
+            )
+        }
+    };
+    let mut additional_kwargs = thoughts(message.message.content());
+    if let Some(Value::Object(sent)) = field("additional_kwargs") {
+        additional_kwargs.extend(sent.clone());
+    }
+    let name = name.or_else(|| field("name").and_then(Value::as_str));
+    WireMessage { kind, content, id: &message.id, name, additional_kwargs, response_metadata, own }
+}
+
+/// Returns what a model thought, under the name UIs read.
+fn thoughts(content: &[Block]) -> Map<String, Value> {
+    let mut thoughts = String::new();
+    for block in content {
+        if let Block::Thinking { text, .. } = block {
+            thoughts.push_str(text);
+        }
+    }
+    let mut kwargs = Map::new();
+    if !thoughts.is_empty() {
+        kwargs.insert("reasoning_content".to_owned(), thoughts.into());
+    }
+    kwargs
+}
+
+fn ai_metadata(ai: &AiMessage) -> Map<String, Value> {
+    let mut metadata = Map::new();
+    if let Some(model) = &ai.model {
+        let (provider, name) = model.split_once('/').unwrap_or(("", model));
+        metadata.insert("model_provider".to_owned(), provider.into());
+        metadata.insert("model_name".to_owned(), name.into());
+    }
+    if let Some(stop) = ai.stop {
+        let reason = match stop {
+            StopReason::EndTurn => "stop",
+            StopReason::ToolCalls => "tool_calls",
+            StopReason::MaxTokens => "length",
+            StopReason::Refusal => "refusal",
+            StopReason::Other => "other",
+        };
+        metadata.insert("finish_reason".to_owned(), reason.into());
+    }
+    if ai.incomplete {
+        metadata.insert("incomplete".to_owned(), true.into());
+    }
+    metadata
+}
+
+/// Returns the tool calls, and apart those whose arguments are no object.
+pub(crate) fn tool_calls(content: &[Block]) -> (Vec<Value>, Vec<Value>) {
+    let (mut good, mut bad) = (Vec::new(), Vec::new());
+    for block in content {
+        let Block::ToolCall { id, name, args } = block else { continue };
+        match args {
+            Value::Object(_) => good.push(json!({"name": name, "args": args, "id": id, "type": "tool_call"})),
+            other => {
+                let args = other.as_str().map_or_else(|| other.to_string(), str::to_owned);
+                let error = "the arguments are no object";
+                bad.push(json!({"name": name, "args": args, "id": id, "error": error, "type": "invalid_tool_call"}));
+            }
+        }
+    }
+    (good, bad)
+}
+
+/// Returns tokens as LangChain counts them.
+pub(crate) fn usage(usage: &Usage) -> Value {
+    let mut counted = json!({
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens(),
+    });
+    if usage.cache_read_tokens + usage.cache_write_tokens > 0 {
+        counted["input_token_details"] =
+            json!({"cache_read": usage.cache_read_tokens, "cache_creation": usage.cache_write_tokens});
+    }
+    counted
+}
+
+/// Returns the content: a text where there is nothing else, blocks otherwise.
+fn content(
+    message: &Message,
+    beside: Option<&Map<String, Value>>,
+    block: impl Fn(&Block) -> Option<Value>,
+) -> Value {
+    let blocks = message.content();
+    // What a client sent beside the content is told beside it.
+    let shown = || {
+        blocks.iter().filter(|block| !matches!(block, Block::Opaque { raw, .. } if raw.as_object().is_some_and(|raw| Some(raw) == beside)))
+    };
+    let is_text = shown().all(|block| !is_shown_as_block(block));
+    match message {
+        Message::Ai(_) if is_text => text(blocks, "").into(),
+        Message::Tool(_) if is_text => text(blocks, "\n").into(),
+        Message::Human(_) if is_text && texts(blocks) < 2 => text(blocks, "").into(),
+        Message::Human(_) | Message::Ai(_) | Message::Tool(_) => shown().filter_map(block).collect(),
+    }
+}
+
+fn texts(blocks: &[Block]) -> usize {
+    blocks.iter().filter(|block| matches!(block, Block::Text { .. })).count()
+}
+
+fn text(blocks: &[Block], between: &str) -> String {
+    let mut joined = String::new();
+    for block in blocks {
+        if let Block::Text { text } = block {
+            if !joined.is_empty() {
+                joined.push_str(between);
+            }
+            joined.push_str(text);
+        }
+    }
+    joined
+}
+
+/// Returns whether a block cannot be told as text or beside it.
+fn is_shown_as_block(block: &Block) -> bool {
+    match block {
+        Block::Media { .. } => true,
+        Block::Opaque { provider, .. } => provider == CLIENT,
+        Block::Text { .. } | Block::Thinking { .. } | Block::ToolCall { .. } => false,
+    }
+}
+
+fn wire_block(thread_id: ThreadId, message: &StateMessage, block: &Block) -> Option<Value> {
+    match block {
+        Block::Text { text } => Some(json!({"type": "text", "text": text})),
+        Block::Media { media_type, sha256, bytes } => {
+            let shown = media_type.split('/').next().unwrap_or_default();
+            let kind = ["image", "audio", "video"].into_iter().find(|kind| *kind == shown).unwrap_or("file");
+            if let Some(base64) = sha256.as_deref().and_then(|sha256| message.base64_of(sha256)) {
+                // The two names of the type are those of the client libraries of Python and of JavaScript.
+                return Some(json!({
+                    "type": kind, "source_type": "base64", "mime_type": media_type, "mimeType": media_type,
+                    "data": base64,
+                }));
+            }
+            let url = sha256.as_ref().map(|sha256| format!("/api/threads/{thread_id}/artifacts/{sha256}"));
+            Some(json!({"type": kind, "url": url, "mime_type": media_type, "sha256": sha256, "bytes": bytes}))
+        }
+        Block::Opaque { provider, raw } if provider == CLIENT => Some(raw.clone()),
+        // Thoughts and calls are beside the content; what a provider keeps for itself is nobody else's.
+        Block::Opaque { .. } | Block::Thinking { .. } | Block::ToolCall { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use protocol::{Event, HumanMessage, NewEvent, RunId, ToolMessage};
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn check(message: Message, expected: Value) {
+        let (thread_id, run_id) = (ThreadId::from_uuid(Uuid::nil()), RunId::from_uuid(Uuid::nil()));
+        let said = NewEvent::message(&message, Timestamp::UNIX_EPOCH).unwrap().in_run(run_id);
+        let message = StateMessage::of(&Event::stored(said, thread_id, 7)).unwrap();
+        let mut wire: Value = serde_json::from_str(rendered(thread_id, &message).get()).unwrap();
+        assert_eq!(std::mem::replace(&mut wire["id"], json!("m-1")), json!(message.id));
+        let metadata = wire["response_metadata"].as_object_mut().unwrap();
+        assert_eq!(metadata.shift_remove("seq"), Some(7.into()));
+        assert_eq!(metadata.shift_remove("run_id"), Some(Uuid::nil().to_string().into()));
+        assert_eq!(metadata.shift_remove("created_at"), Some("1970-01-01T00:00:00.000000+00:00".into()));
+        assert_eq!(wire, expected);
+    }
+
+    fn human(content: Vec<Block>) -> Message {
+        Message::Human(HumanMessage { id: None, content })
+    }
+
+    #[test]
+    fn what_a_person_said_is_a_text_or_blocks() {
+        let wire = |content: Value| json!({"type": "human", "content": content, "id": "m-1", "name": null, "additional_kwargs": {}, "response_metadata": {}});
+        check(Message::human("hello"), wire("hello".into()));
+        check(human(vec![]), wire("".into()));
+        let media =
+            Block::Media { media_type: "image/png".into(), sha256: Some("ab".into()), bytes: Some(3) };
+        let url = format!("/api/threads/{}/artifacts/ab", Uuid::nil());
+        check(
+            human(vec![Block::text("see"), media]),
+            wire(json!([
+                {"type": "text", "text": "see"},
+                {"type": "image", "url": url, "mime_type": "image/png", "sha256": "ab", "bytes": 3},
+            ])),
+        );
+        let own = json!({"type": "custom", "x": [1]});
+        check(human(vec![Block::Opaque { provider: CLIENT.into(), raw: own.clone() }]), wire(json!([own])));
+    }
+
+    #[test]
+    fn i4_an_answer_is_the_text_its_deltas_were() {
+        let content = vec![
+            Block::Thinking { text: "hm".into(), provider: None, raw: Some(json!({"signature": "s"})) },
+            Block::text("I will "),
+            Block::text("look."),
+            Block::ToolCall { id: "c1".into(), name: "read".into(), args: json!({"path": "a"}) },
+            Block::ToolCall { id: "c2".into(), name: "read".into(), args: json!("{bad") },
+            Block::Opaque { provider: "anthropic".into(), raw: json!({"secret": 1}) },
+        ];
+        let usage = Usage { input_tokens: 5, output_tokens: 2, cache_read_tokens: 4, cache_write_tokens: 0 };
+        let ai = AiMessage {
+            content,
+            model: Some("scripted/one".into()),
+            usage: Some(usage),
+            stop: Some(StopReason::ToolCalls),
+            ..AiMessage::default()
+        };
+        check(
+            Message::Ai(ai),
+            json!({
+                "type": "ai", "content": "I will look.", "id": "m-1", "name": null,
+                "additional_kwargs": {"reasoning_content": "hm"},
+                "response_metadata": {"model_provider": "scripted", "model_name": "one", "finish_reason": "tool_calls"},
+                "tool_calls": [{"name": "read", "args": {"path": "a"}, "id": "c1", "type": "tool_call"}],
+                "invalid_tool_calls": [{"name": "read", "args": "{bad", "id": "c2", "error": "the arguments are no object", "type": "invalid_tool_call"}],
+                "usage_metadata": {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7, "input_token_details": {"cache_read": 4, "cache_creation": 0}},
+            }),
+        );
+    }
+
+    #[test]
+    fn a_result_names_its_call() {
+        let tool = ToolMessage {
+            id: None,
+            call_id: "c1".into(),
+            name: Some("read".into()),
+            content: vec![Block::text("a"), Block::text("b")],
+            status: ToolStatus::Error,
+        };
+        check(
+            Message::Tool(tool),
+            json!({
+                "type": "tool", "content": "a\nb", "id": "m-1", "name": "read", "additional_kwargs": {}, "response_metadata": {},
+                "tool_call_id": "c1", "status": "error", "artifact": null,
+            }),
+        );
+    }
+}

@@ -1,0 +1,98 @@
+//! Threads as clients read them: the row, and what stands at its head.
+
+use std::collections::BTreeMap;
+
+use agent::State;
+use protocol::{Thread, ThreadId};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+
+use super::failure::RunFault;
+use super::state::{Interrupt, Task, Values, tasks};
+use super::{AnyObject, thread_status, timestamp};
+
+/// What of a thread's metadata is nobody's business on the wire: where on this machine it works.
+const HIDDEN: [&str; 1] = [agent::WORKSPACE_KEY];
+
+/// The fields of a thread, as a search may choose among them. The last are known to clients and may have nothing here.
+pub(crate) const FIELDS: [&str; 13] = [
+    "thread_id",
+    "created_at",
+    "updated_at",
+    "state_updated_at",
+    "metadata",
+    "status",
+    "config",
+    "values",
+    "interrupts",
+    "error",
+    "context",
+    "ttl",
+    "extracted",
+];
+
+/// A thread.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Thread)]
+pub(crate) struct WireThread {
+    /// Its id.
+    #[schema(value_type = String, format = Uuid)]
+    pub thread_id: ThreadId,
+    /// When it was created.
+    pub created_at: String,
+    /// When something last happened in it.
+    pub updated_at: String,
+    /// When its state last changed.
+    pub state_updated_at: String,
+    /// Notes about it.
+    pub metadata: AnyObject,
+    /// `idle`, `busy`, `interrupted` or `error`.
+    #[schema(pattern = "^(idle|busy|interrupted|error)$")]
+    pub status: &'static str,
+    /// How its runs were configured.
+    pub config: AnyObject,
+    /// What stands at its head; `null` before anything happened.
+    #[schema(value_type = Option<Object>)]
+    pub values: Option<Values>,
+    /// What waits for an answer, by task.
+    pub interrupts: BTreeMap<String, Vec<Interrupt>>,
+    /// How its last run failed, or that it was stopped.
+    #[schema(value_type = Option<Object>)]
+    pub error: Option<Value>,
+    /// What a search asked for with `extract`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extracted: Option<AnyObject>,
+}
+
+impl WireThread {
+    /// Returns a thread as clients read it. `state` is what stands at its head, `failure` how its last run failed.
+    pub fn of(thread: &Thread, state: Option<&State>, failure: Option<&RunFault>) -> Self {
+        let metadata = thread.metadata.iter().filter(|(key, _)| !HIDDEN.contains(&key.as_str()));
+        let metadata: Map<String, Value> =
+            metadata.map(|(key, value)| (key.clone(), value.clone())).collect();
+        let asked = |task: Task| (!task.interrupts.is_empty()).then_some((task.id, task.interrupts));
+        Self {
+            thread_id: thread.thread_id,
+            created_at: timestamp(thread.created_at),
+            updated_at: timestamp(thread.updated_at),
+            state_updated_at: timestamp(state.map_or(thread.updated_at, |state| state.created_at)),
+            config: config(state),
+            metadata: AnyObject(metadata),
+            status: thread_status(thread.status),
+            values: state.map(|state| Values::of(thread.thread_id, state)),
+            interrupts: state.map(tasks).unwrap_or_default().into_iter().filter_map(asked).collect(),
+            error: failure.map(|fault| json!({"error": fault.name, "message": fault.message})),
+            extracted: None,
+        }
+    }
+}
+
+/// Runs are configured by those who ask for them; a thread only tells that there were some.
+fn config(state: Option<&State>) -> AnyObject {
+    let mut config = Map::new();
+    if state.is_some() {
+        config.insert("configurable".to_owned(), json!({}));
+    }
+    AnyObject(config)
+}

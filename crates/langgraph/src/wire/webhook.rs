@@ -1,0 +1,64 @@
+//! What an address is told of a run that has ended: the run as clients read it, when it began and ended, and the state it
+//! left, whatever became of the thread since. Where it is sent, and how often it is tried, is dispatch's business.
+
+use agent::{Agent, State};
+use jiff::Timestamp;
+use protocol::{Run, RunStatus};
+use scheduler::Ended;
+use serde_json::{Value, json};
+
+use crate::wire;
+use crate::wire::failure::RunFault;
+use crate::wire::run::WireRun;
+use crate::wire::state::Values;
+use crate::wire::timestamp;
+
+/// Bytes of a body; a state that is larger is left out.
+const BODY_BYTES_MAX: usize = 8 << 20;
+
+/// Returns the body.
+pub async fn body(ended: Ended) -> agent::Result<Vec<u8>> {
+    let Ended { agent, run, request } = ended;
+    let mut told = serde_json::to_value(WireRun::of(&run, Some(request)))?;
+    let state = agent.threads().last_state_of(&run).await?;
+    told["run_started_at"] = timestamp(started_at(&agent, &run).await?).into();
+    told["run_ended_at"] = timestamp(run.updated_at).into();
+    told["webhook_sent_at"] = timestamp(Timestamp::now()).into();
+    if let Some(fault) = failure(&run) {
+        told["error"] = json!(fault);
+    }
+    let values = match &state {
+        Some(state) => values(&run, state)?,
+        None => json!({}),
+    };
+    told["values"] = values;
+    let written = serde_json::to_vec(&told)?;
+    if written.len() <= BODY_BYTES_MAX {
+        return Ok(written);
+    }
+    told["values"] = Value::Null;
+    Ok(serde_json::to_vec(&told)?)
+}
+
+/// Returns the state at the run's end, as one who waited for it is told.
+fn values(run: &Run, state: &State) -> agent::Result<Value> {
+    let interrupts = state.interrupts.iter().map(wire::Interrupt::from).collect();
+    Ok(serde_json::to_value(Values::of(run.thread_id, state).with_interrupts(interrupts))?)
+}
+
+async fn started_at(agent: &Agent, run: &Run) -> agent::Result<Timestamp> {
+    let first = agent.threads().run_events(run.run_ref(), 0, 1).await?.pop();
+    Ok(first.map_or(run.created_at, |event| event.created_at))
+}
+
+/// Returns how a run failed that did. One that was stopped did not.
+fn failure(run: &Run) -> Option<RunFault> {
+    match run.status {
+        RunStatus::Error | RunStatus::Timeout => run.failure.clone().map(RunFault::from),
+        RunStatus::Pending
+        | RunStatus::Running
+        | RunStatus::Success
+        | RunStatus::Interrupted
+        | RunStatus::Cancelled => None,
+    }
+}

@@ -1,0 +1,59 @@
+//! Enums that are stored by name and keep a name they do not know, so that what a later version wrote is read and written back.
+
+/// Defines such an enum: its variants with their stored names, and `Other` for every other name.
+macro_rules! stored_names {
+    (
+        $(#[$doc:meta])*
+        pub enum $name:ident {
+            $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)*
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+        #[serde(from = "String", into = "String")]
+        pub enum $name {
+            $($(#[$variant_doc])* $variant,)*
+            /// A name that this version does not know.
+            Other(String),
+        }
+
+        impl $name {
+            /// Returns the stored name.
+            pub fn as_str(&self) -> &str {
+                match self {
+                    $(Self::$variant => $text,)*
+                    Self::Other(name) => name,
+                }
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(name: &str) -> Self {
+                match name {
+                    $($text => Self::$variant,)*
+                    name => Self::Other(name.to_owned()),
+                }
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(name: String) -> Self {
+                Self::from(name.as_str())
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(value: $name) -> Self {
+                value.as_str().to_owned()
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+pub(crate) use stored_names;

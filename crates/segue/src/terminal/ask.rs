@@ -1,5 +1,0 @@
-//! Questions: a key out of several, a line of text, one of a list. What the answers mean is up to the caller.
-
-pub(crate) mod line;
-pub(crate) mod pick;
-pub(crate) mod question;

@@ -1,0 +1,88 @@
+//! Tables that fit the screen: one column gives way, the others keep their width. What is in them is up to the caller.
+
+use crate::screen::Screen;
+use crate::text::wrap::{pad, shorten, width};
+
+/// Blanks between columns.
+const GAP: &str = "  ";
+/// The narrowest the column that gives way may become.
+const FLEXIBLE_COLUMNS_MIN: usize = 10;
+
+/// How a column is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Column {
+    /// To the left.
+    Left(&'static str),
+    /// To the right, as numbers are.
+    Right(&'static str),
+    /// To the left, and shortened when the screen is too narrow. One column of a table is.
+    Flexible(&'static str),
+}
+
+impl Column {
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Left(title) | Self::Right(title) | Self::Flexible(title) => title,
+        }
+    }
+}
+
+/// Returns the lines of a table with its header. Cells must be safe and on one line.
+pub fn table(screen: &Screen, columns: &[Column], rows: &[Vec<String>]) -> Vec<String> {
+    let mut widths: Vec<usize> = columns.iter().map(|column| width(column.title())).collect();
+    for row in rows {
+        for (at, cell) in row.iter().enumerate() {
+            widths[at] = widths[at].max(width(cell));
+        }
+    }
+    if let Some(flexible) = columns.iter().position(|column| matches!(column, Column::Flexible(_))) {
+        let others: usize = widths.iter().sum::<usize>() - widths[flexible] + GAP.len() * (columns.len() - 1);
+        let left = screen.columns.saturating_sub(others).max(FLEXIBLE_COLUMNS_MIN);
+        widths[flexible] = widths[flexible].min(left);
+    }
+    let titles: Vec<String> = columns.iter().map(|column| column.title().to_owned()).collect();
+    let header = screen.style.dim(line(columns, &widths, &titles));
+    std::iter::once(header).chain(rows.iter().map(|row| line(columns, &widths, row))).collect()
+}
+
+fn line(columns: &[Column], widths: &[usize], cells: &[String]) -> String {
+    let cells: Vec<String> = columns
+        .iter()
+        .zip(widths)
+        .zip(cells)
+        .map(|((column, columns), cell)| match column {
+            Column::Left(_) => pad(cell, *columns),
+            Column::Right(_) => format!("{}{cell}", " ".repeat(columns.saturating_sub(width(cell)))),
+            Column::Flexible(_) => pad(&shorten(cell, *columns), *columns),
+        })
+        .collect();
+    cells.join(GAP).trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::screen::{Audience, Cursor};
+    use crate::text::style::Style;
+
+    #[test]
+    fn a_table_fits_the_screen_whatever_its_cells_hold() {
+        let rows = vec![
+            vec!["0192f0c1".to_owned(), "漢字".repeat(80), "12".to_owned()],
+            vec!["0192f0c2".to_owned(), "short".to_owned(), "1".to_owned()],
+        ];
+        let columns = [Column::Left("ID"), Column::Flexible("NAME"), Column::Right("MESSAGES")];
+        for columns_of_screen in [40, 80, 120] {
+            let screen = Screen {
+                style: Style::Plain,
+                columns: columns_of_screen,
+                audience: Audience::Program,
+                cursor: Cursor::Fixed,
+            };
+            let lines = table(&screen, &columns, &rows);
+            assert_eq!(lines.len(), 3);
+            assert!(lines.iter().all(|line| width(line) <= columns_of_screen), "{lines:#?}");
+            assert!(lines[2].ends_with(" 1"), "{lines:#?}");
+        }
+    }
+}

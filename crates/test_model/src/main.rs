@@ -1,0 +1,36 @@
+//! Serves a script from a file until the process is ended, for tests that run the program against it.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use test_model::{Script, Server};
+
+const USAGE: &str =
+    "usage: segue-test-model SCRIPT.json\nPrints the URL it serves at, and serves until it is ended.";
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    let (Some(file), None) = (arguments.next(), arguments.next()) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let script = std::fs::read_to_string(&file)
+        .map_err(|error| error.to_string())
+        .and_then(|text| serde_json::from_str::<Script>(&text).map_err(|error| error.to_string()));
+    let server = match script {
+        Ok(script) => Server::start(script).map_err(|error| format!("failed to {error}")),
+        Err(reason) => Err(format!("failed to read the script {}: {reason}", file.to_string_lossy())),
+    };
+    match server {
+        Ok(server) => {
+            // Whoever reads the URL may close the pipe behind it.
+            let _ = writeln!(io::stdout(), "{}", server.url()).and_then(|()| io::stdout().flush());
+            server.wait();
+            ExitCode::SUCCESS
+        }
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}

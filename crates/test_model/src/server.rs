@@ -1,0 +1,365 @@
+//! The server: records each request and plays the next reply. It runs on a thread of its own, so that tests with and
+//! without a runtime can use it, and ends when it is dropped.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::header::{CONTENT_TYPE, HeaderMap};
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::serve::ListenerExt;
+use bytes::Bytes;
+use futures::stream::{self, StreamExt};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::{oneshot, watch};
+
+use crate::format::{Event, Format};
+use crate::script::{Fault, Gate, Place, Reply, Script};
+
+/// Why a server could not be started.
+#[derive(Debug, thiserror::Error)]
+#[error("start a scripted server on the loopback interface: {0}")]
+pub struct Error(#[from] io::Error);
+
+/// A request as it arrived.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recorded {
+    /// The method.
+    pub method: String,
+    /// The path with the query.
+    pub path: String,
+    /// The headers; names are lowercase.
+    pub headers: BTreeMap<String, String>,
+    /// The body; a string if it is no JSON.
+    pub body: Value,
+}
+
+/// A running server; it ends when it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    url: String,
+    shared: Arc<Shared>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<Played>,
+    calls: watch::Sender<usize>,
+    /// How many clients went away while a reply hung.
+    gone: watch::Sender<usize>,
+    connections: watch::Sender<usize>,
+    open: watch::Sender<BTreeSet<String>>,
+}
+
+#[derive(Debug)]
+struct Played {
+    /// Replies with whether they are used up.
+    replies: Vec<(Reply, bool)>,
+    /// The newest requests, as many as are kept.
+    requests: VecDeque<Arrived>,
+    requests_kept: usize,
+    calls: usize,
+}
+
+/// A request whose body is not read yet: tests look at few of those that a bench sends.
+#[derive(Debug)]
+struct Arrived {
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Arrived {
+    fn read(&self) -> Recorded {
+        let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+        let headers = self.headers.iter().map(|(name, value)| (name.to_string(), text(value.as_bytes())));
+        Recorded {
+            method: self.method.to_string(),
+            path: self.uri.to_string(),
+            headers: headers.collect(),
+            body: self.body(),
+        }
+    }
+
+    fn body(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&self.body).into_owned()))
+    }
+}
+
+impl Server {
+    /// Starts a server on a free port of the loopback interface.
+    ///
+    /// # Errors
+    /// When there is no such port, or no thread for it.
+    pub fn start(script: Script) -> Result<Self, Error> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let replies = script.replies.into_iter().map(|reply| (reply, false)).collect();
+        let requests_kept = script.requests_kept.unwrap_or(usize::MAX);
+        let state = Mutex::new(Played { replies, requests: VecDeque::new(), requests_kept, calls: 0 });
+        let shared = Arc::new(Shared {
+            state,
+            calls: watch::Sender::new(0),
+            gone: watch::Sender::new(0),
+            connections: watch::Sender::new(0),
+            open: watch::Sender::new(BTreeSet::new()),
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let app =
+            Router::new().fallback(answer).layer(DefaultBodyLimit::disable()).with_state(shared.clone());
+        let arriving = shared.clone();
+        let thread = std::thread::Builder::new().name("scripted".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                let serve = async {
+                    let listener = tokio::net::TcpListener::from_std(listener)?.tap_io(move |connection| {
+                        arriving.connections.send_modify(|connections| *connections += 1);
+                        // Pieces wait for nobody's acknowledgement; without it they are only slower.
+                        let _ = connection.set_nodelay(true);
+                    });
+                    axum::serve(listener, app).await
+                };
+                tokio::select! {
+                    // Only a listener that the system took away ends it; the clients see their connections fail.
+                    _ = serve => {}
+                    _ = stopped => {}
+                }
+            });
+        })?;
+        Ok(Self { url, shared, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Returns the base URL, without a version.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Returns the requests so far, in order; the newest ones if the script keeps no more.
+    pub fn requests(&self) -> Vec<Recorded> {
+        self.shared.state.lock().requests.iter().map(Arrived::read).collect()
+    }
+
+    /// Returns how many requests there were so far.
+    pub fn calls(&self) -> usize {
+        self.shared.state.lock().calls
+    }
+
+    /// Returns how many connections there were so far.
+    pub fn connections(&self) -> usize {
+        *self.shared.connections.borrow()
+    }
+
+    /// Opens the gate of that name for all replies that wait there and all that come. The program's gates are opened by
+    /// a request to `/gates/NAME`.
+    pub fn open(&self, gate: &str) {
+        self.shared.open(gate);
+    }
+
+    /// Waits until there were `count` requests in all.
+    pub async fn called(&self, count: usize) {
+        // It fails only without a sender, and `self` holds one.
+        let _ = self.shared.calls.subscribe().wait_for(|calls| *calls >= count).await;
+    }
+
+    /// Waits until `count` clients in all have gone away while a reply hung or stalled.
+    pub async fn clients_gone(&self, count: usize) {
+        // It fails only without a sender, and `self` holds one.
+        let _ = self.shared.gone.subscribe().wait_for(|gone| *gone >= count).await;
+    }
+
+    /// Waits for the server to end, which it does not by itself.
+    pub fn wait(mut self) {
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread has been printed there.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    /// Records the request and returns its number and the reply it gets.
+    fn play(&self, request: Arrived, format: Format) -> (usize, Option<Reply>) {
+        let path = request.uri.to_string();
+        let body = OnceCell::new();
+        let read = || body.get_or_init(|| request.body());
+        let mut played = self.state.lock();
+        let accepts =
+            |reply: &Reply| reply.when.as_ref().is_none_or(|when| when.accepts(&path, format, read));
+        let reply =
+            played.replies.iter_mut().find(|(reply, used)| !used && accepts(reply)).map(|(reply, used)| {
+                *used = !reply.always;
+                reply.clone()
+            });
+        played.requests.push_back(request);
+        if played.requests.len() > played.requests_kept {
+            played.requests.pop_front();
+        }
+        played.calls += 1;
+        let number = played.calls;
+        self.calls.send_replace(number);
+        (number, reply)
+    }
+
+    fn open(&self, gate: &str) {
+        self.open.send_modify(|open| {
+            open.insert(gate.to_owned());
+        });
+    }
+
+    /// Waits until the reply's gate is open, if it has one at this place.
+    async fn pass(&self, gate: Option<&Gate>, at: Place) {
+        if let Some(gate) = gate.filter(|gate| gate.at == at) {
+            // It fails only without a sender, and `self` holds one.
+            let _ = self.open.subscribe().wait_for(|open| open.contains(&gate.name)).await;
+        }
+    }
+}
+
+/// Counts a client as gone when it is dropped with the reply that hung.
+struct Hanging(Arc<Shared>);
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        self.0.gone.send_modify(|gone| *gone += 1);
+    }
+}
+
+async fn answer(
+    State(shared): State<Arc<Shared>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    if let Some(gate) = uri.path().strip_prefix("/gates/") {
+        shared.open(gate);
+        return StatusCode::NO_CONTENT.into_response();
+    }
+    let Some(format) = Format::of_path(uri.path()) else {
+        return (StatusCode::NOT_FOUND, format!("no wire format is spoken at {}", uri.path()))
+            .into_response();
+    };
+    match shared.play(Arrived { method, uri, headers, body }, format) {
+        (number, Some(reply)) => {
+            shared.pass(reply.gate.as_ref(), Place::Start).await;
+            played(format, &reply, number, shared).await
+        }
+        (number, None) => {
+            let text = format!("the script has no reply for request {number}");
+            let body = serde_json::json!({"error": {"message": text}}).to_string();
+            (StatusCode::INTERNAL_SERVER_ERROR, [("retry-after", "0")], body).into_response()
+        }
+    }
+}
+
+async fn played(format: Format, reply: &Reply, number: usize, shared: Arc<Shared>) -> Response {
+    let events = format.events(reply, number);
+    let content = events.content;
+    match &reply.fault {
+        None => match &reply.gate {
+            Some(gate) if gate.at == Place::End => {
+                streamed(reply, content, Ending::Gated(shared, gate.clone(), events.end))
+            }
+            Some(_) | None => streamed(reply, content.into_iter().chain(events.end).collect(), Ending::Clean),
+        },
+        Some(Fault::Cut) => streamed(reply, content, Ending::Clean),
+        Some(Fault::Half) => streamed(reply, content, Ending::Abrupt),
+        Some(Fault::Stall) => streamed(reply, content, Ending::Never(Hanging(shared))),
+        Some(Fault::Empty) => streamed(reply, Vec::new(), Ending::Clean),
+        Some(Fault::BrokenJson) => {
+            let broken = Event { name: None, data: "{\"type\":".to_owned() };
+            streamed(reply, content.into_iter().chain([broken]).collect(), Ending::Clean)
+        }
+        Some(Fault::Overloaded) => {
+            streamed(reply, content.into_iter().chain([format.overloaded()]).collect(), Ending::Clean)
+        }
+        Some(Fault::Hang) => {
+            let _hanging = Hanging(shared);
+            std::future::pending().await
+        }
+        Some(Fault::Status { status, headers, body }) => {
+            let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            let mut response = (status, body.clone()).into_response();
+            response.headers_mut().remove(CONTENT_TYPE);
+            for (name, value) in headers {
+                if let (Ok(name), Ok(value)) = (name.parse::<axum::http::HeaderName>(), value.parse()) {
+                    response.headers_mut().insert(name, value);
+                }
+            }
+            response
+        }
+    }
+}
+
+/// How a stream ends.
+enum Ending {
+    Clean,
+    Abrupt,
+    Never(Hanging),
+    /// With these events, once the gate is open.
+    Gated(Arc<Shared>, Gate, Vec<Event>),
+}
+
+fn streamed(reply: &Reply, events: Vec<Event>, ending: Ending) -> Response {
+    let chunks: Vec<Bytes> = match reply.piece_bytes {
+        None => events.iter().map(|event| Bytes::from(event.to_wire())).collect(),
+        Some(size) => {
+            let wire: String = events.iter().map(Event::to_wire).collect();
+            wire.as_bytes().chunks(size.max(1)).map(Bytes::copy_from_slice).collect()
+        }
+    };
+    // Yielding lets the connection write what it has, so that pieces travel apart and none is lost to a later fault.
+    let chunks = stream::iter(chunks).then(|chunk| async move {
+        tokio::task::yield_now().await;
+        Ok::<_, io::Error>(chunk)
+    });
+    let body = match ending {
+        Ending::Clean => Body::from_stream(chunks),
+        Ending::Abrupt => {
+            let broken = stream::once(async {
+                tokio::task::yield_now().await;
+                Err(io::Error::from(io::ErrorKind::ConnectionReset))
+            });
+            Body::from_stream(chunks.chain(broken))
+        }
+        Ending::Never(hanging) => {
+            let never = stream::once(async move {
+                let _hanging = hanging;
+                std::future::pending().await
+            });
+            Body::from_stream(chunks.chain(never))
+        }
+        Ending::Gated(shared, gate, end) => {
+            let end = stream::once(async move {
+                shared.pass(Some(&gate), Place::End).await;
+                Ok(Bytes::from(end.iter().map(Event::to_wire).collect::<String>()))
+            });
+            Body::from_stream(chunks.chain(end))
+        }
+    };
+    ([(CONTENT_TYPE, "text/event-stream")], body).into_response()
+}

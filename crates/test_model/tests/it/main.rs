@@ -1,0 +1,151 @@
+//! The server as a program: prints its URL, answers by script, says so when the script is over.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::json;
+use test_model::{Place, Reply, Script, Server};
+
+/// Sends a request and returns the whole response.
+fn post(url: &str, path: &str, body: &str) -> String {
+    let mut response = String::new();
+    send(url, path, body).read_to_string(&mut response).expect("the response is text");
+    response
+}
+
+/// Sends a request and returns the connection.
+fn send(url: &str, path: &str, body: &str) -> TcpStream {
+    let host = url.strip_prefix("http://").expect("an http URL");
+    let mut connection = TcpStream::connect(host).expect("the server listens");
+    write!(
+        connection,
+        "POST {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .expect("the request is sent");
+    connection
+}
+
+#[test]
+fn replies_are_played_in_order_to_the_requests_they_accept() {
+    let server = Server::start(Script::new([
+        Reply::text("for cats").when_body_contains("cat"),
+        Reply::text("first"),
+        Reply::text("always").when_path_contains("responses").repeated(),
+    ]))
+    .expect("it starts");
+    let ask = |path: &str, text: &str| post(server.url(), path, &json!({"q": [text]}).to_string());
+    assert!(ask("/v1/messages", "dog").contains("first"));
+    assert!(ask("/v1/chat/completions", "a cat").contains("for cats"));
+    assert!(ask("/v1/responses", "x").contains("always"));
+    assert!(ask("/v1/responses", "x").contains("always"));
+    let over = ask("/v1/messages", "cat");
+    assert!(over.starts_with("HTTP/1.1 500") && over.contains("no reply for request 5"), "{over}");
+    assert!(ask("/elsewhere", "x").starts_with("HTTP/1.1 404"));
+    assert_eq!(server.calls(), 5);
+    assert_eq!(server.requests()[1].path, "/v1/chat/completions");
+    assert_eq!(server.requests()[1].body, json!({"q": ["a cat"]}));
+}
+
+#[test]
+fn a_reply_waits_at_its_gate_until_it_is_opened() {
+    let server = Server::start(Script::new([
+        Reply::text("early").gated("first", Place::Start),
+        Reply::text("half").gated("second", Place::End),
+    ]))
+    .expect("it starts");
+    let mut connections: Vec<TcpStream> = (0..2)
+        .map(|number| {
+            let connection = send(server.url(), "/v1/messages", &json!({"q": number}).to_string());
+            while server.calls() <= number {
+                std::thread::yield_now();
+            }
+            connection
+        })
+        .collect();
+    let mut half = String::new();
+    while !half.contains("half") {
+        let mut bytes = [0; 512];
+        let read = connections[1].read(&mut bytes).expect("the content comes before the gate");
+        half.push_str(&String::from_utf8_lossy(&bytes[..read]));
+    }
+    assert!(!half.contains("message_stop"), "{half}");
+    server.open("first");
+    assert!(post(server.url(), "/gates/second", "").starts_with("HTTP/1.1 204"));
+    for mut connection in connections {
+        let mut rest = String::new();
+        connection.read_to_string(&mut rest).expect("the response is text");
+        assert!(rest.contains("message_stop"), "{rest}");
+    }
+}
+
+#[test]
+fn one_script_plays_by_turn_in_every_format() {
+    let server = Server::start(
+        Script::new([
+            Reply::text("second turn").when_turn_is(2, 1).repeated(),
+            Reply::text("first turn").when_turn_is(1, 1).repeated(),
+        ])
+        .keeping(1),
+    )
+    .expect("it starts");
+    for (path, field, user, text) in [
+        ("/v1/messages", "messages", "user", "content"),
+        ("/v1/chat/completions", "messages", "user", "content"),
+        ("/v1/responses", "input", "user", "content"),
+        ("/v1beta/models/m:streamGenerateContent", "contents", "user", "parts"),
+    ] {
+        let says =
+            |role: &str| json!({"role": role, "type": "message", text: [{"type": "text", "text": "x"}]});
+        let model = if field == "contents" { "model" } else { "assistant" };
+        for (messages, expected) in
+            [(vec![says(user)], "first turn"), (vec![says(user), says(model), says(user)], "second turn")]
+        {
+            let answer = post(server.url(), path, &json!({field: messages}).to_string());
+            assert!(answer.contains(expected), "{path}: {answer}");
+        }
+    }
+    assert_eq!((server.calls(), server.requests().len()), (8, 1));
+}
+
+#[test]
+fn a_request_may_be_as_large_as_it_likes() {
+    let server = Server::start(Script::new([Reply::text("read")])).expect("it starts");
+    let answer = post(server.url(), "/v1/messages", &json!({"q": "x".repeat(8 << 20)}).to_string());
+    assert!(answer.contains("read"), "{}", &answer[..answer.len().min(200)]);
+}
+
+#[test]
+fn the_program_serves_a_file() {
+    struct Ended(Child);
+    impl Drop for Ended {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("script.json");
+    std::fs::write(&file, r#"{"replies":[{"text":["hello"]}]}"#).expect("the script is written");
+    let program = env!("CARGO_BIN_EXE_segue-test-model");
+    let mut child =
+        Ended(Command::new(program).arg(&file).stdout(Stdio::piped()).spawn().expect("the program starts"));
+    let mut url = String::new();
+    BufReader::new(child.0.stdout.take().expect("it is piped"))
+        .read_line(&mut url)
+        .expect("it prints its URL");
+    assert!(post(url.trim(), "/v1beta/models/m:streamGenerateContent?alt=sse", "{}").contains("hello"));
+}
+
+#[test]
+fn the_program_refuses_what_it_cannot_serve() {
+    let run = |arguments: &[&str]| {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_segue-test-model")).args(arguments).output().expect("it runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert_eq!(run(&[]).0, Some(2));
+    let (code, message) = run(&["no-such-script.json"]);
+    assert_eq!(code, Some(1));
+    assert!(message.starts_with("failed to read the script no-such-script.json"), "{message}");
+}

@@ -1,0 +1,298 @@
+//! A network that fails on order: a TCP proxy before a server, on a thread of its own. It knows nothing of what passes
+//! but its bytes; what the two ends do about a fault is the test's matter.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use crate::Error;
+
+/// How much is read at once.
+const CHUNK_BYTES: usize = 16 * 1024;
+/// How many chunks may be on their way in one direction, while they are delayed or held back.
+const CHUNKS_MAX: usize = 256;
+
+/// A place at which one connection is cut, once. Words are looked for in what one end writes at once, without TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// When so many bytes more have gone to the server.
+    ToServer(usize),
+    /// When so many bytes more have come back.
+    ToClient(usize),
+    /// Before a request with these words reaches the server.
+    Request(&'static str),
+    /// When the server has done what a request with these words asks for, and before its answer reaches the client.
+    Answer(&'static str),
+}
+
+/// What the proxy does with connections.
+#[derive(Debug, Clone, Copy, Default)]
+struct Way {
+    silent: bool,
+    /// How long a byte takes to the server.
+    there: Duration,
+    /// How long a byte takes to the client.
+    back: Duration,
+}
+
+/// What `serve` is asked to do, and told to confirm.
+enum Order {
+    Refuse,
+    Accept,
+    Cut,
+}
+
+/// A proxy before a server. It starts as a plain way through; dropped, it cuts what goes through it.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    way: watch::Sender<Way>,
+    cut: Arc<Mutex<Option<Cut>>>,
+    orders: mpsc::UnboundedSender<(Order, Sender<()>)>,
+}
+
+impl Proxy {
+    /// Starts a proxy before the server at that address.
+    ///
+    /// # Errors
+    /// When the machine has no port or no thread for it.
+    pub fn start(server: SocketAddr) -> Result<Self, Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(Error::io("start a runtime"))?;
+        let listen = || {
+            let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+            listener.set_nonblocking(true)?;
+            Ok((listener.local_addr()?, listener))
+        };
+        let (address, listener) = listen().map_err(Error::io("listen"))?;
+        let (way, ways) = watch::channel(Way::default());
+        let (orders, ordered) = mpsc::unbounded_channel();
+        let cut = Arc::new(Mutex::new(None));
+        let link = Link { server, ways, cut: Arc::clone(&cut) };
+        let work = move || {
+            let served =
+                runtime.block_on(async { serve(TcpListener::from_std(listener)?, link, ordered).await });
+            if let Err(error) = served {
+                eprintln!("a proxy failed to listen: {error}");
+            }
+        };
+        std::thread::Builder::new().spawn(work).map_err(Error::io("start a thread"))?;
+        Ok(Self { address, way, cut, orders })
+    }
+
+    /// Returns where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Has every byte take that long to the server, and that long back, however many are on their way.
+    pub fn delay(&self, there: Duration, back: Duration) {
+        self.way.send_modify(|way| (way.there, way.back) = (there, back));
+    }
+
+    /// Has nothing pass any more: connections are taken and stay open, and neither end hears of the other.
+    pub fn silence(&self) {
+        self.way.send_modify(|way| way.silent = true);
+    }
+
+    /// Has the machine refuse connections. Those there are go on.
+    pub fn refuse(&self) {
+        self.order(Order::Refuse);
+    }
+
+    /// Takes back [`Self::silence`] and [`Self::refuse`]; what was held back passes.
+    pub fn pass(&self) {
+        self.order(Order::Accept);
+        self.way.send_modify(|way| way.silent = false);
+    }
+
+    /// Cuts all connections: both ends are told that there is none.
+    pub fn cut(&self) {
+        self.order(Order::Cut);
+    }
+
+    /// Cuts the connection that comes to that place first.
+    pub fn cut_at(&self, place: Cut) {
+        *self.cut.lock() = Some(place);
+    }
+
+    /// Has an order carried out before it returns.
+    fn order(&self, order: Order) {
+        let (done, is_done) = std::sync::mpsc::channel();
+        if self.orders.send((order, done)).is_ok() {
+            // An error says that the proxy has ended, and its connections with it.
+            let _ = is_done.recv();
+        }
+    }
+}
+
+/// What a connection has to know.
+#[derive(Clone)]
+struct Link {
+    server: SocketAddr,
+    ways: watch::Receiver<Way>,
+    cut: Arc<Mutex<Option<Cut>>>,
+}
+
+/// Serves until the proxy is dropped.
+async fn serve(
+    listener: TcpListener,
+    link: Link,
+    mut orders: mpsc::UnboundedReceiver<(Order, Sender<()>)>,
+) -> std::io::Result<()> {
+    let address = listener.local_addr()?;
+    let mut listener = Some(listener);
+    let mut connections = JoinSet::new();
+    // Who waits for a change of it hears of its end.
+    let mut uncut = watch::channel(()).0;
+    loop {
+        let accepted = async {
+            match &listener {
+                Some(listener) => listener.accept().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            order = orders.recv() => {
+                let Some((order, done)) = order else { return Ok(()) };
+                match order {
+                    Order::Refuse => listener = None,
+                    Order::Accept if listener.is_none() => listener = Some(TcpListener::bind(address).await?),
+                    Order::Accept => {}
+                    Order::Cut => {
+                        uncut = watch::channel(()).0;
+                        while connections.join_next().await.is_some() {}
+                    }
+                }
+                let _ = done.send(());
+            }
+            Ok((client, _)) = accepted => {
+                connections.spawn(connect(client, link.clone(), uncut.subscribe()));
+            }
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+        }
+    }
+}
+
+/// Why a connection ends.
+enum End {
+    /// An end has failed, or the connection was cut.
+    Broken,
+    /// The answer to what the server was sent is to be lost.
+    AnswerLost,
+}
+
+impl From<std::io::Error> for End {
+    fn from(_: std::io::Error) -> Self {
+        Self::Broken
+    }
+}
+
+async fn connect(mut client: TcpStream, link: Link, mut uncut: watch::Receiver<()>) {
+    let Ok(mut server) = TcpStream::connect(link.server).await else { return };
+    let _ = client.set_nodelay(true).and_then(|()| server.set_nodelay(true));
+    let ended = {
+        let (client_read, client_write) = client.split();
+        let (server_read, server_write) = server.split();
+        tokio::select! {
+            ended = async { tokio::try_join!(
+                pump(client_read, server_write, Side::There, link.clone()),
+                pump(server_read, client_write, Side::Back, link),
+            ) } => ended.map(|_| ()),
+            _ = uncut.changed() => Err(End::Broken),
+        }
+    };
+    match ended {
+        Ok(()) => return,
+        Err(End::Broken) => {}
+        Err(End::AnswerLost) => {
+            // The server works off what it has, and then notices that there is no more.
+            let _ = server.shutdown().await;
+            let _ = tokio::io::copy(&mut server, &mut tokio::io::sink()).await;
+        }
+    }
+    // Both ends are told by a reset, as by a network or a machine that has lost the connection.
+    let _ = client.set_zero_linger().and_then(|()| server.set_zero_linger());
+}
+
+/// A direction.
+#[derive(Clone, Copy)]
+enum Side {
+    There,
+    Back,
+}
+
+/// Hands on what comes from one end, when its time has come.
+async fn pump(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    side: Side,
+    link: Link,
+) -> Result<(), End> {
+    let (queue, mut queued) = mpsc::channel::<(Instant, Vec<u8>)>(CHUNKS_MAX);
+    let mut ways = link.ways.clone();
+    let read = async {
+        loop {
+            let mut chunk = Vec::with_capacity(CHUNK_BYTES);
+            from.read_buf(&mut chunk).await?;
+            let way = *link.ways.borrow();
+            let delay = match side {
+                Side::There => way.there,
+                Side::Back => way.back,
+            };
+            let is_end = chunk.is_empty();
+            if queue.send((Instant::now() + delay, chunk)).await.is_err() || is_end {
+                return Ok(());
+            }
+        }
+    };
+    let write = async {
+        while let Some((due, chunk)) = queued.recv().await {
+            sleep_until(due).await;
+            // The proxy itself is gone when there is nobody who could end the silence.
+            ways.wait_for(|way| !way.silent).await.map_err(|_| End::Broken)?;
+            if chunk.is_empty() {
+                break;
+            }
+            let (passed, end) = look(&link.cut, side, &chunk);
+            to.write_all(&chunk[..passed]).await?;
+            if let Some(end) = end {
+                return Err(end);
+            }
+        }
+        Ok(to.shutdown().await?)
+    };
+    tokio::try_join!(read, write).map(|_| ())
+}
+
+/// Returns how much of a chunk passes, and how the connection ends behind it if this is the place to cut.
+fn look(cut: &Mutex<Option<Cut>>, side: Side, chunk: &[u8]) -> (usize, Option<End>) {
+    let mut cut = cut.lock();
+    let (passed, end) = match (&mut *cut, side) {
+        (Some(Cut::ToServer(left)), Side::There) | (Some(Cut::ToClient(left)), Side::Back) => {
+            let passed = chunk.len().min(*left);
+            *left -= passed;
+            (passed, (*left == 0).then_some(End::Broken))
+        }
+        (Some(Cut::Request(words)), Side::There) if has(chunk, words) => (0, Some(End::Broken)),
+        (Some(Cut::Answer(words)), Side::There) if has(chunk, words) => (chunk.len(), Some(End::AnswerLost)),
+        _ => (chunk.len(), None),
+    };
+    if end.is_some() {
+        *cut = None;
+    }
+    (passed, end)
+}
+
+fn has(chunk: &[u8], words: &str) -> bool {
+    chunk.windows(words.len()).any(|window| window == words.as_bytes())
+}

@@ -1,0 +1,104 @@
+//! What a model is told of each tool's arguments.
+
+use serde_json::{Value, json};
+
+fn check(name: &str, properties: Value, required: &[&str]) {
+    let tools = tools::all(tools::Settings::default());
+    let spec = tools.iter().map(|tool| tool.spec()).find(|spec| spec.name == name).unwrap();
+    let mut expected = json!({"type": "object", "properties": properties, "additionalProperties": false});
+    if !required.is_empty() {
+        expected["required"] = json!(required);
+    }
+    assert_eq!(spec.parameters, expected, "{name}");
+}
+
+fn text(description: &str) -> Value {
+    json!({"type": "string", "description": description})
+}
+
+#[test]
+fn arguments_of_tools_that_look_are_described() {
+    check("ls", json!({"path": text("The folder, relative to the workspace. Default: the workspace.")}), &[]);
+    let offset = json!({"type": "integer", "minimum": 1, "description": "The first line. Default: 1."});
+    let limit = json!({
+        "type": "integer", "minimum": 1, "maximum": 2_000, "description": "How many lines. Default: as many as fit."
+    });
+    let path = text("The file, relative to the workspace, or artifact:<name>.");
+    check("read_file", json!({"path": path, "offset": offset, "limit": limit}), &["path"]);
+    let pattern = text("The pattern, relative to the workspace.");
+    check("glob", json!({"pattern": pattern, "path": text("Only files below this folder.")}), &["pattern"]);
+    let grep = json!({
+        "pattern": text("The regular expression (Rust syntax)."),
+        "path": text("Only this file or folder."),
+        "glob": text("Only files whose path matches, such as *.rs."),
+        "ignore_case": {"type": "boolean", "description": "Upper and lower case are the same. Default: false."},
+        "output": {
+            "type": "string",
+            "enum": ["lines", "files", "counts"],
+            "description": "Matching lines, only the files that have some, or how many each has. Default: lines."
+        },
+        "context": {
+            "type": "integer",
+            "minimum": 0,
+            "maximum": 20,
+            "description": "Lines shown before and after each match. Default: 0."
+        }
+    });
+    check("grep", grep, &["pattern"]);
+}
+
+#[test]
+fn arguments_of_tools_that_change_are_described() {
+    let path = || text("The file, relative to the workspace.");
+    check(
+        "write_file",
+        json!({"path": path(), "content": text("All that the file shall hold.")}),
+        &["path", "content"],
+    );
+    let old = text("The text as it is in the file, without line numbers; unique unless replace_all.");
+    let new = text("What takes its place.");
+    let all = json!({"type": "boolean", "description": "Replace every occurrence. Default: false."});
+    let edits = json!({
+        "type": "array",
+        "description": "Several replacements, instead of old_string and new_string.",
+        "items": {
+            "type": "object",
+            "properties": {"old_string": old, "new_string": new, "replace_all": all},
+            "required": ["old_string", "new_string"],
+            "additionalProperties": false
+        }
+    });
+    check(
+        "edit_file",
+        json!({"path": path(), "old_string": old, "new_string": new, "replace_all": all, "edits": edits}),
+        &["path"],
+    );
+    let timeout = json!({
+        "type": "integer", "minimum": 1, "maximum": 600, "description": "How long it may run. Default: 120."
+    });
+    let description = text("What it is for, in a few words, for the person who approves it.");
+    check(
+        "execute",
+        json!({"command": text("The command line."), "timeout_seconds": timeout, "description": description}),
+        &["command"],
+    );
+}
+
+#[test]
+fn a_list_of_tasks_is_described() {
+    let todos = json!({
+        "type": "array",
+        "maxItems": 100,
+        "description": "The whole list, in order.",
+        "items": {
+            "type": "object",
+            "properties": {
+                "content": text("What is to be done."),
+                "status": {"type": "string", "enum": ["pending", "in_progress", "completed"]}
+            },
+            "required": ["content", "status"],
+            "additionalProperties": false
+        }
+    });
+    check("write_todos", json!({"todos": todos}), &["todos"]);
+}

@@ -203,16 +203,19 @@ run({
     const page = await open("#/");
     // The server says that the folder is gone, until the thread is moved.
     let isMoved = false;
+    let asked;
     await page.route(`**/api/threads/${id}`, async (route) => {
       const response = await route.fetch();
       const detail = await response.json();
       const path = isMoved ? "/here/kettle" : "/gone/kettle";
+      asked = detail.interrupts[0]?.id;
       for (const { value } of detail.interrupts) value.workspace = path;
       detail.workspace = { path, exists: isMoved, server_path: "/here/kettle" };
       await route.fulfill({ response, json: detail });
     });
     await page.route(`**/api/threads/${id}/rehome`, (route) => {
       same(route.request().method(), "POST");
+      same(route.request().postDataJSON(), { interrupt_id: asked });
       isMoved = true;
       return route.fulfill({ json: { thread_id: id, run_id: id, workspace: "/here/kettle" } });
     });

@@ -1,6 +1,6 @@
 //! What can go wrong between a client and a run. A failing run is not an error: it is a [`crate::RunEnd`].
 
-use protocol::{InterruptId, RunId};
+use protocol::{InterruptId, InterruptStatus, RunId};
 
 use crate::graph::channel::ChannelError;
 
@@ -31,6 +31,9 @@ pub enum Rejection {
     /// The decision names something that is no longer current.
     #[error("{0}")]
     Stale(String),
+    /// The question was answered or withdrawn before, and nothing waits for the decision.
+    #[error("the question is {} already", .0.as_str())]
+    NotPending(InterruptStatus),
 }
 
 /// A run that could not be admitted, resumed or driven.

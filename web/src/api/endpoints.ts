@@ -89,9 +89,11 @@ export const api = {
       stream_resumable: true,
       stream_subgraphs: true,
     }),
-  /** Moves a thread to the server's folder: its calls are asked again there. */
-  rehome: (id: string) =>
-    call<{ thread_id: string; run_id: string; workspace: string }>("POST", `${thread(id)}/rehome`),
+  /** Moves a thread to the server's folder and asks about the calls of this question again, if it still waits. */
+  rehome: (id: string, interruptId: string) =>
+    call<{ thread_id: string; run_id: string; workspace: string | null }>("POST", `${thread(id)}/rehome`, {
+      interrupt_id: interruptId,
+    }),
   /** Answers a question that is not a handoff's. */
   resume: (id: string, interruptId: string, decisions: Decision[]) =>
     call<Run>("POST", `/threads/${id}/runs`, {

@@ -231,7 +231,8 @@ export interface CallWorkspace {
   /** Whether it exists on the server's machine. */
   exists: boolean;
   /** The folder the server works in. */
-  server_path: string;
+  /** The folder to go on in; none where the caller's agent has no folder. */
+  server_path: string | null;
 }
 /** The answer to one action request. */
 export type Decision =

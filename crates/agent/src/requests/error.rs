@@ -107,6 +107,8 @@ impl RunError {
             Self::CommentTooLong => Class::User.with("say it in fewer words"),
             Self::Runtime(error) => match error {
                 runtime::Error::Journal(error) => store::advice(error),
+                runtime::Error::Rejected { rejection: runtime::Rejection::NotPending(_), .. } => Class::Conflict
+                    .with("nothing was changed; `segue history THREAD` shows what was decided"),
                 runtime::Error::Rejected { .. } => Class::User
                     .with("nothing was changed and it still waits; mend the decision and give it again"),
                 runtime::Error::Outrun => (Class::Conflict, None),
@@ -151,6 +153,13 @@ mod tests {
         let text = "find a run, a thread or a handoff `x`";
         check(RunError::UnknownTrace("x".to_owned()), text, Class::User, "segue threads list");
         let ambiguous = RunError::Ambiguous { prefix: "x".to_owned(), matches: vec!["run x1".to_owned()] };
+        let rejection = runtime::Rejection::NotPending(protocol::InterruptStatus::Resolved);
+        let over = runtime::Error::Rejected {
+            interrupt_id: protocol::InterruptId::derive(protocol::RunId::generate(), 0, "tools"),
+            rejection,
+        };
+        let text = "take that decision: the question is resolved already";
+        check(RunError::Runtime(over), text, Class::Conflict, "segue history");
         check(
             ambiguous,
             "choose among 1 ids that begin with `x`",

@@ -61,7 +61,7 @@ impl RunService<'_> {
     ) -> Result<Option<RunEnd>> {
         let interrupt_id = interrupt.interrupt_id;
         if interrupt.status != InterruptStatus::Pending {
-            let rejection = runtime::Rejection::Stale(format!("it is {}", interrupt.status.as_str()));
+            let rejection = runtime::Rejection::NotPending(interrupt.status);
             return Err(runtime::Error::Rejected { interrupt_id, rejection }.into());
         }
         let input = RunInput::answer(interrupt_id, decisions.clone());

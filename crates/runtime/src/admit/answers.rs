@@ -174,7 +174,7 @@ pub fn check_decisions(
     decisions: &Decisions,
 ) -> std::result::Result<(), Rejection> {
     if interrupt.status != InterruptStatus::Pending {
-        return Err(Rejection::Stale(format!("it is {}", interrupt.status.as_str())));
+        return Err(Rejection::NotPending(interrupt.status));
     }
     let requests = &interrupt.payload.action_requests;
     if decisions.decisions.len() != requests.len() {

@@ -2,7 +2,7 @@
 //! that asked.
 
 use agent::RunEnd;
-use protocol::{Decision, Decisions, Interrupt, InterruptId};
+use protocol::{Decision, Decisions, Interrupt, InterruptId, InterruptStatus};
 use terminal::{Audience, Typed};
 
 use crate::cli::{self, Format};
@@ -83,7 +83,19 @@ async fn pending(context: &Context, what: &str) -> Result<Vec<Interrupt>, Failur
             Err(Failure::new(Code::User, format!("decide `{what}`: it asks about a handoff"))
                 .with_hint(format!("`{command}` shows the summary and takes the answer")))
         }
-        Some(_) | None => Ok(about_calls),
+        Some(_) | None => {
+            match about_calls.iter().find(|interrupt| interrupt.status != InterruptStatus::Pending) {
+                Some(over) => Err(Failure::new(
+                    Code::Conflict,
+                    format!("decide `{what}`: the question is {} already", over.status.as_str()),
+                )
+                .with_hint(format!(
+                    "nothing was changed; `segue history {}` shows what was decided",
+                    over.thread_id
+                ))),
+                None => Ok(about_calls),
+            }
+        }
     }
 }
 

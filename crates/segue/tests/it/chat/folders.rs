@@ -295,6 +295,9 @@ fn k6_the_folder_and_the_question_are_named_wherever_the_call_is_shown() {
     assert!(shown.contains(&call) && shown.contains(&decide), "{shown}");
     let done = sandbox.run(&["decide", &id(&question), "--approve"]);
     assert!(done.code == 0 && done.stderr.contains(&call), "{done:?}");
+    let again = sandbox.run(&["decide", &id(&question), "--reject"]);
+    again.assert_told(1, "resolved already");
+    assert!(!again.stderr.contains("still waits") && again.stderr.contains("segue history"), "{again:?}");
 }
 
 #[test]
@@ -307,8 +310,8 @@ fn k6_a_question_that_does_not_wait_moves_no_thread() {
     run_in(&sandbox, &other, &["decide", &first, "--here"]).assert_told(2, "already");
     assert_eq!(sandbox.run(&["decide", &first, "--here"]).code, 3);
     let second = id(&question(&sandbox));
-    run_in(&sandbox, &other, &["decide", &first, "--approve"]).assert_told(2, "withdrawn");
-    run_in(&sandbox, &other, &["decide", &first, "--here"]).assert_told(2, "does not wait");
+    run_in(&sandbox, &other, &["decide", &first, "--approve"]).assert_told(1, "withdrawn already");
+    run_in(&sandbox, &other, &["decide", &first, "--here"]).assert_told(1, "withdrawn already");
     assert_eq!(id(&question(&sandbox)), second);
 
     let thread = sandbox.threads()[0]["thread_id"].as_str().unwrap().to_owned();

@@ -137,6 +137,15 @@ pub trait Tool: Send + Sync {
         Duration::from_secs(3)
     }
 
+    /// Checks arguments that a person wrote in place of a model's, before the decision is stored. Changes nothing, and looks
+    /// at nothing but the arguments; a tool without a check takes whatever it is given and reports it in its result.
+    ///
+    /// # Errors
+    /// What is wrong with them, as the model would be told.
+    fn check_args(&self, _args: &Value) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Works out what a call would do. Changes nothing.
     async fn review(&self, _args: &Value, _context: &ToolContext) -> Review {
         Review::default()

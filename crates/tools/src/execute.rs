@@ -135,6 +135,10 @@ impl Tool for Execute {
         )
     }
 
+    fn check_args(&self, args: &Value) -> Result<(), String> {
+        Args::read(args).map(drop)
+    }
+
     /// A line that only reads, and only inside the workspace, has what it reads as subjects beside the command; any other has the command alone.
     async fn review(&self, args: &Value, context: &ToolContext) -> Review {
         let Ok(Args { command, .. }) = Args::read(args) else { return Review::default() };

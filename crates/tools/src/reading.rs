@@ -34,6 +34,10 @@ impl<A: DeserializeOwned + JsonSchema + Send + Sync + 'static> Tool for ReadingT
         Repeat::Safe
     }
 
+    fn check_args(&self, args: &Value) -> Result<(), String> {
+        arguments::<A>(args).map(drop)
+    }
+
     async fn review(&self, args: &Value, context: &ToolContext) -> Review {
         match arguments::<A>(args) {
             Ok(args) => reading(&context.workspace, (self.path)(&args).unwrap_or(".")),

@@ -55,6 +55,10 @@ impl Tool for WriteTodos {
         Repeat::Safe
     }
 
+    fn check_args(&self, args: &Value) -> Result<(), String> {
+        arguments::<Args>(args).and_then(Args::checked).map(drop)
+    }
+
     async fn call(&self, args: &Value, _context: &ToolContext) -> ToolOutput {
         let todos = match arguments::<Args>(args).and_then(Args::checked) {
             Ok(todos) => todos,

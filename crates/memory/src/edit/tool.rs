@@ -66,6 +66,10 @@ impl Tool for EditMemory {
         Repeat::Never
     }
 
+    fn check_args(&self, args: &Value) -> Result<(), String> {
+        arguments(args).map(drop)
+    }
+
     async fn review(&self, args: &Value, _context: &ToolContext) -> Review {
         self.planned(args).unwrap_or_default()
     }

@@ -137,6 +137,10 @@ impl Tool for StoreTool {
         Repeat::Safe
     }
 
+    fn check_args(&self, args: &Value) -> Result<(), String> {
+        arguments(args).map(drop)
+    }
+
     async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {
         let call = match arguments(args) {
             Ok(call) => call,

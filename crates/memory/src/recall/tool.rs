@@ -48,6 +48,10 @@ impl Tool for RecallTool {
         Repeat::Safe
     }
 
+    fn check_args(&self, args: &Value) -> Result<(), String> {
+        arguments(args).map(drop)
+    }
+
     async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {
         let query = match arguments(args) {
             Ok(query) => query,

@@ -113,10 +113,10 @@ impl Decided {
 }
 
 impl ToolApproval {
-    /// Checks that no rule forbids what a person made of a call.
+    /// Checks that no rule forbids what a person made of a call, and that the tool can read its arguments.
     ///
     /// # Errors
-    /// When one does.
+    /// When a rule does, or the tool cannot.
     pub(super) async fn check_edits(
         &self,
         interrupt: &Interrupt,
@@ -140,6 +140,11 @@ impl ToolApproval {
             };
             if let Some((_, Verdict::Deny { rule })) = self.judge_in(&context, &edited).await {
                 return Err(Rejection::Invalid(format!("a rule forbids the edited call ({rule})")));
+            }
+            if let Some(tool) = self.tools.get(&edited.name) {
+                tool.check_args(&edited.args).map_err(|reason| {
+                    Rejection::Invalid(format!("`{}` cannot be called: {reason}", edited.name))
+                })?;
             }
         }
         Ok(())

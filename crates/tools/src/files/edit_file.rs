@@ -80,6 +80,10 @@ impl Tool for EditFile {
         )
     }
 
+    fn check_args(&self, args: &Value) -> Result<(), String> {
+        Args::read(args).map(drop)
+    }
+
     async fn review(&self, args: &Value, context: &ToolContext) -> Review {
         match Args::read(args) {
             Ok((path, rewrite)) => self.changes.review(&path, rewrite, context).await,

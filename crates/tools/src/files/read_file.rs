@@ -87,6 +87,10 @@ impl Tool for ReadFile {
         Repeat::Safe
     }
 
+    fn check_args(&self, args: &Value) -> Result<(), String> {
+        arguments::<Args>(args).map(drop)
+    }
+
     async fn review(&self, args: &Value, context: &ToolContext) -> Review {
         match arguments::<Args>(args) {
             Ok(args) if args.path.starts_with(ARTIFACT_PREFIX) => Review::default(),

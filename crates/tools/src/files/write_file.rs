@@ -55,6 +55,10 @@ impl Tool for WriteFile {
         )
     }
 
+    fn check_args(&self, args: &Value) -> Result<(), String> {
+        arguments::<Args>(args).map(drop)
+    }
+
     async fn review(&self, args: &Value, context: &ToolContext) -> Review {
         match arguments::<Args>(args).map(Args::rewrite) {
             Ok((path, rewrite)) => self.changes.review(&path, rewrite, context).await,

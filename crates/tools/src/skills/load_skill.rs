@@ -55,6 +55,10 @@ impl Tool for LoadSkill {
         Repeat::Safe
     }
 
+    fn check_args(&self, args: &Value) -> Result<(), String> {
+        arguments::<Args>(args).map(drop)
+    }
+
     /// A file inside the workspace is read like any other of it.
     async fn review(&self, args: &Value, context: &ToolContext) -> Review {
         let Ok(args) = arguments::<Args>(args) else { return Review::default() };

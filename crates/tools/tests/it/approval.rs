@@ -268,6 +268,34 @@ async fn a_person_edits_and_declines() {
 }
 
 #[tokio::test]
+async fn an_edit_that_the_tool_cannot_read_leaves_the_question_waiting() {
+    let run = Reply::call("c2", "execute", json!({"command": "touch b"}));
+    let world = World::new(vec![write("c1", "a"), run, Reply::text("Done.")], ("", Policy::Ask)).await;
+    let edit =
+        |name: &str, args: Value| json!([{"type": "edit", "edited_action": {"name": name, "args": args}}]);
+    let asked = world.say("Go.").await;
+    for (args, why) in [
+        (json!({"path": 5, "content": "y\n"}), "invalid type"),
+        (json!({"path": "a"}), "missing field `content`"),
+        (json!({}), "missing field `path`"),
+    ] {
+        let refused = world.check(&asked.interrupts[0], &decisions(edit("write_file", args.clone()))).await;
+        assert!(
+            matches!(&refused, Err(Rejection::Invalid(told)) if told.contains(why)),
+            "{args}: {refused:?}"
+        );
+    }
+    let asked =
+        world.answer(&asked.interrupts[0], edit("write_file", json!({"path": "a", "content": "y\n"}))).await;
+    let empty = decisions(edit("execute", json!({"command": " "})));
+    let refused = world.check(&asked.interrupts[0], &empty).await;
+    assert!(matches!(&refused, Err(Rejection::Invalid(told)) if told.contains("the command is empty")));
+    let end = world.answer(&asked.interrupts[0], edit("execute", json!({"command": "touch c"}))).await;
+    assert_eq!(end.status, RunStatus::Success);
+    assert!(world.file("c").exists() && !world.file("b").exists());
+}
+
+#[tokio::test]
 async fn what_a_person_writes_is_held_against_the_rules_too() {
     let rules = "deny = [\"edit_file(.env*)\"]";
     let world = World::new(vec![write("c1", "a"), Reply::text("Done.")], (rules, Policy::Ask)).await;

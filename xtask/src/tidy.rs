@@ -6,6 +6,7 @@
 mod files;
 mod invariants;
 mod licences;
+mod matches;
 mod names;
 mod paths;
 mod rooms;
@@ -59,7 +60,9 @@ pub struct TextFile {
 pub fn run(root: &Path) -> anyhow::Result<()> {
     let files = project_files(root)?;
     let (sources, mut findings) = parse_all(&files);
+    let own = matches::OwnNames::collect(&sources);
     for source in &sources {
+        findings.extend(matches::check(source, &own));
         findings.extend(size::check(source));
         findings.extend(wording::check(source));
         findings.extend(names::check(source));

@@ -85,7 +85,13 @@ pub(crate) fn is_request(item: &Item) -> bool {
                 Block::Thinking { .. } | Block::ToolCall { .. } | Block::Opaque { .. } => false,
             })
         }
-        _ => false,
+        What::Message(_)
+        | What::Note
+        | What::Boundary
+        | What::ImportedSummary(_)
+        | What::InheritedSummary { .. }
+        | What::Unread
+        | What::Other => false,
     }
 }
 
@@ -136,7 +142,12 @@ fn joined(units: &[Unit]) -> Vec<bool> {
         .enumerate()
         .filter_map(|(at, unit)| match &unit.item.what {
             What::Message(message) => Some((at, message)),
-            _ => None,
+            What::Note
+            | What::Boundary
+            | What::ImportedSummary(_)
+            | What::InheritedSummary { .. }
+            | What::Unread
+            | What::Other => None,
         })
         .collect();
     let results = pair(messages.iter().map(|(_, message)| *message));
@@ -181,7 +192,16 @@ fn is_answered(after: &[Unit]) -> bool {
         Some(What::Message(message @ Message::Ai(ai))) => {
             !ai.incomplete && message.tool_calls().next().is_none() && !message.text().trim().is_empty()
         }
-        _ => false,
+        Some(
+            What::Message(_)
+            | What::Note
+            | What::Boundary
+            | What::ImportedSummary(_)
+            | What::InheritedSummary { .. }
+            | What::Unread
+            | What::Other,
+        )
+        | None => false,
     }
 }
 

@@ -288,10 +288,7 @@ impl Plan {
     fn newest_tokens(&self) -> u64 {
         let mut newest = 0;
         for unit in self.units.iter().rev() {
-            let message = match &unit.item.what {
-                facts::What::Message(message) => message,
-                _ => break,
-            };
+            let facts::What::Message(message) = &unit.item.what else { break };
             match message {
                 Message::Tool(_) => newest += self.after_clipping(unit),
                 Message::Ai(_) => return newest + unit.tokens,
@@ -359,7 +356,9 @@ fn sent_tokens(context: &Context) -> Vec<u64> {
     let with_media = |message: &Message| {
         let named = message.content().iter().filter_map(|block| match block {
             Block::Media { sha256, .. } => left.remove_entry(sha256.as_ref()?),
-            _ => None,
+            Block::Text { .. } | Block::Thinking { .. } | Block::ToolCall { .. } | Block::Opaque { .. } => {
+                None
+            }
         });
         tokens::of_media(&named.collect()) + tokens::of_message(message)
     };

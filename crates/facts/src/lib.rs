@@ -230,7 +230,9 @@ impl Ledger {
         // Only the last text block is read: several are rare, and joining them would copy large results.
         let text = message.content.iter().rev().find_map(|block| match block {
             Block::Text { text } => Some(text.as_str()),
-            _ => None,
+            Block::Thinking { .. } | Block::ToolCall { .. } | Block::Media { .. } | Block::Opaque { .. } => {
+                None
+            }
         });
         let text = text.unwrap_or_default();
         let beginning = head_words(text, SCAN_BYTES_MAX);

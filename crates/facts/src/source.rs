@@ -95,7 +95,13 @@ impl Item {
                 let text = text.trim();
                 (!text.is_empty()).then(|| text.to_owned())
             }
-            _ => None,
+            What::Message(_)
+            | What::Note
+            | What::Boundary
+            | What::ImportedSummary(_)
+            | What::InheritedSummary { .. }
+            | What::Unread
+            | What::Other => None,
         }
     }
 

@@ -181,9 +181,11 @@ impl From<agent::Error> for Fault {
             let fault = Self::new(status, code, agent::redact(&format!("failed to {error}")));
             Self { hint: error.hint(), ..fault }
         };
-        match error.class() {
+        if error.is_halted() {
             // The work goes on at the next start.
-            _ if error.is_halted() => Self::unavailable("the server is stopping"),
+            return Self::unavailable("the server is stopping");
+        }
+        match error.class() {
             Class::User if error.is_absent() => told(StatusCode::NOT_FOUND, "not_found"),
             Class::User => told(StatusCode::UNPROCESSABLE_ENTITY, "invalid"),
             Class::Conflict => told(StatusCode::CONFLICT, "conflict"),

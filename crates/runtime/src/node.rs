@@ -70,7 +70,7 @@ impl Newest {
         let content = self.answer.iter().flat_map(|answer| &answer.content);
         let mut calls = content.filter_map(|block| match block {
             Block::ToolCall { id, .. } => Some(id),
-            _ => None,
+            Block::Text { .. } | Block::Thinking { .. } | Block::Media { .. } | Block::Opaque { .. } => None,
         });
         calls.any(|id| !self.answered.contains(id))
     }

@@ -188,7 +188,22 @@ impl Ring {
         self.position = match &frame {
             Frame::Event(event) => Position { seq: event.seq, sub: 0 },
             Frame::Updates { .. } => self.position.step(),
-            _ => self.position.next(),
+            Frame::RunStarted { .. }
+            | Frame::StepStarted { .. }
+            | Frame::Text { .. }
+            | Frame::Thinking { .. }
+            | Frame::ToolCall { .. }
+            | Frame::ToolStarted { .. }
+            | Frame::ToolEnded { .. }
+            | Frame::ToolOutput { .. }
+            | Frame::Custom { .. }
+            | Frame::Values { .. }
+            | Frame::Progress { .. }
+            | Frame::Notice { .. }
+            | Frame::AttemptFailed { .. }
+            | Frame::RunEnded { .. }
+            | Frame::Within(_)
+            | Frame::Interrupted(_) => self.position.next(),
         };
         self.bytes += frame.bytes();
         self.frames.push_back((self.position, Arc::new(frame)));

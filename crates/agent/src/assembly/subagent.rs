@@ -302,7 +302,12 @@ impl Task {
         let words = self.last_words(thread_id).await?;
         let output = match status {
             RunStatus::Success => ToolOutput::success(words),
-            _ => {
+            RunStatus::Pending
+            | RunStatus::Running
+            | RunStatus::Error
+            | RunStatus::Interrupted
+            | RunStatus::Timeout
+            | RunStatus::Cancelled => {
                 let why = failure.map_or_else(|| status.as_str().to_owned(), |failure| failure.message);
                 ToolOutput::error(format!("The sub-agent did not finish: {why}. Its last words:\n{words}"))
             }
@@ -317,7 +322,7 @@ impl Task {
         let page = self.driver.store.events(thread_id, query).await?;
         let words = page.iter().rev().filter_map(Event::message).find_map(|message| match &message {
             Message::Ai(_) if !message.text().trim().is_empty() => Some(message.text()),
-            _ => None,
+            Message::Ai(_) | Message::Human(_) | Message::Tool(_) => None,
         });
         Ok(words.unwrap_or_else(|| "(it said nothing)".to_owned()))
     }

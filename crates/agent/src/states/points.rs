@@ -132,11 +132,14 @@ fn seq_of_base(id: CheckpointId) -> Seq {
 
 /// Returns what the thread held before its oldest point, if it held anything.
 pub(super) fn base_before(thread_id: ThreadId, oldest: &StepPoint, transcript: &Transcript) -> Option<Point> {
-    let until = match oldest.source {
-        _ if has_input(oldest) => Point::Input(oldest.clone()).head_seq(),
-        // What a client put in says itself what was there before.
-        CheckpointSource::Update => transcript.branches.newest(0, oldest.head_seq)?.keep_seq,
-        CheckpointSource::Loop | CheckpointSource::Rewind => oldest.head_seq,
+    let until = if has_input(oldest) {
+        Point::Input(oldest.clone()).head_seq()
+    } else {
+        match oldest.source {
+            // What a client put in says itself what was there before.
+            CheckpointSource::Update => transcript.branches.newest(0, oldest.head_seq)?.keep_seq,
+            CheckpointSource::Loop | CheckpointSource::Rewind => oldest.head_seq,
+        }
     };
     let held = transcript.at(until);
     held.iter().rev().find(|last| !last.is_projected).map(|last| Point::base(thread_id, last))

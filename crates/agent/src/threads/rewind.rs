@@ -134,6 +134,6 @@ fn prompt(event: &Event) -> Option<Prompt> {
         Some(message @ Message::Human(_)) => {
             Some(Prompt { seq: event.seq, created_at: event.created_at, text: message.text() })
         }
-        _ => None,
+        Some(Message::Ai(_) | Message::Tool(_)) | None => None,
     }
 }

@@ -124,7 +124,13 @@ fn calls(units: &[Unit]) -> impl Iterator<Item = (&str, &serde_json::Value)> {
         What::Message(message @ Message::Ai(_)) if !unit.item.side => {
             message.tool_calls().map(|(_, name, args)| (name, args)).collect()
         }
-        _ => Vec::new(),
+        What::Message(_)
+        | What::Note
+        | What::Boundary
+        | What::ImportedSummary(_)
+        | What::InheritedSummary { .. }
+        | What::Unread
+        | What::Other => Vec::new(),
     })
 }
 

@@ -162,9 +162,9 @@ impl HandoffApproval {
 
 /// Returns the proposals that were drafted just before, and become durable with the question about them.
 fn unwritten(step: &StepContext<'_>, handoff_id: HandoffId) -> Option<Proposal> {
-    step.unwritten.iter().find_map(|write| match write {
-        Write::PutProposal(proposal) if proposal.handoff_id == handoff_id => Some(proposal.clone()),
-        _ => None,
+    step.unwritten.iter().find_map(|write| {
+        let Write::PutProposal(proposal) = write else { return None };
+        (proposal.handoff_id == handoff_id).then(|| proposal.clone())
     })
 }
 

@@ -50,7 +50,40 @@ const fn changes_heads(write: &Write) -> bool {
         | Write::CopyEvents { .. }
         | Write::TransferTurns(_)
         | Write::RestoreTurns { .. } => true,
-        _ => false,
+        Write::SettleThread { .. }
+        | Write::Append { .. }
+        | Write::PutArtifact(_)
+        | Write::ExpectCheckpoint { .. }
+        | Write::ExpectContext(_)
+        | Write::QueueRun(_)
+        | Write::AdmitRun(_)
+        | Write::BeginRun(_)
+        | Write::PutRunRequest { .. }
+        | Write::ForgetRun { .. }
+        | Write::UpdateRun { .. }
+        | Write::ReclaimRun { .. }
+        | Write::Announce { .. }
+        | Write::ReleaseRuns { .. }
+        | Write::ClaimRuns(_)
+        | Write::PutCheckpoint(_)
+        | Write::RestoreCheckpoint { .. }
+        | Write::RaiseInterrupt(_)
+        | Write::ResolveInterrupt { .. }
+        | Write::ExpectPending { .. }
+        | Write::CreateHandoff(_)
+        | Write::MoveHandoff { .. }
+        | Write::PutProposal(_)
+        | Write::ForgetHandoff { .. }
+        | Write::PutFeedback(_)
+        | Write::RemoveFeedback { .. }
+        | Write::PutItem(_)
+        | Write::DeleteItem { .. }
+        | Write::PutKey(_)
+        | Write::RevokeKey { .. }
+        | Write::Enqueue(_)
+        | Write::ChangeQueued { .. }
+        | Write::Dequeue { .. }
+        | Write::PutImport { .. } => false,
     }
 }
 

@@ -103,7 +103,9 @@ impl Pieces {
     fn fit(&mut self) {
         let texts = self.content.iter().filter_map(|block| match block {
             Block::Text { text } => Some(text.as_str()),
-            _ => None,
+            Block::Thinking { .. } | Block::ToolCall { .. } | Block::Media { .. } | Block::Opaque { .. } => {
+                None
+            }
         });
         let mut whole = texts.collect::<Vec<_>>().join("\n");
         if whole.len() <= OUTPUT_BYTES_MAX {

@@ -117,7 +117,11 @@ fn thinking_in(message: &AiMessage) -> String {
         .iter()
         .filter_map(|block| match block {
             Block::Thinking { text, .. } if !text.is_empty() => Some(text.as_str()),
-            _ => None,
+            Block::Thinking { .. }
+            | Block::Text { .. }
+            | Block::ToolCall { .. }
+            | Block::Media { .. }
+            | Block::Opaque { .. } => None,
         })
         .collect();
     texts.join("\n")

@@ -132,7 +132,11 @@ impl Planning<'_> {
         let calls = newest.answer.map(|answer| answer.content).unwrap_or_default();
         let open = calls.into_iter().filter_map(|block| match block {
             Block::ToolCall { id, name, .. } if !answered.contains(&id) => Some((id, name)),
-            _ => None,
+            Block::ToolCall { .. }
+            | Block::Text { .. }
+            | Block::Thinking { .. }
+            | Block::Media { .. }
+            | Block::Opaque { .. } => None,
         });
         open.map(|(call_id, name)| {
             let message = Message::Tool(ToolMessage {

@@ -202,11 +202,9 @@ impl Drive<'_> {
 
     async fn thread_rests(&self, turn: &Turn<'_>, ending: &Ending, now: Timestamp) -> Result<Write> {
         let waits = self.others == Others::Perhaps && self.others_wait().await?;
-        let status = match ending.status {
-            _ if waits => ThreadStatus::Interrupted,
-            RunStatus::Cancelled if turn.next.is_some() => ThreadStatus::Interrupted,
-            status => thread_status(status),
-        };
+        let is_cut_off = ending.status == RunStatus::Cancelled && turn.next.is_some();
+        let status =
+            if waits || is_cut_off { ThreadStatus::Interrupted } else { thread_status(ending.status) };
         let patch = ThreadPatch { status: Some(status), updated_at: Some(now), ..ThreadPatch::default() };
         Ok(Write::UpdateThread { thread_id: self.thread_id, patch })
     }

@@ -118,7 +118,10 @@ impl Context {
             self.tokens += tokens::of_message(&message);
             self.named.extend(message.content().iter().filter_map(|block| match block {
                 Block::Media { sha256, .. } => sha256.clone(),
-                _ => None,
+                Block::Text { .. }
+                | Block::Thinking { .. }
+                | Block::ToolCall { .. }
+                | Block::Opaque { .. } => None,
             }));
             if let Message::Ai(answer) = &message {
                 self.measure = measure(answer).or(self.measure.take());

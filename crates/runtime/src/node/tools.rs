@@ -232,7 +232,11 @@ async fn open_calls(step: &StepContext<'_>) -> Result<Vec<ToolCall>, Failure> {
             let args = edited.get(&id).cloned().unwrap_or(args);
             Some(ToolCall { id, name, args })
         }
-        _ => None,
+        Block::ToolCall { .. }
+        | Block::Text { .. }
+        | Block::Thinking { .. }
+        | Block::Media { .. }
+        | Block::Opaque { .. } => None,
     });
     Ok(calls.collect())
 }

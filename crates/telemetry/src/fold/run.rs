@@ -233,13 +233,20 @@ impl OpenRun {
             (_, None) => match status {
                 Some(RunStatus::Success) => Outcome::Done,
                 Some(RunStatus::Timeout) => Outcome::Failed("it took longer than it may".to_owned()),
-                _ => Outcome::Stopped,
+                Some(
+                    RunStatus::Pending
+                    | RunStatus::Running
+                    | RunStatus::Error
+                    | RunStatus::Interrupted
+                    | RunStatus::Cancelled,
+                )
+                | None => Outcome::Stopped,
             },
         };
         let cut = match &outcome {
             Outcome::Waiting => Outcome::Waiting,
             Outcome::Done => Outcome::Done,
-            _ => Outcome::Stopped,
+            Outcome::Working | Outcome::Stopped | Outcome::Failed(_) => Outcome::Stopped,
         };
         let mut ended = self.end_step(event, cut.clone());
         let accept = self.accept.take().map(|(span, _)| span);

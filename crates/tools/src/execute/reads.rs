@@ -84,7 +84,9 @@ impl Reading {
                 check(program, words)?
             }
             Words::Find => check_find(words)?,
-            _ => check(program, words)?,
+            Words::Any | Words::AtMostOne | Words::Files | Words::None | Words::Format | Words::Listed => {
+                check(program, words)?
+            }
         };
         let named = named.into_iter().map(str::to_owned);
         self.uses_git |= program.words == Words::Git;

@@ -136,7 +136,7 @@ fn learn(record: &mut Record, out: &mut Output<'_>) {
     {
         let text = match record.message.as_ref().map(|message| &message.content) {
             Some(Content::Text(text)) => text.as_str(),
-            _ => plan.as_str(),
+            Some(Content::Absent | Content::Blocks(_) | Content::Object(_)) | None => plan.as_str(),
         };
         conversation.parent_session = parent_session(text);
     }

@@ -153,7 +153,9 @@ impl Selector {
     fn result(&mut self, seq: Seq, message: &ToolMessage) {
         let text = message.content.iter().find_map(|block| match block {
             Block::Text { text } => Some(text.as_str()),
-            _ => None,
+            Block::Thinking { .. } | Block::ToolCall { .. } | Block::Media { .. } | Block::Opaque { .. } => {
+                None
+            }
         });
         let text = text.unwrap_or_default();
         let open = self.open_calls.iter().position(|id| *id == message.call_id);

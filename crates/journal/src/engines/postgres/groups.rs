@@ -173,6 +173,41 @@ const fn moved(write: &Write) -> Option<ThreadId> {
         Write::Append { thread_id, .. } => Some(*thread_id),
         Write::QueueRun(run) | Write::AdmitRun(run) | Write::BeginRun(run) => Some(run.thread_id),
         Write::PutCheckpoint(point) => Some(point.thread_id),
-        _ => None,
+        Write::CreateThread(_)
+        | Write::UpdateThread { .. }
+        | Write::SettleThread { .. }
+        | Write::DeleteThread { .. }
+        | Write::Rewind { .. }
+        | Write::CopyEvents { .. }
+        | Write::PutArtifact(_)
+        | Write::ExpectCheckpoint { .. }
+        | Write::ExpectContext(_)
+        | Write::PutRunRequest { .. }
+        | Write::ForgetRun { .. }
+        | Write::UpdateRun { .. }
+        | Write::ReclaimRun { .. }
+        | Write::Announce { .. }
+        | Write::ReleaseRuns { .. }
+        | Write::ClaimRuns(_)
+        | Write::RestoreCheckpoint { .. }
+        | Write::RaiseInterrupt(_)
+        | Write::ResolveInterrupt { .. }
+        | Write::ExpectPending { .. }
+        | Write::CreateHandoff(_)
+        | Write::MoveHandoff { .. }
+        | Write::PutProposal(_)
+        | Write::ForgetHandoff { .. }
+        | Write::PutFeedback(_)
+        | Write::RemoveFeedback { .. }
+        | Write::TransferTurns(_)
+        | Write::RestoreTurns { .. }
+        | Write::PutItem(_)
+        | Write::DeleteItem { .. }
+        | Write::PutKey(_)
+        | Write::RevokeKey { .. }
+        | Write::Enqueue(_)
+        | Write::ChangeQueued { .. }
+        | Write::Dequeue { .. }
+        | Write::PutImport { .. } => None,
     }
 }

@@ -100,7 +100,43 @@ fn is_of_a_run(write: &Write) -> bool {
             patch.status.is_some() || patch.lease_until.is_some_and(|until| until <= Timestamp::now())
         }
         Write::ReleaseRuns { .. } | Write::ForgetRun { .. } | Write::ReclaimRun { .. } => true,
-        _ => false,
+        Write::CreateThread(_)
+        | Write::UpdateThread { .. }
+        | Write::SettleThread { .. }
+        | Write::DeleteThread { .. }
+        | Write::Append { .. }
+        | Write::Rewind { .. }
+        | Write::CopyEvents { .. }
+        | Write::PutArtifact(_)
+        | Write::ExpectCheckpoint { .. }
+        | Write::ExpectContext(_)
+        | Write::QueueRun(_)
+        | Write::AdmitRun(_)
+        | Write::BeginRun(_)
+        | Write::PutRunRequest { .. }
+        | Write::Announce { .. }
+        | Write::ClaimRuns(_)
+        | Write::PutCheckpoint(_)
+        | Write::RestoreCheckpoint { .. }
+        | Write::RaiseInterrupt(_)
+        | Write::ResolveInterrupt { .. }
+        | Write::ExpectPending { .. }
+        | Write::CreateHandoff(_)
+        | Write::MoveHandoff { .. }
+        | Write::PutProposal(_)
+        | Write::ForgetHandoff { .. }
+        | Write::PutFeedback(_)
+        | Write::RemoveFeedback { .. }
+        | Write::TransferTurns(_)
+        | Write::RestoreTurns { .. }
+        | Write::PutItem(_)
+        | Write::DeleteItem { .. }
+        | Write::PutKey(_)
+        | Write::RevokeKey { .. }
+        | Write::Enqueue(_)
+        | Write::ChangeQueued { .. }
+        | Write::Dequeue { .. }
+        | Write::PutImport { .. } => false,
     }
 }
 
@@ -115,7 +151,36 @@ fn thread_of(write: &Write) -> Option<ThreadId> {
         Write::CreateThread(thread) => Some(thread.thread_id),
         Write::RestoreCheckpoint { thread_id, .. } => Some(*thread_id),
         Write::RaiseInterrupt(interrupt) => Some(interrupt.thread_id),
-        _ => None,
+        Write::CopyEvents { .. }
+        | Write::PutArtifact(_)
+        | Write::ExpectCheckpoint { .. }
+        | Write::ExpectContext(_)
+        | Write::PutRunRequest { .. }
+        | Write::ForgetRun { .. }
+        | Write::UpdateRun { .. }
+        | Write::ReclaimRun { .. }
+        | Write::Announce { .. }
+        | Write::ReleaseRuns { .. }
+        | Write::ClaimRuns(_)
+        | Write::PutCheckpoint(_)
+        | Write::ResolveInterrupt { .. }
+        | Write::ExpectPending { .. }
+        | Write::CreateHandoff(_)
+        | Write::MoveHandoff { .. }
+        | Write::PutProposal(_)
+        | Write::ForgetHandoff { .. }
+        | Write::PutFeedback(_)
+        | Write::RemoveFeedback { .. }
+        | Write::TransferTurns(_)
+        | Write::RestoreTurns { .. }
+        | Write::PutItem(_)
+        | Write::DeleteItem { .. }
+        | Write::PutKey(_)
+        | Write::RevokeKey { .. }
+        | Write::Enqueue(_)
+        | Write::ChangeQueued { .. }
+        | Write::Dequeue { .. }
+        | Write::PutImport { .. } => None,
     }
 }
 

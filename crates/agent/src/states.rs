@@ -286,10 +286,10 @@ impl ThreadService<'_> {
             let parent = self.parent(thread_id, placed, &branches).await?;
             let noted = placed.point.run_id().and_then(|run_id| asked.get(&run_id)).cloned();
             states.push(State {
-                channels: shown_channels(&self.stored_channels(thread_id, (&placed.point, parent)).await?),
+                channels: shown_channels(&self.stored_channels(thread_id, &placed.point, parent).await?),
                 parent_id: parent,
                 messages,
-                ..self.bare(thread, (placed, &branches), noted.unwrap_or_default()).await?
+                ..self.bare(thread, placed, &branches, noted.unwrap_or_default()).await?
             });
         }
         Ok(states)
@@ -299,7 +299,8 @@ impl ThreadService<'_> {
     async fn bare(
         self,
         thread: &Thread,
-        (placed, branches): (&Placed, &Branches),
+        placed: &Placed,
+        branches: &Branches,
         run_metadata: Map<String, Value>,
     ) -> Result<State> {
         let point = &placed.point;
@@ -336,7 +337,7 @@ impl ThreadService<'_> {
             Point::Base { .. } => Ok(None),
             Point::Stored(point) if has_input(point) => Ok(Some(Point::Input(point.clone()).id())),
             Point::Stored(point) | Point::Input(point) => {
-                self.before(thread_id, (placed.previous.as_ref(), point), branches).await
+                self.before(thread_id, placed.previous.as_ref(), point, branches).await
             }
         }
     }
@@ -345,7 +346,8 @@ impl ThreadService<'_> {
     async fn stored_channels(
         self,
         thread_id: ThreadId,
-        (point, parent): (&Point, Option<CheckpointId>),
+        point: &Point,
+        parent: Option<CheckpointId>,
     ) -> Result<Channels> {
         let mut id = match point {
             Point::Stored(point) => Some(point.checkpoint_id),
@@ -378,7 +380,7 @@ impl ThreadService<'_> {
         let previous = self.agent.store.checkpoints(thread_id, before, 1, Superseded::Shown).await?.pop();
         let branches =
             self.agent.transcripts.look(&*self.agent.store, thread_id, |all| all.branches.clone()).await?;
-        self.before(thread_id, (previous.as_ref(), point), &branches).await
+        self.before(thread_id, previous.as_ref(), point, &branches).await
     }
 
     /// Returns what is asked at the point: what waits there, or what had been asked.

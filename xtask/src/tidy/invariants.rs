@@ -22,9 +22,6 @@ const LOOKS: &[&str] = &["contains", "starts_with", "ends_with"];
 /// What a variable is called that holds what failed, or what is said of it.
 const FAILURES: &[&str] = &["error", "err", "fault", "failure", "reason", "problem"];
 
-/// Crates in which functions take tuples still. The list only shrinks.
-const TUPLES_STILL: &[&str] = &["agent"];
-
 /// Checks one file.
 pub fn check(source: &Source) -> Vec<Finding> {
     let mut findings = unknown_words(source);
@@ -89,8 +86,7 @@ fn failures_by_text(source: &Source) -> Vec<Finding> {
 }
 
 fn tuples(source: &Source) -> Vec<Finding> {
-    let room = source.path.trim_start_matches("crates/").split('/').next().unwrap_or_default();
-    if source.tests_only || TUPLES_STILL.contains(&room) {
+    if source.tests_only {
         return Vec::new();
     }
     let mut finder = TupleFinder { source, findings: Vec::new() };

@@ -167,8 +167,11 @@ impl RunService<'_> {
     /// Returns what goes back to where the thread stood before it went back itself: what was in sight there is said again.
     async fn back_before_rewind(self, thread_id: ThreadId, rewind: Rewind) -> Result<GoingBack> {
         let before = self.agent.threads().point_until(thread_id, rewind.seq - 1).await?;
-        let from = (before.as_ref(), rewind.keep_seq);
-        let beginning = self.agent.threads().beginning_within(thread_id, from, Vec::new()).await?;
+        let beginning = self
+            .agent
+            .threads()
+            .beginning_within(thread_id, before.as_ref(), rewind.keep_seq, Vec::new())
+            .await?;
         let back = match beginning.back {
             Some(back) => back,
             None => BackTo { keep_seq: rewind.keep_seq, ..BackTo::default() },

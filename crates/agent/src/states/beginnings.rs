@@ -77,14 +77,15 @@ impl ThreadService<'_> {
         point: Option<&Point>,
         given: Vec<InputMessage>,
     ) -> Result<Beginning> {
-        self.beginning_within(thread_id, (point, Seq::MAX), given).await
+        self.beginning_within(thread_id, point, Seq::MAX, given).await
     }
 
     /// Works out how the thread goes on from `point`, or from its head, where nothing behind `most` is kept.
     pub(crate) async fn beginning_within(
         self,
         thread_id: ThreadId,
-        (point, most): (Option<&Point>, Seq),
+        point: Option<&Point>,
+        most: Seq,
         given: Vec<InputMessage>,
     ) -> Result<Beginning> {
         let head_seq = point.map(Point::head_seq);
@@ -173,7 +174,7 @@ impl ThreadService<'_> {
             Point::Input(_) => self.parent_of_input(thread_id, point.id()).await?,
             Point::Stored(_) | Point::Base { .. } => None,
         };
-        self.stored_channels(thread_id, (point, parent)).await
+        self.stored_channels(thread_id, point, parent).await
     }
 
     /// Returns the events that say these messages, those that were said before as they were.
@@ -377,7 +378,7 @@ mod tests {
     fn check(held: &[(&str, &str)], given: &[&str], expected: std::result::Result<&[&str], &str>) {
         let held = (1..).zip(held).map(|(seq, (id, text))| {
             let message = with_id(Message::human(*text), id);
-            Arc::new(StateMessage::new(((*id).to_owned(), seq), None, message, Timestamp::UNIX_EPOCH))
+            Arc::new(StateMessage::new((*id).to_owned(), seq, None, message, Timestamp::UNIX_EPOCH))
         });
         let given = given.iter().map(|given: &&str| {
             let (id, change) = match (given.strip_prefix('-'), given.split_once('=')) {

@@ -41,19 +41,20 @@ impl StateMessage {
         let message = transcript_message(event)?;
         let id = own_id(&message).map(str::to_owned);
         let id = id.unwrap_or_else(|| message_id(event.thread_id, event.seq));
-        Some(Self::new((id, event.seq), event.run_id, message, event.created_at))
+        Some(Self::new(id, event.seq, event.run_id, message, event.created_at))
     }
 
     /// Returns the message that stands for the event in a state.
     pub(super) fn projected(event: &Event, message: Message) -> Self {
         let id = own_id(&message).map(str::to_owned);
         let id = id.unwrap_or_else(|| message_id(event.thread_id, event.seq));
-        let new = Self::new((id, event.seq), event.run_id, message, event.created_at);
+        let new = Self::new(id, event.seq, event.run_id, message, event.created_at);
         Self { is_projected: true, ..new }
     }
 
     pub(super) fn new(
-        (id, seq): (String, Seq),
+        id: String,
+        seq: Seq,
         run_id: Option<RunId>,
         message: Message,
         created_at: Timestamp,

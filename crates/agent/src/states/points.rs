@@ -224,7 +224,8 @@ impl ThreadService<'_> {
     pub(super) async fn before(
         self,
         thread_id: ThreadId,
-        (previous, point): (Option<&StepPoint>, &StepPoint),
+        previous: Option<&StepPoint>,
+        point: &StepPoint,
         branches: &Branches,
     ) -> Result<Option<CheckpointId>> {
         let mut origin = branches.before(previous, point);
@@ -280,7 +281,7 @@ mod tests {
         let thread_id = ThreadId::generate();
         for seq in [1, 77, u64::from(u32::MAX)] {
             let created_at = Timestamp::from_second(1_700_000_000).unwrap();
-            let last = StateMessage::new(("m".to_owned(), seq), None, Message::human("x"), created_at);
+            let last = StateMessage::new("m".to_owned(), seq, None, Message::human("x"), created_at);
             let id = base_id(thread_id, &last);
             assert_eq!(seq_of_base(id), seq);
             assert_eq!(base_id(thread_id, &last), id);

@@ -169,7 +169,7 @@ impl Transcript {
 
     /// Takes what was read on from `from`; returns whether that is where it ends. What was kept of a thread that is gone
     /// is forgotten.
-    fn take(&mut self, from: Option<(Seq, EventId)>, (page, beside): (&[Event], &mut Beside)) -> bool {
+    fn take(&mut self, from: Option<(Seq, EventId)>, page: &[Event], beside: &mut Beside) -> bool {
         if self.end != from {
             return false;
         }
@@ -205,9 +205,9 @@ impl Transcripts {
             let _reading = kept.reading.lock().await;
             let (from, had) = kept.transcript.lock().reach();
             let page = page(store, thread_id, from).await?;
-            let mut beside = beside(store, thread_id, (from, &page), had).await?;
+            let mut beside = beside(store, thread_id, from, &page, had).await?;
             let mut transcript = kept.transcript.lock();
-            if !transcript.take(from, (&page, &mut beside)) {
+            if !transcript.take(from, &page, &mut beside) {
                 attempts += 1;
                 continue;
             }
@@ -222,8 +222,8 @@ impl Transcripts {
         let mut own = Transcript::default();
         loop {
             let page = page(store, thread_id, own.end).await?;
-            let mut beside = beside(store, thread_id, (own.end, &page), own.media_bytes).await?;
-            if !own.take(own.end, (&page, &mut beside)) || page.len() < PAGE_ROWS {
+            let mut beside = beside(store, thread_id, own.end, &page, own.media_bytes).await?;
+            if !own.take(own.end, &page, &mut beside) || page.len() < PAGE_ROWS {
                 return Ok(look(&own));
             }
         }
@@ -277,10 +277,11 @@ async fn page(
 async fn beside(
     store: &dyn Store,
     thread_id: ThreadId,
-    (from, page): (Option<(Seq, EventId)>, &[Event]),
+    from: Option<(Seq, EventId)>,
+    page: &[Event],
     had: usize,
 ) -> journal::Result<Beside> {
-    let handoffs = told(store, thread_id, (from, page)).await?;
+    let handoffs = told(store, thread_id, from, page).await?;
     let (mut media, mut left) = (BTreeMap::new(), MEDIA_BYTES_MAX.saturating_sub(had));
     let is_new = |event: &&Event| from.is_none_or(|(seq, _)| event.seq > seq);
     for event in page.iter().filter(is_new).filter(|event| has_media(event)) {
@@ -320,7 +321,8 @@ fn file(block: &Block) -> Option<(&String, usize)> {
 async fn told(
     store: &dyn Store,
     thread_id: ThreadId,
-    (from, page): (Option<(Seq, EventId)>, &[Event]),
+    from: Option<(Seq, EventId)>,
+    page: &[Event],
 ) -> journal::Result<Vec<Told>> {
     let is_new = |event: &&Event| from.is_none_or(|(seq, _)| event.seq > seq);
     let tells = |event: &Event| event.kind().is_some_and(|kind| TOLD_TYPES.contains(&kind));

@@ -75,6 +75,16 @@ struct Changing<'a> {
     continuation: &'a Continuation,
 }
 
+/// What a state change leaves of the turn, before it is decided where the thread goes on.
+struct ChangedTurn {
+    /// The node that came next before the change.
+    then: Option<String>,
+    /// Whether messages were put in.
+    brings_messages: bool,
+    /// Whether the newest answer has calls without a result.
+    calls_wait: bool,
+}
+
 impl ThreadService<'_> {
     /// Changes the thread's state, and returns the id of the new point. Where it is changed at an earlier point, what came
     /// after that is out of sight, and the new point is the thread's head. What was asked about tool calls is given up; a
@@ -193,7 +203,7 @@ impl Changing<'_> {
             if self.point.is_some() { then } else { self.before.and_then(|before| before.next.clone()) };
         let is_of_handoff = |node: &String| Purpose::at(Some(node), None) == Purpose::Handoff;
         let then = then.filter(|node| given_up.is_empty() || !is_of_handoff(node));
-        let next = self.next(&mut channels, (then, brings_messages, calls_wait)).await?;
+        let next = self.next(&mut channels, ChangedTurn { then, brings_messages, calls_wait }).await?;
         let status = if waits || next.is_some() { ThreadStatus::Interrupted } else { ThreadStatus::Idle };
         let metadata = self.agent.thread(thread_id).await?.stamp();
         let (status, updated_at) = (Some(status), Some(self.now));
@@ -298,22 +308,18 @@ impl Changing<'_> {
     }
 
     /// Returns what comes next.
-    async fn next(
-        &self,
-        channels: &mut Channels,
-        (then, brings_messages, calls_wait): (Option<String>, bool, bool),
-    ) -> Result<Option<String>> {
+    async fn next(&self, channels: &mut Channels, turn: ChangedTurn) -> Result<Option<String>> {
         let is_first = self.before.is_none() && self.point.is_none();
         let node = match self.continuation {
             Continuation::Idle => return Ok(None),
-            Continuation::Copied => return Ok(then),
+            Continuation::Copied => return Ok(turn.then),
             // Where nothing ever ran, what is put in is input.
-            Continuation::Unchanged if !(is_first && brings_messages) => return Ok(then),
+            Continuation::Unchanged if !(is_first && turn.brings_messages) => return Ok(turn.then),
             Continuation::Unchanged | Continuation::AtEntry => None,
             Continuation::After(node) => Some(node.as_str()),
         };
         if node.is_some_and(|node| [MODEL_NODE, AFTER_MODEL_NODE].contains(&node)) {
-            TOOLS_WANTED_CHANNEL.set(channels, &calls_wait);
+            TOOLS_WANTED_CHANNEL.set(channels, &turn.calls_wait);
         }
         let purpose = Purpose::at(Some(node.unwrap_or(MODEL_NODE)), None);
         channels.extend(Purpose::Turn.channels());

@@ -78,6 +78,12 @@ enum GraphEntry {
     Compaction,
 }
 
+/// The model of a run, and what compacts for it.
+struct ModelAndCompactor<'a> {
+    model: &'a Arc<dyn ChatModel>,
+    compactor: &'a Arc<Compactor>,
+}
+
 /// What a run is started for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -242,7 +248,7 @@ impl Agent {
         shared: &[Arc<dyn Tool>],
     ) -> Result<Graph> {
         let compactor = Arc::new(self.compactor(Some(model)));
-        let tools = self.main_tools(assistant_id, Some((model, &compactor)), shared).await?;
+        let tools = self.main_tools(assistant_id, Some(ModelAndCompactor { model, compactor: &compactor }), shared).await?;
         let hooks = self.hooks(assistant_id, Role::Main, &tools).await?;
         let before = self.before_compaction(assistant_id);
         Ok(self.turn_graph(model, tools, hooks, CompactionNode { compactor, before }))
@@ -253,7 +259,7 @@ impl Agent {
     async fn main_tools(
         &self,
         assistant_id: &AssistantId,
-        model: Option<(&Arc<dyn ChatModel>, &Arc<Compactor>)>,
+        model: Option<ModelAndCompactor<'_>>,
         shared: &[Arc<dyn Tool>],
     ) -> Result<Vec<Arc<dyn Tool>>> {
         let mut tools = shared.to_vec();
@@ -261,7 +267,7 @@ impl Agent {
         tools.push(Arc::new(HandoffTool { assistant_id: assistant_id.clone() }));
         tools.push(Arc::new(RecallTool));
         tools.push(Arc::new(StoreTool::new(assistant_id)));
-        if let Some((model, compactor)) = model {
+        if let Some(ModelAndCompactor { model, compactor }) = model {
             tools.push(Arc::new(CompactTool { compactor: Arc::clone(compactor) }));
             let own = shared.iter().cloned().chain([Arc::new(RecallTool) as Arc<dyn Tool>]);
             tools.push(Arc::new(self.task(assistant_id, model, own.collect()).await?));
@@ -357,7 +363,7 @@ impl Agent {
     ) -> Result<ModelNode> {
         let compactor = Arc::new(self.compactor(Some(model)));
         let shared = self.shared_tools(assistant_id).await?;
-        let tools = self.main_tools(assistant_id, Some((model, &compactor)), &shared).await?;
+        let tools = self.main_tools(assistant_id, Some(ModelAndCompactor { model, compactor: &compactor }), &shared).await?;
         let hooks = self.hooks(assistant_id, Role::Main, &tools).await?;
         Ok(self.asking(model, &tools, hooks))
     }

@@ -20,7 +20,7 @@ use protocol::Scope;
 use crate::server::{Gateway, page};
 
 use identity::Identity;
-use open::Open;
+use open::{Open, StreamKey};
 use places::{Place, Places};
 use rate::Buckets;
 
@@ -73,7 +73,7 @@ pub(crate) async fn check_person(State(door): State<Door>, mut request: Request,
         Ok((caller, key_id, place)) => {
             request.extensions_mut().insert(caller);
             let at_the_machine = || door.gateway.server.dispatch.agent(&Scope::Owner(None));
-            let key = key_id.map(|key_id| (at_the_machine(), key_id));
+            let key = key_id.map(|key_id| StreamKey { agent: at_the_machine(), key_id });
             next.run(request).await.map(|body| Open::body(body, place, key))
         }
         Err(fault) => fault.into_response(),

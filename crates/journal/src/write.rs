@@ -298,6 +298,84 @@ pub enum Write {
     },
 }
 
+/// What the database code has to know of a write before or after it is performed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct WriteEffects {
+    /// The thread whose head is read for it.
+    pub(crate) head_of: Option<ThreadId>,
+    /// The thread about which other processes are notified.
+    pub(crate) news_of: Option<ThreadId>,
+    /// Whether it may change a thread otherwise than by moving its head, so that heads that were read are read again.
+    pub(crate) changes_heads: bool,
+    /// Whether a run ends, is given up or is taken over in a thread that the write does not name.
+    pub(crate) releases_run: bool,
+}
+
+impl Write {
+    /// Returns what the write does beside its own row. It is the one place to look at when a variant is added.
+    pub(crate) fn effects(&self) -> WriteEffects {
+        let none = WriteEffects::default();
+        match self {
+            Self::Append { thread_id, .. } => {
+                WriteEffects { head_of: Some(*thread_id), news_of: Some(*thread_id), ..none }
+            }
+            Self::QueueRun(run) | Self::AdmitRun(run) | Self::BeginRun(run) => {
+                WriteEffects { head_of: Some(run.thread_id), news_of: Some(run.thread_id), ..none }
+            }
+            Self::PutCheckpoint(point) => WriteEffects { head_of: Some(point.thread_id), ..none },
+            Self::CreateThread(thread) => {
+                WriteEffects { news_of: Some(thread.thread_id), changes_heads: true, ..none }
+            }
+            Self::UpdateThread { thread_id, patch } => {
+                WriteEffects { news_of: Some(*thread_id), changes_heads: patch.updated_at.is_some(), ..none }
+            }
+            Self::DeleteThread { thread_id } | Self::Rewind { thread_id, .. } => {
+                WriteEffects { news_of: Some(*thread_id), changes_heads: true, ..none }
+            }
+            Self::SettleThread { thread_id } | Self::RestoreCheckpoint { thread_id, .. } => {
+                WriteEffects { news_of: Some(*thread_id), ..none }
+            }
+            Self::RaiseInterrupt(interrupt) => WriteEffects { news_of: Some(interrupt.thread_id), ..none },
+            Self::CopyEvents { .. } | Self::TransferTurns(_) | Self::RestoreTurns { .. } => {
+                WriteEffects { changes_heads: true, ..none }
+            }
+            // That a lease is renewed is no news.
+            Self::UpdateRun { patch, .. } => {
+                let is_over = |until: Timestamp| until <= Timestamp::now();
+                WriteEffects {
+                    releases_run: patch.status.is_some() || patch.lease_until.is_some_and(is_over),
+                    ..none
+                }
+            }
+            Self::ReleaseRuns { .. } | Self::ForgetRun { .. } | Self::ReclaimRun { .. } => {
+                WriteEffects { releases_run: true, ..none }
+            }
+            Self::PutArtifact(_)
+            | Self::ExpectCheckpoint { .. }
+            | Self::ExpectContext(_)
+            | Self::PutRunRequest { .. }
+            | Self::Announce { .. }
+            | Self::ClaimRuns(_)
+            | Self::ResolveInterrupt { .. }
+            | Self::ExpectPending { .. }
+            | Self::CreateHandoff(_)
+            | Self::MoveHandoff { .. }
+            | Self::PutProposal(_)
+            | Self::ForgetHandoff { .. }
+            | Self::PutFeedback(_)
+            | Self::RemoveFeedback { .. }
+            | Self::PutItem(_)
+            | Self::DeleteItem { .. }
+            | Self::PutKey(_)
+            | Self::RevokeKey { .. }
+            | Self::Enqueue(_)
+            | Self::ChangeQueued { .. }
+            | Self::Dequeue { .. }
+            | Self::PutImport { .. } => none,
+        }
+    }
+}
+
 /// Changes to a thread; fields that are `None` stay.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ThreadPatch {

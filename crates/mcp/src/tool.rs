@@ -1,5 +1,6 @@
 //! One tool of one server, as the runtime knows it.
 
+mod arguments;
 pub(crate) mod names;
 pub(crate) mod result;
 pub(crate) mod schema;
@@ -33,6 +34,10 @@ impl Tool for ServerTool {
 
     fn repeat(&self) -> Repeat {
         self.repeat
+    }
+
+    fn check_args(&self, args: &Value) -> Result<(), String> {
+        arguments::check(&self.spec.parameters, args)
     }
 
     async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {

@@ -200,7 +200,7 @@ impl AgentFile {
         // Before the content: what changes after this look has another stamp, or one that is not trusted.
         let (at, found) = (SystemTime::now(), Stamp::of(&self.path));
         if let (Ok(found), Some(newest)) = (&found, &kept.newest)
-            && newest.holds(found.as_ref().map(|(stamp, _)| *stamp))
+            && newest.holds(found.as_ref().map(|stat| stat.stamp))
         {
             return Ok(Arc::clone(newest));
         }

@@ -229,7 +229,7 @@ async fn by_words(
     if let Some(own) = parts.first_mut().filter(|part| part.thread_id == thread_id) {
         own.before = query.before;
     }
-    let in_sight = query.except.map(|seq| (thread_id, seq));
+    let in_sight = query.except.map(|seq| gather::MessageLocation { thread_id, seq });
     gather::Gathering::new(store, parts, query.tokens_max).by_words(text, in_sight).await
 }
 

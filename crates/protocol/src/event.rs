@@ -81,6 +81,11 @@ impl NewEvent {
         })
     }
 
+    /// Returns the content as the body of its type; `None` when the event is of another type or cannot be read.
+    pub fn body<T: EventBody>(&self) -> Option<T> {
+        (self.event_type == T::TYPE).then(|| serde_json::from_str(self.content.get()).ok()).flatten()
+    }
+
     /// Returns an event without run, key or metadata.
     ///
     /// # Errors

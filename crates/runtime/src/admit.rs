@@ -142,10 +142,10 @@ pub async fn admit(
     let mut attempts = 0;
     loop {
         // What was read, or is created here, may be out of date: the admission finds out.
-        let before = match (attempts, &start.head) {
-            (0, Head::Read(head)) => head.as_deref().cloned(),
-            (0, Head::Unread) if start.creates(admission.thread_id) => None,
-            _ => store.checkpoint(admission.thread_id).await?,
+        let before = match &start.head {
+            Head::Read(head) if attempts == 0 => head.as_deref().cloned(),
+            Head::Unread if attempts == 0 && start.creates(admission.thread_id) => None,
+            Head::Read(_) | Head::Unread => store.checkpoint(admission.thread_id).await?,
         };
         let planning = Planning { store, graph, admission, start: &start, before: before.as_ref() };
         let Plan { writes, events, checkpoint, others } = planning.plan().await?;

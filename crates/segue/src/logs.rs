@@ -166,11 +166,13 @@ impl<W: Write> Write for Redacting<W> {
     /// Takes a whole line: that is how the formatter writes.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
-        let shown = match (self.format, serde_json::from_str::<Value>(&text)) {
-            // A secret in a text that is escaped looks like none.
-            (LogFormat::Json, Ok(fields)) => format!("{}\n", withheld(fields)),
-            _ => agent::redact(&text).into_owned(),
+        let fields = match self.format {
+            LogFormat::Json => serde_json::from_str::<Value>(&text).ok(),
+            LogFormat::Text => None,
         };
+        // A secret in an escaped text does not look like one, so JSON is redacted value by value.
+        let shown = fields
+            .map_or_else(|| agent::redact(&text).into_owned(), |fields| format!("{}\n", withheld(fields)));
         self.inner.write_all(shown.as_bytes())?;
         Ok(line.len())
     }

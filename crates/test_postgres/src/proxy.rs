@@ -277,7 +277,8 @@ async fn pump(
 /// Returns how much of a chunk passes, and how the connection ends behind it if this is the place to cut.
 fn look(cut: &Mutex<Option<Cut>>, side: Side, chunk: &[u8]) -> (usize, Option<End>) {
     let mut cut = cut.lock();
-    let (passed, end) = match (&mut *cut, side) {
+    let unharmed = (chunk.len(), None);
+    let (passed, end) = match (cut.as_mut(), side) {
         (Some(Cut::ToServer(left)), Side::There) | (Some(Cut::ToClient(left)), Side::Back) => {
             let passed = chunk.len().min(*left);
             *left -= passed;
@@ -285,7 +286,9 @@ fn look(cut: &Mutex<Option<Cut>>, side: Side, chunk: &[u8]) -> (usize, Option<En
         }
         (Some(Cut::Request(words)), Side::There) if has(chunk, words) => (0, Some(End::Broken)),
         (Some(Cut::Answer(words)), Side::There) if has(chunk, words) => (chunk.len(), Some(End::AnswerLost)),
-        _ => (chunk.len(), None),
+        (Some(Cut::Request(_) | Cut::Answer(_) | Cut::ToClient(_)), Side::There)
+        | (Some(Cut::Request(_) | Cut::Answer(_) | Cut::ToServer(_)), Side::Back)
+        | (None, Side::There | Side::Back) => unharmed,
     };
     if end.is_some() {
         *cut = None;

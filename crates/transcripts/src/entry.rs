@@ -3,6 +3,7 @@
 
 use jiff::Timestamp;
 use protocol::ToolStatus;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::json::content::Flat;
@@ -195,10 +196,8 @@ impl Entry {
 
     /// Returns the text when a person wrote it on the main track: what a title or a last request may use.
     pub fn human_text(&self) -> Option<&str> {
-        match (&self.body, self.track) {
-            (Body::Text { by: Author::Person, text, .. }, Track::Main) => Some(text),
-            _ => None,
-        }
+        let Body::Text { by: Author::Person, text, .. } = &self.body else { return None };
+        (self.track == Track::Main).then_some(text)
     }
 }
 
@@ -253,8 +252,9 @@ impl Origin {
         self.entry(Body::ToolResult { call_id, tool, text, media, status })
     }
 
-    /// Returns a compaction point.
-    pub(crate) fn boundary(&self, label: &str, details: Value) -> Entry {
+    /// Returns a compaction boundary. `details` are what the file says about it, with the keys of its format.
+    pub(crate) fn boundary(&self, label: &str, details: &impl Serialize) -> Entry {
+        let details = serde_json::to_value(details).unwrap_or_default();
         self.entry(Body::Boundary { label: label.to_owned(), details })
     }
 

@@ -138,10 +138,19 @@ impl<'ast> Visit<'ast> for TupleFinder<'_> {
     }
 }
 
+/// Returns whether the type is a tuple, or an `Option` of one. Rows of pairs (slices, `Vec`, iterators) are not meant.
 fn is_tuple(kind: &syn::Type) -> bool {
     match kind {
         syn::Type::Tuple(tuple) => !tuple.elems.is_empty(),
         syn::Type::Reference(reference) => is_tuple(&reference.elem),
+        syn::Type::Path(path) => path.path.segments.last().is_some_and(|last| {
+            let syn::PathArguments::AngleBracketed(arguments) = &last.arguments else { return false };
+            last.ident == "Option"
+                && arguments
+                    .args
+                    .iter()
+                    .any(|inner| matches!(inner, syn::GenericArgument::Type(inner) if is_tuple(inner)))
+        }),
         _ => false,
     }
 }
@@ -201,6 +210,8 @@ mod tests {
         check_text(path, "fn f((a, b): (u8, u8)) {}", &[found]);
         check_text(path, "impl A { fn f(&self, pair: &(u8, u8)) {} }", &[found]);
         check_text(path, "trait A { fn f(&self, pair: (u8, u8)); }", &[found]);
+        check_text(path, "fn f(pair: Option<(u8, u8)>) {}", &[found]);
+        check_text(path, "fn f(pair: Option<&(u8, u8)>, one: Option<u8>) {}", &[found]);
         check_text(path, "impl Foreign for A { fn f(&self, pair: (u8, u8)) {} }", &[]);
         check_text(path, "fn f(a: u8, all: &[(u8, u8)], unit: ()) { all.iter().map(|(a, _)| a); }", &[]);
         check_text("crates/a/src/a/tests.rs", "fn f((a, b): (u8, u8)) {}", &[]);

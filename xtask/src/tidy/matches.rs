@@ -98,6 +98,7 @@ impl Finder<'_> {
             syn::Pat::Reference(reference) => return self.own_enum(&reference.pat),
             syn::Pat::Paren(inner) => return self.own_enum(&inner.pat),
             syn::Pat::Ident(bound) => return self.own_enum(&bound.subpat.as_ref()?.1),
+            syn::Pat::Tuple(tuple) => return tuple.elems.iter().find_map(|part| self.own_enum(part)),
             syn::Pat::TupleStruct(tuple) if tuple.path.get_ident().is_some_and(is_wrapper) => {
                 return tuple.elems.first().and_then(|inner| self.own_enum(inner));
             }
@@ -159,6 +160,8 @@ mod tests {
         check_match("match k { Kind::A => 1, _ => 2 };", &["`_` in a match on `Kind`"]);
         check_match("match k { Some(Named::A | Named::B) => 1, _ => 2 };", &["`_` in a match on `Named`"]);
         check_match("match k { kind @ &Kind::A => 1, _ if b => 2, _ => 3 };", &["`_` in a match on `Kind`"]);
+        check_match("match (k, n) { (Kind::A, 1) => 1, _ => 2 };", &["`_` in a match on `Kind`"]);
+        check_match("match (k, n) { (Kind::A, 1) => 1, (Kind::A | Kind::B, _) => 2 };", &[]);
         check_match("match k { Kind::A => 1, Kind::B => match n { 1 => 1, _ => 2 } };", &[]);
     }
 

@@ -2,7 +2,7 @@
 //! whether a thread is so full that a handoff is worth proposing.
 
 use journal::{EventQuery, ThreadPatch, Transaction, Write};
-use protocol::event::body::ModelCalled;
+use protocol::event::body::{DraftTrace, ModelCalled};
 use protocol::{Category, EventType, ThreadId, Usage};
 use serde::Serialize;
 use serde_json::Value;
@@ -85,9 +85,8 @@ impl HandoffService<'_> {
         let query = EventQuery { categories, limit: CALLS_LOOKED_AT, ..EventQuery::default() };
         let events = self.agent.store.events(pending.handoff.parent_thread_id, query).await?;
         let is_draft = |call: &ModelCalled| {
-            let drafted = call.trace.as_ref().and_then(|trace| trace.metadata.get("handoff_iteration"));
-            call.handoff_id == Some(handoff_id)
-                && drafted.and_then(Value::as_u64) == Some(u64::from(iteration))
+            let drafted = call.trace.as_ref().and_then(DraftTrace::iteration);
+            call.handoff_id == Some(handoff_id) && drafted == Some(u64::from(iteration))
         };
         for event in events.iter().rev().filter(|event| event.kind() == Some(EventType::ModelCalled)) {
             let call: ModelCalled = event.body()?;

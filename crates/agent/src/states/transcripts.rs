@@ -70,6 +70,19 @@ struct Shared {
     reading: tokio::sync::Mutex<()>,
 }
 
+/// The event up to which a [`Transcript`] has been read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct TranscriptEnd {
+    seq: Seq,
+    event_id: EventId,
+}
+
+impl TranscriptEnd {
+    const fn of(event: &Event) -> Self {
+        Self { seq: event.seq, event_id: event.event_id }
+    }
+}
+
 /// Everything that was ever said in a thread, and where it went back.
 #[derive(Default)]
 pub(crate) struct Transcript {
@@ -81,7 +94,7 @@ pub(crate) struct Transcript {
     /// How many of them are bytes of files, before they are written.
     media_bytes: usize,
     /// The newest event it was made from.
-    end: Option<(Seq, EventId)>,
+    end: Option<TranscriptEnd>,
 }
 
 impl Transcript {
@@ -97,11 +110,11 @@ impl Transcript {
 
     /// Returns the last seq that is known.
     pub(super) fn end_seq(&self) -> Seq {
-        self.end.map_or(0, |(seq, _)| seq)
+        self.end.map_or(0, |end| end.seq)
     }
 
     /// Returns where it ends, and how many bytes of files are in it.
-    fn reach(&self) -> (Option<(Seq, EventId)>, usize) {
+    fn reach(&self) -> (Option<TranscriptEnd>, usize) {
         (self.end, self.media_bytes)
     }
 
@@ -144,7 +157,7 @@ impl Transcript {
                 self.bytes += kept_bytes(event) + media_bytes.div_ceil(3) * 4;
                 self.messages.push(Arc::new(message.with_media(media)));
             }
-            self.end = Some((event.seq, event.event_id));
+            self.end = Some(TranscriptEnd::of(event));
         }
     }
 
@@ -169,13 +182,13 @@ impl Transcript {
 
     /// Takes what was read on from `from`; returns whether that is where it ends. What was kept of a thread that is gone
     /// is forgotten.
-    fn take(&mut self, from: Option<(Seq, EventId)>, page: &[Event], beside: &mut Beside) -> bool {
+    fn take(&mut self, from: Option<TranscriptEnd>, page: &[Event], beside: &mut Beside) -> bool {
         if self.end != from {
             return false;
         }
         match (from, page.split_first()) {
             (None, _) => self.extend(page, beside),
-            (Some(end), Some((first, new))) if (first.seq, first.event_id) == end => {
+            (Some(end), Some((first, new))) if TranscriptEnd::of(first) == end => {
                 self.extend(new, beside);
             }
             (Some(_), _) => {
@@ -263,12 +276,12 @@ fn kept_bytes(event: &Event) -> usize {
 async fn page(
     store: &dyn Store,
     thread_id: ThreadId,
-    from: Option<(Seq, EventId)>,
+    from: Option<TranscriptEnd>,
 ) -> journal::Result<Vec<Event>> {
     let query = EventQuery {
         types: TYPES.into_iter().chain(TOLD_TYPES).collect(),
         superseded: Superseded::Shown,
-        ..EventQuery::after(from.map_or(0, |(seq, _)| seq - 1), PAGE_ROWS)
+        ..EventQuery::after(from.map_or(0, |end| end.seq - 1), PAGE_ROWS)
     };
     store.events(thread_id, query).await
 }
@@ -277,13 +290,13 @@ async fn page(
 async fn beside(
     store: &dyn Store,
     thread_id: ThreadId,
-    from: Option<(Seq, EventId)>,
+    from: Option<TranscriptEnd>,
     page: &[Event],
     had: usize,
 ) -> journal::Result<Beside> {
     let handoffs = told(store, thread_id, from, page).await?;
     let (mut media, mut left) = (BTreeMap::new(), MEDIA_BYTES_MAX.saturating_sub(had));
-    let is_new = |event: &&Event| from.is_none_or(|(seq, _)| event.seq > seq);
+    let is_new = |event: &&Event| from.is_none_or(|end| event.seq > end.seq);
     for event in page.iter().filter(is_new).filter(|event| has_media(event)) {
         let Some(message) = event.message() else { continue };
         let files: Vec<(&String, usize)> = message.content().iter().filter_map(file).collect();
@@ -321,10 +334,10 @@ fn file(block: &Block) -> Option<(&String, usize)> {
 async fn told(
     store: &dyn Store,
     thread_id: ThreadId,
-    from: Option<(Seq, EventId)>,
+    from: Option<TranscriptEnd>,
     page: &[Event],
 ) -> journal::Result<Vec<Told>> {
-    let is_new = |event: &&Event| from.is_none_or(|(seq, _)| event.seq > seq);
+    let is_new = |event: &&Event| from.is_none_or(|end| event.seq > end.seq);
     let tells = |event: &Event| event.kind().is_some_and(|kind| TOLD_TYPES.contains(&kind));
     if !page.iter().filter(is_new).any(tells) {
         return Ok(Vec::new());

@@ -326,11 +326,14 @@ impl Changing<'_> {
         let thread_id = self.thread_id;
         let assistant_id = self.agent.thread(thread_id).await?.assistant_id;
         let model = self.agent.models.open()?;
-        match (&model, self.continuation) {
+        if model.is_none() {
             // Without a model a thread can be filled all the same; nothing runs on in it.
-            (None, Continuation::Unchanged) => return Ok(None),
-            (None, _) if purpose == Purpose::Turn => return Err(RunError::NoModel(thread_id).into()),
-            _ => {}
+            if *self.continuation == Continuation::Unchanged {
+                return Ok(None);
+            }
+            if purpose == Purpose::Turn {
+                return Err(RunError::NoModel(thread_id).into());
+            }
         }
         let driver = self.agent.driver(&assistant_id, model.as_ref(), Purpose::Turn).await?;
         let next = match node {

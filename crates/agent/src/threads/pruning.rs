@@ -183,11 +183,11 @@ impl ThreadService<'_> {
         let mut all = BTreeMap::new();
         for thread in threads {
             let is_in_use = is_in_use(state_of(&thread, &states)) || in_use.contains(&thread.thread_id);
-            let stays = match (&thread.name, named) {
-                _ if thread.updated_at >= before => Some(Stays::Used),
-                _ if is_in_use => Some(Stays::InUse),
-                (Some(_), Named::Kept) => Some(Stays::Named),
-                _ => None,
+            let stays = match named {
+                Named::Pruned | Named::Kept if thread.updated_at >= before => Some(Stays::Used),
+                Named::Pruned | Named::Kept if is_in_use => Some(Stays::InUse),
+                Named::Kept => thread.name.is_some().then_some(Stays::Named),
+                Named::Pruned => None,
             };
             all.insert(thread.thread_id, candidate(thread, stays));
         }

@@ -57,8 +57,16 @@ pub fn counts(coverage: &Coverage) -> Counts {
 /// Builds a [`Coverage`] from events in order.
 #[derive(Debug, Clone, Default)]
 pub struct CoverageBuilder {
-    runs: Vec<(Seq, Seq, Reach)>,
+    runs: Vec<CoverageRun>,
     messages: u64,
+}
+
+/// Consecutive positions that reached the summarizer the same way.
+#[derive(Debug, Clone, Copy)]
+struct CoverageRun {
+    first: Seq,
+    last: Seq,
+    reach: Reach,
 }
 
 impl CoverageBuilder {
@@ -76,7 +84,7 @@ impl CoverageBuilder {
     /// Records that the positions up to `last` that are not recorded, or from the first of the thread on, are left out,
     /// and how many of them are messages.
     pub(crate) fn left_out(&mut self, last: Seq, messages: u64) {
-        let first = self.runs.last().map_or(1, |run| run.1 + 1);
+        let first = self.runs.last().map_or(1, |run| run.last + 1);
         if first <= last {
             self.push(first, last, Reach::Excluded);
             self.messages += messages;
@@ -85,12 +93,12 @@ impl CoverageBuilder {
 
     /// Returns about how many bytes it holds.
     pub(crate) fn bytes(&self) -> usize {
-        self.runs.len() * size_of::<(Seq, Seq, Reach)>()
+        self.runs.len() * size_of::<CoverageRun>()
     }
 
     /// Returns whether the position was taken.
     fn mark(&mut self, seq: Seq, reach: Reach) -> bool {
-        if let Some(&(_, last, _)) = self.runs.last() {
+        if let Some(&CoverageRun { last, .. }) = self.runs.last() {
             if seq <= last {
                 return false;
             }
@@ -104,8 +112,8 @@ impl CoverageBuilder {
 
     fn push(&mut self, first: Seq, last: Seq, reach: Reach) {
         match self.runs.last_mut() {
-            Some(run) if run.2 == reach => run.1 = last,
-            _ => self.runs.push((first, last, reach)),
+            Some(run) if run.reach == reach => run.last = last,
+            Some(_) | None => self.runs.push(CoverageRun { first, last, reach }),
         }
         if self.runs.len() > 2 * COVERAGE_RANGES_MAX {
             self.runs = merged(std::mem::take(&mut self.runs));
@@ -121,12 +129,12 @@ impl CoverageBuilder {
             runs = merged(runs);
         }
         let mut coverage = Coverage {
-            first_seq: runs.first().map_or(0, |run| run.0),
-            last_seq: runs.last().map_or(0, |run| run.1),
+            first_seq: runs.first().map_or(0, |run| run.first),
+            last_seq: runs.last().map_or(0, |run| run.last),
             messages: self.messages,
             ..Coverage::default()
         };
-        for (first, last, reach) in runs {
+        for CoverageRun { first, last, reach } in runs {
             list(&mut coverage, reach).push((first, last));
         }
         coverage
@@ -134,10 +142,10 @@ impl CoverageBuilder {
 }
 
 /// Returns the runs with those of single positions in their place; `refined` is sorted, and its last claim counts.
-fn refine(runs: &[(Seq, Seq, Reach)], refined: &[(Seq, Reach)]) -> Vec<(Seq, Seq, Reach)> {
+fn refine(runs: &[CoverageRun], refined: &[(Seq, Reach)]) -> Vec<CoverageRun> {
     let mut out = Vec::with_capacity(runs.len() + 2 * refined.len());
     let mut refined = refined.iter().copied().peekable();
-    for &(first, last, reach) in runs {
+    for &CoverageRun { first, last, reach } in runs {
         let mut from = first;
         while let Some((seq, claim)) = refined.next_if(|(seq, _)| *seq <= last) {
             let is_repeated = refined.peek().is_some_and(|(next, _)| *next == seq);
@@ -145,25 +153,25 @@ fn refine(runs: &[(Seq, Seq, Reach)], refined: &[(Seq, Reach)]) -> Vec<(Seq, Seq
                 continue;
             }
             if from < seq {
-                out.push((from, seq - 1, reach));
+                out.push(CoverageRun { first: from, last: seq - 1, reach });
             }
-            out.push((seq, seq, claim));
+            out.push(CoverageRun { first: seq, last: seq, reach: claim });
             from = seq + 1;
         }
         if from <= last {
-            out.push((from, last, reach));
+            out.push(CoverageRun { first: from, last, reach });
         }
     }
     out
 }
 
 /// Joins neighbours that reached the summariser the same way.
-fn joined(runs: Vec<(Seq, Seq, Reach)>) -> Vec<(Seq, Seq, Reach)> {
-    let mut out: Vec<(Seq, Seq, Reach)> = Vec::with_capacity(runs.len());
+fn joined(runs: Vec<CoverageRun>) -> Vec<CoverageRun> {
+    let mut out: Vec<CoverageRun> = Vec::with_capacity(runs.len());
     for run in runs {
         match out.last_mut() {
-            Some(last) if last.2 == run.2 => last.1 = run.1,
-            _ => out.push(run),
+            Some(last) if last.reach == run.reach => last.last = run.last,
+            Some(_) | None => out.push(run),
         }
     }
     out
@@ -171,23 +179,23 @@ fn joined(runs: Vec<(Seq, Seq, Reach)>) -> Vec<(Seq, Seq, Reach)> {
 
 /// Makes fewer ranges: half of the shorter ones that claim something claim one step less, so that they join their
 /// neighbours. Little of the claim is lost that way, and nothing is claimed that did not happen.
-fn merged(mut runs: Vec<(Seq, Seq, Reach)>) -> Vec<(Seq, Seq, Reach)> {
-    let length = |run: &(Seq, Seq, Reach)| run.1 - run.0;
-    let mut lengths: Vec<Seq> = runs.iter().filter(|run| run.2 != Reach::Excluded).map(length).collect();
+fn merged(mut runs: Vec<CoverageRun>) -> Vec<CoverageRun> {
+    let length = |run: &CoverageRun| run.last - run.first;
+    let mut lengths: Vec<Seq> = runs.iter().filter(|run| run.reach != Reach::Excluded).map(length).collect();
     lengths.sort_unstable();
     let middle = lengths.get(lengths.len() / 2).copied().unwrap_or(0);
     let mut was_weakened = false;
     for at in 0..runs.len() {
-        if runs[at].2 == Reach::Excluded {
+        if runs[at].reach == Reach::Excluded {
             continue;
         }
         // Every other one, so that equally short ones do not all go at once.
         was_weakened = !was_weakened && length(&runs[at]) <= middle;
         if was_weakened {
-            let before = at.checked_sub(1).map(|before| runs[before].2);
-            let after = runs.get(at + 1).map(|run| run.2);
-            let weaker = before.into_iter().chain(after).filter(|reach| *reach > runs[at].2).min();
-            runs[at].2 = weaker.unwrap_or(runs[at].2);
+            let before = at.checked_sub(1).map(|before| runs[before].reach);
+            let after = runs.get(at + 1).map(|run| run.reach);
+            let weaker = before.into_iter().chain(after).filter(|reach| *reach > runs[at].reach).min();
+            runs[at].reach = weaker.unwrap_or(runs[at].reach);
         }
     }
     let before = runs.len();
@@ -196,9 +204,10 @@ fn merged(mut runs: Vec<(Seq, Seq, Reach)>) -> Vec<(Seq, Seq, Reach)> {
 }
 
 /// Halves the number of ranges: pairs of neighbours become one with the weaker claim.
-fn paired(runs: &[(Seq, Seq, Reach)]) -> Vec<(Seq, Seq, Reach)> {
+fn paired(runs: &[CoverageRun]) -> Vec<CoverageRun> {
     let pairs = runs.chunks(2).map(|pair| {
-        (pair[0].0, pair[pair.len() - 1].1, pair.iter().map(|run| run.2).max().unwrap_or(pair[0].2))
+        let reach = pair.iter().map(|run| run.reach).max().unwrap_or(pair[0].reach);
+        CoverageRun { first: pair[0].first, last: pair[pair.len() - 1].last, reach }
     });
     joined(pairs.collect())
 }

@@ -25,12 +25,20 @@ pub(super) struct Open {
 
 type Revoked = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// The access key that a response stays open for.
+pub(super) struct StreamKey {
+    /// The agent whose journal holds the key.
+    pub(super) agent: Arc<Agent>,
+    /// The id of the key.
+    pub(super) key_id: String,
+}
+
 impl Open {
     /// Returns the body of an answer to whoever has the key, if it needed one.
-    pub(super) fn body(body: Body, place: Option<Place>, key: Option<(Arc<Agent>, String)>) -> Body {
+    pub(super) fn body(body: Body, place: Option<Place>, key: Option<StreamKey>) -> Body {
         // What is in memory as a whole is sent at once, or not at all.
         let is_long = body.size_hint().exact().is_none();
-        let revoked = key.filter(|_| is_long).map(|(agent, key_id)| -> Revoked {
+        let revoked = key.filter(|_| is_long).map(|StreamKey { agent, key_id }| -> Revoked {
             Box::pin(until_false(move || {
                 let (agent, key_id) = (Arc::clone(&agent), key_id.clone());
                 // A journal that fails for a moment revokes nothing.

@@ -28,7 +28,7 @@ pub(crate) fn perform(connection: &Connection, transaction: &Transaction) -> Res
             }
             write => apply(connection, write, &mut committed)?,
         }
-        if let Some(heads) = connection.heads().filter(|_| changes_heads(write)) {
+        if let Some(heads) = connection.heads().filter(|_| write.effects().changes_heads) {
             heads.forget();
         }
     }
@@ -38,53 +38,6 @@ pub(crate) fn perform(connection: &Connection, transaction: &Transaction) -> Res
         }
     }
     Ok(committed)
-}
-
-/// Returns whether a write may change what is known of a thread otherwise than by moving its head.
-const fn changes_heads(write: &Write) -> bool {
-    match write {
-        Write::UpdateThread { patch, .. } => patch.updated_at.is_some(),
-        Write::CreateThread(_)
-        | Write::DeleteThread { .. }
-        | Write::Rewind { .. }
-        | Write::CopyEvents { .. }
-        | Write::TransferTurns(_)
-        | Write::RestoreTurns { .. } => true,
-        Write::SettleThread { .. }
-        | Write::Append { .. }
-        | Write::PutArtifact(_)
-        | Write::ExpectCheckpoint { .. }
-        | Write::ExpectContext(_)
-        | Write::QueueRun(_)
-        | Write::AdmitRun(_)
-        | Write::BeginRun(_)
-        | Write::PutRunRequest { .. }
-        | Write::ForgetRun { .. }
-        | Write::UpdateRun { .. }
-        | Write::ReclaimRun { .. }
-        | Write::Announce { .. }
-        | Write::ReleaseRuns { .. }
-        | Write::ClaimRuns(_)
-        | Write::PutCheckpoint(_)
-        | Write::RestoreCheckpoint { .. }
-        | Write::RaiseInterrupt(_)
-        | Write::ResolveInterrupt { .. }
-        | Write::ExpectPending { .. }
-        | Write::CreateHandoff(_)
-        | Write::MoveHandoff { .. }
-        | Write::PutProposal(_)
-        | Write::ForgetHandoff { .. }
-        | Write::PutFeedback(_)
-        | Write::RemoveFeedback { .. }
-        | Write::PutItem(_)
-        | Write::DeleteItem { .. }
-        | Write::PutKey(_)
-        | Write::RevokeKey { .. }
-        | Write::Enqueue(_)
-        | Write::ChangeQueued { .. }
-        | Write::Dequeue { .. }
-        | Write::PutImport { .. } => false,
-    }
 }
 
 /// Returns what the appends before a checkpoint say about it. What came in with an admission is the first message of the run
@@ -115,8 +68,7 @@ fn beside(point: &Checkpoint, transaction: &Transaction, committed: &Committed) 
 }
 
 fn back_to(event: &NewEvent) -> Option<CheckpointId> {
-    let rewound: ThreadRewound = serde_json::from_str(event.content.get()).ok()?;
-    rewound.checkpoint_id
+    event.body::<ThreadRewound>()?.checkpoint_id
 }
 
 fn apply(connection: &Connection, write: &Write, committed: &mut Committed) -> Result<()> {

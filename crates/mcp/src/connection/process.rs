@@ -212,7 +212,14 @@ fn command(program: &Program<'_>) -> Command {
     command
 }
 
-fn open_log(path: &Path) -> io::Result<(File, u64)> {
+/// The log file of a server, and how much more may be written to it.
+struct ServerLog {
+    file: File,
+    /// Bytes until [`LOG_BYTES_MAX`].
+    room: u64,
+}
+
+fn open_log(path: &Path) -> io::Result<ServerLog> {
     let mut options = File::options();
     options.create(true).append(true);
     #[cfg(unix)]
@@ -223,14 +230,14 @@ fn open_log(path: &Path) -> io::Result<(File, u64)> {
         file.set_len(0)?;
         bytes = 0;
     }
-    Ok((file, LOG_BYTES_MAX - bytes))
+    Ok(ServerLog { file, room: LOG_BYTES_MAX - bytes })
 }
 
 /// Waits for the program's end, ends what it left behind, and tells how it went.
 async fn watch_over(
     mut child: Child,
     stderr: ChildStderr,
-    log: Option<(File, u64)>,
+    log: Option<ServerLog>,
     group: Group,
     ended: watch::Sender<Option<String>>,
 ) {
@@ -255,8 +262,8 @@ async fn watch_over(
 }
 
 /// Writes complaints to the log file as far as there is room, and returns the last line of them.
-async fn keep(mut stderr: ChildStderr, log: Option<(File, u64)>) -> String {
-    let (mut file, mut room) = log.map_or((None, 0), |(file, room)| (Some(file), room));
+async fn keep(mut stderr: ChildStderr, log: Option<ServerLog>) -> String {
+    let (mut file, mut room) = log.map_or((None, 0), |log| (Some(log.file), log.room));
     let mut tail: Vec<u8> = Vec::new();
     let mut buffer = vec![0; 8 * 1024];
     while let Ok(read @ 1..) = stderr.read(&mut buffer).await {

@@ -56,11 +56,21 @@ enum Trust {
     Content,
 }
 
+/// The metadata of a file that is there.
+pub(crate) struct FileStat {
+    /// Identifies the content.
+    pub(crate) stamp: Stamp,
+    /// The mode, which a new file of that name gets too.
+    pub(crate) permissions: Permissions,
+}
+
 impl Stamp {
-    /// Returns the stamp of what `path` leads to, and its mode; `None` without a file.
-    pub(crate) fn of(path: &Path) -> io::Result<Option<(Self, Permissions)>> {
+    /// Returns the stamp and the mode of the file that `path` leads to; `None` without a file.
+    pub(crate) fn of(path: &Path) -> io::Result<Option<FileStat>> {
         match fs::metadata(path) {
-            Ok(metadata) => Ok(Some((Self::from(&metadata), metadata.permissions()))),
+            Ok(metadata) => {
+                Ok(Some(FileStat { stamp: Self::from(&metadata), permissions: metadata.permissions() }))
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
@@ -96,7 +106,7 @@ impl Reading {
     /// Returns what was read at `at`, after the stamp was taken.
     pub(crate) fn new(
         snapshot: Snapshot,
-        found: Option<(Stamp, Permissions)>,
+        found: Option<FileStat>,
         place: Place,
         at: SystemTime,
     ) -> Self {
@@ -112,8 +122,8 @@ impl Reading {
     }
 
     /// Returns the same content read again at `at`, with what was worked out about it.
-    pub(crate) fn again(&self, found: Option<(Stamp, Permissions)>, place: Place, at: SystemTime) -> Self {
-        let (stamp, permissions) = found.unzip();
+    pub(crate) fn again(&self, found: Option<FileStat>, place: Place, at: SystemTime) -> Self {
+        let (stamp, permissions) = found.map(|stat| (stat.stamp, stat.permissions)).unzip();
         let trust = match stamp {
             Some(stamp) if !stamp.is_settled(at) => Trust::Content,
             // It came between the look and the reading.
@@ -182,7 +192,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let permissions = fs::metadata(folder.path()).unwrap().permissions();
         let reading = |stamp: Stamp| {
-            Reading::new(Snapshot::default(), Some((stamp, permissions.clone())), Place::default(), at)
+            Reading::new(Snapshot::default(), Some(FileStat { stamp, permissions: permissions.clone() }), Place::default(), at)
         };
         let old = stamp(Some(10), 10);
         assert!(reading(old).holds(Some(old)));

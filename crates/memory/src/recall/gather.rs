@@ -59,6 +59,13 @@ struct Excerpt {
     after: Option<Passage>,
 }
 
+/// A message, by its thread and its seq there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct MessageLocation {
+    pub(super) thread_id: ThreadId,
+    pub(super) seq: Seq,
+}
+
 impl<'a> Gathering<'a> {
     /// Returns an empty gathering from these threads, each up to its end.
     pub(super) fn new(store: &'a dyn Store, parts: Vec<ThreadPart>, tokens_max: u64) -> Self {
@@ -77,7 +84,7 @@ impl<'a> Gathering<'a> {
     pub(super) async fn by_words(
         mut self,
         text: &str,
-        except: Option<(ThreadId, Seq)>,
+        except: Option<MessageLocation>,
     ) -> Result<Recall, RecallError> {
         let words = words::of(text);
         if words.is_empty() {
@@ -87,7 +94,7 @@ impl<'a> Gathering<'a> {
         let threads = self.parts.clone();
         let mut ranked = self.store.rank(RankQuery { threads, words, limit: RANKED_MAX }).await?;
         let least = ranked.first().map_or(0.0, |best| best.score * MATCH_SHARE);
-        ranked.retain(|one| one.score >= least && except != Some((one.thread_id, one.seq)));
+        ranked.retain(|one| one.score >= least && except != Some(MessageLocation { thread_id: one.thread_id, seq: one.seq }));
         let weights = Weights::of(&ranked.iter().map(|one| one.held).collect::<Vec<_>>());
         let mut found: Vec<Found> = Vec::new();
         let mut left = ranked.len();

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use journal::Write;
-use protocol::{Block, EventType, Interrupt, Message, NewEvent, ToolMessage, ToolStatus};
+use protocol::{Block, Interrupt, Message, NewEvent, ToolMessage, ToolStatus};
 
 use super::Planning;
 use crate::Result;
@@ -153,11 +153,7 @@ impl Planning<'_> {
 
     /// Returns the calls that the start itself brings results of.
     fn answered_by_start(&self) -> HashSet<String> {
-        let results =
-            self.start.update.events.iter().filter(|event| event.event_type == EventType::ToolMessage);
-        results
-            .filter_map(|event| serde_json::from_str::<ToolMessage>(event.content.get()).ok())
-            .map(|result| result.call_id)
-            .collect()
+        let results = self.start.update.events.iter().filter_map(NewEvent::body::<ToolMessage>);
+        results.map(|result| result.call_id).collect()
     }
 }

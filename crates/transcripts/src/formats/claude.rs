@@ -167,7 +167,7 @@ fn system(mut record: Record, out: &mut Output<'_>) -> Result<(), Error> {
     match record.subtype.as_deref() {
         Some(label @ "compact_boundary") => {
             origin.parent = record.logical_parent_uuid;
-            out.push(origin.boundary(label, arguments(record.compact_metadata)))
+            out.push(origin.boundary(label, &arguments(record.compact_metadata)))
         }
         Some(label @ "microcompact_boundary") => out.push(origin.note(Role::Marker, label)),
         Some("away_summary") => {

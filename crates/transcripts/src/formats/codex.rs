@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 use jiff::Timestamp;
 use protocol::ToolStatus;
 use regex::Regex;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::conversation::Conversation;
 use crate::detect::Format;
@@ -152,9 +152,18 @@ fn session(meta: SessionMeta, mut origin: Origin, out: &mut Output<'_>) -> Resul
     out.push(origin.note(Role::Marker, "session_meta"))
 }
 
+/// The details of a `compacted` record that are kept.
+#[derive(Serialize)]
+struct CompactedDetails {
+    window_number: Option<Value>,
+    /// The number of items that replace the history.
+    kept: usize,
+}
+
 fn compacted(point: Compacted, origin: &Origin, out: &mut Output<'_>) -> Result<(), Error> {
     let kept = point.replacement_history.map_or(0, |items| items.len());
-    out.push(origin.boundary("compacted", json!({"window_number": point.window_number, "kept": kept})))?;
+    let details = CompactedDetails { window_number: point.window_number, kept };
+    out.push(origin.boundary("compacted", &details))?;
     match point.message {
         Some(message) if !message.trim().is_empty() => out.push(origin.summary(message)),
         _ => Ok(()),

@@ -95,7 +95,7 @@ pub(crate) fn read(source: &Source, out: &mut Output<'_>) -> Result<(), Error> {
             _ if kind.contains("compaction") => {
                 if kind.ends_with("complete") {
                     let details: Value = decode_one(data, out).unwrap_or_default();
-                    out.push(origin.boundary(&kind, details))
+                    out.push(origin.boundary(&kind, &details))
                 } else {
                     out.push(origin.note(Role::Marker, kind))
                 }

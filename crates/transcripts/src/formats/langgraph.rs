@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use protocol::ToolStatus;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use tempfile::TempDir;
 
 use crate::conversation::{Conversation, text_digest};
@@ -152,6 +152,12 @@ struct Reading {
     before: Vec<String>,
 }
 
+/// The details of a checkpoint that holds fewer messages than the one before.
+#[derive(Serialize)]
+struct RemovedMessages {
+    messages_removed: usize,
+}
+
 impl Reading {
     /// Reads the messages that a checkpoint adds, after a boundary when it lost some.
     fn checkpoint(&mut self, id: &str, mut checkpoint: Value, out: &mut Output<'_>) -> Result<(), Error> {
@@ -167,7 +173,7 @@ impl Reading {
         if removed > 0 {
             let origin = Origin { native_id: Some(id.to_owned()), at, ..Origin::default() };
             let label = format!("messages removed: {removed}");
-            out.push(origin.boundary(&label, json!({"messages_removed": removed})))?;
+            out.push(origin.boundary(&label, &RemovedMessages { messages_removed: removed }))?;
         }
         for (message, id) in messages.into_iter().zip(&ids) {
             if self.seen.insert(id.clone()) {

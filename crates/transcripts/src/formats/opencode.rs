@@ -187,7 +187,7 @@ fn message(info: MessageInfo, parts: Vec<Part>, out: &mut Output<'_>) -> Result<
         conversation.model = conversation.model.take().or(info.model_id);
     }
     if summary {
-        out.push(origin.boundary("opencode summary", Value::Object(Map::new())))?;
+        out.push(origin.boundary("opencode summary", &Map::new()))?;
     }
     let writer = match (assistant, summary) {
         (true, true) => Writer::Summariser,
@@ -200,7 +200,7 @@ fn message(info: MessageInfo, parts: Vec<Part>, out: &mut Output<'_>) -> Result<
             Some("reasoning") => out.push(origin.thinking(part.text.unwrap_or_default()))?,
             Some("tool") => tool(part, &origin, out)?,
             Some(label @ "compaction") => {
-                out.push(origin.boundary(label, Value::Object(Map::new())))?;
+                out.push(origin.boundary(label, &Map::new()))?;
             }
             Some("subtask") => {
                 let mut entry = origin.entry(Body::Text {

@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use protocol::ToolStatus;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::conversation::Conversation;
 use crate::detect::{Format, head};
@@ -160,6 +160,15 @@ fn message(fields: &mut Event, author: Author) -> Body {
     Body::Text { by, text, media: Vec::new() }
 }
 
+/// The details of a condensation that are kept.
+#[derive(Serialize)]
+struct CondensationDetails {
+    forgotten_event_ids: Value,
+    forgotten_events_start_id: Value,
+    forgotten_events_end_id: Value,
+    summary_offset: Value,
+}
+
 fn act(
     action: &str,
     mut fields: Event,
@@ -176,13 +185,13 @@ fn act(
         "condensation" => {
             let summary = take_text(&mut args, "summary");
             let detail = |name: &str| args.get(name).cloned().unwrap_or_default();
-            let details = json!({
-                "forgotten_event_ids": detail("forgotten_event_ids"),
-                "forgotten_events_start_id": detail("forgotten_events_start_id"),
-                "forgotten_events_end_id": detail("forgotten_events_end_id"),
-                "summary_offset": detail("summary_offset"),
-            });
-            out.push(origin.boundary(action, details))?;
+            let details = CondensationDetails {
+                forgotten_event_ids: detail("forgotten_event_ids"),
+                forgotten_events_start_id: detail("forgotten_events_start_id"),
+                forgotten_events_end_id: detail("forgotten_events_end_id"),
+                summary_offset: detail("summary_offset"),
+            };
+            out.push(origin.boundary(action, &details))?;
             summary.map_or(Ok(()), |summary| out.push(origin.summary(summary)))
         }
         "think" => out.push(origin.thinking(take_text(&mut args, "thought").unwrap_or_default())),

@@ -123,7 +123,7 @@ fn compaction(record: Record, origin: &Origin, out: &mut Output<'_>) -> Result<(
     .into_iter()
     .filter_map(|(name, value)| Some((name.to_owned(), value?)))
     .collect();
-    out.push(origin.boundary("compaction", Value::Object(details)))?;
+    out.push(origin.boundary("compaction", &details))?;
     out.push(origin.summary(record.summary.unwrap_or_default()))
 }
 

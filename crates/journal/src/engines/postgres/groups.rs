@@ -14,7 +14,7 @@ use super::locks;
 use crate::engines::perform::perform;
 use crate::engines::sql::Connection;
 use crate::tables::threads::{self, Heads};
-use crate::{Committed, Error, Result, Transaction, Write};
+use crate::{Committed, Error, Result, Transaction};
 
 /// Groups that are on their way at the same time: while the server syncs one, it works on another. More of them are
 /// smaller.
@@ -157,7 +157,7 @@ fn all(connection: &postgres::Connection, transactions: &[Arc<Transaction>]) -> 
     let server = connection;
     let connection = Connection::Postgres(server, &heads);
     let writes = transactions.iter().flat_map(|transaction| &transaction.writes);
-    let mut moved: Vec<ThreadId> = writes.filter_map(moved).collect();
+    let mut moved: Vec<ThreadId> = writes.filter_map(|write| write.effects().head_of).collect();
     moved.sort_unstable();
     moved.dedup();
     threads::prefetch(&connection, &moved)?;
@@ -165,49 +165,4 @@ fn all(connection: &postgres::Connection, transactions: &[Arc<Transaction>]) -> 
         transactions.iter().map(|transaction| perform(&connection, transaction)).collect::<Result<_>>()?;
     heads.store(server)?;
     Ok(done)
-}
-
-/// Returns the thread whose head a write reads.
-const fn moved(write: &Write) -> Option<ThreadId> {
-    match write {
-        Write::Append { thread_id, .. } => Some(*thread_id),
-        Write::QueueRun(run) | Write::AdmitRun(run) | Write::BeginRun(run) => Some(run.thread_id),
-        Write::PutCheckpoint(point) => Some(point.thread_id),
-        Write::CreateThread(_)
-        | Write::UpdateThread { .. }
-        | Write::SettleThread { .. }
-        | Write::DeleteThread { .. }
-        | Write::Rewind { .. }
-        | Write::CopyEvents { .. }
-        | Write::PutArtifact(_)
-        | Write::ExpectCheckpoint { .. }
-        | Write::ExpectContext(_)
-        | Write::PutRunRequest { .. }
-        | Write::ForgetRun { .. }
-        | Write::UpdateRun { .. }
-        | Write::ReclaimRun { .. }
-        | Write::Announce { .. }
-        | Write::ReleaseRuns { .. }
-        | Write::ClaimRuns(_)
-        | Write::RestoreCheckpoint { .. }
-        | Write::RaiseInterrupt(_)
-        | Write::ResolveInterrupt { .. }
-        | Write::ExpectPending { .. }
-        | Write::CreateHandoff(_)
-        | Write::MoveHandoff { .. }
-        | Write::PutProposal(_)
-        | Write::ForgetHandoff { .. }
-        | Write::PutFeedback(_)
-        | Write::RemoveFeedback { .. }
-        | Write::TransferTurns(_)
-        | Write::RestoreTurns { .. }
-        | Write::PutItem(_)
-        | Write::DeleteItem { .. }
-        | Write::PutKey(_)
-        | Write::RevokeKey { .. }
-        | Write::Enqueue(_)
-        | Write::ChangeQueued { .. }
-        | Write::Dequeue { .. }
-        | Write::PutImport { .. } => None,
-    }
 }

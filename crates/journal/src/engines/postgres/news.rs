@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use postgres::{Listener, Pool, Value};
 use protocol::ThreadId;
@@ -84,103 +83,13 @@ pub(super) enum About {
 
 /// Returns what a transaction is about, as far as others may be waiting for something to happen there.
 pub(super) fn about(transaction: &Transaction) -> About {
-    let mut threads: Vec<ThreadId> = transaction.writes.iter().filter_map(thread_of).collect();
+    let effects = || transaction.writes.iter().map(Write::effects);
+    let mut threads: Vec<ThreadId> = effects().filter_map(|effects| effects.news_of).collect();
     threads.sort_unstable();
     threads.dedup();
-    match threads.is_empty() && transaction.writes.iter().any(is_of_a_run) {
+    match threads.is_empty() && effects().any(|effects| effects.releases_run) {
         true => About::Anywhere,
         false => About::Threads(threads),
-    }
-}
-
-/// Returns whether a run ends, is given up or is taken over; that its lease is renewed is no news.
-fn is_of_a_run(write: &Write) -> bool {
-    match write {
-        Write::UpdateRun { patch, .. } => {
-            patch.status.is_some() || patch.lease_until.is_some_and(|until| until <= Timestamp::now())
-        }
-        Write::ReleaseRuns { .. } | Write::ForgetRun { .. } | Write::ReclaimRun { .. } => true,
-        Write::CreateThread(_)
-        | Write::UpdateThread { .. }
-        | Write::SettleThread { .. }
-        | Write::DeleteThread { .. }
-        | Write::Append { .. }
-        | Write::Rewind { .. }
-        | Write::CopyEvents { .. }
-        | Write::PutArtifact(_)
-        | Write::ExpectCheckpoint { .. }
-        | Write::ExpectContext(_)
-        | Write::QueueRun(_)
-        | Write::AdmitRun(_)
-        | Write::BeginRun(_)
-        | Write::PutRunRequest { .. }
-        | Write::Announce { .. }
-        | Write::ClaimRuns(_)
-        | Write::PutCheckpoint(_)
-        | Write::RestoreCheckpoint { .. }
-        | Write::RaiseInterrupt(_)
-        | Write::ResolveInterrupt { .. }
-        | Write::ExpectPending { .. }
-        | Write::CreateHandoff(_)
-        | Write::MoveHandoff { .. }
-        | Write::PutProposal(_)
-        | Write::ForgetHandoff { .. }
-        | Write::PutFeedback(_)
-        | Write::RemoveFeedback { .. }
-        | Write::TransferTurns(_)
-        | Write::RestoreTurns { .. }
-        | Write::PutItem(_)
-        | Write::DeleteItem { .. }
-        | Write::PutKey(_)
-        | Write::RevokeKey { .. }
-        | Write::Enqueue(_)
-        | Write::ChangeQueued { .. }
-        | Write::Dequeue { .. }
-        | Write::PutImport { .. } => false,
-    }
-}
-
-fn thread_of(write: &Write) -> Option<ThreadId> {
-    match write {
-        Write::UpdateThread { thread_id, .. }
-        | Write::SettleThread { thread_id }
-        | Write::DeleteThread { thread_id }
-        | Write::Append { thread_id, .. }
-        | Write::Rewind { thread_id, .. } => Some(*thread_id),
-        Write::QueueRun(run) | Write::AdmitRun(run) | Write::BeginRun(run) => Some(run.thread_id),
-        Write::CreateThread(thread) => Some(thread.thread_id),
-        Write::RestoreCheckpoint { thread_id, .. } => Some(*thread_id),
-        Write::RaiseInterrupt(interrupt) => Some(interrupt.thread_id),
-        Write::CopyEvents { .. }
-        | Write::PutArtifact(_)
-        | Write::ExpectCheckpoint { .. }
-        | Write::ExpectContext(_)
-        | Write::PutRunRequest { .. }
-        | Write::ForgetRun { .. }
-        | Write::UpdateRun { .. }
-        | Write::ReclaimRun { .. }
-        | Write::Announce { .. }
-        | Write::ReleaseRuns { .. }
-        | Write::ClaimRuns(_)
-        | Write::PutCheckpoint(_)
-        | Write::ResolveInterrupt { .. }
-        | Write::ExpectPending { .. }
-        | Write::CreateHandoff(_)
-        | Write::MoveHandoff { .. }
-        | Write::PutProposal(_)
-        | Write::ForgetHandoff { .. }
-        | Write::PutFeedback(_)
-        | Write::RemoveFeedback { .. }
-        | Write::TransferTurns(_)
-        | Write::RestoreTurns { .. }
-        | Write::PutItem(_)
-        | Write::DeleteItem { .. }
-        | Write::PutKey(_)
-        | Write::RevokeKey { .. }
-        | Write::Enqueue(_)
-        | Write::ChangeQueued { .. }
-        | Write::Dequeue { .. }
-        | Write::PutImport { .. } => None,
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{Error, Result};
 pub(crate) struct Dissolving {
     /// The thread that a rewind or a deletion is about, and the last event that stays of it: what comes after is seen to
     /// by whoever does it.
-    own: Option<(i64, i64)>,
+    retained: Option<RetainedPrefix>,
     /// What threads were told of summaries that are there, by thread, as it was when it was read first.
     threads: BTreeMap<i64, Told>,
     /// Where what left a context came back: events that no longer count, by thread.
@@ -44,11 +44,19 @@ struct ToldOf {
     relies: bool,
 }
 
+/// The part of a thread that a rewind or a deletion leaves.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RetainedPrefix {
+    /// The key of the thread.
+    pub(crate) thread_key: i64,
+    /// The last seq that stays; 0 when nothing does.
+    pub(crate) last_seq: i64,
+}
+
 impl Dissolving {
-    /// Returns one that has removed nothing. `own` is the thread that a rewind or a deletion is about, and the last seq of
-    /// it that stays.
-    pub(crate) const fn new(own: Option<(i64, i64)>) -> Self {
-        Self { own, threads: BTreeMap::new(), restored: BTreeMap::new() }
+    /// Returns an empty one. A rewind or a deletion passes the part of its thread that stays.
+    pub(crate) const fn new(retained: Option<RetainedPrefix>) -> Self {
+        Self { retained, threads: BTreeMap::new(), restored: BTreeMap::new() }
     }
 
     /// Removes a summary, and makes its turns active again. The events that tell of it in the threads of its turns are
@@ -82,7 +90,7 @@ impl Dissolving {
     }
 
     fn hold(&self, db: &Connection, thread_keys: &[i64]) -> Result<Held> {
-        let is_other = |key: &&i64| self.own.is_none_or(|(own, _)| own != **key);
+        let is_other = |key: &&i64| self.retained.is_none_or(|own| own.thread_key != **key);
         threads::hold(db, &thread_keys.iter().filter(is_other).copied().collect::<Vec<_>>())
     }
 
@@ -107,10 +115,10 @@ impl Dissolving {
 
     /// Notes that what left the thread's context by that event is in it again.
     fn restore(&mut self, db: &Connection, thread_key: i64, seq: i64) -> Result<()> {
-        if self.own.is_some_and(|(own, keep)| own == thread_key && seq > keep) {
+        if self.retained.is_some_and(|own| own.thread_key == thread_key && seq > own.last_seq) {
             return Ok(());
         }
-        if self.own.is_none_or(|(own, _)| own != thread_key)
+        if self.retained.is_none_or(|own| own.thread_key != thread_key)
             && let Some(run_id) = runs::active_run_of(db, thread_key)?
         {
             return Err(Error::Busy { thread_id: place(db, thread_key)?.0, run_id });

@@ -11,7 +11,7 @@ use protocol::{
 use serde::Deserialize;
 use unicode_segmentation::UnicodeSegmentation;
 
-use super::dissolving::{self, Dissolving};
+use super::dissolving::{self, Dissolving, RetainedPrefix};
 use crate::tables::columns::{count, integer, stored, stored_option};
 use crate::tables::threads::{self, Head};
 use crate::tables::{events, page_limit};
@@ -120,7 +120,7 @@ fn beginning(text: &str) -> String {
 /// them as it shows turns that memory has condensed, and memory condenses neither again. A summary that tells of any of
 /// them goes, and what else it stood for is active again; other threads of it are still to be told.
 pub(crate) fn archive_after(db: &Connection, head: &Head, seq: Seq) -> Result<Dissolving> {
-    let mut dissolving = Dissolving::new(Some((head.key, integer(seq))));
+    let mut dissolving = Dissolving::new(Some(RetainedPrefix { thread_key: head.key, last_seq: integer(seq) }));
     for summary in dissolving::told_after(db, head.key, integer(seq))? {
         dissolving.dissolve(db, summary)?;
     }
@@ -138,7 +138,7 @@ pub(crate) fn archive_after(db: &Connection, head: &Head, seq: Seq) -> Result<Di
 /// Removes the turns of a thread, while its events are still there, and what tells of them; their indexes are not given
 /// again.
 pub(crate) fn delete(db: &Connection, head: &Head) -> Result<()> {
-    let mut dissolving = Dissolving::new(Some((head.key, 0)));
+    let mut dissolving = Dissolving::new(Some(RetainedPrefix { thread_key: head.key, last_seq: 0 }));
     for summary in dissolving::told_after(db, head.key, 0)? {
         dissolving.dissolve(db, summary)?;
     }

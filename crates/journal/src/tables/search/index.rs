@@ -129,7 +129,7 @@ pub(super) fn each_row(
                  ORDER BY rowid {direction}"
             ))?
             .stream((text, first, end, assistant_id.as_deref(), owner.as_deref()), &mut look),
-        _ => db
+        (Dialect::Postgres | Dialect::Sqlite, Among::All | Among::Threads(_) | Among::Of { .. }) => db
             .prepare(&format!("SELECT rowid FROM search_index WHERE {bounded} ORDER BY rowid {direction}"))?
             .stream((text, first, end), &mut look),
     }

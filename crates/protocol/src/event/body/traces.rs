@@ -71,6 +71,13 @@ pub struct DraftTrace {
     pub tags: Vec<String>,
 }
 
+impl DraftTrace {
+    /// Returns the iteration of the handoff that the draft belongs to.
+    pub fn iteration(&self) -> Option<u64> {
+        self.metadata.get("handoff_iteration").and_then(Value::as_u64)
+    }
+}
+
 /// The body of a `memory_read` event: the instructions and memory a run was given, by hash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryRead {

@@ -1,11 +1,12 @@
-// How much a browser fetches before a thread can be read: the build fails when it is more. Other places are fetched when one goes there.
+// Limits the size of what a browser loads before a thread can be read. The build fails above it. Other pages
+// are loaded lazily.
 import { gzipSync } from "node:zlib";
 import type { Plugin } from "vite";
 
-/** Bytes of scripts and styles, compressed as the server sends them. */
+/** The limit in bytes for scripts and styles, compressed as the server sends them. */
 const BYTES_MAX = 100_000;
 
-/** Where a thread is shown. */
+/** The page of a thread. */
 const THREAD = "/src/thread/ThreadPage.svelte";
 
 export function budget(): Plugin {

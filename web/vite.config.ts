@@ -1,11 +1,12 @@
-// How the page is built: into the gateway's folder, from where the program embeds it. The same sources give the same bytes.
+// Build configuration. The output goes to the HTTP crate, which embeds it in the program. Builds are
+// reproducible.
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vitest/config";
 import { budget } from "./budget.ts";
 
-// What is served as an asset never changes under its name, so the name tells which packages the licences are of.
+// Assets are cached forever, so the file name has a hash of the packages that the licences belong to.
 const packages = createHash("sha256").update(readFileSync(new URL("package-lock.json", import.meta.url)));
 const licences = `assets/licences-${packages.digest("hex").slice(0, 8)}.txt`;
 
@@ -16,11 +17,11 @@ export default defineConfig({
     outDir: "../crates/http/page",
     emptyOutDir: true,
     target: "es2022",
-    // Nothing is inlined: the policy of the page lets nothing but files of its own run.
+    // Nothing is inlined, because the content security policy only allows files of the page's own origin.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
-    // What every place needs is one file, for many small ones are larger together.
+    // Shared modules are bundled into one chunk, because many small ones compress worse.
     rolldownOptions: {
       output: {
         codeSplitting: {
@@ -36,7 +37,8 @@ export default defineConfig({
     license: { fileName: licences },
   },
   define: { "import.meta.env.LICENCES": JSON.stringify(licences) },
-  // While the page is worked on, a server of Segue answers for it: SEGUE_URL=http://127.0.0.1:2024 npm run dev
+  // During development, a running Segue server answers API requests: SEGUE_URL=http://127.0.0.1:2024 npm run
+  // dev
   server: {
     proxy: Object.fromEntries(
       ["/api", "/threads", "/runs", "/assistants", "/info"].map((path) => [

@@ -1,5 +1,6 @@
-// Measures the page in a real browser against the built program: how soon something is drawn, how a thread of 10,000 messages opens, what a
-// tab takes, and how long the longest task is while an answer streams. Figures are printed, not judged. Argument: the program.
+// Benchmarks the page in a real browser against the built program: first contentful paint, the time to open a
+// thread of 10,000 messages, the memory of a tab, and the longest task while an answer streams. It prints the
+// results and enforces no limits. Argument: the path of the program.
 import { spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
@@ -22,31 +23,31 @@ const WORDS =
     " ",
   );
 
-/** A model that says something every sixtieth of a second. */
-async function model() {
+/** Starts a fake model server that streams one text delta 60 times a second. */
+async function startModel() {
   const server = createServer(async (request, response) => {
     for await (const _ of request);
     response.writeHead(200, { "content-type": "text/event-stream" });
-    const say = (type, data) =>
+    const sendEvent = (type, data) =>
       response.write(`event: ${type}\ndata: ${JSON.stringify({ type, ...data })}\n\n`);
     const usage = { input_tokens: 10, output_tokens: 5 };
-    say("message_start", {
+    sendEvent("message_start", {
       message: { id: "m", type: "message", role: "assistant", model: "m", content: [], usage },
     });
-    say("content_block_start", { index: 0, content_block: { type: "text", text: "" } });
+    sendEvent("content_block_start", { index: 0, content_block: { type: "text", text: "" } });
     for (let frame = 0; frame < SECONDS * FRAMES_PER_SECOND; frame++) {
       const code =
         frame % 300 === 299 ? "\n\n```rust\nfn retry(clock: &impl Clock) -> u32 { 42 }\n```\n\n" : "";
       const end = frame % 40 === 39 ? ".\n\n" : " ";
-      say("content_block_delta", {
+      sendEvent("content_block_delta", {
         index: 0,
         delta: { type: "text_delta", text: WORDS[frame % WORDS.length] + end + code },
       });
       await new Promise((resolve) => setTimeout(resolve, 1_000 / FRAMES_PER_SECOND));
     }
-    say("content_block_stop", { index: 0 });
-    say("message_delta", { delta: { stop_reason: "end_turn" }, usage });
-    say("message_stop", {});
+    sendEvent("content_block_stop", { index: 0 });
+    sendEvent("message_delta", { delta: { stop_reason: "end_turn" }, usage });
+    sendEvent("message_stop", {});
     response.end();
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -70,8 +71,8 @@ async function serve(modelUrl) {
   }
 }
 
-/** A session of so many messages, as another agent writes it. */
-function session(messages) {
+/** Returns a session file with the given number of messages, in the format of another agent. */
+function sessionFile(messages) {
   const lines = [];
   for (let index = 0; index < messages; index++) {
     const type = index % 2 ? "assistant" : "user";
@@ -95,10 +96,10 @@ const median = (values) => values.toSorted((a, b) => a - b)[values.length >> 1];
 const milliseconds = (values) => `${Math.round(median(values))} ms (${values.map(Math.round).join(", ")})`;
 const megabytes = (bytes) => `${Math.round(bytes / 2 ** 20)} MB`;
 
-const spoken = await model();
-const server = await serve(spoken.url);
+const model = await startModel();
+const server = await serve(model.url);
 const headers = { "x-api-key": server.key, "content-type": "application/json" };
-const ask = async (method, path, body) => {
+const request = async (method, path, body) => {
   const response = await fetch(server.url + path, {
     method,
     headers,
@@ -108,10 +109,10 @@ const ask = async (method, path, body) => {
   return response.json();
 };
 
-const imported = await ask("POST", "/api/import?name=long.jsonl", session(MESSAGES));
+const imported = await request("POST", "/api/import?name=long.jsonl", sessionFile(MESSAGES));
 const long = imported.threads[0].thread_id;
-for (let made = 0; made < THREADS; made += 100)
-  await Promise.all(Array.from({ length: 100 }, () => ask("POST", "/threads", {})));
+for (let created = 0; created < THREADS; created += 100)
+  await Promise.all(Array.from({ length: 100 }, () => request("POST", "/threads", {})));
 
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
@@ -132,12 +133,12 @@ async function open(address) {
   return page;
 }
 
-const paint = (page) =>
+const firstPaint = (page) =>
   page
     .waitForFunction(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime)
-    .then((found) => found.jsonValue());
+    .then((result) => result.jsonValue());
 
-/** What the tab's own process keeps in memory for itself, and the heap of its scripts. */
+/** Returns the JavaScript heap size and the proportional memory of the largest renderer process. */
 async function memory(page) {
   const session = await page.context().newCDPSession(page);
   await session.send("HeapProfiler.collectGarbage");
@@ -145,24 +146,24 @@ async function memory(page) {
   const browserSession = await browser.newBrowserCDPSession();
   const { processInfo } = await browserSession.send("SystemInfo.getProcessInfo");
   const sizes = processInfo
-    .filter((one) => one.type === "renderer")
+    .filter((info) => info.type === "renderer")
     .map((one) => readFileSync(`/proc/${one.id}/smaps_rollup`, "utf8"))
     .map((text) => 1024 * Number(/^Pss:\s+(\d+)/m.exec(text)[1]));
   return { heap, tab: Math.max(...sizes) };
 }
 
-const first = [];
-const opened = [];
+const paintTimes = [];
+const openTimes = [];
 for (let round = 0; round < ROUNDS; round++) {
   const home = await open("#/");
-  first.push(await paint(home));
+  paintTimes.push(await firstPaint(home));
   await home.context().close();
   const page = await open(`#/threads/${long}`);
   await page
     .getByText(`Message ${MESSAGES - 1}:`)
     .first()
     .waitFor();
-  opened.push(await page.evaluate(() => performance.now()));
+  openTimes.push(await page.evaluate(() => performance.now()));
   if (round === ROUNDS - 1) {
     const before = await memory(page);
     console.log(
@@ -183,10 +184,10 @@ for (let round = 0; round < ROUNDS; round++) {
   }
   await page.context().close();
 }
-console.log(`first contentful paint             ${milliseconds(first)}`);
-console.log(`${MESSAGES} messages: newest shown after   ${milliseconds(opened)}`);
+console.log(`first contentful paint             ${milliseconds(paintTimes)}`);
+console.log(`${MESSAGES} messages: newest shown after   ${milliseconds(openTimes)}`);
 
-const streaming = (await ask("POST", "/threads", {})).thread_id;
+const streaming = (await request("POST", "/threads", {})).thread_id;
 const page = await open(`#/threads/${streaming}`);
 const composer = page.getByRole("textbox", { name: /message/i });
 await composer.fill("Go on");
@@ -203,6 +204,6 @@ console.log(
 
 await browser.close();
 server.stop();
-spoken.close();
+model.close();
 rmSync(home, { recursive: true, force: true });
 process.exit(0);

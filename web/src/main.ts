@@ -1,4 +1,4 @@
-// Where the page begins: the theme before anything is drawn, then the app.
+// Entry point: applies the theme before the first paint, then mounts the application.
 import { mount } from "svelte";
 import "./styles/tokens.css";
 import "./styles/base.css";

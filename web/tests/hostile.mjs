@@ -1,11 +1,24 @@
-// K5, K7: whatever a model, a tool, a person or a file says is text. Nothing of it runs, loads, links or turns around what stands beside it.
+// K5, K7: content of models, tools, people and files is text. It cannot run scripts, load resources, add
+// links or reorder its surroundings.
 import { createServer } from "node:http";
-import { ask, check, forgive, open, run, same, server, stranger, thread, turn, until } from "./suite.mjs";
+import {
+  ask,
+  check,
+  expectProblem,
+  open,
+  run,
+  equal,
+  server,
+  openSignedOut,
+  thread,
+  runTurn,
+  waitUntil,
+} from "./suite.mjs";
 
 const EVIL = `<script>window.hacked = 1</script><img src=x onerror="window.hacked = 2">\u202egnp.exe`;
 
-async function inert(page) {
-  same(await page.evaluate(() => window.hacked ?? null), null);
+async function checkInert(page) {
+  equal(await page.evaluate(() => window.hacked ?? null), null);
   const found = await page.evaluate(() => {
     const main = document.getElementById("app");
     const links = [...main.querySelectorAll("a[href]")]
@@ -22,42 +35,45 @@ async function inert(page) {
       .map((one) => one.outerHTML);
     return [...links, ...elements, ...pictures, ...handlers];
   });
-  same(found, []);
+  equal(found, []);
 }
 
-/** Opens everything that opens within, also what is found in what was opened; menus act and show nothing of a thread. */
-async function unfold(within) {
+/**
+ * Expands everything within the locator, including nested content. Menus are skipped, because they show no
+ * content.
+ */
+async function expandAll(within) {
   const closed = within.locator('[aria-expanded="false"]:not([aria-haspopup])');
   for (let left = 50; left > 0 && (await closed.count()) > 0; left--) await closed.first().click();
-  same(await closed.count(), 0);
+  equal(await closed.count(), 0);
 }
 
-/** Requests that left for elsewhere. */
-function strangers(page) {
-  const seen = [];
+/** Records requests to other origins. */
+function recordForeignRequests(page) {
+  const requests = [];
   page.on("request", (request) => {
     if (!request.url().startsWith(server.url) && !/^(blob|data):/.test(request.url()))
-      seen.push(request.url());
+      requests.push(request.url());
   });
-  return seen;
+  return requests;
 }
 
-/** Waits until the words are shown, though marks may stand within them. */
-async function told(within, words) {
-  await until(
+/** Waits until the words are shown, even if marks interrupt them. */
+async function waitForWords(within, words) {
+  await waitUntil(
     async () => (await within.allInnerTexts()).some((text) => text.replaceAll(/\s+/g, " ").includes(words)),
     words,
   );
 }
 
-/** Sees to it that a page of another origin that frames this one shows nothing of it. */
-async function framed() {
+/** Checks that a page of another origin cannot show this one in a frame. */
+async function checkFraming() {
   const host = createServer((_, response) => {
     response.setHeader("content-type", "text/html");
     response.end(`<h1>Another page</h1><iframe src="${server.url}/#token=${server.key}"></iframe>`);
   });
   await new Promise((resolve) => host.listen(0, "127.0.0.1", resolve));
-  const page = await stranger();
+  const page = await openSignedOut();
   const refused = page.waitForEvent("console", (message) => /frame-ancestors/.test(message.text()));
   // Waits for the frame, too.
   await page.goto(`http://127.0.0.1:${host.address().port}/`);
@@ -65,7 +81,7 @@ async function framed() {
   await page.getByRole("heading", { name: "Another page" }).waitFor();
   const [, frame] = page.frames();
   check(frame.url().startsWith("chrome-error:"), frame.url());
-  same(await frame.locator("#app, main, aside").count(), 0);
+  equal(await frame.locator("#app, main, aside").count(), 0);
   host.close();
   host.closeAllConnections();
 }
@@ -74,24 +90,24 @@ run({
   async "k7 an answer full of markup is text, live and after a reload"() {
     const id = await thread();
     const page = await open(`#/threads/${id}`);
-    const left = strangers(page);
+    const foreignRequests = recordForeignRequests(page);
     await page.getByRole("textbox", { name: "Message" }).fill(`Say it [hostile] ${EVIL}`);
     await page.keyboard.press("Enter");
     const log = page.getByRole("log");
     await log.getByText("window.hacked = 6").waitFor();
-    await inert(page);
+    await checkInert(page);
     await page.reload();
     await log.getByText("window.hacked = 6").waitFor();
-    await inert(page);
-    await unfold(log);
+    await checkInert(page);
+    await expandAll(log);
     await log.getByText("window.hacked = 7").waitFor();
-    await inert(page);
-    same(left, []);
+    await checkInert(page);
+    equal(foreignRequests, []);
   },
 
   async "k5 names, summaries, comments and search hits are text"() {
     const id = await thread();
-    await turn(id, `Zebra ${EVIL}`);
+    await runTurn(id, `Zebra ${EVIL}`);
     await ask("PATCH", `/api/threads/${id}`, { name: `Zebra ${EVIL}` });
     const [{ run_id }] = await ask("GET", `/threads/${id}/runs?limit=1`);
     await ask("PUT", `/api/threads/${id}/runs/${run_id}/feedback`, { rating: 1, comment: `Comment ${EVIL}` });
@@ -103,7 +119,7 @@ run({
     });
     const { handoff: accepted } = await ask("GET", `/api/handoffs/${handoff.handoff_id}`);
     await ask("POST", "/api/memory/remember", { text: `Zebra ${EVIL}` });
-    const places = {
+    const pages = {
       "#/": ["Zebra"],
       "#/handoffs": ["Kettle"],
       [`#/handoffs/${handoff.handoff_id}`]: ["Kettle", "In short", "Item"],
@@ -113,23 +129,23 @@ run({
       [`#/threads/${id}/runs/${run_id}`]: ["Zebra"],
       "#/search?q=zebra": ["Zebra"],
     };
-    for (const [address, words] of Object.entries(places)) {
+    for (const [address, words] of Object.entries(pages)) {
       const page = await open(address);
-      const left = strangers(page);
+      const foreignRequests = recordForeignRequests(page);
       const main = page.getByRole("main");
-      // The list at the side says some of it, too.
-      for (const word of words) await told(main, `${word} <script>window.hacked`);
-      await inert(page);
-      same(left, []);
+      // The sidebar shows some of the words, too.
+      for (const word of words) await waitForWords(main, `${word} <script>window.hacked`);
+      await checkInert(page);
+      equal(foreignRequests, []);
       await page.context().close();
     }
     const page = await open("#/memory");
     const notes = page.getByRole("textbox", { name: /^Notes( before|$)/ });
-    await until(async () => (await notes.inputValue()).includes(EVIL.slice(0, 40)), "it is in the notes");
-    await inert(page);
+    await waitUntil(async () => (await notes.inputValue()).includes(EVIL.slice(0, 40)), "it is in the notes");
+    await checkInert(page);
   },
 
-  async "k7 the policy stands: no script that was put in runs, and nobody may frame the page"() {
+  async "k7 the content security policy blocks injected scripts and framing"() {
     const response = await fetch(`${server.url}/`, { headers: { accept: "text/html" } });
     const policy = response.headers.get("content-security-policy");
     for (const rule of [
@@ -148,38 +164,38 @@ run({
           script.textContent = "window.hacked = 8";
           document.body.append(script);
         } catch {
-          // Trusted Types refuse it before the policy does.
+          // Trusted Types block the script before the content security policy does.
         }
       })
       .catch(() => undefined);
-    same(await page.evaluate(() => window.hacked ?? null), null);
-    forgive(/TrustedScript/);
-    await framed();
+    equal(await page.evaluate(() => window.hacked ?? null), null);
+    expectProblem(/TrustedScript/);
+    await checkFraming();
   },
 
-  async "k2 without the token nothing is told, and the token leaves the address at once"() {
+  async "k2 without the token nothing is shown, and the token is removed from the address at once"() {
     const page = await open();
     check(!page.url().includes("token"), page.url());
     for (const path of ["/api/threads", "/api/handoffs", "/api/memory", "/api/search?q=a"])
-      same([path, (await fetch(`${server.url}${path}`)).status], [path, 401]);
-    const their = await stranger();
-    const refused = () => their.waitForResponse((response) => response.status() === 401);
+      equal([path, (await fetch(`${server.url}${path}`)).status], [path, 401]);
+    const guest = await openSignedOut();
+    const refused = () => guest.waitForResponse((response) => response.status() === 401);
     const first = refused();
-    await their.goto(server.url);
+    await guest.goto(server.url);
     await first;
-    const field = their.getByLabel("Token or key");
+    const field = guest.getByLabel("Token or key");
     await field.fill("0".repeat(64));
     const second = refused();
-    await their.keyboard.press("Enter");
+    await guest.keyboard.press("Enter");
     await second;
-    await their.getByRole("alert").waitFor();
-    same(await their.getByRole("complementary").count(), 0);
+    await guest.getByRole("alert").waitFor();
+    equal(await guest.getByRole("complementary").count(), 0);
     await field.fill(server.key);
-    await their.keyboard.press("Enter");
-    await their.getByRole("complementary", { name: "Threads" }).waitFor();
+    await guest.keyboard.press("Enter");
+    await guest.getByRole("complementary", { name: "Threads" }).waitFor();
   },
 
-  async "k7 an artifact that could act is given out as a file"() {
+  async "k7 an active artifact is a download"() {
     const svg = Buffer.from(
       "<svg xmlns='http://www.w3.org/2000/svg'><script>window.hacked = 9</script></svg>",
     ).toString("base64");
@@ -209,14 +225,14 @@ run({
     const path = `/api/threads/${id}/artifacts/${media.sha256}`;
     const response = await fetch(`${server.url}${path}`, { headers: { "x-api-key": server.key } });
     check(/^attachment/.test(response.headers.get("content-disposition") ?? ""), [...response.headers]);
-    same(response.headers.get("x-content-type-options"), "nosniff");
-    await unfold(log);
-    same(await log.locator("img").count(), 0);
+    equal(response.headers.get("x-content-type-options"), "nosniff");
+    await expandAll(log);
+    equal(await log.locator("img").count(), 0);
     const [download] = await Promise.all([
       page.waitForEvent("download"),
       log.getByRole("button", { name: /^Save image\/svg/ }).click(),
     ]);
     check(!/\.(svg|html?)$/.test(download.suggestedFilename()), download.suggestedFilename());
-    await inert(page);
+    await checkInert(page);
   },
 });

@@ -1,20 +1,32 @@
-// Where messages were condensed: the card, live and after a reload, what it opens to, taking it back; and what a thumb lands on.
-import { ask, check, imported, open, openGate, run, same, thread, turn, until } from "./suite.mjs";
+// Compactions: the card while streaming and after a reload, its content, undoing, and feedback across
+// compactions.
+import {
+  ask,
+  check,
+  importSession,
+  open,
+  openGate,
+  run,
+  equal,
+  thread,
+  runTurn,
+  waitUntil,
+} from "./suite.mjs";
 
 const log = (page) => page.getByRole("log", { name: "Conversation" });
-const card = (page) => log(page).getByRole("button", { name: /messages condensed/ });
+const card = (page) => log(page).getByRole("button", { name: /messages compacted/ });
 const GOAL = "Find out why the retry test fails.";
 
-/** A thread of twelve questions and answers. */
-function long() {
-  return imported("modules.jsonl", 24, (at) =>
+/** Imports a thread of twelve questions and answers. */
+function importLongThread() {
+  return importSession("modules.jsonl", 24, (at) =>
     at % 2
       ? `Answer ${at >> 1}: ${"it parses what it is given, line by line. ".repeat(20)}`
       : `Question ${at >> 1}: what is in module ${at >> 1}?`,
   );
 }
 
-const shape = (page) =>
+const markerHtml = (page) =>
   log(page).evaluate((log) => {
     const marker = log.querySelector(".marker").cloneNode(true);
     for (const time of marker.querySelectorAll("time")) time.textContent = "";
@@ -22,8 +34,8 @@ const shape = (page) =>
   });
 
 run({
-  async "c5 the card is the same live, after a reload and in another window; c8 no summary is flashed"() {
-    const id = await long();
+  async "c5 the card is the same live and after a reload; c8 no summary flashes"() {
+    const id = await importLongThread();
     const page = await open(`#/threads/${id}`);
     await log(page).getByText("Question 11").waitFor();
     let flashed = false;
@@ -37,21 +49,21 @@ run({
     await page.getByRole("textbox", { name: "Message" }).fill("/compact the timeout");
     await page.keyboard.press("Enter");
     await card(page).waitFor();
-    same(flashed, false);
-    same(await card(page).getAttribute("aria-expanded"), "false");
-    const live = await shape(page);
+    equal(flashed, false);
+    equal(await card(page).getAttribute("aria-expanded"), "false");
+    const live = await markerHtml(page);
     await page.reload();
     await card(page).waitFor();
-    same(await shape(page), live);
+    equal(await markerHtml(page), live);
     const { entries } = await ask("GET", `/api/threads/${id}/history?shown=markers`);
     check(
-      (await card(page).innerText()).includes(`${entries[0].replaced_count} messages condensed`),
+      (await card(page).innerText()).includes(`${entries[0].replaced_count} messages compacted`),
       entries,
     );
   },
 
-  async "c5 c7 m10 it opens by key to the summary, inert, and to the originals at their place"() {
-    const id = await long();
+  async "c5 c7 m10 the card expands by keyboard to the inert summary and the original messages"() {
+    const id = await importLongThread();
     await ask("POST", `/api/threads/${id}/compact`, { keep: { messages: 4 } });
     const page = await open(`#/threads/${id}`);
     await card(page).focus();
@@ -60,12 +72,12 @@ run({
     await marker.getByText(GOAL).first().waitFor();
     const text = await marker.innerText();
     check(text.includes("onerror=alert(1)>") && text.includes("[a link](https://evil.example)"), text);
-    same(await marker.locator("img, a[href*=evil]").count(), 0);
-    await marker.getByRole("button", { name: /originals/i }).click();
-    const originals = marker.getByRole("list", { name: "Originals" });
+    equal(await marker.locator("img, a[href*=evil]").count(), 0);
+    await marker.getByRole("button", { name: /original messages/i }).click();
+    const originals = marker.getByRole("list", { name: "Original messages" });
     await originals.getByText("Question 0: what is in module 0?").waitFor();
     await marker.getByRole("button", { name: "First message" }).click();
-    await until(
+    await waitUntil(
       async () =>
         log(page)
           .getByText("Question 0: what is in module 0?")
@@ -76,85 +88,85 @@ run({
     );
   },
 
-  async "m9 two compactions are two cards in order, and the newest is taken back from the page"() {
-    const id = await long();
+  async "m9 two compactions are two cards in order, and the newest is undone on the page"() {
+    const id = await importLongThread();
     await ask("POST", `/api/threads/${id}/compact`, { keep: { messages: 12 } });
-    await turn(id, "And module twelve?");
+    await runTurn(id, "And module twelve?");
     await ask("POST", `/api/threads/${id}/compact`, { keep: { messages: 4 } });
     const page = await open(`#/threads/${id}`);
-    await until(async () => (await card(page).count()) === 2, "two cards");
+    await waitUntil(async () => (await card(page).count()) === 2, "two cards");
     await page.getByRole("textbox", { name: "Message" }).fill("/uncompact");
     await page.keyboard.press("Enter");
-    await log(page).getByText("Condensing was taken back").waitFor();
-    await log(page).getByText("taken back", { exact: true }).waitFor();
+    await log(page).getByText("Compaction undone").waitFor();
+    await log(page).getByText("undone", { exact: true }).waitFor();
     const { condensed } = await ask("GET", `/api/threads/${id}/context`);
     const { entries } = await ask("GET", `/api/threads/${id}/history?shown=markers`);
-    same(condensed.marker_seq, entries[0].seq);
+    equal(condensed.marker_seq, entries[0].seq);
   },
 
-  async "c5 that a conversation is being condensed is shown while it is, after a reload and in another window too"() {
-    const id = await long();
+  async "c5 a running compaction is shown live, after a reload and in another window"() {
+    const id = await importLongThread();
     const [page, other] = [await open(`#/threads/${id}`), await open(`#/threads/${id}`)];
-    const going = (of) => log(of).getByText(/^Condensing \d+ messages…$/);
+    const progress = (window) => log(window).getByText(/^Compacting \d+ messages…$/);
     await log(other).getByText("Question 11").waitFor();
     await page.getByRole("textbox", { name: "Message" }).fill("/compact [held summary]");
     await page.keyboard.press("Enter");
-    for (const window of [page, other]) await going(window).waitFor();
-    const told = await going(page).innerText();
+    for (const window of [page, other]) await progress(window).waitFor();
+    const text = await progress(page).innerText();
     await page.reload();
-    await going(page).waitFor();
-    same([await going(page).innerText(), await going(other).innerText()], [told, told]);
-    same(await card(page).count(), 0);
+    await progress(page).waitFor();
+    equal([await progress(page).innerText(), await progress(other).innerText()], [text, text]);
+    equal(await card(page).count(), 0);
     await openGate("summary");
     for (const window of [page, other]) {
       await card(window).waitFor();
-      await going(window).waitFor({ state: "detached" });
+      await progress(window).waitFor({ state: "detached" });
     }
   },
 
-  async "c5 a conversation that could not be condensed says so and why, live and after a reload"() {
+  async "c5 a failed compaction is shown with its reason, live and after a reload"() {
     const id = await thread();
-    for (const text of ["One.", "Two.", "Three."]) await turn(id, text);
+    for (const text of ["One.", "Two.", "Three."]) await runTurn(id, text);
     const page = await open(`#/threads/${id}`);
     await log(page).getByText("Three.").waitFor();
-    const failure = log(page).getByRole("status").filter({ hasText: "Not condensed" });
-    same(await failure.count(), 0);
+    const failure = log(page).getByRole("status").filter({ hasText: "Not compacted" });
+    equal(await failure.count(), 0);
     const { outcome, reason } = await ask("POST", `/api/threads/${id}/compact`, { keep: { messages: 1 } });
-    same(outcome, "nothing");
+    equal(outcome, "nothing");
     await failure.getByText(reason).waitFor();
     const live = await failure.innerText();
     await page.reload();
     await failure.getByText(reason).waitFor();
-    same([await failure.count(), await failure.innerText()], [1, live]);
-    same(await card(page).count(), 0);
+    equal([await failure.count(), await failure.innerText()], [1, live]);
+    equal(await card(page).count(), 0);
   },
 
-  async "c9 a thread that was never condensed has no card"() {
+  async "c9 a thread without a compaction has no card"() {
     const id = await thread();
-    await turn(id, "Hello");
+    await runTurn(id, "Hello");
     const page = await open(`#/threads/${id}`);
     await log(page).getByText("Heard.").waitFor();
-    same(await card(page).count(), 0);
+    equal(await card(page).count(), 0);
   },
 
-  async "d6 d7 a thumb lands on the run it is shown at, whatever was condensed since, and is kept"() {
-    const id = await long();
-    for (const text of ["First?", "Second? [markdown]", "Third?"]) await turn(id, text);
+  async "d6 d7 feedback is stored for its run, also after a compaction"() {
+    const id = await importLongThread();
+    for (const text of ["First?", "Second? [markdown]", "Third?"]) await runTurn(id, text);
     const runs = (await ask("GET", `/threads/${id}/runs?limit=10`)).map((one) => one.run_id).reverse();
     await ask("POST", `/api/threads/${id}/compact`, { keep: { messages: 4 } });
     const page = await open(`#/threads/${id}`);
     const up = page.getByRole("button", { name: "Good answer" });
-    await until(async () => (await up.count()) >= 3, "a thumb at each answer of a run");
+    await waitUntil(async () => (await up.count()) >= 3, "a thumb at each answer of a run");
     const second = log(page)
       .getByRole("article", { name: "Agent" })
       .filter({ has: page.getByRole("heading", { name: "Findings" }) })
       .first();
     await second.getByRole("button", { name: "Good answer" }).click();
     const rated = async (run_id) => (await fetchFeedback(id, run_id))?.rating ?? null;
-    await until(async () => (await rated(runs[1])) === 1, "the second run is rated");
-    same([await rated(runs[0]), await rated(runs[2])], [null, null]);
+    await waitUntil(async () => (await rated(runs[1])) === 1, "the second run is rated");
+    equal([await rated(runs[0]), await rated(runs[2])], [null, null]);
     await page.reload();
-    await until(
+    await waitUntil(
       async () =>
         (await second.getByRole("button", { name: "Good answer" }).getAttribute("aria-pressed")) === "true",
       "it is kept",
@@ -164,13 +176,13 @@ run({
       .first()
       .click();
     await second.getByRole("textbox", { name: /Comment/ }).fill("<b>well done</b>");
-    await second.getByRole("button", { name: "Keep the comment" }).click();
-    await until(
+    await second.getByRole("button", { name: "Save comment" }).click();
+    await waitUntil(
       async () => (await fetchFeedback(id, runs[1]))?.comment === "<b>well done</b>",
       "the comment is kept",
     );
     await second.getByRole("button", { name: "Good answer" }).click();
-    await until(async () => (await rated(runs[1])) === null, "it is taken back");
+    await waitUntil(async () => (await rated(runs[1])) === null, "it is taken back");
   },
 });
 

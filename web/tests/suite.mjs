@@ -1,14 +1,14 @@
-// Runs cases in a real browser against a real server, one after the other, and says which failed. Arguments: the server, its key, the
-// model behind it. Whatever the page complains about fails the case it happened in.
+// Test runner: runs cases in a real browser against a real server, one after the other. Arguments: the URL of
+// the server, its key, and the URL of the model. Any error or warning of the page fails its case.
 import { chromium } from "playwright-core";
 
 const [, , url, key, modelUrl] = process.argv;
 
 export const server = { url, key, modelUrl };
 
-/** Characters of a page that are printed when a case fails. */
-const SHOWN_CHARS_MAX = 2_000;
-/** Milliseconds a case may take, and one expectation within it: bounds of what hangs, not measures. */
+/** The number of characters of a page that are printed when a case fails. */
+const PAGE_CHARS_MAX = 2_000;
+/** Timeouts of a case and of one expectation, in milliseconds. They only bound hanging tests. */
 const CASE_MS_MAX = 180_000;
 const EXPECT_MS_MAX = 20_000;
 
@@ -24,34 +24,34 @@ export function check(condition, what) {
     throw new Error(typeof what === "string" ? what : JSON.stringify(what, null, 1)?.slice(0, 2_000));
 }
 
-export function same(found, expected) {
+export function equal(found, expected) {
   check(JSON.stringify(found) === JSON.stringify(expected), { found, expected });
 }
 
-/** Forgets what the page complained about, which was to happen. */
-export function forgive(pattern) {
+/** Removes expected problems from the list. Fails if there are none. */
+export function expectProblem(pattern) {
   const known = problems.filter((problem) => pattern.test(problem));
-  check(known.length > 0, `nothing was complained about like ${pattern}`);
+  check(known.length > 0, `no problem matches ${pattern}`);
   problems = problems.filter((problem) => !pattern.test(problem));
 }
 
-/** Waits until what `look` finds is true; whoever looks says what was there instead. */
-export async function until(look, what) {
-  const begun = performance.now();
+/** Waits until `look` returns a truthy value, and returns it. */
+export async function waitUntil(look, what) {
+  const start = performance.now();
   for (;;) {
     const found = await look();
     if (found) return found;
-    if (performance.now() - begun > EXPECT_MS_MAX) throw new Error(`it did not come true: ${what}`);
+    if (performance.now() - start > EXPECT_MS_MAX) throw new Error(`timed out: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 30));
   }
 }
 
-/** Lets the replies of the script go that wait at this gate. */
+/** Opens a gate, so that the scripted replies waiting there continue. */
 export async function openGate(name) {
   await fetch(`${modelUrl}/gates/${name}`);
 }
 
-/** A client of the HTTP API beside the page. */
+/** Sends a request to the HTTP API. */
 export async function api(method, path, body, base = url) {
   const headers = { "x-api-key": key, ...(body === undefined ? {} : { "content-type": "application/json" }) };
   const response = await fetch(`${base}${path}`, {
@@ -64,15 +64,18 @@ export async function api(method, path, body, base = url) {
   return { status: response.status, answer };
 }
 
-/** The same, of what must succeed. */
+/** Sends a request that must succeed. */
 export async function ask(method, path, body) {
   const { status, answer } = await api(method, path, body);
   check(status < 300 && !answer?.__error__, { method, path, status, answer });
   return answer;
 }
 
-/** Imports a session of another agent with so many messages, questions and answers in turn, whose words `say` knows by their number. */
-export async function imported(name, count, say) {
+/**
+ * Imports a session with the given number of messages, alternating questions and answers; `textOf` returns the
+ * text of each.
+ */
+export async function importSession(name, count, textOf) {
   const sessionId = crypto.randomUUID();
   const lines = Array.from({ length: count }, (_, at) =>
     JSON.stringify({
@@ -83,28 +86,28 @@ export async function imported(name, count, say) {
       timestamp: new Date(1.7e12 + at * 1000).toISOString(),
       message:
         at % 2
-          ? { role: "assistant", id: `m${at}`, model: "m", content: [{ type: "text", text: say(at) }] }
-          : { role: "user", content: say(at) },
+          ? { role: "assistant", id: `m${at}`, model: "m", content: [{ type: "text", text: textOf(at) }] }
+          : { role: "user", content: textOf(at) },
     }),
   );
   const { threads } = await ask("POST", `/api/import?name=${name}`, lines.join("\n"));
   return threads[0].thread_id;
 }
 
-/** Makes a thread. */
+/** Creates a thread. */
 export async function thread() {
   return (await ask("POST", "/threads", {})).thread_id;
 }
 
-/** Does a turn and waits for its end. */
-export async function turn(id, text) {
+/** Sends a message and waits for the end of the run. */
+export async function runTurn(id, text) {
   return ask("POST", `/threads/${id}/runs/wait`, {
     assistant_id: "agent",
     input: { messages: [{ role: "user", content: text }] },
   });
 }
 
-/** Opens the page in a browser window of its own, let in with the token, at an address behind the `#`. */
+/** Opens the page in a new browser context, signed in, at the given address. */
 export async function open(address = "#/", { size = WIDE, scheme = "light", base = url } = {}) {
   const context = await browser.newContext({
     viewport: size,
@@ -118,14 +121,14 @@ export async function open(address = "#/", { size = WIDE, scheme = "light", base
   const page = await context.newPage();
   watch(page);
   await page.goto(`${base}/#token=${key}`);
-  // On a narrow screen the list is there and out of reach.
+  // On a narrow screen the sidebar is in the document but hidden.
   await page.locator("#threads").waitFor({ state: "attached" });
   if (address !== "#/") await page.evaluate((to) => (location.hash = to), address);
   return page;
 }
 
-/** Opens a browser window of somebody who was not let in, and whose complaints are nobody's business. */
-export async function stranger() {
+/** Opens a browser context that is not signed in and whose errors are ignored. */
+export async function openSignedOut() {
   const context = await browser.newContext({ viewport: WIDE });
   context.setDefaultTimeout(EXPECT_MS_MAX);
   contexts.push(context);
@@ -135,7 +138,7 @@ export async function stranger() {
 function watch(page) {
   page.on("pageerror", (error) => problems.push(`error in the page: ${error.stack ?? error}`));
   page.on("console", (message) => {
-    // A refused request is the server's answer, and the page's to show.
+    // The page shows refused requests itself.
     const isAnswer = /Failed to load resource|net::ERR_/.test(message.text());
     if (["error", "warning"].includes(message.type()) && !isAnswer)
       problems.push(`console: ${message.text()}`);
@@ -148,25 +151,25 @@ export async function run(cases) {
     args: ["--no-sandbox"],
   });
   const failed = [];
-  const wanted = process.env.ONLY ?? "";
-  const chosen = Object.entries(cases).filter(([name]) => name.includes(wanted));
-  if (chosen.length === 0) failed.push(`no case's name has ${JSON.stringify(wanted)} in it`);
+  const filter = process.env.ONLY ?? "";
+  const chosen = Object.entries(cases).filter(([name]) => name.includes(filter));
+  if (chosen.length === 0) failed.push(`no case name contains ${JSON.stringify(filter)}`);
   for (const [name, work] of chosen) {
     problems = [];
     contexts = [];
     let timer;
-    const late = new Promise((_, reject) => {
-      timer = setTimeout(() => reject(new Error("it takes too long")), CASE_MS_MAX);
+    const timeout = new Promise((_, reject) => {
+      timer = setTimeout(() => reject(new Error("the case timed out")), CASE_MS_MAX);
     });
     try {
-      await Promise.race([work(), late]);
+      await Promise.race([work(), timeout]);
       check(problems.length === 0, problems.join("\n"));
       console.log(`ok   ${name}`);
     } catch (error) {
       failed.push(name);
       console.log(`FAIL ${name}\n${error?.stack ?? error}\n${problems.join("\n")}`);
-      console.log(`it shows:\n${await shown()}`);
-      if (process.env.SHOTS) await shoot(name);
+      console.log(`page text:\n${await pageTexts()}`);
+      if (process.env.SHOTS) await takeScreenshots(name);
     } finally {
       clearTimeout(timer);
       await Promise.all(contexts.map((context) => context.close().catch(() => undefined)));
@@ -182,9 +185,8 @@ export async function run(cases) {
   process.exit(failed.length ? 1 : 0);
 }
 
-/** Keeps what the page looked like when a case failed, in the folder SHOTS names. */
-/** What the pages of a case say, for who reads of a failure. */
-async function shown() {
+/** Returns the text of the open pages, for the report of a failure. */
+async function pageTexts() {
   const pages = contexts.flatMap((context) => context.pages());
   const texts = pages.map((page) =>
     page
@@ -192,10 +194,10 @@ async function shown() {
       .innerText({ timeout: 1000 })
       .catch((error) => String(error)),
   );
-  return (await Promise.all(texts)).map((text) => text.slice(0, SHOWN_CHARS_MAX)).join("\n---\n");
+  return (await Promise.all(texts)).map((text) => text.slice(0, PAGE_CHARS_MAX)).join("\n---\n");
 }
 
-async function shoot(name) {
+async function takeScreenshots(name) {
   const pages = contexts.flatMap((context) => context.pages());
   for (const [index, page] of pages.entries())
     await page

@@ -1,23 +1,35 @@
-// A conversation on the page: what is said as it is said, tools, sub-agents, questions, stopping; and the same after a reload, in the middle
-// of a turn, and after a lost connection.
+// Conversations: streaming, tools, sub-agents, questions and stopping. The page is the same after a reload,
+// during a turn and after a lost connection.
 import { spawn, spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer, connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { ask, check, imported, open, openGate, run, same, server, thread, turn, until } from "./suite.mjs";
+import {
+  ask,
+  check,
+  importSession,
+  open,
+  openGate,
+  run,
+  equal,
+  server,
+  thread,
+  runTurn,
+  waitUntil,
+} from "./suite.mjs";
 
 const log = (page) => page.getByRole("log", { name: "Conversation" });
 const message = (page) => page.getByRole("textbox", { name: "Message" });
 
-async function say(page, text) {
+async function sendMessage(page, text) {
   await message(page).fill(text);
   await message(page).press("Enter");
 }
 
-/** What is shown of a conversation: its text, and what it is made of; what differs from moment to moment is left out. */
-async function drawn(page) {
+/** Returns the structure and the text of the conversation without times. */
+async function conversationStructure(page) {
   const shown = await log(page).evaluate((log) => {
     const copy = log.cloneNode(true);
     for (const time of copy.querySelectorAll("time")) time.textContent = "";
@@ -38,12 +50,12 @@ async function drawn(page) {
   return JSON.stringify(shown);
 }
 
-/** Waits until nothing runs in the thread. */
-const idle = (id) =>
-  until(async () => (await ask("GET", `/api/threads/${id}`)).state !== "running", "the run's end");
+/** Waits until no run is active. */
+const waitUntilIdle = (id) =>
+  waitUntil(async () => (await ask("GET", `/api/threads/${id}`)).state !== "running", "the run's end");
 
-/** A way to the server that can be cut. */
-async function wire() {
+/** Starts a proxy to the server whose connections can be cut. */
+async function startProxy() {
   const { hostname, port } = new URL(server.url);
   const sockets = new Set();
   let isCut = false;
@@ -67,28 +79,28 @@ async function wire() {
       isCut = true;
       for (const socket of sockets) socket.destroy();
     },
-    mend() {
+    restore() {
       isCut = false;
     },
     close: () => listener.close(),
   };
 }
 
-/** A thread whose call waits in a folder that is gone. */
-function askedElsewhere() {
+/** Creates a thread with a pending call in a folder that has been deleted. */
+function createThreadInMissingFolder() {
   const folder = mkdtempSync(join(tmpdir(), "segue-gone-"));
   const { status, stdout, stderr } = spawnSync(process.env.SEGUE, ["run", "-p", "Please [run it]"], {
     cwd: folder,
     encoding: "utf8",
   });
   rmSync(folder, { recursive: true });
-  // It ends with 3: something waits for a decision.
+  // Exit status 3: a decision is pending.
   check(status === 3, { status, stdout, stderr });
   const shown = spawnSync(process.env.SEGUE, ["threads", "show", "last", "--json"], { encoding: "utf8" });
   return JSON.parse(shown.stdout).thread_id;
 }
 
-/** A second server over the same journal, which has no model. */
+/** Starts a second server on the same journal, without a model. */
 async function serverWithoutModel() {
   const env = Object.fromEntries(
     Object.entries(process.env).filter(([name]) => !/^(ANTHROPIC|OPENAI)_|_MODEL$/.test(name)),
@@ -103,7 +115,7 @@ async function serverWithoutModel() {
 }
 
 run({
-  async "a first message begins a thread, and the answer is drawn as Markdown"() {
+  async "a first message creates a thread, and the answer is rendered as Markdown"() {
     const page = await open("#/");
     await page.getByRole("textbox", { name: "First message" }).fill("What is it? [markdown]");
     await page.keyboard.press("Enter");
@@ -116,80 +128,80 @@ run({
     check(link.includes("noopener") && link.includes("noreferrer"), link);
   },
 
-  async "i7 reloaded in the middle of a turn, the page shows the same: the prompt, the reasoning, the answer, each once"() {
+  async "i7 after a reload during a turn, the prompt, the reasoning and the answer are shown once each"() {
     const id = await thread();
     const page = await open(`#/threads/${id}`);
-    await say(page, "Mend it [held]");
+    await sendMessage(page, "Mend it [held]");
     await log(page).getByText("then the rest").waitFor();
     const before = await log(page).innerText();
     await page.reload();
     await log(page).getByText("then the rest").waitFor();
     const text = await log(page).innerText();
     check(
-      text.indexOf("Mend it [held]") < text.indexOf("Thought") &&
-        text.indexOf("Thought") < text.indexOf("First the lid"),
+      text.indexOf("Mend it [held]") < text.indexOf("Reasoning") &&
+        text.indexOf("Reasoning") < text.indexOf("First the lid"),
       { before, text },
     );
-    for (const once of ["Mend it [held]", "First the lid"]) same(text.split(once).length, 2);
+    for (const once of ["Mend it [held]", "First the lid"]) equal(text.split(once).length, 2);
     await page.getByRole("button", { name: "Stop the run" }).waitFor();
     await openGate("held");
-    await idle(id);
+    await waitUntilIdle(id);
     await page.getByRole("button", { name: "Stop the run" }).waitFor({ state: "detached" });
     await page.getByRole("button", { name: "Good answer" }).waitFor();
-    const live = await drawn(page);
+    const live = await conversationStructure(page);
     await page.reload();
     await page.getByRole("button", { name: "Good answer" }).waitFor();
-    same(await drawn(page), live);
+    equal(await conversationStructure(page), live);
   },
 
-  async "i7 a connection that is lost in the middle of a turn is told and mended: nothing is missing, nothing twice"() {
+  async "i7 a connection lost during a turn is reported and restored; nothing is missing or duplicated"() {
     const id = await thread();
-    const line = await wire();
-    const page = await open(`#/threads/${id}`, { base: line.url });
-    await say(page, "Mend it [held again]");
+    const proxy = await startProxy();
+    const page = await open(`#/threads/${id}`, { base: proxy.url });
+    await sendMessage(page, "Mend it [held again]");
     await log(page).getByText("then the rest").waitFor();
-    line.cut();
+    proxy.cut();
     await page.getByText("Connection lost").waitFor();
     await openGate("held-again");
-    await idle(id);
+    await waitUntilIdle(id);
     await ask("POST", `/threads/${id}/runs/wait`, {
       assistant_id: "agent",
       input: { messages: [{ role: "user", content: "And then? [markdown]" }] },
     });
-    line.mend();
+    proxy.restore();
     await page.getByText("Connection lost").waitFor({ state: "detached" });
     await log(page).getByRole("heading", { name: "Findings" }).waitFor();
-    await until(
+    await waitUntil(
       async () => (await page.getByRole("button", { name: "Good answer" }).count()) === 2,
       "both answers can be rated",
     );
-    const live = await drawn(page);
+    const live = await conversationStructure(page);
     await page.reload();
-    await until(
+    await waitUntil(
       async () => (await page.getByRole("button", { name: "Good answer" }).count()) === 2,
       "both answers can be rated",
     );
-    same(await drawn(page), live);
-    line.close();
+    equal(await conversationStructure(page), live);
+    proxy.close();
   },
 
-  async "tools are one line each, open to arguments and result, and the tasks are shown"() {
+  async "each tool call is one line that expands, and the tasks are shown"() {
     const id = await thread();
     const page = await open(`#/threads/${id}`);
-    await say(page, "Please [look around]");
+    await sendMessage(page, "Please [look around]");
     await log(page).getByText("There is a").waitFor();
     const ls = log(page).getByRole("button", { name: /ls/ }).first();
-    same(await ls.getAttribute("aria-expanded"), "false");
+    equal(await ls.getAttribute("aria-expanded"), "false");
     await ls.focus();
     await page.keyboard.press("Enter");
-    same(await ls.getAttribute("aria-expanded"), "true");
+    equal(await ls.getAttribute("aria-expanded"), "true");
     await page.getByRole("region", { name: "Tasks" }).getByText("Mend the spout").waitFor();
   },
 
-  async "a command waits for its approval, shows itself, and runs once it is given"() {
+  async "a command is shown for approval and runs after it"() {
     const id = await thread();
     const page = await open(`#/threads/${id}`);
-    await say(page, "Please [run it]");
+    await sendMessage(page, "Please [run it]");
     const question = page.getByRole("region", { name: "Waiting for you" });
     await question.getByText("printf 'one").first().waitFor();
     await page.getByRole("listitem").filter({ hasText: "[run it]" }).getByText("needs you").waitFor();
@@ -198,50 +210,50 @@ run({
     await question.waitFor({ state: "detached" });
   },
 
-  async "a call shows its folder; where that is gone it is rejected, left, or asked again here, and never approved"() {
+  async "a call shows its folder; if that is missing, the call can be rejected or moved but not approved"() {
     const id = await thread();
     const page = await open("#/");
-    // The server says that the folder is gone, until the thread is moved.
+    // The server reports a missing folder until the thread is moved.
     let isMoved = false;
-    let asked;
+    let interruptId;
     await page.route(`**/api/threads/${id}`, async (route) => {
       const response = await route.fetch();
       const detail = await response.json();
       const path = isMoved ? "/here/kettle" : "/gone/kettle";
-      asked = detail.interrupts[0]?.id;
+      interruptId = detail.interrupts[0]?.id;
       for (const { value } of detail.interrupts) value.workspace = path;
       detail.workspace = { path, exists: isMoved, server_path: "/here/kettle" };
       await route.fulfill({ response, json: detail });
     });
     await page.route(`**/api/threads/${id}/rehome`, (route) => {
-      same(route.request().method(), "POST");
-      same(route.request().postDataJSON(), { interrupt_id: asked });
+      equal(route.request().method(), "POST");
+      equal(route.request().postDataJSON(), { interrupt_id: interruptId });
       isMoved = true;
       return route.fulfill({ json: { thread_id: id, run_id: id, workspace: "/here/kettle" } });
     });
-    await turn(id, "Please [run it]");
+    await runTurn(id, "Please [run it]");
     await page.goto(`${server.url}/#/threads/${id}`);
     const question = page.getByRole("region", { name: "Waiting for you" });
     await question.getByText("/gone/kettle").waitFor();
     await question.getByRole("button", { name: /^Reject/ }).waitFor();
-    same(await question.getByRole("button", { name: /^(Approve|Edit)/ }).count(), 0);
+    equal(await question.getByRole("button", { name: /^(Approve|Edit)/ }).count(), 0);
     await question.getByRole("note").getByText("/here/kettle").waitFor();
-    await question.getByRole("button", { name: "Go on here" }).click();
+    await question.getByRole("button", { name: "Continue here" }).click();
     await question.getByRole("note").waitFor({ state: "detached" });
     await question.getByText("Runs in").waitFor();
     await question.getByRole("button", { name: /^Approve/ }).click();
     await log(page).getByText("It ran.").waitFor();
-    // A look may be under way when the window closes.
+    // A request may be in progress when the page is closed.
     await page.unrouteAll({ behavior: "ignoreErrors" });
   },
 
-  async "where the folder of a call is gone, the page goes on here and asks again, and either answer counts"() {
+  async "if the folder of a call is missing, the call is requested again in the server's folder"() {
     for (const answer of ["Approve", "Reject"]) {
-      const id = askedElsewhere();
+      const id = createThreadInMissingFolder();
       const page = await open(`#/threads/${id}`);
       const question = page.getByRole("region", { name: "Waiting for you" });
       await question.getByRole("note").waitFor();
-      await question.getByRole("button", { name: "Go on here" }).click();
+      await question.getByRole("button", { name: "Continue here" }).click();
       await question.getByRole("note").waitFor({ state: "detached" });
       await question.getByText(`Runs in ${process.cwd()}`).waitFor();
       await question.getByRole("button", { name: new RegExp(`^${answer}`) }).click();
@@ -255,7 +267,7 @@ run({
     }
   },
 
-  async "the child of a session from another machine asks for the server's folder"() {
+  async "the child of a session from another machine uses the server's folder"() {
     const example = readFileSync(new URL("../../examples/flaky-test.jsonl", import.meta.url), "utf8");
     for (const answer of ["Approve", "Reject"]) {
       const { threads } = await ask("POST", `/api/import?name=${answer}.jsonl`, example);
@@ -265,7 +277,7 @@ run({
         decisions,
       });
       const page = await open(`#/threads/${child}`);
-      await say(page, "Please [run it]");
+      await sendMessage(page, "Please [run it]");
       const question = page.getByRole("region", { name: "Waiting for you" });
       await question.getByText(`Runs in ${process.cwd()}`).waitFor();
       await question.getByRole("button", { name: new RegExp(`^${answer}`) }).click();
@@ -278,10 +290,10 @@ run({
     }
   },
 
-  async "a change of a file is shown as what changes, and a refusal is told to the model"() {
+  async "a file change is shown as a diff, and a rejection reaches the model"() {
     const id = await thread();
     const page = await open(`#/threads/${id}`);
-    await say(page, "Please [write it]");
+    await sendMessage(page, "Please [write it]");
     const question = page.getByRole("region", { name: "Waiting for you" });
     await question.getByText("lid.txt").first().waitFor();
     await question.getByText("two").first().waitFor();
@@ -295,19 +307,19 @@ run({
       .last()
       .click();
     await log(page).getByText("It is written.").waitFor();
-    const page1 = await ask("GET", `/api/threads/${id}/history`);
-    check(JSON.stringify(page1.entries).includes("not now"), page1.entries);
+    const history = await ask("GET", `/api/threads/${id}/history`);
+    check(JSON.stringify(history.entries).includes("not now"), history.entries);
   },
 
-  async "k8 what hides in a command is made visible, and one answer is given to each of two"() {
+  async "k8 hidden characters in a command are visible, and two calls get one decision each"() {
     const id = await thread();
     const page = await open(`#/threads/${id}`);
-    await say(page, "Please [two of them]");
+    await sendMessage(page, "Please [two of them]");
     const question = page.getByRole("region", { name: "Waiting for you" });
     await question.getByText("U+202E").first().waitFor();
     check(!(await question.innerText()).includes("\u202e"), "nothing is turned around");
     const actions = question.getByRole("group", { name: "Answers" });
-    same(await actions.count(), 2);
+    equal(await actions.count(), 2);
     await actions
       .nth(0)
       .getByRole("button", { name: /^Approve/ })
@@ -324,10 +336,10 @@ run({
     await log(page).getByText("Both were answered.").waitFor();
   },
 
-  async "a call runs with the arguments that a person changed"() {
+  async "a call runs with edited arguments"() {
     const id = await thread();
     const page = await open(`#/threads/${id}`);
-    await say(page, "Please [run it]");
+    await sendMessage(page, "Please [run it]");
     const question = page.getByRole("region", { name: "Waiting for you" });
     await question.getByRole("button", { name: /^Edit/ }).click();
     await question.getByRole("textbox", { name: "command" }).fill("printf changed-by-hand");
@@ -338,16 +350,16 @@ run({
     check(result.includes("changed-by-hand") && !result.includes("two"), result);
   },
 
-  async "a person answers in place of a call, which then does not run"() {
+  async "an answer replaces a call, which does not run"() {
     const id = await thread();
     const page = await open(`#/threads/${id}`);
-    await say(page, "Please [run it]");
+    await sendMessage(page, "Please [run it]");
     const question = page.getByRole("region", { name: "Waiting for you" });
     await question.getByRole("button", { name: /^Answer instead/ }).click();
-    const give = question.getByRole("button", { name: "Give this answer" });
-    check(await give.isDisabled(), "there is nothing to give yet");
-    await question.getByRole("textbox", { name: /What the agent reads/ }).fill("I ran it: all is well");
-    await give.click();
+    const sendButton = question.getByRole("button", { name: "Send answer" });
+    check(await sendButton.isDisabled(), "there is nothing to give yet");
+    await question.getByRole("textbox", { name: /Result for the agent/ }).fill("I ran it: all is well");
+    await sendButton.click();
     await log(page).getByText("It ran.").waitFor();
     const { entries } = await ask("GET", `/api/threads/${id}/history`);
     const result = JSON.stringify(entries.filter(({ type }) => type === "tool"));
@@ -357,7 +369,7 @@ run({
   async "several calls are approved at once"() {
     const id = await thread();
     const page = await open(`#/threads/${id}`);
-    await say(page, "Please [two of them]");
+    await sendMessage(page, "Please [two of them]");
     await page
       .getByRole("region", { name: "Waiting for you" })
       .getByRole("button", { name: "Approve all" })
@@ -365,14 +377,14 @@ run({
     await log(page).getByText("Both were answered.").waitFor();
     const { entries } = await ask("GET", `/api/threads/${id}/history`);
     const results = entries.filter(({ type }) => type === "tool");
-    same(results.length, 2);
+    equal(results.length, 2);
     const first = results.find(({ call_id }) => call_id === "two1");
     check(JSON.stringify(first).includes("first"), results);
   },
 
-  async "what a sub-agent did is found under its call, after a reload too"() {
+  async "the activity of a sub-agent is shown under its call, also after a reload"() {
     const id = await thread();
-    await turn(id, "Please [hand it on]");
+    await runTurn(id, "Please [hand it on]");
     const page = await open(`#/threads/${id}`);
     await log(page).getByText("The spout was looked at.").waitFor();
     await log(page)
@@ -380,16 +392,16 @@ run({
       .first()
       .click();
     await log(page)
-      .getByRole("group", { name: "What the sub-agent did" })
+      .getByRole("group", { name: "Sub-agent activity" })
       .getByText("The sub-agent saw a spout.")
       .first()
       .waitFor();
   },
 
-  async "a run is stopped; what was said stays, marked as cut off"() {
+  async "a stopped answer is kept and marked as cut off"() {
     const id = await thread();
     const page = await open(`#/threads/${id}`);
-    await say(page, "Mend it [held for good]");
+    await sendMessage(page, "Mend it [held for good]");
     await log(page).getByText("then the rest").waitFor();
     await page.getByRole("button", { name: "Stop the run" }).click();
     await log(page)
@@ -402,60 +414,60 @@ run({
     check((await log(page).innerText()).includes("First the lid"), "what was said is there");
   },
 
-  async "a run that was stopped waits for nobody: not in the list, not at the beginning, not in its thread"() {
+  async "a stopped run needs no answer in the list, on the home page or in its thread"() {
     const id = await thread();
     const page = await open(`#/threads/${id}`);
-    await say(page, "Mend it [looks and is held]");
+    await sendMessage(page, "Mend it [looks and is held]");
     await log(page).getByText("then the rest").waitFor();
     await page.getByRole("button", { name: "Stop the run" }).click();
     await page.getByRole("main").getByText("Stopped", { exact: true }).first().waitFor();
     const row = page.getByRole("listitem").filter({ hasText: "[looks and is held]" });
     await row.getByText("stopped").waitFor();
-    same(await row.getByText("needs you").count(), 0);
+    equal(await row.getByText("needs you").count(), 0);
     const { threads } = await ask("GET", "/api/threads?state=needs_you&limit=200");
     check(!threads.some(({ thread_id }) => thread_id === id), threads);
-    same((await ask("GET", `/threads/${id}`)).status, "interrupted");
+    equal((await ask("GET", `/threads/${id}`)).status, "interrupted");
     await page.getByRole("link", { name: /Segue/ }).first().click();
-    const newest = page.getByRole("region", { name: "Where you were" });
+    const newest = page.getByRole("region", { name: "Recent threads" });
     await newest
       .getByRole("link", { name: /looks and is held/ })
       .getByText("stopped")
       .waitFor();
-    same(await page.getByRole("link", { name: /looks and is held.*Asks before/ }).count(), 0);
+    equal(await page.getByRole("link", { name: /looks and is held.*Needs an answer/ }).count(), 0);
   },
 
-  async "a failed turn says why, and can be tried again; a message that could not be sent is not lost"() {
+  async "a failed turn shows its reason and can be retried; an unsent message is kept"() {
     const id = await thread();
     const page = await open(`#/threads/${id}`);
-    await say(page, "Please [fail]");
+    await sendMessage(page, "Please [fail]");
     await page
       .getByText(/no such thing/)
       .first()
       .waitFor();
     const failedRuns = async () =>
       (await ask("GET", `/threads/${id}/runs?limit=10`)).filter(({ status }) => status === "error").length;
-    same(await failedRuns(), 1);
+    equal(await failedRuns(), 1);
     await page.getByRole("button", { name: "Try again" }).click();
-    await until(async () => (await failedRuns()) === 2, "it was tried again, and failed again");
+    await waitUntil(async () => (await failedRuns()) === 2, "it was tried again, and failed again");
     await page.getByRole("button", { name: "Try again" }).waitFor();
     await page
       .getByText(/no such thing/)
       .first()
       .waitFor();
     await page.route("**/threads/*/runs", (route) => route.abort());
-    await say(page, "Words I want to keep");
+    await sendMessage(page, "Words I want to keep");
     await page.getByText("The message was not sent").first().waitFor();
-    same(await message(page).inputValue(), "Words I want to keep");
+    equal(await message(page).inputValue(), "Words I want to keep");
     await page.unroute("**/threads/*/runs");
     await message(page).press("Enter");
     await log(page).getByText("Words I want to keep").waitFor();
-    await until(
+    await waitUntil(
       async () => (await message(page).inputValue()) === "",
       "what was taken is not there any more",
     );
   },
 
-  async "a message that the server refuses stays where it was written, with what failed and what to do"() {
+  async "a refused message stays in the composer with the error and a hint"() {
     const id = await thread();
     const page = await open(`#/threads/${id}`);
     const answers = [
@@ -470,19 +482,19 @@ run({
       await page.route("**/threads/*/runs", (route) =>
         route.fulfill({ status, contentType: "application/json", body: JSON.stringify(body) }),
       );
-      await say(page, "Words I want to keep");
+      await sendMessage(page, "Words I want to keep");
       const alert = page.getByRole("alert").filter({ hasText: "The message was not sent" });
       await alert.getByText(body?.detail ?? "The server answered 500.").waitFor();
       await alert.getByText(body?.hint ?? "The message is still here.").waitFor();
-      same(await message(page).inputValue(), "Words I want to keep");
+      equal(await message(page).inputValue(), "Words I want to keep");
       await page.unroute("**/threads/*/runs");
     }
     await page.reload();
-    same(await message(page).inputValue(), "Words I want to keep");
+    equal(await message(page).inputValue(), "Words I want to keep");
     await message(page).press("Enter");
     await log(page).getByText("Words I want to keep").waitFor();
     await page.getByRole("alert").waitFor({ state: "detached" });
-    // So does the first message of a thread, which then is not there.
+    // The same holds for the first message of a thread, which is not created then.
     await page.goto(`${server.url}/#/`);
     const first = page.getByRole("textbox", { name: "First message" });
     const before = (await ask("GET", "/api/threads?limit=1")).total;
@@ -492,47 +504,50 @@ run({
     await first.fill("A beginning I want to keep");
     await first.press("Enter");
     await page.getByRole("alert").getByText("Send less of it.").waitFor();
-    same(await first.inputValue(), "A beginning I want to keep");
-    await until(
+    equal(await first.inputValue(), "A beginning I want to keep");
+    await waitUntil(
       async () => (await ask("GET", "/api/threads?limit=1")).total === before,
       "no empty thread is left",
     );
   },
 
-  async "a message without a model is in the thread or still where it was written, and what to do is said"() {
+  async "without a model, a message is in the thread or in the composer, with a hint"() {
     const id = await thread();
     const without = await serverWithoutModel();
     const page = await open(`#/threads/${id}`, without);
-    await say(page, "Words without a model");
+    await sendMessage(page, "Words without a model");
     await page
       .getByText(/no model/)
       .first()
       .waitFor();
-    await until(async () => (await message(page).getAttribute("readonly")) === null, "it was sent or not");
+    await waitUntil(
+      async () => (await message(page).getAttribute("readonly")) === null,
+      "it was sent or not",
+    );
     const { entries } = await ask("GET", `/api/threads/${id}/history`);
     const isStored = JSON.stringify(entries).includes("Words without a model");
-    same(await message(page).inputValue(), isStored ? "" : "Words without a model");
+    equal(await message(page).inputValue(), isStored ? "" : "Words without a model");
     without.stop();
   },
 
-  async "b8 a long history pages in as one scrolls, in order, and a link leads to its place"() {
-    const say = (at) => (at % 2 ? `Answer number ${at}.` : `Question number ${at}?`);
-    const id = await imported("long.jsonl", 400, say);
+  async "b8 a long history is loaded on scrolling, in order, and a link jumps to its position"() {
+    const textOf = (at) => (at % 2 ? `Answer number ${at}.` : `Question number ${at}?`);
+    const id = await importSession("long.jsonl", 400, textOf);
     const page = await open(`#/threads/${id}`);
     await log(page).getByText("Answer number 399.").waitFor();
     const seen = new Set();
     await log(page).hover();
-    await until(async () => {
+    await waitUntil(async () => {
       for (const number of (await log(page).innerText()).matchAll(/number (\d+)/g))
         seen.add(Number(number[1]));
       await page.mouse.wheel(0, -2_000);
       return seen.has(0);
     }, "the first message");
-    same(seen.size, 400);
+    equal(seen.size, 400);
     const { entries } = await ask("GET", `/api/threads/${id}/history?after_seq=99&limit=1`);
     await page.goto(`${server.url}/#/threads/${id}?at=${entries[0].seq}`);
     const text = entries[0].content[0].text;
-    await until(
+    await waitUntil(
       async () =>
         log(page)
           .getByText(text, { exact: true })
@@ -545,19 +560,19 @@ run({
     await log(page).getByText("Answer number 399.").waitFor();
   },
 
-  async "another client's turn is shown as it happens"() {
+  async "another client's turn is shown live"() {
     const id = await thread();
     const [one, two] = [await open(`#/threads/${id}`), await open(`#/threads/${id}`)];
-    await say(one, "What is it? [markdown]");
+    await sendMessage(one, "What is it? [markdown]");
     await log(two).getByText("What is it? [markdown]").waitFor();
     await log(two).getByRole("heading", { name: "Findings" }).waitFor();
     await two.getByRole("button", { name: "Good answer" }).waitFor();
     await one.getByRole("button", { name: "Good answer" }).waitFor();
-    same(await drawn(two), await drawn(one));
+    equal(await conversationStructure(two), await conversationStructure(one));
   },
 
-  async "k3 a thread that is nobody's is said not to be there"() {
+  async "k3 a nonexistent thread is not found"() {
     const page = await open("#/threads/00000000-0000-7000-8000-000000000000");
-    await page.getByRole("heading", { name: "There is no such thread" }).waitFor();
+    await page.getByRole("heading", { name: "Thread not found" }).waitFor();
   },
 });

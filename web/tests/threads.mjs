@@ -1,6 +1,7 @@
-// The list of threads: found, named, copied, taken out, removed and brought back; and a session of another agent brought in.
+// The thread list: scrolling, filtering, renaming, forking, exporting, deleting and undoing, and importing a
+// session.
 import { readFileSync } from "node:fs";
-import { ask, check, open, PHONE, run, same, server, thread, turn, until } from "./suite.mjs";
+import { ask, check, open, PHONE, run, equal, server, thread, runTurn, waitUntil } from "./suite.mjs";
 
 const list = (page) => page.getByRole("complementary", { name: "Threads" });
 const rows = (page) => list(page).getByRole("list", { name: "Threads" });
@@ -10,14 +11,14 @@ const exists = async (id) => {
   return response.status === 200;
 };
 
-async function named(name) {
+async function createNamedThread(name) {
   const id = await thread();
-  await turn(id, `About ${name}.`);
+  await runTurn(id, `About ${name}.`);
   await ask("PATCH", `/api/threads/${id}`, { name });
   return id;
 }
 
-async function act(page, name, action) {
+async function runAction(page, name, action) {
   await row(page, name).hover();
   await list(page)
     .getByRole("button", { name: `Actions for ${name}` })
@@ -26,8 +27,8 @@ async function act(page, name, action) {
 }
 
 run({
-  async "a thousand threads are scrolled through to the oldest, each once, and found by their words"() {
-    const oldest = await named("Teapot");
+  async "a thousand threads can be scrolled, each once, and filtered"() {
+    const oldest = await createNamedThread("Teapot");
     for (let made = 0; made < 1_000; made += 20) await Promise.all(Array.from({ length: 20 }, thread));
     const page = await open("#/", { size: { width: 1280, height: 2_000 } });
     const { total } = await ask("GET", "/api/threads?limit=1");
@@ -36,35 +37,35 @@ run({
     await links.first().waitFor();
     const seen = new Map();
     await rows(page).hover({ position: { x: 50, y: 300 } });
-    await until(async () => {
+    await waitUntil(async () => {
       const shown = await rows(page)
         .getByRole("listitem")
         .evaluateAll((all) =>
           all.map((one) => [Number(one.ariaPosInSet), one.querySelector("a")?.getAttribute("href") ?? null]),
         );
-      // Nothing is passed by that is still being read.
+      // Waits until all visible rows are loaded.
       if (shown.some(([, href]) => href === null)) return false;
       for (const [place, href] of shown) seen.set(place, href);
       await page.mouse.wheel(0, 1_000);
       return seen.size === total;
     }, "every thread was there");
-    same(new Set(seen.values()).size, total);
+    equal(new Set(seen.values()).size, total);
     check(seen.get(total).includes(oldest), "the oldest is the last");
     await row(page, "Teapot").waitFor();
     await page.keyboard.press("f");
     await list(page).locator("input:focus").waitFor();
     await page.keyboard.type("teapo");
-    await until(async () => (await links.count()) === 1, "only what was looked for");
+    await waitUntil(async () => (await links.count()) === 1, "only what was looked for");
     await row(page, "Teapot").waitFor();
     await page.keyboard.press("Escape");
-    await until(async () => (await links.count()) > 5, "all of them");
+    await waitUntil(async () => (await links.count()) > 5, "all of them");
   },
 
-  async "a thread is renamed, and every window shows it"() {
-    const id = await named("Old name");
+  async "a renamed thread is updated in every window"() {
+    const id = await createNamedThread("Old name");
     const [page, other] = [await open(`#/threads/${id}`), await open(`#/threads/${id}`)];
     await row(other, "Old name").waitFor();
-    await act(page, "Old name", "Rename…");
+    await runAction(page, "Old name", "Rename…");
     const field = page.getByRole("textbox", { name: "Name" });
     await field.fill("A <b>new</b> name");
     await page.keyboard.press("Enter");
@@ -72,26 +73,29 @@ run({
       await row(window, "A <b>new</b> name").waitFor();
       await window.getByRole("heading", { name: "A <b>new</b> name" }).waitFor();
     }
-    same((await ask("GET", `/api/threads/${id}`)).name, "A <b>new</b> name");
+    equal((await ask("GET", `/api/threads/${id}`)).name, "A <b>new</b> name");
   },
 
-  async "a thread that was deleted comes back by Undo; without it, it is gone"() {
-    const [kept, lost] = [await named("Keep me"), await named("Lose me")];
+  async "a deleted thread is restored by Undo, and otherwise gone"() {
+    const [kept, lost] = [await createNamedThread("Keep me"), await createNamedThread("Lose me")];
     const page = await open(`#/threads/${kept}`);
-    await act(page, "Keep me", /^Delete/);
+    await runAction(page, "Keep me", /^Delete/);
     await row(page, "Keep me").waitFor({ state: "detached" });
     await page.getByRole("button", { name: "Undo" }).click();
     await row(page, "Keep me").waitFor();
-    await act(page, "Lose me", /^Delete/);
+    await runAction(page, "Lose me", /^Delete/);
     await page.close({ runBeforeUnload: true });
-    await until(async () => !(await exists(lost)), "it is gone, though the page was closed before its time");
+    await waitUntil(
+      async () => !(await exists(lost)),
+      "it is gone, though the page was closed before its time",
+    );
     check(await exists(kept), "the other one is there");
   },
 
-  async "a fork has the whole transcript, and is marked as one"() {
-    const id = await named("Original");
+  async "a fork has the whole transcript and is marked as a fork"() {
+    const id = await createNamedThread("Original");
     const page = await open(`#/threads/${id}`);
-    await act(page, "Original", "Fork");
+    await runAction(page, "Original", "Fork");
     await page.waitForURL((url) => url.hash.startsWith("#/threads/") && !url.hash.includes(id));
     await page.getByText("About Original.").waitFor();
     await page
@@ -100,32 +104,32 @@ run({
       .waitFor();
   },
 
-  async "c6 a thread is taken out as a file, with everything in it"() {
-    const id = await named("Take me along");
+  async "c6 a thread is exported as a complete file"() {
+    const id = await createNamedThread("Take me along");
     const page = await open(`#/threads/${id}`);
     const [download] = await Promise.all([
       page.waitForEvent("download"),
-      act(page, "Take me along", /Markdown/),
+      runAction(page, "Take me along", /Markdown/),
     ]);
     check(download.suggestedFilename().endsWith(".md"), download.suggestedFilename());
     const text = readFileSync(await download.path(), "utf8");
     check(text.includes("About Take me along.") && text.includes("Heard."), text);
   },
 
-  async "keys: a new thread, the way through the list, and what they all are"() {
-    await named("By key");
+  async "keyboard: the help, the thread list and a new thread"() {
+    await createNamedThread("By key");
     const page = await open();
     await row(page, "By key").waitFor();
     await page.keyboard.press("?");
-    const dialog = page.getByRole("dialog", { name: "Keys" });
-    for (const told of ["Begin a thread", "Filter the threads", "Search everything"])
-      await dialog.getByText(told).waitFor();
+    const dialog = page.getByRole("dialog", { name: "Keyboard shortcuts" });
+    for (const text of ["New thread", "Filter threads", "Search everything"])
+      await dialog.getByText(text).waitFor();
     await page.keyboard.press("Escape");
     await dialog.waitFor({ state: "hidden" });
     await page.keyboard.press("f");
     await list(page).locator("input:focus").waitFor();
     await page.keyboard.type("By key");
-    await until(async () => (await rows(page).getByRole("link").count()) === 1, "only one");
+    await waitUntil(async () => (await rows(page).getByRole("link").count()) === 1, "only one");
     await page.keyboard.press("ArrowDown");
     await page.keyboard.press("Enter");
     await page.waitForURL(/#\/threads\//);
@@ -135,7 +139,7 @@ run({
     await page.getByRole("textbox", { name: "First message" }).waitFor();
   },
 
-  async "a session of another agent is brought in and opened"() {
+  async "a session of another agent is imported and opened"() {
     const page = await open();
     const session = ["Where is the lid?", "In the drawer."].map((text, at) => ({
       type: at ? "assistant" : "user",
@@ -165,11 +169,11 @@ run({
     await page.getByText("In the drawer.").waitFor();
   },
 
-  async "on a phone the list slides in, and nothing is wider than the screen"() {
-    const [id, other] = [await named("Small"), await named("Another")];
+  async "on a phone the sidebar slides in, and the page fits the screen"() {
+    const [id, other] = [await createNamedThread("Small"), await createNamedThread("Another")];
     const page = await open(`#/threads/${other}`, { size: PHONE });
     await page.getByText("About Another.").waitFor();
-    same(await page.getByText("About Small.").count(), 0);
+    equal(await page.getByText("About Small.").count(), 0);
     await page
       .getByRole("button", { name: /threads/i })
       .first()

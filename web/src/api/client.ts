@@ -1,63 +1,63 @@
-// One request to the server and what it answers or refuses. What endpoints there are is in `endpoints.ts`; streams are in
-// `stream.ts`.
-import { keepText, keptText } from "../app/kept";
+// HTTP client: sends a request and returns the response, or throws an `ApiError`. The endpoints are in
+// `endpoints.ts`, event streams in `stream.ts`.
+import { storeText, loadText } from "../app/storage";
 import type { Json } from "./types";
 
 const TOKEN_KEY = "segue.token";
 
-/** What the server refused, in its own words. */
+/** An error response of the server; the message is the server's `detail`. */
 export class ApiError extends Error {
   constructor(
-    /** The HTTP status; 0 when the server could not be reached. */
+    /** The HTTP status, or 0 if the server could not be reached. */
     readonly status: number,
-    /** One word for programs, such as `conflict`. */
+    /** The machine-readable error code, such as `conflict`. */
     readonly code: string,
     detail: string,
-    /** What can be done about it. */
+    /** A suggestion how to fix the problem. */
     readonly hint: string | null = null,
   ) {
     super(detail);
   }
 }
 
-let token = keptText("browser", TOKEN_KEY);
-let whenRefused: (isShown: boolean) => void = () => undefined;
+let token = loadText("browser", TOKEN_KEY);
+let unauthorizedHandler: (hasToken: boolean) => void = () => undefined;
 
-/** Shows a secret with every request from now on. */
-export function showToken(secret: string): void {
+/** Sets the token that all later requests are sent with. */
+export function setToken(secret: string): void {
   token = secret;
 }
 
-/** Keeps the secret that requests show in this browser, once the server has taken it. */
-export function keepToken(): void {
-  if (token) keepText("browser", TOKEN_KEY, token);
+/** Stores the current token in this browser. Call it after the server has accepted the token. */
+export function storeToken(): void {
+  if (token) storeText("browser", TOKEN_KEY, token);
 }
 
-/** Says what happens when the server does not let us in, with a secret or for want of one. */
-export function onRefused(then: (isShown: boolean) => void): void {
-  whenRefused = then;
+/** Sets the handler for 401 responses. Its argument tells whether the request carried a token. */
+export function onUnauthorized(handler: (hasToken: boolean) => void): void {
+  unauthorizedHandler = handler;
 }
 
-/** Sends a request as it is and returns an answer that is no failure. */
-export async function send(path: string, init: RequestInit = {}): Promise<Response> {
+/** Sends a request and returns the response. Throws an `ApiError` unless the status is 2xx. */
+export async function sendRequest(path: string, init: RequestInit = {}): Promise<Response> {
   const headers = new Headers(init.headers);
-  const shown = token;
-  if (shown) headers.set("x-api-key", shown);
+  const sentToken = token;
+  if (sentToken) headers.set("x-api-key", sentToken);
   let response: Response;
   try {
     response = await fetch(path, { ...init, headers });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new ApiError(0, "unreachable", "The server cannot be reached.", "Is segue serve still running?");
+    throw new ApiError(0, "unreachable", "Server unreachable.", "Is segue serve still running?");
   }
   if (response.ok) return response;
-  // A late answer to the secret before this one says nothing about this one.
-  if (response.status === 401 && shown === token) whenRefused(shown !== null);
-  throw refusal(response.status, await response.json().catch(() => null));
+  // A late 401 for a previous token must not sign out the current one.
+  if (response.status === 401 && sentToken === token) unauthorizedHandler(sentToken !== null);
+  throw toApiError(response.status, await response.json().catch(() => null));
 }
 
-/** Sends a request and reads the JSON it is answered with. */
-export async function call<T>(
+/** Sends a request and returns the parsed JSON of the response. */
+export async function requestJson<T>(
   method: string,
   path: string,
   body?: unknown,
@@ -65,32 +65,32 @@ export async function call<T>(
 ): Promise<T> {
   const headers = { ...(body === undefined ? {} : { "content-type": "application/json" }), ...init.headers };
   const payload = body === undefined ? undefined : JSON.stringify(body);
-  const response = await send(path, { ...init, method, headers, body: payload });
+  const response = await sendRequest(path, { ...init, method, headers, body: payload });
   const text = await response.text();
-  // What is only taken notice of is answered with nothing, whatever the status.
+  // Some endpoints return an empty body, whatever the status.
   if (text === "") return undefined as T;
   const answer = JSON.parse(text) as T;
-  // What takes long is answered with 200 before its outcome is known.
-  const late = (answer as { __error__?: Refusal } | null)?.__error__;
-  if (late) throw refusal(late.status ?? 500, late);
+  // Long-running requests are answered with 200 before their outcome is known, so an error is in the body.
+  const lateError = (answer as { __error__?: ErrorBody } | null)?.__error__;
+  if (lateError) throw toApiError(lateError.status ?? 500, lateError);
   return answer;
 }
 
-interface Refusal {
+interface ErrorBody {
   detail?: Json;
   code?: string;
   hint?: string;
   status?: number;
 }
 
-function refusal(status: number, told: Refusal | null): ApiError {
-  const detail = typeof told?.detail === "string" ? told.detail : `The server answered ${status}.`;
-  return new ApiError(status, told?.code ?? "unknown", detail, told?.hint ?? null);
+function toApiError(status: number, body: ErrorBody | null): ApiError {
+  const detail = typeof body?.detail === "string" ? body.detail : `The server answered ${status}.`;
+  return new ApiError(status, body?.code ?? "unknown", detail, body?.hint ?? null);
 }
 
-/** Puts values into a query; those that are undefined are left out. */
-export function query(values: Record<string, string | number | boolean | undefined>): string {
-  const given = Object.entries(values).filter(([, value]) => value !== undefined);
-  const text = new URLSearchParams(given.map(([key, value]) => [key, String(value)])).toString();
+/** Builds a query string; undefined values are left out. */
+export function queryString(values: Record<string, string | number | boolean | undefined>): string {
+  const entries = Object.entries(values).filter(([, value]) => value !== undefined);
+  const text = new URLSearchParams(entries.map(([key, value]) => [key, String(value)])).toString();
   return text ? `?${text}` : "";
 }

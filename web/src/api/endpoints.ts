@@ -1,9 +1,10 @@
-// The endpoints the page uses, one function each. They know paths and shapes and nothing of the screen.
-import { call, query, send } from "./client";
+// The endpoints that the page uses, one function each. They know paths and types, and nothing of the user
+// interface.
+import { requestJson, queryString, sendRequest } from "./client";
 import type {
   AgentInfo,
   AgentMd,
-  Context,
+  ContextUsage,
   DecidedHandoff,
   Decision,
   HandoffReview,
@@ -12,12 +13,12 @@ import type {
   JournalEvent,
   Json,
   JsonObject,
-  Lineage,
+  ThreadLineage,
   ListedHandoff,
   MemoryStats,
-  Models,
+  ModelCatalog,
   PendingHandoff,
-  Remembered,
+  RememberReceipt,
   Run,
   RunFeedback,
   SearchResults,
@@ -28,7 +29,7 @@ import type {
   ThreadState,
 } from "./types";
 
-const thread = (id: string) => `/api/threads/${id}`;
+const threadPath = (id: string) => `/api/threads/${id}`;
 
 export interface HistoryQuery {
   before_seq?: number;
@@ -39,100 +40,124 @@ export interface HistoryQuery {
 }
 
 export const api = {
-  agent: () => call<AgentInfo>("GET", "/api/agent"),
-  models: () => call<Models>("GET", "/api/models"),
-  /** Sends a session of another agent as it is. */
+  agent: () => requestJson<AgentInfo>("GET", "/api/agent"),
+  models: () => requestJson<ModelCatalog>("GET", "/api/models"),
+  /** Uploads a session file of another agent unchanged. */
   importSession: async (file: File, signal?: AbortSignal) => {
-    const path = `/api/import${query({ name: file.name })}`;
+    const path = `/api/import${queryString({ name: file.name })}`;
     const headers = { "content-type": "application/octet-stream" };
-    return (await (await send(path, { method: "POST", body: file, headers, signal })).json()) as ImportReport;
+    return (await (
+      await sendRequest(path, { method: "POST", body: file, headers, signal })
+    ).json()) as ImportReport;
   },
 
   threads: (q: { q?: string; state?: ThreadState; limit?: number; offset?: number }, signal?: AbortSignal) =>
-    call<ThreadRows>("GET", `/api/threads${query(q)}`, undefined, { signal }),
-  thread: (id: string) => call<ThreadDetail>("GET", thread(id)),
-  createThread: () => call<{ thread_id: string }>("POST", "/threads", {}),
-  renameThread: (id: string, name: string) => call<ThreadRow>("PATCH", thread(id), { name }),
-  /** With `keepalive` it is sent even when the page is being closed. */
-  deleteThread: (id: string, init?: RequestInit) => call<void>("DELETE", `/threads/${id}`, undefined, init),
-  forkThread: (id: string, keep_seq?: number) => call<ThreadRow>("POST", `${thread(id)}/fork`, { keep_seq }),
-  rewind: (id: string, keep_seq: number) => call<JsonObject>("POST", `${thread(id)}/rewind`, { keep_seq }),
-  exportThread: (id: string, format: "md" | "json") => send(`${thread(id)}/export${query({ format })}`),
-  artifact: (id: string, sha256: string) => send(`${thread(id)}/artifacts/${sha256}`),
-  lineage: (id: string) => call<Lineage>("GET", `${thread(id)}/lineage`),
+    requestJson<ThreadRows>("GET", `/api/threads${queryString(q)}`, undefined, { signal }),
+  thread: (id: string) => requestJson<ThreadDetail>("GET", threadPath(id)),
+  createThread: () => requestJson<{ thread_id: string }>("POST", "/threads", {}),
+  renameThread: (id: string, name: string) => requestJson<ThreadRow>("PATCH", threadPath(id), { name }),
+  /** With `keepalive`, the browser sends the request even while the page is being closed. */
+  deleteThread: (id: string, init?: RequestInit) =>
+    requestJson<void>("DELETE", `/threads/${id}`, undefined, init),
+  forkThread: (id: string, keep_seq?: number) =>
+    requestJson<ThreadRow>("POST", `${threadPath(id)}/fork`, { keep_seq }),
+  rewind: (id: string, keep_seq: number) =>
+    requestJson<JsonObject>("POST", `${threadPath(id)}/rewind`, { keep_seq }),
+  exportThread: (id: string, format: "md" | "json") =>
+    sendRequest(`${threadPath(id)}/export${queryString({ format })}`),
+  artifact: (id: string, sha256: string) => sendRequest(`${threadPath(id)}/artifacts/${sha256}`),
+  lineage: (id: string) => requestJson<ThreadLineage>("GET", `${threadPath(id)}/lineage`),
 
   history: (id: string, q: HistoryQuery = {}) =>
-    call<HistoryPage>("GET", `${thread(id)}/history${query({ ...q })}`),
+    requestJson<HistoryPage>("GET", `${threadPath(id)}/history${queryString({ ...q })}`),
   markerMessages: (id: string, seq: number, q: HistoryQuery = {}) =>
-    call<HistoryPage>("GET", `${thread(id)}/history/markers/${seq}/messages${query({ ...q })}`),
-  /** The threads in which the sub-agents of its calls work. */
+    requestJson<HistoryPage>(
+      "GET",
+      `${threadPath(id)}/history/markers/${seq}/messages${queryString({ ...q })}`,
+    ),
+  /** Returns the threads of the sub-agents that this thread's calls started. */
   subagents: (id: string) =>
-    call<{ subagents: { call_id: string; thread_id: string }[] }>("GET", `${thread(id)}/subagents`),
-  context: (id: string) => call<Context>("GET", `${thread(id)}/context`),
+    requestJson<{ subagents: { call_id: string; thread_id: string }[] }>(
+      "GET",
+      `${threadPath(id)}/subagents`,
+    ),
+  context: (id: string) => requestJson<ContextUsage>("GET", `${threadPath(id)}/context`),
   compact: (id: string, options: { focus?: string; keep?: { messages: number } } = {}) =>
-    call<{ outcome: string; reason?: string }>("POST", `${thread(id)}/compact`, options),
-  uncompact: (id: string) => call<JsonObject>("POST", `${thread(id)}/uncompact`, {}),
+    requestJson<{ outcome: string; reason?: string }>("POST", `${threadPath(id)}/compact`, options),
+  uncompact: (id: string) => requestJson<JsonObject>("POST", `${threadPath(id)}/uncompact`, {}),
 
-  /** Begins a turn; the page follows the thread, so nothing is streamed back here. */
+  /**
+   * Starts a run with a message. Its events arrive on the thread's stream, so the response is not streamed.
+   */
   run: (id: string, text: string) =>
-    call<Run>("POST", `/threads/${id}/runs`, {
+    requestJson<Run>("POST", `/threads/${id}/runs`, {
       assistant_id: "agent",
       input: { messages: [{ role: "user", content: text }] },
       stream_resumable: true,
       stream_subgraphs: true,
     }),
-  /** Goes on where the last run failed or was stopped; nothing is said anew. */
-  again: (id: string) =>
-    call<Run>("POST", `/threads/${id}/runs`, {
+  /** Restarts after a failed or stopped run, without a new message. */
+  retry: (id: string) =>
+    requestJson<Run>("POST", `/threads/${id}/runs`, {
       assistant_id: "agent",
       input: null,
       stream_resumable: true,
       stream_subgraphs: true,
     }),
-  /** Moves a thread to the server's folder and asks about the calls of this question again, if it still waits. */
-  rehome: (id: string, interruptId: string) =>
-    call<{ thread_id: string; run_id: string; workspace: string | null }>("POST", `${thread(id)}/rehome`, {
-      interrupt_id: interruptId,
-    }),
-  /** Answers a question that is not a handoff's. */
+  /**
+   * Moves a thread to the server's folder. If the given question is still pending, the server asks it again.
+   */
+  moveThread: (id: string, interruptId: string) =>
+    requestJson<{ thread_id: string; run_id: string; workspace: string | null }>(
+      "POST",
+      `${threadPath(id)}/rehome`,
+      {
+        interrupt_id: interruptId,
+      },
+    ),
+  /** Answers a question that is not about a handoff. */
   resume: (id: string, interruptId: string, decisions: Decision[]) =>
-    call<Run>("POST", `/threads/${id}/runs`, {
+    requestJson<Run>("POST", `/threads/${id}/runs`, {
       assistant_id: "agent",
       command: { resume: { [interruptId]: { decisions } } },
       stream_resumable: true,
       stream_subgraphs: true,
     }),
   runs: (id: string, limit = 20, offset = 0) =>
-    call<Run[]>("GET", `/threads/${id}/runs${query({ limit, offset })}`),
-  runOf: (id: string, run: string) => call<Run>("GET", `/threads/${id}/runs/${run}`),
+    requestJson<Run[]>("GET", `/threads/${id}/runs${queryString({ limit, offset })}`),
+  getRun: (id: string, run: string) => requestJson<Run>("GET", `/threads/${id}/runs/${run}`),
   cancel: (id: string, run: string) =>
-    call<Json>("POST", `/threads/${id}/runs/${run}/cancel?wait=false&action=interrupt`),
+    requestJson<Json>("POST", `/threads/${id}/runs/${run}/cancel?wait=false&action=interrupt`),
   runEvents: (id: string, run: string, after?: number) =>
-    call<{ events: JournalEvent[]; next_after: number | null }>(
+    requestJson<{ events: JournalEvent[]; next_after: number | null }>(
       "GET",
-      `${thread(id)}/runs/${run}/events${query({ after, limit: 1000 })}`,
+      `${threadPath(id)}/runs/${run}/events${queryString({ after, limit: 1000 })}`,
     ),
-  rate: (id: string, run: string, rating: 1 | -1, comment: string | null) =>
-    call<{ feedback: RunFeedback }>("PUT", `${thread(id)}/runs/${run}/feedback`, { rating, comment }),
-  unrate: (id: string, run: string) => call<void>("DELETE", `${thread(id)}/runs/${run}/feedback`),
+  putFeedback: (id: string, run: string, rating: 1 | -1, comment: string | null) =>
+    requestJson<{ feedback: RunFeedback }>("PUT", `${threadPath(id)}/runs/${run}/feedback`, {
+      rating,
+      comment,
+    }),
+  deleteFeedback: (id: string, run: string) =>
+    requestJson<void>("DELETE", `${threadPath(id)}/runs/${run}/feedback`),
 
-  handOff: (id: string, options: { goal?: string; messages?: number; preview?: boolean } = {}) =>
-    call<PendingHandoff>("POST", `${thread(id)}/handoffs`, options),
+  createHandoff: (id: string, options: { goal?: string; messages?: number; preview?: boolean } = {}) =>
+    requestJson<PendingHandoff>("POST", `${threadPath(id)}/handoffs`, options),
   handoffs: (q: { status?: string; thread_id?: string; limit?: number } = {}) =>
-    call<{ handoffs: ListedHandoff[] }>("GET", `/api/handoffs${query(q)}`),
-  handoff: (id: string) => call<HandoffReview>("GET", `/api/handoffs/${id}`),
+    requestJson<{ handoffs: ListedHandoff[] }>("GET", `/api/handoffs${queryString(q)}`),
+  handoff: (id: string) => requestJson<HandoffReview>("GET", `/api/handoffs/${id}`),
   decideHandoff: (id: string, decision: Decision) =>
-    call<DecidedHandoff>("POST", `/api/handoffs/${id}/decision`, { decisions: [decision] }),
+    requestJson<DecidedHandoff>("POST", `/api/handoffs/${id}/decision`, { decisions: [decision] }),
 
   search: (
     q: { q: string; kinds?: string; thread_id?: string; since?: string; limit?: number },
     signal?: AbortSignal,
-  ) => call<SearchResults>("GET", `/api/search${query(q)}`, undefined, { signal }),
-  memory: () => call<MemoryStats>("GET", "/api/memory"),
-  agentMd: () => call<AgentMd>("GET", "/api/memory/agent_md"),
+  ) => requestJson<SearchResults>("GET", `/api/search${queryString(q)}`, undefined, { signal }),
+  memory: () => requestJson<MemoryStats>("GET", "/api/memory"),
+  agentMd: () => requestJson<AgentMd>("GET", "/api/memory/agent_md"),
   writeAgentMd: (text: string, sha256: string) =>
-    call<AgentMd>("PUT", "/api/memory/agent_md", { text, sha256 }),
-  remember: (text: string) => call<Remembered>("POST", "/api/memory/remember", { text }),
+    requestJson<AgentMd>("PUT", "/api/memory/agent_md", { text, sha256 }),
+  addMemory: (text: string) => requestJson<RememberReceipt>("POST", "/api/memory/remember", { text }),
   summaries: (limit = 20) =>
-    call<{ summaries: StoredSummary[] }>("GET", `/api/memory/summaries${query({ limit })}`),
+    requestJson<{ summaries: StoredSummary[] }>("GET", `/api/memory/summaries${queryString({ limit })}`),
 };

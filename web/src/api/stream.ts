@@ -1,44 +1,50 @@
-// A stream of server-sent events over fetch, for which alone a header can be set. It reads one connection and ends with it;
-// trying again is the caller's.
-import { send } from "./client";
+// Server-sent events over `fetch`, because `EventSource` cannot set headers. It reads one connection to its
+// end; reconnecting is up to the caller.
+import { sendRequest } from "./client";
 
-/** Milliseconds without a byte after which a connection counts as lost; the server sends a comment every five seconds. */
+/**
+ * Milliseconds without data after which a connection counts as lost. The server sends a comment every five
+ * seconds.
+ */
 export const SILENCE_MS = 15_000;
 
-/** One event as it came. */
+/** One server-sent event. */
 export interface ServerEvent {
   event: string;
   id: string | null;
   data: string;
 }
 
-/** Opens the stream and gives each event to `tell`; returns when it ends, throws when it fails. */
-export async function follow(
+/**
+ * Opens the stream and passes each event to `onEvent`. Returns when the server ends the stream, throws when
+ * it fails.
+ */
+export async function readEvents(
   path: string,
   init: RequestInit & { signal: AbortSignal },
-  tell: (event: ServerEvent) => void,
-  opened: () => void = () => undefined,
+  onEvent: (event: ServerEvent) => void,
+  onOpen: () => void = () => undefined,
 ): Promise<void> {
-  const response = await send(path, init);
+  const response = await sendRequest(path, init);
   const reader = response.body?.getReader();
   if (!reader) return;
-  opened();
+  onOpen();
   const decoder = new TextDecoder();
-  const parser = new Parser(tell);
+  const parser = new EventStreamParser(onEvent);
   for (;;) {
-    const read = await withinSilence(reader, init.signal);
+    const read = await readWithTimeout(reader, init.signal);
     if (read.done) return;
     parser.push(decoder.decode(read.value, { stream: true }));
   }
 }
 
-async function withinSilence(reader: ReadableStreamDefaultReader<Uint8Array>, signal: AbortSignal) {
+async function readWithTimeout(reader: ReadableStreamDefaultReader<Uint8Array>, signal: AbortSignal) {
   let timer: ReturnType<typeof setTimeout> | undefined;
-  const silent = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error("nothing was heard for a while")), SILENCE_MS);
+  const timeout = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error("no data received")), SILENCE_MS);
   });
   try {
-    return await Promise.race([reader.read(), silent]);
+    return await Promise.race([reader.read(), timeout]);
   } catch (error) {
     if (!signal.aborted) void reader.cancel().catch(() => undefined);
     throw error;
@@ -47,34 +53,35 @@ async function withinSilence(reader: ReadableStreamDefaultReader<Uint8Array>, si
   }
 }
 
-/** Puts events together from pieces of text that may end anywhere. */
-export class Parser {
-  private rest = "";
-  private event = "message";
-  private id: string | null = null;
-  private data: string[] = [];
+/** Incremental parser of server-sent events. Chunks may be split anywhere. */
+export class EventStreamParser {
+  #partialLine = "";
+  #event = "message";
+  #id: string | null = null;
+  #data: string[] = [];
 
-  constructor(private readonly tell: (event: ServerEvent) => void) {}
+  constructor(private readonly onEvent: (event: ServerEvent) => void) {}
 
   push(text: string): void {
-    const lines = (this.rest + text).split(/\r\n|\n|\r(?!$)/);
-    this.rest = lines.pop() ?? "";
-    for (const line of lines) this.line(line);
+    const lines = (this.#partialLine + text).split(/\r\n|\n|\r(?!$)/);
+    this.#partialLine = lines.pop() ?? "";
+    for (const line of lines) this.#processLine(line);
   }
 
-  private line(line: string): void {
+  #processLine(line: string): void {
     if (line === "") {
-      if (this.data.length > 0) this.tell({ event: this.event, id: this.id, data: this.data.join("\n") });
-      this.event = "message";
-      this.data = [];
+      if (this.#data.length > 0)
+        this.onEvent({ event: this.#event, id: this.#id, data: this.#data.join("\n") });
+      this.#event = "message";
+      this.#data = [];
       return;
     }
     if (line.startsWith(":")) return;
     const colon = line.indexOf(":");
     const field = colon < 0 ? line : line.slice(0, colon);
     const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
-    if (field === "event") this.event = value;
-    else if (field === "id") this.id = value;
-    else if (field === "data") this.data.push(value);
+    if (field === "event") this.#event = value;
+    else if (field === "id") this.#id = value;
+    else if (field === "data") this.#data.push(value);
   }
 }

@@ -1,9 +1,9 @@
-// The shapes of the HTTP API that the page reads, as /openapi.json has them. Nothing here is made up by the page.
+// The types of the HTTP API, as specified in /openapi.json.
 
-/** How a thread stands, in the words of the list. */
+/** The state of a thread in the thread list. */
 export type ThreadState = "running" | "needs_you" | "stopped" | "idle" | "error";
 
-/** A thread in the list. */
+/** A thread in the thread list. */
 export interface ThreadRow {
   thread_id: string;
   name: string | null;
@@ -16,33 +16,33 @@ export interface ThreadRow {
   tokens: number | null;
   parent_id: string | null;
   parent_kind: "handoff" | "fork" | "subagent" | null;
-  /** What the parent is called. */
+  /** The title of the parent thread. */
   parent_title?: string | null;
   handoff_id: string | null;
   pending_handoff_id: string | null;
   created_at: string;
   updated_at: string;
-  /** What sort of session it was imported from. */
+  /** The format of the session that the thread was imported from. */
   source?: string | null;
 }
 
-/** One task of the agent's list. */
+/** One task of the agent's task list. */
 export interface Todo {
   content: string;
   status: "pending" | "in_progress" | "completed";
 }
 
-/** One thread, with what a page that shows it has to know beside its messages. */
+/** One thread with everything its page needs besides the messages. */
 export interface ThreadDetail extends ThreadRow {
-  /** What waits for a person. */
+  /** The questions that wait for an answer. */
   interrupts: Interrupt[];
-  /** The folder of the calls that wait; absent where none do. */
+  /** The folder of the pending calls; absent if there are none. */
   workspace?: CallWorkspace | null;
   todos: Todo[];
   active_run: { run_id: string; status: string; created_at: string } | null;
-  /** How many runs wait in line. */
+  /** The number of queued runs. */
   pending_runs: number;
-  /** The newest run, and why it failed if it did. */
+  /** The newest run, with the error if it failed. */
   last_run: {
     run_id: string;
     status: string;
@@ -52,7 +52,7 @@ export interface ThreadDetail extends ThreadRow {
   } | null;
 }
 
-/** A page of the list. */
+/** A page of the thread list. */
 export interface ThreadRows {
   threads: ThreadRow[];
   total: number;
@@ -61,15 +61,15 @@ export interface ThreadRows {
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 export type JsonObject = { [key: string]: Json };
 
-/** One piece of a message's content. */
-export type Block =
+/** One content block of a message. */
+export type ContentBlock =
   | { type: "text"; text: string }
   | { type: "thinking"; text: string }
   | { type: "tool_call"; id: string; name: string; args: JsonObject }
   | { type: "media"; media_type: string; sha256?: string; bytes?: number }
   | { type: "opaque"; [key: string]: Json };
 
-export interface Usage {
+export interface TokenUsage {
   input_tokens: number;
   output_tokens: number;
   cache_read_tokens: number;
@@ -94,28 +94,28 @@ interface EntryBase {
 
 export interface HumanEntry extends EntryBase {
   type: "human";
-  content: Block[];
+  content: ContentBlock[];
 }
 export interface AiEntry extends EntryBase {
   type: "ai";
-  content: Block[];
+  content: ContentBlock[];
   model?: string;
-  usage?: Usage;
+  usage?: TokenUsage;
   stop?: string;
-  /** Whether it was cut off: stopped, killed or failed midway. */
+  /** True if the message was cut off because its run was stopped, killed or failed. */
   incomplete?: boolean;
   duration_ms?: number;
-  /** Absent where there is no feedback to give. */
+  /** Absent if the entry cannot be rated. */
   feedback?: RunFeedback | null;
 }
 export interface ToolEntry extends EntryBase {
   type: "tool";
   call_id: string;
   name?: string;
-  content: Block[];
+  content: ContentBlock[];
   status: "success" | "error";
   duration_ms?: number;
-  /** The call, where it is on another page. */
+  /** The call, if it is not on this page of the history. */
   call?: { seq: number; id: string; name: string; args: JsonObject };
 }
 export interface MarkerEntry extends EntryBase {
@@ -133,7 +133,7 @@ export interface MarkerEntry extends EntryBase {
   previous_seq?: number;
   duration_ms: number;
 }
-export interface UndoneEntry extends EntryBase {
+export interface CompactionUndoneEntry extends EntryBase {
   type: "summary_undone";
   marker_seq: number;
 }
@@ -156,13 +156,13 @@ export interface ImportedEntry extends EntryBase {
   type: "imported_boundary" | "imported_summary";
   text: string;
 }
-/** An entry of a history. */
-export type Entry =
+/** An entry of the history. */
+export type HistoryEntry =
   | HumanEntry
   | AiEntry
   | ToolEntry
   | MarkerEntry
-  | UndoneEntry
+  | CompactionUndoneEntry
   | CompactionFailedEntry
   | ArchivedEntry
   | ImportedEntry;
@@ -170,7 +170,7 @@ export type Entry =
 export interface HistoryPage {
   thread_id: string;
   source: string;
-  entries: Entry[];
+  entries: HistoryEntry[];
   has_more: boolean;
   has_more_before: boolean;
   has_more_after: boolean;
@@ -178,8 +178,8 @@ export interface HistoryPage {
   last_seq: number | null;
 }
 
-/** What the next request to the model would hold. */
-export interface Context {
+/** The estimated content of the next request to the model. */
+export interface ContextUsage {
   thread_id: string;
   model: string | null;
   window_tokens: number | null;
@@ -190,7 +190,7 @@ export interface Context {
   condensed: { marker_seq: number; last_seq: number; part: string } | null;
 }
 
-/** An event of the journal, as a trace shows it. */
+/** An event of the journal. */
 export interface JournalEvent {
   thread_id: string;
   seq: number;
@@ -207,31 +207,32 @@ export interface ActionRequest {
   name: string;
   description: string;
   args: JsonObject;
-  /** What helps to decide: `call_id`, `command` or `diff`, `warnings`, `rule`, `subagent`. */
+  /**
+   * Additional information for the reviewer: `call_id`, `command` or `diff`, `warnings`, `rule`, `subagent`.
+   */
   details?: JsonObject;
 }
 export interface ReviewConfig {
   action_name: string;
   allowed_decisions: string[];
 }
-/** A question that waits for a person. */
+/** A question that waits for an answer. */
 export interface Interrupt {
   id: string;
   value: {
     middleware_source?: string;
     action_requests: ActionRequest[];
     review_configs: ReviewConfig[];
-    /** The folder in which the calls were proposed, and in which they are made once approved. */
+    /** The folder in which the calls were proposed, and in which they run once approved. */
     workspace?: string | null;
   };
 }
-/** The folder of calls that wait. */
+/** The folder of the pending calls. */
 export interface CallWorkspace {
   path: string;
-  /** Whether it exists on the server's machine. */
+  /** True if the folder exists on the server. */
   exists: boolean;
-  /** The folder the server works in. */
-  /** The folder to go on in; none where the caller's agent has no folder. */
+  /** The server's own folder, which the thread can be moved to. Null if the agent has none. */
   server_path: string | null;
 }
 /** The answer to one action request. */
@@ -334,7 +335,7 @@ export interface DecidedHandoff {
   run: { run_id: string; status: string; error: string | null };
 }
 
-export interface Relative {
+export interface LineageThread {
   thread_id: string;
   parent_id: string | null;
   parent_kind: "handoff" | "fork" | null;
@@ -347,25 +348,25 @@ export interface Relative {
   created_at: string;
   updated_at: string;
 }
-export interface Lineage {
+export interface ThreadLineage {
   thread_id: string;
   root_thread_id: string;
-  threads: Relative[];
+  threads: LineageThread[];
   is_complete: boolean;
 }
 
-interface Beside {
+interface AdjacentMessage {
   seq: number;
   speaker: string;
   tool?: string;
   text: string;
 }
-interface HitBase {
+interface SearchHitBase {
   created_at: string;
   score: number;
   snippet: string;
 }
-export type Hit = HitBase &
+export type SearchHit = SearchHitBase &
   (
     | {
         kind: "message";
@@ -373,8 +374,8 @@ export type Hit = HitBase &
         seq: number;
         speaker: string;
         tool?: string;
-        before: Beside | null;
-        after: Beside | null;
+        before: AdjacentMessage | null;
+        after: AdjacentMessage | null;
       }
     | { kind: "summary"; summary_id: string; thread_id: string | null; first_turn: number; last_turn: number }
     | { kind: "handoff"; handoff_id: string; parent_thread_id: string; child_thread_id: string }
@@ -382,7 +383,7 @@ export type Hit = HitBase &
   );
 export interface SearchResults {
   words: string[];
-  hits: Hit[];
+  hits: SearchHit[];
 }
 
 export interface MemoryStats {
@@ -399,16 +400,16 @@ export interface AgentMd {
   is_cut: boolean;
 }
 
-/** What became of a sentence that was to be kept. */
-export interface Remembered {
+/** The result of adding a sentence to agent.md. */
+export interface RememberReceipt {
   line: string;
   was_known: boolean;
-  /** Secrets that were kept out of it. */
+  /** The number of secrets that were redacted. */
   withheld: number;
   bytes: number;
   bytes_max: number;
 }
-/** A summary that stands for old turns. */
+/** A summary of old messages in medium-term memory. */
 export interface StoredSummary {
   id: string;
   agent_id: string;
@@ -416,15 +417,15 @@ export interface StoredSummary {
   turn_range_start: number;
   turn_range_end: number;
   created_at: string;
-  /** The thread of its first turn; `null` when that was deleted. */
+  /** The thread of the first message, or null if it was deleted. */
   thread_id: string | null;
-  /** The place of its first turn there. */
+  /** The position of the first message in its thread. */
   first_seq?: number | null;
-  /** How many turns it stands for. */
+  /** The number of messages that the summary covers. */
   turns: number;
 }
 
-/** A run, as the Agent Server API has it. */
+/** A run, as defined by the Agent Server API. */
 export interface Run {
   run_id: string;
   thread_id: string;
@@ -432,11 +433,11 @@ export interface Run {
   created_at: string;
   updated_at: string;
   metadata: JsonObject;
-  /** What it was asked with; a message is in here until the run begins. */
+  /** The input of the run. A message is only here until the run starts. */
   kwargs?: { input: { messages?: { content: Json }[] } | null };
 }
 
-/** Who answers here. */
+/** The agent of this server. */
 export interface AgentInfo {
   assistant_id: string;
   user_id: string | null;
@@ -445,17 +446,17 @@ export interface AgentInfo {
   version: string;
 }
 
-/** Which models there are to work with. */
-export interface Models {
-  /** `provider/name`; null when none is set. */
+/** The models that can be used. */
+export interface ModelCatalog {
+  /** The default model as `provider/name`, or null if none is set. */
   default: string | null;
   default_from: string | null;
-  /** Why the default cannot be used. */
+  /** The reason why the default model cannot be used. */
   problem: string | null;
   providers: { provider: string; configured: boolean; reason: string | null }[];
 }
 
-/** What became of a session file. */
+/** The result of importing a session file. */
 export interface ImportReport {
   threads: {
     thread_id: string;

@@ -1,27 +1,27 @@
-// What is open beside the places: the list of threads where the screen is too narrow for it to be there always, and the keys.
+// Layout state that all pages share: the thread sidebar and the keyboard help.
 const narrow = matchMedia("(max-width: 800px)");
 
-class Layout {
+class LayoutState {
   open = $state(false);
   help = $state(false);
-  /** Whether somebody put the list away on a wide screen. */
-  away = $state(false);
+  /** True if the sidebar is collapsed on a wide screen. */
+  isCollapsed = $state(false);
   narrow = $state(narrow.matches);
 
   constructor() {
     narrow.addEventListener("change", () => (this.narrow = narrow.matches));
   }
-  /** Whether the list is out of sight. */
+  /** True if the sidebar is hidden. */
   get hidden() {
-    return this.narrow ? !this.open : this.away;
+    return this.narrow ? !this.open : this.isCollapsed;
   }
   toggle() {
     if (this.narrow) this.open = !this.open;
-    else this.away = !this.away;
+    else this.isCollapsed = !this.isCollapsed;
   }
   close() {
     this.open = false;
   }
 }
 
-export const layout = new Layout();
+export const layout = new LayoutState();

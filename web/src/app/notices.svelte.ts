@@ -1,11 +1,14 @@
-// Short messages at the edge of the page: what was done, what failed and what to do next, what can be undone.
+// Notices (toasts): results, errors with hints, and actions that can be undone.
 import { ApiError } from "../api/client";
 
-/** Milliseconds for which a message stays; one that can be undone stays as long as it can. */
+/**
+ * Milliseconds for which a notice is shown. A notice with an undo action stays as long as undoing is
+ * possible.
+ */
 const NOTICE_MS = 6_000;
 
-/** Messages that are shown at once, beyond those that can be acted upon. */
-const SHOWN_MAX = 4;
+/** The maximum number of notices without an action. */
+const NOTICES_MAX = 4;
 
 export interface Notice {
   id: number;
@@ -16,14 +19,14 @@ export interface Notice {
 }
 
 export const notices = $state<{ shown: Notice[] }>({ shown: [] });
-let last = 0;
+let lastId = 0;
 
-/** Shows a message; `action` is a button beside it. Returns what takes it away. */
+/** Shows a notice; `action` adds a button. Returns a function that dismisses the notice. */
 export function notify(
   text: string,
   options: { hint?: string | null; tone?: Notice["tone"]; action?: Notice["action"]; ms?: number } = {},
 ): () => void {
-  const id = ++last;
+  const id = ++lastId;
   const {
     hint = null,
     tone = "plain",
@@ -33,21 +36,24 @@ export function notify(
   const dismiss = () => {
     notices.shown = notices.shown.filter((notice) => notice.id !== id);
   };
-  notices.shown = fitting([...notices.shown, { id, text, hint, tone, action }]);
+  notices.shown = trimNotices([...notices.shown, { id, text, hint, tone, action }]);
   setTimeout(dismiss, ms);
   return dismiss;
 }
 
-/** Leaves the oldest messages out where there are too many; never one with a button, for that may be the only way back. */
-function fitting(all: Notice[]): Notice[] {
-  const isNewest = (at: number) => at >= all.length - SHOWN_MAX;
-  return all.filter((notice, at) => notice.action !== null || isNewest(at));
+/**
+ * Drops the oldest notices beyond the limit. Notices with an action are kept, because they may be the only
+ * way to undo it.
+ */
+function trimNotices(all: Notice[]): Notice[] {
+  const isRecent = (at: number) => at >= all.length - NOTICES_MAX;
+  return all.filter((notice, at) => notice.action !== null || isRecent(at));
 }
 
-/** Shows why something failed, in the server's words. What was given up on purpose is no failure. */
-export function failed(what: string, error: unknown): void {
+/** Shows an error with the server's message. Aborted requests are not errors. */
+export function notifyError(action: string, error: unknown): void {
   if (error instanceof DOMException && error.name === "AbortError") return;
   const hint = error instanceof ApiError ? error.hint : null;
   const reason = error instanceof Error ? error.message : String(error);
-  notify(`${what}: ${reason}`, { hint, tone: "bad" });
+  notify(`${action}: ${reason}`, { hint, tone: "bad" });
 }

@@ -10,7 +10,7 @@ beforeAll(async () => {
   texts = () => module.notices.shown.map(({ text }) => text);
 });
 
-test("what can be undone is never pushed away, other messages are", () => {
+test("only notices without an action are dropped", () => {
   notify("first");
   for (let count = 0; count < 6; count++)
     notify(`deleted ${count}`, { action: { label: "Undo", run: () => undefined } });

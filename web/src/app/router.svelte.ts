@@ -1,5 +1,5 @@
-// Where in the page one is, as the address says behind the `#`. What is drawn there is App's.
-import { showToken } from "../api/client";
+// The router: parses the URL fragment into the current route. `App.svelte` renders the route.
+import { setToken } from "../api/client";
 
 export type Route =
   | { page: "home" }
@@ -12,8 +12,8 @@ export type Route =
   | { page: "memory"; summary: string | null }
   | { page: "unknown" };
 
-/** The addresses of the page's places. */
-export const to = {
+/** Builds the addresses of the pages. */
+export const paths = {
   home: () => "#/",
   thread: (id: string, at?: number) => `#/threads/${id}${at === undefined ? "" : `?at=${at}`}`,
   lineage: (id: string) => `#/threads/${id}/lineage`,
@@ -27,8 +27,8 @@ export const to = {
   memory: (summary?: string) => `#/memory${summary ? `?summary=${encodeURIComponent(summary)}` : ""}`,
 };
 
-/** Reads an address. */
-export function parse(hash: string): Route {
+/** Parses an address into a route. */
+export function parseRoute(hash: string): Route {
   const [path = "", search = ""] = hash.replace(/^#/, "").split("?", 2);
   const query = new URLSearchParams(search);
   const parts = path.split("/").filter(Boolean);
@@ -47,36 +47,40 @@ export function parse(hash: string): Route {
   return { page: "unknown" };
 }
 
-let whenTaken: () => void = () => undefined;
+let tokenHandler: () => void = () => undefined;
 
-/** Says what happens when an address with a token is opened where the page is already. */
-export function onToken(then: () => void): void {
-  whenTaken = then;
+/** Sets the handler for an address with a token that is opened while the page is already loaded. */
+export function onToken(handler: () => void): void {
+  tokenHandler = handler;
 }
 
-takeToken();
-export const router = $state<{ route: Route }>({ route: parse(location.hash) });
+consumeToken();
+export const router = $state<{ route: Route }>({ route: parseRoute(location.hash) });
 
 addEventListener("hashchange", () => {
-  const isTaken = takeToken();
-  router.route = parse(location.hash);
-  if (isTaken) whenTaken();
+  const hasToken = consumeToken();
+  router.route = parseRoute(location.hash);
+  if (hasToken) tokenHandler();
 });
 
-/** Goes to an address of `to`. */
-export function go(address: string, how: "push" | "replace" = "push"): void {
-  if (how === "push") location.hash = address;
+/** Navigates to an address built by `paths`. */
+export function navigate(address: string, mode: "push" | "replace" = "push"): void {
+  if (mode === "push") location.hash = address;
   else {
     history.replaceState(null, "", address);
-    router.route = parse(address);
+    router.route = parseRoute(address);
   }
 }
 
-/** `segue serve` prints an address with the token behind the `#`, where no server and no log sees it; it leaves the address at once. Returns whether there was one. */
-function takeToken(): boolean {
-  const found = /^#token=([A-Za-z0-9_.-]+)$/.exec(location.hash)?.[1];
-  if (!found) return false;
-  showToken(found);
+/**
+ * Reads the token from the address that `segue serve` prints, and removes it from the address bar. It is in
+ * the fragment because fragments are not sent to servers or written to their logs. Returns true if there was
+ * a token.
+ */
+function consumeToken(): boolean {
+  const token = /^#token=([A-Za-z0-9_.-]+)$/.exec(location.hash)?.[1];
+  if (!token) return false;
+  setToken(token);
   history.replaceState(null, "", `${location.pathname}#/`);
   return true;
 }

@@ -1,79 +1,79 @@
-// What the whole page knows: whether it was let in, who answers, whether the server is there, what waits for a person.
-import { ApiError, keepToken, onRefused, showToken } from "../api/client";
+// Global state: the sign-in, the agent, the connection to the server, and pending handoffs and questions.
+import { ApiError, storeToken, onUnauthorized, setToken } from "../api/client";
 import { api } from "../api/endpoints";
 import type { AgentInfo, ListedHandoff } from "../api/types";
 import { onToken } from "./router.svelte";
 
-/** Milliseconds between looks at what waits for a person; none while nobody looks at the page. */
-const LOOK_EVERY_MS = 5_000;
+/** Milliseconds between two requests for pending items while the page is visible. */
+const POLL_MS = 5_000;
 
 export const session = $state<{
-  /** `asking` until the server has answered once; `refused` when it wants a token. */
-  state: "asking" | "refused" | "in";
-  /** Why the last secret did not let us in. */
+  /** `connecting` until the first response; `signed-out` if the server requires a token. */
+  state: "connecting" | "signed-out" | "signed-in";
+  /** The reason why the last token was not accepted. */
   problem: string | null;
   agent: AgentInfo | null;
-  /** Whether the last request reached the server. */
+  /** True if the last request reached the server. */
   online: boolean;
   pending: ListedHandoff[];
-  /** How many threads wait for a person: for a handoff's decision or for an approval. */
+  /** The number of threads that wait for a decision on a handoff or for an approval. */
   waiting: number;
-}>({ state: "asking", problem: null, agent: null, online: true, pending: [], waiting: 0 });
+}>({ state: "connecting", problem: null, agent: null, online: true, pending: [], waiting: 0 });
 
 let timer: ReturnType<typeof setTimeout> | undefined;
 
-onRefused((isShown) => {
-  session.state = "refused";
-  session.problem = isShown ? "This token or key was not accepted." : null;
+onUnauthorized((hasToken) => {
+  session.state = "signed-out";
+  session.problem = hasToken ? "Invalid token or key." : null;
 });
-onToken(() => void enter());
+onToken(() => void connect());
 
-/** Looks whether the server lets us in, and from then on what waits. */
-export async function enter(): Promise<void> {
+/** Connects to the server and starts polling for pending items. */
+export async function connect(): Promise<void> {
   clearTimeout(timer);
   try {
     session.agent = await api.agent();
-    keepToken();
-    session.state = "in";
+    storeToken();
+    session.state = "signed-in";
     session.problem = null;
     session.online = true;
-    await look();
+    await refreshSession();
   } catch (error) {
-    session.online = isThere(error);
-    if (session.state !== "refused") timer = setTimeout(() => void enter(), LOOK_EVERY_MS);
+    session.online = isReachable(error);
+    if (session.state !== "signed-out") timer = setTimeout(() => void connect(), POLL_MS);
     else if (error instanceof ApiError && error.status !== 401) session.problem = error.message;
   }
 }
 
-/** Enters with a secret that a person typed; until the server takes it, nothing but the sign-in is there. */
-export async function enterWith(secret: string): Promise<void> {
+/** Signs in with the given token. The sign-in page stays until the server accepts it. */
+export async function signIn(secret: string): Promise<void> {
   session.problem = null;
-  showToken(secret);
-  await enter();
+  setToken(secret);
+  await connect();
 }
 
-const isThere = (error: unknown) => !(error instanceof ApiError && error.status === 0);
+const isReachable = (error: unknown) => !(error instanceof ApiError && error.status === 0);
 
-/** Looks at once; whoever changed something calls it. */
-export async function look(): Promise<void> {
+/** Refreshes the pending items immediately. Call it after every change that affects them. */
+export async function refreshSession(): Promise<void> {
   clearTimeout(timer);
   try {
-    // Nobody looks: nothing is asked, and nothing is learnt about the server.
+    // Hidden pages send no requests, so `online` keeps its value.
     if (document.visibilityState === "visible") {
-      await lookOnce();
+      await fetchPending();
       session.online = true;
     }
   } catch (error) {
-    session.online = isThere(error);
+    session.online = isReachable(error);
   }
-  if (session.state !== "refused") timer = setTimeout(() => void look(), LOOK_EVERY_MS);
+  if (session.state !== "signed-out") timer = setTimeout(() => void refreshSession(), POLL_MS);
 }
 
 document.addEventListener("visibilitychange", () => {
-  if (session.state === "in" && document.visibilityState === "visible") void look();
+  if (session.state === "signed-in" && document.visibilityState === "visible") void refreshSession();
 });
 
-async function lookOnce(): Promise<void> {
+async function fetchPending(): Promise<void> {
   const [{ handoffs }, { total }] = await Promise.all([
     api.handoffs(),
     api.threads({ state: "needs_you", limit: 1 }),
@@ -82,7 +82,7 @@ async function lookOnce(): Promise<void> {
   session.waiting = total;
 }
 
-/** The title of a place, which says how many threads wait wherever one is. */
-export function titled(place: string): string {
-  return session.waiting > 0 ? `(${session.waiting}) ${place}` : place;
+/** Returns a document title, prefixed with the number of waiting threads. */
+export function pageTitle(title: string): string {
+  return session.waiting > 0 ? `(${session.waiting}) ${title}` : title;
 }

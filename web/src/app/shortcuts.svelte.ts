@@ -1,69 +1,71 @@
-// The keys of the page: components say which they answer while they are there, and `?` shows them all. Keys without a
-// modifier are the text's own while one writes.
+// Keyboard shortcuts: components register theirs while they are mounted, and `?` lists them. Shortcuts
+// without a modifier are ignored in text fields.
 import { untrack } from "svelte";
 
 export interface Shortcut {
-  /** As it is shown and matched: `?`, `g t`, `j`, `Escape`, `Mod+Enter` (Ctrl, or ⌘ on a Mac). */
+  /** The key sequence: `?`, `g t`, `j`, `Escape`, `Mod+Enter` (Ctrl, or ⌘ on a Mac). */
   keys: string;
-  /** What it does, in a few words. */
-  does: string;
-  /** The heading it stands under. */
+  /** A short description. */
+  description: string;
+  /** The heading in the keyboard help. */
   group: string;
   run: (event: KeyboardEvent) => void;
 }
 
-class Known {
-  // Raw, so that what was added is found again by identity.
-  known = $state.raw<Shortcut[]>([]);
+class ShortcutRegistry {
+  // Raw state, because entries are removed by identity.
+  entries = $state.raw<Shortcut[]>([]);
 }
 
-export const shortcuts = new Known();
+export const shortcuts = new ShortcutRegistry();
 
-/** Registers keys and returns what takes them back: made for `$effect`. */
-export function register(added: Shortcut[]): () => void {
-  // An effect that registers must not run again because others do.
-  untrack(() => (shortcuts.known = [...shortcuts.known, ...added]));
+/** Registers shortcuts and returns a function that removes them, for use in `$effect`. */
+export function registerShortcuts(entries: Shortcut[]): () => void {
+  // Registering must not make the calling effect depend on the other entries.
+  untrack(() => (shortcuts.entries = [...shortcuts.entries, ...entries]));
   return () => {
-    shortcuts.known = shortcuts.known.filter((shortcut) => !added.includes(shortcut));
+    shortcuts.entries = shortcuts.entries.filter((shortcut) => !entries.includes(shortcut));
   };
 }
 
 const isMac = navigator.platform.startsWith("Mac");
-/** Milliseconds within which the second key of a pair such as `g t` follows the first. */
-const PAIR_MS = 1_000;
-let first: { key: string; at: number } | null = null;
+/** The maximum time between the two keys of a sequence such as `g t`, in milliseconds. */
+const SEQUENCE_MS = 1_000;
+let pendingKey: { key: string; at: number } | null = null;
 
-function named(event: KeyboardEvent): string {
+function keyName(event: KeyboardEvent): string {
   const isMod = isMac ? event.metaKey : event.ctrlKey;
   return `${isMod ? "Mod+" : ""}${event.altKey ? "Alt+" : ""}${event.key}`;
 }
 
-/** What is chosen or ticked takes no text, so the keys of the page go on there. */
-const CHOSEN = ["radio", "checkbox", "range", "file", "button"];
+/** Inputs that take no text, so shortcuts stay active in them. */
+const NON_TEXT_INPUTS = ["radio", "checkbox", "range", "file", "button"];
 
-function isWriting(target: EventTarget | null): boolean {
-  if (target instanceof HTMLInputElement && CHOSEN.includes(target.type)) return false;
+function isTextInput(target: EventTarget | null): boolean {
+  if (target instanceof HTMLInputElement && NON_TEXT_INPUTS.includes(target.type)) return false;
   return (
     target instanceof HTMLElement &&
     (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName))
   );
 }
 
-/** Does what the newest registration of the pressed keys says. */
-export function pressed(event: KeyboardEvent): void {
+/** Runs the newest shortcut that matches the pressed key. */
+export function handleKeydown(event: KeyboardEvent): void {
   if (event.defaultPrevented || event.isComposing) return;
-  const key = named(event);
-  if (isWriting(event.target) && !key.startsWith("Mod+") && key !== "Escape") return;
-  const pair = first && event.timeStamp - first.at < PAIR_MS ? `${first.key} ${key}` : null;
-  const find = (keys: string | null) => shortcuts.known.findLast((shortcut) => shortcut.keys === keys);
-  const found = find(pair) ?? find(key);
-  first = found ? null : { key, at: event.timeStamp };
+  const key = keyName(event);
+  if (isTextInput(event.target) && !key.startsWith("Mod+") && key !== "Escape") return;
+  const sequence =
+    pendingKey && event.timeStamp - pendingKey.at < SEQUENCE_MS ? `${pendingKey.key} ${key}` : null;
+  const findShortcut = (keys: string | null) =>
+    shortcuts.entries.findLast((shortcut) => shortcut.keys === keys);
+  const found = findShortcut(sequence) ?? findShortcut(key);
+  pendingKey = found ? null : { key, at: event.timeStamp };
   if (!found) return;
   event.preventDefault();
   found.run(event);
 }
 
-/** How keys are written on the screen. */
-export function shown(keys: string): string[] {
+/** Returns the labels of the keys of a shortcut. */
+export function keyLabels(keys: string): string[] {
   return keys.split(" ").map((key) => key.replace("Mod+", isMac ? "⌘ " : "Ctrl ").replace("Escape", "Esc"));
 }

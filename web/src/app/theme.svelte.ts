@@ -1,27 +1,27 @@
-// Light or dark: what the system says, until the person says something else.
-import { keepText, keptText } from "./kept";
+// The color theme: the system's setting unless the user has selected one.
+import { storeText, loadText } from "./storage";
 
 export type Theme = "system" | "light" | "dark";
 
 const KEY = "segue.theme";
-const dark = matchMedia("(prefers-color-scheme: dark)");
+const darkScheme = matchMedia("(prefers-color-scheme: dark)");
 
-const stored = keptText("browser", KEY);
-export const theme = $state<{ chosen: Theme }>({
-  chosen: stored === "light" || stored === "dark" ? stored : "system",
+const stored = loadText("browser", KEY);
+export const theme = $state<{ selected: Theme }>({
+  selected: stored === "light" || stored === "dark" ? stored : "system",
 });
 
-/** Draws the page in the theme that holds. */
+/** Applies the current theme to the document. */
 export function applyTheme(): void {
-  const isDark = theme.chosen === "dark" || (theme.chosen === "system" && dark.matches);
+  const isDark = theme.selected === "dark" || (theme.selected === "system" && darkScheme.matches);
   document.documentElement.dataset.theme = isDark ? "dark" : "light";
 }
 
-/** Chooses a theme and keeps it in this browser. */
-export function chooseTheme(chosen: Theme): void {
-  theme.chosen = chosen;
-  keepText("browser", KEY, chosen === "system" ? null : chosen);
+/** Selects a theme and stores it in this browser. */
+export function chooseTheme(selected: Theme): void {
+  theme.selected = selected;
+  storeText("browser", KEY, selected === "system" ? null : selected);
   applyTheme();
 }
 
-dark.addEventListener("change", applyTheme);
+darkScheme.addEventListener("change", applyTheme);

@@ -2,18 +2,18 @@ import { describe, expect, test } from "vitest";
 import type { Proposal } from "../api/types";
 import {
   acceptEdit,
-  added,
-  asMarkdown,
-  baseOf,
-  begin,
-  bytes,
-  graphemes,
+  addItem,
+  renderMarkdown,
+  baseProposal,
+  createEdit,
+  byteLength,
+  graphemeCount,
   isChanged,
-  isWritten,
-  moved,
-  problemsOf,
-  toMarkdown,
-  type Edit,
+  isModified,
+  moveItem,
+  validationErrors,
+  switchToMarkdown,
+  type SummaryEdit,
 } from "./edit";
 
 const proposal = {
@@ -31,32 +31,32 @@ const proposal = {
   },
 } as unknown as Proposal;
 
-const texts = (edit: Edit) => edit.items.map((item) => item.text);
+const texts = (edit: SummaryEdit) => edit.items.map((item) => item.text);
 
-test("limits count what people see as characters", () => {
-  expect(graphemes("aé👩‍👩‍👧‍👦🇩🇪e\u0301")).toBe(5);
-  expect(bytes("é👩")).toBe(6);
+test("limits count grapheme clusters", () => {
+  expect(graphemeCount("aé👩‍👩‍👧‍👦🇩🇪e\u0301")).toBe(5);
+  expect(byteLength("é👩")).toBe(6);
 });
 
-test("an edit begins as the draft, in the order of the kinds, and changes nothing", () => {
-  const edit = begin(proposal);
+test("a new edit equals the draft, sorted by kind", () => {
+  const edit = createEdit(proposal);
   expect(texts(edit)).toEqual(["Mend it", "Buy glue", "Glue it", "lid.rs"]);
   expect(isChanged(edit, proposal)).toBe(false);
-  expect(isChanged({ ...edit, how: "markdown" }, proposal)).toBe(false);
-  expect(problemsOf(edit)).toEqual([]);
+  expect(isChanged({ ...edit, format: "markdown" }, proposal)).toBe(false);
+  expect(validationErrors(edit)).toEqual([]);
 });
 
-test("an item moves among those of its kind only", () => {
-  const { items } = begin(proposal);
+test("an item only moves among items of its kind", () => {
+  const { items } = createEdit(proposal);
   const [first, second] = [items[1]?.key ?? 0, items[2]?.key ?? 0];
-  const after = (key: number, by: -1 | 1) => moved(items, key, by).map((item) => item.text);
-  expect(after(first, 1)).toEqual(["Mend it", "Glue it", "Buy glue", "lid.rs"]);
-  expect(after(first, -1)).toEqual(texts(begin(proposal)));
-  expect(after(second, 1)).toEqual(texts(begin(proposal)));
+  const movedTexts = (key: number, by: -1 | 1) => moveItem(items, key, by).map((item) => item.text);
+  expect(movedTexts(first, 1)).toEqual(["Mend it", "Glue it", "Buy glue", "lid.rs"]);
+  expect(movedTexts(first, -1)).toEqual(texts(createEdit(proposal)));
+  expect(movedTexts(second, 1)).toEqual(texts(createEdit(proposal)));
 });
 
-test("a new item has a key of its own and stands with its kind", () => {
-  const items = added(begin(proposal).items, "objective");
+test("a new item has a unique key and is sorted by kind", () => {
+  const items = addItem(createEdit(proposal).items, "objective");
   expect(items.map((item) => item.kind)).toEqual([
     "objective",
     "objective",
@@ -67,9 +67,9 @@ test("a new item has a key of its own and stands with its kind", () => {
   expect(new Set(items.map((item) => item.key)).size).toBe(5);
 });
 
-describe("g6_what breaks a limit is said, not sent", () => {
-  const edit = begin(proposal);
-  const cases: [string, Partial<Edit>, string][] = [
+describe("g6_a violated limit is a validation error", () => {
+  const edit = createEdit(proposal);
+  const cases: [string, Partial<SummaryEdit>, string][] = [
     ["title of 121", { title: "👍🏽".repeat(121) }, "The title has 121 characters, at most 120 are allowed."],
     ["title empty", { title: " " }, "The title is empty."],
     ["tldr of 201", { tldr: "x".repeat(201) }, "The TL;DR has 201 characters, at most 200 are allowed."],
@@ -91,32 +91,36 @@ describe("g6_what breaks a limit is said, not sent", () => {
       },
       "There are 8 items, at most 7 are allowed.",
     ],
-    ["empty Markdown", { how: "markdown", markdown: "\n" }, "There is no text."],
+    ["empty Markdown", { format: "markdown", markdown: "\n" }, "There is no text."],
   ];
-  for (const [name, change, problem] of cases)
-    test(name, () => expect(problemsOf({ ...edit, ...change })).toEqual([problem]));
+  for (const [name, overrides, error] of cases)
+    test(name, () => expect(validationErrors({ ...edit, ...overrides })).toEqual([error]));
 
-  test("at the limits nothing is wrong", () => {
-    const full = { ...edit, title: "👍🏽".repeat(120), tldr: "x".repeat(200) };
-    expect(problemsOf(full)).toEqual([]);
+  test("texts at the limits are valid", () => {
+    const longest = { ...edit, title: "👍🏽".repeat(120), tldr: "x".repeat(200) };
+    expect(validationErrors(longest)).toEqual([]);
   });
 });
 
-test("g1_an edit stays one of the draft it was made from when there is a newer one", () => {
+test("g1_an edit keeps its base when there is a newer draft", () => {
   const { summary_json } = proposal;
-  const newer = { ...proposal, summary_sha256: "def", summary_json: { ...summary_json, title: "Pot" } };
-  const edit = begin(proposal);
-  expect(isWritten(edit, [proposal, newer])).toBe(false);
-  const mine = { ...edit, title: "Lid" };
-  expect(isWritten(mine, [proposal, newer])).toBe(true);
-  expect(baseOf(mine, [proposal, newer])).toBe(proposal);
-  expect(acceptEdit(mine)).toMatchObject({ edited_action: { args: { summary_sha256: "abc" } } });
-  expect(acceptEdit(mine, "def")).toMatchObject({ edited_action: { args: { summary_sha256: "def" } } });
-  expect(isWritten(mine, [newer])).toBe(true);
+  const newerProposal = {
+    ...proposal,
+    summary_sha256: "def",
+    summary_json: { ...summary_json, title: "Pot" },
+  };
+  const edit = createEdit(proposal);
+  expect(isModified(edit, [proposal, newerProposal])).toBe(false);
+  const modified = { ...edit, title: "Lid" };
+  expect(isModified(modified, [proposal, newerProposal])).toBe(true);
+  expect(baseProposal(modified, [proposal, newerProposal])).toBe(proposal);
+  expect(acceptEdit(modified)).toMatchObject({ edited_action: { args: { summary_sha256: "abc" } } });
+  expect(acceptEdit(modified, "def")).toMatchObject({ edited_action: { args: { summary_sha256: "def" } } });
+  expect(isModified(modified, [newerProposal])).toBe(true);
 });
 
-test("g1_an edit is accepted in the place of the text it was made from", () => {
-  const edit = { ...begin(proposal), title: "Lid" };
+test("g1_an edit is accepted instead of its base", () => {
+  const edit = { ...createEdit(proposal), title: "Lid" };
   expect(acceptEdit(edit)).toEqual({
     type: "edit",
     edited_action: {
@@ -136,28 +140,28 @@ test("g1_an edit is accepted in the place of the text it was made from", () => {
       },
     },
   });
-  expect(acceptEdit({ ...edit, how: "markdown" })).toEqual({
+  expect(acceptEdit({ ...edit, format: "markdown" })).toEqual({
     type: "approve",
     summary_sha256: "abc",
     args: { summary_md: proposal.summary_md },
   });
 });
 
-test("fields go on as Markdown, with the marks of what is as it was", () => {
-  const edit = begin(proposal);
-  expect(toMarkdown(edit, proposal).markdown).toBe(proposal.summary_md);
+test("fields become Markdown with the marks of unchanged items", () => {
+  const edit = createEdit(proposal);
+  expect(switchToMarkdown(edit, proposal).markdown).toBe(proposal.summary_md);
   const items = edit.items.map((item) => (item.text === "Buy glue" ? { ...item, text: "Buy\nglue" } : item));
-  const own = toMarkdown({ ...edit, items }, proposal);
-  expect(own.how).toBe("markdown");
-  expect(own.markdown).toBe(
+  const switched = switchToMarkdown({ ...edit, items }, proposal);
+  expect(switched.format).toBe("markdown");
+  expect(switched.markdown).toBe(
     "**Kettle**\nIt leaks.\n\n### Objective\n- Mend it (unverified)\n\n### Next steps\n- Buy\n- glue\n- Glue it\n\n### Artifacts\n- lid.rs\n",
   );
-  expect(asMarkdown({ ...edit, items: edit.items.map((item) => ({ ...item, text: "x" })) })).not.toContain(
-    "unverified",
-  );
+  expect(
+    renderMarkdown({ ...edit, items: edit.items.map((item) => ({ ...item, text: "x" })) }),
+  ).not.toContain("unverified");
 });
 
-test("Markdown that was changed by hand is not written over", () => {
-  const edit = { ...begin(proposal), title: "Lid", isMarkdownOwn: true, markdown: "mine" };
-  expect(toMarkdown(edit, proposal).markdown).toBe("mine");
+test("edited Markdown is not overwritten", () => {
+  const edit = { ...createEdit(proposal), title: "Lid", isMarkdownEdited: true, markdown: "mine" };
+  expect(switchToMarkdown(edit, proposal).markdown).toBe("mine");
 });

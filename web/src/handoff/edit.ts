@@ -1,65 +1,65 @@
-// A person's own text for a summary: what they change, the limits it has to keep, and the decision it becomes. Pure.
+// A person's edit of a summary: its operations, its limits and the decision it is sent as. Pure.
 import type { Decision, Proposal, SummaryItem, SummaryKind } from "../api/types";
-import { KINDS } from "./review";
+import { SUMMARY_KINDS } from "./review";
 
 /** The limits of contract §4, in grapheme clusters and items. */
 export const TITLE_MAX = 120;
 export const TLDR_MAX = 200;
 export const ITEMS_MAX = 7;
-/** Bytes of one feedback. */
+/** The limit for feedback in bytes. */
 export const FEEDBACK_BYTES_MAX = 8_000;
 
 const segmenter = new Intl.Segmenter("en", { granularity: "grapheme" });
 
-/** How many characters people see in a text. */
-export function graphemes(text: string): number {
+/** Returns the number of grapheme clusters, which is what people count as characters. */
+export function graphemeCount(text: string): number {
   let count = 0;
   for (const _ of segmenter.segment(text)) count += 1;
   return count;
 }
 
-export function bytes(text: string): number {
+export function byteLength(text: string): number {
   return new TextEncoder().encode(text).length;
 }
 
-/** An item that is being edited. `key` stays while it moves. */
+/** An item that is being edited. Its `key` is stable when it is moved. */
 export interface EditItem {
   key: number;
   kind: SummaryKind;
   text: string;
   refs: number[];
-  /** The text that could not be verified, for as long as it is that. */
+  /** The text that could not be verified; it applies only while the item still has that text. */
   unverified: string | null;
 }
 
-/** A summary that is being edited, in one of two ways. */
-export interface Edit {
-  /** The text it was made from; it stays that when there is a newer one. */
+/** A summary that is being edited, as fields or as Markdown. */
+export interface SummaryEdit {
+  /** The hash of the draft that the edit is based on. It does not change when there is a newer draft. */
   sha256: string;
-  how: "fields" | "markdown";
+  format: "fields" | "markdown";
   title: string;
   tldr: string;
   items: EditItem[];
   markdown: string;
-  /** Whether the Markdown was changed by hand; the fields do not know of that. */
-  isMarkdownOwn: boolean;
+  /** True if the Markdown was edited by hand; the fields do not have these changes. */
+  isMarkdownEdited: boolean;
 }
 
-export function begin(proposal: Proposal): Edit {
+export function createEdit(proposal: Proposal): SummaryEdit {
   const { title, tldr, body } = proposal.summary_json;
   return {
     sha256: proposal.summary_sha256,
-    how: "fields",
+    format: "fields",
     title,
     tldr,
-    items: itemsOf(body),
+    items: toEditItems(body),
     markdown: proposal.summary_md,
-    isMarkdownOwn: false,
+    isMarkdownEdited: false,
   };
 }
 
-function itemsOf(body: readonly SummaryItem[]): EditItem[] {
-  return inOrder(
+function toEditItems(body: readonly SummaryItem[]): EditItem[] {
+  return sortItems(
     body.map(({ kind, text, refs, verified }, key) => ({
       key,
       kind,
@@ -70,15 +70,15 @@ function itemsOf(body: readonly SummaryItem[]): EditItem[] {
   );
 }
 
-const rank = new Map(KINDS.map(({ kind }, at) => [kind, at]));
+const KIND_RANK = new Map(SUMMARY_KINDS.map(({ kind }, at) => [kind, at]));
 
-/** Items in the order the summary will have them: by kind, and within a kind as they stand. */
-export function inOrder(items: readonly EditItem[]): EditItem[] {
-  return [...items].sort((a, b) => (rank.get(a.kind) ?? 0) - (rank.get(b.kind) ?? 0));
+/** Sorts items like the summary does: by kind, stable within a kind. */
+export function sortItems(items: readonly EditItem[]): EditItem[] {
+  return [...items].sort((a, b) => (KIND_RANK.get(a.kind) ?? 0) - (KIND_RANK.get(b.kind) ?? 0));
 }
 
-/** Moves an item past its neighbour of the same kind; the same items where there is none. */
-export function moved(items: readonly EditItem[], key: number, by: -1 | 1): EditItem[] {
+/** Moves an item past its neighbor if both have the same kind. */
+export function moveItem(items: readonly EditItem[], key: number, by: -1 | 1): EditItem[] {
   const at = items.findIndex((item) => item.key === key);
   const [item, other] = [items[at], items[at + by]];
   if (!item || !other || other.kind !== item.kind) return [...items];
@@ -88,88 +88,90 @@ export function moved(items: readonly EditItem[], key: number, by: -1 | 1): Edit
   return changed;
 }
 
-export function added(items: readonly EditItem[], kind: SummaryKind): EditItem[] {
+export function addItem(items: readonly EditItem[], kind: SummaryKind): EditItem[] {
   const key = Math.max(-1, ...items.map((item) => item.key)) + 1;
-  return inOrder([...items, { key, kind, text: "", refs: [], unverified: null }]);
+  return sortItems([...items, { key, kind, text: "", refs: [], unverified: null }]);
 }
 
-/** Whether anything differs from the proposal. */
-export function isChanged(edit: Edit, proposal: Proposal): boolean {
-  if (edit.how === "markdown") return edit.markdown !== proposal.summary_md;
+/** Returns true if the edit differs from the proposal. */
+export function isChanged(edit: SummaryEdit, proposal: Proposal): boolean {
+  if (edit.format === "markdown") return edit.markdown !== proposal.summary_md;
   const { title, tldr, body } = proposal.summary_json;
-  const items = itemsOf(body);
-  const plain = (of: readonly EditItem[]) => JSON.stringify(of.map(({ kind, text }) => [kind, text]));
-  return edit.title !== title || edit.tldr !== tldr || plain(edit.items) !== plain(items);
+  const items = toEditItems(body);
+  const contentOf = (of: readonly EditItem[]) => JSON.stringify(of.map(({ kind, text }) => [kind, text]));
+  return edit.title !== title || edit.tldr !== tldr || contentOf(edit.items) !== contentOf(items);
 }
 
-/** The draft an edit was made from; `null` where it is none of these. */
-export function baseOf(edit: Edit, proposals: readonly Proposal[]): Proposal | null {
+/** Returns the draft that the edit is based on, or null if it is not among the given ones. */
+export function baseProposal(edit: SummaryEdit, proposals: readonly Proposal[]): Proposal | null {
   return proposals.findLast((proposal) => proposal.summary_sha256 === edit.sha256) ?? null;
 }
 
-/** Whether a person wrote something: anything that differs from what they began with, whatever was drafted since. */
-export function isWritten(edit: Edit | null, proposals: readonly Proposal[]): edit is Edit {
+/** Returns true if the edit differs from the draft it is based on. */
+export function isModified(edit: SummaryEdit | null, proposals: readonly Proposal[]): edit is SummaryEdit {
   if (!edit) return false;
-  const base = baseOf(edit, proposals);
+  const base = baseProposal(edit, proposals);
   return !base || isChanged(edit, base);
 }
 
-/** The text that an edit would be, as far as it can be told without the server. */
-export function textOf(edit: Edit): string {
-  return edit.how === "markdown" ? edit.markdown : asMarkdown(edit);
+/** Returns the text of the edit as Markdown, as far as it can be rendered without the server. */
+export function textOf(edit: SummaryEdit): string {
+  return edit.format === "markdown" ? edit.markdown : renderMarkdown(edit);
 }
 
-/** What keeps an edit from being accepted, in words; the server has the last word. */
-export function problemsOf(edit: Edit): string[] {
-  if (edit.how === "markdown") return edit.markdown.trim() ? [] : ["There is no text."];
-  const written = edit.items.filter((item) => item.text.trim());
-  const [title, tldr] = [graphemes(edit.title), graphemes(edit.tldr)];
+/** Returns the validation errors of an edit. The server validates it again. */
+export function validationErrors(edit: SummaryEdit): string[] {
+  if (edit.format === "markdown") return edit.markdown.trim() ? [] : ["There is no text."];
+  const filledItems = edit.items.filter((item) => item.text.trim());
+  const [title, tldr] = [graphemeCount(edit.title), graphemeCount(edit.tldr)];
   return [
     edit.title.trim() ? "" : "The title is empty.",
     title > TITLE_MAX ? `The title has ${title} characters, at most ${TITLE_MAX} are allowed.` : "",
     tldr > TLDR_MAX ? `The TL;DR has ${tldr} characters, at most ${TLDR_MAX} are allowed.` : "",
-    written.length === 0 ? "There is no item." : "",
-    written.length > ITEMS_MAX ? `There are ${written.length} items, at most ${ITEMS_MAX} are allowed.` : "",
+    filledItems.length === 0 ? "There is no item." : "",
+    filledItems.length > ITEMS_MAX
+      ? `There are ${filledItems.length} items, at most ${ITEMS_MAX} are allowed.`
+      : "",
   ].filter(Boolean);
 }
 
 /**
- * The decision that accepts the edit in the place of a text: the one it was made from, or a newer one that a person chose to leave
- * out. The server takes it for no other.
+ * Returns the decision that accepts the edit instead of a draft: the one it is based on, or a newer one that
+ * the person discards. The server refuses it for any other draft.
  */
-export function acceptEdit(edit: Edit, summary_sha256 = edit.sha256): Decision {
-  if (edit.how === "markdown")
+export function acceptEdit(edit: SummaryEdit, summary_sha256 = edit.sha256): Decision {
+  if (edit.format === "markdown")
     return { type: "approve", summary_sha256, args: { summary_md: edit.markdown } };
   const body = edit.items
     .filter((item) => item.text.trim())
     .map(({ kind, text, refs }) => ({ kind, text, refs, verified: true }) satisfies SummaryItem);
   const summary_json = { title: edit.title, tldr: edit.tldr, body };
-  return change({ summary_json, summary_sha256 });
+  return editDecision({ summary_json, summary_sha256 });
 }
 
-/** A decision that asks for something else than what is shown. */
-export function change(args: Extract<Decision, { type: "edit" }>["edited_action"]["args"]): Decision {
+/** Returns a decision that changes the proposal. */
+export function editDecision(args: Extract<Decision, { type: "edit" }>["edited_action"]["args"]): Decision {
   return { type: "edit", edited_action: { name: "handoff_summary", args } };
 }
 
-/** Goes on with the edit as Markdown, with what the fields hold. */
-export function toMarkdown(edit: Edit, base: Proposal | null): Edit {
-  if (edit.isMarkdownOwn) return { ...edit, how: "markdown" };
-  const isSame = base && !isChanged({ ...edit, how: "fields" }, base);
-  return { ...edit, how: "markdown", markdown: isSame ? base.summary_md : asMarkdown(edit) };
+/** Switches the edit to Markdown, with the content of the fields. */
+export function switchToMarkdown(edit: SummaryEdit, base: Proposal | null): SummaryEdit {
+  if (edit.isMarkdownEdited) return { ...edit, format: "markdown" };
+  const isSame = base && !isChanged({ ...edit, format: "fields" }, base);
+  return { ...edit, format: "markdown", markdown: isSame ? base.summary_md : renderMarkdown(edit) };
 }
 
-/** The mark of what could not be verified, as the server writes and reads it. */
+/** The server writes and parses this mark for unverified items. */
 const UNVERIFIED = " (unverified)";
 
-/** The fields as Markdown, marks included. */
-export function asMarkdown(edit: Edit): string {
-  const parts = KINDS.map(({ kind, heading }) => {
+/** Renders the fields as Markdown with verification marks. */
+export function renderMarkdown(edit: SummaryEdit): string {
+  const parts = SUMMARY_KINDS.map(({ kind, heading }) => {
     const lines = edit.items
       .filter((item) => item.kind === kind && item.text.trim())
       .flatMap((item) => {
-        const mark = item.unverified === item.text ? UNVERIFIED : "";
-        return (item.text.trim() + mark).split("\n").map((line) => `- ${line}`);
+        const suffix = item.unverified === item.text ? UNVERIFIED : "";
+        return (item.text.trim() + suffix).split("\n").map((line) => `- ${line}`);
       });
     return lines.length ? `### ${heading}\n${lines.join("\n")}\n` : "";
   });

@@ -1,108 +1,109 @@
-// One handoff under review: what is shown of it, what there is since, and the decision. It never puts another text in the
-// place of the one that is shown while a person may be about to accept that; it offers it.
-import { failed } from "../app/notices.svelte";
-import { look } from "../app/session.svelte";
+// The state of a handoff review: polling and decisions. A newer draft never replaces the shown one, because
+// the person may be about to accept it; it is offered instead.
+import { notifyError } from "../app/notices.svelte";
+import { refreshSession } from "../app/session.svelte";
 import { ApiError } from "../api/client";
 import { api } from "../api/endpoints";
 import type { DecidedHandoff, Decision, HandoffReview } from "../api/types";
-import { changed } from "./review";
+import { compareReviews } from "./review";
 
-/** Milliseconds between looks at a handoff that waits. */
-const LOOK_EVERY_MS = 3_000;
+/** Milliseconds between two requests while the handoff is pending. */
+const POLL_MS = 3_000;
 
-/** What is being done, in the words of the screen. */
-export type Doing = "Accepting" | "Drafting" | "Going back" | "Declining" | "Closing";
+/** The decision that is being sent, as shown on the page. */
+export type DecisionActivity = "Accepting" | "Drafting" | "Restoring" | "Declining" | "Closing";
 
-export class Review {
-  shown = $state.raw<HandoffReview | null>(null);
-  /** A newer draft than the one that is shown. */
-  newer = $state.raw<HandoffReview | null>(null);
-  /** Whether another client has a draft made. */
+export class ReviewStore {
+  data = $state.raw<HandoffReview | null>(null);
+  /** A newer draft than the shown one. */
+  newerData = $state.raw<HandoffReview | null>(null);
+  /** True while another client's draft is in progress. */
   isDraftedElsewhere = $state(false);
-  /** Whether somebody else decided while this page was open. */
-  isOvertaken = $state(false);
-  problem = $state.raw<ApiError | null>(null);
-  /** Why the last decision was not taken, in the server's words. */
+  /** True if another client has decided while this page was open. */
+  isDecidedElsewhere = $state(false);
+  loadError = $state.raw<ApiError | null>(null);
+  /** The server's error for the last decision. */
   refusal = $state.raw<ApiError | null>(null);
-  doing = $state<Doing | null>(null);
+  activity = $state<DecisionActivity | null>(null);
 
-  private timer: ReturnType<typeof setTimeout> | undefined;
-  private asked = 0;
-  private isOver = false;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #requestId = 0;
+  #isDestroyed = false;
 
   constructor(private readonly id: string) {}
 
-  /** Begins to look; returns what ends it. */
-  follow(): () => void {
-    const again = () => {
-      if (document.visibilityState === "visible") void this.look();
+  /** Starts polling and returns a function that stops it. */
+  startPolling(): () => void {
+    const refreshIfVisible = () => {
+      if (document.visibilityState === "visible") void this.refresh();
     };
-    document.addEventListener("visibilitychange", again);
-    void this.look();
+    document.addEventListener("visibilitychange", refreshIfVisible);
+    void this.refresh();
     return () => {
-      this.isOver = true;
-      clearTimeout(this.timer);
-      document.removeEventListener("visibilitychange", again);
+      this.#isDestroyed = true;
+      clearTimeout(this.#timer);
+      document.removeEventListener("visibilitychange", refreshIfVisible);
     };
   }
 
   /** Shows the newer draft. */
   showNewer(): void {
-    if (this.newer) this.shown = this.newer;
-    this.newer = null;
+    if (this.newerData) this.data = this.newerData;
+    this.newerData = null;
   }
 
-  /** Looks at once. `by` says whether it is this page's own decision that changed something. */
-  async look(by: "others" | "us" = "others"): Promise<void> {
-    clearTimeout(this.timer);
-    const asked = ++this.asked;
+  /** Loads the review immediately. `source` tells whether this page's own decision caused a change. */
+  async refresh(source: "others" | "us" = "others"): Promise<void> {
+    clearTimeout(this.#timer);
+    const requestId = ++this.#requestId;
     try {
       const review = await api.handoff(this.id);
-      // An answer that was asked for before a decision says nothing about it.
-      if (asked === this.asked && (by === "us" || !this.doing)) this.take(review, by);
+      // A response requested before the decision is outdated.
+      if (requestId === this.#requestId && (source === "us" || !this.activity))
+        this.#applyReview(review, source);
     } catch (error) {
-      if (!this.shown && error instanceof ApiError) this.problem = error;
+      if (!this.data && error instanceof ApiError) this.loadError = error;
     }
-    if (this.isOver || asked !== this.asked) return;
-    if (!this.shown || this.shown.handoff.outcome === "pending")
-      this.timer = setTimeout(() => {
-        if (document.visibilityState === "visible") void this.look();
-      }, LOOK_EVERY_MS);
+    if (this.#isDestroyed || requestId !== this.#requestId) return;
+    if (!this.data || this.data.handoff.outcome === "pending")
+      this.#timer = setTimeout(() => {
+        if (document.visibilityState === "visible") void this.refresh();
+      }, POLL_MS);
   }
 
-  /** Sends a decision. Returns what came of it, or nothing when it was refused; then what there is instead is shown. */
-  async decide(doing: Doing, decision: Decision): Promise<DecidedHandoff | null> {
-    if (this.doing) return null;
-    this.doing = doing;
+  /** Sends a decision. Returns its result, or null if it was refused; then the current state is loaded. */
+  async decide(doing: DecisionActivity, decision: Decision): Promise<DecidedHandoff | null> {
+    if (this.activity) return null;
+    this.activity = doing;
     this.refusal = null;
     try {
       const decided = await api.decideHandoff(this.id, decision);
-      await this.look("us");
+      await this.refresh("us");
       return decided;
     } catch (error) {
-      this.doing = null;
-      if (error instanceof ApiError && !this.isOver) this.refusal = error;
-      else failed(`${doing} failed`, error);
-      await this.look();
+      this.activity = null;
+      if (error instanceof ApiError && !this.#isDestroyed) this.refusal = error;
+      else notifyError(`${doing} failed`, error);
+      await this.refresh();
       return null;
     } finally {
-      this.doing = null;
-      void look();
+      this.activity = null;
+      void refreshSession();
     }
   }
 
-  private take(now: HandoffReview, by: "others" | "us"): void {
-    this.problem = null;
-    const change = this.shown && by === "others" ? changed(this.shown, now) : null;
+  #applyReview(next: HandoffReview, by: "others" | "us"): void {
+    this.loadError = null;
+    const change = this.data && by === "others" ? compareReviews(this.data, next) : null;
     this.isDraftedElsewhere = change === "drafting";
-    if (change === "none" && this.shown?.pending && now.pending) return;
+    if (change === "none" && this.data?.pending && next.pending) return;
     if (change === "drafting") return;
-    if (change === "newer" && this.shown?.pending) {
-      this.newer = now;
+    if (change === "newer" && this.data?.pending) {
+      this.newerData = next;
       return;
     }
-    this.isOvertaken = change === "decided";
-    this.newer = null;
-    this.shown = now;
+    this.isDecidedElsewhere = change === "decided";
+    this.newerData = null;
+    this.data = next;
   }
 }

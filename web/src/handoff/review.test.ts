@@ -1,6 +1,14 @@
 import { describe, expect, test } from "vitest";
 import type { HandoffReview, PendingHandoff, Proposal, SummaryItem } from "../api/types";
-import { acceptedOf, changed, grouped, linesOf, pieces, reached, sameAs } from "./review";
+import {
+  acceptedProposal,
+  compareReviews,
+  groupItems,
+  itemLines,
+  splitLine,
+  coverageParts,
+  earlierDuplicate,
+} from "./review";
 
 const item = (kind: SummaryItem["kind"], text: string): SummaryItem => ({
   kind,
@@ -9,26 +17,26 @@ const item = (kind: SummaryItem["kind"], text: string): SummaryItem => ({
   verified: true,
 });
 
-/** A review in the state of interest; what the functions do not look at is not there. */
+/** Returns a review with only the fields that the tested functions read. */
 function review(
   outcome: string,
   pending: { interrupt: string; uncovered?: number } | null,
   more: object = {},
 ): HandoffReview {
-  const waits = pending && {
+  const pendingHandoff = pending && {
     interrupt: { id: pending.interrupt },
     uncovered_messages: pending.uncovered ?? 0,
   };
   return {
     handoff: { outcome, accepted_sha256: null, ...more },
     proposals: [],
-    pending: waits as PendingHandoff | null,
+    pending: pendingHandoff as PendingHandoff | null,
   } as unknown as HandoffReview;
 }
 
-test("items stand under the headings of their kinds, in the order of the contract, as they stood", () => {
+test("items are grouped by kind in the order of the contract", () => {
   const body = [item("artifact", "a"), item("decision", "b"), item("objective", "c"), item("decision", "d")];
-  const texts = grouped(body).map(({ heading, items }) => [heading, ...items.map(({ text }) => text)]);
+  const texts = groupItems(body).map(({ heading, items }) => [heading, ...items.map(({ text }) => text)]);
   expect(texts).toEqual([
     ["Objective", "c"],
     ["Decisions", "b", "d"],
@@ -36,9 +44,9 @@ test("items stand under the headings of their kinds, in the order of the contrac
   ]);
 });
 
-test("the parts of a coverage are the ledger's numbers", () => {
+test("the coverage has the server's numbers", () => {
   const coverage = { messages: 243, verbatim: 40, summarized: 201, truncated: 2, excluded: 0 };
-  expect(reached(coverage).map(({ name, count }) => [name, count])).toEqual([
+  expect(coverageParts(coverage).map(({ name, count }) => [name, count])).toEqual([
     ["verbatim", 40],
     ["summarized", 201],
     ["truncated", 2],
@@ -47,15 +55,17 @@ test("the parts of a coverage are the ledger's numbers", () => {
 });
 
 describe("pieces", () => {
-  const drawn = (line: string, unfound: string[] = []) =>
-    pieces(line, unfound).map(({ text, code, unfound }) => `${code ? "c" : ""}${unfound ? "u" : ""}:${text}`);
+  const render = (line: string, unfound: string[] = []) =>
+    splitLine(line, unfound).map(
+      ({ text, code, unfound }) => `${code ? "c" : ""}${unfound ? "u" : ""}:${text}`,
+    );
 
-  test("plain text is one piece", () => expect(drawn("Just words.")).toEqual([":Just words."]));
-  test("code spans lose their marks", () =>
-    expect(drawn("In `src/a.rs`, then")).toEqual([":In ", "c:src/a.rs", ":, then"]));
-  test("a single mark stays what it is", () => expect(drawn("It`s")).toEqual([":It`s"]));
-  test("what was not found stands out, in code and outside of it", () =>
-    expect(drawn("Run `ci/x.sh --all` for 90 s, 90 s", ["90 s", "ci/x.sh"])).toEqual([
+  test("plain text is one segment", () => expect(render("Just words.")).toEqual([":Just words."]));
+  test("code spans lose their backticks", () =>
+    expect(render("In `src/a.rs`, then")).toEqual([":In ", "c:src/a.rs", ":, then"]));
+  test("a single backtick is text", () => expect(render("It`s")).toEqual([":It`s"]));
+  test("unverified identifiers are segments, in code and in text", () =>
+    expect(render("Run `ci/x.sh --all` for 90 s, 90 s", ["90 s", "ci/x.sh"])).toEqual([
       ":Run ",
       "cu:ci/x.sh",
       "c: --all",
@@ -64,36 +74,38 @@ describe("pieces", () => {
       ":, ",
       "u:90 s",
     ]));
-  test("no letter is lost, whatever was not found", () => {
+  test("the text is unchanged", () => {
     for (const unfound of [[""], ["a", "ab", "b"], ["(", "`"], ["abc", "abc"]])
       expect(
-        pieces("abc `ab` (a)", unfound)
+        splitLine("abc `ab` (a)", unfound)
           .map(({ text }) => text)
           .join(""),
       ).toBe("abc ab (a)");
   });
 });
 
-test("tasks lose their boxes, empty lines are left out", () => {
-  expect(linesOf("[ ] one\n\n[x] two\nthree")).toEqual([
+test("tasks lose their check boxes, empty lines are dropped", () => {
+  expect(itemLines("[ ] one\n\n[x] two\nthree")).toEqual([
     { text: "one", task: "open" },
     { text: "two", task: "done" },
     { text: "three", task: null },
   ]);
 });
 
-test("g1_the accepted proposal is the one with the accepted hash, the newest of them", () => {
+test("g1_the accepted proposal is the newest with the accepted hash", () => {
   const proposals = ["a", "b", "a"].map(
     (summary_sha256, iteration) => ({ summary_sha256, iteration }) as Proposal,
   );
   const accepted = { ...review("accepted", null, { accepted_sha256: "a" }), proposals };
-  expect(acceptedOf(accepted)?.iteration).toBe(2);
-  expect(acceptedOf({ ...accepted, handoff: { ...accepted.handoff, accepted_sha256: null } })).toBeNull();
+  expect(acceptedProposal(accepted)?.iteration).toBe(2);
+  expect(
+    acceptedProposal({ ...accepted, handoff: { ...accepted.handoff, accepted_sha256: null } }),
+  ).toBeNull();
 });
 
-describe("g20_what others do meanwhile is noticed", () => {
+describe("g20_changes by other clients are detected", () => {
   const shown = review("pending", { interrupt: "1" });
-  const cases: [string, HandoffReview, ReturnType<typeof changed>][] = [
+  const cases: [string, HandoffReview, ReturnType<typeof compareReviews>][] = [
     ["nothing happened", review("pending", { interrupt: "1" }), "none"],
     ["a message came", review("pending", { interrupt: "1", uncovered: 1 }), "count"],
     ["another draft waits", review("pending", { interrupt: "2" }), "newer"],
@@ -101,20 +113,21 @@ describe("g20_what others do meanwhile is noticed", () => {
     ["it was accepted", review("accepted", null), "decided"],
     ["it was declined", review("declined", null), "decided"],
   ];
-  for (const [name, now, change] of cases) test(name, () => expect(changed(shown, now)).toBe(change));
+  for (const [name, next, change] of cases)
+    test(name, () => expect(compareReviews(shown, next)).toBe(change));
 
-  test("the first draft takes the place of none", () => {
-    expect(changed(review("pending", null), review("pending", null))).toBe("none");
-    expect(changed(review("pending", null), review("pending", { interrupt: "1" }))).toBe("newer");
+  test("the first draft counts as newer", () => {
+    expect(compareReviews(review("pending", null), review("pending", null))).toBe("none");
+    expect(compareReviews(review("pending", null), review("pending", { interrupt: "1" }))).toBe("newer");
   });
-  test("what is decided stays", () => {
-    expect(changed(review("accepted", null), review("accepted", null))).toBe("none");
+  test("a decided review does not change", () => {
+    expect(compareReviews(review("accepted", null), review("accepted", null))).toBe("none");
   });
 });
 
-test("a draft that has the text of an earlier one says of which", () => {
+test("a reverted draft refers to the earlier one", () => {
   const proposals = ["a", "b", "a"].map(
     (summary_sha256, iteration) => ({ summary_sha256, iteration }) as Proposal,
   );
-  expect(proposals.map((proposal) => sameAs(proposal, proposals))).toEqual([null, null, 0]);
+  expect(proposals.map((proposal) => earlierDuplicate(proposal, proposals))).toEqual([null, null, 0]);
 });

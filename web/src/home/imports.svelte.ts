@@ -1,99 +1,98 @@
-// Sessions of other agents on their way into threads: one file after another, each with what became of it.
+// The import queue: uploads session files one after the other and keeps the result of each.
 import { api } from "../api/endpoints";
 import type { ImportReport } from "../api/types";
 import { ApiError } from "../api/client";
-import { changed } from "../threads/ongoing.svelte";
+import { refreshLists } from "../threads/listState.svelte";
 
-/** Bytes of a session, at most; the server refuses more. */
+/** The server's size limit for a session, in bytes. */
 const SESSION_BYTES_MAX = 256 * 2 ** 20;
 
-export interface Arrival {
+export interface FileImport {
   id: number;
   name: string;
   bytes: number;
-  state: "waits" | "arrives" | "done" | "failed";
+  state: "pending" | "uploading" | "done" | "failed";
   report: ImportReport | null;
-  /** Why it failed, and what to do. */
+  /** The error and how to fix it. */
   problem: string | null;
   hint: string | null;
 }
 
-let last = 0;
+let lastId = 0;
 
-export class Imports {
-  all = $state<Arrival[]>([]);
-  private files = new Map<number, File>();
-  private request: AbortController | null = null;
+export class ImportQueue {
+  items = $state<FileImport[]>([]);
+  #files = new Map<number, File>();
+  #request: AbortController | null = null;
 
-  get isBusy(): boolean {
-    return this.all.some((arrival) => arrival.state === "waits" || arrival.state === "arrives");
+  get isRunning(): boolean {
+    return this.items.some((item) => item.state === "pending" || item.state === "uploading");
   }
 
-  /** Imports files, in their order. Returns the threads they became. */
+  /** Imports files in order. Returns the ids of the threads. */
   async add(files: Iterable<File>): Promise<string[]> {
-    const wasBusy = this.isBusy;
+    const wasRunning = this.isRunning;
     for (const file of files) {
-      const id = ++last;
-      this.files.set(id, file);
-      const arrival = { id, name: file.name, bytes: file.size, report: null, problem: null, hint: null };
-      this.all.push({ ...arrival, state: "waits" });
+      const id = ++lastId;
+      this.#files.set(id, file);
+      const item = { id, name: file.name, bytes: file.size, report: null, problem: null, hint: null };
+      this.items.push({ ...item, state: "pending" });
     }
-    return wasBusy ? [] : this.work();
+    return wasRunning ? [] : this.#runQueue();
   }
 
-  /** Stops what arrives, and what waits behind it. */
+  /** Cancels the running upload and all pending ones. */
   cancel(): void {
-    for (const arrival of this.all)
-      if (arrival.state === "waits") this.fail(arrival, "Not imported: stopped");
-    this.request?.abort();
+    for (const item of this.items) if (item.state === "pending") this.#fail(item, "Import cancelled");
+    this.#request?.abort();
   }
 
-  /** Forgets what is over. */
+  /** Removes finished imports. */
   clear(): void {
-    this.all = this.all.filter((arrival) => arrival.state === "waits" || arrival.state === "arrives");
+    this.items = this.items.filter((item) => item.state === "pending" || item.state === "uploading");
   }
 
-  private async work(): Promise<string[]> {
+  async #runQueue(): Promise<string[]> {
     const threads: string[] = [];
-    for (let next = this.waiting(); next; next = this.waiting()) {
-      await this.import(next);
+    for (let next = this.#nextPending(); next; next = this.#nextPending()) {
+      await this.#importFile(next);
       threads.push(...(next.report?.threads ?? []).map((thread) => thread.thread_id));
     }
     return threads;
   }
 
-  private waiting(): Arrival | undefined {
-    return this.all.find((arrival) => arrival.state === "waits");
+  #nextPending(): FileImport | undefined {
+    return this.items.find((item) => item.state === "pending");
   }
 
-  private async import(arrival: Arrival): Promise<void> {
-    const file = this.files.get(arrival.id);
-    this.files.delete(arrival.id);
+  async #importFile(item: FileImport): Promise<void> {
+    const file = this.#files.get(item.id);
+    this.#files.delete(item.id);
     if (!file) return;
     if (file.size > SESSION_BYTES_MAX) {
-      this.fail(arrival, "It has more than 256 MiB", "`segue import PATH` reads files of any size.");
+      this.#fail(item, "The file is larger than 256 MiB", "`segue import PATH` has no size limit.");
       return;
     }
-    arrival.state = "arrives";
-    this.request = new AbortController();
+    item.state = "uploading";
+    this.#request = new AbortController();
     try {
-      arrival.report = await api.importSession(file, this.request.signal);
-      arrival.state = "done";
-      changed();
+      item.report = await api.importSession(file, this.#request.signal);
+      item.state = "done";
+      refreshLists();
     } catch (error) {
       const isStopped = error instanceof DOMException && error.name === "AbortError";
       const reason = error instanceof Error ? error.message : String(error);
-      this.fail(arrival, isStopped ? "Not imported: stopped" : reason, hintOf(error));
+      this.#fail(item, isStopped ? "Import cancelled" : reason, errorHint(error));
     }
   }
 
-  private fail(arrival: Arrival, problem: string, hint: string | null = null): void {
-    arrival.state = "failed";
-    arrival.problem = problem;
-    arrival.hint = hint;
+  #fail(item: FileImport, problem: string, hint: string | null = null): void {
+    item.state = "failed";
+    item.problem = problem;
+    item.hint = hint;
   }
 }
 
-function hintOf(error: unknown): string | null {
+function errorHint(error: unknown): string | null {
   return error instanceof ApiError ? error.hint : null;
 }

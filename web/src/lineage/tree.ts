@@ -1,63 +1,82 @@
-// Where the threads of a family are drawn: one a row, each below the one it came from. Pure.
+// Layout of the lineage tree: one row per thread, below its parent. Pure.
 //
-// The child that most came from goes on straight down, the others branch off to the right before it. So a chain is one
-// column however long it is, and the number of columns grows with the logarithm of the number of threads.
-import type { Relative } from "../api/types";
+// The child with the largest subtree continues in its parent's column, and the others branch off to the right
+// above it. A chain is therefore one column, and the number of columns is logarithmic in the number of
+// threads.
+import type { LineageThread } from "../api/types";
 
-/** Threads of a chain in a row above which its middle is folded. */
+/** The length above which the middle of a chain is folded. */
 export const FOLD_ABOVE = 12;
-/** Threads that stay at each end of a folded chain, and on both sides of the current one. */
-export const KEEP = 3;
+/**
+ * The number of threads that stay visible at each end of a folded chain and on both sides of the current one.
+ */
+export const KEPT_THREADS = 3;
 
-/** One row of the picture: a thread, or the folded part of a chain. */
-export interface Row {
-  /** The id of the thread, or of the first that is folded. */
+/** A row: a thread, or the folded middle of a chain. */
+export interface TreeRow {
+  /** The id of the thread, or of the first folded one. */
   key: string;
-  threads: Relative[];
+  threads: LineageThread[];
   isFolded: boolean;
   column: number;
-  /** The row above that it came from. */
+  /** The index of the parent's row. */
   parent: number | null;
-  /** How deep it is, from 1, and its place among those beside it: what a tree tells those who hear it. */
+  /** The ARIA properties of a tree item: the level from 1, and the position among its siblings. */
   level: number;
-  at: number;
-  of: number;
+  posInSet: number;
+  setSize: number;
 }
 
-/** Something that is drawn as one row, with what came from it. */
-interface Node {
-  threads: Relative[];
+/** A node of the tree before layout. */
+interface TreeNode {
+  threads: LineageThread[];
   isFolded: boolean;
-  children: Node[];
-  /** Threads in it and below it. */
+  children: TreeNode[];
+  /** The number of threads in the subtree. */
   size: number;
 }
 
-/** Lays a family out, in rows from top to bottom. `opened` names the folded parts that one asked to see. */
-export function layOut(
-  threads: readonly Relative[],
+/** Lays out the rows from top to bottom. `expanded` has the keys of the expanded folds. */
+export function layOutRows(
+  threads: readonly LineageThread[],
   current: string,
-  opened: ReadonlySet<string> = new Set(),
-): Row[] {
-  const rows: Row[] = [];
-  const put = (node: Node, column: number, parent: number | null, level: number, at: number, of: number) => {
-    const own = rows.length;
+  expanded: ReadonlySet<string> = new Set(),
+): TreeRow[] {
+  const rows: TreeRow[] = [];
+  const placeNode = (
+    node: TreeNode,
+    column: number,
+    parent: number | null,
+    level: number,
+    posInSet: number,
+    setSize: number,
+  ) => {
+    const rowIndex = rows.length;
     const key = node.threads[0]?.thread_id ?? "";
-    rows.push({ key, threads: node.threads, isFolded: node.isFolded, column, parent, level, at, of });
-    const children = inPlace(node.children);
+    rows.push({
+      key,
+      threads: node.threads,
+      isFolded: node.isFolded,
+      column,
+      parent,
+      level,
+      posInSet,
+      setSize,
+    });
+    const children = orderChildren(node.children);
     children.forEach(({ child, isStraight }, place) =>
-      put(child, column + (isStraight ? 0 : 1), own, level + 1, place + 1, children.length),
+      placeNode(child, column + (isStraight ? 0 : 1), rowIndex, level + 1, place + 1, children.length),
     );
   };
-  const roots = family(threads).map((root) => folded(root, current, opened));
-  roots.forEach((root, place) => put(root, 0, null, 1, place + 1, roots.length));
+  const roots = buildTrees(threads).map((root) => foldChains(root, current, expanded));
+  roots.forEach((root, place) => placeNode(root, 0, null, 1, place + 1, roots.length));
   return rows;
 }
 
-/** The children in the order of their rows: the one that goes straight on is the last. */
-function inPlace(children: readonly Node[]): { child: Node; isStraight: boolean }[] {
+/** Orders children by row: the one that continues the column comes last. */
+function orderChildren(children: readonly TreeNode[]): { child: TreeNode; isStraight: boolean }[] {
   const largest = Math.max(...children.map((child) => child.size));
-  // Where nothing came from any of them, none goes on more than the others.
+  // If all children are leaves, none continues the column.
   const straight =
     children.length === 1 || largest > 1 ? children.findLast((child) => child.size === largest) : undefined;
   const others = children.filter((child) => child !== straight);
@@ -67,10 +86,13 @@ function inPlace(children: readonly Node[]): { child: Node; isStraight: boolean 
   }));
 }
 
-/** Trees of single threads. Who came from a thread that is not among those before it begins a tree, so there is no circle. */
-function family(threads: readonly Relative[]): Node[] {
-  const roots: Node[] = [];
-  const known = new Map<string, Node>();
+/**
+ * Builds the trees. A thread whose parent is not among those before it becomes a root, so there are no
+ * cycles.
+ */
+function buildTrees(threads: readonly LineageThread[]): TreeNode[] {
+  const roots: TreeNode[] = [];
+  const known = new Map<string, TreeNode>();
   for (const thread of threads) {
     if (known.has(thread.thread_id)) continue;
     const node = { threads: [thread], isFolded: false, children: [], size: 1 };
@@ -83,81 +105,81 @@ function family(threads: readonly Relative[]): Node[] {
   return roots;
 }
 
-/** The tree from `first` on, with the middles of its long chains folded. */
-function folded(first: Node, current: string, opened: ReadonlySet<string>): Node {
+/** Returns the tree from `first` on, with the middle of long chains folded. */
+function foldChains(first: TreeNode, current: string, expanded: ReadonlySet<string>): TreeNode {
   const chain = [first];
   for (let last = first; last.children.length === 1;) {
-    last = last.children[0] as Node;
+    last = last.children[0] as TreeNode;
     chain.push(last);
   }
   const at = chain.findIndex((node) => node.threads[0]?.thread_id === current);
-  const stays = (place: number) =>
+  const isKept = (place: number) =>
     chain.length <= FOLD_ABOVE ||
-    place < KEEP ||
-    place >= chain.length - KEEP ||
-    (at >= 0 && Math.abs(place - at) < KEEP);
-  const parts: Node[][] = [];
+    place < KEPT_THREADS ||
+    place >= chain.length - KEPT_THREADS ||
+    (at >= 0 && Math.abs(place - at) < KEPT_THREADS);
+  const parts: TreeNode[][] = [];
   chain.forEach((node, place) => {
     const before = parts.at(-1);
-    if (before && !stays(place) && !stays(place - 1)) before.push(node);
+    if (before && !isKept(place) && !isKept(place - 1)) before.push(node);
     else parts.push([node]);
   });
-  // From the end of the chain back to its beginning.
-  let below = (chain.at(-1)?.children ?? []).map((child) => folded(child, current, opened));
+  // Builds the chain from its end.
+  let descendants = (chain.at(-1)?.children ?? []).map((child) => foldChains(child, current, expanded));
   for (const part of parts.reverse()) {
-    const isFolded = part.length > 1 && !opened.has(part[0]?.threads[0]?.thread_id ?? "");
-    const shown = isFolded ? [part] : part.map((node) => [node]).reverse();
-    for (const nodes of shown) {
+    const isFolded = part.length > 1 && !expanded.has(part[0]?.threads[0]?.thread_id ?? "");
+    const groups = isFolded ? [part] : part.map((node) => [node]).reverse();
+    for (const nodes of groups) {
       const threads = nodes.flatMap((node) => node.threads);
-      below = [{ threads, isFolded, children: below, size: nodes[0]?.size ?? 1 }];
+      descendants = [{ threads, isFolded, children: descendants, size: nodes[0]?.size ?? 1 }];
     }
   }
-  return below[0] ?? first;
+  return descendants[0] ?? first;
 }
 
-/** How the picture is measured, in pixels. */
-export interface Measures {
+/** Dimensions of the drawing, in pixels. */
+export interface TreeMetrics {
   row: number;
   column: number;
-  /** From the left edge to the middle of the first column. */
+  /** From the left edge to the center of the first column. */
   left: number;
 }
 
-/** A line of the picture. */
-export interface Line {
+/** A connecting line. */
+export interface TreeEdge {
   key: string;
   d: string;
-  /** `trunk` leads to several; the others are how one thread came. */
+  /** `trunk` is shared by several children; the other kinds are the relation of one child. */
   kind: "trunk" | "handoff" | "fork" | "subagent";
 }
 
-/** The lines between rows. */
-export function lines(rows: readonly Row[], { row, column, left }: Measures): Line[] {
-  const x = (of: Row) => left + of.column * column;
+/** Returns the connecting lines. */
+export function treeEdges(rows: readonly TreeRow[], { row, column, left }: TreeMetrics): TreeEdge[] {
+  const x = (of: TreeRow) => left + of.column * column;
   const y = (at: number) => at * row + row / 2;
   const bend = Math.min(column, row / 2);
-  const drawn: Line[] = [];
-  /** Where the trunk below a row ends, by that row. */
+  const edges: TreeEdge[] = [];
+  /** The lower end of each row's trunk. */
   const trunks = new Map<number, number>();
   rows.forEach((child, at) => {
     const parent = child.parent === null ? undefined : rows[child.parent];
     if (!parent || child.parent === null) return;
     const kind = child.threads[0]?.parent_kind ?? "handoff";
-    // A handoff is seen the whole way from where it came, over what it shares with others.
+    // A handoff is drawn from its parent on, over the shared trunk, so that it is visible in full.
     const isHandoff = kind === "handoff";
     const above = y(child.parent);
     const trunk = trunks.get(child.parent) ?? above;
     const from = isHandoff ? above : trunk;
     if (child.column === parent.column) {
-      drawn.push({ key: child.key, kind, d: `M${x(child)} ${from}V${y(at)}` });
+      edges.push({ key: child.key, kind, d: `M${x(child)} ${from}V${y(at)}` });
       return;
     }
     const turn = y(at) - bend;
     if (turn > from && !isHandoff)
-      drawn.push({ key: `${child.key}-trunk`, kind: "trunk", d: `M${x(parent)} ${from}V${turn}` });
+      edges.push({ key: `${child.key}-trunk`, kind: "trunk", d: `M${x(parent)} ${from}V${turn}` });
     trunks.set(child.parent, Math.max(trunk, turn));
-    const begins = isHandoff ? `M${x(parent)} ${from}V${turn}` : `M${x(parent)} ${turn}`;
-    drawn.push({ key: child.key, kind, d: `${begins}Q${x(parent)} ${y(at)} ${x(child)} ${y(at)}` });
+    const start = isHandoff ? `M${x(parent)} ${from}V${turn}` : `M${x(parent)} ${turn}`;
+    edges.push({ key: child.key, kind, d: `${start}Q${x(parent)} ${y(at)} ${x(child)} ${y(at)}` });
   });
-  return drawn;
+  return edges;
 }

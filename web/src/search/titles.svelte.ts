@@ -1,41 +1,44 @@
-// The titles of threads, each asked for once and kept while the page is open.
+// A cache of thread titles. Each is loaded once while the page is open.
 import { SvelteMap } from "svelte/reactivity";
 import { api } from "../api/endpoints";
 import { titleOf } from "../ui/format";
 
-/** Requests at a time: a browser allows six to a server, and a search must not wait for titles. */
-const AT_ONCE = 3;
+/**
+ * The maximum number of concurrent requests. Browsers allow six per server, and a search must not wait for
+ * titles.
+ */
+const REQUESTS_MAX = 3;
 
-const known = new SvelteMap<string, string>();
-const asked = new Set<string>();
-const waiting: string[] = [];
-let busy = 0;
+const titles = new SvelteMap<string, string>();
+const requested = new Set<string>();
+const queue: string[] = [];
+let active = 0;
 
-/** The title, as soon as it is known. */
-export function titleFor(thread: string): string | undefined {
-  return known.get(thread);
+/** Returns the title if it is loaded. */
+export function cachedTitle(thread: string): string | undefined {
+  return titles.get(thread);
 }
 
-/** Asks for the titles that nobody asked for yet. */
-export function askTitles(threads: Iterable<string>): void {
+/** Loads the titles that have not been requested yet. */
+export function requestTitles(threads: Iterable<string>): void {
   for (const thread of threads) {
-    if (asked.has(thread)) continue;
-    asked.add(thread);
-    waiting.push(thread);
+    if (requested.has(thread)) continue;
+    requested.add(thread);
+    queue.push(thread);
   }
-  while (busy < AT_ONCE && waiting.length > 0) void next(waiting.shift() ?? "");
+  while (active < REQUESTS_MAX && queue.length > 0) void loadTitle(queue.shift() ?? "");
 }
 
-async function next(thread: string): Promise<void> {
-  busy += 1;
+async function loadTitle(thread: string): Promise<void> {
+  active += 1;
   try {
-    known.set(thread, titleOf(await api.thread(thread)));
+    titles.set(thread, titleOf(await api.thread(thread)));
   } catch {
-    // It is known by its id then, and asked for again on another visit.
-    asked.delete(thread);
-    known.set(thread, `Thread ${thread.slice(0, 8)}`);
+    // Falls back to the id, and tries again on the next visit.
+    requested.delete(thread);
+    titles.set(thread, `Thread ${thread.slice(0, 8)}`);
   } finally {
-    busy -= 1;
-    askTitles([]);
+    active -= 1;
+    requestTitles([]);
   }
 }

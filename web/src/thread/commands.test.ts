@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { completions, isWhole, written } from "./commands";
+import { completions, isComplete, parseCommand } from "./commands";
 
 const names = (text: string) => completions(text).map(({ name }) => name);
 
-test("what is begun with a slash is completed until it is a word", () => {
+test("a partial command is completed", () => {
   expect(names("/")).toHaveLength(6);
   expect(names("/c")).toEqual(["compact"]);
   expect(names("/HAND")).toEqual(["handoff"]);
@@ -12,24 +12,27 @@ test("what is begun with a slash is completed until it is a word", () => {
   expect(names("")).toEqual([]);
 });
 
-test("a known command is found with what follows it, anything else is a message", () => {
-  expect(written("/handoff  finish the\nrelease ")).toMatchObject({
+test("a known command is parsed with its argument, anything else is a message", () => {
+  expect(parseCommand("/handoff  finish the\nrelease ")).toMatchObject({
     command: { name: "handoff" },
     rest: "finish the\nrelease",
   });
-  expect(written(" /fork ")).toMatchObject({ command: { name: "fork" }, rest: "" });
+  expect(parseCommand(" /fork ")).toMatchObject({ command: { name: "fork" }, rest: "" });
   for (const message of ["/etc/hosts is empty", "/unknown", "/", "a /fork", "//fork"])
-    expect(written(message)).toBeNull();
+    expect(parseCommand(message)).toBeNull();
 });
 
-test("words after a command that takes none are a message, and nothing is done", () => {
-  expect(written("/fork the repo on GitHub and open a pull request")).toBeNull();
-  expect(written("/uncompact\nwhat you just condensed")).toBeNull();
-  expect(written("/compact the tests")).toMatchObject({ command: { name: "compact" }, rest: "the tests" });
+test("an argument after a command that takes none makes it a message", () => {
+  expect(parseCommand("/fork the repo on GitHub and open a pull request")).toBeNull();
+  expect(parseCommand("/uncompact\nwhat you just compacted")).toBeNull();
+  expect(parseCommand("/compact the tests")).toMatchObject({
+    command: { name: "compact" },
+    rest: "the tests",
+  });
 });
 
-test("a word that is whole needs no completion, whatever of it is written large", () => {
+test("a complete name in any case needs no completion", () => {
   const [compact] = completions("/compact");
-  expect(compact && isWhole("/Compact", compact)).toBe(true);
-  expect(compact && isWhole("/comp", compact)).toBe(false);
+  expect(compact && isComplete("/Compact", compact)).toBe(true);
+  expect(compact && isComplete("/comp", compact)).toBe(false);
 });

@@ -1,10 +1,11 @@
-// What was written and not sent, for each thread, for as long as the tab is open.
-import { keepText, keptText } from "../app/kept";
+// Message drafts, stored per thread and tab.
+import { storeText, loadText } from "../app/storage";
 
-const key = (thread: string) => `segue.draft.${thread}`;
+const draftKey = (thread: string) => `segue.draft.${thread}`;
 
-/** Returns what was written to that thread. */
-export const draftOf = (thread: string): string => keptText("tab", key(thread)) ?? "";
+/** Returns the draft of a thread. */
+export const loadDraft = (thread: string): string => loadText("tab", draftKey(thread)) ?? "";
 
-/** Keeps what is written to that thread. */
-export const keepDraft = (thread: string, text: string): void => keepText("tab", key(thread), text || null);
+/** Stores the draft of a thread. */
+export const storeDraft = (thread: string, text: string): void =>
+  storeText("tab", draftKey(thread), text || null);

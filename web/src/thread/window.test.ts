@@ -1,22 +1,22 @@
 import { expect, test } from "vitest";
-import type { AiEntry, Entry, HistoryPage } from "../api/types";
-import { items, merge } from "./items";
+import type { AiEntry, HistoryEntry, HistoryPage } from "../api/types";
+import { conversationItems, mergeEntries } from "./items";
 import {
   EMPTY,
-  around,
+  windowAround,
   firstSeq,
   lastSeq,
-  newer,
-  older,
-  opened,
-  reread,
-  withoutNewest,
-  withoutOldest,
-  type Window,
+  appendPage,
+  prependPage,
+  openWindow,
+  replaceEntries,
+  dropNewest,
+  dropOldest,
+  type EntryWindow,
 } from "./window";
 
-/** Numbers that look random and are the same each time. */
-function numbers(seed: number): (below: number) => number {
+/** Returns a seeded generator of pseudo-random numbers. */
+function randomNumbers(seed: number): (below: number) => number {
   let state = seed * 2654435761 + 1;
   return (below) => {
     state = (Math.imul(state ^ (state >>> 15), 2246822519) + 3266489917) >>> 0;
@@ -24,15 +24,15 @@ function numbers(seed: number): (below: number) => number {
   };
 }
 
-function entry(seq: number): Entry {
+function entry(seq: number): HistoryEntry {
   const base = { id: `m${seq}`, seq, run_id: `r${seq >> 3}`, created_at: "2026-01-01T00:00:00Z" };
   if (seq % 5 === 0) return { ...base, type: "human", content: [{ type: "text", text: `${seq}` }] };
   return { ...base, type: "ai", content: [{ type: "text", text: `${seq}` }] };
 }
 
-/** A journal as the server has it, some of whose positions are not shown. */
-class Journal {
-  entries: Entry[] = [];
+/** A fake journal in which some positions have no entry. */
+class FakeJournal {
+  entries: HistoryEntry[] = [];
   private seq = 0;
   grow(random: (below: number) => number): void {
     this.seq += 1 + random(3);
@@ -64,82 +64,84 @@ class Journal {
   }
 }
 
-const seqs = (entries: readonly Entry[]) => entries.map(({ seq }) => seq);
+const seqs = (entries: readonly HistoryEntry[]) => entries.map(({ seq }) => seq);
 
-test("b3_pages_snapshots_and_live_entries_give_one_order_however_they_come", () => {
+test("b3_pages_and_live_entries_give_one_order_in_any_order_of_arrival", () => {
   for (let round = 0; round < 10_000; round += 1) {
-    const random = numbers(round);
-    const journal = new Journal();
+    const random = randomNumbers(round);
+    const journal = new FakeJournal();
     for (let count = random(30); count > 0; count -= 1) journal.grow(random);
-    let window: Window = EMPTY;
-    // What was asked for and has not been answered yet: answers come in any order, once or twice.
-    const answers: ((now: Window) => Window)[] = [];
-    let place = 0;
+    let window: EntryWindow = EMPTY;
+    // Pending responses. They arrive in any order, once or twice.
+    const pendingPages: ((current: EntryWindow) => EntryWindow)[] = [];
+    let generation = 0;
     for (let step = 0; step < 24; step += 1) {
       const limit = 1 + random(8);
-      const [first, last, asked] = [firstSeq(window), lastSeq(window), place];
-      const here = (put: (now: Window) => Window) =>
-        answers.push((now) => (asked === place ? put(now) : now));
+      const [first, last, requestGeneration] = [firstSeq(window), lastSeq(window), generation];
+      const enqueue = (apply: (current: EntryWindow) => EntryWindow) =>
+        pendingPages.push((current) => (requestGeneration === generation ? apply(current) : current));
       switch (random(9)) {
         case 0:
           journal.grow(random);
           break;
         case 1:
-          place += 1;
-          window = opened(journal.page({ limit }));
+          generation += 1;
+          window = openWindow(journal.page({ limit }));
           break;
         case 2: {
-          place += 1;
+          generation += 1;
           const at = 1 + random(60);
-          window = around(journal.page({ before: at, limit }), journal.page({ after: at - 1, limit }));
+          window = windowAround(journal.page({ before: at, limit }), journal.page({ after: at - 1, limit }));
           break;
         }
         case 3: {
           const page = journal.page({ before: first, limit });
-          here((now) => older(now, first, page));
+          enqueue((current) => prependPage(current, first, page));
           break;
         }
         case 4: {
           const page = journal.page({ after: last, limit });
-          here((now) => newer(now, last, page));
+          enqueue((current) => appendPage(current, last, page));
           break;
         }
         case 5: {
           const page = journal.page({ after: Math.max(0, first - 1), limit: window.entries.length + limit });
-          here((now) => reread(now, Math.max(0, first - 1), page));
+          enqueue((current) => replaceEntries(current, Math.max(0, first - 1), page));
           break;
         }
         case 6:
-          window = random(2) ? withoutOldest(window, limit) : withoutNewest(window, limit);
+          window = random(2) ? dropOldest(window, limit) : dropNewest(window, limit);
           break;
         default: {
-          const at = random(answers.length || 1);
-          const answer = random(4) ? answers.splice(at, 1)[0] : answers[at];
+          const at = random(pendingPages.length || 1);
+          const answer = random(4) ? pendingPages.splice(at, 1)[0] : pendingPages[at];
           if (answer) window = answer(window);
         }
       }
-      const shown = seqs(window.entries);
-      const [from, until] = [shown[0] ?? 0, shown.at(-1) ?? 0];
-      const whole = seqs(journal.entries).filter((seq) => seq >= from && seq <= until);
-      const isWhole = shown.length === 0 || shown.join() === whole.join();
-      const knowsBefore = shown.length === 0 || window.hasBefore || from === journal.entries[0]?.seq;
-      if (!isWhole || !knowsBefore) expect.fail(`round ${round}, step ${step}: ${shown} of ${whole}`);
+      const shownSeqs = seqs(window.entries);
+      const [from, until] = [shownSeqs[0] ?? 0, shownSeqs.at(-1) ?? 0];
+      const expectedSeqs = seqs(journal.entries).filter((seq) => seq >= from && seq <= until);
+      const isContiguous = shownSeqs.length === 0 || shownSeqs.join() === expectedSeqs.join();
+      const isStartKnown = shownSeqs.length === 0 || window.hasBefore || from === journal.entries[0]?.seq;
+      if (!isContiguous || !isStartKnown)
+        expect.fail(`round ${round}, step ${step}: ${shownSeqs} of ${expectedSeqs}`);
     }
   }
 }, 60_000);
 
-test("b3_the_same_entries_in_any_order_are_drawn_the_same", () => {
-  const random = numbers(7);
+test("b3_the_order_of_arrival_does_not_change_the_items", () => {
+  const random = randomNumbers(7);
   const all = Array.from({ length: 40 }, (_, at) => entry(at + 1));
   for (let round = 0; round < 200; round += 1) {
-    let known: Entry[] = [];
-    const left = [...all, ...all.slice(0, random(40))];
-    while (left.length) known = merge(known, left.splice(random(left.length), 1 + random(3)));
-    expect(items(known)).toEqual(items(all));
+    let known: HistoryEntry[] = [];
+    const remaining = [...all, ...all.slice(0, random(40))];
+    while (remaining.length)
+      known = mergeEntries(known, remaining.splice(random(remaining.length), 1 + random(3)));
+    expect(conversationItems(known)).toEqual(conversationItems(all));
   }
 });
 
-test("d7_only_the_last_answer_of_a_run_can_be_rated_whenever_it_was_read", () => {
+test("d7_only_the_last_answer_of_a_run_can_be_rated", () => {
   const answer = (seq: number): AiEntry => ({
     id: `m${seq}`,
     seq,
@@ -149,10 +151,10 @@ test("d7_only_the_last_answer_of_a_run_can_be_rated_whenever_it_was_read", () =>
     content: [],
     feedback: null,
   });
-  const page = (entries: Entry[]) => ({ ...new Journal().page({ limit: 1 }), entries });
-  let window = opened(page([answer(1)]));
-  window = newer(window, 1, page([answer(2)]));
+  const page = (entries: HistoryEntry[]) => ({ ...new FakeJournal().page({ limit: 1 }), entries });
+  let window = openWindow(page([answer(1)]));
+  window = appendPage(window, 1, page([answer(2)]));
   expect(window.entries.map((entry) => "feedback" in entry)).toEqual([false, true]);
-  const drawn = items(window.entries, new Map(), [], { undone: new Set(), active: "r" });
+  const drawn = conversationItems(window.entries, new Map(), [], { undone: new Set(), activeRun: "r" });
   expect(drawn.some((item) => item.kind === "ai" && "feedback" in item.entry)).toBe(false);
 });

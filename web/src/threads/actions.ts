@@ -1,125 +1,128 @@
-// What can be done with a thread, from the list and from its own page. Each says why it failed; where one goes afterwards is
-// part of it.
+// Actions on threads, shared by the list and the thread page. Each shows its errors and navigates to its
+// result.
 import { api } from "../api/endpoints";
 import type { ThreadRow } from "../api/types";
-import { failed, notify } from "../app/notices.svelte";
-import { go, router, to } from "../app/router.svelte";
+import { notifyError, notify } from "../app/notices.svelte";
+import { navigate, router, paths } from "../app/router.svelte";
 import type { MenuItem } from "../ui/menu";
 import { titleOf } from "../ui/format";
-import { problemOf, sendMessage, type Problem } from "../thread/sending";
-import { save } from "../ui/save";
-import { changed, gone, ongoing } from "./ongoing.svelte";
+import { toFailure, sendMessage, type RequestFailure } from "../thread/sendMessage";
+import { saveFile } from "../ui/saveFile";
+import { refreshLists, deletedThreads, listState } from "./listState.svelte";
 
-/** Milliseconds for which a deletion can be taken back. */
+/** Milliseconds for which a deletion can be undone. */
 const UNDO_MS = 8_000;
 
-/** What the actions have to know of a thread. */
-export type Known = Pick<ThreadRow, "thread_id" | "name" | "first_prompt"> & { title?: string | null };
+/** The properties of a thread that the actions need. */
+export type ThreadRef = Pick<ThreadRow, "thread_id" | "name" | "first_prompt"> & { title?: string | null };
 
-/** Deletions that were not sent yet, and how each is taken back; the newest is the last. */
-const waiting = new Map<string, { timer: ReturnType<typeof setTimeout>; undo: () => void }>();
+/** Deletions that have not been sent, each with its undo function; the newest is the last. */
+const pendingDeletions = new Map<string, { timer: ReturnType<typeof setTimeout>; undo: () => void }>();
 
-/** Makes a thread and goes there. Returns its id, or nothing when that failed. */
+/** Creates a thread and opens it. Returns its id, or null on failure. */
 export async function createThread(): Promise<string | null> {
   try {
     const { thread_id } = await api.createThread();
-    changed();
-    go(to.thread(thread_id));
+    refreshLists();
+    navigate(paths.thread(thread_id));
     return thread_id;
   } catch (error) {
-    failed("The thread was not created", error);
+    notifyError("Could not create the thread", error);
     return null;
   }
 }
 
-/** Makes a thread with its first message and goes there. Returns null when the server has it, otherwise why it does not. */
-export async function beginThread(text: string): Promise<Problem | null> {
+/**
+ * Creates a thread with its first message and opens it. Returns null if the server has accepted the message,
+ * otherwise the failure.
+ */
+export async function startThread(text: string): Promise<RequestFailure | null> {
   let id: string;
   try {
     id = (await api.createThread()).thread_id;
   } catch (error) {
-    return problemOf("The thread was not created", error);
+    return toFailure("Could not create the thread", error);
   }
   const problem = await sendMessage(id, text);
-  changed();
-  if (!problem) go(to.thread(id));
-  // A thread with nothing in it is nobody's. Without an answer nobody knows whether the message arrived: then it stays.
+  refreshLists();
+  if (!problem) navigate(paths.thread(id));
+  // An empty thread is deleted, unless the message may have arrived without a response.
   else if (!problem.isUncertain) await api.deleteThread(id).catch(() => undefined);
   return problem;
 }
 
-/** Opens the dialog that asks for a name. */
-export function askName(thread: Known): void {
-  ongoing.naming = { id: thread.thread_id, title: titleOf(thread), name: thread.name };
+/** Opens the rename dialog. */
+export function openRename(thread: ThreadRef): void {
+  listState.renaming = { id: thread.thread_id, title: titleOf(thread), name: thread.name };
 }
 
-/** Gives a thread a name. Returns whether it has it. */
+/** Renames a thread. Returns true on success. */
 export async function renameThread(id: string, name: string): Promise<boolean> {
   try {
     await api.renameThread(id, name);
-    changed();
+    refreshLists();
     return true;
   } catch (error) {
-    failed("The thread was not renamed", error);
+    notifyError("Could not rename the thread", error);
     return false;
   }
 }
 
-/** Copies a thread, up to a position or whole, and goes to the copy. Returns its id. */
+/** Forks a thread, entirely or up to a position, and opens the fork. Returns its id. */
 export async function forkThread(id: string, keepSeq?: number): Promise<string | null> {
   try {
     const fork = await api.forkThread(id, keepSeq);
-    changed();
-    go(to.thread(fork.thread_id));
+    refreshLists();
+    navigate(paths.thread(fork.thread_id));
     return fork.thread_id;
   } catch (error) {
-    failed("The thread was not forked", error);
+    notifyError("Could not fork the thread", error);
     return null;
   }
 }
 
-/** Saves the transcript as a file. */
-export async function exportThread(thread: Known, format: "md" | "json"): Promise<void> {
+/** Downloads the transcript. */
+export async function exportThread(thread: ThreadRef, format: "md" | "json"): Promise<void> {
   try {
-    const answer = await api.exportThread(thread.thread_id, format);
-    save(await answer.blob(), `${fileName(thread)}.${format}`);
+    const response = await api.exportThread(thread.thread_id, format);
+    saveFile(await response.blob(), `${fileName(thread)}.${format}`);
   } catch (error) {
-    failed("The thread was not exported", error);
+    notifyError("Could not export the thread", error);
   }
 }
 
-/** Deletes a thread in a few seconds, unless that is taken back. It is out of sight at once. */
-export function deleteWithUndo(thread: Known): void {
+/** Hides a thread at once and deletes it after a few seconds, unless the deletion is undone. */
+export function deleteWithUndo(thread: ThreadRef): void {
   const id = thread.thread_id;
-  if (waiting.has(id)) return;
-  const left = "thread" in router.route && router.route.thread === id ? location.hash : null;
-  gone.add(id);
-  if (left) go(to.home());
+  if (pendingDeletions.has(id)) return;
+  const returnAddress = "thread" in router.route && router.route.thread === id ? location.hash : null;
+  deletedThreads.add(id);
+  if (returnAddress) navigate(paths.home());
   const undo = () => {
-    // Too late once it was sent.
-    if (!waiting.delete(id)) return;
+    // The deletion was already sent.
+    if (!pendingDeletions.delete(id)) return;
     clearTimeout(timer);
     dismiss();
-    gone.delete(id);
-    if (left && router.route.page === "home") go(left);
+    deletedThreads.delete(id);
+    if (returnAddress && router.route.page === "home") navigate(returnAddress);
   };
-  const dismiss = notify(`“${titleOf(thread)}” was deleted`, {
+  const dismiss = notify(`“${titleOf(thread)}” deleted`, {
     action: { label: "Undo", run: undo },
     ms: UNDO_MS,
   });
-  const timer = setTimeout(() => void remove(id), UNDO_MS);
-  waiting.set(id, { timer, undo });
+  const timer = setTimeout(() => void sendDeletion(id), UNDO_MS);
+  pendingDeletions.set(id, { timer, undo });
 }
 
-/** Takes the newest deletion back. */
+/** Undoes the newest deletion. */
 export function undoDelete(): void {
-  [...waiting.values()].at(-1)?.undo();
+  [...pendingDeletions.values()].at(-1)?.undo();
 }
 
-/** Returns what a thread's menu offers everywhere. */
-export function threadMenu(thread: Known): MenuItem[] {
+/** Returns the menu items that every menu of a thread has. */
+export function threadMenuItems(thread: ThreadRef): MenuItem[] {
   return [
-    { label: "Rename…", icon: "edit", run: () => askName(thread) },
+    { label: "Rename…", icon: "edit", run: () => openRename(thread) },
     { label: "Fork", icon: "fork", run: () => void forkThread(thread.thread_id) },
     { label: "Export as Markdown", icon: "download", run: () => void exportThread(thread, "md") },
     { label: "Export as JSON", icon: "download", run: () => void exportThread(thread, "json") },
@@ -127,26 +130,26 @@ export function threadMenu(thread: Known): MenuItem[] {
   ];
 }
 
-async function remove(id: string, init?: RequestInit): Promise<void> {
-  waiting.delete(id);
+async function sendDeletion(id: string, init?: RequestInit): Promise<void> {
+  pendingDeletions.delete(id);
   try {
     await api.deleteThread(id, init);
   } catch (error) {
-    gone.delete(id);
-    failed("The thread was not deleted", error);
+    deletedThreads.delete(id);
+    notifyError("Could not delete the thread", error);
   }
-  changed();
+  refreshLists();
 }
 
-// Whoever closes the page has said what they want, and nobody is there to take it back.
+// Closing the page sends pending deletions at once, because nobody can undo them any more.
 addEventListener("pagehide", () => {
-  for (const [id, { timer }] of waiting) {
+  for (const [id, { timer }] of pendingDeletions) {
     clearTimeout(timer);
-    void remove(id, { keepalive: true });
+    void sendDeletion(id, { keepalive: true });
   }
 });
 
-function fileName(thread: Known): string {
+function fileName(thread: ThreadRef): string {
   const words = titleOf(thread)
     .normalize("NFKD")
     .replace(/[^\p{L}\p{N}]+/gu, "-")

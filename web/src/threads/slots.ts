@@ -1,13 +1,14 @@
-// The list as far as it is known: rows at their positions in the server's order, holes where nobody looked yet. Pure.
+// The partially loaded thread list: rows at their positions in the server's order, and holes that are not
+// loaded yet. Pure.
 import type { ThreadRow, ThreadRows } from "../api/types";
 
 export type Slots = readonly (ThreadRow | undefined)[];
 
 /**
- * Puts a page in at its position. What moved there from elsewhere leaves a hole where it was, so that no thread is in the
- * list twice. A page that is shorter than `limit` ends the list, whatever was counted.
+ * Inserts a page at its position. A row that moved there leaves a hole at its old position, so that no thread
+ * is listed twice. A page shorter than `limit` ends the list, whatever its total says.
  */
-export function put(slots: Slots, page: ThreadRows, offset: number, limit: number): Slots {
+export function insertPage(slots: Slots, page: ThreadRows, offset: number, limit: number): Slots {
   const end = offset + page.threads.length;
   const total = page.threads.length < limit ? Math.min(end, Math.max(page.total, 0)) : page.total;
   const next = Array.from(
@@ -20,27 +21,27 @@ export function put(slots: Slots, page: ThreadRows, offset: number, limit: numbe
   return next;
 }
 
-/** Returns the positions of what is not shown, from the first. */
-export function gaps(slots: Slots, hidden: ReadonlySet<string>): number[] {
+/** Returns the positions of hidden rows in ascending order. */
+export function hiddenPositions(slots: Slots, hidden: ReadonlySet<string>): number[] {
   if (hidden.size === 0) return [];
   return slots.flatMap((row, at) => (row && hidden.has(row.thread_id) ? [at] : []));
 }
 
-/** Returns the position in the list of what is shown at `index`. */
+/** Returns the slot of the visible row at `index`. */
 export function slotOf(index: number, gaps: readonly number[]): number {
   let slot = index;
   for (const gap of gaps) if (gap <= slot) slot += 1;
   return slot;
 }
 
-/** Returns where a thread is shown, or -1. */
-export function indexOf(slots: Slots, id: string, gaps: readonly number[]): number {
+/** Returns the visible index of a thread, or -1. */
+export function visibleIndexOf(slots: Slots, id: string, gaps: readonly number[]): number {
   const slot = slots.findIndex((row) => row?.thread_id === id);
   return slot < 0 || gaps.includes(slot) ? -1 : slot - gaps.filter((gap) => gap < slot).length;
 }
 
-/** Returns the first hole from `from` up to and without `to`, or -1. */
-export function hole(slots: Slots, from: number, to: number): number {
+/** Returns the first hole in the range, without `to`, or -1. */
+export function firstHole(slots: Slots, from: number, to: number): number {
   for (let at = Math.max(from, 0); at < Math.min(to, slots.length); at += 1) if (!slots[at]) return at;
   return -1;
 }

@@ -1,8 +1,8 @@
-// How events that take no time are called in a trace. One that a later version writes is shown by its own name.
+// Labels for events without a duration. Unknown events are shown by their type.
 import type { JournalEvent } from "../api/types";
-import { text } from "./read";
+import { asText } from "./eventFields";
 
-interface Note {
+interface TraceNote {
   label: string;
   detail: string;
   state?: "done" | "failed";
@@ -11,20 +11,20 @@ interface Note {
   thread?: string | null;
 }
 
-const LABELS: Record<string, string> = {
-  run_stop_requested: "Stop asked for",
+const EVENT_LABELS: Record<string, string> = {
+  run_stop_requested: "Stop requested",
   thread_created: "Thread created",
   thread_renamed: "Thread renamed",
-  thread_rewound: "Thread taken back",
-  compaction_undone: "Condensing taken back",
-  compaction_failed: "Condensing failed",
+  thread_rewound: "Thread rewound",
+  compaction_undone: "Compaction undone",
+  compaction_failed: "Compaction failed",
   tool_result_clipped: "Result clipped for the model",
-  turns_archived: "Turns put into memory",
-  turns_restored: "Turns back in the context",
-  handoff_requested: "Handoff asked for",
+  turns_archived: "Messages summarized",
+  turns_restored: "Messages restored to the context",
+  handoff_requested: "Handoff requested",
   handoff_proposed: "Handoff proposed",
   handoff_refined: "Handoff refined",
-  handoff_reverted: "Handoff back at an earlier proposal",
+  handoff_reverted: "Handoff reverted",
   handoff_truncated: "Handoff summary shortened",
   handoff_accepted: "Handoff accepted",
   handoff_declined: "Handoff declined",
@@ -33,21 +33,21 @@ const LABELS: Record<string, string> = {
   handoff_expired: "Handoff expired",
   handoff_seeded: "Child seeded",
   handoff_cleaned: "Handoff block cleared",
-  handoff_mirrored: "Summary mirrored",
+  handoff_mirrored: "Summary exported",
 };
-/** What a note tells, the first of these that is there. */
-const DETAILS = ["reason", "feedback", "message", "goal", "name", "error"] as const;
+/** The fields that describe an event; the first one present is shown. */
+const DETAIL_FIELDS = ["reason", "feedback", "message", "goal", "name", "error"] as const;
 
-/** Names a moment of a run. */
-export function noteOf({ event_type, content }: JournalEvent): Note {
-  const label = LABELS[event_type] ?? event_type.replaceAll("_", " ");
+/** Returns the label and the details of an event. */
+export function noteOf({ event_type, content }: JournalEvent): TraceNote {
+  const label = EVENT_LABELS[event_type] ?? event_type.replaceAll("_", " ");
   const iteration = typeof content.iteration === "number" ? `draft ${content.iteration + 1}` : "";
-  const told = DETAILS.map((name) => text(content[name])).find(Boolean) ?? "";
+  const detail = DETAIL_FIELDS.map((name) => asText(content[name])).find(Boolean) ?? "";
   return {
     label,
-    detail: [iteration, told].filter(Boolean).join(" · "),
-    state: event_type.endsWith("_failed") || text(content.error) ? "failed" : "done",
-    handoff: text(content.handoff_id) || null,
-    thread: text(content.child_thread_id) || null,
+    detail: [iteration, detail].filter(Boolean).join(" · "),
+    state: event_type.endsWith("_failed") || asText(content.error) ? "failed" : "done",
+    handoff: asText(content.handoff_id) || null,
+    thread: asText(content.child_thread_id) || null,
   };
 }

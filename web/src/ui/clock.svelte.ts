@@ -1,12 +1,11 @@
-// The time as the page shows it: it goes on by itself, so that "now" does not stay "now". It stands still while nothing
-// shows a time.
+// A reactive clock for relative times. It stops while nothing uses it.
 import { createSubscriber } from "svelte/reactivity";
 
-/** Milliseconds between two looks at the clock. */
-const EVERY_MS = 20_000;
+/** Milliseconds between two updates. */
+const TICK_MS = 20_000;
 
 const subscribe = createSubscriber((update) => {
-  const timer = setInterval(update, EVERY_MS);
+  const timer = setInterval(update, TICK_MS);
   document.addEventListener("visibilitychange", update);
   return () => {
     clearInterval(timer);
@@ -14,7 +13,7 @@ const subscribe = createSubscriber((update) => {
   };
 });
 
-/** Milliseconds since 1970; what read it is drawn again as time passes. */
+/** Returns the current time in milliseconds since 1970. Effects that read it run again as time passes. */
 export function now(): number {
   subscribe();
   return Date.now();

@@ -1,4 +1,4 @@
-// How numbers, moments and names are written on the screen. Pure.
+// Formatting of numbers, times and titles. Pure.
 import type { ThreadRow } from "../api/types";
 
 const UNITS: [Intl.RelativeTimeFormatUnit, number][] = [
@@ -11,32 +11,32 @@ const UNITS: [Intl.RelativeTimeFormatUnit, number][] = [
 ];
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "narrow" });
 const absolute = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const compactFormat = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
-/** `3 min. ago`, from now. */
-export function ago(at: string, now = Date.now()): string {
+/** Formats a time relative to now, such as `3m ago`. */
+export function relativeTime(at: string, now = Date.now()): string {
   const seconds = (Date.parse(at) - now) / 1000;
   const unit = UNITS.find(([, size]) => Math.abs(seconds) >= size);
-  return unit ? relative.format(Math.round(seconds / unit[1]), unit[0]) : "now";
+  return unit ? relative.format(Math.round(seconds / unit[1]), unit[0]) : "just now";
 }
 
-/** The moment in full, in the reader's own way. */
-export function exact(at: string): string {
+/** Formats a time in the user's locale. */
+export function absoluteTime(at: string): string {
   return absolute.format(new Date(at));
 }
 
-/** `150k`: a number whose last digits matter to nobody. */
-export function rough(count: number): string {
-  return compact.format(count).toLowerCase();
+/** Formats a rounded number, such as `150k`. */
+export function compactNumber(count: number): string {
+  return compactFormat.format(count).toLowerCase();
 }
 
-/** `12 messages`, `1 message`. */
-export function counted(count: number, one: string, many = `${one}s`): string {
-  return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+/** Formats a count with its noun, such as `12 messages` or `1 message`. */
+export function formatCount(count: number, singular: string, plural = `${singular}s`): string {
+  return `${count.toLocaleString("en")} ${count === 1 ? singular : plural}`;
 }
 
-/** `80 ms`, `2.3 s`, `1 min 5 s`, `2 h 5 min`. */
-export function duration(ms: number): string {
+/** Formats a duration, such as `80 ms`, `2.3 s`, `1 min 5 s` or `2 h 5 min`. */
+export function formatDuration(ms: number): string {
   if (Math.round(ms) < 1_000) return `${Math.round(ms)} ms`;
   const tenths = Math.round(ms / 100);
   if (tenths < 600) return `${(tenths / 10).toFixed(1)} s`;
@@ -46,12 +46,12 @@ export function duration(ms: number): string {
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
-/** `$0.0123`; nothing for what has no price. */
-export function dollars(amount: number | null): string {
+/** Formats a price, such as `$0.0123`; empty if it is unknown. */
+export function formatDollars(amount: number | null): string {
   return amount === null ? "" : `$${amount < 0.01 ? amount.toFixed(4) : amount.toFixed(2)}`;
 }
 
-/** What a thread is called on the screen. */
+/** Returns the display title of a thread. */
 export function titleOf(
   thread: Pick<ThreadRow, "name" | "first_prompt"> & { title?: string | null },
 ): string {

@@ -1,4 +1,4 @@
-// The strokes of the page's icons, drawn on 16 by 16. How one is shown is `Icon.svelte`'s.
+// The path data of the icons, on a grid of 16 by 16. `Icon.svelte` renders them.
 export const icons = {
   "arrow-down": "M8 3v10M4 9l4 4 4-4",
   "arrow-right": "M3 8h10m-4-4 4 4-4 4",
@@ -11,7 +11,7 @@ export const icons = {
   "chevron-up": "M3.5 10 8 5.5l4.5 4.5",
   clock: "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12ZM8 4.8V8l2.2 1.6",
   close: "m4 4 8 8m0-8-8 8",
-  condense: "M8 1.8v4M5.8 4 8 6.2 10.2 4M8 14.2v-4M5.8 12 8 9.8l2.2 2.2M2.5 8h11",
+  compact: "M8 1.8v4M5.8 4 8 6.2 10.2 4M8 14.2v-4M5.8 12 8 9.8l2.2 2.2M2.5 8h11",
   copy: "M6 6h7.5v7.5H6zM10 6V2.5H2.5V10H6",
   download: "M8 2.5v8M4.5 7.5 8 11l3.5-3.5M3 13.5h10",
   edit: "m3 13 .8-3.2L11 2.6 13.4 5l-7.2 7.2zM9.4 4.2l2.4 2.4",

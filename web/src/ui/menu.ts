@@ -1,4 +1,4 @@
-// What a menu holds.
+// The items of a menu.
 import type { IconName } from "./icons";
 
 export interface MenuItem {
@@ -6,7 +6,7 @@ export interface MenuItem {
   run: () => void;
   icon?: IconName;
   tone?: "plain" | "bad";
-  /** The key that does the same, as it is shown. */
+  /** The keyboard shortcut of the same action, for display. */
   keys?: string;
   disabled?: boolean;
 }

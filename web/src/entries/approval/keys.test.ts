@@ -1,16 +1,16 @@
-// That nobody who types ahead approves anything.
+// Typing ahead must never approve a call.
 import { expect, test } from "vitest";
-import { type Mark, NONE, pressed } from "./keys";
+import { type AnswerKeyState, IDLE, nextKeyState } from "./keys";
 
 const LETTERS = ["y", "e", "n", "r"];
 
-/** Presses keys; `\r` is Enter. Returns what Enter would confirm at the end of them. */
-function confirmed(keys: string): number | null {
-  let mark: Mark = NONE;
+/** Simulates key presses, where `\r` is Enter. Returns the index of the answer that Enter confirms. */
+function confirmedAnswer(keys: string): number | null {
+  let state: AnswerKeyState = IDLE;
   for (const key of keys) {
-    const enter = key === "\r";
-    if (enter && mark.is === "marked") return mark.at;
-    mark = pressed(mark, enter ? "Enter" : key, LETTERS);
+    const isEnter = key === "\r";
+    if (isEnter && state.kind === "marked") return state.at;
+    state = nextKeyState(state, isEnter ? "Enter" : key, LETTERS);
   }
   return null;
 }
@@ -28,4 +28,4 @@ test.each<[string, number | null]>([
   ["any way\r", null],
   ["yes\ry\r", 0],
   ["x\rn\r", 2],
-])("g5_%j", (keys, expected) => expect(confirmed(keys)).toBe(expected));
+])("g5_%j", (keys, expected) => expect(confirmedAnswer(keys)).toBe(expected));

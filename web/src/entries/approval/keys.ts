@@ -1,22 +1,22 @@
-// Which answer a key marks. A letter only marks one and Enter confirms it; letters of a word that somebody goes on typing answer
-// nothing. The terminal follows the same rules. What is marked has the focus; that is the panel's business.
+// The key handling of an approval. A letter selects an answer and Enter confirms it; the letters of a typed
+// word select nothing. The terminal follows the same rules. The panel moves the focus.
 
-export type Mark =
-  | { is: "none" }
-  /** An answer was marked by its letter, which may yet turn out to be the first of a word. */
-  | { is: "marked"; letter: string; at: number }
+export type AnswerKeyState =
+  | { kind: "none" }
+  /** A letter selected an answer, but may turn out to be the start of a word. */
+  | { kind: "marked"; letter: string; at: number }
   /** A word or a line is being typed. */
-  | { is: "typing" };
+  | { kind: "typing" };
 
-export const NONE: Mark = { is: "none" };
+export const IDLE: AnswerKeyState = { kind: "none" };
 
-/** Returns what a key that writes something, or Enter, means after `mark`; `letters` are those of the answers. */
-export function pressed(mark: Mark, key: string, letters: readonly string[]): Mark {
-  if (key === "Enter" || key === "Escape") return NONE;
-  if (mark.is === "typing") return mark;
+/** Returns the state after a character key, Enter or Escape; `letters` are the keys of the answers. */
+export function nextKeyState(state: AnswerKeyState, key: string, letters: readonly string[]): AnswerKeyState {
+  if (key === "Enter" || key === "Escape") return IDLE;
+  if (state.kind === "typing") return state;
   const letter = key.toLowerCase();
   const at = letters.indexOf(letter);
-  if (mark.is === "marked") return letter === mark.letter || key === " " ? mark : { is: "typing" };
-  if (key === " ") return mark;
-  return at < 0 ? { is: "typing" } : { is: "marked", letter, at };
+  if (state.kind === "marked") return letter === state.letter || key === " " ? state : { kind: "typing" };
+  if (key === " ") return state;
+  return at < 0 ? { kind: "typing" } : { kind: "marked", letter, at };
 }

@@ -1,15 +1,23 @@
-// Whether an answer was taken. The request is answered before the run that carries it looks at it; what that run says is the truth.
+// Waits for the outcome of an answer. The request is accepted before the resumed run reads the answer, so
+// only the run's events tell whether it counted.
 import { api } from "../../api/endpoints";
-import { reason } from "./reason";
+import { refusalReason } from "./reason";
 
-const LOOK_MS = 400;
+const POLL_MS = 400;
 
-/** Returns why the answer did not count; null when it did, or when the panel that asked is gone. */
-export async function refused(thread: string, run: string, gone: () => boolean): Promise<string | null> {
+/**
+ * Returns the reason why the answer was refused. Returns null if it was accepted or `isCancelled` returns
+ * true.
+ */
+export async function waitForRefusal(
+  thread: string,
+  run: string,
+  isCancelled: () => boolean,
+): Promise<string | null> {
   for (;;) {
-    const { status } = await api.runOf(thread, run);
-    if (gone() || status === "running") return null;
-    if (status !== "pending") return reason((await api.runEvents(thread, run)).events);
-    await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+    const { status } = await api.getRun(thread, run);
+    if (isCancelled() || status === "running") return null;
+    if (status !== "pending") return refusalReason((await api.runEvents(thread, run)).events);
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
   }
 }

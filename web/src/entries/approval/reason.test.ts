@@ -1,14 +1,14 @@
-// What is told of an answer that came too late or did not fit.
+// The reasons that are shown for answers that came too late or were invalid.
 import { expect, test } from "vitest";
-import { reason, type Told } from "./reason";
+import { refusalReason, type RunEvent } from "./reason";
 
-test.each<[Told[], string | null]>([
+test.each<[RunEvent[], string | null]>([
   [
     [{ event_type: "run_started", content: { how: "ended at once" } }],
-    "This was answered already, by somebody else.",
+    "This was already answered by another client.",
   ],
   [[{ event_type: "run_failed", content: { message: "a rule forbids it" } }], "a rule forbids it"],
-  [[{ event_type: "run_failed", content: {} }], "The answer was not taken."],
+  [[{ event_type: "run_failed", content: {} }], "The answer was not accepted."],
   [
     [
       { event_type: "run_started", content: { how: "resumed" } },
@@ -16,7 +16,7 @@ test.each<[Told[], string | null]>([
     ],
     null,
   ],
-  // The answer counted, and what came after it failed.
+  // The answer was accepted, and a later step failed.
   [
     [
       { event_type: "tool_call_decided", content: {} },
@@ -24,4 +24,4 @@ test.each<[Told[], string | null]>([
     ],
     null,
   ],
-])("%j", (events, expected) => expect(reason(events)).toBe(expected));
+])("%j", (events, expected) => expect(refusalReason(events)).toBe(expected));

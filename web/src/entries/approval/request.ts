@@ -1,88 +1,93 @@
-// What a question about a call holds for the person who decides. What the server says of it is in `details`; it is not relied on.
+// Reads action requests for the approval panel. The fields of `details` are optional and not trusted.
 import type { ActionRequest, Interrupt, JsonObject } from "../../api/types";
 
-export type Kind = "approve" | "edit" | "reject" | "respond";
-export const KINDS: readonly { kind: Kind; letter: string; label: string }[] = [
+export type DecisionKind = "approve" | "edit" | "reject" | "respond";
+export const DECISION_KINDS: readonly { kind: DecisionKind; letter: string; label: string }[] = [
   { kind: "approve", letter: "y", label: "Approve" },
   { kind: "edit", letter: "e", label: "Edit" },
   { kind: "reject", letter: "n", label: "Reject" },
   { kind: "respond", letter: "r", label: "Answer instead" },
 ];
 
-/** Returns the decisions that are allowed about a request. */
-export function allowed(interrupt: Interrupt, request: ActionRequest): Kind[] {
+/** Returns the decisions that are allowed for a request. */
+export function allowedDecisions(interrupt: Interrupt, request: ActionRequest): DecisionKind[] {
   const config = interrupt.value.review_configs?.find(({ action_name }) => action_name === request.name);
-  return KINDS.map(({ kind }) => kind).filter((kind) => config?.allowed_decisions.includes(kind) ?? true);
+  return DECISION_KINDS.map(({ kind }) => kind).filter(
+    (kind) => config?.allowed_decisions.includes(kind) ?? true,
+  );
 }
 
-/** Returns those of the decisions that can be taken where the folder of a call does not exist: nothing is run by them. */
-export function withoutFolder(kinds: readonly Kind[]): Kind[] {
+/** Returns the decisions that need no folder, because they run nothing. */
+export function decisionsWithoutFolder(kinds: readonly DecisionKind[]): DecisionKind[] {
   return kinds.filter((kind) => kind === "reject" || kind === "respond");
 }
 
-const detail = (request: ActionRequest, key: string) => {
+const detailText = (request: ActionRequest, key: string) => {
   const value = request.details?.[key];
   return typeof value === "string" ? value : null;
 };
 
-/** Returns the command that would be run. Only a tool that says so takes one; another's argument of that name is one of many. */
-export function command(request: ActionRequest): string | null {
-  const told = detail(request, "command");
-  if (told === null) return null;
-  return typeof request.args.command === "string" ? request.args.command : told;
+/**
+ * Returns the command that would run. `details` tells whether the tool runs commands; other tools may have an
+ * argument of that name, too.
+ */
+export function commandOf(request: ActionRequest): string | null {
+  const recorded = detailText(request, "command");
+  if (recorded === null) return null;
+  return typeof request.args.command === "string" ? request.args.command : recorded;
 }
 
-/** Returns the change that would be made, as a unified diff. */
-export const change = (request: ActionRequest) => detail(request, "diff");
-/** Returns why a person is asked. */
-export const rule = (request: ActionRequest) => detail(request, "rule");
-/** Whether a sub-agent asks. */
-export const isNested = (request: ActionRequest) => Boolean(request.details?.subagent);
+/** Returns the proposed change as a unified diff. */
+export const diffOf = (request: ActionRequest) => detailText(request, "diff");
+/** Returns the rule that requires the approval. */
+export const ruleOf = (request: ActionRequest) => detailText(request, "rule");
+/** Returns true if a sub-agent made the request. */
+export const isFromSubagent = (request: ActionRequest) => Boolean(request.details?.subagent);
 
-/** Returns what speaks against the call, a line each. */
-export function warnings(request: ActionRequest): string[] {
-  const told = request.details?.warnings;
-  if (!Array.isArray(told)) return [];
-  return told.flatMap((warning) => {
+/** Returns the warnings about the call, one per line. */
+export function warningsOf(request: ActionRequest): string[] {
+  const list = request.details?.warnings;
+  if (!Array.isArray(list)) return [];
+  return list.flatMap((warning) => {
     if (typeof warning === "string") return [warning];
     const text = (warning as JsonObject | null)?.text;
     return typeof text === "string" ? [text] : [];
   });
 }
 
-/** A field of the form in which arguments are changed. */
-export interface Field {
+/** A form field for one argument. */
+export interface ArgumentField {
   name: string;
-  /** Text is edited as it is, everything else as JSON. */
-  is: "text" | "json";
+  /** Strings are edited as text, all other values as JSON. */
+  format: "text" | "json";
   value: string;
 }
 
-export function fields(args: JsonObject): Field[] {
+export function argumentFields(args: JsonObject): ArgumentField[] {
   return Object.entries(args).map(([name, value]) =>
     typeof value === "string"
-      ? { name, is: "text", value }
-      : { name, is: "json", value: JSON.stringify(value, null, 2) },
+      ? { name, format: "text", value }
+      : { name, format: "json", value: JSON.stringify(value, null, 2) },
   );
 }
 
-/** Returns why a field cannot be read, or null. */
-export function problem({ is, value }: Field): string | null {
-  if (is === "text") return null;
+/** Returns the error of a field value, or null if it is valid. */
+export function fieldError({ format, value }: ArgumentField): string | null {
+  if (format === "text") return null;
   try {
     JSON.parse(value);
     return null;
   } catch (error) {
-    return error instanceof Error ? error.message : "This is no JSON";
+    return error instanceof Error ? error.message : "Invalid JSON";
   }
 }
 
-/** Returns the arguments that the fields hold. */
-export function edited(found: readonly Field[]): JsonObject {
+/** Returns the arguments from the form fields. */
+export function parseArguments(fields: readonly ArgumentField[]): JsonObject {
   return Object.fromEntries(
-    found.map(({ name, is, value }) => [
+    fields.map(({ name, format, value }) => [
       name,
-      is === "text" ? value : (JSON.parse(value) as JsonObject[string]),
+      format === "text" ? value : (JSON.parse(value) as JsonObject[string]),
     ]),
   );
 }

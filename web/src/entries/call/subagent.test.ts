@@ -1,8 +1,8 @@
 import { expect, test, vi } from "vitest";
 import type { HistoryQuery } from "../../api/endpoints";
-import { since } from "./subagent";
+import { entriesAfter } from "./subagent";
 
-/** Entries that the sub-agent's thread has. */
+/** The number of entries in the sub-agent's thread. */
 const LAST = 120;
 
 vi.mock("../../api/endpoints", () => ({
@@ -15,9 +15,9 @@ vi.mock("../../api/endpoints", () => ({
   },
 }));
 
-test("b3_what_a_sub_agent_did_since_is_read_to_its_end", async () => {
-  expect((await since("t", 10)).map(({ seq }) => seq)).toEqual(
+test("b3_new_entries_of_a_sub_agent_are_loaded_to_the_end", async () => {
+  expect((await entriesAfter("t", 10)).map(({ seq }) => seq)).toEqual(
     Array.from({ length: LAST - 10 }, (_, at) => at + 11),
   );
-  expect(await since("t", LAST)).toEqual([]);
+  expect(await entriesAfter("t", LAST)).toEqual([]);
 });

@@ -1,12 +1,12 @@
-// Putting text into the clipboard, and saying so.
-import { failed, notify } from "../../app/notices.svelte";
+// Copies text to the clipboard and shows a notice.
+import { notifyError, notify } from "../../app/notices.svelte";
 
-/** Copies the text; `what` says what it is, such as “the command”. */
-export async function copy(text: string, what: string): Promise<void> {
+/** Copies the text; `label` names it in the notice, such as “the command”. */
+export async function copyText(text: string, label: string): Promise<void> {
   try {
     await navigator.clipboard.writeText(text);
-    notify(`Copied ${what}`);
+    notify(`Copied ${label}`);
   } catch (error) {
-    failed(`Could not copy ${what}`, error);
+    notifyError(`Could not copy ${label}`, error);
   }
 }

@@ -1,9 +1,9 @@
-// What is coloured of code, and that hostile code is looked at soon.
+// The highlighted spans of code. Hostile code must be highlighted fast.
 import { describe, expect, test } from "vitest";
 import { highlight } from "./highlight";
 
-/** Writes the parts so that one can read them: `kind‹text›`. */
-const drawn = (code: string, lang: string) =>
+/** Renders the spans in a readable form: `kind‹text›`. */
+const render = (code: string, lang: string) =>
   highlight(code, lang)
     .map(({ kind, text }) => (kind ? `${kind}‹${text}›` : text))
     .join("");
@@ -47,9 +47,9 @@ test.each([
   ["css", "a { color: #fff; } /* b */", "a { attr‹color›: number‹#fff›; } comment‹/* b */›"],
   ["constructor", "let a", "let a"],
   ["", "let a", "let a"],
-])("%s", (lang, code, expected) => expect(drawn(code, lang)).toBe(expected));
+])("%s", (lang, code, expected) => expect(render(code, lang)).toBe(expected));
 
-describe("hostile code is looked at soon, and nothing of it is lost", () => {
+describe("hostile code is highlighted fast and unchanged", () => {
   const langs =
     "rust c cpp go java javascript typescript python ruby bash json yaml toml sql xml css diff markdown".split(
       " ",

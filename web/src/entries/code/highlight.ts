@@ -1,13 +1,14 @@
-// Colours for code: comments, strings, numbers, keywords, names that are defined or called. It knows the words of a language and
-// not its grammar, reads each character a bounded number of times, and leaves what it does not know as it is.
+// Syntax highlighting for comments, strings, numbers, keywords and names. It is based on regular expressions,
+// not on grammars, reads each character a bounded number of times, and leaves unknown text as it is.
 
-export type Kind = "comment" | "string" | "number" | "keyword" | "title" | "attr" | "added" | "removed" | "";
-export interface Part {
-  kind: Kind;
+export type TokenKind =
+  "comment" | "string" | "number" | "keyword" | "title" | "attr" | "added" | "removed" | "";
+export interface CodeSpan {
+  kind: TokenKind;
   text: string;
 }
 
-/** Characters of code that is coloured; longer code is shown as it is. */
+/** The size limit in characters; longer code is not highlighted. */
 const CHARS_MAX = 50_000;
 
 const SLASHES = "\\/\\/.*|\\/\\*[^]*?(?:\\*\\/|(?![^]))";
@@ -20,16 +21,20 @@ const NUMBER =
 const CALL =
   "(?<=\\b(?:fn|def|func|function|class|struct|enum|trait|interface|impl|mod|module) )[a-zA-Z_$][\\w$]*|\\b[a-zA-Z_$][\\w$]*(?=!?\\()";
 
-type Rules = [Exclude<Kind, "">, string][];
+type TokenRules = [Exclude<TokenKind, "">, string][];
 
-const words = (list: string) => `\\b(?:${list.replaceAll(" ", "|")})\\b`;
+const wordPattern = (list: string) => `\\b(?:${list.replaceAll(" ", "|")})\\b`;
 
-/** A language with the comments and strings of C. */
-const family = (keywords: string, more: Rules = [], strings = `${DOUBLE}|${SINGLE}`): Rules => [
-  ...more,
+/** Returns the rules for a language with the comments and strings of C. */
+const cLikeRules = (
+  keywords: string,
+  extraRules: TokenRules = [],
+  strings = `${DOUBLE}|${SINGLE}`,
+): TokenRules => [
+  ...extraRules,
   ["comment", SLASHES],
   ["string", strings],
-  ["keyword", words(keywords)],
+  ["keyword", wordPattern(keywords)],
   ["number", NUMBER],
   ["title", CALL],
 ];
@@ -39,29 +44,29 @@ const C_WORDS =
 const JS_WORDS =
   "as async await break case catch class const continue debugger default delete do else export extends false finally for from function get if import in instanceof let new null of return set static super switch this throw true try typeof undefined var void while with yield";
 
-const languages: Record<string, Rules> = {
-  rust: family(
+const LANGUAGE_RULES: Record<string, TokenRules> = {
+  rust: cLikeRules(
     "as async await break const continue crate dyn else enum extern false fn for if impl in let loop match mod move mut pub ref return self Self static struct super trait true type union unsafe use where while",
     [["attr", "#!?\\[[^\\]\\n]{0,300}\\]|'[a-z_]\\w*\\b(?!')"]],
     `b?r#+"[^]*?(?:"#+|(?![^]))|b?${DOUBLE}|b?'(?:[^'\\\\\\n]|\\\\[^']{1,10})'`,
   ),
-  c: family(C_WORDS, [["attr", "^[ \\t]*#\\s*\\w+"]]),
-  cpp: family(
+  c: cLikeRules(C_WORDS, [["attr", "^[ \\t]*#\\s*\\w+"]]),
+  cpp: cLikeRules(
     `${C_WORDS} catch class concept consteval constexpr constinit co_await co_return co_yield decltype delete explicit export final friend mutable namespace new noexcept nullptr operator override private protected public requires static_assert template this throw try typename using virtual`,
     [["attr", "^[ \\t]*#\\s*\\w+"]],
   ),
-  go: family(
+  go: cLikeRules(
     "break case chan const continue default defer else fallthrough false for func go goto if import interface iota map nil package range return select struct switch true type var any bool byte error float32 float64 int int32 int64 rune string uint uint8 uint32 uint64",
     [],
     `${DOUBLE}|${SINGLE}|\`[^\`]*(?:\`|(?![^]))`,
   ),
-  java: family(
+  java: cLikeRules(
     "abstract assert boolean break byte case catch char class const continue default do double else enum extends false final finally float for goto if implements import instanceof int interface long native new null package private protected public record return sealed short static strictfp super switch synchronized this throw throws transient true try var void volatile while yield fun val when object companion data override",
     [["attr", "@\\w+"]],
     `"""[^]*?(?:"""|(?![^]))|${DOUBLE}|${SINGLE}`,
   ),
-  javascript: family(JS_WORDS, [["attr", "@\\w+"]], `${DOUBLE}|${SINGLE}|${TEMPLATE}`),
-  typescript: family(
+  javascript: cLikeRules(JS_WORDS, [["attr", "@\\w+"]], `${DOUBLE}|${SINGLE}|${TEMPLATE}`),
+  typescript: cLikeRules(
     `${JS_WORDS} abstract any asserts boolean declare enum implements infer interface is keyof namespace never number object override private protected public readonly satisfies string symbol type unknown`,
     [["attr", "@\\w+"]],
     `${DOUBLE}|${SINGLE}|${TEMPLATE}`,
@@ -72,7 +77,7 @@ const languages: Record<string, Rules> = {
     ["attr", "^[ \\t]*@[\\w.]+"],
     [
       "keyword",
-      words(
+      wordPattern(
         "and as assert async await break case class continue def del elif else except False finally for from global if import in is lambda match None nonlocal not or pass raise return self True try while with yield",
       ),
     ],
@@ -84,7 +89,7 @@ const languages: Record<string, Rules> = {
     ["string", `${DOUBLE}|${SINGLE}|(?<![\\w:]):[a-zA-Z_]\\w*[?!]?`],
     [
       "keyword",
-      words(
+      wordPattern(
         "alias and begin break case class def do else elsif end ensure false for if in module next nil not or private protected public raise redo require rescue retry return self super then true undef unless until when while yield attr_accessor attr_reader",
       ),
     ],
@@ -98,7 +103,7 @@ const languages: Record<string, Rules> = {
     ["attr", "\\$(?:\\w+|\\{[^}\\n]{0,200}\\}|[@#?*!$-])"],
     [
       "keyword",
-      words(
+      wordPattern(
         "case do done elif else esac export fi for function if in local readonly return select set then unset until while",
       ),
     ],
@@ -108,7 +113,7 @@ const languages: Record<string, Rules> = {
   json: [
     ["attr", `"(?:[^"\\\\\\n]|\\\\.)*"(?=\\s{0,99}:)`],
     ["string", DOUBLE],
-    ["keyword", words("true false null")],
+    ["keyword", wordPattern("true false null")],
     ["number", "-?\\b\\d+(?:\\.\\d+)?(?:[eE][+-]?\\d+)?\\b"],
     ["comment", SLASHES],
   ],
@@ -116,7 +121,7 @@ const languages: Record<string, Rules> = {
     ["comment", "(?<![^\\s])#.*"],
     ["attr", `^[ \\t]*(?:- +)*[\\w."'/ -]{1,200}(?=:(?:\\s|$))`],
     ["string", `${DOUBLE}|'(?:[^'\\n]|'')*'`],
-    ["keyword", words("true false null yes no on off")],
+    ["keyword", wordPattern("true false null yes no on off")],
     ["number", "(?<![\\w.-])-?\\d+(?:\\.\\d+)?(?![\\w.-])"],
   ],
   toml: [
@@ -124,7 +129,7 @@ const languages: Record<string, Rules> = {
     ["title", "^[ \\t]*\\[{1,2}[^\\]\\n]{1,200}\\]{1,2}"],
     ["attr", `^[ \\t]*[\\w."'-]{1,200}(?=[ \\t]{0,99}=)`],
     ["string", `"""[^]*?(?:"""|(?![^]))|'''[^]*?(?:'''|(?![^]))|${DOUBLE}|${SINGLE}`],
-    ["keyword", words("true false")],
+    ["keyword", wordPattern("true false")],
     ["number", "(?<![\\w.-])[+-]?\\d[\\d_:.TZ-]*"],
   ],
   sql: [
@@ -132,7 +137,7 @@ const languages: Record<string, Rules> = {
     ["string", "'(?:[^']|'')*(?:'|(?![^]))"],
     [
       "keyword",
-      `(?:${words("add all alter and any as asc begin between by cascade case check column commit conflict constraint count create cross current database default delete desc distinct do drop else end exists explain false foreign from full group having if in index inner insert into is join key left like limit not null nulls of offset on or order outer over partition primary references returning right rollback row select set table then to transaction true union unique update using values view when where with")})`,
+      `(?:${wordPattern("add all alter and any as asc begin between by cascade case check column commit conflict constraint count create cross current database default delete desc distinct do drop else end exists explain false foreign from full group having if in index inner insert into is join key left like limit not null nulls of offset on or order outer over partition primary references returning right rollback row select set table then to transaction true union unique update using values view when where with")})`,
     ],
     ["number", NUMBER],
     ["title", CALL],
@@ -165,7 +170,7 @@ const languages: Record<string, Rules> = {
   ],
 };
 
-const names: Record<string, string> = {
+const LANGUAGE_ALIASES: Record<string, string> = {
   rs: "rust",
   h: "c",
   "c++": "cpp",
@@ -214,36 +219,38 @@ const names: Record<string, string> = {
   sqlite: "sql",
 };
 
-const made = new Map<string, RegExp>();
+const patternCache = new Map<string, RegExp>();
 
-/** Returns the rules of a language as one pattern, made when it is first asked for. */
-function pattern(name: string): RegExp | null {
-  const known = made.get(name);
-  if (known) return known;
-  const rules = Object.hasOwn(languages, name) ? languages[name] : undefined;
+/** Returns the rules of a language as one pattern. The pattern is compiled on first use and cached. */
+function languagePattern(name: string): RegExp | null {
+  const cached = patternCache.get(name);
+  if (cached) return cached;
+  const rules = Object.hasOwn(LANGUAGE_RULES, name) ? LANGUAGE_RULES[name] : undefined;
   if (!rules) return null;
-  // A kind may stand twice: groups are told apart by their place.
+  // A kind may occur twice, so the index makes the group names unique.
   const source = rules.map(([kind, rule], at) => `(?<${kind}_${at}>${rule})`).join("|");
-  const built = new RegExp(source, name === "sql" ? "gmi" : "gm");
-  made.set(name, built);
-  return built;
+  const compiled = new RegExp(source, name === "sql" ? "gmi" : "gm");
+  patternCache.set(name, compiled);
+  return compiled;
 }
 
-/** Returns the code in parts of one colour each. */
-export function highlight(code: string, lang: string): Part[] {
-  const called = lang.toLowerCase().replace(/^\{?\.?|\}?$/g, "");
+/** Splits the code into highlighted spans. */
+export function highlight(code: string, lang: string): CodeSpan[] {
+  const alias = lang.toLowerCase().replace(/^\{?\.?|\}?$/g, "");
   const rules =
-    code.length <= CHARS_MAX ? pattern(Object.hasOwn(names, called) ? (names[called] ?? "") : called) : null;
+    code.length <= CHARS_MAX
+      ? languagePattern(Object.hasOwn(LANGUAGE_ALIASES, alias) ? (LANGUAGE_ALIASES[alias] ?? "") : alias)
+      : null;
   if (!rules) return [{ kind: "", text: code }];
-  const parts: Part[] = [];
-  let from = 0;
+  const spans: CodeSpan[] = [];
+  let position = 0;
   for (const match of code.matchAll(rules)) {
     if (!match[0]) continue;
-    if (match.index > from) parts.push({ kind: "", text: code.slice(from, match.index) });
+    if (match.index > position) spans.push({ kind: "", text: code.slice(position, match.index) });
     const group = Object.entries(match.groups ?? {}).find(([, text]) => text !== undefined)?.[0] ?? "";
-    parts.push({ kind: group.slice(0, group.indexOf("_")) as Kind, text: match[0] });
-    from = match.index + match[0].length;
+    spans.push({ kind: group.slice(0, group.indexOf("_")) as TokenKind, text: match[0] });
+    position = match.index + match[0].length;
   }
-  if (from < code.length) parts.push({ kind: "", text: code.slice(from) });
-  return parts;
+  if (position < code.length) spans.push({ kind: "", text: code.slice(position) });
+  return spans;
 }

@@ -1,4 +1,4 @@
-// The character references that answers use. Others stay as they are written.
+// The character references that answers use. Others are left as they are.
 const NAMED: Record<string, string> = {
   amp: "&",
   lt: "<",
@@ -32,10 +32,10 @@ const NAMED: Record<string, string> = {
 
 export const ENTITY = /&(?:#(\d{1,7})|#[xX]([\da-fA-F]{1,6})|([a-zA-Z]{2,8}));/y;
 
-/** Returns the character of a match of `ENTITY`; null for one that is not known. */
-export function entity([, decimal, hex, name]: RegExpExecArray): string | null {
+/** Returns the character for a match of `ENTITY`, or null if it is unknown. */
+export function decodeEntity([, decimal, hex, name]: RegExpExecArray): string | null {
   if (name) return Object.hasOwn(NAMED, name) ? (NAMED[name] ?? null) : null;
   const code = decimal ? Number(decimal) : Number.parseInt(hex ?? "", 16);
-  const isNone = code === 0 || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff);
-  return isNone ? "\ufffd" : String.fromCodePoint(code);
+  const isInvalid = code === 0 || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff);
+  return isInvalid ? "\ufffd" : String.fromCodePoint(code);
 }

@@ -1,6 +1,7 @@
-// What stands inside a line of Markdown: emphasis, code, links. As CommonMark reads it, each character a bounded number of times;
-// HTML is text, images are links. Where a link may lead is `links.ts`.
-import { ENTITY, entity } from "./entities";
+// Parser for inline Markdown: emphasis, code and links. It follows CommonMark and reads each character a
+// bounded number of times. HTML is text, and images are links. `links.ts` decides which links can be
+// followed.
+import { ENTITY, decodeEntity } from "./entities";
 
 export type Inline =
   | { type: "text"; text: string }
@@ -9,9 +10,9 @@ export type Inline =
   | { type: "em" | "strong" | "del"; inlines: Inline[] }
   | { type: "link"; href: string; image: boolean; inlines: Inline[] };
 
-/** Characters beyond which a paragraph is text without marks. */
+/** The size limit in characters; a longer paragraph is plain text. */
 const CHARS_MAX = 50_000;
-/** How deep marks stand in one another; deeper ones are text. */
+/** The maximum nesting depth of marks; deeper ones are text. */
 const DEPTH_MAX = 12;
 const HREF_MAX = 2_000;
 
@@ -21,15 +22,15 @@ const AUTOLINK = /<([a-zA-Z][a-zA-Z0-9+.-]{1,31}:[^\s<>]*|[\w.+-]{1,64}@[\w.-]{1
 const BARE = /https?:\/\/[^\s<>"`|]+/y;
 const BARE_IN_BRACKETS = /https?:\/\/[^\s<>"`|[\]()]+/y;
 
-interface Node {
+interface InlineNode {
   inline: Inline;
   depth: number;
-  /** Marks that may still open or close something. */
-  run: Run | null;
-  prev: Node | null;
-  next: Node | null;
+  /** The delimiter run, while it can still open or close emphasis. */
+  run: DelimiterRun | null;
+  prev: InlineNode | null;
+  next: InlineNode | null;
 }
-interface Run {
+interface DelimiterRun {
   char: string;
   count: number;
   length: number;
@@ -37,155 +38,155 @@ interface Run {
   closes: boolean;
 }
 interface Bracket {
-  node: Node;
+  node: InlineNode;
   image: boolean;
 }
 
-/** Returns what the text of a paragraph holds. */
-export function inlines(text: string): Inline[] {
+/** Parses the text of a paragraph. */
+export function parseInlines(text: string): Inline[] {
   if (text.length > CHARS_MAX) return [{ type: "text", text }];
-  return new Reader(text).read();
+  return new InlineParser(text).parse();
 }
 
-class Reader {
-  private at = 0;
-  private plain = "";
-  private readonly brackets: Bracket[] = [];
-  /** So many of them stand around a link and can become none. */
-  private around = 0;
-  private readonly root: Node = node({ type: "text", text: "" });
-  private last: Node = this.root;
-  /** Where runs of backticks of a length stand, to find the one that closes without looking at each again. */
-  private readonly ticks = new Map<number, number[]>();
+class InlineParser {
+  #at = 0;
+  #plain = "";
+  readonly #brackets: Bracket[] = [];
+  /** The number of open brackets around a link. They cannot become links themselves. */
+  #linkDepth = 0;
+  readonly #root: InlineNode = createNode({ type: "text", text: "" });
+  #last: InlineNode = this.#root;
+  /** The positions of the backtick runs by length, so that a closing run is found without scanning. */
+  readonly #backtickRuns = new Map<number, number[]>();
 
   constructor(private readonly text: string) {
-    for (const { 0: run, index } of text.matchAll(/`+/g)) {
-      const known = this.ticks.get(run.length);
+    for (const { 0: takePlainText, index } of text.matchAll(/`+/g)) {
+      const known = this.#backtickRuns.get(takePlainText.length);
       if (known) known.push(index);
-      else this.ticks.set(run.length, [index]);
+      else this.#backtickRuns.set(takePlainText.length, [index]);
     }
-    for (const places of this.ticks.values()) places.reverse();
+    for (const positions of this.#backtickRuns.values()) positions.reverse();
   }
 
-  read(): Inline[] {
-    while (this.at < this.text.length) this.step(this.text[this.at] ?? "");
-    this.flush();
-    emphasize(this.root, null);
-    return collected(this.root.next, null).inlines;
+  parse(): Inline[] {
+    while (this.#at < this.text.length) this.#parseNext(this.text[this.#at] ?? "");
+    this.#flushText();
+    resolveEmphasis(this.#root, null);
+    return collectInlines(this.#root.next, null).inlines;
   }
 
-  private step(char: string): void {
+  #parseNext(char: string): void {
     switch (char) {
       case "\\":
-        return this.escape();
+        return this.#parseEscape();
       case "`":
-        return this.code();
+        return this.#parseCode();
       case "*":
       case "_":
       case "~":
-        return this.marks(char);
+        return this.#parseDelimiters(char);
       case "[":
-        return this.open(false);
+        return this.#openBracket(false);
       case "!":
-        return this.text[this.at + 1] === "[" ? this.open(true) : this.take(1);
+        return this.text[this.#at + 1] === "[" ? this.#openBracket(true) : this.#takeText(1);
       case "]":
-        return this.close();
+        return this.#closeBracket();
       case "<":
-        return this.matched(AUTOLINK, ([all = "", address = ""]) => {
+        return this.#takeMatch(AUTOLINK, ([all = "", address = ""]) => {
           const href = /^[a-z][a-z0-9+.-]+:/i.test(address) ? address : `mailto:${address}`;
-          this.link(address, href);
+          this.#appendLink(address, href);
           return all.length;
         });
       case "&":
-        return this.matched(ENTITY, (found) => {
-          const char = entity(found);
-          this.plain += char ?? found[0];
-          return found[0].length;
+        return this.#takeMatch(ENTITY, (match) => {
+          const char = decodeEntity(match);
+          this.#plain += char ?? match[0];
+          return match[0].length;
         });
       case "h":
-        return this.text.startsWith("http", this.at) ? this.bare() : this.run();
+        return this.text.startsWith("http", this.#at) ? this.#parseBareUrl() : this.#run();
       case "\n":
-        return this.newline();
+        return this.#parseNewline();
       default:
-        return this.run();
+        return this.#run();
     }
   }
 
-  private take(count: number): void {
-    this.plain += this.text.slice(this.at, this.at + count);
-    this.at += count;
+  #takeText(count: number): void {
+    this.#plain += this.text.slice(this.#at, this.#at + count);
+    this.#at += count;
   }
 
-  /** Takes all that means nothing at once. */
-  private run(): void {
-    PLAIN.lastIndex = this.at;
-    this.take(PLAIN.exec(this.text)?.[0].length ?? 1);
+  /** Consumes plain text up to the next special character. */
+  #run(): void {
+    PLAIN.lastIndex = this.#at;
+    this.#takeText(PLAIN.exec(this.text)?.[0].length ?? 1);
   }
 
-  private matched(pattern: RegExp, use: (found: RegExpExecArray) => number): void {
-    pattern.lastIndex = this.at;
-    const found = pattern.exec(this.text);
-    if (found) this.at += use(found);
-    else this.take(1);
+  #takeMatch(pattern: RegExp, consume: (found: RegExpExecArray) => number): void {
+    pattern.lastIndex = this.#at;
+    const result = pattern.exec(this.text);
+    if (result) this.#at += consume(result);
+    else this.#takeText(1);
   }
 
-  private flush(): void {
-    if (!this.plain) return;
-    const text = this.plain;
-    this.plain = "";
-    this.put({ type: "text", text });
+  #flushText(): void {
+    if (!this.#plain) return;
+    const text = this.#plain;
+    this.#plain = "";
+    this.#append({ type: "text", text });
   }
 
-  private put(inline: Inline, run: Run | null = null): Node {
-    this.flush();
-    const added = node(inline, run);
-    added.prev = this.last;
-    this.last.next = added;
-    this.last = added;
+  #append(inline: Inline, run: DelimiterRun | null = null): InlineNode {
+    this.#flushText();
+    const added = createNode(inline, run);
+    added.prev = this.#last;
+    this.#last.next = added;
+    this.#last = added;
     return added;
   }
 
-  private escape(): void {
-    const next = this.text[this.at + 1] ?? "";
+  #parseEscape(): void {
+    const next = this.text[this.#at + 1] ?? "";
     if (next === "\n") {
-      this.put({ type: "break" });
-      this.at += 2;
+      this.#append({ type: "break" });
+      this.#at += 2;
     } else if (PUNCTUATION.test(next)) {
-      this.plain += next;
-      this.at += 2;
-    } else this.take(1);
+      this.#plain += next;
+      this.#at += 2;
+    } else this.#takeText(1);
   }
 
-  private newline(): void {
-    const isHard = this.plain.endsWith("  ");
-    this.plain = this.plain.trimEnd();
-    this.at += 1;
-    if (isHard) this.put({ type: "break" });
-    else this.plain += "\n";
-    this.flush();
-    while (/[ \t]/.test(this.text[this.at] ?? "")) this.at += 1;
+  #parseNewline(): void {
+    const isHard = this.#plain.endsWith("  ");
+    this.#plain = this.#plain.trimEnd();
+    this.#at += 1;
+    if (isHard) this.#append({ type: "break" });
+    else this.#plain += "\n";
+    this.#flushText();
+    while (/[ \t]/.test(this.text[this.#at] ?? "")) this.#at += 1;
   }
 
-  private code(): void {
-    let end = this.at;
+  #parseCode(): void {
+    let end = this.#at;
     while (this.text[end] === "`") end += 1;
-    const length = end - this.at;
-    const places = this.ticks.get(length) ?? [];
-    while (places.length > 0 && (places.at(-1) ?? 0) < end) places.pop();
-    const close = places.at(-1);
-    if (close === undefined) return this.take(length);
+    const length = end - this.#at;
+    const positions = this.#backtickRuns.get(length) ?? [];
+    while (positions.length > 0 && (positions.at(-1) ?? 0) < end) positions.pop();
+    const close = positions.at(-1);
+    if (close === undefined) return this.#takeText(length);
     const inside = this.text.slice(end, close).replaceAll("\n", " ");
     const isPadded = inside.startsWith(" ") && inside.endsWith(" ") && inside.trim() !== "";
-    this.put({ type: "code", text: isPadded ? inside.slice(1, -1) : inside });
-    this.at = close + length;
+    this.#append({ type: "code", text: isPadded ? inside.slice(1, -1) : inside });
+    this.#at = close + length;
   }
 
-  private marks(char: string): void {
-    let end = this.at;
+  #parseDelimiters(char: string): void {
+    let end = this.#at;
     while (this.text[end] === char) end += 1;
-    const count = end - this.at;
-    if (char === "~" && count !== 2) return this.take(count);
-    const before = this.text[this.at - 1] ?? " ";
+    const count = end - this.#at;
+    if (char === "~" && count !== 2) return this.#takeText(count);
+    const before = this.text[this.#at - 1] ?? " ";
     const after = this.text[end] ?? " ";
     const [blankBefore, blankAfter] = [/\s/.test(before), /\s/.test(after)];
     const [markBefore, markAfter] = [isPunctuation(before), isPunctuation(after)];
@@ -193,37 +194,37 @@ class Reader {
     const right = !blankBefore && (!markBefore || blankAfter || markAfter);
     const opens = char === "_" ? left && (!right || markBefore) : left;
     const closes = char === "_" ? right && (!left || markAfter) : right;
-    this.put({ type: "text", text: char.repeat(count) }, { char, count, length: count, opens, closes });
-    this.at = end;
+    this.#append({ type: "text", text: char.repeat(count) }, { char, count, length: count, opens, closes });
+    this.#at = end;
   }
 
-  private open(image: boolean): void {
+  #openBracket(image: boolean): void {
     const marks = image ? "![" : "[";
-    this.brackets.push({ node: this.put({ type: "text", text: marks }), image });
-    this.at += marks.length;
+    this.#brackets.push({ node: this.#append({ type: "text", text: marks }), image });
+    this.#at += marks.length;
   }
 
-  private close(): void {
-    const bracket = this.brackets.pop();
-    const isFree = bracket?.image || this.brackets.length >= this.around;
-    this.around = Math.min(this.around, this.brackets.length);
-    const address = isFree ? this.address(this.at + 1) : null;
-    if (!bracket || !address) return this.take(1);
-    this.flush();
-    emphasize(bracket.node, null);
-    const inside = collected(bracket.node.next, null);
-    this.last = bracket.node;
+  #closeBracket(): void {
+    const bracket = this.#brackets.pop();
+    const isFree = bracket?.image || this.#brackets.length >= this.#linkDepth;
+    this.#linkDepth = Math.min(this.#linkDepth, this.#brackets.length);
+    const address = isFree ? this.#parseDestination(this.#at + 1) : null;
+    if (!bracket || !address) return this.#takeText(1);
+    this.#flushText();
+    resolveEmphasis(bracket.node, null);
+    const inside = collectInlines(bracket.node.next, null);
+    this.#last = bracket.node;
     bracket.node.next = null;
-    // A link holds no other.
-    const flat = inside.inlines.map(unlinked);
+    // Links cannot be nested.
+    const flat = inside.inlines.map(unwrapLinks);
     bracket.node.inline = { type: "link", href: address.href, image: bracket.image, inlines: flat };
     bracket.node.depth = inside.depth + 1;
-    if (!bracket.image) this.around = this.brackets.length;
-    this.at = address.end;
+    if (!bracket.image) this.#linkDepth = this.#brackets.length;
+    this.#at = address.end;
   }
 
-  /** Reads `(address "title")`; the title is left out. */
-  private address(from: number): { href: string; end: number } | null {
+  /** Parses `(address "title")`; the title is dropped. */
+  #parseDestination(from: number): { href: string; end: number } | null {
     if (this.text[from] !== "(") return null;
     const most = Math.min(this.text.length, from + HREF_MAX);
     let at = from + 1;
@@ -245,26 +246,26 @@ class Reader {
     if (isWrapped && this.text[at++] !== ">") return null;
     const rest = /\s*(?:"[^"]{0,500}"|'[^']{0,500}'|\([^)]{0,500}\))?\s*\)/y;
     rest.lastIndex = at;
-    return at < most && rest.test(this.text) ? { href: decoded(href), end: rest.lastIndex } : null;
+    return at < most && rest.test(this.text) ? { href: decodeEntities(href), end: rest.lastIndex } : null;
   }
 
-  private bare(): void {
-    if (/\w/.test(this.text[this.at - 1] ?? "")) return this.take(1);
-    const pattern = this.brackets.length > 0 ? BARE_IN_BRACKETS : BARE;
-    pattern.lastIndex = this.at;
+  #parseBareUrl(): void {
+    if (/\w/.test(this.text[this.#at - 1] ?? "")) return this.#takeText(1);
+    const pattern = this.#brackets.length > 0 ? BARE_IN_BRACKETS : BARE;
+    pattern.lastIndex = this.#at;
     const found = pattern.exec(this.text)?.[0];
-    if (!found) return this.take(1);
-    const address = withoutEnd(found);
-    this.link(address, decoded(address));
-    this.at += address.length;
+    if (!found) return this.#takeText(1);
+    const address = trimUrlEnd(found);
+    this.#appendLink(address, decodeEntities(address));
+    this.#at += address.length;
   }
 
-  private link(text: string, href: string): void {
-    this.put({ type: "link", href, image: false, inlines: [{ type: "text", text }] }).depth = 1;
+  #appendLink(text: string, href: string): void {
+    this.#append({ type: "link", href, image: false, inlines: [{ type: "text", text }] }).depth = 1;
   }
 }
 
-function node(inline: Inline, run: Run | null = null): Node {
+function createNode(inline: Inline, run: DelimiterRun | null = null): InlineNode {
   return { inline, run, depth: 0, prev: null, next: null };
 }
 
@@ -272,14 +273,14 @@ function isPunctuation(char: string): boolean {
   return PUNCTUATION.test(char) || /[\p{P}\p{S}]/u.test(char);
 }
 
-const decoded = (text: string) =>
+const decodeEntities = (text: string) =>
   text.replace(
     new RegExp(ENTITY.source, "g"),
-    (...found) => entity(found as unknown as RegExpExecArray) ?? found[0],
+    (...found) => decodeEntity(found as unknown as RegExpExecArray) ?? found[0],
   );
 
-/** An address at the end of a sentence does not hold its full stop, nor the bracket around it. */
-function withoutEnd(address: string): string {
+/** Removes trailing punctuation and an unbalanced closing parenthesis from a bare URL. */
+function trimUrlEnd(address: string): string {
   let unopened = 0;
   for (const char of address) unopened += char === ")" ? 1 : char === "(" ? -1 : 0;
   let end = address.length;
@@ -291,23 +292,23 @@ function withoutEnd(address: string): string {
   return address.slice(0, end);
 }
 
-function unlinked(inline: Inline): Inline {
+function unwrapLinks(inline: Inline): Inline {
   if (inline.type === "link") return { type: "text", text: textOf(inline.inlines) };
   if (!("inlines" in inline)) return inline;
-  return { ...inline, inlines: inline.inlines.map(unlinked) };
+  return { ...inline, inlines: inline.inlines.map(unwrapLinks) };
 }
 
-/** Returns the text alone. */
+/** Returns the plain text. */
 export function textOf(inlines: readonly Inline[]): string {
-  const one = (inline: Inline): string =>
+  const toText = (inline: Inline): string =>
     "inlines" in inline ? textOf(inline.inlines) : inline.type === "break" ? "\n" : inline.text;
-  return inlines.map(one).join("");
+  return inlines.map(toText).join("");
 }
 
-/** Pairs the marks behind `from`, the nearest first. */
-function emphasize(from: Node, until: Node | null): void {
-  // Below this node, nothing opens what such a mark would close.
-  const bottoms = new Map<string, Node>();
+/** Matches the delimiters after `from`, innermost first. */
+function resolveEmphasis(from: InlineNode, until: InlineNode | null): void {
+  // No matching opener exists below this node, as in the CommonMark algorithm.
+  const bottoms = new Map<string, InlineNode>();
   let closer = from.next;
   while (closer && closer !== until) {
     const run = closer.run;
@@ -317,7 +318,7 @@ function emphasize(from: Node, until: Node | null): void {
     }
     const key = `${run.char}${run.opens}${run.length % 3}`;
     const bottom = bottoms.get(key) ?? from;
-    const opener = openerOf(closer, run, bottom);
+    const opener = findOpener(closer, run, bottom);
     if (!opener?.run) {
       bottoms.set(key, closer.prev ?? from);
       if (!run.opens) closer.run = null;
@@ -325,21 +326,21 @@ function emphasize(from: Node, until: Node | null): void {
       continue;
     }
     const used = run.count >= 2 && opener.run.count >= 2 ? 2 : 1;
-    const inside = collected(opener.next, closer);
+    const inside = collectInlines(opener.next, closer);
     const type = run.char === "~" ? "del" : used === 2 ? "strong" : "em";
-    const wrapped = wrap(type, run.char.repeat(used), inside);
-    opener.next = wrapped;
-    wrapped.prev = opener;
-    wrapped.next = closer;
-    closer.prev = wrapped;
-    shorten(opener, used);
-    shorten(closer, used);
+    const wrapper = wrapNodes(type, run.char.repeat(used), inside);
+    opener.next = wrapper;
+    wrapper.prev = opener;
+    wrapper.next = closer;
+    closer.prev = wrapper;
+    consumeDelimiters(opener, used);
+    consumeDelimiters(closer, used);
     if (run.count === 0) closer = closer.next;
   }
   for (let left = from.next; left && left !== until; left = left.next) left.run = null;
 }
 
-function openerOf(closer: Node, run: Run, bottom: Node): Node | null {
+function findOpener(closer: InlineNode, run: DelimiterRun, bottom: InlineNode): InlineNode | null {
   for (let at = closer.prev; at && at !== bottom; at = at.prev) {
     const opener = at.run;
     if (!opener?.opens || opener.char !== run.char || opener.count === 0) continue;
@@ -349,28 +350,31 @@ function openerOf(closer: Node, run: Run, bottom: Node): Node | null {
   return null;
 }
 
-function wrap(
+function wrapNodes(
   type: "em" | "strong" | "del",
   marks: string,
   { inlines, depth }: { inlines: Inline[]; depth: number },
-): Node {
+): InlineNode {
   if (depth < DEPTH_MAX) {
-    const wrapped = node({ type, inlines });
+    const wrapped = createNode({ type, inlines });
     wrapped.depth = depth + 1;
     return wrapped;
   }
-  const flat = node({ type: "text", text: `${marks}${textOf(inlines)}${marks}` });
+  const flat = createNode({ type: "text", text: `${marks}${textOf(inlines)}${marks}` });
   return flat;
 }
 
-function shorten(mark: Node, used: number): void {
+function consumeDelimiters(mark: InlineNode, used: number): void {
   if (!mark.run) return;
   mark.run.count -= used;
   mark.inline = { type: "text", text: mark.run.char.repeat(mark.run.count) };
 }
 
-/** Returns what stands from one node to before another, neighbouring texts as one. */
-function collected(from: Node | null, until: Node | null): { inlines: Inline[]; depth: number } {
+/** Returns the nodes from `from` to before `until`, with adjacent texts merged. */
+function collectInlines(
+  from: InlineNode | null,
+  until: InlineNode | null,
+): { inlines: Inline[]; depth: number } {
   const found: Inline[] = [];
   let depth = 0;
   for (let at = from; at && at !== until; at = at.next) {

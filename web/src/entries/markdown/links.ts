@@ -1,17 +1,17 @@
-// Where links may lead: to pages and mail, and nowhere else.
+// Link policy: only web and mail addresses can be followed.
 
-export interface Target {
+export interface LinkTarget {
   href: string;
-  /** What a reader has to know of where it leads: the host, or the address. */
+  /** The part of the target that is shown to the reader: the host or the mail address. */
   host: string;
 }
 
 const LENGTH_MAX = 4_000;
 
-/** Returns where an address leads; null for one that is shown and not followed. */
-export function target(address: string): Target | null {
+/** Returns the target of an address, or null if it must not be followed. */
+export function linkTargetOf(address: string): LinkTarget | null {
   const plain = address.trim();
-  // A browser would leave such characters out, and read another address than the one that is shown.
+  // Browsers ignore such characters, so the followed address would differ from the shown one.
   if (!/^(?:https?|mailto):/i.test(plain) || plain.length > LENGTH_MAX || /[\x00-\x20\x7f]/.test(plain))
     return null;
   if (!URL.canParse(plain)) return null;
@@ -20,8 +20,8 @@ export function target(address: string): Target | null {
   return url.hostname ? { href: url.href, host: url.host } : null;
 }
 
-/** Whether a link's text itself says where it leads. */
-export function says(text: string, { href, host }: Target): boolean {
-  const same = (url: string) => url.replace(/^https?:\/\/|\/$|^mailto:/g, "");
-  return same(text.trim()) === same(href) || text.trim() === host;
+/** Returns true if the text of a link already shows its target. */
+export function isSelfDescribing(text: string, { href, host }: LinkTarget): boolean {
+  const stripScheme = (url: string) => url.replace(/^https?:\/\/|\/$|^mailto:/g, "");
+  return stripScheme(text.trim()) === stripScheme(href) || text.trim() === host;
 }

@@ -1,14 +1,15 @@
-// What Markdown is read as: like a parser that others wrote where the text is tame, and as harmless text, soon, where it is not.
+// Markdown is parsed like in another implementation where it is well-formed. Hostile input is parsed fast, as
+// harmless text.
 import { readFileSync } from "node:fs";
 import { lexer, type Token, type Tokens } from "marked";
 import { describe, expect, test } from "vitest";
-import { type Block, blocks } from "./blocks";
-import { Growing } from "./growing";
-import { type Inline, inlines, textOf } from "./inlines";
-import { says, target } from "./links";
+import { type Block, parseBlocks } from "./blocks";
+import { StreamingParser } from "./streaming";
+import { type Inline, parseInlines, textOf } from "./inlines";
+import { isSelfDescribing, linkTargetOf } from "./links";
 
-/** Writes inline marks so that one can read them. */
-function drawn(found: Inline[]): string {
+/** Renders inline nodes in a readable form. */
+function renderInlines(found: Inline[]): string {
   const one = (inline: Inline): string => {
     switch (inline.type) {
       case "text":
@@ -18,17 +19,17 @@ function drawn(found: Inline[]): string {
       case "break":
         return "<br>";
       case "link":
-        return `${inline.image ? "!" : ""}<${drawn(inline.inlines)}|${inline.href}>`;
+        return `${inline.image ? "!" : ""}<${renderInlines(inline.inlines)}|${inline.href}>`;
       default:
-        return `<${inline.type}>${drawn(inline.inlines)}</>`;
+        return `<${inline.type}>${renderInlines(inline.inlines)}</>`;
     }
   };
   return found.map(one).join("");
 }
-const read = (text: string) => drawn(inlines(text));
+const renderText = (text: string) => renderInlines(parseInlines(text));
 
-/** Writes blocks so that one can read them. */
-function outline(found: Block[]): string {
+/** Renders blocks in a readable form. */
+function renderBlocks(found: Block[]): string {
   const one = (block: Block): string => {
     switch (block.type) {
       case "paragraph":
@@ -38,10 +39,10 @@ function outline(found: Block[]): string {
       case "code":
         return `code${block.lang ? `:${block.lang}` : ""}${block.open ? "…" : ""}(${block.text})`;
       case "quote":
-        return `quote(${outline(block.blocks)})`;
+        return `quote(${renderBlocks(block.blocks)})`;
       case "list": {
         const items = block.items.map(
-          ({ done, blocks }) => `${done === null ? "" : done ? "x " : "_ "}${outline(blocks)}`,
+          ({ done, blocks }) => `${done === null ? "" : done ? "x " : "_ "}${renderBlocks(blocks)}`,
         );
         return `${block.first === null ? "ul" : `ol${block.first}`}${block.loose ? "~" : ""}(${items.join("; ")})`;
       }
@@ -53,7 +54,7 @@ function outline(found: Block[]): string {
   };
   return found.map(one).join(" ");
 }
-const shape = (text: string) => outline(blocks(text));
+const renderBlocksOf = (text: string) => renderBlocks(parseBlocks(text));
 
 describe("blocks", () => {
   test.each([
@@ -89,7 +90,7 @@ describe("blocks", () => {
     ["a | b\n--", "h2(a | b)"],
     ["<script>alert(1)</script>\n\n<div>\n# A", "p(<script>alert(1)</script>) p(<div>) h1(A)"],
     ["a\r\n\r\n- b\r\n- c", "p(a) ul(p(b); p(c))"],
-  ])("%j", (text, expected) => expect(shape(text)).toBe(expected));
+  ])("%j", (text, expected) => expect(renderBlocksOf(text)).toBe(expected));
 });
 
 describe("inlines", () => {
@@ -116,16 +117,16 @@ describe("inlines", () => {
     ["a  \nb\\\nc\nd", "a<br>b<br>c\nd"],
     ["&lt;b&gt; &#65;&#x42; &nope; &#0;", "<b> AB &nope; \ufffd"],
     ["**a", "**a"],
-  ])("%j", (text, expected) => expect(read(text)).toBe(expected));
+  ])("%j", (text, expected) => expect(renderText(text)).toBe(expected));
 
-  test("a number times a number is no emphasis, Chinese beside marks is", () => {
-    expect(read("5*3*2")).toBe("5<em>3</>2");
-    expect(read("**你好**世界")).toBe("<strong>你好</>世界");
+  test("emphasis within words works without spaces, also in Chinese", () => {
+    expect(renderText("5*3*2")).toBe("5<em>3</>2");
+    expect(renderText("**你好**世界")).toBe("<strong>你好</>世界");
   });
 });
 
-/** Reduces what both know to what both say. */
-function kinds(tokens: Token[]): string {
+/** Reduces the tokens of `marked` to the block types that both parsers know. */
+function markedKinds(tokens: Token[]): string {
   return tokens
     .flatMap((token) => {
       switch (token.type) {
@@ -133,9 +134,9 @@ function kinds(tokens: Token[]): string {
         case "def":
           return [];
         case "list":
-          return [`list(${(token as Tokens.List).items.map((item) => kinds(item.tokens)).join(";")})`];
+          return [`list(${(token as Tokens.List).items.map((item) => markedKinds(item.tokens)).join(";")})`];
         case "blockquote":
-          return [`quote(${kinds(token.tokens ?? [])})`];
+          return [`quote(${markedKinds(token.tokens ?? [])})`];
         case "text":
         case "html":
           return ["paragraph"];
@@ -161,39 +162,39 @@ function ownKinds(found: Block[]): string {
     .join(" ");
 }
 
-test("documents have the blocks that another parser finds", () => {
+test("documents have the same blocks as in another parser", () => {
   const files = ["http.md", "history-json.md", "decisions.md", "run-json.md"].map(
     (name) => `../docs/src/${name}`,
   );
   for (const file of [...files, "../README.md", "../ARCHITECTURE.md"]) {
     const text = readFileSync(file, "utf8");
-    expect(ownKinds(blocks(text)), file).toBe(kinds(lexer(text)));
+    expect(ownKinds(parseBlocks(text)), file).toBe(markedKinds(lexer(text)));
   }
 });
 
-test("c5_an_answer_that_was_followed_is_the_one_that_is_read_at_once", () => {
+test("c5_streaming_gives_the_same_blocks_as_parsing_at_once", () => {
   const text = [
     "# A\n\n1. a\n\n2. b\n   - c\n\n\n3. d\n\ntext\n\n```js\nlet a;\n\n// b\n```\n\n| a | b |\n| - | - |\n| 1 | 2 |\n\n",
     "> q\n> r\n\n- x\n\n- y\n\nlast **one**\n===\n",
   ].join("");
-  const growing = new Growing();
+  const parser = new StreamingParser();
   for (let end = 0; end <= text.length; end += 1)
-    expect(outline(growing.read(text.slice(0, end)).flat())).toBe(shape(text.slice(0, end)));
-  expect(outline(growing.read("other").flat())).toBe("p(other)");
+    expect(renderBlocks(parser.parse(text.slice(0, end)).flat())).toBe(renderBlocksOf(text.slice(0, end)));
+  expect(renderBlocks(parser.parse("other").flat())).toBe("p(other)");
 });
 
-test("what is settled is not read again", () => {
-  const growing = new Growing();
+test("stable blocks are not parsed again", () => {
+  const growing = new StreamingParser();
   const text = "para\n\n".repeat(1_000);
-  const before = growing.read(text);
-  const after = growing.read(`${text}more`);
+  const before = growing.parse(text);
+  const after = growing.parse(`${text}more`);
   expect(after.flat().length).toBe(1_001);
   expect(after.flat().every((block, index) => index >= 998 || block === before.flat()[index])).toBe(true);
-  // What is drawn together stays together.
+  // Unchanged groups are reused.
   expect(after.slice(0, -2).every((group, index) => group === before[index])).toBe(true);
 });
 
-describe("k7_links_lead_to_pages_and_mail_only", () => {
+describe("k7_only_web_and_mail_links_can_be_followed", () => {
   test.each([
     "javascript:alert(1)",
     "JaVaScRiPt:alert(1)",
@@ -212,33 +213,33 @@ describe("k7_links_lead_to_pages_and_mail_only", () => {
     "http:javascript:alert(1)\u0000",
     "javascript&colon;alert(1)",
     `https://a.b/${"a".repeat(5_000)}`,
-  ])("%j", (address) => expect(target(address)).toBeNull());
+  ])("%j", (address) => expect(linkTargetOf(address)).toBeNull());
 
-  test("others lead where they say", () => {
-    expect(target("https://a.b/c?d=1&e=2")).toEqual({ href: "https://a.b/c?d=1&e=2", host: "a.b" });
-    expect(target("mailto:me@a.b")).toEqual({ href: "mailto:me@a.b", host: "me@a.b" });
-    // Letters that look like others are told apart by the host.
-    expect(target("https://p\u0430ypal.com")?.host).toBe("xn--pypal-4ve.com");
-    expect(target("https://good.example@evil.example/")?.host).toBe("evil.example");
+  test("valid links keep their address", () => {
+    expect(linkTargetOf("https://a.b/c?d=1&e=2")).toEqual({ href: "https://a.b/c?d=1&e=2", host: "a.b" });
+    expect(linkTargetOf("mailto:me@a.b")).toEqual({ href: "mailto:me@a.b", host: "me@a.b" });
+    // Homographs are recognizable by the host.
+    expect(linkTargetOf("https://p\u0430ypal.com")?.host).toBe("xn--pypal-4ve.com");
+    expect(linkTargetOf("https://good.example@evil.example/")?.host).toBe("evil.example");
   });
 
-  test("entities cannot make another scheme", () => {
+  test("entities cannot form a forbidden scheme", () => {
     for (const text of ["[a](java&#115;cript:alert(1))", "[a](&#106;avascript:x)", "[a](javascript&#58;x)"]) {
-      const link = inlines(text).find((inline) => inline.type === "link");
-      expect(link && target(link.href)).toBeFalsy();
+      const link = parseInlines(text).find((inline) => inline.type === "link");
+      expect(link && linkTargetOf(link.href)).toBeFalsy();
     }
   });
 
-  test("a link whose text is an address says so", () => {
-    const to = (address: string) => target(address) ?? { href: "", host: "" };
-    expect(says("https://a.b", to("https://a.b/"))).toBe(true);
-    expect(says("a.b", to("https://a.b/c"))).toBe(true);
-    expect(says("https://good.example", to("https://evil.example"))).toBe(false);
-    expect(says("the docs", to("https://a.b"))).toBe(false);
+  test("a link is self-describing if its text is its address", () => {
+    const to = (address: string) => linkTargetOf(address) ?? { href: "", host: "" };
+    expect(isSelfDescribing("https://a.b", to("https://a.b/"))).toBe(true);
+    expect(isSelfDescribing("a.b", to("https://a.b/c"))).toBe(true);
+    expect(isSelfDescribing("https://good.example", to("https://evil.example"))).toBe(false);
+    expect(isSelfDescribing("the docs", to("https://a.b"))).toBe(false);
   });
 });
 
-describe("k7_hostile_text_is_read_soon_and_flat", () => {
+describe("k7_hostile_text_is_parsed_fast_and_flat", () => {
   const many = 10_000;
   const depthOf = (found: Block[]): number =>
     Math.max(
@@ -297,12 +298,12 @@ describe("k7_hostile_text_is_read_soon_and_flat", () => {
   test.each(texts)(
     "%s",
     (_, text) => {
-      const found = blocks(text);
+      const found = parseBlocks(text);
       expect(depthOf(found)).toBeLessThanOrEqual(12);
       const visit = (inner: Block[]): void => {
         for (const block of inner) {
           if (block.type === "paragraph" || block.type === "heading") {
-            expect(inlineDepth(inlines(block.text))).toBeLessThanOrEqual(13);
+            expect(inlineDepth(parseInlines(block.text))).toBeLessThanOrEqual(13);
           } else if (block.type === "quote") visit(block.blocks);
           else if (block.type === "list") for (const item of block.items) visit(item.blocks);
         }
@@ -312,8 +313,8 @@ describe("k7_hostile_text_is_read_soon_and_flat", () => {
     5_000,
   );
 
-  test("nothing is lost of what is no mark", () => {
+  test("text without marks is unchanged", () => {
     const text = `<img src=x onerror="alert(1)"> ${"<b>".repeat(50)} [x](javascript:y) \u202e`;
-    expect(textOf(inlines(text))).toContain('<img src=x onerror="alert(1)">');
+    expect(textOf(parseInlines(text))).toContain('<img src=x onerror="alert(1)">');
   });
 });

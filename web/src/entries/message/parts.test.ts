@@ -1,11 +1,11 @@
-// That an answer is drawn from the same parts while it is said and once it is stored.
+// A streamed answer and the stored one consist of the same parts.
 import { expect, test } from "vitest";
-import type { Block } from "../../api/types";
-import type { Call } from "../../thread/items";
-import { parts, said, textOf } from "./parts";
+import type { ContentBlock } from "../../api/types";
+import type { ToolInvocation } from "../../thread/items";
+import { answerParts, streamingParts, textOf } from "./parts";
 
-const call: Call = { id: "c", name: "ls", args: {}, result: null, working: null };
-const content: Block[] = [
+const call: ToolInvocation = { id: "c", name: "ls", args: {}, result: null, progress: null };
+const content: ContentBlock[] = [
   { type: "thinking", text: "Hm" },
   { type: "text", text: "One " },
   { type: "text", text: "two" },
@@ -14,18 +14,18 @@ const content: Block[] = [
   { type: "text", text: "three" },
 ];
 
-test("c5_the_parts_of_what_is_said_are_those_of_what_is_stored", () => {
-  const stored = parts(content, [call]);
+test("c5_a_streamed_answer_has_the_parts_of_the_stored_one", () => {
+  const stored = answerParts(content, [call]);
   expect(stored.map(({ kind, key }) => `${kind} ${key}`)).toEqual([
     "thought thought0",
     "text text0",
     "call c",
     "text text1",
   ]);
-  expect(said({ id: "m", thinking: "Hm", text: "One two" })).toEqual(stored.slice(0, 2));
-  expect(said({ id: "m", thinking: " ", text: "" })).toEqual([]);
-  // The entry is read again and again.
-  expect(parts(content, [call])).toEqual(stored);
+  expect(streamingParts({ id: "m", thinking: "Hm", text: "One two" })).toEqual(stored.slice(0, 2));
+  expect(streamingParts({ id: "m", thinking: " ", text: "" })).toEqual([]);
+  // Parsing the same entry again gives the same parts.
+  expect(answerParts(content, [call])).toEqual(stored);
 });
 
-test("what is copied is what was said", () => expect(textOf(content)).toBe("One \n\ntwo\n\nthree"));
+test("the copied text has no reasoning or calls", () => expect(textOf(content)).toBe("One \n\ntwo\n\nthree"));

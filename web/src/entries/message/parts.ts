@@ -1,59 +1,63 @@
-// What an answer is drawn from, in its order. The parts of an answer that is being said have the names that those of the stored
-// one will have.
-import type { Block } from "../../api/types";
-import type { Call, Saying } from "../../thread/items";
-import type { Media } from "./media";
+// The parts of an answer in order. A streamed answer uses the same keys as the stored one, so its elements
+// are kept.
+import type { ContentBlock } from "../../api/types";
+import type { ToolInvocation, StreamingMessage } from "../../thread/items";
+import type { MediaFile } from "./media";
 
-export type Part =
+export type AnswerPart =
   | { kind: "thought" | "text" | "note"; key: string; text: string }
-  | { kind: "call"; key: string; call: Call }
-  | { kind: "media"; key: string; media: Media };
+  | { kind: "call"; key: string; call: ToolInvocation }
+  | { kind: "media"; key: string; media: MediaFile };
 
 /** Returns the parts of a stored answer. */
-export function parts(content: readonly Block[], calls: readonly Call[]): Part[] {
-  const found: Part[] = [];
+export function answerParts(
+  content: readonly ContentBlock[],
+  calls: readonly ToolInvocation[],
+): AnswerPart[] {
+  const result: AnswerPart[] = [];
   const counts = new Map<string, number>();
-  const next = (kind: string) => {
+  const nextKey = (kind: string) => {
     const count = counts.get(kind) ?? 0;
     counts.set(kind, count + 1);
     return `${kind}${count}`;
   };
   for (const block of content) {
-    const last = found.at(-1);
+    const last = result.at(-1);
     switch (block.type) {
       case "text":
         if (last?.kind === "text") last.text += block.text;
-        else if (block.text.trim()) found.push({ kind: "text", key: next("text"), text: block.text });
+        else if (block.text.trim()) result.push({ kind: "text", key: nextKey("text"), text: block.text });
         break;
       case "thinking":
         if (last?.kind === "thought") last.text += `\n\n${block.text}`;
-        else if (block.text.trim()) found.push({ kind: "thought", key: next("thought"), text: block.text });
+        else if (block.text.trim())
+          result.push({ kind: "thought", key: nextKey("thought"), text: block.text });
         break;
       case "tool_call": {
         const call = calls.find(({ id }) => id === block.id);
-        if (call) found.push({ kind: "call", key: call.id, call });
+        if (call) result.push({ kind: "call", key: call.id, call });
         break;
       }
       case "media":
-        found.push({ kind: "media", key: next("media"), media: block });
+        result.push({ kind: "media", key: nextKey("media"), media: block });
         break;
       case "opaque":
-        // The provider's own, such as reasoning that it keeps to itself.
+        // Provider-specific content, such as encrypted reasoning.
         break;
     }
   }
-  return found;
+  return result;
 }
 
-/** Returns the parts of an answer that is being said. */
-export function said({ thinking, text }: Saying): Part[] {
+/** Returns the parts of a streamed answer. */
+export function streamingParts({ thinking, text }: StreamingMessage): AnswerPart[] {
   return [
     ...(thinking.trim() ? [{ kind: "thought" as const, key: "thought0", text: thinking }] : []),
     ...(text.trim() ? [{ kind: "text" as const, key: "text0", text }] : []),
   ];
 }
 
-/** Returns what was said, without what was thought and done. */
-export function textOf(content: readonly Block[]): string {
+/** Returns the text without reasoning and calls. */
+export function textOf(content: readonly ContentBlock[]): string {
   return content.flatMap((block) => (block.type === "text" ? [block.text] : [])).join("\n\n");
 }

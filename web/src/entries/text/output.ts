@@ -1,12 +1,11 @@
-// What programs print, as text for a page: without the codes that colour a terminal or move its cursor, and not longer
-// than a person reads at once.
+// Converts terminal output to plain text: removes escape sequences and cuts long texts.
 
-// A sequence that nothing ends loses its introducer only.
+// An unterminated sequence only loses its introducer.
 const SEQUENCE =
   /\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)|[ -/]*[0-~])|\x9b[0-?]*[ -/]*[@-~]/g;
 
-/** Returns the text without escape sequences; of a line that was overwritten, what was written last. */
-export function printed(text: string): string {
+/** Removes escape sequences. Of an overwritten line, only the last version is kept. */
+export function stripEscapeCodes(text: string): string {
   const plain = text.includes("\x1b") || text.includes("\x9b") ? text.replace(SEQUENCE, "") : text;
   if (!plain.includes("\r")) return plain;
   return plain
@@ -18,7 +17,7 @@ export function printed(text: string): string {
     .join("\n");
 }
 
-/** How many lines the text has; a newline at its end begins none. */
+/** Returns the number of lines; a newline at the end does not start another one. */
 export function lineCount(text: string): number {
   if (!text) return 0;
   let count = text.endsWith("\n") ? 0 : 1;
@@ -26,7 +25,7 @@ export function lineCount(text: string): number {
   return count;
 }
 
-/** Returns the beginning of the text, at most so many lines and characters of it. */
+/** Returns the start of the text, limited in lines and characters. */
 export function head(text: string, lines: number, chars: number): string {
   let end = -1;
   for (let line = 0; line < lines; line += 1) {
@@ -40,7 +39,7 @@ export function head(text: string, lines: number, chars: number): string {
 /** Returns the last lines of the text. */
 export function tail(text: string, lines: number, chars: number): string {
   const end = text.endsWith("\n") ? text.length - 1 : text.length;
-  let begin = end;
-  for (let line = 0; line < lines && begin > 0; line += 1) begin = text.lastIndexOf("\n", begin - 1);
-  return text.slice(Math.max(begin + 1, end - chars, 0), end);
+  let start = end;
+  for (let line = 0; line < lines && start > 0; line += 1) start = text.lastIndexOf("\n", start - 1);
+  return text.slice(Math.max(start + 1, end - chars, 0), end);
 }

@@ -1,7 +1,7 @@
-// That nothing hides in what a person judges, and that what programs print is text.
+// Hidden characters are made visible, and terminal output is converted to plain text.
 import { expect, test } from "vitest";
-import { hides, oneLine, pieces, reorders, written } from "./inert";
-import { head, lineCount, printed, tail } from "./output";
+import { hasHidden, oneLine, splitHidden, hasBidiOverrides, escapeHidden } from "./hiddenCharacters";
+import { head, lineCount, stripEscapeCodes, tail } from "./output";
 
 test.each([
   ["plain\n\ttext", "plain\n\ttext"],
@@ -13,25 +13,27 @@ test.each([
   ["soft\u00adware", "soft⟨U+00AD⟩ware"],
   ["größe 你好 👩\u200d💻 ❤\ufe0f", "größe 你好 👩\u200d💻 ❤\ufe0f"],
   ["a\u200db", "a⟨U+200D⟩b"],
-])("k8_what_hides_is_written_out %j", (text, expected) => {
-  expect(written(text)).toBe(expected);
-  expect(hides(text)).toBe(text !== expected);
+])("k8_hidden_characters_are_escaped %j", (text, expected) => {
+  expect(escapeHidden(text)).toBe(expected);
+  expect(hasHidden(text)).toBe(text !== expected);
 });
 
-test("k8_hidden_characters_are_pieces_of_their_own_and_many_of_them_are_few", () => {
-  expect(pieces("a\u202eb")).toEqual([
+test("k8_hidden_characters_are_separate_segments_and_repetitions_are_merged", () => {
+  expect(splitHidden("a\u202eb")).toEqual([
     { text: "a" },
     { code: "U+202E", reorders: true, count: 1 },
     { text: "b" },
   ]);
-  expect(pieces("\u200b".repeat(100_000))).toEqual([{ code: "U+200B", reorders: false, count: 100_000 }]);
-  const many = pieces("a\u200b".repeat(10_000));
+  expect(splitHidden("\u200b".repeat(100_000))).toEqual([
+    { code: "U+200B", reorders: false, count: 100_000 },
+  ]);
+  const many = splitHidden("a\u200b".repeat(10_000));
   expect(many.length).toBeLessThan(1_000);
   expect(many.at(-1)).toMatchObject({ text: expect.stringContaining("⟨U+200B⟩") as string });
-  expect(reorders("\u202a") && !reorders("\u200f مرحبا")).toBe(true);
+  expect(hasBidiOverrides("\u202a") && !hasBidiOverrides("\u200f مرحبا")).toBe(true);
 });
 
-test("a line is one, and as long as it may be", () => {
+test("one line is flattened and truncated", () => {
   expect(oneLine(" a\n\n b\t\u202e ")).toBe("a b ⟨U+202E⟩");
   expect(oneLine("x".repeat(1_000_000), 10)).toBe(`${"x".repeat(10)}…`);
 });
@@ -44,14 +46,14 @@ test.each([
   ["\u009b31mx", "x"],
   ["\u001b(Bx", "x"],
   ["10%\r20%\r\ndone\r\n", "20%\ndone\n"],
-])("codes for a terminal are no text %j", (text, expected) => expect(printed(text)).toBe(expected));
+])("escape sequences are removed %j", (text, expected) => expect(stripEscapeCodes(text)).toBe(expected));
 
-test("sequences that nothing ends take no time", () => {
-  expect(printed("\u001b]".repeat(200_000))).toBe("");
-  expect(printed("\u001b[".repeat(200_000)).length).toBeLessThanOrEqual(200_000);
+test("unterminated sequences are processed fast", () => {
+  expect(stripEscapeCodes("\u001b]".repeat(200_000))).toBe("");
+  expect(stripEscapeCodes("\u001b[".repeat(200_000)).length).toBeLessThanOrEqual(200_000);
 });
 
-test("the beginning and the end of a text are lines", () => {
+test("head and tail return lines", () => {
   expect([lineCount(""), lineCount("a"), lineCount("a\n"), lineCount("a\nb")]).toEqual([0, 1, 1, 2]);
   expect(head("a\nb\nc", 2, 100)).toBe("a\nb");
   expect(head("a\nb", 5, 100)).toBe("a\nb");

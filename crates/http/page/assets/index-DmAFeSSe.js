@@ -1,1 +1,0 @@
-import{Nt as e,b as t,j as n}from"./base-DCR5QI1f.js";n();var r=document.getElementById(`app`);r&&e(t,{target:r});

@@ -1,0 +1,7 @@
+// Components of the thread page that are rarely needed. Each is loaded lazily as a chunk of its own.
+export const lazyComponents = {
+  questions: () => import("./PendingQuestions.svelte"),
+  handoff: () => import("../handoff/HandoffDialog.svelte"),
+  call: () => import("../entries/call/CallDetails.svelte"),
+  compact: () => import("./CompactDialog.svelte"),
+};

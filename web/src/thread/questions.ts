@@ -1,0 +1,13 @@
+// Classifies the pending questions of a thread.
+import type { Interrupt } from "../api/types";
+
+/** Returns true if the question is about a handoff. */
+export function isHandoffQuestion({ value }: Interrupt): boolean {
+  return value.middleware_source === "HandoffApprovalMiddleware";
+}
+
+/** Returns the kind of the pending questions. A message cancels questions about calls. */
+export function pendingQuestionKind(interrupts: Interrupt[]): "call" | "handoff" | null {
+  if (interrupts.length === 0) return null;
+  return interrupts.every(isHandoffQuestion) ? "handoff" : "call";
+}
